@@ -1,0 +1,18 @@
+# gavel_own_target(<target>): what every target of ours compiles with, and no imported one.
+
+function(gavel_own_target target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+    -Woverloaded-virtual -Wold-style-cast -Wimplicit-fallthrough -Werror>)
+  # g++ 12 sees overlapping copies in string concatenation where there are none (GCC bug 105651).
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  if(GAVEL_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-omit-frame-pointer
+                           -Wno-maybe-uninitialized)
+    target_link_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE})
+  endif()
+  target_link_options(${target} PRIVATE LINKER:--as-needed)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()

@@ -1,0 +1,165 @@
+// A server's agent, decisions only: which processes to start, which signals to
+// send, what to tell the coordinator. coordinator/server/ has the shell that
+// forks, waits and speaks ZeroMQ; the simulator drives it with virtual
+// processes. Not thread-safe. Design section 5, "Agents".
+#ifndef GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_
+#define GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+namespace agent_event {
+// First event. `swept`: workers recorded by an earlier agent of this server;
+// the shell has killed each of them and seen it gone before this event.
+struct Started {
+  std::vector<RunningWorker> swept;
+};
+struct MessageReceived {
+  Message message;  // AgentWelcome, AgentRejected, LaunchWorker, StopWorker,
+                    // ExitAcknowledged; others are ignored
+};
+struct ProcessStarted {
+  WorkerKey worker;
+  int64_t pid = 0;
+};
+struct ProcessNotStarted {
+  WorkerKey worker;
+  std::string error;
+};
+struct ProcessExited {
+  WorkerKey worker;
+  int exit_code = 0;
+  int signal = 0;
+};
+struct Tick {};
+}  // namespace agent_event
+
+using AgentEvent =
+    std::variant<agent_event::Started, agent_event::MessageReceived,
+                 agent_event::ProcessStarted, agent_event::ProcessNotStarted,
+                 agent_event::ProcessExited, agent_event::Tick>;
+
+namespace agent_action {
+struct Send {
+  Message message;
+};
+// Spawn and answer with ProcessStarted or ProcessNotStarted.
+struct Spawn {
+  LaunchWorker launch;
+};
+// To the process and its whole group.
+struct SignalProcess {
+  WorkerKey worker;
+  int64_t pid = 0;
+  int signal = 0;
+};
+// Write down who runs, so that a restarted agent can sweep.
+struct RecordRunning {
+  std::vector<RunningWorker> running;
+};
+// The coordinator does not want this agent (duplicate name, version): kill all
+// workers, print the reason, end.
+struct Quit {
+  std::string reason;
+};
+}  // namespace agent_action
+
+using AgentAction =
+    std::variant<agent_action::Send, agent_action::Spawn,
+                 agent_action::SignalProcess, agent_action::RecordRunning,
+                 agent_action::Quit>;
+using AgentActions = std::vector<AgentAction>;
+
+struct AgentOptions {
+  std::string server;        // [A-Za-z0-9_-]{1,64}
+  uint64_t incarnation = 0;  // rises with each start of the agent
+  std::string address = "127.0.0.1";
+  std::vector<AcceleratorInfo> accelerators;
+};
+
+class AgentMachine {
+ public:
+  explicit AgentMachine(AgentOptions options);
+
+  // `now` never falls. Actions are to be carried out in order. Messages for
+  // another server or of a lower term do nothing.
+  AgentActions Step(Time now, const AgentEvent& event);
+  // When Step(Tick) is due: then it does something, and the next deadline is
+  // later. A Tick before it is harmless.
+  Time NextDeadline() const;
+
+  // Who runs here now, in the order of keys.
+  std::vector<RunningWorker> Running() const;
+  // True when every process is gone (for an orderly end).
+  bool Idle() const { return processes_.empty() && waiting_.empty(); }
+
+ private:
+  struct Process {
+    int64_t pid = 0;        // 0: spawn asked for, not yet answered
+    bool stopping = false;  // SIGTERM was sent, or is due when it has started
+    bool killed = false;    // SIGKILL was sent
+    double grace_s = 0;     // of the stop, while not yet started
+    Time kill_at = kNever;
+  };
+
+  void On(Time now, const agent_event::Started& e, AgentActions& actions);
+  void On(Time now, const agent_event::MessageReceived& e,
+          AgentActions& actions);
+  void On(Time now, const agent_event::ProcessStarted& e,
+          AgentActions& actions);
+  void On(Time now, const agent_event::ProcessNotStarted& e,
+          AgentActions& actions);
+  void On(Time now, const agent_event::ProcessExited& e, AgentActions& actions);
+  void On(Time now, const agent_event::Tick& e, AgentActions& actions);
+
+  // `message` is for this server and not of a lower term.
+  void Take(Time now, const AgentWelcome& welcome, AgentActions& actions);
+  void Take(Time now, const AgentRejected& rejected, AgentActions& actions);
+  void Take(Time now, const LaunchWorker& launch, AgentActions& actions);
+  void Take(Time now, const StopWorker& stop, AgentActions& actions);
+
+  bool Listens(Time now, const std::string& server,
+               const JournalPosition& position, bool is_welcome);
+  bool MayStart(const WorkerKey& worker) const;
+  void NoteIncarnation(const WorkerKey& worker);
+  bool KillOlder(const WorkerId& worker, AgentActions& actions);
+  void Start(const LaunchWorker& launch, AgentActions& actions);
+  void StartWaiting(const WorkerId& worker, AgentActions& actions);
+  void Stop(Time now, const WorkerKey& worker, Process& process, double grace_s,
+            AgentActions& actions);
+  void Kill(const WorkerKey& worker, Process& process, AgentActions& actions);
+  WorkerExited ExitOf(const WorkerKey& worker) const;
+  bool TellWhatIsKnown(const WorkerKey& worker, AgentActions& actions) const;
+  void TellExit(Time now, WorkerExited exit, AgentActions& actions);
+  void SayHello(Time now, AgentActions& actions);
+  void Record(AgentActions& actions) const;
+
+  AgentOptions options_;
+  JournalPosition highest_seen_;
+  double heartbeat_interval_s_ = 1;
+  bool started_ = false;
+  bool quitting_ = false;
+  bool welcomed_ = false;
+  Time next_hello_ = 0;
+  Time next_heartbeat_ = 0;
+  Time next_exit_report_ = 0;
+  std::map<WorkerKey, Process> processes_;
+  // Launches that wait for an older incarnation to be gone.
+  std::map<WorkerId, LaunchWorker> waiting_;
+  std::map<WorkerKey, WorkerExited> unacknowledged_;
+  // Highest incarnation launched or stopped: none at or below it starts again.
+  std::map<WorkerId, uint64_t> highest_incarnation_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_

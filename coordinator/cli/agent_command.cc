@@ -1,0 +1,130 @@
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_options.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/stop_signals.h"
+#include "coordinator/server/agent_accelerators.h"
+#include "coordinator/server/agent_shell.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+struct Options {
+  std::string coordinator = kDefaultCoordinator;
+  std::optional<std::string> cluster;
+  std::string server;
+  std::string state = kDefaultState;
+  std::string run_directory;
+  double stop_grace_s = 10;
+};
+
+// This machine's name, with what no server name may have replaced.
+std::string HostName() {
+  char name[65] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "server";
+  std::string text(name);
+  for (char& c : text) {
+    const bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                      (c >= '0' && c <= '9') || c == '-' || c == '_';
+    if (!good) c = '-';
+  }
+  return text.empty() ? "server" : text;
+}
+
+absl::StatusOr<ServerSpec> FromCluster(const Options& options) {
+  GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
+                         ReadClusterFile(*options.cluster));
+  std::string names;
+  for (const ServerSpec& server : cluster.servers) {
+    if (server.name == options.server ||
+        (options.server.empty() && cluster.servers.size() == 1)) {
+      return server;
+    }
+    StrAppend(&names, names.empty() ? "" : ", ", server.name);
+  }
+  return absl::NotFoundError(StrCat(
+      *options.cluster,
+      options.server.empty()
+          ? std::string(" has several servers")
+          : StrCat(" has no server \"", options.server, "\""),
+      "; choose one with --server: ", names.empty() ? "none is there" : names));
+}
+
+absl::StatusOr<ServerSpec> FindServer(const Options& options) {
+  if (options.cluster) {
+    GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FromCluster(options));
+    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+    return server;
+  }
+  ServerSpec server;
+  server.name = options.server.empty() ? HostName() : options.server;
+  GAVEL_ASSIGN_OR_RETURN(server.accelerators, DetectAccelerators());
+  return server;
+}
+
+absl::Status Run(const Options& options) {
+  GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
+  AgentShellOptions shell_options;
+  shell_options.server = server.name;
+  shell_options.coordinator = options.coordinator;
+  shell_options.state_directory = options.state;
+  shell_options.run_directory = options.run_directory.empty()
+                                    ? DefaultRunDirectory(server.accelerators)
+                                    : options.run_directory;
+  shell_options.accelerators = std::move(server.accelerators);
+  shell_options.stop_grace_s = options.stop_grace_s;
+  shell_options.log = MakeStderrLog();
+
+  StopSignals signals;
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
+                         AgentShell::Create(std::move(shell_options)));
+  signals.Attach([&shell] { shell->Stop(); });
+  const absl::Status ended = shell->Run();
+  signals.Attach(nullptr);
+  return ended;
+}
+
+}  // namespace
+
+void AddAgentCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "agent",
+      "Runs the agent of this server: declares its accelerators, launches and "
+      "watches workers");
+  command->add_option("--coordinator", options->coordinator, "its address")
+      ->envname("GAVEL_COORDINATOR")
+      ->capture_default_str();
+  command->add_option("--cluster", options->cluster,
+                      "declares the accelerators of --server; without it the "
+                      "GPUs of this machine are detected");
+  command->add_option("--server", options->server,
+                      "this server's name (default: that of the machine)");
+  command
+      ->add_option("--state", options->state,
+                   "directory of logs and of who runs")
+      ->capture_default_str();
+  command->add_option("--run-directory", options->run_directory,
+                      "lock files of the accelerators");
+  command
+      ->add_option("--stop-grace", options->stop_grace_s,
+                   "at the agent's end, between SIGTERM and SIGKILL")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+}
+
+}  // namespace gavel

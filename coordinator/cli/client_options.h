@@ -1,0 +1,25 @@
+// What every command that talks to a coordinator takes.
+#ifndef GAVEL_COORDINATOR_CLI_CLIENT_OPTIONS_H_
+#define GAVEL_COORDINATOR_CLI_CLIENT_OPTIONS_H_
+
+#include <string>
+
+#include "coordinator/cli/client.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gavel {
+
+struct ClientOptions {
+  std::string coordinator = kDefaultCoordinator;
+  bool json = false;
+};
+
+// --coordinator (or GAVEL_COORDINATOR) and --json.
+void AddClientOptions(CLI::App& command, ClientOptions* options);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_CLIENT_OPTIONS_H_

@@ -1,0 +1,37 @@
+// The subcommands of `gavel`. Each Add function declares its options and what
+// it does when it was chosen; main() calls all of them, and returns what the
+// chosen one leaves in its exit code: 0 done, 1 failed (the reason is on
+// stderr), 2 a wrong command line.
+#ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
+#define GAVEL_COORDINATOR_CLI_COMMANDS_H_
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gavel {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+// Daemons.
+void AddCoordinatorCommand(CLI::App& app, int* exit_code);
+void AddAgentCommand(CLI::App& app, int* exit_code);
+void AddLocalCommand(CLI::App& app, int* exit_code);
+
+// What changes something: submit, cancel, release, shutdown.
+void AddClientCommands(CLI::App& app, int* exit_code);
+
+// What only asks: queue, nodes, why, status; and logs.
+void AddQueryCommands(CLI::App& app, int* exit_code);
+void AddLogsCommand(CLI::App& app, int* exit_code);
+
+// Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
+int ExitCodeOf(const absl::Status& status);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_COMMANDS_H_

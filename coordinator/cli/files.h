@@ -1,0 +1,37 @@
+// Reads the files that the user names, and writes those that are asked for.
+// Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_FILES_H_
+#define GAVEL_COORDINATOR_CLI_FILES_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/workload/cluster_spec.h"
+
+namespace gavel {
+
+// Errors name the file. NOT_FOUND: there is none; INVALID_ARGUMENT: longer than
+// `bytes_max`, or no file.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
+absl::Status WriteFile(const std::string& path, const std::string& text);
+
+absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path);
+
+struct JobFile {
+  std::string path;  // as the user wrote it, for messages
+  std::string text;
+  std::string directory;  // absolute, that it lies in
+  std::string name;       // of the job
+};
+
+// Parsed once, so that most errors are told before anything is submitted.
+// Two jobs of one name are an error, too.
+absl::StatusOr<std::vector<JobFile>> ReadJobFiles(
+    const std::vector<std::string>& paths);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_FILES_H_

@@ -1,0 +1,285 @@
+#include "coordinator/cli/local_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/local_cluster.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/cli/rows.h"
+#include "coordinator/cli/stop_signals.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/server/agent_accelerators.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "spdlog/spdlog.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kLookInterval_s = 0.25;
+constexpr double kJoinTimeout_s = 20;
+// A worker that is told to end at the end of all must not hold it up longer.
+constexpr double kStopGrace_s = 10;
+
+class LocalRun {
+ public:
+  explicit LocalRun(const LocalOptions& options) : options_(options) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status ReadFiles();
+  absl::Status StartCluster();
+  absl::Status Serve();
+  absl::Status WaitForAgents();
+  absl::Status SubmitAll();
+  absl::Status TakeBack(const std::vector<JobId>& submitted,
+                        const absl::Status& why);
+  absl::Status WatchJobs();
+  absl::Status TakeLook();
+  void Show(const std::vector<std::string>& lines);
+  bool AllEnded() const;
+  absl::Status Verdict() const;
+  absl::Status End(absl::Status result);
+  Time Now() const;
+
+  const LocalOptions& options_;
+  ClusterSpec cluster_spec_;
+  Scheduling scheduling_;
+  std::vector<JobFile> jobs_;
+  const std::chrono::steady_clock::time_point started_ =
+      std::chrono::steady_clock::now();
+
+  StopSignals signals_;  // before all threads
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<LocalCluster> cluster_;
+  std::unique_ptr<Client> client_;
+  std::set<uint64_t> watched_;  // empty: all
+  LocalProgress progress_;
+  Terminal terminal_;
+};
+
+Time LocalRun::Now() const {
+  const std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - started_;
+  return elapsed.count();
+}
+
+absl::Status LocalRun::ReadFiles() {
+  GAVEL_ASSIGN_OR_RETURN(cluster_spec_, ReadClusterFile(options_.cluster_path));
+  if (cluster_spec_.servers.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat(options_.cluster_path,
+               ": there is no server; declare one with [[server]] and its "
+               "[[server.accelerator]]"));
+  }
+  GAVEL_ASSIGN_OR_RETURN(scheduling_, MergeScheduling(cluster_spec_.scheduling,
+                                                      options_.scheduling));
+  GAVEL_ASSIGN_OR_RETURN(jobs_, ReadJobFiles(options_.job_paths));
+  for (ServerSpec& server : cluster_spec_.servers) {
+    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRun::StartCluster() {
+  std::error_code error;
+  if (std::filesystem::create_directories(options_.state_directory, error)) {
+    std::filesystem::permissions(options_.state_directory,
+                                 std::filesystem::perms::owner_all, error);
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::shared_ptr<spdlog::logger> log,
+                         MakeFileLog(options_.state_directory + "/gavel.log"));
+  LocalClusterOptions parts;
+  parts.coordinator.endpoint = options_.listen;
+  parts.coordinator.state_directory = options_.state_directory;
+  parts.coordinator.engine = scheduling_.engine;
+  parts.coordinator.policy = scheduling_.policy;
+  parts.coordinator.log = log;
+  for (const ServerSpec& server : cluster_spec_.servers) {
+    AgentShellOptions agent;
+    agent.server = server.name;
+    agent.state_directory = options_.state_directory;
+    agent.run_directory = DefaultRunDirectory(server.accelerators);
+    agent.accelerators = server.accelerators;
+    agent.stop_grace_s =
+        options_.scheduling.stop_grace_s.value_or(kStopGrace_s);
+    agent.log = log;
+    parts.agents.push_back(std::move(agent));
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      cluster_,
+      LocalCluster::Start(std::move(parts), [this] { stop_ = true; }));
+  GAVEL_ASSIGN_OR_RETURN(client_, Client::Connect(cluster_->endpoint()));
+  signals_.Attach([this] {
+    stop_ = true;
+    client_->waker().Wake();
+  });
+  std::printf("gavel: listening on %s, state in %s\n",
+              cluster_->endpoint().c_str(), options_.state_directory.c_str());
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+absl::Status LocalRun::WaitForAgents() {
+  const Time end = Now() + kJoinTimeout_s;
+  while (!stop_) {
+    GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kNodes));
+    std::set<std::string> joined;
+    for (const NodeRow& node : ParseNodes(json)) {
+      if (node.state != "down") joined.insert(node.server);
+    }
+    const bool all = std::ranges::all_of(
+        cluster_spec_.servers,
+        [&](const ServerSpec& server) { return joined.contains(server.name); });
+    if (all) return absl::OkStatus();
+    if (Now() > end) {
+      return absl::UnavailableError(
+          StrCat("not all servers of ", options_.cluster_path,
+                 " have joined; see ", options_.state_directory, "/gavel.log"));
+    }
+    client_->Sleep(0.02);
+  }
+  return absl::OkStatus();
+}
+
+// A job that an earlier run on this state left unfinished goes on.
+absl::Status LocalRun::SubmitAll() {
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kQueue));
+  const std::vector<QueueRow> earlier = ParseQueue(json);
+  std::vector<JobId> submitted;
+  for (const JobFile& job : jobs_) {
+    const auto found = std::ranges::find_if(earlier, [&](const QueueRow& row) {
+      return row.name == job.name && !row.Ended();
+    });
+    if (found != earlier.end()) {
+      std::printf("gavel: job %s goes on as job %llu, from step %s\n",
+                  job.name.c_str(), static_cast<unsigned long long>(found->id),
+                  FormatCount(found->steps_done).c_str());
+      watched_.insert(found->id);
+      continue;
+    }
+    const absl::StatusOr<JobId> id =
+        client_->Submit(job.path, job.text, job.directory);
+    if (!id.ok()) return TakeBack(submitted, id.status());
+    submitted.push_back(*id);
+    watched_.insert(id->value());
+  }
+  return absl::OkStatus();
+}
+
+// All of them or none: whoever corrects the file runs the same again.
+absl::Status LocalRun::TakeBack(const std::vector<JobId>& submitted,
+                                const absl::Status& why) {
+  for (const JobId job : submitted) {
+    client_->Command(CommandKind::kCancel, job).IgnoreError();
+  }
+  return why;
+}
+
+absl::Status LocalRun::TakeLook() {
+  Look look;
+  GAVEL_ASSIGN_OR_RETURN(const Json status, client_->Query(QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json queue, client_->Query(QueryKind::kQueue));
+  look.at = Now();
+  look.status = ParseStatus(status);
+  for (QueueRow& row : ParseQueue(queue)) {
+    if (jobs_.empty() || watched_.contains(row.id)) {
+      look.rows.push_back(std::move(row));
+    }
+  }
+  Show(progress_.Take(look));
+  return absl::OkStatus();
+}
+
+void LocalRun::Show(const std::vector<std::string>& lines) {
+  if (!terminal_.is_terminal()) {
+    for (const std::string& line : lines) terminal_.Show(line + "\n");
+    return;
+  }
+  const Look& look = progress_.last();
+  terminal_.Show(Cut(RenderStatusLine(look.status), terminal_.width()) + "\n" +
+                 RenderQueue(look.rows, terminal_.width()));
+}
+
+bool LocalRun::AllEnded() const {
+  const std::vector<QueueRow>& rows = progress_.last().rows;
+  return !jobs_.empty() && rows.size() == watched_.size() &&
+         std::ranges::all_of(rows, &QueueRow::Ended);
+}
+
+absl::Status LocalRun::WatchJobs() {
+  while (true) {
+    GAVEL_RETURN_IF_ERROR(TakeLook());
+    if (AllEnded()) return Verdict();
+    if (stop_) break;
+    client_->Sleep(kLookInterval_s);
+  }
+  if (jobs_.empty()) return absl::OkStatus();
+  return absl::CancelledError(
+      StrCat("stopped before all jobs ended; run the same again (--state ",
+             options_.state_directory, ") and they go on"));
+}
+
+absl::Status LocalRun::Verdict() const {
+  std::string not_finished;
+  for (const QueueRow& row : progress_.last().rows) {
+    if (row.state == "CD") continue;
+    StrAppend(&not_finished, not_finished.empty() ? "" : "; ", "job ", row.id,
+              " ", row.name, ": ", row.reason);
+  }
+  if (not_finished.empty()) return absl::OkStatus();
+  return absl::AbortedError(StrCat("not all jobs finished: ", not_finished,
+                                   " (output in ", options_.state_directory,
+                                   "/logs)"));
+}
+
+absl::Status LocalRun::Serve() {
+  GAVEL_RETURN_IF_ERROR(WaitForAgents());
+  GAVEL_RETURN_IF_ERROR(SubmitAll());
+  return WatchJobs();
+}
+
+absl::Status LocalRun::End(absl::Status result) {
+  // A second Ctrl-C has nothing to wake any more, a third one ends at once.
+  signals_.Attach(nullptr);
+  const absl::Status ended = cluster_->Stop();
+  if (!ended.ok()) result = ended;
+  if (!jobs_.empty()) {
+    if (!terminal_.is_terminal()) {
+      terminal_.Show(RenderQueue(progress_.last().rows, terminal_.width()));
+    }
+    std::printf("%llu rounds, %.1f s\n",
+                static_cast<unsigned long long>(progress_.last().status.rounds),
+                progress_.last().at);
+    std::fflush(stdout);
+  }
+  if (options_.summary_path.empty()) return result;
+  const absl::Status written =
+      WriteFile(options_.summary_path, progress_.Summary().dump(2) + "\n");
+  return result.ok() ? written : result;
+}
+
+absl::Status LocalRun::Run() {
+  GAVEL_RETURN_IF_ERROR(ReadFiles());
+  GAVEL_RETURN_IF_ERROR(StartCluster());
+  return End(Serve());
+}
+
+}  // namespace
+
+absl::Status RunLocal(const LocalOptions& options) {
+  return LocalRun(options).Run();
+}
+
+}  // namespace gavel

@@ -1,0 +1,143 @@
+#include "coordinator/cli/rows.h"
+
+#include <utility>
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Json& Field(const Json& object, const char* key) {
+  static const Json kNull;
+  if (!object.is_object()) return kNull;
+  const auto it = object.find(key);
+  return it == object.end() ? kNull : *it;
+}
+
+void Read(const Json& object, const char* key, std::string* value) {
+  const Json& field = Field(object, key);
+  if (field.is_string()) *value = field.get<std::string>();
+}
+void Read(const Json& object, const char* key, double* value) {
+  const Json& field = Field(object, key);
+  if (field.is_number()) *value = field.get<double>();
+}
+void Read(const Json& object, const char* key, uint64_t* value) {
+  const Json& field = Field(object, key);
+  if (field.is_number_unsigned()) *value = field.get<uint64_t>();
+  if (field.is_number_integer() && field.get<int64_t>() >= 0) {
+    *value = field.get<uint64_t>();
+  }
+}
+template <class T>
+void Read(const Json& object, const char* key, std::optional<T>* value) {
+  T read{};
+  if (!Field(object, key).is_number()) return;
+  Read(object, key, &read);
+  *value = read;
+}
+template <class T>
+void Read(const Json& object, const char* key,
+          std::map<std::string, T>* values) {
+  const Json& field = Field(object, key);
+  if (!field.is_object()) return;
+  for (const auto& [name, value] : field.items()) {
+    if (value.is_number()) (*values)[name] = value.template get<T>();
+  }
+}
+
+std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
+  std::vector<AcceleratorRow> rows;
+  if (!json.is_array()) return rows;
+  for (const Json& object : json) {
+    AcceleratorRow row;
+    Read(object, "server", &row.server);
+    Read(object, "type", &row.type);
+    Read(object, "uuid", &row.uuid);
+    Read(object, "state", &row.state);
+    Read(object, "device", &row.device);
+    Read(object, "slow_down_factor", &row.slow_down_factor);
+    Read(object, "job", &row.job);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+QueueRow ParseQueueRow(const Json& object) {
+  QueueRow row;
+  Read(object, "id", &row.id);
+  Read(object, "name", &row.name);
+  Read(object, "state", &row.state);
+  row.accelerators = ParseAccelerators(Field(object, "accelerators"));
+  Read(object, "scale_factor", &row.scale_factor);
+  Read(object, "steps_done", &row.steps_done);
+  Read(object, "steps_total", &row.steps_total);
+  Read(object, "steps_per_s", &row.steps_per_s);
+  Read(object, "scalars", &row.scalars);
+  Read(object, "share_target", &row.share_target);
+  Read(object, "share_got", &row.share_got);
+  Read(object, "pauses", &row.pauses);
+  Read(object, "moves", &row.moves);
+  Read(object, "pausing_s", &row.pausing_s);
+  const Json& generation = Field(object, "last_generation");
+  Read(generation, "epoch", &row.generation_epoch);
+  Read(generation, "step", &row.generation_step);
+  Read(object, "reason", &row.reason);
+  Read(object, "checkpoint_directory", &row.checkpoint_directory);
+  return row;
+}
+
+}  // namespace
+
+bool QueueRow::Ended() const {
+  return state == "CD" || state == "CA" || state == "F";
+}
+
+std::vector<QueueRow> ParseQueue(const Json& json) {
+  std::vector<QueueRow> rows;
+  if (!json.is_array()) return rows;
+  for (const Json& object : json) rows.push_back(ParseQueueRow(object));
+  return rows;
+}
+
+std::vector<NodeRow> ParseNodes(const Json& json) {
+  std::vector<NodeRow> rows;
+  if (!json.is_array()) return rows;
+  for (const Json& object : json) {
+    NodeRow row;
+    Read(object, "server", &row.server);
+    Read(object, "state", &row.state);
+    row.accelerators = ParseAccelerators(Field(object, "accelerators"));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+StatusRow ParseStatus(const Json& json) {
+  StatusRow row;
+  Read(json, "term", &row.term);
+  Read(json, "seq", &row.seq);
+  Read(json, "policy", &row.policy);
+  Read(json, "rounds", &row.rounds);
+  Read(json, "round_duration_s", &row.round_duration_s);
+  Read(json, "lease_duration_s", &row.lease_duration_s);
+  Read(json, "round_ends_in_s", &row.round_ends_in_s);
+  Read(json, "outcome", &row.outcome);
+  Read(json, "solver", &row.solver);
+  Read(json, "objective", &row.objective);
+  Read(json, "jobs", &row.jobs);
+  return row;
+}
+
+std::string_view StateWord(std::string_view letters) {
+  if (letters == "PD") return "waiting";
+  if (letters == "R") return "running";
+  if (letters == "S") return "paused";
+  if (letters == "CG") return "pausing";
+  if (letters == "CD") return "finished";
+  if (letters == "F") return "held";
+  if (letters == "CA") return "cancelled";
+  return letters;
+}
+
+}  // namespace gavel

@@ -1,0 +1,82 @@
+// The coordinator's JSON (server/query.h) as structs, for tables and summaries.
+// Pure. What is missing or of another type is left at its default, so that an
+// older or newer coordinator can be asked. Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_ROWS_H_
+#define GAVEL_COORDINATOR_CLI_ROWS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+
+struct AcceleratorRow {
+  std::string server;
+  std::string type;
+  std::string uuid;
+  std::string state;            // of `nodes`
+  std::string device;           // of `nodes`
+  double slow_down_factor = 1;  // of `nodes`
+  std::optional<uint64_t> job;  // of `nodes`
+};
+
+struct QueueRow {
+  uint64_t id = 0;
+  std::string name;
+  std::string state;                         // PD R S CG CD F CA
+  std::vector<AcceleratorRow> accelerators;  // held now
+  uint64_t scale_factor = 1;
+  uint64_t steps_done = 0;
+  uint64_t steps_total = 0;  // 0: until the program ends
+  double steps_per_s = 0;    // 0: not known
+  std::map<std::string, double> scalars;
+  double share_target = 0;
+  double share_got = 0;
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t generation_epoch = 0;  // (0, 0): none yet
+  uint64_t generation_step = 0;
+  std::string reason;
+  std::string checkpoint_directory;
+
+  // Finished, cancelled, or held until it is released.
+  bool Ended() const;
+};
+
+struct NodeRow {
+  std::string server;
+  std::string state;  // idle mixed allocated down
+  std::vector<AcceleratorRow> accelerators;
+};
+
+// What `gavel status` and the table of `gavel local` show.
+struct StatusRow {
+  uint64_t term = 0;
+  uint64_t seq = 0;
+  std::string policy;
+  uint64_t rounds = 0;
+  double round_duration_s = 0;
+  double lease_duration_s = 0;
+  std::optional<double> round_ends_in_s;
+  std::string outcome;  // of the last solve; empty: none yet
+  std::string solver;
+  std::optional<double> objective;
+  std::map<std::string, uint64_t> jobs;  // by state letters
+};
+
+std::vector<QueueRow> ParseQueue(const nlohmann::ordered_json& json);
+std::vector<NodeRow> ParseNodes(const nlohmann::ordered_json& json);
+StatusRow ParseStatus(const nlohmann::ordered_json& json);
+
+// "R" is "running".
+std::string_view StateWord(std::string_view letters);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_ROWS_H_

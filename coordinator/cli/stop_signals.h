@@ -1,0 +1,42 @@
+// Turns SIGINT and SIGTERM into a call on a thread of its own, where anything
+// may be done. Made at the beginning of a command, before other threads: they
+// inherit the mask.
+#ifndef GAVEL_COORDINATOR_CLI_STOP_SIGNALS_H_
+#define GAVEL_COORDINATOR_CLI_STOP_SIGNALS_H_
+
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace gavel {
+
+class StopSignals {
+ public:
+  // Blocks both signals in the calling thread. The third one that comes ends
+  // the process at once, and with it the workers of its agents.
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // From now on, each signal calls `stop`; at once when one has come already.
+  // Null: nothing is called, also not any more when Attach returns.
+  void Attach(std::function<void()> stop);
+
+ private:
+  void Wait();
+  void Count();
+
+  const int signals_;  // signalfd
+  const int end_;      // eventfd
+  absl::Mutex mutex_;
+  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::function<void()> stop_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_STOP_SIGNALS_H_

@@ -1,0 +1,228 @@
+#include "coordinator/cli/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr char kNone[] = "-";
+
+bool IsContinuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+size_t Width(std::string_view text) {
+  return text.size() -
+         static_cast<size_t>(std::ranges::count_if(text, IsContinuation));
+}
+
+std::vector<size_t> Widths(const std::vector<Column>& columns,
+                           const std::vector<std::vector<std::string>>& rows,
+                           size_t width) {
+  std::vector<size_t> widths;
+  size_t used = 0;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    size_t wanted = Width(columns[i].title);
+    for (const auto& row : rows) wanted = std::max(wanted, Width(row[i]));
+    if (columns[i].width_max != 0) {
+      wanted = std::min(wanted, columns[i].width_max);
+    }
+    if (i + 1 == columns.size()) {
+      const size_t left = width > used ? width - used : 1;
+      wanted = std::min(wanted, left);
+    }
+    widths.push_back(wanted);
+    used += wanted + 1;
+  }
+  return widths;
+}
+
+std::string RenderLine(const std::vector<Column>& columns,
+                       const std::vector<size_t>& widths,
+                       const std::vector<std::string>& cells) {
+  std::string line;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const std::string cell = Cut(cells[i], widths[i]);
+    const std::string padding(widths[i] - Width(cell), ' ');
+    if (i > 0) line += ' ';
+    line += columns[i].right ? padding + cell : cell + padding;
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string Join(const std::vector<std::string>& parts) {
+  std::string joined;
+  for (const std::string& part : parts) {
+    StrAppend(&joined, joined.empty() ? "" : ",", part);
+  }
+  return joined;
+}
+
+std::vector<std::string> Distinct(const QueueRow& row,
+                                  std::string AcceleratorRow::*field) {
+  std::vector<std::string> values;
+  for (const AcceleratorRow& accelerator : row.accelerators) {
+    const std::string& value = accelerator.*field;
+    if (std::ranges::find(values, value) == values.end()) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+std::string AcceleratorCell(const QueueRow& row) {
+  if (row.accelerators.empty()) return kNone;
+  const std::string types = Join(Distinct(row, &AcceleratorRow::type));
+  const size_t count = row.accelerators.size();
+  return count == 1 ? types : StrCat(types, " x", count);
+}
+
+// Where it runs, or why it does not; a single accelerator by its own name.
+std::string PlaceCell(const QueueRow& row) {
+  if (row.accelerators.size() == 1) return row.accelerators.front().uuid;
+  if (row.accelerators.empty()) return StrCat("(", row.reason, ")");
+  return Join(Distinct(row, &AcceleratorRow::server));
+}
+
+std::string StepsCell(const QueueRow& row) {
+  if (row.steps_total == 0) return FormatCount(row.steps_done);
+  return StrCat(FormatCount(row.steps_done), "/", FormatCount(row.steps_total));
+}
+
+std::string LossCell(const QueueRow& row) {
+  const auto it = row.scalars.find("loss");
+  return it == row.scalars.end() ? kNone : FormatScalar(it->second);
+}
+
+std::string ShareCell(const QueueRow& row) {
+  return absl::StrFormat("%.0f/%.0f%%", 100 * row.share_target,
+                         100 * row.share_got);
+}
+
+std::vector<std::string> QueueCells(const QueueRow& row) {
+  return {StrCat(row.id),         row.name,       row.state,
+          AcceleratorCell(row),   StepsCell(row), FormatRate(row.steps_per_s),
+          LossCell(row),          ShareCell(row), FormatCount(row.pauses),
+          FormatCount(row.moves), PlaceCell(row)};
+}
+
+}  // namespace
+
+std::string Cut(std::string_view text, size_t width) {
+  if (Width(text) <= width) return std::string(text);
+  if (width == 0) return "";
+  size_t bytes = 0;
+  for (size_t left = width; bytes < text.size(); ++bytes) {
+    if (IsContinuation(text[bytes])) continue;
+    if (--left == 0) break;
+  }
+  return std::string(text.substr(0, bytes)) + "…";
+}
+
+std::string RenderTable(const std::vector<Column>& columns,
+                        const std::vector<std::vector<std::string>>& rows,
+                        size_t width) {
+  const std::vector<size_t> widths = Widths(columns, rows, width);
+  std::vector<std::string> titles;
+  for (const Column& column : columns) titles.push_back(column.title);
+  std::string text = RenderLine(columns, widths, titles);
+  for (const auto& row : rows) text += RenderLine(columns, widths, row);
+  return text;
+}
+
+std::string FormatCount(uint64_t count) {
+  if (count < 100'000) return StrCat(count);
+  const double value = static_cast<double>(count);
+  if (count < 1'000'000) return absl::StrFormat("%.0fk", value / 1e3);
+  if (count < 1'000'000'000) return absl::StrFormat("%.2fM", value / 1e6);
+  if (count < 1'000'000'000'000) return absl::StrFormat("%.2fG", value / 1e9);
+  return absl::StrFormat("%.3g", value);
+}
+
+std::string FormatRate(double steps_per_s) {
+  if (!(steps_per_s > 0)) return kNone;
+  if (steps_per_s < 10) return absl::StrFormat("%.2f", steps_per_s);
+  if (steps_per_s < 100) return absl::StrFormat("%.1f", steps_per_s);
+  if (steps_per_s < 1e5) return absl::StrFormat("%.0f", steps_per_s);
+  return absl::StrFormat("%.0fk", steps_per_s / 1e3);
+}
+
+std::string FormatScalar(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : "inf";
+  if (std::abs(value) < 10 && std::abs(value) >= 0.001) {
+    return absl::StrFormat("%.3f", value);
+  }
+  return absl::StrFormat("%.4g", value);
+}
+
+std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
+  // Even the widest leave some of kTableWidth to the last one.
+  const std::vector<Column> columns = {
+      {"JOBID", true, 7},  {"NAME", false, 14},
+      {"ST", false, 2},    {"ACCELERATOR", false, 12},
+      {"STEPS", true, 13}, {"STEPS/S", true, 7},
+      {"LOSS", true, 9},   {"TARGET/GOT", true, 10},
+      {"PAUSES", true, 6}, {"MOVES", true, 5},
+      {"NODELIST(REASON)"}};
+  std::vector<std::vector<std::string>> cells;
+  for (const QueueRow& row : rows) cells.push_back(QueueCells(row));
+  return RenderTable(columns, cells, width);
+}
+
+std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
+  struct Group {
+    size_t count = 0;
+    std::vector<std::string> jobs;
+  };
+  using Key = std::tuple<std::string, double, std::string>;
+  std::vector<std::vector<std::string>> cells;
+  for (const NodeRow& node : rows) {
+    std::map<Key, Group> groups;
+    for (const AcceleratorRow& one : node.accelerators) {
+      Group& group = groups[{one.type, one.slow_down_factor, one.state}];
+      ++group.count;
+      if (one.job) group.jobs.push_back(StrCat(*one.job));
+    }
+    for (const auto& [key, group] : groups) {
+      const auto& [type, slow_down_factor, state] = key;
+      cells.push_back(
+          {node.server, node.state, type, StrCat(group.count), state,
+           slow_down_factor == 1 ? kNone
+                                 : absl::StrFormat("%gx", slow_down_factor),
+           group.jobs.empty() ? kNone : Join(group.jobs)});
+    }
+  }
+  return RenderTable({{"SERVER", false, 24},
+                      {"STATE"},
+                      {"ACCELERATOR", false, 24},
+                      {"COUNT", true},
+                      {"USE"},
+                      {"SLOWED", true},
+                      {"JOBS"}},
+                     cells, width);
+}
+
+std::string RenderStatusLine(const StatusRow& status) {
+  std::string line = StrCat("round ", status.rounds);
+  if (status.round_ends_in_s) {
+    StrAppend(&line, absl::StrFormat(", ends in %.1f s of %g s",
+                                     *status.round_ends_in_s,
+                                     status.round_duration_s));
+  }
+  StrAppend(&line, "; ", status.policy, "; jobs:");
+  for (const char* letters : {"R", "CG", "S", "PD", "CD", "F", "CA"}) {
+    const auto it = status.jobs.find(letters);
+    if (it == status.jobs.end() || it->second == 0) continue;
+    StrAppend(&line, " ", it->second, " ", StateWord(letters));
+  }
+  return line;
+}
+
+}  // namespace gavel

@@ -1,0 +1,55 @@
+// Tables of text for the terminal. Pure: rows in, text out. Stateless,
+// thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_TABLE_H_
+#define GAVEL_COORDINATOR_CLI_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/cli/rows.h"
+
+namespace gavel {
+
+// Columns (of a terminal) that tables fit by default.
+inline constexpr size_t kTableWidth = 100;
+
+struct Column {
+  std::string title;
+  bool right = false;    // numbers
+  size_t width_max = 0;  // longer text is cut; 0: as wide as its texts
+};
+
+// A line of titles, then one line a row. The last column takes what is left of
+// `width` and is cut there. Widths are counted in UTF-8 characters.
+std::string RenderTable(const std::vector<Column>& columns,
+                        const std::vector<std::vector<std::string>>& rows,
+                        size_t width = kTableWidth);
+
+// At most `width` characters; the last one is "…" when something was cut.
+std::string Cut(std::string_view text, size_t width);
+
+// Numbers that can be read: "12345", "123k", "4.57M"; rates and losses with
+// three or four digits; "-" for a rate of 0, which is "not known".
+std::string FormatCount(uint64_t count);
+std::string FormatRate(double steps_per_s);
+std::string FormatScalar(double value);
+
+// The look of squeue:
+// JOBID NAME ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
+// NODELIST(REASON)
+std::string RenderQueue(const std::vector<QueueRow>& rows,
+                        size_t width = kTableWidth);
+
+// The look of sinfo, one line for each server and accelerator type and state.
+std::string RenderNodes(const std::vector<NodeRow>& rows,
+                        size_t width = kTableWidth);
+
+// One line: round, policy, how many jobs in which state.
+std::string RenderStatusLine(const StatusRow& status);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_TABLE_H_

@@ -1,0 +1,30 @@
+// Standard output as a terminal: its size, and text that replaces itself.
+// Not thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
+#define GAVEL_COORDINATOR_CLI_TERMINAL_H_
+
+#include <cstddef>
+#include <string>
+
+namespace gavel {
+
+class Terminal {
+ public:
+  Terminal();
+  bool is_terminal() const { return is_terminal_; }
+  // Of the terminal; kTableWidth when it is none.
+  size_t width() const;
+
+  // Shows `text` in the place of what Show showed last; lines beyond the
+  // terminal's height are left out. On a file or pipe it only writes.
+  void Show(const std::string& text);
+
+ private:
+  size_t height() const;
+  const bool is_terminal_;
+  size_t lines_shown_ = 0;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_TERMINAL_H_

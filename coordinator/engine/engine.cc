@@ -1,0 +1,155 @@
+#include "coordinator/engine/engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "coordinator/engine/event_codec.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// The engine never goes back in time; a caller whose clock does is held at the
+// latest time seen.
+constexpr double kPlanLeadRoundFraction = 0.25;
+
+}  // namespace
+
+Engine::Engine(EngineOptions options) : options_(options) {}
+
+Actions Engine::Step(Time now, const Event& event) {
+  if (halted_) return {};
+  std::visit([&](const auto& e) { Admit(now, e); }, event);
+  MaybeSolve(now);
+  return Close();
+}
+
+Actions Engine::Close() {
+  Actions out = std::move(actions_);
+  actions_.clear();
+  if (!halted_) return out;
+  // Nothing leaves a halted engine but the reason.
+  std::erase_if(out, [](const Action& action) {
+    return !std::holds_alternative<action::Halt>(action);
+  });
+  return out;
+}
+
+Time Engine::NextDeadline() const {
+  if (halted_) return kNever;
+  Time next = next_sweep_;
+  if (round_ends_at_ != kNever) {
+    next =
+        std::min(next, planned_ ? round_ends_at_ : round_ends_at_ - PlanLead());
+  }
+  return next;
+}
+
+void Engine::Replay(uint64_t seq, uint64_t term, Time time,
+                    const Event& event) {
+  replaying_ = true;
+  seq_ = seq;
+  term_ = term;
+  persisted_ = seq;
+  Apply(time, event);
+  replaying_ = false;
+  actions_.clear();
+  unpersisted_.clear();
+}
+
+// The journal row comes before anything that applying the event brings about,
+// and everything but solving waits until the row is on disk: a coordinator that
+// dies in between has promised nothing that its successor does not know.
+void Engine::Record(Time now, Event event) {
+  if (const auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
+    term_ = start->term;
+  }
+  ++seq_;
+  actions_.push_back(action::Persist{seq_, term_, now, EncodeEvent(event)});
+  Apply(now, event);
+}
+
+void Engine::Apply(Time now, const Event& event) {
+  std::visit([&](const auto& e) { On(now, e); }, event);
+}
+
+void Engine::Emit(Action action) {
+  if (replaying_) return;
+  unpersisted_.emplace_back(seq_, std::move(action));
+}
+
+void Engine::EmitNow(Action action) {
+  if (replaying_) return;
+  actions_.push_back(std::move(action));
+}
+
+void Engine::Flush() {
+  while (!unpersisted_.empty() && unpersisted_.front().first <= persisted_) {
+    actions_.push_back(std::move(unpersisted_.front().second));
+    unpersisted_.pop_front();
+  }
+}
+
+void Engine::Admit(Time, const event::Persisted& e) {
+  persisted_ = std::max(persisted_, e.seq);
+  Flush();
+}
+
+bool Engine::Fenced(const JournalPosition& seen, std::string_view who) {
+  if (seen <= position()) return false;
+  halted_ = true;
+  actions_.push_back(action::Halt{StrCat(
+      who, " has seen term ", seen.term, " seq ", seen.seq,
+      " of the journal, this coordinator is at term ", term_, " seq ", seq_,
+      ": another coordinator has taken over, or the end of this journal was "
+      "lost. Find the newer journal and start the coordinator on it; "
+      "nothing more is granted from here")});
+  return true;
+}
+
+double Engine::PlanLead() const {
+  return std::min(options_.plan_lead_s,
+                  kPlanLeadRoundFraction * options_.round_duration_s);
+}
+
+// Asks for a new allocation when jobs or the cluster changed. One problem is
+// out at a time; what changes meanwhile makes the next one.
+void Engine::MaybeSolve(Time now) {
+  if (!unsolved_ || solving_ || replaying_ || halted_) return;
+  PolicyProblem problem = BuildProblem(now);
+  if (problem.jobs.empty() || problem.types.empty()) return;
+  unsolved_ = false;
+  solving_ = true;
+  actions_.push_back(action::SolvePolicy{++solve_epoch_, std::move(problem)});
+}
+
+PolicyProblem Engine::BuildProblem(Time now) const {
+  PolicyProblem problem;
+  problem.types = cluster_.types();
+  problem.capacity = cluster_.Capacity();
+  for (const auto& [id, job] : jobs_) {
+    if (!job.active()) continue;
+    PolicyJob row;
+    row.id = id;
+    row.scale_factor = job.spec.scale_factor;
+    row.weight = job.spec.weight;
+    row.arrival_s = job.submitted_at;
+    row.time_since_start_s = now - job.submitted_at;
+    const double done =
+        static_cast<double>(job.workers.front().progress.steps_done);
+    row.steps_remaining =
+        std::max(0.0, static_cast<double>(job.spec.steps_total) - done);
+    if (!job.assigned.empty()) {
+      row.running_on = cluster_.TypeOf(job.assigned.front());
+    }
+    problem.jobs.push_back(row);
+    for (const std::string& type : problem.types) {
+      problem.throughputs.push_back(throughputs_.Get(id, type).steps_per_s);
+    }
+  }
+  return problem;
+}
+
+}  // namespace gavel

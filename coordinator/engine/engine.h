@@ -1,0 +1,239 @@
+// The scheduling engine: decisions without I/O (design section 4). The server
+// drives it with the real clock and network, the simulator with virtual ones;
+// neither reaches anything below it but through Step.
+//
+// Not thread-safe. Deterministic: the same events at the same times give the
+// same actions, bit for bit.
+#ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_H_
+#define GAVEL_COORDINATOR_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/engine/action.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/jobs/time_received.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/units.h"
+
+namespace gavel {
+
+struct EngineOptions {
+  double round_duration_s = 360;  // > 0
+  double lease_duration_s = 60;   // > 0; at most a round's rest is granted
+  // Clocks of two machines may differ in speed by this much.
+  double drift = 0.02;
+  // A round is planned this long before it begins, so that leases are extended
+  // and processes launched in time. At most a quarter of a round.
+  double plan_lead_s = 5;
+  // A worker asked to pause that has not released by then is ended by its
+  // agent: SIGTERM, and SIGKILL `stop_grace_s` later.
+  double pause_grace_s = 60;
+  double stop_grace_s = 10;
+  // An agent not heard of for this long is unreachable.
+  double agent_timeout_s = 15;
+  double heartbeat_interval_s = 2;
+  // A process that has not said hello by then is ended and counted as failed.
+  double launch_timeout_s = 120;
+};
+
+// An agent as the engine knows it.
+struct Agent {
+  uint64_t incarnation = 0;
+  bool reachable = false;
+  Time heard_at = 0;
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineOptions options);
+
+  // Takes one event at `now` (never before the last one's) and returns what
+  // is to be done now. A message that follows from a durable event comes only
+  // after that event's Persisted.
+  Actions Step(Time now, const Event& event);
+
+  // When Step(Tick) wants to be called next; kNever when nothing is due.
+  Time NextDeadline() const;
+
+  // Recovery: applies one journaled event without any action. After the last
+  // row, Step(CoordinatorStarted) opens the new term.
+  void Replay(uint64_t seq, uint64_t term, Time time, const Event& event);
+
+  // What `gavel queue`, `why` and the invariants read. Valid until the next
+  // call.
+  const std::map<JobId, Job>& jobs() const { return jobs_; }
+  const Cluster& cluster() const { return cluster_; }
+  const std::map<std::string, Agent, std::less<>>& agents() const {
+    return agents_;
+  }
+  const TimeReceived& time_received() const { return time_received_; }
+  const ThroughputMatrix& throughputs() const { return throughputs_; }
+  const PolicyResult& allocation() const { return result_; }
+  const EngineOptions& options() const { return options_; }
+  // Accelerators whose last worker could not be asked or confirmed dead.
+  const std::map<AcceleratorId, WorkerKey>& quarantined() const {
+    return quarantined_;
+  }
+  JournalPosition position() const { return {term_, seq_}; }
+  uint64_t rounds() const { return rounds_; }
+  Time round_ends_at() const { return round_ends_at_; }
+  bool halted() const { return halted_; }
+  // Until when a lease of `job` may run at most: the round's end, or the next
+  // one's when it is planned to continue.
+  Time LeaseHorizon(const Job& job) const;
+  // Fractions of the time since the job's first allocation: what the policy
+  // meant it to run, and what it ran. In [0, 1].
+  struct Shares {
+    double target = 0;
+    double received = 0;
+  };
+  Shares SharesOf(JobId job, Time now) const;
+  Reason Why(JobId job, Time now) const;
+
+ private:
+  // ---- engine.cc: the door, and the journal
+  Actions Close();
+  void Record(Time now, Event event);
+  void Emit(Action action);     // after the present event is on disk
+  void EmitNow(Action action);  // follows from nothing that is not on disk
+  void Flush();
+  bool Fenced(const JournalPosition& seen, std::string_view who);
+  void Apply(Time now, const Event& event);
+  void MaybeSolve(Time now);
+  PolicyProblem BuildProblem(Time now) const;
+
+  // ---- engine_admit.cc: what is let in, and what is only answered
+  void Admit(Time now, const event::JobSubmitted& e);
+  void Admit(Time now, const event::JobCommanded& e);
+  void Admit(Time now, const event::ServerJoined& e);
+  void Admit(Time now, const event::WorkerJoined& e);
+  void Admit(Time now, const event::LeaseEnded& e);
+  void Admit(Time now, const event::StepsReported& e);
+  void Admit(Time now, const event::WorkerGone& e);
+  void Admit(Time now, const event::AllocationReady& e);
+  void Admit(Time now, const event::LeaseRequested& e);
+  void Admit(Time now, const event::AgentHeard& e);
+  void Admit(Time now, const event::WorkerSaidFinished& e);
+  void Admit(Time now, const event::Persisted& e);
+  void Admit(Time now, const event::Tick& e);
+  // Durable events that only come from outside as they are, or from replay.
+  template <class E>
+  void Admit(Time now, const E& e) {
+    Record(now, e);
+  }
+  void AnswerRequest(Time now, Job& job, Worker& worker,
+                     const LeaseRequest& request);
+  void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
+  bool CanStart(const Job& job) const;
+  void Reject(const WorkerKey& worker, std::string reason);
+
+  // ---- engine_sweep.cc: deadlines
+  void Sweep(Time now);
+  void SweepAgents(Time now);
+  void SweepWorker(Time now, Job& job, int rank);
+  void RepeatLaunch(Time now, const Job& job, int rank, Worker& worker);
+  void SweepLease(Time now, const Job& job, int rank, Worker& worker);
+  void Stop(Time now, Worker& worker, const WorkerKey& key, double grace_s);
+  void Due(Time at) { next_sweep_ = at < next_sweep_ ? at : next_sweep_; }
+
+  // ---- engine_apply.cc: durable events
+  void On(Time now, const event::CoordinatorStarted& e);
+  void On(Time now, const event::JobSubmitted& e);
+  void On(Time now, const event::JobCommanded& e);
+  void On(Time now, const event::ServerJoined& e);
+  void On(Time now, const event::ServerLost& e);
+  void On(Time now, const event::AcceleratorLost& e);
+  void On(Time now, const event::WorkerJoined& e);
+  void On(Time now, const event::LeaseStarted& e);
+  void On(Time now, const event::LeaseEnded& e);
+  void On(Time now, const event::StepsReported& e);
+  void On(Time now, const event::WorkerGone& e);
+  void On(Time now, const event::WorkerAbandoned& e);
+  void On(Time now, const event::AllocationReady& e);
+  void On(Time now, const event::RoundPlanned& e);
+  void On(Time now, const event::RoundStarted& e);
+  template <class E>
+  void On(Time, const E&) {}  // the volatile ones
+  void Reconcile(Time now, const AgentHello& hello, bool new_agent);
+
+  // ---- engine_job.cc: a job's processes and leases
+  Job* Find(JobId id);
+  Worker* Find(const WorkerKey& key);
+  void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next);
+  void EnsureProcesses(Time now, Job& job,
+                       const std::vector<AcceleratorId>& where);
+  void ReviveDone(Time now, Job& job);
+  void Launch(Time now, Job& job, int rank, AcceleratorId where);
+  Message LaunchMessage(const Job& job, int rank, AcceleratorId where) const;
+  void Pause(Time now, Job& job, int rank, PauseTier tier);
+  void EndWorkers(Time now, Job& job, PauseTier tier);
+  void RestartGang(Time now, Job& job);
+  void NotifyReady(Job& job);
+  void AcceleratorFreed(AcceleratorId accelerator);
+  void Book(Time now, Job& job, Worker& worker);
+  void EndLease(Time now, Job& job, Worker& worker);
+  void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
+  void CountFailure(Time now, Job& job, const WorkerExited& exit);
+  void EndJob(Time now, Job& job, JobState state, Reason reason);
+  bool HeldByOther(AcceleratorId accelerator, JobId job) const;
+
+  // ---- engine_round.cc: rounds
+  std::vector<RoundJob> RoundJobs(Time at, bool with_trials) const;
+  RoundAssignment PlanAll(Time at, bool keep_running) const;
+  void Fill(Time now);
+  void MakePlan(Time now);
+  void BookAll(Time now);
+  void StartRounds(Time now);
+  double TargetShare(JobId job) const;
+  double PlanLead() const;
+  Reason WhyWaiting(const Job& job, Time now) const;
+
+  EngineOptions options_;
+
+  // Durable: the same after a replay.
+  std::map<JobId, Job> jobs_;
+  Cluster cluster_;
+  std::map<std::string, Agent, std::less<>> agents_;
+  std::map<AcceleratorId, WorkerKey> quarantined_;
+  std::set<std::pair<JobId, size_t>> tried_;    // had a lease on that type
+  std::map<AcceleratorId, WorkerKey> holders_;  // of running leases
+  std::map<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
+  TimeReceived time_received_;
+  ThroughputMatrix throughputs_;
+  PolicyResult result_;
+  uint64_t term_ = 0;
+  uint64_t seq_ = 0;
+  uint64_t next_job_ = 1;
+  uint64_t rounds_ = 0;
+  Time round_ends_at_ = kNever;
+  bool planned_ = false;
+  Time booked_at_ = 0;  // Job::target_s counts up to here
+
+  // Forgotten by a restart.
+  Actions actions_;
+  std::deque<std::pair<uint64_t, Action>> unpersisted_;
+  uint64_t persisted_ = 0;
+  bool replaying_ = false;
+  bool halted_ = false;
+  bool unsolved_ = false;           // jobs or cluster changed since the solve
+  bool throughputs_moved_ = false;  // solved again when the next round begins
+  uint64_t solve_epoch_ = 0;
+  bool solving_ = false;
+  Time next_sweep_ = kNever;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_ENGINE_H_

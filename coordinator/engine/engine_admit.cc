@@ -1,0 +1,281 @@
+// What reaches the engine from outside: checked here, then journaled and
+// applied (engine_apply.cc), or answered at once.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/engine.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// A worker's progress is journaled at most this often; what is shown is always
+// the latest.
+constexpr double kReportIntervalMin_s = 10;
+// Denied workers ask again after this, though a notice comes before.
+constexpr double kRetryAfter_s = 2;
+// A lease shorter than this is not begun.
+constexpr double kLeaseMin_s = 0.05;
+
+std::string Capacities(const Cluster& cluster) {
+  std::vector<std::string> parts;
+  const std::vector<int> capacity = cluster.Capacity();
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    parts.push_back(StrCat(capacity[type], " ", cluster.types()[type]));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace
+
+void Engine::Admit(Time now, const event::JobSubmitted& e) {
+  const auto refuse = [&](std::string why) {
+    EmitNow(action::Reply{e.reply_to, JobId(), std::move(why)});
+  };
+  for (const auto& [id, job] : jobs_) {
+    if (job.spec.name == e.spec.name &&
+        (job.active() || job.state == JobState::kHeld)) {
+      return refuse(StrCat(
+          "job \"", e.spec.name, "\": the name is taken by job ", id.value(),
+          ", which has not ended; choose another name or cancel that one"));
+    }
+  }
+  const std::vector<int> capacity = cluster_.Capacity();
+  const int largest = capacity.empty()
+                          ? 0
+                          : *std::max_element(capacity.begin(), capacity.end());
+  // Before any server has joined nothing is known, so the job may wait.
+  if (largest > 0 && e.spec.scale_factor > largest) {
+    return refuse(
+        StrCat("job \"", e.spec.name, "\": scale factor ", e.spec.scale_factor,
+               " fits on no accelerator type of the cluster (",
+               Capacities(cluster_), "); lower it or add accelerators"));
+  }
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::JobCommanded& e) {
+  const Job* job = Find(e.job);
+  std::string error;
+  if (job == nullptr) {
+    error =
+        StrCat("there is no job ", e.job.value(), "; `gavel queue` lists them");
+  } else if (e.kind == CommandKind::kRelease && job->state != JobState::kHeld) {
+    error = StrCat("job ", e.job.value(), " is not held, it is ",
+                   JobStateName(job->state));
+  } else if (e.kind == CommandKind::kCancel && !job->active() &&
+             job->state != JobState::kHeld) {
+    error = StrCat("job ", e.job.value(),
+                   " has already ended: ", JobStateName(job->state));
+  }
+  if (!error.empty()) return EmitNow(action::Reply{e.reply_to, e.job, error});
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::ServerJoined& e) {
+  const AgentHello& hello = e.hello;
+  if (Fenced(hello.highest_seen, StrCat("agent ", hello.server))) return;
+  const auto it = agents_.find(hello.server);
+  const bool known = it != agents_.end();
+  if (known && hello.incarnation < it->second.incarnation) {
+    return EmitNow(action::SendToAgent{
+        hello.server,
+        AgentRejected{hello.server, position(),
+                      StrCat("a newer agent of server \"", hello.server,
+                             "\" has joined; stop this one, or give the "
+                             "servers different names"),
+                      hello.incarnation}});
+  }
+  Cluster probe = cluster_;
+  if (absl::Status joined = probe.Join(hello.server, hello.accelerators);
+      !joined.ok()) {
+    return EmitNow(action::SendToAgent{
+        hello.server,
+        AgentRejected{hello.server, position(), std::string(joined.message()),
+                      hello.incarnation}});
+  }
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::AgentHeard& e) {
+  const AgentHeartbeat& beat = e.heartbeat;
+  if (Fenced(beat.highest_seen, StrCat("agent ", beat.server))) return;
+  const auto it = agents_.find(beat.server);
+  // The welcome carries the present term: an agent that does not know it yet,
+  // or was given up, says hello again with all that runs.
+  if (it == agents_.end() || it->second.incarnation != beat.incarnation ||
+      !it->second.reachable || beat.highest_seen.term < term_) {
+    return EmitNow(action::SendToAgent{
+        beat.server,
+        AgentWelcome{
+            beat.server, {term_, persisted_}, options_.heartbeat_interval_s}});
+  }
+  it->second.heard_at = now;
+}
+
+void Engine::Reject(const WorkerKey& worker, std::string reason) {
+  EmitNow(action::SendToWorker{
+      worker, WorkerRejected{worker, {term_, persisted_}, std::move(reason)}});
+}
+
+void Engine::Admit(Time now, const event::WorkerJoined& e) {
+  const WorkerKey& key = e.hello.worker;
+  if (Fenced(e.hello.highest_seen, StrCat("job ", key.job.value()))) {
+    return;
+  }
+  Worker* worker = Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, StrCat("job ", key.job.value(), " rank ", key.rank,
+                              " does not run as incarnation ", key.incarnation,
+                              " any more"));
+  }
+  if (worker->process == ProcessState::kLaunching) Record(now, e);
+  // Also the answer to a repeated hello.
+  Emit(action::SendToWorker{
+      key, LeaseNotice{key, position(), Find(key.job)->epoch}});
+  Flush();
+}
+
+void Engine::Admit(Time now, const event::LeaseEnded& e) {
+  Worker* worker = Find(e.worker);
+  if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
+    return;
+  }
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::StepsReported& e) {
+  Worker* worker = Find(e.worker);
+  if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
+    return;
+  }
+  if (now - worker->reported_at < kReportIntervalMin_s) return Apply(now, e);
+  worker->reported_at = now;
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::WorkerGone& e) {
+  const WorkerKey& key = e.exit.worker;
+  const Worker* worker = Find(key);
+  const bool current =
+      worker != nullptr && (worker->process == ProcessState::kLaunching ||
+                            worker->process == ProcessState::kJoined);
+  bool quarantined = false;
+  for (const auto& [accelerator, holder] : quarantined_) {
+    quarantined |= holder == key;
+  }
+  if (current || quarantined) Record(now, e);
+  // Only once it is on disk: the agent repeats until then.
+  Emit(
+      action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
+  Flush();
+}
+
+void Engine::Admit(Time now, const event::AllocationReady& e) {
+  if (e.epoch != solve_epoch_) return;  // of a problem that is no more
+  solving_ = false;
+  Record(now, e);
+}
+
+void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
+  // The lease is over; the exit code that counts comes from the agent.
+  Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
+                               e.message.progress, true});
+}
+
+void Engine::Admit(Time now, const event::LeaseRequested& e) {
+  const LeaseRequest& request = e.request;
+  const WorkerKey& key = request.worker;
+  if (Fenced(request.highest_seen, StrCat("job ", key.job.value()))) {
+    return;
+  }
+  Job* job = Find(key.job);
+  Worker* worker = Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, "another incarnation has taken its place");
+  }
+  // Its hello comes first (and is repeated until answered), and an old request
+  // must not be taken for a new one.
+  if (worker->process == ProcessState::kLaunching) return;
+  if (request.nonce <= worker->last_nonce) return;
+  worker->last_nonce = request.nonce;
+  AnswerRequest(now, *job, *worker, request);
+}
+
+void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
+                           const LeaseRequest& request) {
+  const WorkerKey& key = request.worker;
+  // The release itself was lost on the way; this says the same.
+  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
+    Record(now,
+           event::LeaseEnded{key, worker.held_epoch, worker.progress, false});
+  }
+  if (worker.leaving) {
+    const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
+    const uint64_t epoch =
+        worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
+    return EmitNow(action::SendToWorker{
+        key, PauseRequest{key, {term_, persisted_}, epoch, tier}});
+  }
+  if (worker.held_epoch != 0) {
+    if (worker.pause_sent_at != kNever) {
+      return EmitNow(action::SendToWorker{
+          key,
+          PauseRequest{
+              key, {term_, persisted_}, worker.held_epoch, PauseTier::kPark}});
+    }
+    return Grant(now, job, key.rank, request.nonce, /*renewal=*/true);
+  }
+  if (CanStart(job) && LeaseHorizon(job) - now >= kLeaseMin_s) {
+    Record(now, event::LeaseStarted{key, job.epoch});
+    return Grant(now, job, key.rank, request.nonce, /*renewal=*/false);
+  }
+  EmitNow(action::SendToWorker{
+      key,
+      LeaseDenied{
+          key, {term_, persisted_}, job.epoch, request.nonce, kRetryAfter_s}});
+}
+
+// Renewals never wait behind an fsync; the first grant of an epoch always does.
+void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  LeaseGrant grant;
+  grant.worker = key;
+  grant.position = renewal ? JournalPosition{term_, persisted_} : position();
+  grant.epoch = worker.held_epoch;
+  grant.nonce = nonce;
+  grant.duration_s = std::max(
+      0.0, std::min(options_.lease_duration_s, LeaseHorizon(job) - now));
+  grant.accelerator = cluster_.accelerator(worker.held).info;
+  grant.world_size = job.spec.scale_factor;
+  worker.lease_expires = now + grant.duration_s * (1 + options_.drift);
+  Due(worker.lease_expires);
+  if (renewal) {
+    EmitNow(action::SendToWorker{key, std::move(grant)});
+  } else {
+    Emit(action::SendToWorker{key, std::move(grant)});
+  }
+}
+
+// All or nothing: no rank of a gang starts before all have joined and every
+// accelerator is free of its last holder.
+bool Engine::CanStart(const Job& job) const {
+  if (!job.active() || job.assigned.empty() || !job.AllJoined()) return false;
+  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+    const Worker& worker = job.workers[rank];
+    const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
+    if (worker.leaving || worker.server != next.server) return false;
+    if (next.state != AcceleratorState::kUsable) return false;
+    if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
+    if (HeldByOther(next.id, job.id)) return false;
+  }
+  return true;
+}
+
+}  // namespace gavel

@@ -1,0 +1,292 @@
+// What durable events do to the engine. Everything here is a function of the
+// journal alone: it is run again, event by event, at a restart.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+namespace {
+
+// Time received before a new allocation goes on counting, so that jobs are
+// not forgotten for every arrival, but for no more than this many rounds.
+constexpr double kMemoryRounds = 4;
+
+// As far as anybody can tell: its agent is gone, or can't be asked.
+WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
+  WorkerExited exit;
+  exit.server = server;
+  exit.worker = key;
+  exit.signal = 9;
+  exit.no_failure = true;
+  return exit;
+}
+
+}  // namespace
+
+// Every lease in the journal is taken as running, for a lease's length by
+// every clock; workers that still hold theirs ask to renew and are adopted.
+void Engine::On(Time now, const event::CoordinatorStarted& e) {
+  term_ = e.term;
+  for (auto& [name, agent] : agents_) agent.heard_at = now;
+  bool assigned = false;
+  for (auto& [id, job] : jobs_) {
+    job.planned.clear();
+    assigned |= !job.assigned.empty();
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      Worker& worker = job.workers[rank];
+      const bool goes = worker.leaving || (worker.held_epoch != 0 &&
+                                           worker.held_epoch != job.epoch);
+      worker.lease_expires =
+          now + options_.lease_duration_s * (1 + options_.drift);
+      worker.pause_sent_at = goes ? now : kNever;
+      worker.stop_sent_at = kNever;
+      worker.launch_sent_at =
+          worker.process == ProcessState::kLaunching ? now : kNever;
+      worker.reported_at = -kNever;
+      worker.last_nonce = 0;
+    }
+  }
+  planned_ = false;
+  round_ends_at_ = assigned ? now + options_.round_duration_s : kNever;
+  solving_ = false;
+  unsolved_ = true;
+  Due(now);
+}
+
+void Engine::On(Time now, const event::JobSubmitted& e) {
+  Job job;
+  job.id = JobId(next_job_++);
+  job.spec = e.spec;
+  job.submitted_at = now;
+  job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
+  throughputs_.AddJob(job.id, e.spec.throughputs);
+  Emit(action::Reply{e.reply_to, job.id, ""});
+  jobs_.emplace(job.id, std::move(job));
+  unsolved_ = true;
+}
+
+void Engine::On(Time now, const event::JobCommanded& e) {
+  Job* job = Find(e.job);
+  Emit(action::Reply{e.reply_to, e.job, ""});
+  if (e.kind == CommandKind::kRelease) {
+    job->state = JobState::kActive;
+    job->failures_in_a_row = 0;
+    unsolved_ = true;
+    return;
+  }
+  EndJob(now, *job, JobState::kCancelled,
+         Reason{ReasonCode::kCancelled, "", 0, 0});
+}
+
+void Engine::On(Time now, const event::ServerJoined& e) {
+  const AgentHello& hello = e.hello;
+  Agent& agent = agents_[hello.server];
+  const bool new_agent = agent.incarnation != hello.incarnation;
+  const std::vector<int> before = cluster_.Capacity();
+  if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
+  agent = {hello.incarnation, true, now};
+  Due(now + options_.agent_timeout_s);
+  Emit(action::SendToAgent{
+      hello.server,
+      AgentWelcome{hello.server, position(), options_.heartbeat_interval_s}});
+  Reconcile(now, hello, new_agent);
+  if (cluster_.Capacity() != before) unsolved_ = true;
+  Fill(now);
+}
+
+// The hello's list of processes is complete: what is missing in it is gone,
+// what is in it and not known here must go.
+void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
+  std::set<WorkerKey> running;
+  for (const RunningWorker& worker : hello.running) {
+    running.insert(worker.worker);
+  }
+  for (auto& [id, job] : jobs_) {
+    for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+      Worker& worker = job.workers[static_cast<size_t>(rank)];
+      const WorkerKey key{id, rank, worker.incarnation};
+      const bool live = worker.process == ProcessState::kLaunching ||
+                        worker.process == ProcessState::kJoined;
+      if (!live || worker.server != hello.server || running.erase(key) > 0) {
+        continue;
+      }
+      if (worker.process == ProcessState::kLaunching) {
+        // The launch was lost, or is on its way: once more, by the same key.
+        const AcceleratorId where =
+            job.assigned.empty() ? AcceleratorId()
+                                 : job.assigned[static_cast<size_t>(rank)];
+        Emit(
+            action::SendToAgent{hello.server, LaunchMessage(job, rank, where)});
+      } else if (new_agent) {
+        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
+      }
+      // A joined one that has ended: the agent repeats its exit.
+    }
+  }
+  std::erase_if(quarantined_, [&](const auto& entry) {
+    return cluster_.accelerator(entry.first).server == hello.server &&
+           !running.contains(entry.second);
+  });
+  for (const WorkerKey& stranger : running) {
+    Emit(action::SendToAgent{
+        hello.server, StopWorker{hello.server, stranger, position(), 0}});
+  }
+}
+
+void Engine::On(Time now, const event::ServerLost& e) {
+  agents_[e.server].reachable = false;
+  cluster_.MarkUnreachable(e.server);
+  unsolved_ = true;
+  Due(now);  // its workers
+}
+
+void Engine::On(Time now, const event::AcceleratorLost& e) {
+  for (const Accelerator& accelerator : cluster_.accelerators()) {
+    if (accelerator.server != e.server || accelerator.info.uuid != e.uuid) {
+      continue;
+    }
+    const AcceleratorId lost = accelerator.id;
+    cluster_.MarkLost(lost);
+    unsolved_ = true;
+    if (const auto it = assigned_to_.find(lost); it != assigned_to_.end()) {
+      Assign(now, jobs_.at(it->second), {});
+    }
+    break;
+  }
+  Fill(now);
+}
+
+void Engine::On(Time, const event::WorkerJoined& e) {
+  Worker* worker = Find(e.hello.worker);
+  Job* job = Find(e.hello.worker.job);
+  if (worker == nullptr) return;
+  worker->process = ProcessState::kJoined;
+  worker->launch_sent_at = kNever;
+  worker->stop_sent_at = kNever;
+  worker->progress = e.hello.progress;
+  // A newer generation than the last start had: it got somewhere in between.
+  if (e.hello.progress.last_generation > job->restored) {
+    job->restored = e.hello.progress.last_generation;
+    job->failures_in_a_row = 0;
+  }
+  NotifyReady(*job);
+}
+
+void Engine::On(Time now, const event::LeaseStarted& e) {
+  Job* job = Find(e.worker.job);
+  Worker* worker = Find(e.worker);
+  if (worker == nullptr || job->assigned.empty()) return;
+  worker->held_epoch = e.epoch;
+  worker->held = job->assigned[static_cast<size_t>(e.worker.rank)];
+  worker->accrued_at = now;
+  worker->lease_expires =
+      now + options_.lease_duration_s * (1 + options_.drift);
+  holders_[worker->held] = e.worker;
+  tried_.emplace(job->id, static_cast<size_t>(cluster_.TypeOf(worker->held)));
+}
+
+void Engine::On(Time now, const event::LeaseEnded& e) {
+  Worker* worker = Find(e.worker);
+  Job* job = Find(e.worker.job);
+  if (worker == nullptr || worker->held_epoch != e.epoch) return;
+  worker->progress = e.progress;
+  worker->finished |= e.finished;
+  const bool given_up = worker->held_epoch == job->epoch;
+  EndLease(now, *job, *worker);
+  if (given_up && !e.finished && job->active() && !job->assigned.empty()) {
+    // It stopped on its own (its lease ran out, or the accelerator was not to
+    // be had): no lease of this epoch again, for any of the gang.
+    ++job->epoch;
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      if (job->workers[rank].held_epoch != 0) {
+        Pause(now, *job, static_cast<int>(rank), PauseTier::kPark);
+      }
+    }
+  }
+  ReviveDone(now, *job);
+  NotifyReady(*job);
+}
+
+void Engine::On(Time, const event::StepsReported& e) {
+  Worker* worker = Find(e.worker);
+  if (worker == nullptr) return;
+  worker->progress = e.progress;
+  if (e.worker.rank != 0 || worker->held_epoch == 0) return;
+  const std::string& type = cluster_.accelerator(worker->held).info.type;
+  if (throughputs_.Measure(e.worker.job, type,
+                           e.progress.throughput_steps_per_s,
+                           e.progress.window_s)) {
+    throughputs_moved_ = true;
+  }
+}
+
+void Engine::On(Time now, const event::WorkerGone& e) {
+  const WorkerKey& key = e.exit.worker;
+  for (auto it = quarantined_.begin(); it != quarantined_.end();) {
+    if (it->second == key) {
+      const AcceleratorId freed = it->first;
+      it = quarantined_.erase(it);
+      AcceleratorFreed(freed);
+    } else {
+      ++it;
+    }
+  }
+  if (Find(key) != nullptr) {
+    ProcessEnded(now, *Find(key.job), key.rank, e.exit);
+  }
+}
+
+void Engine::On(Time now, const event::WorkerAbandoned& e) {
+  Worker* worker = Find(e.worker);
+  Job* job = Find(e.worker.job);
+  if (worker == nullptr) return;
+  if (worker->held_epoch != 0) {
+    quarantined_[worker->held] = e.worker;
+  }
+  const std::string server = worker->server;
+  Assign(now, *job, {});
+  ProcessEnded(now, *job, e.worker.rank, EndedWithAgent(server, e.worker));
+  Fill(now);
+}
+
+void Engine::On(Time now, const event::AllocationReady& e) {
+  const PolicyResult& result = e.result;
+  if (result.outcome != SolveOutcome::kOptimal &&
+      result.outcome != SolveOutcome::kIterationLimit) {
+    // The last allocation stays in force; status shows what went wrong.
+    result_.outcome = result.outcome;
+    result_.detail = result.detail;
+    return;
+  }
+  BookAll(now);
+  result_ = result;
+  time_received_.Age(kMemoryRounds * options_.round_duration_s);
+  for (auto& [id, job] : jobs_) {
+    if (job.active() && job.counted_since == kNever) job.counted_since = now;
+  }
+  StartRounds(now);
+  Fill(now);
+}
+
+void Engine::On(Time now, const event::RoundPlanned&) { MakePlan(now); }
+
+void Engine::On(Time now, const event::RoundStarted&) {
+  BookAll(now);
+  planned_ = false;
+  ++rounds_;
+  round_ends_at_ = now + options_.round_duration_s;
+  bool any = false;
+  for (auto& [id, job] : jobs_) {
+    const std::vector<AcceleratorId> next = std::move(job.planned);
+    job.planned.clear();
+    if (!job.active()) continue;
+    any = true;
+    Assign(now, job, next);
+  }
+  if (!any) round_ends_at_ = kNever;
+  Fill(now);
+}
+
+}  // namespace gavel

@@ -1,0 +1,283 @@
+// A job's processes and leases: launching, pausing, ending.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kExitEvicted = 75;  // EX_TEMPFAIL; design section 5, "Ends"
+
+bool Live(const Worker& worker) {
+  return worker.process == ProcessState::kLaunching ||
+         worker.process == ProcessState::kJoined;
+}
+
+}  // namespace
+
+Job* Engine::Find(JobId id) {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+// The worker of exactly this incarnation.
+Worker* Engine::Find(const WorkerKey& key) {
+  Job* job = Find(key.job);
+  if (job == nullptr || key.rank < 0 ||
+      static_cast<size_t>(key.rank) >= job->workers.size()) {
+    return nullptr;
+  }
+  Worker& worker = job->workers[static_cast<size_t>(key.rank)];
+  return worker.incarnation == key.incarnation && key.incarnation != 0
+             ? &worker
+             : nullptr;
+}
+
+bool Engine::HeldByOther(AcceleratorId accelerator, JobId job) const {
+  if (quarantined_.contains(accelerator)) return true;
+  const auto it = holders_.find(accelerator);
+  return it != holders_.end() && it->second.job != job;
+}
+
+// Gives the job `next` (empty: it waits). Whoever holds a lease of the old
+// assignment is asked to stop; the new one is granted when they have.
+void Engine::Assign(Time now, Job& job,
+                    const std::vector<AcceleratorId>& next) {
+  if (next == job.assigned) return;
+  for (AcceleratorId old : job.assigned) {
+    const auto it = assigned_to_.find(old);
+    if (it != assigned_to_.end() && it->second == job.id) {
+      assigned_to_.erase(it);
+    }
+  }
+  job.assigned = next;
+  for (AcceleratorId accelerator : next) assigned_to_[accelerator] = job.id;
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.held_epoch == 0) continue;
+    const bool stays =
+        next.empty() ||
+        cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
+            worker.server;
+    Pause(now, job, rank, stays ? PauseTier::kPark : PauseTier::kEvict);
+  }
+  if (next.empty()) return;
+  ++job.epoch;
+  EnsureProcesses(now, job, next);
+  NotifyReady(job);
+}
+
+// A process on the server of each accelerator: launched where there is none,
+// asked to end where it is on another server (its exit comes back here).
+void Engine::EnsureProcesses(Time now, Job& job,
+                             const std::vector<AcceleratorId>& where) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const AcceleratorId accelerator = where[static_cast<size_t>(rank)];
+    if (worker.process == ProcessState::kNone ||
+        worker.process == ProcessState::kDone) {
+      // One that is done starts again with the rest of its gang, and ends at
+      // once: its last generation has all its steps.
+      Launch(now, job, rank, accelerator);
+    } else if (Live(worker) && !worker.leaving &&
+               worker.server != cluster_.accelerator(accelerator).server) {
+      Pause(now, job, rank, PauseTier::kEvict);
+    }
+  }
+}
+
+// A rank that stopped before its gang's end needs the others again: those that
+// are done already start once more.
+void Engine::ReviveDone(Time now, Job& job) {
+  if (!job.active() || job.assigned.empty()) return;
+  bool done = false;
+  bool stopped = false;
+  for (const Worker& worker : job.workers) {
+    done |= worker.process == ProcessState::kDone;
+    stopped |= worker.process == ProcessState::kJoined &&
+               worker.held_epoch == 0 && !worker.finished;
+  }
+  if (done && stopped) EnsureProcesses(now, job, job.assigned);
+}
+
+// A new incarnation gets a new epoch before any grant.
+void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  worker.incarnation += 1;
+  worker.process = ProcessState::kLaunching;
+  worker.server = cluster_.accelerator(where).server;
+  worker.leaving = false;
+  worker.finished = false;
+  worker.launch_sent_at = now;
+  worker.launch_repeated_at = kNever;
+  ++job.epoch;
+  Due(now + options_.launch_timeout_s);
+  Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
+}
+
+Message Engine::LaunchMessage(const Job& job, int rank,
+                              AcceleratorId where) const {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  LaunchWorker launch;
+  launch.server = worker.server;
+  launch.worker = {job.id, rank, worker.incarnation};
+  launch.position = position();
+  launch.job_name = job.spec.name;
+  launch.argv = job.spec.argv;
+  launch.working_directory = job.spec.working_directory;
+  launch.checkpoint_directory = job.spec.checkpoint_directory;
+  launch.environment = job.spec.environment;
+  if (job.spec.steps_total > 0) {
+    launch.environment.emplace_back("GAVEL_STEPS",
+                                    std::to_string(job.spec.steps_total));
+  }
+  launch.world_size = job.spec.scale_factor;
+  if (where.valid()) launch.accelerator = cluster_.accelerator(where).info;
+  return launch;
+}
+
+void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  if (tier != PauseTier::kPark) worker.leaving = true;
+  if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+  Due(now + options_.pause_grace_s);
+  const uint64_t epoch = worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
+  Emit(action::SendToWorker{key, PauseRequest{key, position(), epoch, tier}});
+}
+
+void Engine::EndWorkers(Time now, Job& job, PauseTier tier) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    if (Live(job.workers[static_cast<size_t>(rank)])) {
+      Pause(now, job, rank, tier);
+    }
+  }
+}
+
+// One rank is gone, so the others can't go on either: they are ended, and all
+// start again from the last generation.
+void Engine::RestartGang(Time now, Job& job) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (!Live(worker)) continue;
+    worker.leaving = true;
+    worker.stop_sent_at = now;
+    if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+    Due(now + options_.pause_grace_s);
+    Emit(action::SendToAgent{
+        worker.server,
+        StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
+                   position(), options_.stop_grace_s}});
+  }
+}
+
+// "Ask now": all ranks are there and the accelerators are free.
+void Engine::NotifyReady(Job& job) {
+  if (!CanStart(job)) return;
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.held_epoch != 0) continue;
+    const WorkerKey key{job.id, rank, worker.incarnation};
+    Emit(action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
+  }
+}
+
+void Engine::AcceleratorFreed(AcceleratorId accelerator) {
+  const auto it = assigned_to_.find(accelerator);
+  if (it != assigned_to_.end()) NotifyReady(jobs_.at(it->second));
+}
+
+// Adds what the worker ran since the last booking; its part of the gang's.
+void Engine::Book(Time now, Job& job, Worker& worker) {
+  if (worker.held_epoch == 0) return;
+  const double seconds =
+      std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+  worker.accrued_at = now;
+  job.received_s += seconds;
+  time_received_.Add(job.id, static_cast<size_t>(cluster_.TypeOf(worker.held)),
+                     seconds);
+}
+
+void Engine::EndLease(Time now, Job& job, Worker& worker) {
+  if (worker.held_epoch == 0) return;
+  Book(now, job, worker);
+  const AcceleratorId freed = worker.held;
+  holders_.erase(freed);
+  worker.held_epoch = 0;
+  worker.held = AcceleratorId();
+  if (!worker.leaving) {
+    worker.pause_sent_at = kNever;
+    worker.stop_sent_at = kNever;
+  }
+  AcceleratorFreed(freed);
+}
+
+void Engine::ProcessEnded(Time now, Job& job, int rank,
+                          const WorkerExited& exit) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const bool leaving = worker.leaving;
+  worker.process = ProcessState::kNone;
+  worker.leaving = false;
+  EndLease(now, job, worker);
+  worker.pause_sent_at = kNever;
+  worker.stop_sent_at = kNever;
+  worker.launch_sent_at = kNever;
+  worker.last_nonce = 0;
+  const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
+  if (by_itself && exit.exit_code == 0 && job.active()) {
+    worker.process = ProcessState::kDone;
+    if (job.AllDone()) {
+      EndJob(now, job, JobState::kFinished,
+             Reason{ReasonCode::kFinished, "", 0, 0});
+    }
+    ReviveDone(now, job);
+    return;
+  }
+  if (!job.active()) return;
+  if (!leaving && !exit.no_failure &&
+      !(by_itself && exit.exit_code == kExitEvicted)) {
+    CountFailure(now, job, exit);
+  }
+  if (job.active() && !job.assigned.empty()) {
+    EnsureProcesses(now, job, job.assigned);
+  }
+}
+
+void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
+  ++job.failures_in_a_row;
+  if (!exit.launch_error.empty()) {
+    // Trying again would end the same way.
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldLaunch, exit.launch_error, 0, 0});
+  }
+  if (job.failures_in_a_row < job.spec.retries_max) {
+    return RestartGang(now, job);
+  }
+  EndJob(now, job, JobState::kHeld,
+         Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),
+                static_cast<double>(job.failures_in_a_row),
+                static_cast<double>(exit.signal != 0 ? -exit.signal
+                                                     : exit.exit_code)});
+}
+
+void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
+  BookAll(now);
+  Assign(now, job, {});
+  job.planned.clear();
+  job.state = state;
+  job.reason = std::move(reason);
+  job.ended_at = now;
+  EndWorkers(now, job, PauseTier::kStop);
+  if (state != JobState::kHeld) {
+    throughputs_.RemoveJob(job.id);
+    time_received_.Remove(job.id);
+    std::erase_if(tried_,
+                  [&](const auto& entry) { return entry.first == job.id; });
+  }
+  unsolved_ = true;
+  Fill(now);
+}
+
+}  // namespace gavel

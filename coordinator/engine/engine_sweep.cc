@@ -1,0 +1,131 @@
+// Deadlines: rounds that begin, agents and workers that are overdue.
+#include <algorithm>
+
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+namespace {
+
+// StopWorker and LaunchWorker are repeated this often until answered.
+constexpr double kRepeatInterval_s = 5;
+// After a lease has run out by every clock: time for the release to arrive.
+constexpr double kReleaseMargin_s = 1;
+
+}  // namespace
+
+void Engine::Admit(Time now, const event::Tick&) {
+  if (round_ends_at_ != kNever && !planned_ &&
+      now >= round_ends_at_ - PlanLead()) {
+    Record(now, event::RoundPlanned{});
+  }
+  if (round_ends_at_ != kNever && planned_ && now >= round_ends_at_) {
+    Record(now, event::RoundStarted{});
+    if (throughputs_moved_) unsolved_ = true;
+    throughputs_moved_ = false;
+  }
+  if (now >= next_sweep_) Sweep(now);
+}
+
+void Engine::Sweep(Time now) {
+  next_sweep_ = kNever;
+  SweepAgents(now);
+  for (auto& [id, job] : jobs_) {
+    for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+      SweepWorker(now, job, rank);
+    }
+  }
+}
+
+void Engine::SweepAgents(Time now) {
+  std::vector<std::string> silent;
+  for (const auto& [name, agent] : agents_) {
+    if (!agent.reachable) continue;
+    const Time timeout = agent.heard_at + options_.agent_timeout_s;
+    if (now >= timeout) {
+      silent.push_back(name);
+    } else {
+      Due(timeout);
+    }
+  }
+  for (const std::string& name : silent) {
+    Record(now, event::ServerLost{name});
+  }
+}
+
+void Engine::SweepWorker(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.process != ProcessState::kLaunching &&
+      worker.process != ProcessState::kJoined) {
+    return;
+  }
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  if (worker.process == ProcessState::kLaunching) {
+    const Time timeout = worker.launch_sent_at + options_.launch_timeout_s;
+    if (now >= timeout) {
+      Stop(now, worker, key, options_.stop_grace_s);
+    } else {
+      RepeatLaunch(now, job, rank, worker);
+      Due(timeout);
+    }
+  }
+  if (worker.pause_sent_at != kNever) {
+    const Time timeout = worker.pause_sent_at + options_.pause_grace_s;
+    if (now >= timeout) {
+      Stop(now, worker, key, options_.stop_grace_s);
+    } else {
+      Due(timeout);
+    }
+  }
+  SweepLease(now, job, rank, worker);
+}
+
+void Engine::RepeatLaunch(Time now, const Job& job, int rank, Worker& worker) {
+  if (worker.launch_repeated_at == kNever) {
+    worker.launch_repeated_at = worker.launch_sent_at;
+  }
+  if (now >= worker.launch_repeated_at + kRepeatInterval_s) {
+    worker.launch_repeated_at = now;
+    const AcceleratorId where = job.assigned.empty()
+                                    ? AcceleratorId()
+                                    : job.assigned[static_cast<size_t>(rank)];
+    // Behind what is not yet on disk, as the launch itself was.
+    Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
+    Flush();
+  }
+  Due(worker.launch_repeated_at + kRepeatInterval_s);
+}
+
+// A lease that ran out unrenewed: its worker is dead, cut off, or stuck. Where
+// the agent can be asked, it ends the process and confirms; where it can't, the
+// job may go on elsewhere while the accelerator is quarantined.
+void Engine::SweepLease(Time now, const Job& job, int rank, Worker& worker) {
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  const auto agent = agents_.find(worker.server);
+  const bool reachable = agent != agents_.end() && agent->second.reachable;
+  const bool holding = worker.held_epoch != 0;
+  const Time over = worker.lease_expires + kReleaseMargin_s;
+  if (!reachable) {
+    if (holding && now < over) return Due(over);
+    return Record(now, event::WorkerAbandoned{key});
+  }
+  if (!holding) return;
+  const bool wanted = job.assigned.empty() ||
+                      job.assigned[static_cast<size_t>(rank)] != worker.held;
+  const Time timeout = wanted ? over : over + options_.pause_grace_s;
+  if (now < timeout) return Due(timeout);
+  Stop(now, worker, key, options_.stop_grace_s);
+}
+
+void Engine::Stop(Time now, Worker& worker, const WorkerKey& key,
+                  double grace_s) {
+  if (worker.stop_sent_at == kNever ||
+      now >= worker.stop_sent_at + kRepeatInterval_s) {
+    worker.stop_sent_at = now;
+    EmitNow(action::SendToAgent{
+        worker.server,
+        StopWorker{worker.server, key, {term_, persisted_}, grace_s}});
+  }
+  Due(worker.stop_sent_at + kRepeatInterval_s);
+}
+
+}  // namespace gavel

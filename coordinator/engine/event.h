@@ -1,0 +1,134 @@
+// What can happen to the engine. Durable events are journaled before anything
+// that follows from them leaves the coordinator; replaying them in order gives
+// the same engine again (design section 4). The others only touch what a
+// restart may forget.
+#ifndef GAVEL_COORDINATOR_ENGINE_EVENT_H_
+#define GAVEL_COORDINATOR_ENGINE_EVENT_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/policy/policy.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/ids.h"
+#include "core/messages.h"
+
+namespace gavel::event {
+
+// ---- durable
+
+// A coordinator took over: first event of a term. Leases of the term before
+// may still be running, for a lease's length at most.
+struct CoordinatorStarted {
+  uint64_t term = 0;
+};
+
+// `reply_to` is the server's own handle of the client that waits.
+struct JobSubmitted {
+  JobSpec spec;
+  uint64_t reply_to = 0;  // not journaled
+};
+
+// kCancel: end it. kRelease: a held job may try again.
+struct JobCommanded {
+  JobId job;
+  CommandKind kind = CommandKind::kCancel;
+  uint64_t reply_to = 0;  // not journaled
+};
+
+struct ServerJoined {
+  AgentHello hello;
+};
+
+// Its agent was silent for too long.
+struct ServerLost {
+  std::string server;
+};
+
+// The device failed; quarantined until its agent starts anew.
+struct AcceleratorLost {
+  std::string server;
+  std::string uuid;
+};
+
+struct WorkerJoined {
+  WorkerHello hello;
+};
+
+// The first lease of an epoch is about to be granted to this worker.
+struct LeaseStarted {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+};
+
+struct LeaseEnded {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+  Progress progress;
+  bool finished = false;  // its training loop has ended; it won't ask again
+};
+
+// Cumulative progress. Journaled at most once in kReportIntervalMin_s for each
+// worker, and nothing waits for it.
+struct StepsReported {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+  Progress progress;
+};
+
+struct WorkerGone {
+  WorkerExited exit;
+};
+
+// The lease is over by every clock and the agent can't be asked: the job may
+// start elsewhere, the accelerator stays quarantined.
+struct WorkerAbandoned {
+  WorkerKey worker;
+};
+
+struct AllocationReady {
+  uint64_t epoch = 0;  // of the SolvePolicy that it answers; stale: dropped
+  PolicyResult result;
+};
+
+// The next round was planned; jobs that continue may keep their leases on.
+struct RoundPlanned {};
+// The round that was planned begins.
+struct RoundStarted {};
+
+// ---- not durable
+
+struct LeaseRequested {
+  LeaseRequest request;
+};
+struct AgentHeard {
+  AgentHeartbeat heartbeat;
+};
+struct WorkerSaidFinished {
+  WorkerFinished message;
+};
+// All rows up to and including `seq` are on disk.
+struct Persisted {
+  uint64_t seq = 0;
+};
+struct Tick {};
+
+}  // namespace gavel::event
+
+namespace gavel {
+
+using Event =
+    std::variant<event::CoordinatorStarted, event::JobSubmitted,
+                 event::JobCommanded, event::ServerJoined, event::ServerLost,
+                 event::AcceleratorLost, event::WorkerJoined,
+                 event::LeaseStarted, event::LeaseEnded, event::StepsReported,
+                 event::WorkerGone, event::WorkerAbandoned,
+                 event::AllocationReady, event::RoundPlanned,
+                 event::RoundStarted, event::LeaseRequested, event::AgentHeard,
+                 event::WorkerSaidFinished, event::Persisted, event::Tick>;
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_EVENT_H_

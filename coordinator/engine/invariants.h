@@ -1,0 +1,51 @@
+// What must hold after every step of the engine, whatever happened: the safety
+// rules of design sections 4 and 5. Tests and the simulator call Check after
+// each Step; not thread-safe.
+#ifndef GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
+#define GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/action.h"
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+
+class Invariants {
+ public:
+  // Reads the engine after a Step at `now` that returned `actions`, and
+  // compares with what it saw before. Returns what is broken, one sentence
+  // each, naming the job or accelerator; empty when all holds.
+  std::vector<std::string> Check(Time now, const Engine& engine,
+                                 const Actions& actions);
+  // The shell tells what is on disk: nothing durable may be promised before.
+  void Persisted(uint64_t seq);
+  // A new engine was recovered from the journal. What was not on disk never
+  // happened, so counters may stand lower; what was granted stays granted.
+  void Restarted();
+
+ private:
+  void CheckLeases(const Engine& engine);
+  void CheckAssignments(const Engine& engine);
+  void CheckMonotonic(Time now, const Engine& engine);
+  void CheckActions(Time now, const Engine& engine, const Actions& actions);
+  void CheckGrant(Time now, const Engine& engine, const LeaseGrant& grant);
+  void Broken(std::string what);
+
+  std::vector<std::string> broken_;
+  std::map<JobId, double> received_s_;
+  std::map<JobId, uint64_t> epochs_;
+  // (worker, epoch) -> incarnation that was granted it first.
+  std::map<std::pair<WorkerId, uint64_t>, uint64_t> granted_;
+  uint64_t persisted_ = 0;
+  uint64_t seq_ = 0;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_

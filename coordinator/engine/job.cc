@@ -1,0 +1,111 @@
+#include "coordinator/engine/job.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+std::string Ordinal(int number) {
+  const int tens = number % 100;
+  const char* suffix = "th";
+  if (tens < 11 || tens > 13) {
+    if (number % 10 == 1) suffix = "st";
+    if (number % 10 == 2) suffix = "nd";
+    if (number % 10 == 3) suffix = "rd";
+  }
+  return StrCat(number, suffix);
+}
+
+std::string HeldAfterFailures(const Reason& reason) {
+  const int end = static_cast<int>(reason.second);
+  const std::string how =
+      end >= 0 ? StrCat("exit code ", end) : StrCat("killed by signal ", -end);
+  return absl::StrFormat(
+      "held: failed %d times in a row without a new checkpoint (last: %s); "
+      "read `gavel logs %s`, then `gavel release %s`",
+      static_cast<int>(reason.first), how, reason.subject, reason.subject);
+}
+
+}  // namespace
+
+bool Job::HoldsAny() const {
+  return std::any_of(workers.begin(), workers.end(),
+                     [](const Worker& w) { return w.held_epoch != 0; });
+}
+
+bool Job::AllJoined() const {
+  return std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
+    return w.process == ProcessState::kJoined;
+  });
+}
+
+bool Job::AllDone() const {
+  return std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
+    return w.process == ProcessState::kDone;
+  });
+}
+
+std::string_view JobStateName(JobState state) {
+  switch (state) {
+    case JobState::kActive:
+      return "active";
+    case JobState::kFinished:
+      return "finished";
+    case JobState::kCancelled:
+      return "cancelled";
+    case JobState::kHeld:
+      return "held";
+  }
+  return "unknown";
+}
+
+std::string RenderReason(const Reason& reason) {
+  switch (reason.code) {
+    case ReasonCode::kNone:
+      return "";
+    case ReasonCode::kRunning:
+      return absl::StrFormat(
+          "running on %s: received %.0f %% of the time, target %.0f %%",
+          reason.subject, 100 * reason.first, 100 * reason.second);
+    case ReasonCode::kSubmitted:
+      return "waiting: for the first allocation";
+    case ReasonCode::kNoServer:
+      return "waiting: no accelerator has joined; start `gavel agent` on a "
+             "server";
+    case ReasonCode::kPriority:
+      return absl::StrFormat(
+          "waiting: %s in line for %s, %.0f %% of its share "
+          "received",
+          Ordinal(static_cast<int>(reason.first)), reason.subject,
+          100 * reason.second);
+    case ReasonCode::kNotInAllocation:
+      return "waiting: the policy gives it no share now";
+    case ReasonCode::kUnusable:
+      return absl::StrFormat(
+          "waiting: scale factor %d fits on no type whose accelerators are "
+          "reachable, or its throughput is 0 on all of them",
+          static_cast<int>(reason.first));
+    case ReasonCode::kStarting:
+      return StrCat("starting on ", reason.subject);
+    case ReasonCode::kPausing:
+      return "pausing: to stop at the next iteration boundary";
+    case ReasonCode::kWaitsForRelease:
+      return absl::StrFormat("waiting: job %d has not yet released its %s",
+                             static_cast<int>(reason.first), reason.subject);
+    case ReasonCode::kHeldFailures:
+      return HeldAfterFailures(reason);
+    case ReasonCode::kHeldLaunch:
+      return StrCat("held: could not be started: ", reason.subject);
+    case ReasonCode::kCancelled:
+      return "cancelled by its user";
+    case ReasonCode::kFinished:
+      return "finished";
+  }
+  return "";
+}
+
+}  // namespace gavel

@@ -1,0 +1,112 @@
+// A job as the engine keeps it, and why it is in the state it is in.
+// Values; readable by everybody through Engine's accessors.
+#ifndef GAVEL_COORDINATOR_ENGINE_JOB_H_
+#define GAVEL_COORDINATOR_ENGINE_JOB_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/workload/job_spec.h"
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+enum class JobState : uint8_t {
+  kActive,    // waiting, running or in between: its workers tell
+  kFinished,  // all workers ended with 0
+  kCancelled,
+  kHeld,  // failed too often, or can't be started; `gavel release JOB`
+};
+
+// A worker's process as its agent tells it.
+enum class ProcessState : uint8_t {
+  kNone,       // not launched, or gone
+  kLaunching,  // launch sent, hello not yet seen
+  kJoined,     // said hello
+  kDone,       // ended with 0
+};
+
+struct Worker {
+  uint64_t incarnation = 0;
+  ProcessState process = ProcessState::kNone;
+  std::string server;  // of the process
+  // The lease that it holds: an epoch, 0 for none, and the accelerator.
+  uint64_t held_epoch = 0;
+  AcceleratorId held;
+  Time accrued_at = 0;    // time received is booked up to here
+  bool finished = false;  // its training loop has ended; exits by itself
+  bool leaving = false;   // its process is told to end; that is no failure
+  Progress progress;
+
+  // Forgotten by a restart, and set again in its grace:
+  Time lease_expires = 0;        // of held_epoch, drift included
+  Time pause_sent_at = kNever;   // of a lease or process that must go
+  Time stop_sent_at = kNever;    // StopWorker to the agent
+  Time launch_sent_at = kNever;  // LaunchWorker, while kLaunching
+  Time launch_repeated_at = kNever;
+  Time reported_at = -kNever;  // last StepsReported that was journaled
+  uint64_t last_nonce = 0;
+};
+
+// {code, numbers}; rendered only when asked (RenderReason).
+enum class ReasonCode : uint8_t {
+  kNone,
+  kRunning,          // type; numbers: share received, target
+  kSubmitted,        // waits for the first allocation
+  kNoServer,         // no accelerator has joined
+  kPriority,         // type; numbers: place in line, % of its share received
+  kNotInAllocation,  // the policy left it out
+  kStarting,         // process is being launched
+  kPausing,          // asked to pause, not yet released
+  kWaitsForRelease,  // its accelerator is still held; numbers: job id
+  kUnusable,         // scale factor fits no type that is there; number: it
+  kHeldFailures,     // numbers: failures, exit code or -signal
+  kHeldLaunch,       // text: what the agent said
+  kCancelled,
+  kFinished,
+};
+
+struct Reason {
+  ReasonCode code = ReasonCode::kNone;
+  std::string subject;  // type or text
+  double first = 0;
+  double second = 0;
+};
+
+// One sentence for a person: "waiting: 3rd in line for v100, 41 % of its share
+// received".
+std::string RenderReason(const Reason& reason);
+
+struct Job {
+  JobId id;
+  JobSpec spec;
+  JobState state = JobState::kActive;
+  Reason reason;  // of kHeld, kCancelled, kFinished; else see Engine::Why
+  Time submitted_at = 0;
+  Time ended_at = 0;
+
+  uint64_t epoch = 0;  // rises with every new assignment and incarnation
+  std::vector<Worker> workers;          // by rank, scale_factor of them
+  std::vector<AcceleratorId> assigned;  // by rank; empty: waits
+  std::vector<AcceleratorId> planned;   // for the next round
+  int failures_in_a_row = 0;            // without a newer generation in between
+  Generation restored;                  // what its workers last started from
+  double target_s = 0;          // integral of its allocated share over time
+  double received_s = 0;        // time that it ran
+  Time counted_since = kNever;  // both count from its first allocation on
+
+  bool active() const { return state == JobState::kActive; }
+  bool HoldsAny() const;  // some worker holds a lease
+  bool AllJoined() const;
+  bool AllDone() const;
+};
+
+std::string_view JobStateName(JobState state);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_JOB_H_

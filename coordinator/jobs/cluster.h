@@ -1,0 +1,74 @@
+// Servers and accelerators as the coordinator knows them. The engine owns one;
+// the mechanism reads it. A value without locks: not thread-safe.
+#ifndef GAVEL_COORDINATOR_JOBS_CLUSTER_H_
+#define GAVEL_COORDINATOR_JOBS_CLUSTER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/ids.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+// kUnreachable: its agent is silent; quarantined until it returns and says
+// what runs there. kLost: the device failed.
+enum class AcceleratorState : uint8_t { kUsable, kUnreachable, kLost };
+
+struct Accelerator {
+  AcceleratorId id;
+  std::string server;
+  int index = 0;  // on its server
+  AcceleratorInfo info;
+  AcceleratorState state = AcceleratorState::kUsable;
+};
+
+class Cluster {
+ public:
+  // Adds a server or takes it back after an absence: all its accelerators are
+  // usable again (but kLost ones). Accelerators keep their ids by uuid; one
+  // that the server no longer declares becomes kUnreachable.
+  // INVALID_ARGUMENT: duplicate uuid in `accelerators`.
+  absl::Status Join(std::string_view server,
+                    const std::vector<AcceleratorInfo>& accelerators);
+  void MarkUnreachable(std::string_view server);
+  void MarkLost(AcceleratorId accelerator);
+
+  // Types in the order in which they first appeared; indices stay valid for
+  // ever, types with no usable accelerator left keep theirs.
+  const std::vector<std::string>& types() const { return types_; }
+  // Usable accelerators of each type, [J].
+  std::vector<int> Capacity() const;
+  // Index into types(); -1 when the type is unknown.
+  int TypeIndex(std::string_view type) const;
+
+  // In the order of ids. Element i has id i + 1.
+  const std::vector<Accelerator>& accelerators() const { return accelerators_; }
+  const Accelerator& accelerator(AcceleratorId id) const;
+  int TypeOf(AcceleratorId id) const;
+  // Servers by name, with the ids of their accelerators.
+  const std::map<std::string, std::vector<AcceleratorId>, std::less<>>&
+  servers() const {
+    return servers_;
+  }
+
+ private:
+  // A server's accelerator, added to its `ids` when it is new.
+  AcceleratorId FindOrAdd(std::vector<AcceleratorId>& ids,
+                          std::string_view uuid);
+  // Index of `type`, added when it is new.
+  int AddType(std::string_view type);
+
+  std::vector<Accelerator> accelerators_;
+  std::vector<int> type_of_;  // by accelerator, index into types_
+  std::vector<std::string> types_;
+  std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_JOBS_CLUSTER_H_

@@ -1,0 +1,70 @@
+// HiGHS behind the linear program of ours, through its C API: one thread, no
+// output, limits in iterations and never in time, so that the same program
+// gives the same bits. Policies own one for the length of a Solve. Not
+// thread-safe; several may run on several threads.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_HIGHS_SOLVER_H_
+#define GAVEL_COORDINATOR_POLICY_LP_HIGHS_SOLVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/policy/lp/linear_program.h"
+#include "coordinator/policy/policy.h"
+
+namespace gavel {
+
+// kAutomatic: simplex for small programs, interior point for large ones.
+enum class LpMethod : uint8_t { kAutomatic, kSimplex, kInteriorPoint };
+
+struct LpOptions {
+  LpMethod method = LpMethod::kAutomatic;
+  int iterations_max = 1'000'000;  // of each run
+  double tolerance = 1e-9;         // primal and dual feasibility
+};
+
+struct LpSolution {
+  SolveOutcome outcome = SolveOutcome::kFailed;
+  std::string detail;  // what HiGHS says of itself, when not kOptimal
+  double objective = 0;
+  // Empty when HiGHS has none. After kIterationLimit they may violate bounds.
+  std::vector<double> column_values;
+  // d objective / d row bound: >= 0 where an upper bound holds, <= 0 where a
+  // lower one does.
+  std::vector<double> row_duals;
+  std::string solver;  // "highs-simplex" or "highs-ipx"
+};
+
+class HighsSolver {
+ public:
+  explicit HighsSolver(const LinearProgram& program, LpOptions options = {});
+  ~HighsSolver();
+  HighsSolver(const HighsSolver&) = delete;
+  HighsSolver& operator=(const HighsSolver&) = delete;
+
+  // The first call starts from nothing; a later one, after changes, starts
+  // from the last basis, by primal simplex.
+  LpSolution Solve();
+
+  // `costs` by column, sizes as in the program.
+  void ChangeCosts(const std::vector<double>& costs);
+  void ChangeColumnBounds(int column, double lower, double upper);
+
+ private:
+  LpMethod Method() const;
+
+  struct Destroy {
+    void operator()(void* highs) const;
+  };
+  std::unique_ptr<void, Destroy> highs_;
+  LpOptions options_;
+  int columns_ = 0;
+  int rows_ = 0;
+  bool loaded_ = false;  // HiGHS took the program
+  bool solved_ = false;  // there is a basis to start from
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_HIGHS_SOLVER_H_

@@ -1,0 +1,83 @@
+#include "coordinator/server/agent_environment.h"
+
+#include <unistd.h>
+
+#include <string_view>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// What a program needs to find its files and libraries; nothing else of the
+// agent's is a job's business.
+constexpr const char* kPassedOn[] = {
+    "PATH",   "HOME", "USER",   "LOGNAME",         "SHELL",        "LANG",
+    "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE"};
+
+using Variables = std::map<std::string, std::string>;
+
+void PassOn(const Variables& own, const std::string& name, Variables* to) {
+  if (const auto it = own.find(name); it != own.end()) (*to)[name] = it->second;
+}
+
+void AddGpus(const WorkerPlace& place, const Variables& own, Variables* to) {
+  if (!place.has_gpus) {
+    (*to)["CUDA_VISIBLE_DEVICES"] = "";
+    return;
+  }
+  // "cuda:N" is counted as the agent counts: by bus, of those it sees.
+  (*to)["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+  PassOn(own, "CUDA_VISIBLE_DEVICES", to);
+}
+
+void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
+                 Variables* to) {
+  const std::string rank = StrCat(launch.worker.rank);
+  const std::string world_size = StrCat(launch.world_size);
+  (*to)["GAVEL_COORDINATOR"] = place.coordinator;
+  (*to)["GAVEL_JOB"] = StrCat(launch.worker.job.value());
+  (*to)["GAVEL_JOB_NAME"] = launch.job_name;
+  (*to)["GAVEL_RANK"] = rank;
+  (*to)["GAVEL_INCARNATION"] = StrCat(launch.worker.incarnation);
+  (*to)["GAVEL_SERVER"] = launch.server;
+  (*to)["GAVEL_RUN_DIRECTORY"] = place.run_directory;
+  (*to)["GAVEL_CHECKPOINT_DIRECTORY"] = launch.checkpoint_directory;
+  (*to)["GAVEL_WORLD_SIZE"] = world_size;
+  (*to)["RANK"] = rank;
+  (*to)["LOCAL_RANK"] = rank;
+  (*to)["WORLD_SIZE"] = world_size;
+}
+
+}  // namespace
+
+std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
+                                           const WorkerPlace& place,
+                                           const Variables& own) {
+  Variables variables;
+  for (const char* name : kPassedOn) PassOn(own, name, &variables);
+  AddGpus(place, own, &variables);
+  variables["OMP_NUM_THREADS"] = StrCat(launch.accelerator.threads);
+  // Threads of libgomp that spin take the cores of the jobs beside them.
+  variables["OMP_WAIT_POLICY"] = "PASSIVE";
+  for (const auto& [name, value] : launch.environment) variables[name] = value;
+  AddProtocol(launch, place, &variables);
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) {
+    entries.push_back(StrCat(name, "=", value));
+  }
+  return entries;
+}
+
+Variables OwnEnvironment() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+}  // namespace gavel

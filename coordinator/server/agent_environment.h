@@ -1,0 +1,34 @@
+// The environment of a worker's process: little of the agent's own, the job's,
+// then what the protocol wants it to know (docs/protocol.md). Pure; an agent
+// calls it at each launch. Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_AGENT_ENVIRONMENT_H_
+#define GAVEL_COORDINATOR_SERVER_AGENT_ENVIRONMENT_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/messages.h"
+
+namespace gavel {
+
+struct WorkerPlace {
+  std::string coordinator;    // endpoint that workers connect to
+  std::string run_directory;  // of the accelerators' lock files
+  bool has_gpus = false;      // among the server's declared accelerators
+};
+
+// "NAME=value", sorted by name. `own`: the agent's environment. GPUs that the
+// server did not declare are hidden; of the others a worker sees all, since it
+// moves between them without starting again. The job's [environment] may
+// replace anything but GAVEL_* of the protocol and torchrun's variables.
+std::vector<std::string> WorkerEnvironment(
+    const LaunchWorker& launch, const WorkerPlace& place,
+    const std::map<std::string, std::string>& own);
+
+// Of this process.
+std::map<std::string, std::string> OwnEnvironment();
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_AGENT_ENVIRONMENT_H_

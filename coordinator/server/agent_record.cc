@@ -1,0 +1,154 @@
+#include "coordinator/server/agent_record.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "coordinator/server/agent_process_info.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr std::chrono::milliseconds kSweepInterval(5);
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+absl::Status Errno(const std::string& path) {
+  return absl::ErrnoToStatus(errno, ToAbsl(path));
+}
+
+// All or nothing, and on disk when it returns.
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string written = path + ".new";
+  const int file =
+      open(written.c_str(),
+           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return Errno(written);
+  const bool good = write(file, text.data(), text.size()) ==
+                        static_cast<ssize_t>(text.size()) &&
+                    fsync(file) == 0;
+  const absl::Status status = good ? absl::OkStatus() : Errno(written);
+  close(file);
+  GAVEL_RETURN_IF_ERROR(status);
+  if (std::rename(written.c_str(), path.c_str()) != 0) return Errno(path);
+  return absl::OkStatus();
+}
+
+// The recorded process, or a child that it left in its group. Once the leader
+// is gone its pid can't be given to a new process while the group has members.
+bool StillRuns(const RecordedWorker& worker) {
+  const pid_t pid = static_cast<pid_t>(worker.running.pid);
+  const std::optional<ProcessInfo> leader = ReadProcessInfo(pid);
+  if (leader && leader->start_time != worker.start_time) return false;
+  return GroupRuns(pid);
+}
+
+absl::Status SeeGone(const RecordedWorker& worker) {
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::duration<double>(AgentRecord::kSweepTimeout_s);
+  while (StillRuns(worker)) {
+    kill(static_cast<pid_t>(-worker.running.pid), SIGKILL);
+    if (std::chrono::steady_clock::now() > end) {
+      return absl::DeadlineExceededError(
+          StrCat("process ", worker.running.pid, " of job ",
+                 worker.running.worker.job.value(),
+                 ", left by an earlier agent, does not die; its accelerator "
+                 "can't be given to others. End it, or restart the machine"));
+    }
+    std::this_thread::sleep_for(kSweepInterval);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string FormatRecord(const std::vector<RecordedWorker>& workers,
+                         std::string_view boot_id) {
+  std::string text = StrCat("boot ", boot_id, "\n");
+  for (const RecordedWorker& worker : workers) {
+    const WorkerKey& key = worker.running.worker;
+    StrAppend(&text, key.job.value(), " ", key.rank, " ", key.incarnation, " ",
+              worker.running.pid, " ", worker.start_time, "\n");
+  }
+  return text;
+}
+
+std::vector<RecordedWorker> ParseRecord(std::string_view text,
+                                        std::string_view boot_id) {
+  std::istringstream lines{std::string(text)};
+  std::string word;
+  std::string boot;
+  std::vector<RecordedWorker> workers;
+  if (!(lines >> word >> boot) || word != "boot" || boot != boot_id) return {};
+  uint64_t job = 0;
+  RecordedWorker worker;
+  while (lines >> job >> worker.running.worker.rank >>
+         worker.running.worker.incarnation >> worker.running.pid >>
+         worker.start_time) {
+    worker.running.worker.job = JobId(job);
+    // kill(-1) and kill(0) are for others than one group.
+    if (worker.running.pid > 1) workers.push_back(worker);
+  }
+  return workers;
+}
+
+absl::StatusOr<AgentRecord> AgentRecord::Open(
+    const std::string& state_directory, const std::string& server) {
+  const std::string prefix = StrCat(state_directory, "/agent-", server);
+  absl::StatusOr<FileLock> lock = FileLock::Take(prefix + ".lock");
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::AlreadyExistsError(
+        StrCat("an agent of server \"", server,
+               "\" already runs here: ", lock.status().message(),
+               "; stop that one, or give this one another --server or "
+               "--state"));
+  }
+  GAVEL_RETURN_IF_ERROR(lock.status());
+  AgentRecord record(*std::move(lock), prefix);
+  GAVEL_RETURN_IF_ERROR(record.CountUp());
+  return record;
+}
+
+absl::Status AgentRecord::CountUp() {
+  const std::string path = prefix_ + ".incarnation";
+  std::istringstream(ReadAll(path)) >> incarnation_;
+  ++incarnation_;
+  return WriteFile(path, StrCat(incarnation_, "\n"));
+}
+
+absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {
+  const std::vector<RecordedWorker> recorded =
+      ParseRecord(ReadAll(prefix_ + ".running"), BootId());
+  std::vector<RunningWorker> swept;
+  for (const RecordedWorker& worker : recorded) {
+    GAVEL_RETURN_IF_ERROR(SeeGone(worker));
+    swept.push_back(worker.running);
+  }
+  return swept;
+}
+
+absl::Status AgentRecord::Write(const std::vector<RunningWorker>& running) {
+  std::vector<RecordedWorker> workers;
+  for (const RunningWorker& worker : running) {
+    const std::optional<ProcessInfo> info =
+        ReadProcessInfo(static_cast<pid_t>(worker.pid));
+    workers.push_back({worker, info ? info->start_time : 0});
+  }
+  return WriteFile(prefix_ + ".running", FormatRecord(workers, BootId()));
+}
+
+}  // namespace gavel

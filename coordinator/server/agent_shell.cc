@@ -1,0 +1,356 @@
+#include "coordinator/server/agent_shell.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "coordinator/agent/agent_machine.h"
+#include "coordinator/server/agent_children.h"
+#include "coordinator/server/agent_environment.h"
+#include "coordinator/server/agent_log.h"
+#include "coordinator/server/agent_record.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/codec.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/transport/dealer.h"
+#include "spdlog/sinks/null_sink.h"
+#include "spdlog/spdlog.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kWaitMax_s = 1;
+// Without a word from the coordinator for this long, the log says so.
+constexpr double kSilence_s = 5;
+// At the end: for exits to be told and acknowledged.
+constexpr double kFarewell_s = 1;
+
+absl::Status CheckOptions(const AgentShellOptions& options) {
+  if (!IsValidName(options.server)) {
+    return absl::InvalidArgumentError(
+        StrCat("server name \"", options.server,
+               "\": use 1 to 64 letters, digits, '-' and '_'"));
+  }
+  if (options.accelerators.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat("server \"", options.server,
+               "\" has no accelerators; declare some in the cluster file"));
+  }
+  if (options.state_directory.empty()) {
+    return absl::InvalidArgumentError(
+        "no state directory given; name one with --state");
+  }
+  return absl::OkStatus();
+}
+
+// Absolute, since workers run in directories of their own.
+absl::StatusOr<std::string> MakeDirectory(const std::string& given) {
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::absolute(given, error).lexically_normal();
+  const bool created =
+      !error && std::filesystem::create_directories(path, error);
+  if (error || !std::filesystem::is_directory(path, error)) {
+    return absl::PermissionDeniedError(StrCat(
+        "directory ", given,
+        " can't be made: ", error ? error.message() : "it is not a directory",
+        "; name another with --state"));
+  }
+  if (created) chmod(path.c_str(), 0700);
+  std::string text = path.string();
+  if (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+bool IsGpu(const AcceleratorInfo& info) { return info.device != "cpu"; }
+
+}  // namespace
+
+struct AgentShell::Impl {
+  Impl(AgentShellOptions given, AgentRecord opened,
+       std::unique_ptr<Dealer> connected);
+
+  absl::Status Run();
+  void Turn();
+  void Receive(double wait_s);
+  void TakeExits();
+  void LookForEnd();
+  void BeginEnding(absl::Status why, double grace_s);
+  bool Over() const;
+  double WaitTime() const;
+  Time Now() const;
+
+  void Handle(const Message& message);
+  void AnswerLog(const LogRequest& request);
+  void Step(const AgentEvent& event);
+  void Carry(agent_action::Send&& action);
+  void Carry(agent_action::Spawn&& action);
+  void Carry(agent_action::SignalProcess&& action);
+  void Carry(agent_action::RecordRunning&& action);
+  void Carry(agent_action::Quit&& action);
+  absl::StatusOr<pid_t> Spawn(const LaunchWorker& launch);
+  void Send(const Message& message);
+
+  const std::chrono::steady_clock::time_point started =
+      std::chrono::steady_clock::now();
+  AgentShellOptions options;
+  const std::string logs_directory;
+  const std::map<std::string, std::string> own_environment = OwnEnvironment();
+  AgentRecord record;
+  std::unique_ptr<Dealer> dealer;
+  AgentMachine machine;
+  Children children;
+  std::atomic<bool> stop_requested{false};
+  Time heard_at = 0;
+  bool silence_told = false;
+
+  bool ending = false;
+  absl::Status why_ending;
+  Time kill_at = kNever;
+  Time farewell_at = kNever;           // set once no process is left
+  std::set<WorkerKey> unacknowledged;  // exits told since the end began
+};
+
+AgentShell::Impl::Impl(AgentShellOptions given, AgentRecord opened,
+                       std::unique_ptr<Dealer> connected)
+    : options(std::move(given)),
+      logs_directory(options.state_directory + "/logs"),
+      record(std::move(opened)),
+      dealer(std::move(connected)),
+      machine(AgentOptions{options.server, record.incarnation(), "127.0.0.1",
+                           options.accelerators}),
+      children([this] { dealer->waker().Wake(); }) {
+  if (options.log == nullptr) {
+    options.log = std::make_shared<spdlog::logger>(
+        "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
+  }
+}
+
+Time AgentShell::Impl::Now() const {
+  const std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - started;
+  return elapsed.count();
+}
+
+absl::Status AgentShell::Impl::Run() {
+  GAVEL_ASSIGN_OR_RETURN(std::vector<RunningWorker> swept, record.Sweep());
+  options.log->info("agent {}: {} accelerators, coordinator {}", options.server,
+                    options.accelerators.size(), options.coordinator);
+  for (const RunningWorker& worker : swept) {
+    options.log->warn("agent {}: ended process {} of job {}, left by the last",
+                      options.server, worker.pid, worker.worker.job.value());
+  }
+  Step(agent_event::Started{std::move(swept)});
+  while (!Over()) Turn();
+  options.log->info("agent {}: stopped", options.server);
+  return why_ending;
+}
+
+void AgentShell::Impl::Turn() {
+  Receive(WaitTime());
+  TakeExits();
+  if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
+  LookForEnd();
+}
+
+double AgentShell::Impl::WaitTime() const {
+  const Time next = std::min({machine.NextDeadline(), kill_at, farewell_at});
+  return std::clamp(std::min(next - Now(), children.ReapInterval()), 0.0,
+                    kWaitMax_s);
+}
+
+void AgentShell::Impl::Receive(double wait_s) {
+  absl::StatusOr<std::optional<Message>> received = dealer->Receive(wait_s);
+  if (!received.ok()) {
+    if (!ending) BeginEnding(received.status(), options.stop_grace_s);
+    return;
+  }
+  if (received->has_value()) {
+    heard_at = Now();
+    silence_told = false;
+    Handle(**received);
+  } else if (!silence_told && Now() - heard_at > kSilence_s) {
+    silence_told = true;
+    options.log->warn(
+        "agent {}: no coordinator answers at {}; start one with `gavel "
+        "coordinator --listen {}`, or correct --coordinator; trying on",
+        options.server, options.coordinator, options.coordinator);
+  }
+}
+
+void AgentShell::Impl::Handle(const Message& message) {
+  if (const auto* request = std::get_if<LogRequest>(&message)) {
+    return AnswerLog(*request);
+  }
+  const auto* acknowledged = std::get_if<ExitAcknowledged>(&message);
+  if (acknowledged != nullptr) unacknowledged.erase(acknowledged->worker);
+  // At the end nothing is started any more, and all is stopped anyway.
+  if (ending && acknowledged == nullptr) return;
+  Step(agent_event::MessageReceived{message});
+}
+
+void AgentShell::Impl::AnswerLog(const LogRequest& request) {
+  Send(ReadWorkerLog(logs_directory, request, children.Runs(request.worker)));
+}
+
+void AgentShell::Impl::TakeExits() {
+  for (const ChildExit& exit : children.Reap()) {
+    options.log->info("agent {}: job {} rank {} ended, code {} signal {}",
+                      options.server, exit.worker.job.value(), exit.worker.rank,
+                      exit.exit_code, exit.signal);
+    if (ending) unacknowledged.insert(exit.worker);
+    Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal});
+  }
+}
+
+void AgentShell::Impl::LookForEnd() {
+  if (stop_requested && !ending) {
+    BeginEnding(absl::OkStatus(), options.stop_grace_s);
+  }
+  if (!ending) return;
+  if (Now() >= kill_at) {
+    kill_at = kNever;
+    children.SignalAll(SIGKILL);
+  }
+  if (children.empty() && farewell_at == kNever) {
+    farewell_at = Now() + kFarewell_s;
+  }
+}
+
+void AgentShell::Impl::BeginEnding(absl::Status why, double grace_s) {
+  ending = true;
+  why_ending = std::move(why);
+  kill_at = Now() + grace_s;
+  children.SignalAll(grace_s > 0 ? SIGTERM : SIGKILL);
+}
+
+bool AgentShell::Impl::Over() const {
+  return ending && children.empty() &&
+         (unacknowledged.empty() || Now() >= farewell_at);
+}
+
+void AgentShell::Impl::Step(const AgentEvent& event) {
+  for (AgentAction& action : machine.Step(Now(), event)) {
+    std::visit([this](auto& a) { Carry(std::move(a)); }, action);
+  }
+}
+
+void AgentShell::Impl::Carry(agent_action::Send&& action) {
+  auto* exited = std::get_if<WorkerExited>(&action.message);
+  // That the agent ends is no failure of the job.
+  if (exited != nullptr && unacknowledged.contains(exited->worker)) {
+    exited->no_failure = true;
+  }
+  Send(action.message);
+}
+
+void AgentShell::Impl::Carry(agent_action::Spawn&& action) {
+  const LaunchWorker& launch = action.launch;
+  const absl::StatusOr<pid_t> pid = Spawn(launch);
+  if (!pid.ok()) {
+    options.log->error("agent {}: job {} ({}) not started: {}", options.server,
+                       launch.worker.job.value(), launch.job_name,
+                       ToStd(pid.status().message()));
+    return Step(agent_event::ProcessNotStarted{
+        launch.worker, std::string(pid.status().message())});
+  }
+  options.log->info("agent {}: job {} ({}) rank {} is process {}",
+                    options.server, launch.worker.job.value(), launch.job_name,
+                    launch.worker.rank, *pid);
+  Step(agent_event::ProcessStarted{launch.worker, *pid});
+}
+
+absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
+  if (ending) {
+    unacknowledged.insert(launch.worker);
+    return absl::UnavailableError("the agent is ending");
+  }
+  // It becomes a file name.
+  if (!IsValidName(launch.job_name)) {
+    return absl::InvalidArgumentError(
+        StrCat("\"", launch.job_name, "\" is no job name"));
+  }
+  WorkerPlace place;
+  place.coordinator = options.coordinator;
+  place.run_directory = options.run_directory;
+  place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
+  ProcessSpec spec;
+  spec.argv = launch.argv;
+  spec.working_directory = launch.working_directory;
+  spec.environment = WorkerEnvironment(launch, place, own_environment);
+  spec.output_path = WorkerLogPath(logs_directory, launch);
+  return children.Start(launch.worker, spec);
+}
+
+void AgentShell::Impl::Carry(agent_action::SignalProcess&& action) {
+  children.Signal(action.worker, action.signal);
+}
+
+void AgentShell::Impl::Carry(agent_action::RecordRunning&& action) {
+  const absl::Status written = record.Write(action.running);
+  if (written.ok()) return;
+  options.log->error(
+      "agent {}: {}: should this agent be killed, the next one "
+      "does not know what to sweep; make room",
+      options.server, ToStd(written.message()));
+}
+
+void AgentShell::Impl::Carry(agent_action::Quit&& action) {
+  BeginEnding(absl::FailedPreconditionError(
+                  StrCat("the coordinator at ", options.coordinator,
+                         " does not take this agent: ", action.reason)),
+              0);
+}
+
+// Whatever is lost is asked for again, or told again.
+void AgentShell::Impl::Send(const Message& message) {
+  const absl::Status sent = dealer->Send(message);
+  if (sent.ok()) return;
+  options.log->debug("agent {}: {} not sent: {}", options.server,
+                     MessageName(message), ToStd(sent.message()));
+}
+
+AgentShell::AgentShell(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AgentShell::~AgentShell() = default;
+
+absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
+    AgentShellOptions options) {
+  GAVEL_RETURN_IF_ERROR(CheckOptions(options));
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
+                         Dealer::Connect(options.coordinator));
+  GAVEL_ASSIGN_OR_RETURN(options.state_directory,
+                         MakeDirectory(options.state_directory));
+  GAVEL_RETURN_IF_ERROR(
+      MakeDirectory(options.state_directory + "/logs").status());
+  if (options.run_directory.empty()) {
+    options.run_directory = options.state_directory + "/run";
+  }
+  GAVEL_ASSIGN_OR_RETURN(options.run_directory,
+                         MakeDirectory(options.run_directory));
+  GAVEL_ASSIGN_OR_RETURN(
+      AgentRecord record,
+      AgentRecord::Open(options.state_directory, options.server));
+  return std::unique_ptr<AgentShell>(new AgentShell(std::make_unique<Impl>(
+      std::move(options), std::move(record), std::move(dealer))));
+}
+
+absl::Status AgentShell::Run() { return impl_->Run(); }
+
+void AgentShell::Stop() {
+  impl_->stop_requested = true;
+  impl_->dealer->waker().Wake();
+}
+
+}  // namespace gavel

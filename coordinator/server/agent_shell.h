@@ -1,0 +1,63 @@
+// A server's agent as a process part: drives the AgentMachine with the real
+// clock, ZeroMQ and real processes. `gavel agent` runs one, `gavel local` one
+// per server of its cluster file.
+//
+// Run() belongs to one thread, with which the workers live and die; Stop() may
+// be called from any, and from a signal handler. One more thread inside waits
+// for processes to end.
+#ifndef GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_
+#define GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace gavel {
+
+struct AgentShellOptions {
+  std::string server;       // [A-Za-z0-9_-]{1,64}
+  std::string coordinator;  // endpoint; loopback, until it is encrypted
+  // Logs, who runs, incarnation; created when it is not there, mode 0700.
+  std::string state_directory;
+  // Lock files of the accelerators; empty: STATE/run. All agents of a machine
+  // that share accelerators must share it.
+  std::string run_directory;
+  std::vector<AcceleratorInfo> accelerators;
+  // At the agent's end workers get SIGTERM, and SIGKILL this much later.
+  double stop_grace_s = 10;
+  std::shared_ptr<spdlog::logger> log;  // null: none
+};
+
+class AgentShell {
+ public:
+  // Takes the lock of this name in the state directory. INVALID_ARGUMENT: an
+  // option. ALREADY_EXISTS: another agent has the name. PERMISSION_DENIED: the
+  // directory is not ours. Each names the remedy.
+  static absl::StatusOr<std::unique_ptr<AgentShell>> Create(
+      AgentShellOptions options);
+  ~AgentShell();
+
+  // First ends what an earlier agent left. Then serves until Stop() (OK), or
+  // until the coordinator does not want it (FAILED_PRECONDITION with its
+  // reason). No worker runs any more when it returns.
+  absl::Status Run();
+
+  void Stop();
+
+ private:
+  struct Impl;
+  explicit AgentShell(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_

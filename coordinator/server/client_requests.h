@@ -1,0 +1,88 @@
+// What the `gavel` command line asks: submit, commands, queries, logs. Turns
+// requests into events, remembers who waits, and answers. The coordinator's
+// event loop owns one. Not thread-safe; borrows the engine, the table of agents
+// and the means to send.
+#ifndef GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
+#define GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coordinator/engine/action.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/server/peer_table.h"
+#include "coordinator/server/pending_table.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+class ClientRequests {
+ public:
+  // Submissions and commands on their way to the disk; log requests on their
+  // way to an agent, and how long that may take.
+  static constexpr size_t kWaitingClientsMax = 4096;
+  static constexpr size_t kWaitingLogsMax = 1024;
+  static constexpr double kLogTimeout_s = 10;
+
+  using Send = std::function<void(const std::string& peer, const Message&)>;
+  struct Options {
+    std::string state_directory;  // absolute
+    std::string policy;           // its name, for the status
+  };
+  ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
+                 Send send, Options options);
+
+  // Each takes one request of `peer`. An event is for the engine, whose Reply
+  // comes back through Answer; without one the request has been answered.
+  std::optional<Event> Take(Time now, const std::string& peer,
+                            const SubmitRequest& request);
+  std::optional<Event> Take(Time now, const std::string& peer,
+                            const CommandRequest& request);
+  std::optional<Event> Take(Time now, const std::string& peer,
+                            const QueryRequest& request);
+  std::optional<Event> Take(Time now, const std::string& peer,
+                            const LogRequest& request);
+  // Of an agent: passed on to the client that asked.
+  std::optional<Event> Take(Time now, const std::string& peer,
+                            const LogReply& reply);
+
+  void Answer(const action::Reply& reply);
+  // Gives up on agents that do not answer.
+  void Expire(Time now);
+  bool awaits_logs() const { return !logs_.empty(); }
+  // kShutdown was asked for, and answered.
+  bool shutdown_requested() const { return shutdown_requested_; }
+
+ private:
+  struct Client {
+    std::string peer;
+    uint64_t request = 0;
+    bool submitted = false;  // else a command
+  };
+  struct LogReader {
+    std::string peer;
+    uint64_t request = 0;
+    std::string server;
+    std::string agent;  // peer that may answer
+  };
+  void Reply(const Client& client, JobId job, std::string error);
+  void RefuseLog(const std::string& peer, uint64_t request, std::string error);
+
+  const Engine& engine_;
+  const PeerTable<std::string>& agents_;
+  const Send send_;
+  const Options options_;
+  PendingTable<Client> clients_{kWaitingClientsMax};
+  PendingTable<LogReader> logs_{kWaitingLogsMax};
+  bool shutdown_requested_ = false;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_

@@ -1,0 +1,66 @@
+// Commits journal rows on a thread of its own, so that nothing that need not be
+// journaled (a lease's renewal) ever waits behind an fsync. Rows that arrive
+// during a commit go into the next one together. The coordinator's event loop
+// owns one.
+//
+// Thread-safe. `notify` is called on the commit thread, after each commit and
+// after the failure; it must not block, nor call back.
+#ifndef GAVEL_COORDINATOR_SERVER_COMMIT_THREAD_H_
+#define GAVEL_COORDINATOR_SERVER_COMMIT_THREAD_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/server/journal.h"
+
+namespace gavel {
+
+class CommitThread {
+ public:
+  // Append waits while this many rows are queued: the disk does not keep up.
+  static constexpr size_t kQueuedRowsMax = 64 * 1024;
+
+  // The journal has been read.
+  CommitThread(std::unique_ptr<Journal> journal, std::function<void()> notify);
+  // Commits what is queued first.
+  ~CommitThread();
+  CommitThread(const CommitThread&) = delete;
+  CommitThread& operator=(const CommitThread&) = delete;
+
+  // In the order of seq. Dropped after a failure.
+  void Append(JournalRow row);
+
+  struct State {
+    uint64_t persisted_seq = 0;  // all rows up to this one are on disk
+    absl::Status status;         // once not OK, nothing is committed any more
+  };
+  State state() const;
+
+ private:
+  void Work();
+  // Waits for rows. Empty: the end.
+  std::vector<JournalRow> TakeQueue();
+  void Finish(const absl::Status& status, uint64_t last_seq);
+
+  const std::unique_ptr<Journal> journal_;  // the thread's, once it runs
+  const std::function<void()> notify_;
+  // Of the standard library: the thread sanitizer does not see into Debian's
+  // absl::Mutex.
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::vector<JournalRow> queue_;
+  State state_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_COMMIT_THREAD_H_

@@ -1,0 +1,403 @@
+#include "coordinator/server/coordinator_server.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "coordinator/engine/event_codec.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/server/client_requests.h"
+#include "coordinator/server/commit_thread.h"
+#include "coordinator/server/incoming.h"
+#include "coordinator/server/journal.h"
+#include "coordinator/server/peer_table.h"
+#include "coordinator/server/solver_thread.h"
+#include "core/codec.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/transport/router.h"
+#include "spdlog/sinks/null_sink.h"
+#include "spdlog/spdlog.h"
+
+namespace gavel {
+namespace {
+
+constexpr size_t kWorkerPeersMax = 64 * 1024;
+constexpr size_t kAgentPeersMax = 4096;
+// Between two looks at deadlines and finished commits.
+constexpr int kMessagesPerTurnMax = 64;
+constexpr double kWaitMax_s = 1;
+// After a client's shutdown, for the answer to leave.
+constexpr double kFarewell_s = 0.1;
+
+// Seconds of the engine: goes on where the journal ended, so that the time
+// without a coordinator does not count, and never goes back.
+class EngineClock {
+ public:
+  explicit EngineClock(Time start) : start_(start) {}
+  Time Now() const {
+    const std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - started_;
+    return start_ + elapsed.count();
+  }
+
+ private:
+  Time start_;
+  std::chrono::steady_clock::time_point started_ =
+      std::chrono::steady_clock::now();
+};
+
+absl::Status CheckOptions(const CoordinatorServerOptions& options) {
+  const auto positive = [](double value, std::string_view name) {
+    if (std::isfinite(value) && value > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        StrCat(name, " is ", value, ", it must be above 0"));
+  };
+  const EngineOptions& engine = options.engine;
+  if (options.state_directory.empty()) {
+    return absl::InvalidArgumentError(
+        "no state directory given; name one with --state");
+  }
+  GAVEL_RETURN_IF_ERROR(positive(engine.round_duration_s, "round_duration_s"));
+  GAVEL_RETURN_IF_ERROR(positive(engine.lease_duration_s, "lease_duration_s"));
+  GAVEL_RETURN_IF_ERROR(positive(engine.agent_timeout_s, "agent_timeout_s"));
+  GAVEL_RETURN_IF_ERROR(
+      positive(engine.heartbeat_interval_s, "heartbeat_interval_s"));
+  return positive(engine.launch_timeout_s, "launch_timeout_s");
+}
+
+// The directory, absolute, and private when it is new.
+absl::StatusOr<std::string> MakeStateDirectory(const std::string& given) {
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::absolute(given, error).lexically_normal();
+  const bool created =
+      !error && std::filesystem::create_directories(path, error);
+  if (error || !std::filesystem::is_directory(path, error)) {
+    return absl::PermissionDeniedError(StrCat(
+        "state directory ", given,
+        " can't be made: ", error ? error.message() : "it is not a directory",
+        "; name another with --state"));
+  }
+  if (created) chmod(path.c_str(), 0700);
+  std::string text = path.string();
+  if (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+absl::Status Recover(Journal& journal, Engine* engine) {
+  return journal.ReadAll([engine](const JournalRow& row) {
+    GAVEL_ASSIGN_OR_RETURN(const Event event, DecodeEvent(row.row));
+    engine->Replay(row.seq, row.term, row.time, event);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+struct CoordinatorServer::Impl {
+  Impl(CoordinatorServerOptions given, std::unique_ptr<Router> bound);
+
+  absl::Status Start(std::unique_ptr<Journal> journal,
+                     std::unique_ptr<Policy> policy);
+  absl::Status Run();
+
+  // One turn of the loop: messages, what the threads have done, deadlines.
+  void Turn();
+  void ReceiveSome();
+  void TakeCompletions();
+  double WaitTime() const;
+  bool Over() const;
+
+  void Handle(Incoming incoming);
+  void Drop(const Incoming& incoming, const absl::Status& why);
+  void LogArrival(const Message& message);
+  std::optional<Event> TakeClientMessage(const Incoming& incoming);
+
+  void Step(const Event& event);
+  void Carry(action::Persist&& action);
+  void Carry(action::SolvePolicy&& action);
+  void Carry(action::SendToWorker&& action);
+  void Carry(action::SendToAgent&& action);
+  void Carry(action::Reply&& action);
+  void Carry(action::Halt&& action);
+  void Halt(absl::Status why);
+  // False: that peer is gone.
+  bool Send(const std::string& peer, const Message& message);
+
+  CoordinatorServerOptions options;
+  std::unique_ptr<Router> router;
+  Engine engine;
+  EngineClock clock{0};
+  PeerTable<WorkerKey> workers{kWorkerPeersMax};
+  PeerTable<std::string> agents{kAgentPeersMax};
+  ClientRequests clients;
+  uint64_t persisted_seq = 0;  // that the engine was told
+  uint64_t dropped = 0;        // messages that can't be what they say
+  absl::Status halted;
+  Time stop_at = kNever;
+  std::atomic<bool> stop_requested{false};
+  // Last, so that they end before the router that they wake.
+  std::unique_ptr<SolverThread> solver;
+  std::unique_ptr<CommitThread> commits;
+};
+
+CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
+                              std::unique_ptr<Router> bound)
+    : options(std::move(given)),
+      router(std::move(bound)),
+      engine(options.engine),
+      clients(engine, agents,
+              [this](const std::string& peer, const Message& message) {
+                Send(peer, message);
+              },
+              {options.state_directory, options.policy}) {
+  if (options.log == nullptr) {
+    options.log = std::make_shared<spdlog::logger>(
+        "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
+  }
+}
+
+absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
+                                            std::unique_ptr<Policy> policy) {
+  GAVEL_RETURN_IF_ERROR(Recover(*journal, &engine));
+  const JournalPosition recovered = journal->position();
+  options.log->info("journal {}: {} rows, term {}", journal->path(),
+                    recovered.seq, recovered.term);
+  clock = EngineClock(journal->last_time());
+  persisted_seq = recovered.seq;
+  const auto wake = [this] { router->waker().Wake(); };
+  solver = std::make_unique<SolverThread>(std::move(policy), wake);
+  commits = std::make_unique<CommitThread>(std::move(journal), wake);
+  Step(event::CoordinatorStarted{recovered.term + 1});
+  return halted;
+}
+
+absl::Status CoordinatorServer::Impl::Run() {
+  options.log->info("listening on {}, term {}", router->endpoint(),
+                    engine.position().term);
+  if (options.announce != nullptr) {
+    std::fprintf(options.announce, "gavel: listening on %s\n",
+                 router->endpoint().c_str());
+    std::fflush(options.announce);
+  }
+  while (!Over()) Turn();
+  if (halted.ok()) options.log->info("stopped");
+  return halted;
+}
+
+bool CoordinatorServer::Impl::Over() const {
+  return !halted.ok() || stop_requested || clock.Now() >= stop_at;
+}
+
+void CoordinatorServer::Impl::Turn() {
+  ReceiveSome();
+  TakeCompletions();
+  if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
+  clients.Expire(clock.Now());
+  if (clients.shutdown_requested() && stop_at == kNever) {
+    options.log->info("a client asked to stop");
+    stop_at = clock.Now() + kFarewell_s;
+  }
+}
+
+double CoordinatorServer::Impl::WaitTime() const {
+  const Time next = std::min(engine.NextDeadline(), stop_at);
+  return std::clamp(next - clock.Now(), 0.0, kWaitMax_s);
+}
+
+void CoordinatorServer::Impl::ReceiveSome() {
+  double wait_s = WaitTime();
+  for (int count = 0; count < kMessagesPerTurnMax && halted.ok(); ++count) {
+    std::optional<Incoming> incoming = router->Receive(wait_s);
+    if (!incoming) return;
+    Handle(*std::move(incoming));
+    wait_s = 0;
+  }
+}
+
+void CoordinatorServer::Impl::TakeCompletions() {
+  const CommitThread::State state = commits->state();
+  if (state.persisted_seq > persisted_seq) {
+    persisted_seq = state.persisted_seq;
+    Step(event::Persisted{persisted_seq});
+  }
+  if (!state.status.ok()) {
+    return Halt(absl::Status(
+        state.status.code(),
+        ToAbsl(StrCat(state.status.message(),
+                      ": a commit failed, and without the journal nothing may "
+                      "be granted; make room or replace the disk, then start "
+                      "the coordinator again. Jobs run on to the end of their "
+                      "leases"))));
+  }
+  if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
+    if (answer->result.outcome == SolveOutcome::kFailed) {
+      options.log->error("policy {}: {}", options.policy,
+                         answer->result.detail);
+    }
+    Step(*std::move(answer));
+  }
+}
+
+void CoordinatorServer::Impl::Handle(Incoming incoming) {
+  if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
+    return Drop(incoming, valid);
+  }
+  if (const auto worker = SendingWorker(incoming.message)) {
+    workers.Saw(*worker, incoming.peer);
+  }
+  if (const auto server = SendingAgent(incoming.message)) {
+    agents.Saw(*server, incoming.peer);
+  }
+  LogArrival(incoming.message);
+  if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
+    workers.Forget(exited->worker);
+  }
+  std::optional<Event> event = TakeClientMessage(incoming);
+  if (!event) event = EventOf(std::move(incoming.message));
+  if (event) Step(*event);
+}
+
+void CoordinatorServer::Impl::Drop(const Incoming& incoming,
+                                   const absl::Status& why) {
+  // Logged ever more rarely, so that nobody fills the disk from outside.
+  if (std::has_single_bit(++dropped)) {
+    options.log->warn("{} dropped ({} messages so far): {}",
+                      MessageName(incoming.message), dropped,
+                      ToStd(why.message()));
+  }
+  if (const auto* hello = std::get_if<AgentHello>(&incoming.message)) {
+    Send(incoming.peer,
+         AgentRejected{hello->server, engine.position(),
+                       std::string(why.message()), hello->incarnation});
+  }
+}
+
+void CoordinatorServer::Impl::LogArrival(const Message& message) {
+  if (const auto* hello = std::get_if<AgentHello>(&message)) {
+    options.log->info("agent {}: {} accelerators, {} workers run",
+                      hello->server, hello->accelerators.size(),
+                      hello->running.size());
+  } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
+    options.log->info("job {} rank {}: process {} on {}",
+                      launched->worker.job.value(), launched->worker.rank,
+                      launched->pid, launched->server);
+  } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
+    options.log->info("job {} rank {}: ended on {}, code {} signal {} {}",
+                      exited->worker.job.value(), exited->worker.rank,
+                      exited->server, exited->exit_code, exited->signal,
+                      exited->launch_error);
+  }
+}
+
+std::optional<Event> CoordinatorServer::Impl::TakeClientMessage(
+    const Incoming& incoming) {
+  const Time now = clock.Now();
+  return std::visit(
+      [&]<class T>(const T& message) -> std::optional<Event> {
+        if constexpr (requires { clients.Take(now, incoming.peer, message); }) {
+          return clients.Take(now, incoming.peer, message);
+        }
+        return std::nullopt;
+      },
+      incoming.message);
+}
+
+void CoordinatorServer::Impl::Step(const Event& event) {
+  for (Action& action : engine.Step(clock.Now(), event)) {
+    std::visit([this](auto& a) { Carry(std::move(a)); }, action);
+  }
+}
+
+void CoordinatorServer::Impl::Carry(action::Persist&& action) {
+  commits->Append(std::move(action));
+}
+
+void CoordinatorServer::Impl::Carry(action::SolvePolicy&& action) {
+  solver->Solve(std::move(action));
+}
+
+void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
+  const std::string* peer = workers.Find(action.worker);
+  if (peer == nullptr || Send(*peer, action.message)) return;
+  workers.Forget(action.worker);
+}
+
+void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
+  const std::string* peer = agents.Find(action.server);
+  if (peer == nullptr || Send(*peer, action.message)) return;
+  agents.Forget(action.server);
+}
+
+void CoordinatorServer::Impl::Carry(action::Reply&& action) {
+  if (action.error.empty() && action.job.valid()) {
+    options.log->info("job {}: request accepted", action.job.value());
+  }
+  clients.Answer(action);
+}
+
+void CoordinatorServer::Impl::Carry(action::Halt&& action) {
+  Halt(absl::AbortedError(action.reason));
+}
+
+void CoordinatorServer::Impl::Halt(absl::Status why) {
+  if (!halted.ok()) return;
+  options.log->critical("{}", ToStd(why.message()));
+  halted = std::move(why);
+}
+
+// A message that is lost on the way is asked for again; nothing waits for it.
+bool CoordinatorServer::Impl::Send(const std::string& peer,
+                                   const Message& message) {
+  const absl::Status sent = router->Send(peer, message);
+  if (sent.ok()) return true;
+  options.log->debug("{} not sent: {}", MessageName(message),
+                     ToStd(sent.message()));
+  return !absl::IsNotFound(sent);
+}
+
+CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+CoordinatorServer::~CoordinatorServer() = default;
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
+    CoordinatorServerOptions options) {
+  GAVEL_RETURN_IF_ERROR(CheckOptions(options));
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
+                         MakePolicy(options.policy));
+  GAVEL_ASSIGN_OR_RETURN(options.state_directory,
+                         MakeStateDirectory(options.state_directory));
+  // The journal first: of two reasons to refuse, it is the one that matters.
+  GAVEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<Journal> journal,
+      Journal::Open(options.state_directory + "/journal.db"));
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Router> router,
+                         Router::Bind(options.endpoint));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(router));
+  GAVEL_RETURN_IF_ERROR(impl->Start(std::move(journal), std::move(policy)));
+  return std::unique_ptr<CoordinatorServer>(
+      new CoordinatorServer(std::move(impl)));
+}
+
+absl::Status CoordinatorServer::Run() { return impl_->Run(); }
+
+void CoordinatorServer::Stop() {
+  impl_->stop_requested = true;
+  impl_->router->waker().Wake();
+}
+
+const std::string& CoordinatorServer::endpoint() const {
+  return impl_->router->endpoint();
+}
+
+}  // namespace gavel

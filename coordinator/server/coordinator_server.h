@@ -1,0 +1,66 @@
+// The coordinator as a process: one event loop that drives the engine with the
+// real clock, ZeroMQ, the journal and the solver. `gavel coordinator` and
+// `gavel local` run one.
+//
+// Run() belongs to one thread; Stop() may be called from any, and from a signal
+// handler. Two more threads run inside: commits and solving.
+#ifndef GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
+#define GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/engine/engine.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace gavel {
+
+struct CoordinatorServerOptions {
+  std::string endpoint = "tcp://127.0.0.1:0";  // loopback; port 0: a free one
+  // Journal and default checkpoints; created when it is not there, mode 0700.
+  std::string state_directory;
+  EngineOptions engine;
+  std::string policy = "max_min_fairness_perf";
+  std::shared_ptr<spdlog::logger> log;  // null: none
+  // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
+  // requests are answered; null: none. Borrowed.
+  std::FILE* announce = nullptr;
+};
+
+class CoordinatorServer {
+ public:
+  // Takes the journal's lock, binds, recovers the engine, opens a new term.
+  // INVALID_ARGUMENT: an option. NOT_FOUND: no such policy. ALREADY_EXISTS:
+  // another coordinator has the journal or the port. PERMISSION_DENIED: the
+  // endpoint is not loopback, or the directory not ours. DATA_LOSS: the journal
+  // is damaged. Each names the remedy.
+  static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Create(
+      CoordinatorServerOptions options);
+  ~CoordinatorServer();
+
+  // Serves until Stop() or a client's shutdown (OK), or until it must not go
+  // on: a peer has seen a later journal (ABORTED), or a commit failed (the
+  // disk's error). Then nothing more is granted, and the message says what to
+  // do.
+  absl::Status Run();
+
+  void Stop();
+
+  // With the port that was really bound.
+  const std::string& endpoint() const;
+
+ private:
+  struct Impl;
+  explicit CoordinatorServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_

@@ -1,0 +1,173 @@
+#include "coordinator/server/incoming.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+template <class T>
+concept FromWorker = std::same_as<T, WorkerHello> ||
+    std::same_as<T, LeaseRequest> || std::same_as<T, StepReport> ||
+    std::same_as<T, LeaseReleased> || std::same_as<T, WorkerFinished>;
+
+template <class T>
+concept FromAgent =
+    std::same_as<T, AgentHello> || std::same_as<T, AgentHeartbeat> ||
+    std::same_as<T, WorkerLaunched> || std::same_as<T, WorkerExited>;
+
+void CutText(std::string* text, size_t bytes_max) {
+  if (text->size() > bytes_max) text->resize(bytes_max);
+}
+
+double FiniteOrZero(double value) {
+  return std::isfinite(value) && value > 0 ? value : 0;
+}
+
+// A scalar may be NaN: a loss that is, is worth showing.
+Progress Bounded(Progress progress) {
+  progress.throughput_steps_per_s =
+      FiniteOrZero(progress.throughput_steps_per_s);
+  progress.window_s = FiniteOrZero(progress.window_s);
+  progress.pausing_s = FiniteOrZero(progress.pausing_s);
+  if (progress.scalars.size() > kScalarsMax) {
+    progress.scalars.resize(kScalarsMax);
+  }
+  for (auto& [name, value] : progress.scalars) CutText(&name, kNameBytesMax);
+  return progress;
+}
+
+// Printable, so that a name from elsewhere can't write to a user's terminal.
+bool IsOpenName(std::string_view name) {
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         std::ranges::all_of(name,
+                             [](char c) { return c > ' ' && c < '\x7f'; });
+}
+
+absl::Status CheckServer(std::string_view server) {
+  if (IsValidName(server)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the server's name must be 1 to 64 of A-Z a-z 0-9 _ -; give the agent "
+      "another with --name");
+}
+
+absl::Status CheckAccelerator(const AcceleratorInfo& info) {
+  const auto wrong = [&](std::string_view what) {
+    return absl::InvalidArgumentError(StrCat(
+        "accelerator ", IsOpenName(info.uuid) ? info.uuid : "?", ": ", what));
+  };
+  if (!IsValidName(info.uuid)) {
+    return wrong("its uuid must be 1 to 64 of A-Z a-z 0-9 _ -");
+  }
+  if (!IsOpenName(info.type)) return wrong("its type is not a name");
+  if (!IsOpenName(info.device)) return wrong("its device is not a name");
+  if (info.threads < 1) return wrong("threads must be at least 1");
+  if (!(info.slow_down_factor >= 1) || !std::isfinite(info.slow_down_factor)) {
+    return wrong("slow_down_factor must be at least 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const AgentHello& hello) {
+  GAVEL_RETURN_IF_ERROR(CheckServer(hello.server));
+  for (const AcceleratorInfo& info : hello.accelerators) {
+    GAVEL_RETURN_IF_ERROR(CheckAccelerator(info));
+  }
+  return absl::OkStatus();
+}
+
+template <FromAgent T>
+absl::Status Check(const T& message) {
+  return CheckServer(message.server);
+}
+
+template <FromWorker T>
+absl::Status Check(const T& message) {
+  if (message.worker.job.valid() && message.worker.rank >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("there is no such worker");
+}
+
+template <class T>
+absl::Status Check(const T&) {
+  return absl::OkStatus();
+}
+
+std::optional<Event> Convert(WorkerHello message) {
+  message.progress = Bounded(std::move(message.progress));
+  return event::WorkerJoined{std::move(message)};
+}
+
+std::optional<Event> Convert(LeaseRequest message) {
+  return event::LeaseRequested{message};
+}
+
+std::optional<Event> Convert(StepReport message) {
+  return event::StepsReported{message.worker, message.epoch,
+                              Bounded(std::move(message.progress))};
+}
+
+std::optional<Event> Convert(LeaseReleased message) {
+  return event::LeaseEnded{message.worker, message.epoch,
+                           Bounded(std::move(message.progress))};
+}
+
+std::optional<Event> Convert(WorkerFinished message) {
+  message.progress = Bounded(std::move(message.progress));
+  CutText(&message.detail, kErrorBytesMax);
+  return event::WorkerSaidFinished{std::move(message)};
+}
+
+std::optional<Event> Convert(AgentHello message) {
+  return event::ServerJoined{std::move(message)};
+}
+
+std::optional<Event> Convert(AgentHeartbeat message) {
+  return event::AgentHeard{std::move(message)};
+}
+
+std::optional<Event> Convert(WorkerExited message) {
+  CutText(&message.launch_error, kErrorBytesMax);
+  return event::WorkerGone{std::move(message)};
+}
+
+template <class T>
+std::optional<Event> Convert(const T&) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::Status CheckMessage(const Message& message) {
+  return std::visit([](const auto& m) { return Check(m); }, message);
+}
+
+std::optional<Event> EventOf(Message message) {
+  return std::visit([](auto& m) { return Convert(std::move(m)); }, message);
+}
+
+std::optional<WorkerKey> SendingWorker(const Message& message) {
+  return std::visit(
+      []<class T>(const T& m) -> std::optional<WorkerKey> {
+        if constexpr (FromWorker<T>) return m.worker;
+        return std::nullopt;
+      },
+      message);
+}
+
+std::optional<std::string> SendingAgent(const Message& message) {
+  return std::visit(
+      []<class T>(const T& m) -> std::optional<std::string> {
+        if constexpr (FromAgent<T>) return m.server;
+        return std::nullopt;
+      },
+      message);
+}
+
+}  // namespace gavel

@@ -1,0 +1,40 @@
+// What workers and agents send, checked and turned into the engine's events.
+// Pure conversions; the coordinator's event loop calls them for each message.
+// Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_INCOMING_H_
+#define GAVEL_COORDINATOR_SERVER_INCOMING_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/engine/event.h"
+#include "core/ids.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+// Bounds on what a peer may put into a message: scalars of one report, bytes of
+// a scalar's name, of a type's or device's name, of an error text.
+inline constexpr size_t kScalarsMax = 16;
+inline constexpr size_t kNameBytesMax = 64;
+inline constexpr size_t kErrorBytesMax = 1024;
+
+// INVALID_ARGUMENT, naming the field, when the message can't be what it says:
+// names that are no names (they become paths), a rank below 0. Such a message
+// is dropped; an AgentHello is answered with AgentRejected.
+absl::Status CheckMessage(const Message& message);
+
+// The event of a message that passed CheckMessage. Figures that are not finite
+// or negative become 0, long lists and texts are cut. Nothing for messages that
+// the engine does not see (WorkerLaunched, those of clients, and those that
+// only a coordinator sends).
+std::optional<Event> EventOf(Message message);
+
+// Who sent it; nothing when it is not of a worker (of an agent).
+std::optional<WorkerKey> SendingWorker(const Message& message);
+std::optional<std::string> SendingAgent(const Message& message);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_INCOMING_H_

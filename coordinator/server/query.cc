@@ -1,0 +1,459 @@
+#include "coordinator/server/query.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Bytes from elsewhere need not be UTF-8; what is not is replaced.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Rows as an array, until the page is full.
+class Page {
+ public:
+  // False: the page is full, the row was not taken.
+  bool Add(const Json& row) {
+    const std::string text = Dump(row);
+    if (rows_ > 0 && json_.size() + text.size() + 2 > kPageBytesMax) {
+      return false;
+    }
+    StrAppend(&json_, rows_ == 0 ? "" : ",", text);
+    ++rows_;
+    return true;
+  }
+  std::string Take() { return json_ + "]"; }
+
+ private:
+  std::string json_ = "[";
+  size_t rows_ = 0;
+};
+
+std::string_view CodeName(ReasonCode code) {
+  switch (code) {
+    case ReasonCode::kNone:
+      return "none";
+    case ReasonCode::kRunning:
+      return "running";
+    case ReasonCode::kSubmitted:
+      return "submitted";
+    case ReasonCode::kNoServer:
+      return "no_server";
+    case ReasonCode::kPriority:
+      return "priority";
+    case ReasonCode::kNotInAllocation:
+      return "not_in_allocation";
+    case ReasonCode::kStarting:
+      return "starting";
+    case ReasonCode::kPausing:
+      return "pausing";
+    case ReasonCode::kWaitsForRelease:
+      return "waits_for_release";
+    case ReasonCode::kUnusable:
+      return "unusable";
+    case ReasonCode::kHeldFailures:
+      return "held_failures";
+    case ReasonCode::kHeldLaunch:
+      return "held_launch";
+    case ReasonCode::kCancelled:
+      return "cancelled";
+    case ReasonCode::kFinished:
+      return "finished";
+  }
+  return "unknown";
+}
+
+std::string_view SourceName(ThroughputSource source) {
+  switch (source) {
+    case ThroughputSource::kGuessed:
+      return "guessed";
+    case ThroughputSource::kGiven:
+      return "given";
+    case ThroughputSource::kMeasured:
+      return "measured";
+  }
+  return "unknown";
+}
+
+std::string_view OutcomeName(SolveOutcome outcome) {
+  switch (outcome) {
+    case SolveOutcome::kOptimal:
+      return "optimal";
+    case SolveOutcome::kIterationLimit:
+      return "iteration_limit";
+    case SolveOutcome::kInfeasible:
+      return "infeasible";
+    case SolveOutcome::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+bool IsOver(const Job& job) {
+  return job.state == JobState::kFinished || job.state == JobState::kCancelled;
+}
+
+// What the ranks of a gang report, as one: they step together, so counts of
+// steps are those of the slowest, and counts of pauses those of any.
+struct JobProgress {
+  uint64_t steps_done = 0;
+  double steps_per_s = 0;  // 0 unless running
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t incarnations = 0;
+  Generation last_generation;
+};
+
+JobProgress Summarise(const Job& job) {
+  JobProgress sum;
+  for (const Worker& worker : job.workers) {
+    const Progress& progress = worker.progress;
+    const bool first = &worker == &job.workers.front();
+    const double steps_per_s =
+        worker.held_epoch != 0 ? progress.throughput_steps_per_s : 0;
+    sum.steps_done = first ? progress.steps_done
+                           : std::min(sum.steps_done, progress.steps_done);
+    sum.steps_per_s =
+        first ? steps_per_s : std::min(sum.steps_per_s, steps_per_s);
+    sum.pauses = std::max(sum.pauses, progress.pauses);
+    sum.moves = std::max(sum.moves, progress.moves);
+    sum.pausing_s = std::max(sum.pausing_s, progress.pausing_s);
+    sum.incarnations = std::max(sum.incarnations, worker.incarnation);
+    sum.last_generation =
+        std::max(sum.last_generation, progress.last_generation);
+  }
+  return sum;
+}
+
+Json HeldAccelerators(const Job& job, const Cluster& cluster) {
+  Json list = Json::array();
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    if (list.size() == kAcceleratorsPerRowMax) break;
+    const Accelerator& held = cluster.accelerator(worker.held);
+    list.push_back({{"server", held.server},
+                    {"type", held.info.type},
+                    {"uuid", held.info.uuid}});
+  }
+  return list;
+}
+
+Json ScalarsOf(const Job& job) {
+  Json scalars = Json::object();
+  if (job.workers.empty()) return scalars;
+  for (const auto& [name, value] : job.workers.front().progress.scalars) {
+    scalars[name] = value;
+  }
+  return scalars;
+}
+
+Json GenerationJson(Generation generation) {
+  if (generation == Generation{}) return nullptr;
+  return {{"epoch", generation.epoch}, {"step", generation.step}};
+}
+
+// How its last process ended, when that is why it is held.
+Json ExitJson(const Reason& reason) {
+  if (reason.code != ReasonCode::kHeldFailures) return nullptr;
+  const int end = static_cast<int>(reason.second);
+  return {{"failures", static_cast<int>(reason.first)},
+          {"exit_code", end >= 0 ? Json(end) : Json()},
+          {"signal", end < 0 ? Json(-end) : Json()}};
+}
+
+// What is booked, and what its workers have run since.
+double ReceivedSeconds(const Job& job, Time now) {
+  double seconds = job.received_s;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    seconds += std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+  }
+  return seconds;
+}
+
+Json QueueRow(const Job& job, const QueryView& view) {
+  const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
+  const Reason reason = view.engine.Why(job.id, view.now);
+  const JobProgress progress = Summarise(job);
+  const bool over = IsOver(job);
+  return {{"id", job.id.value()},
+          {"name", job.spec.name},
+          {"state", StateLetters(job)},
+          {"app", job.spec.app},
+          {"entity", job.spec.entity},
+          {"weight", job.spec.weight},
+          {"scale_factor", job.spec.scale_factor},
+          {"accelerators", HeldAccelerators(job, view.engine.cluster())},
+          {"steps_done", progress.steps_done},
+          {"steps_total", job.spec.steps_total},
+          {"steps_per_s", progress.steps_per_s},
+          {"scalars", ScalarsOf(job)},
+          {"share_target", shares.target},
+          {"share_got", shares.received},
+          {"pauses", progress.pauses},
+          {"moves", progress.moves},
+          {"pausing_s", progress.pausing_s},
+          {"epoch", job.epoch},
+          {"incarnations", progress.incarnations},
+          {"last_generation", GenerationJson(progress.last_generation)},
+          {"reason", RenderReason(reason)},
+          {"submitted_at_s", job.submitted_at},
+          {"ended_at_s", over ? Json(job.ended_at) : Json()},
+          {"age_s", (over ? job.ended_at : view.now) - job.submitted_at},
+          {"received_s", ReceivedSeconds(job, view.now)},
+          {"failures_in_a_row", job.failures_in_a_row},
+          {"checkpoint_directory", job.spec.checkpoint_directory},
+          {"exit", ExitJson(reason)}};
+}
+
+std::string NoSuchJob(JobId job) {
+  return StrCat("there is no job ", job.value(), "; `gavel queue` lists them");
+}
+
+void AnswerQueue(const QueryRequest& request, const QueryView& view,
+                 QueryReply* reply) {
+  const std::map<JobId, Job>& jobs = view.engine.jobs();
+  Page page;
+  if (request.job.valid()) {
+    const auto it = jobs.find(request.job);
+    if (it == jobs.end()) {
+      reply->error = NoSuchJob(request.job);
+    } else {
+      page.Add(QueueRow(it->second, view));
+    }
+    reply->json = page.Take();
+    return;
+  }
+  uint64_t last = request.cursor;
+  for (auto it = jobs.upper_bound(JobId(request.cursor)); it != jobs.end();
+       ++it) {
+    if (!page.Add(QueueRow(it->second, view))) {
+      reply->next_cursor = last;
+      break;
+    }
+    last = it->first.value();
+  }
+  reply->json = page.Take();
+}
+
+// Who holds each accelerator now.
+std::map<AcceleratorId, JobId> Holders(const Engine& engine) {
+  std::map<AcceleratorId, JobId> holders;
+  for (const auto& [id, job] : engine.jobs()) {
+    for (const Worker& worker : job.workers) {
+      if (worker.held_epoch != 0) holders[worker.held] = id;
+    }
+  }
+  return holders;
+}
+
+std::string_view AcceleratorStateName(const Accelerator& accelerator,
+                                      const Engine& engine, bool held) {
+  if (accelerator.state == AcceleratorState::kLost) return "lost";
+  if (accelerator.state == AcceleratorState::kUnreachable) return "unreachable";
+  if (engine.quarantined().contains(accelerator.id)) return "quarantined";
+  return held ? "allocated" : "idle";
+}
+
+struct Nodes {
+  const Engine& engine;
+  std::map<AcceleratorId, JobId> holders;
+};
+
+Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
+  const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
+  const auto holder = nodes.holders.find(id);
+  const bool held = holder != nodes.holders.end();
+  return {{"type", accelerator.info.type},
+          {"uuid", accelerator.info.uuid},
+          {"device", accelerator.info.device},
+          {"slow_down_factor", accelerator.info.slow_down_factor},
+          {"state", AcceleratorStateName(accelerator, nodes.engine, held)},
+          {"job", held ? Json(holder->second.value()) : Json()}};
+}
+
+// As sinfo's, of all its accelerators.
+std::string_view ServerState(const Nodes& nodes,
+                             const std::vector<AcceleratorId>& accelerators) {
+  size_t held = 0;
+  size_t usable = 0;
+  for (const AcceleratorId id : accelerators) {
+    held += nodes.holders.count(id);
+    usable += nodes.engine.cluster().accelerator(id).state ==
+              AcceleratorState::kUsable;
+  }
+  if (usable == 0) return "down";
+  if (held == 0) return "idle";
+  return held < accelerators.size() ? "mixed" : "allocated";
+}
+
+Json NodeRow(const Nodes& nodes, const std::string& server,
+             const std::vector<AcceleratorId>& accelerators, size_t from) {
+  const size_t to =
+      std::min(accelerators.size(), from + kAcceleratorsPerRowMax);
+  Json list = Json::array();
+  for (size_t i = from; i < to; ++i) {
+    list.push_back(AcceleratorJson(nodes, accelerators[i]));
+  }
+  return {{"server", server},
+          {"state", ServerState(nodes, accelerators)},
+          {"accelerators", std::move(list)}};
+}
+
+void AnswerNodes(const QueryRequest& request, const QueryView& view,
+                 QueryReply* reply) {
+  const Nodes nodes{view.engine, Holders(view.engine)};
+  Page page;
+  uint64_t index = 0;
+  for (const auto& [server, accelerators] : view.engine.cluster().servers()) {
+    // A server without accelerators has a row, too.
+    for (size_t from = 0; from == 0 || from < accelerators.size();
+         from += kAcceleratorsPerRowMax) {
+      if (index++ < request.cursor) continue;
+      if (page.Add(NodeRow(nodes, server, accelerators, from))) continue;
+      reply->next_cursor = index - 1;
+      reply->json = page.Take();
+      return;
+    }
+  }
+  reply->json = page.Take();
+}
+
+Json ThroughputsOf(const Job& job, const Engine& engine) {
+  Json list = Json::array();
+  for (const std::string& type : engine.cluster().types()) {
+    const Throughput known = engine.throughputs().Get(job.id, type);
+    list.push_back({{"type", type},
+                    {"steps_per_s", known.steps_per_s},
+                    {"source", SourceName(known.source)}});
+  }
+  return list;
+}
+
+void AnswerWhy(const QueryRequest& request, const QueryView& view,
+               QueryReply* reply) {
+  const auto it = view.engine.jobs().find(request.job);
+  if (it == view.engine.jobs().end()) {
+    reply->error = NoSuchJob(request.job);
+    return;
+  }
+  const Job& job = it->second;
+  const Reason reason = view.engine.Why(job.id, view.now);
+  const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
+  const bool in_line = reason.code == ReasonCode::kPriority;
+  reply->json = Dump(
+      {{"job", job.id.value()},
+       {"name", job.spec.name},
+       {"state", StateLetters(job)},
+       {"reason", RenderReason(reason)},
+       {"code", CodeName(reason.code)},
+       {"throughputs",
+        IsOver(job) ? Json::array() : ThroughputsOf(job, view.engine)},
+       {"share_target", shares.target},
+       {"share_got", shares.received},
+       {"place", in_line ? Json(static_cast<int>(reason.first)) : Json()}});
+}
+
+Json CountStates(const std::map<JobId, Job>& jobs) {
+  Json counts = Json::object();
+  for (const char* letters : {"PD", "R", "S", "CG", "CD", "F", "CA"}) {
+    counts[letters] = 0;
+  }
+  for (const auto& [id, job] : jobs) {
+    Json& count = counts[std::string(StateLetters(job))];
+    count = count.get<int>() + 1;
+  }
+  return counts;
+}
+
+void AnswerStatus(const QueryView& view, QueryReply* reply) {
+  const Engine& engine = view.engine;
+  const PolicyResult& result = engine.allocation();
+  const bool solved = !result.solver.empty();
+  const bool in_round = engine.round_ends_at() != kNever;
+  reply->json =
+      Dump({{"term", engine.position().term},
+            {"seq", engine.position().seq},
+            {"now_s", view.now},
+            {"policy", view.policy},
+            {"rounds", engine.rounds()},
+            {"round_duration_s", engine.options().round_duration_s},
+            {"lease_duration_s", engine.options().lease_duration_s},
+            {"round_ends_in_s",
+             in_round ? Json(std::max(0.0, engine.round_ends_at() - view.now))
+                      : Json()},
+            {"outcome", solved ? Json(OutcomeName(result.outcome)) : Json()},
+            {"objective", solved ? Json(result.objective) : Json()},
+            {"bound", solved ? Json(result.bound) : Json()},
+            {"gap", solved ? Json(result.gap) : Json()},
+            {"solver", solved ? Json(result.solver) : Json()},
+            {"detail", result.detail},
+            {"jobs", CountStates(engine.jobs())}});
+}
+
+bool IsPausing(const Job& job) {
+  return std::ranges::any_of(job.workers, [](const Worker& worker) {
+    return worker.held_epoch != 0 &&
+           (worker.leaving || worker.pause_sent_at != kNever);
+  });
+}
+
+// Its processes wait with their tensors in host memory.
+bool IsPaused(const Job& job) {
+  return std::ranges::any_of(job.workers, [](const Worker& worker) {
+    return worker.process == ProcessState::kJoined &&
+           worker.progress.pauses > 0;
+  });
+}
+
+}  // namespace
+
+std::string_view StateLetters(const Job& job) {
+  switch (job.state) {
+    case JobState::kFinished:
+      return "CD";
+    case JobState::kCancelled:
+      return job.HoldsAny() ? "CG" : "CA";
+    case JobState::kHeld:
+      return job.HoldsAny() ? "CG" : "F";
+    case JobState::kActive:
+      break;
+  }
+  if (IsPausing(job)) return "CG";
+  if (job.HoldsAny()) return "R";
+  return IsPaused(job) ? "S" : "PD";
+}
+
+QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
+  QueryReply reply;
+  reply.request = request.request;
+  switch (request.kind) {
+    case QueryKind::kQueue:
+      AnswerQueue(request, view, &reply);
+      break;
+    case QueryKind::kNodes:
+      AnswerNodes(request, view, &reply);
+      break;
+    case QueryKind::kWhy:
+      AnswerWhy(request, view, &reply);
+      break;
+    case QueryKind::kStatus:
+      AnswerStatus(view, &reply);
+      break;
+  }
+  return reply;
+}
+
+}  // namespace gavel

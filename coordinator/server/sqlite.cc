@@ -1,0 +1,156 @@
+#include "coordinator/server/sqlite.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+absl::StatusCode CodeOf(int result) {
+  switch (result & 0xff) {  // the primary code of an extended one
+    case SQLITE_FULL:
+      return absl::StatusCode::kResourceExhausted;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::StatusCode::kDataLoss;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+absl::Status ErrorOf(sqlite3* database, int result) {
+  std::string text = sqlite3_errstr(result);
+  if (database != nullptr) {
+    text = sqlite3_errmsg(database);
+    if (const int system = sqlite3_system_errno(database); system != 0) {
+      StrAppend(&text, " (", std::strerror(system), ")");
+    }
+  }
+  return {CodeOf(result), text};
+}
+
+int RememberPages(void* pages, sqlite3*, const char*, int count) {
+  *static_cast<int*>(pages) = count;
+  return SQLITE_OK;
+}
+
+}  // namespace
+
+void SqliteStatement::Finalize::operator()(sqlite3_stmt* statement) const {
+  sqlite3_finalize(statement);
+}
+
+void SqliteStatement::BindInteger(int parameter, uint64_t value) {
+  Note(sqlite3_bind_int64(statement_.get(), parameter,
+                          static_cast<sqlite3_int64>(value)));
+}
+
+void SqliteStatement::BindReal(int parameter, double value) {
+  Note(sqlite3_bind_double(statement_.get(), parameter, value));
+}
+
+void SqliteStatement::BindBlob(int parameter, std::string_view bytes) {
+  // Never null, which a column that is NOT NULL refuses.
+  const char* data = bytes.empty() ? "" : bytes.data();
+  Note(sqlite3_bind_blob64(statement_.get(), parameter, data, bytes.size(),
+                           SQLITE_TRANSIENT));
+}
+
+void SqliteStatement::Note(int result) {
+  if (bind_error_ == SQLITE_OK) bind_error_ = result;
+}
+
+absl::StatusOr<bool> SqliteStatement::Step() {
+  if (bind_error_ != SQLITE_OK) return ErrorOf(nullptr, bind_error_);
+  const int result = sqlite3_step(statement_.get());
+  if (result == SQLITE_ROW) return true;
+  const absl::Status error =
+      result == SQLITE_DONE
+          ? absl::OkStatus()
+          : ErrorOf(sqlite3_db_handle(statement_.get()), result);
+  sqlite3_reset(statement_.get());
+  if (!error.ok()) return error;
+  return false;
+}
+
+uint64_t SqliteStatement::Integer(int column) const {
+  return static_cast<uint64_t>(sqlite3_column_int64(statement_.get(), column));
+}
+
+double SqliteStatement::Real(int column) const {
+  return sqlite3_column_double(statement_.get(), column);
+}
+
+std::string_view SqliteStatement::Blob(int column) const {
+  // In this order: sqlite3_column_blob may convert, which changes the size.
+  const void* bytes = sqlite3_column_blob(statement_.get(), column);
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  if (bytes == nullptr) return {};
+  return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
+}
+
+SqliteDatabase::SqliteDatabase(sqlite3* database)
+    : wal_pages_(std::make_unique<int>(0)), database_(database) {
+  // Takes the place of SQLite's own checkpoints, which keep their errors to
+  // themselves and are tried again: a failed fsync forbids that.
+  sqlite3_wal_hook(database, RememberPages, wal_pages_.get());
+}
+
+void SqliteDatabase::Close::operator()(sqlite3* database) const {
+  sqlite3_close_v2(database);
+}
+
+absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+  close(descriptor);
+  sqlite3* opened = nullptr;
+  const int result =
+      sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+  SqliteDatabase database(opened);
+  if (result != SQLITE_OK) return ErrorOf(opened, result);
+  sqlite3_extended_result_codes(opened, 1);
+  return database;
+}
+
+absl::Status SqliteDatabase::Execute(const char* sql) {
+  const int result =
+      sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
+  if (result == SQLITE_OK) return absl::OkStatus();
+  return ErrorOf(database_.get(), result);
+}
+
+absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int result =
+      sqlite3_prepare_v2(database_.get(), sql.data(),
+                         static_cast<int>(sql.size()), &statement, nullptr);
+  if (result != SQLITE_OK) return ErrorOf(database_.get(), result);
+  return SqliteStatement(statement);
+}
+
+absl::Status SqliteDatabase::Checkpoint() {
+  const int result = sqlite3_wal_checkpoint_v2(
+      database_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  // A reader is in the way: the next checkpoint will do.
+  if (result == SQLITE_OK || (result & 0xff) == SQLITE_BUSY) {
+    return absl::OkStatus();
+  }
+  return ErrorOf(database_.get(), result);
+}
+
+void SqliteDatabase::LeaveFilesOnClose() {
+  sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                    nullptr);
+}
+
+}  // namespace gavel

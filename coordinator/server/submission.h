@@ -1,0 +1,34 @@
+// A client's job file as the spec that the engine gets: parsed, paths made
+// absolute, defaults filled in. Pure; the coordinator's event loop calls it.
+// Whether the job fits the cluster, and its name is free, the engine says.
+// Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_SUBMISSION_H_
+#define GAVEL_COORDINATOR_SERVER_SUBMISSION_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/ids.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+// `jobs`: all that were ever submitted. INVALID_ARGUMENT, ready for the user,
+// when the file is wrong (with line and column) or its directory not absolute.
+absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
+                                       std::string_view state_directory,
+                                       const std::map<JobId, Job>& jobs);
+
+// STATE/checkpoints/NAME; for the n-th job of that name NAME.n, so that it does
+// not start from where an ended one of the same name stopped.
+std::string DefaultCheckpointDirectory(std::string_view state_directory,
+                                       std::string_view name,
+                                       const std::map<JobId, Job>& jobs);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_SUBMISSION_H_

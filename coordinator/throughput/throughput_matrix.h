@@ -1,0 +1,73 @@
+// Throughputs of jobs by accelerator type, each with where it comes from. The
+// engine owns one and asks it for the rows of a policy problem. Not
+// thread-safe. Gavel section 6; given before measured before guessed is never
+// silent: `gavel why` says which.
+#ifndef GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
+#define GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/ids.h"
+
+namespace gavel {
+
+// kGuessed: no figure of this job on this type; from its own other types and
+// the ratios of other jobs. kGiven: by the user. kMeasured: reported by the
+// job's workers, and then it counts more than what was given.
+enum class ThroughputSource : uint8_t { kGuessed, kGiven, kMeasured };
+
+struct Throughput {
+  double steps_per_s = 0;  // >= 0; 0: cannot run there
+  ThroughputSource source = ThroughputSource::kGuessed;
+};
+
+class ThroughputMatrix {
+ public:
+  // `given`: steps/s by type name, as in JobSpec::throughputs.
+  void AddJob(JobId job, const std::map<std::string, double>& given);
+  void RemoveJob(JobId job);
+  // A measurement over `window_s` > 0 seconds of running. Weighted mean over
+  // about the last minute of running. Ignored unless finite and > 0.
+  // Returns true when the figure has moved by more than 5 % since the last
+  // time that this returned true: the policy should be solved again.
+  bool Measure(JobId job, std::string_view type, double steps_per_s,
+               double window_s);
+
+  // Known figure, else the guess: for each type that the job knows, its figure
+  // there times the median ratio, over jobs that know both types, of the asked
+  // type to the known one; the mean of these. Without any ratio, the job's own
+  // mean; without any figure, 1 (all types alike). Zeros ("cannot run there")
+  // count in no guess, and a guess is never 0.
+  Throughput Get(JobId job, std::string_view type) const;
+  // True when the type has neither a given nor a measured figure: it should
+  // get a bounded trial turn there.
+  bool NeedsTrial(JobId job, std::string_view type) const;
+
+ private:
+  struct Figure {
+    double given = -1;      // -1: none
+    double measured = -1;   // -1: none
+    double announced = -1;  // when Measure last returned true, or before it all
+    double measured_weight_s = 0;
+    double Value() const { return measured >= 0 ? measured : given; }
+  };
+  using Figures = std::map<std::string, Figure, std::less<>>;
+
+  double Guess(const Figures& figures, std::string_view type) const;
+  // Median of type / other; 0 when no job knows both.
+  double Ratio(std::string_view type, std::string_view other) const;
+
+  std::map<JobId, Figures> figures_;
+  // Ratios by (type, other), filled on demand and dropped at each change: the
+  // rows of one problem share them.
+  mutable std::map<std::pair<std::string, std::string>, double> ratios_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_

@@ -1,0 +1,152 @@
+#include "coordinator/workload/cluster_spec.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "coordinator/workload/toml_reader.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kThreadsMax = 1024;
+constexpr double kSlowDownMax = 1000;
+constexpr double kDurationMax_s = 30 * 24 * 3600;
+
+// "cpu" or "cuda:N", N without signs or leading zeros.
+bool IsValidDevice(std::string_view device) {
+  constexpr std::string_view kCuda = "cuda:";
+  if (device == "cpu") return true;
+  int index = 0;
+  return device.starts_with(kCuda) &&
+         absl::SimpleAtoi(ToAbsl(device.substr(kCuda.size())), &index) &&
+         index >= 0 && device == StrCat(kCuda, index);
+}
+
+void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
+  reader.ReadName("policy", spec.policy);
+  const NumberRange duration = {.above_min = true, .max = kDurationMax_s};
+  reader.Read("round_duration_s", spec.round_duration_s, duration);
+  if (!reader.Has("lease_duration_s")) {
+    spec.lease_duration_s =
+        std::min(spec.lease_duration_s, spec.round_duration_s);
+  }
+  reader.Read("lease_duration_s", spec.lease_duration_s, duration);
+  if (spec.lease_duration_s > spec.round_duration_s) {
+    reader.Fail("lease_duration_s",
+                StrCat("lease_duration_s ", spec.lease_duration_s,
+                       " exceeds round_duration_s ", spec.round_duration_s,
+                       "; lower it, or lengthen the round"));
+  }
+}
+
+// What one [[server.accelerator]] says: `count` slots of the same kind.
+struct AcceleratorEntry {
+  AcceleratorInfo info;
+  int count = 1;
+};
+
+void CheckGpu(TomlReader& reader, const AcceleratorInfo& info) {
+  if (info.device == "cpu") return;
+  for (const char* key : {"count", "threads"}) {
+    if (!reader.Has(key)) continue;
+    reader.Fail(key, StrCat(key, " is for CPU slots; leave it out for \"",
+                            info.device, "\" and write one entry per GPU"));
+  }
+}
+
+AcceleratorEntry ReadAccelerator(TomlReader reader) {
+  AcceleratorEntry entry;
+  reader.Require("type", "type = \"v100\"");
+  reader.ReadName("type", entry.info.type);
+  reader.Read("count", entry.count, 1, kAcceleratorsPerServerMax);
+  reader.Read("threads", entry.info.threads, 1, kThreadsMax);
+  reader.Read("slow_down_factor", entry.info.slow_down_factor,
+              {.min = 1, .max = kSlowDownMax});
+  if (reader.Read("device", entry.info.device) &&
+      !IsValidDevice(entry.info.device)) {
+    reader.Fail("device", StrCat("device is ", QuoteToml(entry.info.device),
+                                 "; write \"cpu\" or \"cuda:N\""));
+  }
+  CheckGpu(reader, entry.info);
+  return entry;
+}
+
+// True when a GPU of that device is there already.
+bool IsTaken(const ServerSpec& server, std::string_view device) {
+  return device != "cpu" &&
+         std::any_of(server.accelerators.begin(), server.accelerators.end(),
+                     [device](const AcceleratorInfo& info) {
+                       return info.device == device;
+                     });
+}
+
+void Append(TomlReader reader, const AcceleratorEntry& entry,
+            ServerSpec& server) {
+  if (IsTaken(server, entry.info.device)) {
+    reader.Fail("device",
+                StrCat("server \"", server.name, "\" has \"", entry.info.device,
+                       "\" twice; remove one of the entries"));
+  }
+  const size_t size = server.accelerators.size();
+  if (size + static_cast<size_t>(entry.count) > kAcceleratorsPerServerMax) {
+    return reader.Fail(
+        "count",
+        StrCat("server \"", server.name, "\" has more than ",
+               kAcceleratorsPerServerMax, " accelerators; declare fewer"));
+  }
+  for (int i = 0; i < entry.count; ++i) {
+    server.accelerators.push_back(entry.info);
+    server.accelerators.back().uuid =
+        StrCat(server.name, "-", server.accelerators.size() - 1);
+  }
+}
+
+ServerSpec ReadServer(const toml::table& table, std::string_view source,
+                      absl::Status& status) {
+  TomlReader reader(table, source, {"name", "accelerator"}, status);
+  ServerSpec server;
+  reader.Require("name", "name = \"node-1\"");
+  reader.ReadName("name", server.name);
+  reader.Require("accelerator", "[[server.accelerator]] with type = \"v100\"");
+  for (const toml::table* accelerator : reader.Tables("accelerator")) {
+    const TomlReader entry(
+        *accelerator, source,
+        {"type", "count", "threads", "device", "slow_down_factor"}, status);
+    Append(entry, ReadAccelerator(entry), server);
+  }
+  return server;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
+                                             std::string_view source) {
+  GAVEL_ASSIGN_OR_RETURN(const toml::table root,
+                         ParseToml(toml, source, kClusterSpecBytesMax));
+  absl::Status status;
+  TomlReader reader(root, source, {"scheduling", "server"}, status);
+  ClusterSpec spec;
+  if (const toml::table* table = reader.Table("scheduling")) {
+    ReadScheduling(
+        TomlReader(*table, source,
+                   {"policy", "round_duration_s", "lease_duration_s"}, status),
+        spec.scheduling);
+  }
+  std::set<std::string> names;
+  for (const toml::table* table : reader.Tables("server")) {
+    spec.servers.push_back(ReadServer(*table, source, status));
+    const std::string& name = spec.servers.back().name;
+    if (!names.insert(name).second) {
+      TomlReader(*table, source, status)
+          .Fail("name", StrCat("server \"", name,
+                               "\" is named twice; give each its own name"));
+    }
+  }
+  GAVEL_RETURN_IF_ERROR(status);
+  return spec;
+}
+
+}  // namespace gavel

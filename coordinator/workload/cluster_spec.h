@@ -1,0 +1,69 @@
+// The servers and scheduling options of `gavel local` and `gavel agent`, as
+// parsed from TOML. Given text, not files. Values, thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_CLUSTER_SPEC_H_
+#define GAVEL_COORDINATOR_WORKLOAD_CLUSTER_SPEC_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+struct ServerSpec {
+  std::string name;  // [A-Za-z0-9_-]{1,64}, unique
+  std::vector<AcceleratorInfo> accelerators;
+  friend bool operator==(const ServerSpec&, const ServerSpec&) = default;
+};
+
+// How the coordinator schedules.
+struct SchedulingSpec {
+  std::string policy = "max_min_fairness_perf";
+  double round_duration_s = 360;
+  double lease_duration_s = 60;
+};
+
+struct ClusterSpec {
+  SchedulingSpec scheduling;        // [scheduling]
+  std::vector<ServerSpec> servers;  // [[server]] with [[server.accelerator]]
+};
+
+inline constexpr size_t kClusterSpecBytesMax = 4 * 1024 * 1024;
+// So that an agent's declaration of them fits a frame of the protocol.
+inline constexpr int kAcceleratorsPerServerMax = 256;
+
+// Parses a cluster file:
+//
+//   [scheduling]
+//   policy = "max_min_fairness_perf"
+//   round_duration_s = 5
+//   lease_duration_s = 2
+//   [[server]]
+//   name = "here"
+//   [[server.accelerator]]
+//   type = "cpu_fast"        # open name
+//   count = 2                # that many equal slots
+//   threads = 1              # device = "cpu" (the default)
+//   [[server.accelerator]]
+//   type = "cpu_slow"
+//   slow_down_factor = 2.0   # demonstration only: steps are made this much
+//                            # slower
+//   [[server.accelerator]]
+//   type = "h200"
+//   device = "cuda:0"
+//
+// Without lease_duration_s it is 60 or the round, whichever is shorter; a lease
+// longer than the round is refused. Without servers the list is empty: the
+// caller says whether it needs some.
+//
+// INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy". uuids are made as
+// "SERVER-INDEX" for CPU slots; the agent puts a GPU's own in their place.
+absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
+                                             std::string_view source);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_CLUSTER_SPEC_H_

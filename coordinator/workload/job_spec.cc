@@ -1,0 +1,241 @@
+#include "coordinator/workload/job_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "coordinator/workload/toml_reader.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kWorkersMax = 4096;
+constexpr int kRetriesMax = 1000;
+constexpr size_t kArgumentsMax = 1024;
+constexpr size_t kVariablesMax = 1024;
+constexpr size_t kNameBytesMax = 64;
+constexpr size_t kAppBytesMax = 256;
+
+// In the order of JobClass.
+constexpr std::array<std::string_view, 4> kClassNames = {
+    "training", "interactive", "inference", "opaque"};
+
+bool IsNameChar(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+         c == '-';
+}
+
+// What every shell and libc agree on: a letter or _, then digits too.
+bool IsValidVariable(std::string_view name) {
+  return !name.empty() && !absl::ascii_isdigit(name[0]) &&
+         std::all_of(name.begin(), name.end(), IsNameChar) &&
+         name.find('-') == std::string_view::npos;
+}
+
+void ReadProgram(TomlReader& reader, JobSpec& spec) {
+  reader.Require("command", R"(command = ["./train", "--epochs", "3"])");
+  if (reader.Read("command", spec.argv) &&
+      (spec.argv.empty() || spec.argv[0].empty())) {
+    reader.Fail("command",
+                "command names no program; write its path or name first, e.g. "
+                "command = [\"./train\"]");
+  }
+  if (spec.argv.size() > kArgumentsMax) {
+    reader.Fail("command",
+                StrCat("command has ", spec.argv.size(), " elements; write ",
+                       kArgumentsMax, " at most"));
+  }
+  for (const auto& [key, directory] :
+       {std::pair("working_directory", &spec.working_directory),
+        std::pair("checkpoint_directory", &spec.checkpoint_directory)}) {
+    if (reader.Read(key, *directory) && directory->empty()) {
+      reader.Fail(key, StrCat(key, " is empty; write a path, or leave it out"));
+    }
+  }
+}
+
+void ReadClass(TomlReader& reader, JobSpec& spec) {
+  std::string name;
+  if (!reader.Read("class", name)) return;
+  const auto* found = std::find(kClassNames.begin(), kClassNames.end(), name);
+  if (found == kClassNames.end()) {
+    return reader.Fail("class", StrCat("class is ", QuoteToml(name),
+                                       "; write \"training\", \"interactive\", "
+                                       "\"inference\" or \"opaque\""));
+  }
+  spec.job_class = static_cast<JobClass>(found - kClassNames.begin());
+}
+
+void ReadIdentity(TomlReader& reader, JobSpec& spec) {
+  reader.Require("name", R"(name = "resnet-1")");
+  reader.ReadName("name", spec.name);
+  reader.ReadName("entity", spec.entity);
+  if (reader.Read("app", spec.app) &&
+      (spec.app.empty() || spec.app.size() > kAppBytesMax)) {
+    reader.Fail(
+        "app", StrCat("app has ", spec.app.size(), " bytes; write 1 to ",
+                      kAppBytesMax, ", or leave it out to use the job's name"));
+  }
+  ReadClass(reader, spec);
+}
+
+void ReadWorkers(TomlReader& reader, JobSpec& spec) {
+  reader.Read("scale_factor", spec.scale_factor, 1, kWorkersMax);
+  reader.Read("workers_min", spec.workers_min, 0, kWorkersMax);
+  reader.Read("workers_max", spec.workers_max, 0, kWorkersMax);
+  if (spec.workers_min > spec.scale_factor) {
+    reader.Fail(
+        "workers_min",
+        StrCat("workers_min ", spec.workers_min, " exceeds scale_factor ",
+               spec.scale_factor, "; lower it, or raise scale_factor"));
+  }
+  if (spec.workers_max != 0 && spec.workers_max < spec.scale_factor) {
+    reader.Fail(
+        "workers_max",
+        StrCat("workers_max ", spec.workers_max, " is below scale_factor ",
+               spec.scale_factor, "; raise it, or lower scale_factor"));
+  }
+}
+
+void ReadGoals(TomlReader& reader, JobSpec& spec) {
+  reader.Read("weight", spec.weight, kPositive);
+  int64_t steps_total = 0;
+  if (reader.Read("steps_total", steps_total, 0,
+                  std::numeric_limits<int64_t>::max())) {
+    spec.steps_total = static_cast<uint64_t>(steps_total);
+  }
+  double value = 0;
+  if (reader.Read("deadline_s", value, kPositive)) spec.deadline_s = value;
+  if (reader.Read("budget", value, kPositive)) spec.budget = value;
+  reader.Read("retries_max", spec.retries_max, 0, kRetriesMax);
+}
+
+void ReadEnvironment(TomlReader reader, JobSpec& spec) {
+  for (const std::string& name : reader.Keys()) {
+    if (!IsValidVariable(name)) {
+      reader.Fail(name, StrCat(QuoteToml(name),
+                               " is not the name of an environment variable; "
+                               "write letters, digits and _, no digit first"));
+    }
+    std::string value;
+    if (reader.Read(name, value)) spec.environment.emplace_back(name, value);
+  }
+  if (spec.environment.size() > kVariablesMax) {
+    reader.FailHere(StrCat("environment has ", spec.environment.size(),
+                           " variables; write ", kVariablesMax, " at most"));
+  }
+}
+
+void ReadThroughputs(TomlReader reader, JobSpec& spec) {
+  for (const std::string& type : reader.Keys()) {
+    if (!IsValidName(type)) {
+      reader.Fail(type, StrCat(QuoteToml(type),
+                               " is not the name of an accelerator type; write "
+                               "1 to 64 of A-Z, a-z, 0-9, _ and -"));
+    }
+    double steps_per_s = 0;
+    if (reader.Read(type, steps_per_s, kNotNegative)) {
+      spec.throughputs[type] = steps_per_s;
+    }
+  }
+}
+
+// The shortest digits that read back as the same number: as a float, since
+// TOML's integers end at 64 bits.
+std::string Digits(double value) {
+  std::array<char, 32> buffer;
+  const auto result =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  const std::string digits(buffer.data(), result.ptr);
+  return digits.find_first_of(".e") == std::string::npos ? digits + ".0"
+                                                         : digits;
+}
+
+void AppendText(std::string* toml, std::string_view key,
+                std::string_view value) {
+  if (!value.empty()) StrAppend(toml, key, " = ", QuoteToml(value), "\n");
+}
+
+void AppendProgram(std::string* toml, const JobSpec& spec) {
+  std::string_view separator = "command = [";
+  for (const std::string& argument : spec.argv) {
+    StrAppend(toml, separator, QuoteToml(argument));
+    separator = ", ";
+  }
+  StrAppend(toml, "]\n");
+  AppendText(toml, "working_directory", spec.working_directory);
+  AppendText(toml, "checkpoint_directory", spec.checkpoint_directory);
+}
+
+void AppendGoals(std::string* toml, const JobSpec& spec) {
+  StrAppend(toml, "weight = ", Digits(spec.weight), "\n",
+            "steps_total = ", spec.steps_total, "\n");
+  if (spec.deadline_s.has_value()) {
+    StrAppend(toml, "deadline_s = ", Digits(*spec.deadline_s), "\n");
+  }
+  if (spec.budget.has_value()) {
+    StrAppend(toml, "budget = ", Digits(*spec.budget), "\n");
+  }
+  StrAppend(toml, "retries_max = ", spec.retries_max, "\n");
+}
+
+}  // namespace
+
+bool IsValidName(std::string_view name) {
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         std::all_of(name.begin(), name.end(), IsNameChar);
+}
+
+absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
+                                     std::string_view source) {
+  GAVEL_ASSIGN_OR_RETURN(const toml::table root,
+                         ParseToml(toml, source, kJobSpecBytesMax));
+  absl::Status status;
+  TomlReader reader(
+      root, source,
+      {"name", "command", "working_directory", "checkpoint_directory",
+       "environment", "app", "entity", "class", "scale_factor", "workers_min",
+       "workers_max", "weight", "steps_total", "deadline_s", "budget",
+       "throughputs", "retries_max"},
+      status);
+  JobSpec spec;
+  ReadIdentity(reader, spec);
+  ReadProgram(reader, spec);
+  ReadWorkers(reader, spec);
+  ReadGoals(reader, spec);
+  if (const toml::table* table = reader.Table("environment")) {
+    ReadEnvironment(TomlReader(*table, source, status), spec);
+  }
+  if (const toml::table* table = reader.Table("throughputs")) {
+    ReadThroughputs(TomlReader(*table, source, status), spec);
+  }
+  GAVEL_RETURN_IF_ERROR(status);
+  return spec;
+}
+
+std::string FormatJobSpec(const JobSpec& spec) {
+  std::string toml = StrCat("name = ", QuoteToml(spec.name), "\n");
+  AppendProgram(&toml, spec);
+  AppendText(&toml, "app", spec.app);
+  AppendText(&toml, "entity", spec.entity);
+  AppendText(&toml, "class", kClassNames[static_cast<size_t>(spec.job_class)]);
+  StrAppend(&toml, "scale_factor = ", spec.scale_factor, "\n");
+  StrAppend(&toml, "workers_min = ", spec.workers_min, "\n");
+  StrAppend(&toml, "workers_max = ", spec.workers_max, "\n");
+  AppendGoals(&toml, spec);
+  if (!spec.environment.empty()) StrAppend(&toml, "[environment]\n");
+  for (const auto& [name, value] : spec.environment) {
+    StrAppend(&toml, name, " = ", QuoteToml(value), "\n");
+  }
+  if (!spec.throughputs.empty()) StrAppend(&toml, "[throughputs]\n");
+  for (const auto& [type, steps_per_s] : spec.throughputs) {
+    StrAppend(&toml, type, " = ", Digits(steps_per_s), "\n");
+  }
+  return toml;
+}
+
+}  // namespace gavel

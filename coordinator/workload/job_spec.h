@@ -1,0 +1,89 @@
+// What a user submits: one job, as parsed from TOML. Given text, not files.
+// The client (before sending), the server and `gavel local` call it; values,
+// thread-safe.
+//
+//   name = "resnet-1"
+//   command = ["./train", "--epochs", "3"]   # argv; never a shell
+//   app = "ResNet-18 (batch size 64)"
+//   class = "training"
+//   scale_factor = 2
+//   steps_total = 100000
+//   deadline_s = 86400
+//   [environment]
+//   DATA = "/data/cifar10"
+//   [throughputs]                            # steps/s by accelerator type
+//   v100 = 45.5
+//   k80 = 6
+//
+// The keys are the fields of JobSpec, but `command` for argv and `class` for
+// job_class; `name` and `command` are required.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
+#define GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+// kTraining is paused and moved as the policy wants; kInteractive is never
+// paused; kInference is never paused and spread over servers; kOpaque has no
+// runtime linked: it can only be killed and started again.
+// Today all but kTraining are accepted and scheduled as kTraining is.
+enum class JobClass : uint8_t { kTraining, kInteractive, kInference, kOpaque };
+
+struct JobSpec {
+  std::string name;                  // [A-Za-z0-9_-]{1,64}
+  std::vector<std::string> argv;     // argv[0] is looked up in PATH; no shell
+  std::string working_directory;     // empty: the directory of the file
+  std::string checkpoint_directory;  // empty: under the coordinator's state
+  // By name, in the order of bytes; names are [A-Za-z_][A-Za-z0-9_]*.
+  std::vector<std::pair<std::string, std::string>> environment;
+
+  std::string app;     // job type of the throughput table; empty: `name`
+  std::string entity;  // organisation that the job counts for; may be empty
+  JobClass job_class = JobClass::kTraining;
+
+  int scale_factor = 1;      // accelerators needed at once, 1..4096
+  int workers_min = 0;       // 0: scale_factor (elastic jobs come later)
+  int workers_max = 0;       // 0: scale_factor
+  double weight = 1;         // priority weight, > 0, finite
+  uint64_t steps_total = 0;  // 0: until the program ends by itself
+
+  std::optional<double> deadline_s;  // after submission, > 0
+  std::optional<double> budget;      // in the currency of the prices, > 0
+  // steps/s of the whole job by accelerator type, >= 0; 0: cannot run there.
+  // Types that are not named are measured. std::map: order matters.
+  std::map<std::string, double> throughputs;
+
+  int retries_max = 3;  // failed ends in a row before the job is held
+
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+// A job file is at most this long, so that submitting and launching it fit a
+// frame of the protocol.
+inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
+
+// Parses one job file. INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy",
+// for TOML errors, unknown keys, wrong types and values out of range.
+absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
+                                     std::string_view source);
+
+// The canonical text of a spec that ParseJobSpec() could have returned: parsing
+// it gives the same spec.
+std::string FormatJobSpec(const JobSpec& spec);
+
+// True for [A-Za-z0-9_-]{1,64}.
+bool IsValidName(std::string_view name);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_

@@ -1,0 +1,297 @@
+#include "coordinator/workload/toml_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+absl::Status ErrorAt(std::string_view source, const toml::source_region& place,
+                     std::string_view what) {
+  return absl::InvalidArgumentError(StrCat(source, ":", place.begin.line, ":",
+                                           place.begin.column, ": ", what));
+}
+
+std::string_view TypeName(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a floating-point number";
+    case toml::node_type::boolean:
+      return "a boolean";
+    default:
+      return "a date or time";
+  }
+}
+
+bool IsWithin(double value, const NumberRange& range) {
+  const bool above = range.above_min ? value > range.min : value >= range.min;
+  return above && value <= range.max;  // false for NaN
+}
+
+std::string Describe(const NumberRange& range) {
+  std::string text =
+      StrCat("a number ", range.above_min ? "above " : "from ", range.min);
+  if (range.max != std::numeric_limits<double>::max()) {
+    StrAppend(&text, " to ", range.max);
+  } else if (!range.above_min) {
+    StrAppend(&text, " on");
+  }
+  return text;
+}
+
+// Levenshtein distance, row by row.
+size_t Edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+absl::StatusOr<toml::table> ParseToml(std::string_view text,
+                                      std::string_view source,
+                                      size_t bytes_max) {
+  if (text.size() > bytes_max) {
+    return absl::InvalidArgumentError(StrCat(source, ":1:1: ", text.size(),
+                                             " bytes exceed the ", bytes_max,
+                                             " allowed; shorten the file"));
+  }
+  try {  // the one wrapper around toml++
+    toml::parse_result result = toml::parse(text, source);
+    if (result) return std::move(result).table();
+    const toml::parse_error& error = result.error();
+    return ErrorAt(source, error.source(),
+                   StrCat("not TOML: ", error.description(),
+                          "; correct it here or on the line before"));
+  } catch (const std::exception&) {
+    return absl::InvalidArgumentError(
+        StrCat(source, ":1:1: not TOML; check the brackets and quotes"));
+  }
+}
+
+TomlReader::TomlReader(const toml::table& table, std::string_view source,
+                       std::initializer_list<std::string_view> known,
+                       absl::Status& status)
+    : TomlReader(table, source, status) {
+  RefuseUnknownKeys(known);
+}
+
+TomlReader::TomlReader(const toml::table& table, std::string_view source,
+                       absl::Status& status)
+    : table_(table), source_(source), status_(status) {}
+
+void TomlReader::RefuseUnknownKeys(const std::vector<std::string_view>& known) {
+  for (const auto& [key, value] : table_) {
+    if (std::count(known.begin(), known.end(), key.str()) > 0) continue;
+    const std::string_view closest = ClosestWord(key.str(), known);
+    const std::string remedy =
+        closest.empty()
+            ? StrCat("the keys here are ",
+                     absl::StrJoin(known, ", ",
+                                   [](std::string* out, std::string_view word) {
+                                     out->append(word);
+                                   }))
+            : StrCat("did you mean \"", closest, "\"?");
+    FailAt(key.source(),
+           StrCat("unknown key ", QuoteToml(key.str()), "; ", remedy));
+  }
+}
+
+bool TomlReader::CheckString(std::string_view key, const toml::node& node) {
+  if (!node.is_string()) {
+    WrongType(key, node, "a string");
+    return false;
+  }
+  if (node.as_string()->get().find('\0') != std::string::npos) {
+    FailAt(node.source(), StrCat(key, " contains a NUL; remove it"));
+    return false;
+  }
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, std::string& out) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr || !CheckString(key, *node)) return false;
+  out = node->as_string()->get();
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, std::vector<std::string>& out) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return false;
+  if (!node->is_array()) {
+    WrongType(key, *node, "an array of strings");
+    return false;
+  }
+  std::vector<std::string> values;
+  for (const toml::node& element : *node->as_array()) {
+    if (!CheckString(StrCat("element ", values.size() + 1, " of ", key),
+                     element)) {
+      return false;
+    }
+    values.push_back(element.as_string()->get());
+  }
+  out = std::move(values);
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, int64_t& out, int64_t min,
+                      int64_t max) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return false;
+  if (!node->is_integer()) {
+    WrongType(key, *node, "an integer");
+    return false;
+  }
+  const int64_t value = node->as_integer()->get();
+  if (value < min || value > max) {
+    Fail(key, StrCat(key, " is ", value, "; write an integer from ", min,
+                     " to ", max));
+    return false;
+  }
+  out = value;
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, int& out, int min, int max) {
+  int64_t value = out;
+  if (!Read(key, value, int64_t{min}, int64_t{max})) return false;
+  out = static_cast<int>(value);
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, double& out,
+                      const NumberRange& range) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return false;
+  if (!node->is_number()) {
+    WrongType(key, *node, "a number");
+    return false;
+  }
+  const double value = node->is_integer()
+                           ? static_cast<double>(node->as_integer()->get())
+                           : node->as_floating_point()->get();
+  if (!IsWithin(value, range)) {
+    Fail(key, StrCat(key, " is ", value, "; write ", Describe(range)));
+    return false;
+  }
+  out = value;
+  return true;
+}
+
+bool TomlReader::ReadName(std::string_view key, std::string& out) {
+  std::string name;
+  if (!Read(key, name)) return false;
+  if (!IsValidName(name)) {
+    Fail(key, StrCat(key, " is ", QuoteToml(name),
+                     "; write 1 to 64 of the letters A-Z, a-z, 0-9, _ and -"));
+    return false;
+  }
+  out = std::move(name);
+  return true;
+}
+
+const toml::table* TomlReader::Table(std::string_view key) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return nullptr;
+  if (!node->is_table()) WrongType(key, *node, StrCat("a table [", key, "]"));
+  return node->as_table();
+}
+
+std::vector<const toml::table*> TomlReader::Tables(std::string_view key) {
+  std::vector<const toml::table*> tables;
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return tables;
+  if (!node->is_array_of_tables()) {
+    WrongType(key, *node, StrCat("tables, each as [[", key, "]]"));
+    return tables;
+  }
+  for (const toml::node& element : *node->as_array()) {
+    tables.push_back(element.as_table());
+  }
+  return tables;
+}
+
+std::vector<std::string> TomlReader::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : table_) keys.emplace_back(key.str());
+  return keys;
+}
+
+void TomlReader::Require(std::string_view key, std::string_view example) {
+  if (Has(key)) return;
+  Fail(key, StrCat("there is no \"", key, "\"; add e.g. ", example));
+}
+
+void TomlReader::Fail(std::string_view key, std::string_view what) {
+  const toml::node* node = table_.get(key);
+  FailAt(node == nullptr ? table_.source() : node->source(), what);
+}
+
+void TomlReader::FailAt(const toml::source_region& place,
+                        std::string_view what) {
+  status_.Update(ErrorAt(source_, place, what));
+}
+
+void TomlReader::WrongType(std::string_view key, const toml::node& node,
+                           std::string_view expected) {
+  FailAt(node.source(),
+         StrCat(key, " is ", TypeName(node), "; write ", expected));
+}
+
+std::string_view ClosestWord(std::string_view word,
+                             const std::vector<std::string_view>& words) {
+  // One edit in two letters: "nmae" for "name", not "foo" for "app".
+  constexpr size_t kLettersAnEdit = 2;
+  std::string_view closest;
+  size_t edits_min = word.size() / kLettersAnEdit;
+  for (const std::string_view candidate : words) {
+    const size_t edits = Edits(word, candidate);
+    if (edits > edits_min || (edits == edits_min && !closest.empty())) continue;
+    edits_min = edits;
+    closest = candidate;
+  }
+  return closest;
+}
+
+std::string QuoteToml(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted.push_back('\\');
+      quoted.push_back(c);
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if ((c >= 0 && c < 0x20) || c == 0x7f) {
+      quoted += absl::StrFormat("\\u%04X", static_cast<int>(c));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  return quoted + "\"";
+}
+
+}  // namespace gavel

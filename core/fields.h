@@ -1,0 +1,219 @@
+// Packs and unpacks whole structs by their lists of fields, so that the two
+// directions can never disagree. A struct takes part by such a list, found by
+// argument-dependent lookup:
+//
+//   auto Fields(As<Generation> auto& generation) {
+//     return std::tie(generation.epoch, generation.step);
+//   }
+//
+// and an enumeration by its last enumerator:
+//
+//   constexpr PauseTier LastOf(PauseTier) { return PauseTier::kStop; }
+//
+// A struct becomes an array of its fields; Fields() is only ever appended to.
+// Ids, vectors, pairs, optionals and maps are known here. Included by codecs
+// only: core/message_fields.h and the engine's event codec.
+#ifndef GAVEL_CORE_FIELDS_H_
+#define GAVEL_CORE_FIELDS_H_
+
+#include <concepts>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/packer.h"
+
+namespace gavel {
+
+// T is S or const S.
+template <class T, class S>
+concept As = std::same_as<std::remove_const_t<T>, S>;
+
+template <class T>
+concept HasFields = requires(T& value) {
+  Fields(value);
+};
+
+template <class T>
+concept PackedDirectly = std::same_as<T, uint64_t> ||
+    std::same_as<T, int64_t> || std::same_as<T, int> || std::same_as<T, bool> ||
+    std::same_as<T, double> || std::same_as<T, std::string>;
+
+template <class T>
+concept Enumeration = std::is_enum_v<T>;
+
+// ---- declared first, so that they find each other
+
+template <PackedDirectly T>
+void PutField(Packer& packer, const T& value);
+template <Enumeration T>
+void PutField(Packer& packer, T value);
+template <HasFields T>
+void PutField(Packer& packer, const T& value);
+template <class Tag>
+void PutField(Packer& packer, Id<Tag> id);
+template <class T>
+void PutField(Packer& packer, const std::vector<T>& values);
+template <class A, class B>
+void PutField(Packer& packer, const std::pair<A, B>& pair);
+template <class T>
+void PutField(Packer& packer, const std::optional<T>& value);
+template <class K, class V>
+void PutField(Packer& packer, const std::map<K, V>& map);
+
+template <PackedDirectly T>
+void GetField(Unpacker& unpacker, T& out);
+template <Enumeration T>
+void GetField(Unpacker& unpacker, T& out);
+template <HasFields T>
+void GetField(Unpacker& unpacker, T& out);
+template <class Tag>
+void GetField(Unpacker& unpacker, Id<Tag>& out);
+template <class T>
+void GetField(Unpacker& unpacker, std::vector<T>& out);
+template <class A, class B>
+void GetField(Unpacker& unpacker, std::pair<A, B>& out);
+template <class T>
+void GetField(Unpacker& unpacker, std::optional<T>& out);
+template <class K, class V>
+void GetField(Unpacker& unpacker, std::map<K, V>& out);
+
+// ---- the fields of `value` in the array that is open: the outermost level of
+// GetField(), whose array the Unpacker has entered already
+
+template <HasFields T>
+void GetFields(Unpacker& unpacker, T& out) {
+  std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
+             Fields(out));
+}
+
+// ---- writing
+
+template <PackedDirectly T>
+void PutField(Packer& packer, const T& value) {
+  packer.Put(value);
+}
+
+template <Enumeration T>
+void PutField(Packer& packer, T value) {
+  packer.Put(static_cast<uint64_t>(value));
+}
+
+template <HasFields T>
+void PutField(Packer& packer, const T& value) {
+  const auto fields = Fields(value);
+  packer.Array(std::tuple_size_v<decltype(fields)>);
+  std::apply([&](const auto&... field) { (PutField(packer, field), ...); },
+             fields);
+}
+
+template <class Tag>
+void PutField(Packer& packer, Id<Tag> id) {
+  packer.Put(id.value());
+}
+
+template <class T>
+void PutField(Packer& packer, const std::vector<T>& values) {
+  packer.Array(values.size());
+  for (const T& value : values) PutField(packer, value);
+}
+
+template <class A, class B>
+void PutField(Packer& packer, const std::pair<A, B>& pair) {
+  packer.Array(2);
+  PutField(packer, pair.first);
+  PutField(packer, pair.second);
+}
+
+template <class T>
+void PutField(Packer& packer, const std::optional<T>& value) {
+  packer.Array(value.has_value() ? 1 : 0);
+  if (value.has_value()) PutField(packer, *value);
+}
+
+template <class K, class V>
+void PutField(Packer& packer, const std::map<K, V>& map) {
+  packer.Array(map.size());
+  for (const auto& [key, value] : map) {
+    PutField(packer, std::pair<K, V>(key, value));
+  }
+}
+
+// ---- reading
+
+template <PackedDirectly T>
+void GetField(Unpacker& unpacker, T& out) {
+  unpacker.Get(out);
+}
+
+template <Enumeration T>
+void GetField(Unpacker& unpacker, T& out) {
+  auto number = static_cast<uint64_t>(out);
+  unpacker.Get(number);
+  if (number > static_cast<uint64_t>(LastOf(T{}))) {
+    return unpacker.Fail("is a choice that this version does not know");
+  }
+  out = static_cast<T>(number);
+}
+
+template <HasFields T>
+void GetField(Unpacker& unpacker, T& out) {
+  unpacker.Enter();
+  GetFields(unpacker, out);
+  unpacker.Leave();
+}
+
+template <class Tag>
+void GetField(Unpacker& unpacker, Id<Tag>& out) {
+  uint64_t value = out.value();
+  unpacker.Get(value);
+  out = Id<Tag>(value);
+}
+
+template <class T>
+void GetField(Unpacker& unpacker, std::vector<T>& out) {
+  const size_t size = unpacker.Enter();
+  out.clear();
+  for (size_t i = 0; i < size && unpacker.ok(); ++i) {
+    T value{};
+    GetField(unpacker, value);
+    out.push_back(std::move(value));
+  }
+  unpacker.Leave();
+}
+
+template <class A, class B>
+void GetField(Unpacker& unpacker, std::pair<A, B>& out) {
+  unpacker.Enter();
+  GetField(unpacker, out.first);
+  GetField(unpacker, out.second);
+  unpacker.Leave();
+}
+
+template <class T>
+void GetField(Unpacker& unpacker, std::optional<T>& out) {
+  out.reset();
+  if (unpacker.Enter() > 0) GetField(unpacker, out.emplace());
+  unpacker.Leave();
+}
+
+template <class K, class V>
+void GetField(Unpacker& unpacker, std::map<K, V>& out) {
+  std::vector<std::pair<K, V>> entries;
+  GetField(unpacker, entries);
+  out.clear();
+  for (auto& [key, value] : entries) {
+    if (!out.emplace(std::move(key), std::move(value)).second) {
+      return unpacker.Fail("names a key twice");
+    }
+  }
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_FIELDS_H_

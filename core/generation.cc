@@ -1,0 +1,52 @@
+#include "core/generation.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr std::string_view kPrefix = "generation-";
+
+}  // namespace
+
+std::string GenerationName(Generation generation) {
+  return absl::StrFormat("%s%012d-%012d", ToAbsl(kPrefix), generation.epoch,
+                         generation.step);
+}
+
+std::optional<Generation> ParseGenerationName(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view numbers = name.substr(kPrefix.size());
+  const size_t dash = numbers.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  Generation generation;
+  if (!absl::SimpleAtoi(ToAbsl(numbers.substr(0, dash)), &generation.epoch) ||
+      !absl::SimpleAtoi(ToAbsl(numbers.substr(dash + 1)), &generation.step)) {
+    return std::nullopt;
+  }
+  // Numbers in another width, with a sign or with blanks are not ours.
+  if (GenerationName(generation) != name) return std::nullopt;
+  return generation;
+}
+
+std::vector<Generation> GenerationsToDelete(
+    std::span<const Generation> existing, Generation committed, int keep_last) {
+  assert(keep_last >= 2);
+  std::vector<Generation> all(existing.begin(), existing.end());
+  all.push_back(committed);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const size_t kept = std::min(all.size(), static_cast<size_t>(keep_last));
+  all.resize(all.size() - kept);
+  std::erase_if(all, [committed](Generation generation) {
+    return generation.epoch > committed.epoch || generation == committed;
+  });
+  return all;
+}
+
+}  // namespace gavel

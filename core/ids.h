@@ -1,0 +1,67 @@
+// Distinct types for the things that are counted, so that a job can never be
+// passed where an accelerator is meant. Used everywhere; values, thread-safe.
+#ifndef GAVEL_CORE_IDS_H_
+#define GAVEL_CORE_IDS_H_
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace gavel {
+
+// An integer id that only compares with ids of its own kind. Zero is "none".
+template <class Tag>
+class Id {
+ public:
+  constexpr Id() = default;
+  constexpr explicit Id(uint64_t value) : value_(value) {}
+  constexpr uint64_t value() const { return value_; }
+  constexpr bool valid() const { return value_ != 0; }
+  friend constexpr auto operator<=>(Id, Id) = default;
+  template <class H>
+  friend H AbslHashValue(H state, Id id) {
+    return H::combine(std::move(state), id.value_);
+  }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+// A job, numbered from 1 in the order of submission.
+using JobId = Id<struct JobTag>;
+// One GPU or one declared CPU slot, numbered from 1 in the order in which the
+// coordinator first saw it.
+using AcceleratorId = Id<struct AcceleratorTag>;
+
+// One worker (process) of a job. `rank` is in [0, scale factor).
+struct WorkerId {
+  JobId job;
+  int rank = 0;
+  friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
+};
+
+// One life of a worker: each launch of its process is a new incarnation, so
+// that what an earlier one still has to say is known to be old.
+struct WorkerKey {
+  JobId job;
+  int rank = 0;
+  uint64_t incarnation = 0;
+  WorkerId worker() const { return {job, rank}; }
+  friend auto operator<=>(const WorkerKey&, const WorkerKey&) = default;
+};
+
+// Where a coordinator's journal stood. Terms rise with every start of a
+// coordinator, seq with every event; the pair is totally ordered, and whoever
+// has seen a higher one does not listen to a lower term.
+struct JournalPosition {
+  uint64_t term = 0;
+  uint64_t seq = 0;
+  friend auto operator<=>(const JournalPosition&,
+                          const JournalPosition&) = default;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_IDS_H_

@@ -1,0 +1,168 @@
+// The fields of every message, in the order of the wire: docs/protocol.md in
+// code. A field is appended to its struct in core/messages.h and to its list
+// here; tests/core/codec_test.cc fails when one of them was forgotten.
+// Included by codecs only.
+#ifndef GAVEL_CORE_MESSAGE_FIELDS_H_
+#define GAVEL_CORE_MESSAGE_FIELDS_H_
+
+#include <tuple>
+
+#include "core/fields.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+// ---- shared parts
+
+auto Fields(As<Generation> auto& m) { return std::tie(m.epoch, m.step); }
+
+auto Fields(As<WorkerId> auto& m) { return std::tie(m.job, m.rank); }
+
+auto Fields(As<WorkerKey> auto& m) {
+  return std::tie(m.job, m.rank, m.incarnation);
+}
+
+auto Fields(As<JournalPosition> auto& m) { return std::tie(m.term, m.seq); }
+
+auto Fields(As<AcceleratorInfo> auto& m) {
+  return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor);
+}
+
+auto Fields(As<Progress> auto& m) {
+  return std::tie(m.steps_done, m.last_generation, m.throughput_steps_per_s,
+                  m.window_s, m.pauses, m.moves, m.pausing_s, m.scalars);
+}
+
+constexpr PauseTier LastOf(PauseTier) { return PauseTier::kStop; }
+
+// ---- worker -> coordinator
+
+auto Fields(As<WorkerHello> auto& m) {
+  return std::tie(m.worker, m.highest_seen, m.pid, m.progress);
+}
+
+auto Fields(As<LeaseRequest> auto& m) {
+  return std::tie(m.worker, m.highest_seen, m.epoch, m.nonce, m.holding,
+                  m.released_epoch);
+}
+
+auto Fields(As<StepReport> auto& m) {
+  return std::tie(m.worker, m.epoch, m.progress);
+}
+
+auto Fields(As<LeaseReleased> auto& m) {
+  return std::tie(m.worker, m.epoch, m.progress);
+}
+
+auto Fields(As<WorkerFinished> auto& m) {
+  return std::tie(m.worker, m.epoch, m.exit_code, m.progress, m.detail);
+}
+
+// ---- coordinator -> worker
+
+auto Fields(As<LeaseGrant> auto& m) {
+  return std::tie(m.worker, m.position, m.epoch, m.nonce, m.duration_s,
+                  m.accelerator, m.slots, m.world_size);
+}
+
+auto Fields(As<LeaseDenied> auto& m) {
+  return std::tie(m.worker, m.position, m.epoch, m.nonce, m.retry_after_s);
+}
+
+auto Fields(As<LeaseNotice> auto& m) {
+  return std::tie(m.worker, m.position, m.epoch);
+}
+
+auto Fields(As<PauseRequest> auto& m) {
+  return std::tie(m.worker, m.position, m.epoch, m.tier);
+}
+
+auto Fields(As<WorkerRejected> auto& m) {
+  return std::tie(m.worker, m.position, m.reason);
+}
+
+// ---- agent -> coordinator
+
+auto Fields(As<RunningWorker> auto& m) { return std::tie(m.worker, m.pid); }
+
+auto Fields(As<AgentHello> auto& m) {
+  return std::tie(m.server, m.incarnation, m.highest_seen, m.address,
+                  m.accelerators, m.running);
+}
+
+auto Fields(As<AgentHeartbeat> auto& m) {
+  return std::tie(m.server, m.incarnation, m.highest_seen);
+}
+
+auto Fields(As<WorkerLaunched> auto& m) {
+  return std::tie(m.server, m.worker, m.pid);
+}
+
+auto Fields(As<WorkerExited> auto& m) {
+  return std::tie(m.server, m.worker, m.exit_code, m.signal, m.launch_error,
+                  m.no_failure);
+}
+
+// ---- coordinator -> agent
+
+auto Fields(As<AgentWelcome> auto& m) {
+  return std::tie(m.server, m.position, m.heartbeat_interval_s);
+}
+
+auto Fields(As<AgentRejected> auto& m) {
+  return std::tie(m.server, m.position, m.reason, m.incarnation);
+}
+
+auto Fields(As<LaunchWorker> auto& m) {
+  return std::tie(m.server, m.worker, m.position, m.job_name, m.argv,
+                  m.working_directory, m.checkpoint_directory, m.environment,
+                  m.world_size, m.accelerator);
+}
+
+auto Fields(As<StopWorker> auto& m) {
+  return std::tie(m.server, m.worker, m.position, m.grace_s);
+}
+
+auto Fields(As<ExitAcknowledged> auto& m) {
+  return std::tie(m.server, m.worker);
+}
+
+// ---- client <-> coordinator; `request` pairs reply with request
+
+auto Fields(As<SubmitRequest> auto& m) {
+  return std::tie(m.request, m.source, m.toml, m.directory);
+}
+
+auto Fields(As<SubmitReply> auto& m) {
+  return std::tie(m.request, m.job, m.error);
+}
+
+constexpr CommandKind LastOf(CommandKind) { return CommandKind::kShutdown; }
+
+auto Fields(As<CommandRequest> auto& m) {
+  return std::tie(m.request, m.kind, m.job);
+}
+
+auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }
+
+constexpr QueryKind LastOf(QueryKind) { return QueryKind::kStatus; }
+
+auto Fields(As<QueryRequest> auto& m) {
+  return std::tie(m.request, m.kind, m.job, m.cursor);
+}
+
+auto Fields(As<QueryReply> auto& m) {
+  return std::tie(m.request, m.json, m.next_cursor, m.error);
+}
+
+auto Fields(As<LogRequest> auto& m) {
+  return std::tie(m.request, m.worker, m.offset);
+}
+
+auto Fields(As<LogReply> auto& m) {
+  return std::tie(m.request, m.data, m.next_offset, m.ended, m.error);
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_MESSAGE_FIELDS_H_

@@ -1,0 +1,311 @@
+// The messages of the wire: plain structs, no behaviour. core/codec.h encodes
+// them, docs/protocol.md says who sends which when.
+//
+// Fields are only ever appended. Every message carries what fences it: the
+// worker's (job, rank, incarnation), the job's epoch, and the highest journal
+// position that the sender knows.
+#ifndef GAVEL_CORE_MESSAGES_H_
+#define GAVEL_CORE_MESSAGES_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/generation.h"
+#include "core/ids.h"
+
+namespace gavel {
+
+// ---- shared parts
+
+// One accelerator as an agent declares it.
+struct AcceleratorInfo {
+  std::string type;             // open name, e.g. "v100", "cpu_fast"
+  std::string uuid;             // names its lock files; unique on the server
+  std::string device = "cpu";   // "cpu" or "cuda:N"
+  int threads = 1;              // intra-op threads of a worker, CPU slots only
+  double slow_down_factor = 1;  // >= 1; demonstration only, labelled as such
+  friend bool operator==(const AcceleratorInfo&,
+                         const AcceleratorInfo&) = default;
+};
+
+// What a worker tells of its progress. All counts are since the job began.
+struct Progress {
+  uint64_t steps_done = 0;
+  Generation last_generation;         // (0, 0): none yet
+  double throughput_steps_per_s = 0;  // over the last window; 0: not known
+  double window_s = 0;                // length of that window, paused excluded
+  uint64_t pauses = 0;                // of this incarnation
+  uint64_t moves = 0;                 // resumed on another accelerator
+  double pausing_s = 0;  // time lost to saving, releasing and restoring
+  std::vector<std::pair<std::string, double>> scalars;  // e.g. loss, last value
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+// How far a pause goes (design section 5). kPark: tensors in host memory,
+// process stays. kEvict: checkpoint, then the process ends with code 75.
+// kStop: the job was cancelled; the process ends, no checkpoint is needed.
+enum class PauseTier : uint8_t { kPark = 0, kEvict = 1, kStop = 2 };
+
+// ---- worker -> coordinator
+
+// First message of an incarnation, repeated until answered.
+struct WorkerHello {
+  WorkerKey worker;
+  JournalPosition highest_seen;
+  int64_t pid = 0;
+  Progress progress;  // after the restore, if any
+};
+
+// Asks for a lease, or to renew it. The lease counts from when the worker sent
+// this, on the worker's own clock; the nonce pairs the answer with that time.
+struct LeaseRequest {
+  WorkerKey worker;
+  JournalPosition highest_seen;
+  uint64_t epoch = 0;           // highest epoch known to the worker
+  uint64_t nonce = 0;           // rises with every request of an incarnation
+  bool holding = false;         // holds a running lease of `epoch`
+  uint64_t released_epoch = 0;  // highest epoch that it ran under and gave up
+};
+
+// Progress, about once a second while running and once at each pause.
+struct StepReport {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+  Progress progress;
+};
+
+// The accelerator is free: synchronised, tensors moved away, locks released.
+struct LeaseReleased {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+  Progress progress;
+};
+
+// The job is done (or has failed for good) in this worker's eyes; the agent's
+// WorkerExited remains what counts. Sent by Finish().
+struct WorkerFinished {
+  WorkerKey worker;
+  uint64_t epoch = 0;
+  int exit_code = 0;
+  Progress progress;
+  std::string detail;
+};
+
+// ---- coordinator -> worker
+
+// The right to use `accelerator` until `duration_s` after the request with
+// this nonce was sent.
+struct LeaseGrant {
+  WorkerKey worker;
+  JournalPosition position;
+  uint64_t epoch = 0;
+  uint64_t nonce = 0;
+  double duration_s = 0;
+  AcceleratorInfo accelerator;
+  int slots = 2;  // lock slots to take: 2 alone, 1 in a packed pair
+  int world_size = 1;
+};
+
+// No lease now; ask again after `retry_after_s`, or when a LeaseNotice comes.
+struct LeaseDenied {
+  WorkerKey worker;
+  JournalPosition position;
+  uint64_t epoch = 0;
+  uint64_t nonce = 0;
+  double retry_after_s = 1;
+};
+
+// "Ask now": a lease is ready, or the present one may be extended.
+struct LeaseNotice {
+  WorkerKey worker;
+  JournalPosition position;
+  uint64_t epoch = 0;
+};
+
+// Give up the lease of `epoch` at the next boundary.
+struct PauseRequest {
+  WorkerKey worker;
+  JournalPosition position;
+  uint64_t epoch = 0;
+  PauseTier tier = PauseTier::kPark;
+};
+
+// This process is not wanted (older incarnation, job gone, other version); it
+// gives up its lease, keeps its checkpoints, and ends.
+struct WorkerRejected {
+  WorkerKey worker;
+  JournalPosition position;
+  std::string reason;
+};
+
+// ---- agent -> coordinator
+
+// One process that an agent watches.
+struct RunningWorker {
+  WorkerKey worker;
+  int64_t pid = 0;
+  friend bool operator==(const RunningWorker&, const RunningWorker&) = default;
+};
+
+// First message of an agent's life, and again when the term changes. `running`
+// is complete: what is not in it does not run on this server.
+struct AgentHello {
+  std::string server;
+  uint64_t incarnation = 0;  // of the agent; rises with each of its starts
+  JournalPosition highest_seen;
+  std::string address;  // where other machines reach this server
+  std::vector<AcceleratorInfo> accelerators;
+  std::vector<RunningWorker> running;
+};
+
+struct AgentHeartbeat {
+  std::string server;
+  uint64_t incarnation = 0;
+  JournalPosition highest_seen;
+};
+
+struct WorkerLaunched {
+  std::string server;
+  WorkerKey worker;
+  int64_t pid = 0;
+};
+
+// The process is gone, and with it its hold on the accelerator. Repeated until
+// ExitAcknowledged. `launch_error` is set when it never started.
+struct WorkerExited {
+  std::string server;
+  WorkerKey worker;
+  int exit_code = 0;         // as given to exit(); 0 when killed by a signal
+  int signal = 0;            // the signal that killed it; 0: none
+  std::string launch_error;  // e.g. "./train: no such file"
+  // It ended with its agent, or was stopped before it started: that does not
+  // count as a failure of the job.
+  bool no_failure = false;
+};
+
+// ---- coordinator -> agent
+
+struct AgentWelcome {
+  std::string server;
+  JournalPosition position;
+  double heartbeat_interval_s = 1;
+};
+
+struct AgentRejected {
+  std::string server;
+  JournalPosition position;
+  std::string reason;
+  uint64_t incarnation = 0;  // of the agent that is meant; others go on
+};
+
+// Start one process: exec of argv, never a shell. Idempotent by `worker`.
+struct LaunchWorker {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition position;
+  std::string job_name;
+  std::vector<std::string> argv;
+  std::string working_directory;  // absolute; empty: the agent's own
+  std::string checkpoint_directory;
+  std::vector<std::pair<std::string, std::string>> environment;
+  int world_size = 1;
+  AcceleratorInfo accelerator;  // that it will most likely be granted first
+};
+
+// SIGTERM now, SIGKILL after the grace. 0: SIGKILL at once.
+struct StopWorker {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition position;
+  double grace_s = 0;
+};
+
+struct ExitAcknowledged {
+  std::string server;
+  WorkerKey worker;
+};
+
+// ---- client <-> coordinator; `request` pairs reply with request
+
+struct SubmitRequest {
+  uint64_t request = 0;
+  std::string source;     // file name, for error messages
+  std::string toml;       // one job spec
+  std::string directory;  // that relative paths in it are relative to
+};
+
+struct SubmitReply {
+  uint64_t request = 0;
+  JobId job;          // invalid: refused
+  std::string error;  // empty: accepted and durable
+};
+
+enum class CommandKind : uint8_t { kCancel = 0, kRelease = 1, kShutdown = 2 };
+
+struct CommandRequest {
+  uint64_t request = 0;
+  CommandKind kind = CommandKind::kCancel;
+  JobId job;
+};
+
+struct CommandReply {
+  uint64_t request = 0;
+  std::string error;  // empty: done and durable
+};
+
+enum class QueryKind : uint8_t {
+  kQueue = 0,
+  kNodes = 1,
+  kWhy = 2,
+  kStatus = 3
+};
+
+// Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes) or
+// one object (kWhy, kStatus). Ask again with `next_cursor` until it is 0.
+struct QueryRequest {
+  uint64_t request = 0;
+  QueryKind kind = QueryKind::kQueue;
+  JobId job;
+  uint64_t cursor = 0;
+};
+
+struct QueryReply {
+  uint64_t request = 0;
+  std::string json;
+  uint64_t next_cursor = 0;
+  std::string error;
+};
+
+// Output of a worker from `offset` bytes on; the coordinator passes it on to
+// the agent and the answer back.
+struct LogRequest {
+  uint64_t request = 0;
+  WorkerId worker;
+  uint64_t offset = 0;
+};
+
+struct LogReply {
+  uint64_t request = 0;
+  std::string data;
+  uint64_t next_offset = 0;
+  bool ended = false;  // nothing more will come: job over and all was read
+  std::string error;
+};
+
+// The place of a message here is its type on the wire: new ones go to the end,
+// none is taken away.
+using Message =
+    std::variant<WorkerHello, LeaseRequest, StepReport, LeaseReleased,
+                 WorkerFinished, LeaseGrant, LeaseDenied, LeaseNotice,
+                 PauseRequest, WorkerRejected, AgentHello, AgentHeartbeat,
+                 WorkerLaunched, WorkerExited, AgentWelcome, AgentRejected,
+                 LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
+                 SubmitReply, CommandRequest, CommandReply, QueryRequest,
+                 QueryReply, LogRequest, LogReply>;
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_MESSAGES_H_

@@ -1,0 +1,84 @@
+// The few file operations that checkpoints need, as a seam: GenerationStore
+// goes through it for everything, so that tests can fail, shorten or cut off
+// any call. Called by safetensors.cc and generation_store.cc.
+//
+// Thread-safety: a FileSystem may be used from several threads, a file object
+// from one at a time.
+// Status codes: those of absl::ErrnoToStatus (NOT_FOUND, ALREADY_EXISTS,
+// PERMISSION_DENIED, RESOURCE_EXHAUSTED for a full disk or quota, ...); every
+// message names the path.
+#ifndef GAVEL_RUNTIME_CHECKPOINT_FILE_SYSTEM_H_
+#define GAVEL_RUNTIME_CHECKPOINT_FILE_SYSTEM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+// A new file that is written once from front to back. Destruction closes it
+// without syncing.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  // All of `data` is written, or an error returned; then some of it may be.
+  virtual absl::Status Append(std::string_view data) = 0;
+  // fsync. After a failure the file's contents are undefined for good: the
+  // caller gives the file up and never syncs it again.
+  virtual absl::Status Sync() = 0;
+  virtual absl::Status Close() = 0;
+};
+
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual uint64_t size_bytes() const = 0;
+  // Fills data[0, size). OUT_OF_RANGE when the file ends before.
+  virtual absl::Status Read(uint64_t offset, char* data, size_t size) = 0;
+};
+
+struct DirectoryEntry {
+  std::string name;
+  // A real directory; false for a symbolic link to one.
+  bool is_directory = false;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // The real one; lives for ever.
+  static FileSystem& Posix();
+
+  // ALREADY_EXISTS when there is a file of that name.
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
+      const std::string& path) = 0;
+  // Opens regular files only, and follows no symbolic link in the last part.
+  virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
+      const std::string& path) = 0;
+  // Without "." and "..", sorted by name.
+  virtual absl::StatusOr<std::vector<DirectoryEntry>> List(
+      const std::string& path) = 0;
+  virtual absl::Status CreateDirectory(const std::string& path) = 0;
+  // Makes the names in a directory durable.
+  virtual absl::Status SyncDirectory(const std::string& path) = 0;
+  virtual absl::Status Rename(const std::string& from,
+                              const std::string& to) = 0;
+  virtual absl::Status RemoveFile(const std::string& path) = 0;
+  virtual absl::Status RemoveDirectory(const std::string& path) = 0;
+};
+
+// Reads a whole file. OUT_OF_RANGE when it has more than `size_bytes_max`.
+absl::StatusOr<std::string> ReadWholeFile(FileSystem& file_system,
+                                          const std::string& path,
+                                          uint64_t size_bytes_max);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_CHECKPOINT_FILE_SYSTEM_H_

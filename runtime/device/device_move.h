@@ -1,0 +1,68 @@
+// Moves the tensors of a job to another device in place: every handle that the
+// user, the optimizer or autograd holds stays valid and sees the tensor at its
+// new place. Called by the iterator at a boundary, when no step runs and no
+// graph of an earlier step is kept.
+//
+// Not thread-safe. Every function returns RESOURCE_EXHAUSTED when the device is
+// out of memory, INTERNAL with LibTorch's message for other failures.
+#ifndef GAVEL_RUNTIME_DEVICE_DEVICE_MOVE_H_
+#define GAVEL_RUNTIME_DEVICE_DEVICE_MOVE_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+namespace torch::optim {
+class Optimizer;
+}  // namespace torch::optim
+
+namespace gavel {
+
+// "cpu" or "cuda:N". INVALID_ARGUMENT: anything else. FAILED_PRECONDITION:
+// there is no such GPU, or LibTorch is built without CUDA.
+absl::StatusOr<c10::Device> ParseDevice(std::string_view text);
+
+enum class MoveCopy {
+  kIfNeeded,  // a tensor that is on the device already keeps its memory
+  kAlways,    // gets new memory there: what a real move costs on a CPU
+};
+
+// Moves tensors, and their gradients; all or nothing, also when memory runs
+// out. Tensors that share memory share it afterwards, too. Undefined ones are
+// skipped. Between CPU and CUDA, or GPUs; INTERNAL for other kinds of devices.
+absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
+                         c10::Device device,
+                         MoveCopy copy = MoveCopy::kIfNeeded);
+
+// Handles to the parameters and buffers of `module` and of what it contains.
+std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module);
+
+// Parameters, buffers and gradients of `module` and of what it contains. Then
+// calls module.to(device), so that modules which override it (LSTM: one block
+// for cuDNN) can follow.
+absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
+
+// The state tensors of `optimizer`, and its parameters where they are not yet
+// there. UNIMPLEMENTED: see OptimizerTensors.
+absl::Status MoveOptimizer(torch::optim::Optimizer& optimizer,
+                           c10::Device device);
+
+// Waits until all work given to `device` is done; errors of earlier
+// asynchronous work show up here.
+absl::Status Synchronize(c10::Device device);
+
+// Gives the allocator's unused memory on `device` back to the driver. Nothing
+// to do on a CPU.
+absl::Status ReleaseMemory(c10::Device device);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_DEVICE_DEVICE_MOVE_H_

@@ -1,0 +1,286 @@
+#include "runtime/lease/lease_machine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace gavel {
+
+namespace {
+
+// A lease lasts at most a day; a longer grant is an error of its sender.
+constexpr double kLeaseDurationMax_s = 24 * 3600;
+// However long a LeaseDenied wants it to wait, a worker asks this often.
+constexpr double kRetryAfterMax_s = 60;
+// An accelerator that could not be taken is not asked for again sooner: who
+// holds its lock needs time to go.
+constexpr double kRetryAfterFailure_s = 5;
+// Requests without an answer come further and further apart, up to this many
+// intervals. An answer that takes longer than one interval is thus heard at
+// last, although only the latest nonce counts.
+constexpr int kRequestSlowDownMax = 5;
+
+}  // namespace
+
+LeaseMachine::LeaseMachine(LeaseOptions options)
+    : options_(std::move(options)) {
+  assert(options_.request_interval_s > 0);
+  assert(options_.renew_interval_s_min > 0);
+  assert(options_.renew_interval_s_min <= options_.request_interval_s);
+}
+
+LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
+  LeaseActions actions;
+  // First of all, so that nothing which comes too late can revive a lease.
+  if (HoldsLease() && now >= deadline_) {
+    Pause(PauseTier::kPark, "lease ended", actions);
+  }
+  std::visit([&](const auto& e) { On(now, e, actions); }, event);
+  if (started_ && Asks()) {
+    if (!hello_answered_ && now >= next_hello_) SendHello(now, actions);
+    if (now >= next_request_) SendRequest(now, actions);
+  }
+  return actions;
+}
+
+Time LeaseMachine::NextDeadline() const {
+  if (!started_ || !Asks()) return kNever;
+  Time next = next_request_;
+  if (!hello_answered_) next = std::min(next, next_hello_);
+  if (HoldsLease()) next = std::min(next, deadline_);
+  return next;
+}
+
+void LeaseMachine::On(Time now, const lease_event::Started& e, LeaseActions&) {
+  if (started_) return;
+  started_ = true;
+  pid_ = e.pid;
+  progress_ = e.progress;
+  reported_generation_ = e.progress.last_generation;
+  next_hello_ = now;
+  next_request_ = now;
+}
+
+void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
+                      LeaseActions& actions) {
+  const auto take = [&]<class T>(const T* message) {
+    if (message == nullptr) return;
+    if (Listens(message->worker, message->position)) {
+      Take(now, *message, actions);
+    }
+  };
+  take(std::get_if<LeaseGrant>(&e.message));
+  take(std::get_if<LeaseDenied>(&e.message));
+  take(std::get_if<LeaseNotice>(&e.message));
+  take(std::get_if<PauseRequest>(&e.message));
+  take(std::get_if<WorkerRejected>(&e.message));
+}
+
+void LeaseMachine::On(Time, const lease_event::Resumed& e, LeaseActions&) {
+  if (state_ == State::kResuming && e.epoch == epoch_) state_ = State::kRunning;
+}
+
+void LeaseMachine::On(Time now, const lease_event::ResumeFailed& e,
+                      LeaseActions& actions) {
+  if (state_ != State::kResuming && state_ != State::kPausing) return;
+  if (e.epoch != epoch_) return;
+  GiveBack(progress_, actions);
+  no_request_before_ = now + kRetryAfterFailure_s;
+  next_request_ = no_request_before_;
+}
+
+void LeaseMachine::On(Time now, const lease_event::Parked& e,
+                      LeaseActions& actions) {
+  if (!HoldsLease() && state_ != State::kPausing) return;
+  if (e.epoch != epoch_) return;
+  GiveBack(e.progress, actions);
+  next_request_ = now;
+}
+
+void LeaseMachine::On(Time, const lease_event::Finished& e,
+                      LeaseActions& actions) {
+  if (finished_) return;
+  finished_ = true;
+  state_ = State::kEnded;
+  progress_ = e.progress;
+  actions.emplace_back(lease_action::Send{WorkerFinished{
+      options_.worker, epoch_, e.exit_code, e.progress, e.detail}});
+}
+
+void LeaseMachine::On(Time, const lease_event::Progressed& e,
+                      LeaseActions& actions) {
+  if (!started_ || finished_) return;
+  progress_ = e.progress;
+  const bool training = state_ == State::kRunning || state_ == State::kPausing;
+  // The checkpoint of a pause is committed after the lease was given back: that
+  // is still worth telling, once.
+  const bool just_parked = epoch_ != 0 && released_epoch_ == epoch_ &&
+                           e.progress.last_generation != reported_generation_;
+  if (training || just_parked) SendReport(actions);
+}
+
+void LeaseMachine::On(Time, const lease_event::Tick&, LeaseActions&) {}
+
+// The heart of it (design section 5): the answer to the latest request, and to
+// no other, gives a lease that counts from when that request was sent.
+void LeaseMachine::Take(Time now, const LeaseGrant& grant,
+                        LeaseActions& actions) {
+  if (grant.nonce != nonce_) return;
+  if (grant.epoch < known_epoch_ || grant.epoch <= released_epoch_) return;
+  if (!(grant.duration_s > 0 && grant.duration_s <= kLeaseDurationMax_s)) {
+    return;
+  }
+  const bool renewal = HoldsLease();
+  if (renewal ? grant.epoch != epoch_ : state_ != State::kWaiting) return;
+
+  unanswered_ = 0;
+  known_epoch_ = grant.epoch;
+  const Time deadline = request_sent_at_ + grant.duration_s;
+  next_request_ = std::max(request_sent_at_ + grant.duration_s / 3,
+                           now + options_.renew_interval_s_min);
+  if (deadline <= now) return;  // over before it arrived
+  const bool moved = deadline != deadline_;
+  deadline_ = deadline;
+  duration_s_ = grant.duration_s;
+  if (!renewal) {
+    epoch_ = grant.epoch;
+    state_ = State::kResuming;
+    actions.emplace_back(lease_action::Resume{grant.epoch, grant.accelerator,
+                                              grant.slots, grant.world_size,
+                                              deadline});
+  } else if (moved) {
+    actions.emplace_back(lease_action::Extend{epoch_, deadline});
+  }
+}
+
+void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
+  known_epoch_ = std::max(known_epoch_, denied.epoch);
+  if (denied.nonce != nonce_) return;
+  unanswered_ = 0;
+  double retry_after_s = options_.request_interval_s;
+  if (denied.retry_after_s == denied.retry_after_s) {  // not NaN
+    retry_after_s = std::clamp(denied.retry_after_s,
+                               options_.renew_interval_s_min, kRetryAfterMax_s);
+  }
+  next_request_ = std::max(now + retry_after_s, no_request_before_);
+}
+
+void LeaseMachine::Take(Time now, const LeaseNotice& notice, LeaseActions&) {
+  if (notice.epoch < known_epoch_) return;
+  known_epoch_ = notice.epoch;
+  if (HoldsLease() && notice.epoch != epoch_) return;
+  AskNow(now);
+}
+
+void LeaseMachine::Take(Time, const PauseRequest& request,
+                        LeaseActions& actions) {
+  // A held lease is only ended by its own epoch: a request that is late must
+  // not end the lease that came after. Without a lease, only what is older than
+  // known is refused.
+  if (HoldsLease() || state_ == State::kPausing) {
+    if (request.epoch != epoch_) return;
+  } else {
+    if (request.epoch < known_epoch_) return;
+    known_epoch_ = request.epoch;
+  }
+  const bool ends = request.tier != PauseTier::kPark;
+  Pause(request.tier, ends ? "ended by the coordinator" : "round over",
+        actions);
+}
+
+void LeaseMachine::Take(Time, const WorkerRejected& rejected,
+                        LeaseActions& actions) {
+  Pause(PauseTier::kEvict, "rejected: " + rejected.reason, actions);
+}
+
+// A message of another life of this worker, or of a coordinator that has been
+// replaced, is old whatever it says.
+bool LeaseMachine::Listens(const WorkerKey& worker,
+                           const JournalPosition& position) {
+  if (!started_ || finished_ || worker != options_.worker) return false;
+  if (position.term < highest_seen_.term) return false;
+  highest_seen_ = std::max(highest_seen_, position);
+  hello_answered_ = true;
+  return true;
+}
+
+bool LeaseMachine::HoldsLease() const {
+  return state_ == State::kResuming || state_ == State::kRunning;
+}
+
+bool LeaseMachine::Asks() const {
+  return state_ == State::kWaiting || HoldsLease();
+}
+
+void LeaseMachine::Pause(PauseTier tier, std::string why,
+                         LeaseActions& actions) {
+  if (HoldsLease()) {
+    state_ = State::kPausing;
+  } else if (tier <= pause_tier_) {
+    return;  // parked, pausing or ending already, and as far as this
+  } else if (state_ == State::kWaiting) {
+    state_ = State::kEnded;
+  }
+  pause_tier_ = tier;
+  actions.emplace_back(lease_action::Pause{tier, std::move(why)});
+}
+
+void LeaseMachine::GiveBack(const Progress& progress, LeaseActions& actions) {
+  const bool ends =
+      state_ == State::kPausing && pause_tier_ != PauseTier::kPark;
+  state_ = ends ? State::kEnded : State::kWaiting;
+  released_epoch_ = epoch_;
+  deadline_ = 0;
+  unanswered_ = 0;
+  progress_ = progress;
+  reported_generation_ = progress.last_generation;
+  actions.emplace_back(
+      lease_action::Send{LeaseReleased{options_.worker, epoch_, progress}});
+}
+
+void LeaseMachine::SendHello(Time now, LeaseActions& actions) {
+  next_hello_ = now + options_.request_interval_s;
+  actions.emplace_back(lease_action::Send{
+      WorkerHello{options_.worker, highest_seen_, pid_, progress_}});
+}
+
+void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
+  const bool holding = HoldsLease();
+  ++nonce_;
+  request_sent_at_ = now;
+  next_request_ = now + RequestInterval();
+  ++unanswered_;
+  actions.emplace_back(lease_action::Send{LeaseRequest{
+      options_.worker, highest_seen_, holding ? epoch_ : known_epoch_, nonce_,
+      holding, released_epoch_}});
+}
+
+void LeaseMachine::SendReport(LeaseActions& actions) {
+  reported_generation_ = progress_.last_generation;
+  actions.emplace_back(
+      lease_action::Send{StepReport{options_.worker, epoch_, progress_}});
+}
+
+void LeaseMachine::AskNow(Time now) {
+  unanswered_ = 0;
+  // Notices may come doubled: each request makes the answers to those before it
+  // worthless, so they keep a distance.
+  const Time soonest =
+      std::max({now, request_sent_at_ + options_.renew_interval_s_min,
+                no_request_before_});
+  next_request_ = std::min(next_request_, soonest);
+}
+
+// A lease that runs is asked for at full pace to its end: a coordinator that
+// comes back in time finds its workers running. The shorter the lease, the less
+// time there is to ask again. Without one there is no hurry.
+double LeaseMachine::RequestInterval() const {
+  if (HoldsLease()) {
+    return std::clamp(duration_s_ / 3, options_.renew_interval_s_min,
+                      options_.request_interval_s);
+  }
+  return options_.request_interval_s *
+         std::min(unanswered_ + 1, kRequestSlowDownMax);
+}
+
+}  // namespace gavel

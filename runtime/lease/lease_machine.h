@@ -1,0 +1,188 @@
+// The part in the worker's process that holds its lease: decisions only
+// (design section 5). iterator/ drives it from the transport thread, the
+// simulator with virtual time. Not thread-safe.
+#ifndef GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
+#define GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+namespace lease_event {
+// The session is set up and restored, and wants to run.
+struct Started {
+  Progress progress;
+  int64_t pid = 0;
+};
+struct MessageReceived {
+  Message message;  // LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest,
+                    // WorkerRejected; others are ignored
+};
+// The training thread took the accelerator that Resume named.
+struct Resumed {
+  uint64_t epoch = 0;
+};
+// It could not (lock held by another, device gone), and holds nothing of it:
+// the lease goes back.
+struct ResumeFailed {
+  uint64_t epoch = 0;
+  std::string why;
+};
+// The training thread stopped at a boundary; device synchronised, tensors
+// moved away, locks released.
+struct Parked {
+  uint64_t epoch = 0;
+  Progress progress;
+};
+// The loop ended (or the process is about to).
+struct Finished {
+  int exit_code = 0;
+  std::string detail;
+  Progress progress;
+};
+// Time for a report.
+struct Progressed {
+  Progress progress;
+};
+struct Tick {};
+}  // namespace lease_event
+
+using LeaseEvent =
+    std::variant<lease_event::Started, lease_event::MessageReceived,
+                 lease_event::Resumed, lease_event::ResumeFailed,
+                 lease_event::Parked, lease_event::Finished,
+                 lease_event::Progressed, lease_event::Tick>;
+
+namespace lease_action {
+struct Send {
+  Message message;
+};
+// Take this accelerator and train until `deadline`, which moves by Extend.
+// Answered by Resumed or ResumeFailed; if a Pause comes first, by Parked.
+struct Resume {
+  uint64_t epoch = 0;
+  AcceleratorInfo accelerator;
+  int slots = 2;
+  int world_size = 1;
+  Time deadline = 0;
+};
+struct Extend {
+  uint64_t epoch = 0;
+  Time deadline = 0;
+};
+// Stop at the next boundary and answer with Parked. A later Pause of the same
+// lease only raises the tier. One that comes while parked (kEvict, kStop) is
+// answered by Finished alone.
+struct Pause {
+  PauseTier tier = PauseTier::kPark;
+  std::string why;  // for the log: "round over", "lease ended", …
+};
+}  // namespace lease_action
+
+using LeaseAction = std::variant<lease_action::Send, lease_action::Resume,
+                                 lease_action::Extend, lease_action::Pause>;
+using LeaseActions = std::vector<LeaseAction>;
+
+struct LeaseOptions {
+  WorkerKey worker;
+  // Hello and requests are repeated this often until answered; requests slow
+  // down to a fifth of it while no answer comes.
+  double request_interval_s = 1;
+  // A lease is renewed when a third of it is over, but not more often than
+  // this.
+  double renew_interval_s_min = 0.05;
+};
+
+class LeaseMachine {
+ public:
+  explicit LeaseMachine(LeaseOptions options);
+
+  // `now` never falls. Actions are to be carried out in order. Messages and
+  // events of another worker, incarnation, epoch or lower term do nothing.
+  LeaseActions Step(Time now, const LeaseEvent& event);
+  // When Step(Tick) is due: then it does something, and the next deadline is
+  // later. A Tick before it is harmless.
+  Time NextDeadline() const;
+
+  // kWaiting: no lease. kResuming: granted, the training thread has not yet
+  // taken it. kRunning. kPausing: must stop at the next boundary. kEnded: asks
+  // for nothing more; finished, or told to end and holding no lease.
+  enum class State : uint8_t {
+    kWaiting,
+    kResuming,
+    kRunning,
+    kPausing,
+    kEnded
+  };
+  State state() const { return state_; }
+  // Of the lease that is held, else of the last one; 0: none yet.
+  uint64_t epoch() const { return epoch_; }
+  Time deadline() const { return deadline_; }
+
+ private:
+  void On(Time now, const lease_event::Started& e, LeaseActions& actions);
+  void On(Time now, const lease_event::MessageReceived& e,
+          LeaseActions& actions);
+  void On(Time now, const lease_event::Resumed& e, LeaseActions& actions);
+  void On(Time now, const lease_event::ResumeFailed& e, LeaseActions& actions);
+  void On(Time now, const lease_event::Parked& e, LeaseActions& actions);
+  void On(Time now, const lease_event::Finished& e, LeaseActions& actions);
+  void On(Time now, const lease_event::Progressed& e, LeaseActions& actions);
+  void On(Time now, const lease_event::Tick& e, LeaseActions& actions);
+
+  // `message` has passed Listens.
+  void Take(Time now, const LeaseGrant& grant, LeaseActions& actions);
+  void Take(Time now, const LeaseDenied& denied, LeaseActions& actions);
+  void Take(Time now, const LeaseNotice& notice, LeaseActions& actions);
+  void Take(Time now, const PauseRequest& request, LeaseActions& actions);
+  void Take(Time now, const WorkerRejected& rejected, LeaseActions& actions);
+
+  bool Listens(const WorkerKey& worker, const JournalPosition& position);
+  bool HoldsLease() const;
+  bool Asks() const;
+  void Pause(PauseTier tier, std::string why, LeaseActions& actions);
+  void GiveBack(const Progress& progress, LeaseActions& actions);
+  void SendHello(Time now, LeaseActions& actions);
+  void SendRequest(Time now, LeaseActions& actions);
+  void SendReport(LeaseActions& actions);
+  void AskNow(Time now);
+  double RequestInterval() const;
+
+  LeaseOptions options_;
+  State state_ = State::kWaiting;
+  bool started_ = false;
+  bool finished_ = false;
+  JournalPosition highest_seen_;
+  int64_t pid_ = 0;
+  Progress progress_;               // the last that was told to this machine
+  Generation reported_generation_;  // the last that the coordinator was told
+
+  // The lease: held in kResuming, kRunning and kPausing, else the last one.
+  uint64_t epoch_ = 0;
+  Time deadline_ = 0;
+  double duration_s_ = 0;
+  // Only rises: beyond kPark nothing is asked for again.
+  PauseTier pause_tier_ = PauseTier::kPark;
+  uint64_t known_epoch_ = 0;     // highest that any message named; >= epoch_
+  uint64_t released_epoch_ = 0;  // highest that was given up
+
+  bool hello_answered_ = false;
+  Time next_hello_ = 0;
+  // The latest request: only its answer counts.
+  uint64_t nonce_ = 0;
+  Time request_sent_at_ = -kNever;
+  int unanswered_ = 0;  // requests in a row
+  Time next_request_ = 0;
+  Time no_request_before_ = -kNever;  // after a ResumeFailed
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_

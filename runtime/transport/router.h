@@ -1,0 +1,60 @@
+// The coordinator's end of the wire: one ROUTER socket, many peers. Owned and
+// used by one thread (the event loop); only Waker::Wake may be called from
+// others. Socket options: design section 7.
+#ifndef GAVEL_RUNTIME_TRANSPORT_ROUTER_H_
+#define GAVEL_RUNTIME_TRANSPORT_ROUTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+#include "runtime/transport/waker.h"
+
+namespace gavel {
+
+struct Incoming {
+  std::string peer;  // routing id: where to answer, never who it is
+  Message message;
+};
+
+class Router {
+ public:
+  // `endpoint`: "tcp://127.0.0.1:PORT", PORT 0 for a free one.
+  // PERMISSION_DENIED for an address that is not loopback (connections are not
+  // encrypted yet), INVALID_ARGUMENT for what is no endpoint; ALREADY_EXISTS
+  // when the port is taken, naming it and the remedy. Raises the process's
+  // limit of open files as far as it may.
+  static absl::StatusOr<std::unique_ptr<Router>> Bind(
+      const std::string& endpoint);
+  ~Router();
+
+  // With the port that was really bound.
+  const std::string& endpoint() const;
+
+  // The next message, or nothing after `timeout_s` (0: don't wait, kNever: for
+  // ever), at a Wake or at a signal. Malformed and multipart frames are dropped
+  // and counted; whoever sends a frame of more than kFrameBytesMax is
+  // disconnected by ZeroMQ, uncounted.
+  std::optional<Incoming> Receive(double timeout_s);
+
+  // Never blocks. One peer's id is of one connection: a peer that reconnects is
+  // to be answered where it spoke last. NOT_FOUND: that peer is gone;
+  // UNAVAILABLE: its queue is full.
+  absl::Status Send(const std::string& peer, const Message& message);
+
+  Waker& waker();
+  uint64_t frames_dropped() const;
+
+ private:
+  struct Impl;
+  explicit Router(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_TRANSPORT_ROUTER_H_

@@ -1,0 +1,226 @@
+#include "runtime/transport/socket_options.h"
+
+#include <arpa/inet.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "core/codec.h"
+#include "core/text.h"
+
+namespace gavel::transport {
+
+namespace {
+
+constexpr int kSocketsMax = 65536;
+// Messages queued for one peer in one direction, at most kFrameBytesMax each.
+constexpr int kQueuedMessagesMax = 1000;
+// Shorter ones lock out many encrypted clients at once: measured, see design
+// section 7.
+constexpr int kHandshake_ms_max = 15'000;
+constexpr int kHeartbeatInterval_ms = 5'000;
+constexpr int kHeartbeatTimeout_ms = 15'000;
+constexpr int kReconnectInterval_ms_min = 200;
+constexpr int kReconnectInterval_ms_max = 10'000;
+// On one machine a refused connection costs nothing, and a restarted
+// coordinator is to be found at once.
+constexpr int kReconnectIntervalLoopback_ms_max = 1'000;
+// Longer waits end early; callers loop anyway.
+constexpr double kWait_s_max = 24 * 3600;
+// Frames that one Receive drops before it returns to its caller, who has other
+// things to do than to count rubbish.
+constexpr int kDropsPerReceiveMax = 1000;
+
+bool IsLoopbackV4(const std::string& host) {
+  in_addr address{};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 &&
+         (ntohl(address.s_addr) >> 24) == 127;
+}
+
+bool IsLoopbackV6(const std::string& host) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, host.c_str(), &address) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&address);
+}
+
+void SetSocketOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
+  namespace option = zmq::sockopt;
+  socket.set(option::linger, 0);
+  socket.set(option::immediate, true);
+  socket.set(option::sndhwm, kQueuedMessagesMax);
+  socket.set(option::rcvhwm, kQueuedMessagesMax);
+  socket.set(option::maxmsgsize, int64_t{kFrameBytesMax});
+  socket.set(option::handshake_ivl, kHandshake_ms_max);
+  socket.set(option::heartbeat_ivl, kHeartbeatInterval_ms);
+  socket.set(option::heartbeat_timeout, kHeartbeatTimeout_ms);
+  socket.set(option::heartbeat_ttl, kHeartbeatTimeout_ms);
+  socket.set(option::reconnect_ivl, kReconnectInterval_ms_min);
+  socket.set(option::reconnect_ivl_max, endpoint.loopback
+                                            ? kReconnectIntervalLoopback_ms_max
+                                            : kReconnectInterval_ms_max);
+  socket.set(option::ipv6, endpoint.ipv6);
+}
+
+// A message of one frame (behind the routing id), or what came instead.
+enum class Received : uint8_t { kNothing, kFrame, kMultipart };
+
+// Takes one whole message without waiting. `peer`: null on a DEALER.
+Received ReceiveFrame(zmq::socket_t& socket, std::string* peer,
+                      zmq::message_t& frame) {
+  if (!socket.recv(frame, zmq::recv_flags::dontwait)) return Received::kNothing;
+  if (peer != nullptr) {
+    *peer = frame.to_string();
+    if (!frame.more()) return Received::kMultipart;  // an id and nothing else
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) {
+      return Received::kNothing;
+    }
+  }
+  if (!frame.more()) return Received::kFrame;
+  // All parts of a message arrive together, so this does not wait.
+  while (frame.more()) {
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
+  }
+  return Received::kMultipart;
+}
+
+}  // namespace
+
+std::string Endpoint::Text() const {
+  const std::string shown = ipv6 ? StrCat("[", host, "]") : host;
+  return StrCat("tcp://", shown, ":",
+                port == 0 ? std::string("*") : StrCat(port));
+}
+
+absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text) {
+  const auto refuse = [&](std::string_view why) {
+    return absl::InvalidArgumentError(
+        StrCat("endpoint \"", text, "\": ", why,
+               "; write HOST:PORT, for example 127.0.0.1:7077"));
+  };
+  absl::string_view rest = absl::StripPrefix(ToAbsl(text), "tcp://");
+  const size_t colon = rest.rfind(':');
+  if (colon == absl::string_view::npos) return refuse("the port is missing");
+  Endpoint endpoint;
+  if (!absl::SimpleAtoi(rest.substr(colon + 1), &endpoint.port) ||
+      endpoint.port < 0 || endpoint.port > 65535) {
+    return refuse("the port is not a number from 0 to 65535");
+  }
+  absl::string_view host = rest.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]")) {
+    endpoint.ipv6 = true;
+  }
+  if (host.empty()) return refuse("the host is missing");
+  if (host.find_first_of(" /;[]") != absl::string_view::npos) {
+    return refuse("this is no host");
+  }
+  endpoint.host = host == "localhost" ? "127.0.0.1" : std::string(host);
+  endpoint.loopback =
+      endpoint.ipv6 ? IsLoopbackV6(endpoint.host) : IsLoopbackV4(endpoint.host);
+  return endpoint;
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Deadline DeadlineAfter(double timeout_s) {
+  if (std::isinf(timeout_s) && timeout_s > 0) return std::nullopt;
+  if (!(timeout_s > 0)) timeout_s = 0;
+  const std::chrono::duration<double> wait(std::min(timeout_s, kWait_s_max));
+  return std::chrono::steady_clock::now() +
+         std::chrono::ceil<std::chrono::nanoseconds>(wait);
+}
+
+bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
+             const Deadline& deadline) {
+  std::chrono::milliseconds wait(-1);
+  if (deadline.has_value()) {
+    wait = std::chrono::ceil<std::chrono::milliseconds>(
+        *deadline - std::chrono::steady_clock::now());
+    wait = std::max(wait, std::chrono::milliseconds(0));
+  }
+  std::array<zmq::pollitem_t, 2> items = {
+      {{socket.handle(), 0, events, 0},
+       {nullptr, waker.descriptor(), ZMQ_POLLIN, 0}}};
+  try {
+    zmq::poll(items.data(), items.size(), wait);
+  } catch (const zmq::error_t& error) {
+    if (error.num() == EINTR) return false;
+    throw;
+  }
+  if ((items[0].revents & events) != 0) return true;
+  if (items[1].revents != 0) waker.Clear();
+  return false;
+}
+
+void Channel::Open(zmq::socket_type type, const Endpoint& where) {
+  context.set(zmq::ctxopt::max_sockets,
+              std::min(kSocketsMax, context.get(zmq::ctxopt::socket_limit)));
+  socket = zmq::socket_t(context, type);
+  SetSocketOptions(socket, where);
+}
+
+absl::StatusOr<std::optional<Message>> Channel::Receive(double timeout_s,
+                                                        std::string* peer) {
+  const Deadline deadline = DeadlineAfter(timeout_s);
+  std::optional<Message> received;
+  const absl::Status status = CatchZmq("receive", [&] {
+    zmq::message_t frame;
+    int drops = 0;
+    while (drops < kDropsPerReceiveMax) {
+      const Received got = ReceiveFrame(socket, peer, frame);
+      if (got == Received::kNothing) {
+        if (WaitFor(socket, ZMQ_POLLIN, waker, deadline)) continue;
+        break;
+      }
+      if (got == Received::kFrame) {
+        absl::StatusOr<Message> message = DecodeMessage(frame.to_string_view());
+        if (message.ok()) {
+          received = *std::move(message);
+          break;
+        }
+        const bool other_version = absl::IsFailedPrecondition(message.status());
+        if (peer == nullptr && other_version) return message.status();
+      }
+      ++frames_dropped;
+      ++drops;
+    }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return received;
+}
+
+absl::Status ZmqStatus(std::string_view what, int error) {
+  const std::string text = StrCat(what, ": ", zmq_strerror(error));
+  switch (error) {
+    case EHOSTUNREACH:
+      return absl::NotFoundError(text);
+    case EAGAIN:
+    case EINTR:
+      return absl::UnavailableError(text);
+    case EADDRINUSE:
+      return absl::AlreadyExistsError(text);
+    case EACCES:
+      return absl::PermissionDeniedError(text);
+    case EADDRNOTAVAIL:
+    case ENODEV:
+    case EINVAL:
+      return absl::InvalidArgumentError(text);
+    case EMFILE:
+      return absl::ResourceExhaustedError(
+          StrCat(text, "; raise the limit of open files (ulimit -n)"));
+    default:
+      return absl::InternalError(text);
+  }
+}
+
+}  // namespace gavel::transport

@@ -1,0 +1,80 @@
+// What Dealer and Router share: endpoints, the options of design section 7, and
+// the one place where exceptions of cppzmq end. Internal to this folder.
+#ifndef GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
+#define GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+#include "runtime/transport/waker.h"
+#include "zmq.hpp"
+
+namespace gavel::transport {
+
+struct Endpoint {
+  std::string host;  // without brackets; "localhost" is 127.0.0.1
+  int port = 0;
+  bool loopback = false;
+  bool ipv6 = false;
+  // "tcp://127.0.0.1:7077", as ZeroMQ wants it.
+  std::string Text() const;
+};
+
+// "tcp://HOST:PORT" or "HOST:PORT". INVALID_ARGUMENT otherwise. Resolves no
+// names: only loopback addresses can be known to be such.
+absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
+
+// The process's soft limit of open files becomes its hard one.
+void RaiseDescriptorLimit();
+
+// When a wait is over; nullopt: never.
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+Deadline DeadlineAfter(double timeout_s);
+
+// Waits until `socket` is ready for `events`; false at the deadline, at a Wake
+// (which is cleared) or at a signal. Throws what cppzmq throws.
+bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
+             const Deadline& deadline);
+
+// One end's own things, and the loop that both receive with.
+struct Channel {
+  Waker waker;
+  zmq::context_t context;
+  zmq::socket_t socket;
+  std::string endpoint;
+  uint64_t frames_dropped = 0;
+
+  // A socket with the options of both sides, not yet bound or connected.
+  void Open(zmq::socket_type type, const Endpoint& endpoint);
+
+  // The next message of one frame that decodes; all others are dropped and
+  // counted. `peer` gets the routing id on a ROUTER; on a DEALER it is null,
+  // and a frame of another protocol version ends the call with
+  // FAILED_PRECONDITION.
+  absl::StatusOr<std::optional<Message>> Receive(double timeout_s,
+                                                 std::string* peer);
+};
+
+// The status for an errno of ZeroMQ. `what`: "send to coordinator".
+absl::Status ZmqStatus(std::string_view what, int error);
+
+// Runs `action`; an exception of cppzmq becomes a Status.
+template <class Action>
+absl::Status CatchZmq(std::string_view what, Action&& action) {
+  try {
+    return std::forward<Action>(action)();
+  } catch (const zmq::error_t& error) {
+    return ZmqStatus(what, error.num());
+  }
+}
+
+}  // namespace gavel::transport
+
+#endif  // GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_

@@ -1,0 +1,202 @@
+#include "simulator/virtual_process.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+namespace gavel {
+namespace {
+
+constexpr int kSigkill = 9;
+constexpr int kExitEvicted = 75;
+constexpr double kReportInterval_s = 1;
+
+}  // namespace
+
+VirtualProcess::VirtualProcess(WorkerKey key, VirtualTraining training,
+                               Generation restored, World world)
+    : key_(key),
+      training_(std::move(training)),
+      world_(std::move(world)),
+      lease_(LeaseOptions{key}),
+      steps_before_(restored.step),
+      generation_(restored) {}
+
+void VirtualProcess::Start() {
+  const std::weak_ptr<int> life = life_;
+  world_.queue->After(training_.start_s, [this, life] {
+    if (life.expired()) return;
+    Step(lease_event::Started{ProgressNow(),
+                              static_cast<int64_t>(key_.incarnation)});
+  });
+}
+
+void VirtualProcess::Receive(const Message& message) {
+  if (alive_) Step(lease_event::MessageReceived{message});
+}
+
+void VirtualProcess::Step(const LeaseEvent& event) {
+  if (!alive_) return;
+  const LeaseActions actions = lease_.Step(world_.queue->now(), event);
+  for (const LeaseAction& action : actions) {
+    std::visit([this](const auto& a) { Do(a); }, action);
+    if (!alive_) return;
+  }
+  ArmTick();
+}
+
+void VirtualProcess::ArmTick() {
+  const Time next = lease_.NextDeadline();
+  if (next >= armed_tick_ && armed_tick_ > world_.queue->now()) return;
+  armed_tick_ = next;
+  const std::weak_ptr<int> life = life_;
+  world_.queue->At(next, [this, life, next] {
+    if (life.expired() || armed_tick_ != next) return;
+    armed_tick_ = kNever;
+    Step(lease_event::Tick{});
+  });
+}
+
+void VirtualProcess::Do(const lease_action::Send& action) {
+  world_.send(action.message);
+}
+
+void VirtualProcess::Do(const lease_action::Resume& action) {
+  if (!world_.take(action.accelerator.uuid)) {
+    return Step(lease_event::ResumeFailed{action.epoch, "lock held"});
+  }
+  accelerator_ = action.accelerator;
+  if (!last_uuid_.empty() && last_uuid_ != accelerator_.uuid) ++moves_;
+  last_uuid_ = accelerator_.uuid;
+  running_ = true;
+  pausing_ = false;
+  running_epoch_ = action.epoch;
+  resumed_at_ = world_.queue->now();
+  Step(lease_event::Resumed{action.epoch});
+  ArmEnd();
+  ArmReport();
+}
+
+void VirtualProcess::Do(const lease_action::Pause& action) {
+  if (training_.ignores_pauses && action.tier != PauseTier::kStop) return;
+  if (!running_) {
+    if (action.tier != PauseTier::kPark) Exit(kExitEvicted, 0);
+    return;
+  }
+  if (pausing_) return;
+  pausing_ = true;
+  const double step_s = 1 / StepsPerSecond();
+  const double into = std::fmod(world_.queue->now() - resumed_at_, step_s);
+  const std::weak_ptr<int> life = life_;
+  const uint64_t epoch = running_epoch_;
+  world_.queue->After(step_s - into + training_.park_s,
+                      [this, life, epoch, tier = action.tier] {
+                        if (life.expired() || running_epoch_ != epoch) return;
+                        Park(tier);
+                      });
+}
+
+double VirtualProcess::StepsPerSecond() const {
+  const auto it = training_.steps_per_s.find(accelerator_.type);
+  const double speed = it == training_.steps_per_s.end() ? 1 : it->second;
+  return speed / accelerator_.slow_down_factor;
+}
+
+uint64_t VirtualProcess::StepsDone() const {
+  if (!running_) return steps_before_;
+  const double steps =
+      (world_.queue->now() - resumed_at_) * StepsPerSecond() + 1e-9;
+  return std::min(training_.steps_total,
+                  steps_before_ + static_cast<uint64_t>(steps));
+}
+
+Progress VirtualProcess::ProgressNow() const {
+  Progress progress;
+  progress.steps_done = StepsDone();
+  progress.last_generation = generation_;
+  if (running_) {
+    progress.throughput_steps_per_s = StepsPerSecond();
+    progress.window_s = kReportInterval_s;
+  }
+  progress.pauses = pauses_;
+  progress.moves = moves_;
+  return progress;
+}
+
+// The run ends when all steps are done, or where this job is made to fail.
+void VirtualProcess::ArmEnd() {
+  uint64_t last = training_.steps_total;
+  const bool fails =
+      key_.incarnation <= static_cast<uint64_t>(training_.fail_incarnations) &&
+      training_.fail_at_step >= steps_before_;
+  if (fails) last = std::min(last, training_.fail_at_step);
+  const double rest =
+      static_cast<double>(last - std::min(last, steps_before_)) /
+      StepsPerSecond();
+  const std::weak_ptr<int> life = life_;
+  const uint64_t epoch = running_epoch_;
+  world_.queue->After(rest, [this, life, epoch, fails] {
+    if (life.expired() || !running_ || running_epoch_ != epoch || pausing_) {
+      return;
+    }
+    StopRunning();
+    if (fails) return Exit(training_.fail_code, 0);
+    generation_ = {running_epoch_, steps_before_};
+    world_.commit(generation_);
+    Step(lease_event::Finished{0, "", ProgressNow()});
+    Exit(0, 0);
+  });
+}
+
+void VirtualProcess::ArmReport() {
+  const std::weak_ptr<int> life = life_;
+  const uint64_t epoch = running_epoch_;
+  world_.queue->After(kReportInterval_s, [this, life, epoch] {
+    if (life.expired() || !running_ || running_epoch_ != epoch) return;
+    Step(lease_event::Progressed{ProgressNow()});
+    ArmReport();
+  });
+}
+
+void VirtualProcess::StopRunning() {
+  steps_before_ = StepsDone();
+  running_ = false;
+  world_.free(accelerator_.uuid);
+}
+
+void VirtualProcess::Park(PauseTier tier) {
+  if (!running_) return;
+  StopRunning();
+  pausing_ = false;
+  ++pauses_;
+  const Generation generation{running_epoch_, steps_before_};
+  const std::weak_ptr<int> life = life_;
+  const auto commit = [this, generation] {
+    generation_ = std::max(generation_, generation);
+    world_.commit(generation);
+  };
+  Step(lease_event::Parked{running_epoch_, ProgressNow()});
+  world_.queue->After(training_.checkpoint_s, [this, life, commit, tier] {
+    if (life.expired()) return;
+    commit();
+    if (tier != PauseTier::kPark) Exit(kExitEvicted, 0);
+  });
+}
+
+void VirtualProcess::Terminate() {
+  if (!alive_ || training_.ignores_pauses) return;
+  Do(lease_action::Pause{PauseTier::kEvict, "SIGTERM"});
+}
+
+void VirtualProcess::Kill() { Exit(0, kSigkill); }
+
+void VirtualProcess::Exit(int code, int signal) {
+  if (!alive_) return;
+  if (running_) StopRunning();
+  alive_ = false;
+  life_.reset();
+  world_.exited(code, signal);
+}
+
+}  // namespace gavel

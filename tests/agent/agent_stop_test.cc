@@ -1,0 +1,253 @@
+// How an agent stops workers and tells their ends (docs/protocol.md, "An
+// agent's life").
+#include <csignal>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/agent/agent_machine_fixture.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr double kTolerance_s = 1e-9;
+
+// ---- stopping
+
+TEST_F(AgentMachineTest, StopSendsSigtermAndAfterTheGraceSigkill) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  const auto signals =
+      ActionsOf<agent_action::SignalProcess>(Hear(2, Stop(Key(1, 1), 1.5)));
+  ASSERT_THAT(signals, SizeIs(1));
+  EXPECT_EQ(signals[0].worker, Key(1, 1));
+  EXPECT_EQ(signals[0].pid, 100);
+  EXPECT_EQ(signals[0].signal, SIGTERM);
+  EXPECT_THAT(SignalsOf(Tick(3.4)), IsEmpty());
+  EXPECT_THAT(SignalsOf(Tick(3.5)), ElementsAre(SIGKILL));
+  EXPECT_THAT(SignalsOf(Tick(9)), IsEmpty());
+}
+
+TEST_F(AgentMachineTest, TheNextDeadlineIsTheEndOfTheGrace) {
+  StartAndWelcome();
+  LaunchAndStart(0.5, Key(1, 1), 100);
+  Hear(0.6, Stop(Key(1, 1), 0.5));
+  EXPECT_NEAR(machine_.NextDeadline(), 1.1, kTolerance_s);
+}
+
+TEST_F(AgentMachineTest, StopWithoutGraceKillsAtOnce) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  EXPECT_THAT(SignalsOf(Hear(2, Stop(Key(1, 1), 0))), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, RepeatedStopsNeverLengthenTheGrace) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  Hear(2, Stop(Key(1, 1), 10));
+  EXPECT_THAT(SignalsOf(Hear(5, Stop(Key(1, 1), 10))), IsEmpty());
+  EXPECT_THAT(SignalsOf(Hear(6, Stop(Key(1, 1), 1))), IsEmpty());
+  EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, ALaterStopDoesNotPostponeTheKill) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  Hear(2, Stop(Key(1, 1), 10));
+  Hear(5, Stop(Key(1, 1), 10));
+  EXPECT_THAT(SignalsOf(Tick(12)), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, AStopAfterTheKillIsWithoutEffect) {
+  Start(0);
+  Hear(0, Welcome(60));
+  LaunchAndStart(1, Key(1, 1), 100);
+  Hear(2, Stop(Key(1, 1), 0));
+  EXPECT_THAT(Hear(3, Stop(Key(1, 1), 5)), IsEmpty());
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
+}
+
+TEST_F(AgentMachineTest, ALaterStopDoesNotLengthenTheGraceOfAStart) {
+  StartAndWelcome();
+  Hear(1, Launch(Key(1, 1)));
+  Hear(1.1, Stop(Key(1, 1), 2));
+  Hear(1.2, Stop(Key(1, 1), 20));
+  Started(5, Key(1, 1), 100);
+  EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, AnEndlessGraceEnds) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  Hear(2, Stop(Key(1, 1), kNever));
+  EXPECT_THAT(SignalsOf(Tick(2 + 24 * 3600.0)), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, AStopBeforeTheProcessStartedStopsItWhenItHas) {
+  StartAndWelcome();
+  Hear(1, Launch(Key(1, 1)));
+  EXPECT_THAT(SignalsOf(Hear(1.1, Stop(Key(1, 1), 2))), IsEmpty());
+  EXPECT_THAT(SignalsOf(Started(5, Key(1, 1), 100)), ElementsAre(SIGTERM));
+  EXPECT_THAT(SignalsOf(Tick(6.9)), IsEmpty());
+  EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
+}
+
+TEST_F(AgentMachineTest, AStopOfAWaitingLaunchCancelsIt) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  Hear(2, Launch(Key(1, 2)));
+  const auto exits = MessagesOf<WorkerExited>(Hear(2.1, Stop(Key(1, 2), 0)));
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].worker, Key(1, 2));
+  EXPECT_EQ(exits[0].launch_error, "stopped before it started");
+  EXPECT_THAT(SpawnsOf(Exited(3, Key(1, 1), 0, SIGKILL)), IsEmpty());
+}
+
+TEST_F(AgentMachineTest, AStopOfWhoDoesNotRunIsAnsweredByItsExit) {
+  StartAndWelcome();
+  const auto exits = MessagesOf<WorkerExited>(Hear(1, Stop(Key(5, 2), 1)));
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].worker, Key(5, 2));
+  EXPECT_NE(exits[0].launch_error, "");
+  // Its launch, overtaken on the way, must not make the answer false.
+  EXPECT_THAT(SpawnsOf(Hear(1.1, Launch(Key(5, 2)))), IsEmpty());
+  EXPECT_THAT(SpawnsOf(Hear(1.2, Launch(Key(5, 3)))), ElementsAre(Key(5, 3)));
+}
+
+TEST_F(AgentMachineTest, AStopOfWhoExitedRepeatsHowItEnded) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  Exited(2, Key(1, 1), 0);
+  const auto exits = MessagesOf<WorkerExited>(Hear(2.1, Stop(Key(1, 1), 0)));
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].launch_error, "");
+}
+
+// ---- exits
+
+TEST_F(AgentMachineTest, ExitsAreRecordedAndRepeatedUntilAcknowledged) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  const AgentActions actions = Exited(2, Key(1, 1), 75);
+  const auto records = ActionsOf<agent_action::RecordRunning>(actions);
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_THAT(records[0].running, IsEmpty());
+  const auto exits = MessagesOf<WorkerExited>(actions);
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].server, "node-1");
+  EXPECT_EQ(exits[0].exit_code, 75);
+  EXPECT_EQ(exits[0].signal, 0);
+  EXPECT_TRUE(machine_.Idle());
+
+  EXPECT_THAT(MessagesOf<WorkerExited>(Tick(2.9)), IsEmpty());
+  EXPECT_THAT(MessagesOf<WorkerExited>(Tick(3)), SizeIs(1));
+  Hear(3.5, Acknowledge(Key(1, 2)));
+  Hear(3.5, ExitAcknowledged{"node-2", Key(1, 1)});
+  EXPECT_THAT(MessagesOf<WorkerExited>(Tick(4)), SizeIs(1));
+  Hear(4.5, Acknowledge(Key(1, 1)));
+  EXPECT_THAT(MessagesOf<WorkerExited>(Tick(5)), IsEmpty());
+}
+
+TEST_F(AgentMachineTest, TheNextDeadlineIsTheNextReportOfAnExit) {
+  Start(0);
+  Hear(0, Welcome(60));
+  LaunchAndStart(1, Key(1, 1), 100);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
+  Exited(2, Key(1, 1), 0);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 3);
+  Hear(2.5, Acknowledge(Key(1, 1)));
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
+}
+
+TEST_F(AgentMachineTest, AnExitTellsTheSignal) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  const auto exits = MessagesOf<WorkerExited>(Exited(2, Key(1, 1), 0, SIGSEGV));
+  ASSERT_THAT(exits, SizeIs(1));
+  EXPECT_EQ(exits[0].signal, SIGSEGV);
+}
+
+TEST_F(AgentMachineTest, EventsOfUnknownProcessesAreIgnored) {
+  StartAndWelcome();
+  EXPECT_THAT(Exited(1, Key(8, 1), 0), IsEmpty());
+  EXPECT_THAT(Started(1, Key(8, 1), 100), IsEmpty());
+  LaunchAndStart(1, Key(1, 1), 100);
+  EXPECT_THAT(Started(1, Key(1, 1), 101), IsEmpty());
+  EXPECT_THAT(machine_.Running(), ElementsAre(RunningWorker{Key(1, 1), 100}));
+}
+
+TEST_F(AgentMachineTest, WhatWasSweptIsToldBeforeTheHello) {
+  const AgentActions actions = Start(0, {{Key(1, 1), 77}});
+  const auto records = ActionsOf<agent_action::RecordRunning>(actions);
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_THAT(records[0].running, IsEmpty());
+  const auto sends = ActionsOf<agent_action::Send>(actions);
+  ASSERT_THAT(sends, SizeIs(2));
+  const auto* exit = std::get_if<WorkerExited>(&sends[0].message);
+  ASSERT_NE(exit, nullptr);
+  EXPECT_EQ(exit->worker, Key(1, 1));
+  EXPECT_EQ(exit->signal, SIGKILL);
+  EXPECT_TRUE(std::holds_alternative<AgentHello>(sends[1].message));
+  EXPECT_THAT(SpawnsOf(Hear(0.1, Launch(Key(1, 1)))), IsEmpty());
+  Hear(0.2, Acknowledge(Key(1, 1)));
+  EXPECT_THAT(SpawnsOf(Hear(0.3, Launch(Key(1, 1)))), IsEmpty());
+}
+
+// ---- rejected
+
+TEST_F(AgentMachineTest, RejectedItKillsAllAndQuits) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  LaunchAndStart(1, Key(2, 1), 101);
+  Hear(1, Launch(Key(2, 2)));  // waits, and kills 101
+  Hear(1, Launch(Key(3, 1)));  // is starting
+  const AgentActions actions =
+      Hear(2, AgentRejected{"node-1", position_, "node-1 is there already", 4});
+  EXPECT_THAT(SignalsOf(actions), ElementsAre(SIGKILL));
+  const auto quits = ActionsOf<agent_action::Quit>(actions);
+  ASSERT_THAT(quits, SizeIs(1));
+  EXPECT_EQ(quits[0].reason, "node-1 is there already");
+
+  // What was starting dies too, and what was waiting never starts.
+  EXPECT_THAT(SignalsOf(Started(2.1, Key(3, 1), 102)), ElementsAre(SIGKILL));
+  EXPECT_THAT(ActionsOf<agent_action::Send>(Exited(2.2, Key(2, 1), 0, SIGKILL)),
+              IsEmpty());
+  EXPECT_FALSE(machine_.Idle());
+  Exited(2.2, Key(1, 1), 0, SIGKILL);
+  Exited(2.2, Key(3, 1), 0, SIGKILL);
+  EXPECT_TRUE(machine_.Idle());
+  EXPECT_EQ(machine_.NextDeadline(), kNever);
+}
+
+TEST_F(AgentMachineTest, AfterQuittingItSaysAndTakesNothing) {
+  StartAndWelcome();
+  const AgentRejected rejected{"node-1", position_, "no", 4};
+  Hear(2, rejected);
+  EXPECT_THAT(Hear(2.1, rejected), IsEmpty());
+  EXPECT_THAT(Hear(3, Launch(Key(1, 1))), IsEmpty());
+  EXPECT_THAT(Tick(10), IsEmpty());
+  EXPECT_EQ(machine_.NextDeadline(), kNever);
+}
+
+// ---- time
+
+TEST_F(AgentMachineTest, ATickAtTheDeadlineAlwaysMovesIt) {
+  Start(0);
+  for (int i = 0; i < 200; ++i) {
+    const Time next = machine_.NextDeadline();
+    if (i == 20) Hear(next, Welcome(0));
+    if (i == 40) LaunchAndStart(next, Key(1, 1), 100);
+    if (i == 60) Hear(next, Stop(Key(1, 1), 2));
+    if (i == 120) Exited(next, Key(1, 1), 0, SIGKILL);
+    const Time due = machine_.NextDeadline();
+    EXPECT_THAT(Tick(due), ::testing::Not(IsEmpty()));
+    ASSERT_GT(machine_.NextDeadline(), due);
+  }
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,165 @@
+// Damaged files: rejected by checksum, one generation back, and reported.
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/checkpoint/generation_store.h"
+#include "tests/checkpoint/snapshot_samples.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class Corruption : public ::testing::Test {
+ protected:
+  Corruption() : store_(*GenerationStore::Open(folder_.path())) {
+    EXPECT_OK(store_.Commit({1, 10}, SnapshotOfStep(10)));
+    EXPECT_OK(store_.Commit({1, 20}, SnapshotOfStep(20)));
+    shard_ = folder_.path() + "/" + GenerationName({1, 20}) +
+             "/shard-00000.safetensors";
+    manifest_ =
+        folder_.path() + "/" + GenerationName({1, 20}) + "/manifest.json";
+  }
+
+  void ExpectFallsBack() {
+    absl::StatusOr<Restored> restored = store_.Restore();
+    ASSERT_OK(restored.status());
+    ASSERT_EQ(restored->generation, (Generation{1, 10}));
+    ASSERT_TRUE(IsSnapshotOfStep(restored->snapshot, 10));
+    ASSERT_THAT(restored->notes,
+                ElementsAre(HasSubstr(GenerationName({1, 20}) + " rejected")));
+  }
+
+  // The whole of the latest generation, or the one before: never anything else.
+  void ExpectLatestOrFallsBack() {
+    absl::StatusOr<Restored> restored = store_.Restore();
+    ASSERT_OK(restored.status());
+    if (restored->generation.step == 10) return ExpectFallsBack();
+    ASSERT_TRUE(IsSnapshotOfStep(restored->snapshot, 20));
+  }
+
+  TemporaryFolder folder_;
+  GenerationStore store_;
+  std::string shard_, manifest_;
+};
+
+TEST_F(Corruption, ShardTruncatedAtEveryByte) {
+  std::string bytes = ReadBytes(shard_);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    SCOPED_TRACE(size);
+    WriteBytes(shard_, bytes.substr(0, size));
+    ExpectFallsBack();
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Corruption, ManifestTruncatedAtEveryByte) {
+  std::string bytes = ReadBytes(manifest_);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    SCOPED_TRACE(size);
+    WriteBytes(manifest_, bytes.substr(0, size));
+    // Without the line's end nothing is missing.
+    size + 1 < bytes.size() ? ExpectFallsBack() : ExpectLatestOrFallsBack();
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Corruption, EveryBitOfTheShardFlipped) {
+  std::string bytes = ReadBytes(shard_);
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    SCOPED_TRACE(bit);
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    WriteBytes(shard_, flipped);
+    ExpectFallsBack();
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(Corruption, EveryBitOfTheManifestFlipped) {
+  std::string bytes = ReadBytes(manifest_);
+  int rejected = 0;
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    SCOPED_TRACE(bit);
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    WriteBytes(manifest_, flipped);
+    ExpectLatestOrFallsBack();
+    if (HasFatalFailure()) return;
+    rejected += store_.Restore()->generation.step == 10 ? 1 : 0;
+  }
+  // Blanks between the values may turn into other blanks, nothing else.
+  EXPECT_GT(rejected, static_cast<int>(bytes.size() * 7));
+}
+
+TEST_F(Corruption, BytesAppendedToAShard) {
+  WriteBytes(shard_, ReadBytes(shard_) + '\0');
+  ExpectFallsBack();
+}
+
+TEST_F(Corruption, MissingShard) {
+  fs::remove(shard_);
+  ExpectFallsBack();
+}
+
+TEST_F(Corruption, ShardOfAnotherGeneration) {
+  std::string other = folder_.path() + "/" + GenerationName({1, 10}) +
+                      "/shard-00000.safetensors";
+  WriteBytes(shard_, ReadBytes(other));
+  ExpectFallsBack();
+}
+
+TEST_F(Corruption, ManifestOfAnotherGeneration) {
+  WriteBytes(manifest_, ReadBytes(folder_.path() + "/" +
+                                  GenerationName({1, 10}) + "/manifest.json"));
+  ExpectFallsBack();
+}
+
+TEST_F(Corruption, ShardReplacedByALinkIsNotFollowed) {
+  std::string copy = folder_.path() + "/copy";
+  fs::rename(shard_, copy);
+  fs::create_symlink(copy, shard_);
+  ExpectFallsBack();
+}
+
+TEST_F(Corruption, AllDamagedIsAnErrorAndNotAFreshStart) {
+  for (uint64_t step : {10, 20}) {
+    WriteBytes(folder_.path() + "/" + GenerationName({1, step}) +
+                   "/shard-00000.safetensors",
+               "damaged");
+  }
+  EXPECT_THAT(store_.Restore(),
+              StatusIs(absl::StatusCode::kDataLoss, GenerationName({1, 10})));
+}
+
+// A damaged generation does not count as kept: with keep_last = 2 both of the
+// two that stay must be good ones.
+TEST_F(Corruption, DamagedGenerationIsReplacedByTheNextCommits) {
+  WriteBytes(shard_, "damaged");
+  ExpectFallsBack();
+  ASSERT_OK(store_.Commit({1, 15}, SnapshotOfStep(15)));
+  EXPECT_EQ(*store_.LatestGeneration(), (Generation{1, 15}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store_.Restore());
+  EXPECT_THAT(restored.notes, ::testing::IsEmpty());
+  ASSERT_OK_AND_ASSIGN(Attempts left,
+                       ListAttempts(FileSystem::Posix(), folder_.path()));
+  EXPECT_THAT(left.committed, ElementsAre(Attempt{{1, 10}}, Attempt{{1, 15}}));
+}
+
+TEST_F(Corruption, NewerFormatIsRefusedRatherThanGoneBackFrom) {
+  // As a later version would write it, with a valid checksum.
+  ASSERT_OK_AND_ASSIGN(Manifest manifest, store_.ReadManifest({1, 20}));
+  std::string text = EncodeManifest(manifest, kManifestFormatVersion + 1);
+  WriteBytes(manifest_, text);
+  EXPECT_THAT(store_.Restore(),
+              StatusIs(kFailedPrecondition, "use the version that wrote it"));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,264 @@
+#include "runtime/checkpoint/generation_store.h"
+
+#include <ATen/ops/ones.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "core/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/checkpoint/fault_injecting_file_system.h"
+#include "tests/checkpoint/snapshot_samples.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+namespace fs = std::filesystem;
+
+class GenerationStoreTest : public ::testing::Test {
+ protected:
+  GenerationStore Open(GenerationStore::Options options = {}) {
+    auto store = GenerationStore::Open(directory_, options);
+    EXPECT_OK(store.status());
+    return *std::move(store);
+  }
+  std::vector<Generation> Committed() {
+    auto attempts = ListAttempts(FileSystem::Posix(), directory_);
+    EXPECT_OK(attempts.status());
+    std::vector<Generation> generations;
+    for (const Attempt& attempt : attempts->committed) {
+      generations.push_back(attempt.generation);
+    }
+    return generations;
+  }
+
+  TemporaryFolder folder_;
+  // Two levels that do not exist yet.
+  std::string directory_ = folder_.path() + "/jobs/resnet";
+};
+
+TEST_F(GenerationStoreTest, RestoresWhatWasCommitted) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({3, 100}, SnapshotOfStep(100), {.world_size = 4}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+  EXPECT_EQ(restored.generation, (Generation{3, 100}));
+  EXPECT_EQ(restored.world_size, 4);
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 100));
+  EXPECT_THAT(restored.notes, IsEmpty());
+}
+
+TEST_F(GenerationStoreTest, RestoresOverSeveralShards) {
+  GenerationStore store = Open({.shard_size_bytes_max = 16});
+  ASSERT_OK(store.Commit({1, 7}, SnapshotOfStep(7)));
+  ASSERT_OK_AND_ASSIGN(Manifest manifest, store.ReadManifest({1, 7}));
+  EXPECT_GT(manifest.shards.size(), 3u);
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 7));
+}
+
+TEST_F(GenerationStoreTest, EmptySnapshotIsAGenerationToo) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({1, 0}, Snapshot{}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_THAT(restored.snapshot.tensors, IsEmpty());
+}
+
+TEST_F(GenerationStoreTest, NothingCommittedIsNotFound) {
+  GenerationStore store = Open();
+  EXPECT_THAT(store.Restore(), StatusIs(kNotFound, "no committed"));
+  EXPECT_THAT(store.LatestGeneration(), StatusIs(kNotFound, "no committed"));
+  EXPECT_THAT(store.ReadManifest({1, 1}), StatusIs(kNotFound, "generation-"));
+}
+
+TEST_F(GenerationStoreTest, KeepsTheLastTwoByDefault) {
+  GenerationStore store = Open();
+  for (uint64_t step : {10, 20, 30, 40}) {
+    ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step)));
+  }
+  EXPECT_OK(store.cleanup_status());
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 30}, Generation{1, 40}));
+}
+
+TEST_F(GenerationStoreTest, KeepLastIsAnOption) {
+  GenerationStore store = Open({.keep_last = 3});
+  for (uint64_t step : {10, 20, 30, 40}) {
+    ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step)));
+  }
+  EXPECT_EQ(Committed().size(), 3u);
+}
+
+TEST_F(GenerationStoreTest, LatestIsByEpochAndStepNeverByTime) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({2, 5}, SnapshotOfStep(5)));
+  ASSERT_OK(store.Commit({2, 9}, SnapshotOfStep(9)));
+  // The older one becomes the newest file on disk, by far.
+  auto future = fs::file_time_type::clock::now() + std::chrono::hours(1000);
+  std::string folder = directory_ + "/" + GenerationName({2, 5});
+  fs::last_write_time(folder + "/manifest.json", future);
+  fs::last_write_time(folder, future);
+  EXPECT_EQ(*store.LatestGeneration(), (Generation{2, 9}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_EQ(restored.generation.step, 9u);
+}
+
+TEST_F(GenerationStoreTest, HigherEpochWinsOverMoreSteps) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({2, 900}, SnapshotOfStep(900)));
+  ASSERT_OK(store.Commit({3, 100}, SnapshotOfStep(100)));
+  EXPECT_EQ(*store.LatestGeneration(), (Generation{3, 100}));
+}
+
+TEST_F(GenerationStoreTest, WriterOfALowerEpochIsRefused) {
+  ASSERT_OK(Open().Commit({5, 10}, SnapshotOfStep(10)));
+  EXPECT_THAT(Open().Commit({4, 99}, SnapshotOfStep(99)),
+              StatusIs(kFailedPrecondition, "higher epoch"));
+  EXPECT_THAT(Committed(), ElementsAre(Generation{5, 10}));
+}
+
+// The successor commits while the stale writer is under way, and clears its
+// attempt away.
+TEST_F(GenerationStoreTest, StaleWriterUnderWayIsFencedOff) {
+  GenerationStore stale = Open();
+  ASSERT_OK(stale.Commit({4, 10}, SnapshotOfStep(10)));
+  GenerationStore successor = Open();
+  auto take_over = [&] {
+    return successor.Commit({5, 11}, SnapshotOfStep(11));
+  };
+  EXPECT_THAT(
+      stale.Commit({4, 20}, SnapshotOfStep(20), {.before_commit = take_over}),
+      StatusIs(kNotFound, "is not committed"));
+  EXPECT_EQ(*stale.LatestGeneration(), (Generation{5, 11}));
+}
+
+// The successor commits just after the stale writer's manifest was renamed.
+TEST_F(GenerationStoreTest, StaleWriterNeverDeletesAHigherGeneration) {
+  class TakeOverAfterRename : public FaultInjectingFileSystem {
+   public:
+    using FaultInjectingFileSystem::FaultInjectingFileSystem;
+    absl::Status Rename(const std::string& from,
+                        const std::string& to) override {
+      GAVEL_RETURN_IF_ERROR(FaultInjectingFileSystem::Rename(from, to));
+      return successor->Commit({5, 11}, SnapshotOfStep(11));
+    }
+    GenerationStore* successor = nullptr;
+  };
+  GenerationStore successor = Open();
+  ASSERT_OK(successor.Commit({4, 10}, SnapshotOfStep(10)));
+  TakeOverAfterRename file_system(FileSystem::Posix());
+  file_system.successor = &successor;
+  GenerationStore stale = Open({.file_system = &file_system});
+  ASSERT_OK(stale.Commit({4, 20}, SnapshotOfStep(20)));
+  ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+  EXPECT_EQ(restored.generation, (Generation{5, 11}));
+  EXPECT_THAT(Committed(), ElementsAre(Generation{4, 20}, Generation{5, 11}));
+}
+
+TEST_F(GenerationStoreTest, LeaseCheckVetoesTheCommit) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({1, 10}, SnapshotOfStep(10)));
+  auto expired = [] { return absl::CancelledError("the lease has ended"); };
+  EXPECT_THAT(
+      store.Commit({1, 20}, SnapshotOfStep(20), {.before_commit = expired}),
+      StatusIs(absl::StatusCode::kCancelled, "the lease has ended"));
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 10}));
+  EXPECT_FALSE(fs::exists(directory_ + "/" + GenerationName({1, 20})));
+}
+
+TEST_F(GenerationStoreTest, CallbackThatThrowsBecomesAStatus) {
+  auto broken = []() -> absl::Status { throw std::runtime_error("oops"); };
+  EXPECT_THAT(
+      Open().Commit({1, 1}, SnapshotOfStep(1), {.before_commit = broken}),
+      StatusIs(absl::StatusCode::kInternal, "oops"));
+}
+
+TEST_F(GenerationStoreTest, SameGenerationCommittedAgainReplacesIt) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({1, 10}, SnapshotOfStep(1)));
+  ASSERT_OK(store.Commit({1, 10}, SnapshotOfStep(2)));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 2));
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 10}));
+}
+
+TEST_F(GenerationStoreTest, LeftoversAreRemovedUnlessOfAHigherEpoch) {
+  GenerationStore store = Open();
+  for (Generation leftover : {Generation{1, 5}, Generation{9, 5}}) {
+    std::string path = directory_ + "/" + GenerationName(leftover);
+    fs::create_directory(path);
+    WriteBytes(path + "/shard-00000.safetensors", "half a shard");
+  }
+  ASSERT_OK(store.Commit({2, 10}, SnapshotOfStep(10)));
+  EXPECT_FALSE(fs::exists(directory_ + "/" + GenerationName({1, 5})));
+  EXPECT_TRUE(fs::exists(directory_ + "/" + GenerationName({9, 5})));
+}
+
+TEST_F(GenerationStoreTest, ForeignFilesAndLinksAreLeftAlone) {
+  GenerationStore store = Open();
+  TemporaryFolder elsewhere;
+  WriteBytes(elsewhere.path() + "/manifest.json", "precious");
+  fs::create_directory_symlink(elsewhere.path(),
+                               directory_ + "/" + GenerationName({1, 1}));
+  WriteBytes(directory_ + "/notes.txt", "mine");
+  for (uint64_t step : {10, 20, 30}) {
+    ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step)));
+  }
+  EXPECT_EQ(ReadBytes(elsewhere.path() + "/manifest.json"), "precious");
+  EXPECT_EQ(ReadBytes(directory_ + "/notes.txt"), "mine");
+}
+
+TEST_F(GenerationStoreTest, TensorNamesNeverBecomePaths) {
+  GenerationStore store = Open();
+  Snapshot snapshot;
+  snapshot.tensors = {{"../../escape", at::ones({2})},
+                      {"/etc/passwd", at::ones({2})}};
+  snapshot.bytes = {{"../bytes", "x"}};
+  ASSERT_OK(store.Commit({1, 1}, snapshot));
+  EXPECT_FALSE(fs::exists(folder_.path() + "/escape"));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_NE(FindTensor(restored.snapshot, "../../escape"), nullptr);
+  EXPECT_EQ(restored.snapshot.bytes.at("../bytes"), "x");
+}
+
+TEST_F(GenerationStoreTest, OptionsOutOfRangeAreRefused) {
+  EXPECT_THAT(GenerationStore::Open(directory_, {.keep_last = 1}),
+              StatusIs(kInvalidArgument, "keep at least 2"));
+  EXPECT_THAT(GenerationStore::Open(""), StatusIs(kInvalidArgument, "no name"));
+  EXPECT_THAT(Open().Commit({1, 1}, {}, {.world_size = 0}),
+              StatusIs(kInvalidArgument, "world_size"));
+}
+
+TEST_F(GenerationStoreTest, BadNamesAreRefusedBeforeAnythingIsWritten) {
+  Snapshot twice;
+  twice.tensors = {{"a", at::ones({1})}, {"a", at::ones({1})}};
+  EXPECT_THAT(Open().Commit({1, 1}, twice),
+              StatusIs(kInvalidArgument, "two tensors are named 'a'"));
+  Snapshot reserved;
+  reserved.tensors = {{"gavel.bytes/a", at::ones({1})}};
+  EXPECT_THAT(Open().Commit({1, 1}, reserved),
+              StatusIs(kInvalidArgument, "reserved prefix"));
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(GenerationStoreTest, ManifestsTellWhichTensorsDiffer) {
+  GenerationStore store = Open();
+  Snapshot a = SnapshotOfStep(1), b = SnapshotOfStep(1);
+  b.tensors[0].second = b.tensors[0].second.add(1);
+  b.bytes["more"] = "x";
+  ASSERT_OK(store.Commit({1, 1}, a));
+  GenerationStore small_shards = Open({.shard_size_bytes_max = 16});
+  ASSERT_OK(small_shards.Commit({1, 2}, a));
+  ASSERT_OK_AND_ASSIGN(Manifest first, store.ReadManifest({1, 1}));
+  ASSERT_OK_AND_ASSIGN(Manifest same, store.ReadManifest({1, 2}));
+  EXPECT_THAT(DifferingTensors(first, same), IsEmpty());
+  ASSERT_OK(store.Commit({1, 3}, b));
+  ASSERT_OK_AND_ASSIGN(Manifest other, store.ReadManifest({1, 3}));
+  EXPECT_THAT(DifferingTensors(first, other),
+              ElementsAre("gavel.bytes/more", "model/weight"));
+}
+
+}  // namespace
+}  // namespace gavel::testing

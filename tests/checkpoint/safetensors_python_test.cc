@@ -1,0 +1,88 @@
+// A checkpoint opened by the reference implementation, and one of its files by
+// us.
+#include <ATen/ops/arange.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "gtest/gtest.h"
+#include "runtime/checkpoint/generation_store.h"
+#include "tests/checkpoint/snapshot_samples.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+int RunPython(const std::string& script, const std::string& arguments) {
+  TemporaryFolder folder;
+  std::string path = folder.path() + "/script.py";
+  WriteBytes(path, script);
+  std::string command =
+      std::string(GAVEL_VENV_PYTHON) + " " + path + " " + arguments;
+  return std::system(command.c_str());
+}
+
+bool HasSafetensors() {
+  return ::access(GAVEL_VENV_PYTHON, X_OK) == 0 &&
+         RunPython("import safetensors.numpy", "2>/dev/null") == 0;
+}
+
+TEST(SafetensorsPython, ReadsOurGenerations) {
+  if (!HasSafetensors()) {
+    GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
+  }
+  TemporaryFolder folder;
+  ASSERT_OK_AND_ASSIGN(GenerationStore store,
+                       GenerationStore::Open(folder.path()));
+  ASSERT_OK(store.Commit({3, 6}, SnapshotOfStep(6)));
+  int result = RunPython(R"(
+import json, sys
+import numpy as np
+from safetensors import safe_open
+folder = sys.argv[1]
+manifest = json.load(open(folder + "/manifest.json"))["body"]
+assert (manifest["epoch"], manifest["step"]) == (3, 6), manifest
+assert len(manifest["shards"]) == 1
+with safe_open(folder + "/" + manifest["shards"][0]["file"], "np") as f:
+    assert f.metadata()["format"] == "pt"
+    t = {name: f.get_tensor(name) for name in f.keys()}
+assert t["model/weight"].dtype == np.float32
+assert (t["model/weight"] == np.arange(8) + 6).all()
+assert t["model/steps"].shape == () and t["model/steps"] == 6
+assert t["optimizer/exp_avg"].shape == (2, 3)
+assert (t["optimizer/exp_avg"] == 2.0).all()
+assert t["model/mask"].dtype == np.bool_ and t["model/mask"].all()
+assert t["gavel.bytes/cursor"].tobytes() == b"position 6"
+assert t["gavel.bytes/empty"].shape == (0,)
+assert len(t) == 6
+)",
+                         folder.path() + "/" + GenerationName({3, 6}));
+  EXPECT_EQ(result, 0);
+}
+
+TEST(SafetensorsPython, WritesWhatWeRead) {
+  if (!HasSafetensors()) {
+    GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
+  }
+  TemporaryFolder folder;
+  std::string path = folder.path() + "/x.safetensors";
+  ASSERT_EQ(RunPython(R"(
+import sys
+import numpy as np
+from safetensors.numpy import save_file
+save_file({"a": np.arange(6, dtype=np.float64).reshape(2, 3),
+           "b": np.arange(5, dtype=np.int16)}, sys.argv[1], {"who": "python"})
+)",
+                      path),
+            0);
+  ASSERT_OK_AND_ASSIGN(Shard shard, ReadShard(FileSystem::Posix(), path));
+  EXPECT_EQ(shard.metadata.at("who"), "python");
+  Snapshot snapshot{shard.tensors, {}};
+  EXPECT_TRUE(SameTensor(*FindTensor(snapshot, "a"),
+                         at::arange(6, at::kDouble).view({2, 3})));
+  EXPECT_TRUE(
+      SameTensor(*FindTensor(snapshot, "b"), at::arange(5, at::kShort)));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,145 @@
+// What a user may get wrong: each is told with its remedy, and nothing else is
+// disturbed.
+#include <chrono>
+#include <csignal>
+
+#include "tests/cli/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BadInputTest : public GavelTest {
+ protected:
+  void SetUp() override { WriteCluster(2, 10, 5); }
+};
+
+TEST_F(BadInputTest, NobodyListensIsSaidWithinFiveSeconds) {
+  const auto start = std::chrono::steady_clock::now();
+  const Ended queue = Run({"queue", "--coordinator", "127.0.0.1:1"});
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(queue.exit_code, 1);
+  EXPECT_LT(took.count(), 5);
+  EXPECT_THAT(queue.errors,
+              AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("gavel coordinator"),
+                    HasSubstr("GAVEL_COORDINATOR")));
+}
+
+TEST_F(BadInputTest, AnAgentThatFindsNobodySaysSoAndGoesOnTrying) {
+  const auto agent = Start({"agent", "--coordinator", "127.0.0.1:1", "--state",
+                            state(), "--cluster", Path("cluster.toml")});
+  EXPECT_TRUE(Eventually([&] {
+    return agent->errors().find("no coordinator answers at 127.0.0.1:1") !=
+           std::string::npos;
+  }));
+  agent->Signal(SIGTERM);
+  EXPECT_EQ(agent->Wait(), 0);
+}
+
+TEST_F(BadInputTest, AnUnknownKeyIsPointedAt) {
+  const Ended local = RunLocal({WriteJob("job", {}, "scale_facto = 2\n")});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors,
+              AllOf(HasSubstr("job.toml:3:"), HasSubstr("scale_facto"),
+                    HasSubstr("scale_factor")));
+  EXPECT_THAT(local.output, IsEmpty());
+}
+
+TEST_F(BadInputTest, ANegativeWeightIsRefused) {
+  const Ended local = RunLocal({WriteJob("job", {}, "weight = -1\n")});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors,
+              AllOf(HasSubstr("job.toml:3:"), HasSubstr("weight")));
+}
+
+TEST_F(BadInputTest, AMissingFileIsNamed) {
+  const Ended local = RunLocal({Path("nothing.toml")});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors, AllOf(HasSubstr(Path("nothing.toml")),
+                                  HasSubstr("no such file")));
+  const Ended agent = Run({"agent", "--cluster", Path("none.toml")});
+  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_THAT(agent.errors, HasSubstr(Path("none.toml")));
+}
+
+TEST_F(BadInputTest, TwoFilesWithOneNameAreRefused) {
+  const std::string first = WriteJob("job", {});
+  const std::string second = Write("other.toml", ReadText(first));
+  const Ended local = RunLocal({first, second});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors,
+              AllOf(HasSubstr("other.toml"), HasSubstr("\"job\" is taken by"),
+                    HasSubstr("job.toml")));
+}
+
+TEST_F(BadInputTest, ANameThatAJobHasIsRefused) {
+  const std::string job = WriteJob("job", {"--steps", "100000"});
+  const auto local = StartLocal({job});
+  const std::string endpoint = EndpointOf(*local);
+  ASSERT_TRUE(ReachesStep(endpoint, "job", 1));
+  const Ended submitted = Run({"submit", "--coordinator", endpoint, job});
+  EXPECT_EQ(submitted.exit_code, 1);
+  EXPECT_THAT(submitted.errors, AllOf(HasSubstr("the name is taken by job 1"),
+                                      HasSubstr("another name")));
+}
+
+TEST_F(BadInputTest, AScaleFactorThatFitsNowhereIsRefused) {
+  const Ended local = RunLocal({WriteJob("fits", {"--steps", "100000"}),
+                                WriteJob("big", {}, "scale_factor = 3\n")});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors, AllOf(HasSubstr("scale factor 3"),
+                                  HasSubstr("lower it or add accelerators")));
+}
+
+TEST_F(BadInputTest, AServerThatTheClusterFileLacksIsNamed) {
+  const Ended agent = Run({"agent", "--cluster", Path("cluster.toml"),
+                           "--server", "there", "--state", state()});
+  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_THAT(agent.errors,
+              AllOf(HasSubstr("no server \"there\""), HasSubstr("here")));
+}
+
+TEST_F(BadInputTest, AWrongCommandLineIsTwo) {
+  EXPECT_EQ(Run({"frobnicate"}).exit_code, 2);
+  EXPECT_EQ(Run({"queue", "--nonsense"}).exit_code, 2);
+  EXPECT_EQ(Run({"local"}).exit_code, 2);
+  EXPECT_EQ(Run({}).exit_code, 2);
+  EXPECT_EQ(Run({"--help"}).exit_code, 0);
+  EXPECT_THAT(Run({"--version"}).output, HasSubstr("gavel 0."));
+}
+
+TEST_F(BadInputTest, AnAddressThatIsNotLoopbackIsRefused) {
+  const Ended coordinator = Run(
+      {"coordinator", "--listen", "tcp://0.0.0.0:7077", "--state", state()});
+  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_THAT(coordinator.errors, HasSubstr("0.0.0.0"));
+}
+
+TEST_F(BadInputTest, AUnknownPolicyIsRefused) {
+  const Ended coordinator = Run({"coordinator", "--listen", "tcp://127.0.0.1:0",
+                                 "--state", state(), "--policy", "fastest"});
+  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_THAT(coordinator.errors, HasSubstr("fastest"));
+}
+
+TEST_F(BadInputTest, AJobThatDoesNotExistIsNamed) {
+  const auto local = StartLocal({});
+  const std::string endpoint = EndpointOf(*local);
+  for (const char* command : {"why", "cancel", "logs", "release"}) {
+    const Ended by_name = Run({command, "nobody", "--coordinator", endpoint});
+    EXPECT_EQ(by_name.exit_code, 1) << command;
+    EXPECT_THAT(by_name.errors, HasSubstr("no job named \"nobody\""));
+    const Ended by_id = Run({command, "77", "--coordinator", endpoint});
+    EXPECT_EQ(by_id.exit_code, 1) << command;
+    EXPECT_THAT(by_id.errors, HasSubstr("there is no job 77"));
+  }
+  local->Signal(SIGINT);
+  EXPECT_EQ(local->Wait(), 0) << local->errors();
+}
+
+}  // namespace
+}  // namespace gavel::testing

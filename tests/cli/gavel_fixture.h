@@ -1,0 +1,87 @@
+// A folder with cluster and job files, and the `gavel` command to run on them.
+#ifndef GAVEL_TESTS_CLI_GAVEL_FIXTURE_H_
+#define GAVEL_TESTS_CLI_GAVEL_FIXTURE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/process.h"
+#include "tests/server/temporary_folder.h"
+
+namespace gavel::testing {
+
+struct Ended {
+  int exit_code = -1;
+  std::string output;
+  std::string errors;
+};
+
+class GavelTest : public ::testing::Test {
+ protected:
+  const std::string& folder() const { return folder_.path(); }
+  std::string state() const { return folder() + "/state"; }
+  std::string Path(const std::string& name) const {
+    return folder() + "/" + name;
+  }
+  std::string Write(const std::string& name, const std::string& text);
+
+  // A cluster file of one server "here" with that many equal CPU slots.
+  std::string WriteCluster(int slots, double round_duration_s,
+                           double lease_duration_s);
+  // A job file of the fake worker with these arguments.
+  std::string WriteJob(const std::string& name,
+                       const std::vector<std::string>& arguments,
+                       const std::string& more_keys = "");
+  // A job file with this command.
+  std::string WriteCommand(const std::string& name,
+                           const std::vector<std::string>& command,
+                           const std::string& more_keys = "");
+
+  std::unique_ptr<Process> Start(const std::vector<std::string>& arguments);
+  Ended Run(const std::vector<std::string>& arguments);
+
+  // With folder()/cluster.toml and --state.
+  std::unique_ptr<Process> StartLocal(const std::vector<std::string>& jobs,
+                                      std::vector<std::string> options = {});
+  Ended RunLocal(const std::vector<std::string>& jobs,
+                 std::vector<std::string> options = {});
+  nlohmann::json Summary() const;
+
+  // Of a `gavel local` or `gavel coordinator`; empty when it does not come.
+  static std::string EndpointOf(const Process& process);
+  // One row of the queue; null when there is none.
+  nlohmann::json QueueRow(const std::string& endpoint, const std::string& name);
+  // Waits until the job has done that many steps.
+  bool ReachesStep(const std::string& endpoint, const std::string& name,
+                   uint64_t step);
+  bool ReachesState(const std::string& endpoint, const std::string& name,
+                    const std::string& letters);
+
+  // Processes that the agent of server "here" has recorded.
+  std::vector<pid_t> WorkerPids() const;
+  std::string LogOf(int job, const std::string& name) const;
+  // The last checkpoint of a job of the fake worker.
+  struct FakeState {
+    uint64_t steps = 0;
+    uint64_t sum = 0;
+  };
+  FakeState CheckpointOf(const std::string& name) const;
+  void ExpectEachStepOnce(const std::string& name, uint64_t steps) const;
+
+ private:
+  TemporaryFolder folder_;
+  int processes_ = 0;
+};
+
+// How often `part` is in `text`.
+int Count(const std::string& text, const std::string& part);
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_CLI_GAVEL_FIXTURE_H_

@@ -1,0 +1,141 @@
+// Coordinator and agent as processes of their own, and what happens when one is
+// killed.
+#include <csignal>
+
+#include "tests/cli/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class KillTest : public GavelTest {
+ protected:
+  void StartCoordinator() {
+    coordinator_ = Start({"coordinator", "--listen", listen_, "--state",
+                          state(), "--cluster", Path("cluster.toml")});
+    endpoint_ = EndpointOf(*coordinator_);
+    // A restarted one is to be found where it was.
+    listen_ = endpoint_;
+  }
+
+  std::unique_ptr<Process> StartAgent() {
+    return Start({"agent", "--coordinator", endpoint_, "--state", state(),
+                  "--cluster", Path("cluster.toml"), "--server", "here",
+                  "--stop-grace", "5"});
+  }
+
+  void Submit(const std::string& job) {
+    const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});
+    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+    EXPECT_THAT(submitted.output, HasSubstr("Submitted job 1"));
+  }
+
+  std::string listen_ = "tcp://127.0.0.1:0";
+  std::string endpoint_;
+  std::unique_ptr<Process> coordinator_;
+};
+
+TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
+  WriteCluster(1, 10, 5);
+  StartCoordinator();
+  auto agent = StartAgent();
+  // The worker leaves a child in its group, which no signal of the kernel ends.
+  const std::string program =
+      std::string(GAVEL_BINARY_DIR) + "/tests/fake_worker";
+  Submit(WriteCommand(
+      "job", {"/bin/sh", "-c",
+              "sleep 1000 & echo $! > " + Path("child") + "; exec " + program +
+                  " --steps 200 --step-ms 5"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 20));
+  const std::vector<pid_t> workers = WorkerPids();
+  ASSERT_EQ(workers.size(), 1);
+  const pid_t child = std::stoi(ReadText(Path("child")));
+  EXPECT_TRUE(IsAlive(child));
+
+  agent->Signal(SIGKILL);
+  EXPECT_EQ(agent->Wait(), -SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(workers[0]); }, 5));
+
+  agent = StartAgent();
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(child); }));
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  EXPECT_THAT(agent->errors(), HasSubstr("left by the last"));
+  EXPECT_EQ(ReadText(state() + "/agent-here.incarnation"), "2\n");
+  ExpectEachStepOnce("job", 200);
+  EXPECT_EQ(QueueRow(endpoint_, "job")["failures_in_a_row"], 0);
+}
+
+TEST_F(KillTest, WorkersTrainToTheLeasesEndWithoutTheirCoordinator) {
+  WriteCluster(1, 4, 2);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("job", {"--steps", "600"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
+  const std::vector<pid_t> workers = WorkerPids();
+  ASSERT_EQ(workers.size(), 1);
+
+  coordinator_->Signal(SIGKILL);
+  EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+  EXPECT_TRUE(Eventually([&] {
+    return LogOf(1, "job").find("lease ended") != std::string::npos;
+  })) << LogOf(1, "job");
+  EXPECT_TRUE(IsAlive(workers[0]));
+
+  StartCoordinator();
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  ExpectEachStepOnce("job", 600);
+  // The same process went on.
+  EXPECT_EQ(Count(LogOf(1, "job"), "starts at step"), 1);
+}
+
+TEST_F(KillTest, ACoordinatorThatIsBackWithinTheLeaseIsHardlyNoticed) {
+  WriteCluster(1, 30, 20);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("job", {"--steps", "400"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
+  coordinator_->Signal(SIGKILL);
+  coordinator_->Wait();
+  StartCoordinator();
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  ExpectEachStepOnce("job", 400);
+  EXPECT_EQ(Count(LogOf(1, "job"), "pauses at step"), 0) << LogOf(1, "job");
+}
+
+TEST_F(KillTest, AnAgentThatIsToldToStopEndsItsWorkersInOrder) {
+  WriteCluster(1, 10, 5);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("job", {"--steps", "100000"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 10));
+  const std::vector<pid_t> workers = WorkerPids();
+  agent->Signal(SIGTERM);
+  EXPECT_EQ(agent->Wait(), 0) << agent->errors();
+  EXPECT_FALSE(IsAlive(workers.at(0)));
+  EXPECT_THAT(WorkerPids(), IsEmpty());
+  EXPECT_THAT(LogOf(1, "job"), HasSubstr("ends with 75"));
+  // That is no failure of the job.
+  EXPECT_EQ(QueueRow(endpoint_, "job")["failures_in_a_row"], 0);
+  coordinator_->Signal(SIGINT);
+  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->errors();
+}
+
+TEST_F(KillTest, ASecondAgentOfTheSameNameIsRefused) {
+  WriteCluster(1, 10, 5);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  ASSERT_TRUE(Eventually([&] {
+    return Run({"nodes", "--coordinator", endpoint_}).output.find("idle") !=
+           std::string::npos;
+  }));
+  const auto second = StartAgent();
+  EXPECT_EQ(second->Wait(), 1);
+  EXPECT_THAT(second->errors(),
+              HasSubstr("an agent of server \"here\" already runs here"));
+  EXPECT_THAT(second->errors(), HasSubstr(std::to_string(agent->pid())));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,33 @@
+// `gavel` is light: neither LibTorch nor CUDA is linked, directly or not.
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Linkage, GavelLinksNeitherLibTorchNorCuda) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> ldd(
+      popen("ldd " GAVEL_BINARY_DIR "/gavel", "r"), pclose);
+  ASSERT_NE(ldd, nullptr);
+  std::string libraries;
+  std::array<char, 4096> buffer{};
+  while (std::fgets(buffer.data(), buffer.size(), ldd.get()) != nullptr) {
+    // "libzmq.so.5 => /lib/..." by its name: folders may be called anything.
+    const std::string line(buffer.data());
+    libraries += line.substr(0, line.find(" =>")) + "\n";
+  }
+  EXPECT_THAT(libraries, HasSubstr("libzmq"));  // else ldd told nothing
+  for (const char* heavy :
+       {"torch", "c10", "cuda", "cudart", "nccl", "nvidia", "mkl", "gomp"}) {
+    EXPECT_THAT(libraries, Not(HasSubstr(heavy)));
+  }
+}
+
+}  // namespace

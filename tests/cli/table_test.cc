@@ -1,0 +1,145 @@
+#include "coordinator/cli/table.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+AcceleratorRow OnServer(const std::string& server, const std::string& type) {
+  AcceleratorRow row;
+  row.server = server;
+  row.type = type;
+  row.uuid = server + "-0";
+  return row;
+}
+
+AcceleratorRow InUse(const std::string& type, const std::string& state,
+                     std::optional<uint64_t> job) {
+  AcceleratorRow row;
+  row.type = type;
+  row.state = state;
+  row.job = job;
+  return row;
+}
+
+QueueRow RunningRow() {
+  QueueRow row;
+  row.id = 12;
+  row.name = "resnet";
+  row.state = "R";
+  row.accelerators = {OnServer("here", "v100")};
+  row.steps_done = 1200;
+  row.steps_total = 2'000'000;
+  row.steps_per_s = 45.53;
+  row.scalars = {{"accuracy", 0.9}, {"loss", 2.30259}};
+  row.share_target = 0.5;
+  row.share_got = 0.478;
+  row.pauses = 3;
+  row.moves = 1;
+  return row;
+}
+
+TEST(Table, QueueLooksLikeSqueue) {
+  QueueRow waiting;
+  waiting.id = 13;
+  waiting.name = "lm";
+  waiting.state = "PD";
+  waiting.reason = "waiting: 1st in line for v100";
+  EXPECT_EQ(RenderQueue({RunningRow(), waiting}, 120),
+            "JOBID NAME   ST ACCELERATOR      STEPS STEPS/S  LOSS TARGET/GOT "
+            "PAUSES MOVES NODELIST(REASON)\n"
+            "   12 resnet R  v100        1200/2.00M    45.5 2.303     50/48% "
+            "     3     1 here-0\n"
+            "   13 lm     PD -                    0       -     -       0/0% "
+            "     0     0 (waiting: 1st in line for v100)\n");
+}
+
+TEST(Table, LinesFitTheWidthWhateverIsInThem) {
+  QueueRow row = RunningRow();
+  row.name = std::string(64, 'n');
+  row.accelerators.front().type = std::string(64, 't');
+  row.accelerators.front().uuid = std::string(64, 'u');
+  row.steps_done = row.steps_total = 18'000'000'000'000'000'000u;
+  row.pauses = row.moves = 4'000'000'000;
+  row.scalars["loss"] = -1.23456e-300;
+  for (const size_t width : {100, 120, 200}) {
+    std::istringstream lines(RenderQueue({row}, width));
+    std::string line;
+    while (std::getline(lines, line)) {
+      // Without the second and third bytes of each "…".
+      const auto extra = std::ranges::count_if(
+          line, [](char c) { return (c & 0xC0) == 0x80; });
+      EXPECT_LE(line.size() - static_cast<size_t>(extra), width) << line;
+    }
+  }
+}
+
+TEST(Table, LongTextIsCutAtCharactersNotBytes) {
+  EXPECT_EQ(Cut("abcdef", 6), "abcdef");
+  EXPECT_EQ(Cut("abcdef", 4), "abc…");
+  EXPECT_EQ(Cut("äöüß", 4), "äöüß");
+  EXPECT_EQ(Cut("äöüß", 3), "äö…");
+  EXPECT_EQ(Cut("abc", 0), "");
+}
+
+TEST(Table, NumbersCanBeRead) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(99'999), "99999");
+  EXPECT_EQ(FormatCount(123'456), "123k");
+  EXPECT_EQ(FormatCount(4'567'890), "4.57M");
+  EXPECT_EQ(FormatCount(7'000'000'000), "7.00G");
+  EXPECT_EQ(FormatCount(18'000'000'000'000'000'000u), "1.8e+19");
+  EXPECT_EQ(FormatRate(0), "-");
+  EXPECT_EQ(FormatRate(0.517), "0.52");
+  EXPECT_EQ(FormatRate(33.14), "33.1");
+  EXPECT_EQ(FormatRate(1234.5), "1234");
+  EXPECT_EQ(FormatScalar(2.302585), "2.303");
+  EXPECT_EQ(FormatScalar(1e-5), "1e-05");
+  EXPECT_EQ(FormatScalar(123456), "1.235e+05");
+}
+
+TEST(Table, AGangShowsHowManyAndWhere) {
+  QueueRow row = RunningRow();
+  row.accelerators.push_back(OnServer("there", "v100"));
+  EXPECT_THAT(RenderQueue({row}), HasSubstr("v100 x2"));
+  EXPECT_THAT(RenderQueue({row}), HasSubstr("here,there"));
+}
+
+TEST(Table, NodesAreGroupedByTypeAndUse) {
+  NodeRow node;
+  node.server = "here";
+  node.state = "mixed";
+  node.accelerators = {InUse("cpu_fast", "allocated", 3),
+                       InUse("cpu_fast", "idle", std::nullopt),
+                       InUse("cpu_fast", "allocated", 5),
+                       InUse("cpu_slow", "idle", std::nullopt)};
+  node.accelerators.back().slow_down_factor = 2;
+  EXPECT_EQ(RenderNodes({node}),
+            "SERVER STATE ACCELERATOR COUNT USE       SLOWED JOBS\n"
+            "here   mixed cpu_fast        2 allocated      - 3,5\n"
+            "here   mixed cpu_fast        1 idle           - -\n"
+            "here   mixed cpu_slow        1 idle          2x -\n");
+}
+
+TEST(Rows, WhatIsMissingOrOddIsLeftAtItsDefault) {
+  const auto rows = ParseQueue(nlohmann::ordered_json::parse(
+      R"([{"id": "x", "name": 3, "steps_done": -4, "last_generation": null,
+           "scalars": {"loss": null, "f1": 0.5}}, 7])"));
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].id, 0);
+  EXPECT_EQ(rows[0].steps_done, 0);
+  EXPECT_EQ(rows[0].scalars.size(), 1);
+  EXPECT_TRUE(ParseQueue(nullptr).empty());
+  EXPECT_FALSE(ParseStatus(nullptr).round_ends_in_s.has_value());
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,326 @@
+#include "core/codec.h"
+
+#include <random>
+#include <set>
+#include <variant>
+
+#include "core/message_fields.h"
+#include "gmock/gmock.h"
+#include "tests/support/field_count.h"
+#include "tests/support/random_fields.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using testing::IsOk;
+using testing::kFailedPrecondition;
+using testing::kInvalidArgument;
+using testing::kResourceExhausted;
+using testing::StatusIs;
+
+constexpr size_t kTypes = std::variant_size_v<Message>;
+constexpr size_t kTypeByte = 4;
+
+template <size_t... index>
+std::vector<Message> DefaultOfEach(std::index_sequence<index...>) {
+  return {Message(std::in_place_index<index>)...};
+}
+
+// One message of every type, all fields default.
+std::vector<Message> Defaults() {
+  return DefaultOfEach(std::make_index_sequence<kTypes>());
+}
+
+// One message of every type, no field default.
+std::vector<Message> Filled(uint64_t seed) {
+  testing::RandomFields random(seed);
+  std::vector<Message> messages = Defaults();
+  for (Message& message : messages) {
+    std::visit([&](auto& body) { random.Fill(body); }, message);
+  }
+  return messages;
+}
+
+bool Same(const Message& a, const Message& b) {
+  return a.index() == b.index() &&
+         std::visit(
+             [&b](const auto& body) {
+               using Body = std::decay_t<decltype(body)>;
+               return Fields(body) == Fields(std::get<Body>(b));
+             },
+             a);
+}
+
+std::string Encode(const Message& message) {
+  auto frame = EncodeMessage(message);
+  EXPECT_THAT(frame, IsOk());
+  return *std::move(frame);
+}
+
+// Header of a frame of `type`, to be followed by msgpack written by hand.
+std::string Header(size_t type) {
+  return std::string("GVL\x01") + static_cast<char>(type);
+}
+
+template <class T>
+constexpr size_t TypeOf() {
+  return Message(T{}).index() + 1;
+}
+
+TEST(Codec, EveryMessageGoesRoundTripWithEveryFieldSet) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    for (const Message& message : Filled(seed)) {
+      SCOPED_TRACE(MessageName(message));
+      ASSERT_OK_AND_ASSIGN(const Message read, DecodeMessage(Encode(message)));
+      EXPECT_TRUE(Same(read, message));
+    }
+  }
+}
+
+TEST(Codec, EveryMessageGoesRoundTripWithDefaults) {
+  for (const Message& message : Defaults()) {
+    SCOPED_TRACE(MessageName(message));
+    ASSERT_OK_AND_ASSIGN(const Message read, DecodeMessage(Encode(message)));
+    EXPECT_TRUE(Same(read, message));
+  }
+}
+
+template <class T>
+void ExpectEveryFieldListed() {
+  T value;
+  EXPECT_EQ(std::tuple_size_v<decltype(Fields(value))>,
+            testing::FieldCount<T>())
+      << "a field of " << typeid(T).name() << " is not in message_fields.h";
+}
+
+TEST(Codec, EveryFieldOfEveryStructIsOnItsList) {
+  for (const Message& message : Defaults()) {
+    std::visit(
+        [](const auto& body) {
+          ExpectEveryFieldListed<std::decay_t<decltype(body)>>();
+        },
+        message);
+  }
+  ExpectEveryFieldListed<Generation>();
+  ExpectEveryFieldListed<WorkerId>();
+  ExpectEveryFieldListed<WorkerKey>();
+  ExpectEveryFieldListed<JournalPosition>();
+  ExpectEveryFieldListed<AcceleratorInfo>();
+  ExpectEveryFieldListed<Progress>();
+  ExpectEveryFieldListed<RunningWorker>();
+}
+
+// These bytes are the protocol: a change here needs a new kProtocolVersion.
+TEST(Codec, BytesOnTheWireStayWhatTheyAre) {
+  const LeaseNotice notice{{JobId(12), 1, 3}, {2, 300}, 7};
+  using namespace std::string_literals;
+  EXPECT_EQ(Encode(notice),
+            "GVL\x01\x08\x93\x93\x0c\x01\x03\x92\x02\xcd\x01\x2c\x07"s);
+}
+
+TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
+  std::vector<std::string> names;
+  for (const Message& message : Defaults()) {
+    names.emplace_back(MessageName(message));
+    EXPECT_EQ(Encode(message)[kTypeByte], static_cast<char>(names.size()));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "WorkerHello",      "LeaseRequest",   "StepReport",
+                       "LeaseReleased",    "WorkerFinished", "LeaseGrant",
+                       "LeaseDenied",      "LeaseNotice",    "PauseRequest",
+                       "WorkerRejected",   "AgentHello",     "AgentHeartbeat",
+                       "WorkerLaunched",   "WorkerExited",   "AgentWelcome",
+                       "AgentRejected",    "LaunchWorker",   "StopWorker",
+                       "ExitAcknowledged", "SubmitRequest",  "SubmitReply",
+                       "CommandRequest",   "CommandReply",   "QueryRequest",
+                       "QueryReply",       "LogRequest",     "LogReply"}));
+}
+
+TEST(Codec, NamesBelongToTheirTypes) {
+  EXPECT_EQ(MessageName(WorkerHello{}), "WorkerHello");
+  EXPECT_EQ(MessageName(LeaseGrant{}), "LeaseGrant");
+  EXPECT_EQ(MessageName(AgentHello{}), "AgentHello");
+  EXPECT_EQ(MessageName(LaunchWorker{}), "LaunchWorker");
+  EXPECT_EQ(MessageName(SubmitRequest{}), "SubmitRequest");
+  EXPECT_EQ(MessageName(LogReply{}), "LogReply");
+}
+
+TEST(Codec, NewerWriterWithMoreFieldsIsUnderstood) {
+  Packer packer;
+  packer.Array(6);
+  packer.Array(5);  // WorkerKey with two more
+  for (const int value : {12, 1, 3, 77, 78}) packer.Put(value);
+  packer.Array(2);
+  for (const int value : {2, 300}) packer.Put(value);
+  packer.Put(7);
+  packer.Put(std::string_view("a field of the next version"));
+  packer.Array(1);
+  packer.Array(0);
+  packer.Put(0.5);
+  ASSERT_OK_AND_ASSIGN(
+      const Message read,
+      DecodeMessage(Header(TypeOf<LeaseNotice>()) + packer.Take()));
+  EXPECT_TRUE(Same(read, LeaseNotice{{JobId(12), 1, 3}, {2, 300}, 7}));
+}
+
+TEST(Codec, OlderWriterWithFewerFieldsGivesDefaults) {
+  Packer packer;
+  packer.Array(1);
+  packer.Array(1);
+  packer.Put(12);
+  ASSERT_OK_AND_ASSIGN(
+      const Message read,
+      DecodeMessage(Header(TypeOf<LeaseGrant>()) + packer.Take()));
+  LeaseGrant expected;
+  expected.worker.job = JobId(12);
+  EXPECT_TRUE(Same(read, expected));
+  EXPECT_EQ(std::get<LeaseGrant>(read).slots, 2);
+}
+
+TEST(Codec, EveryMessageOfNoFieldsIsAllDefaults) {
+  for (const Message& message : Defaults()) {
+    ASSERT_OK_AND_ASSIGN(const Message read,
+                         DecodeMessage(Header(message.index() + 1) + "\x90"));
+    EXPECT_TRUE(Same(read, message));
+  }
+}
+
+TEST(Codec, AFrameCutAnywhereIsRefused) {
+  for (const Message& message : Filled(2)) {
+    SCOPED_TRACE(MessageName(message));
+    const std::string frame = Encode(message);
+    for (size_t size = 0; size < frame.size(); ++size) {
+      EXPECT_THAT(DecodeMessage(frame.substr(0, size)),
+                  StatusIs(kInvalidArgument, ""))
+          << size;
+    }
+    EXPECT_THAT(DecodeMessage(frame + '\0'),
+                StatusIs(kInvalidArgument, "behind the array"));
+  }
+}
+
+TEST(Codec, AFlippedBitIsRefusedOrGivesAnotherWholeMessage) {
+  for (const Message& message : Filled(3)) {
+    SCOPED_TRACE(MessageName(message));
+    const std::string frame = Encode(message);
+    for (size_t bit = 0; bit < frame.size() * 8; ++bit) {
+      std::string flipped = frame;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+      const auto read = DecodeMessage(flipped);
+      if (!read.ok()) continue;
+      EXPECT_FALSE(Same(*read, message)) << bit;
+      EXPECT_THAT(EncodeMessage(*read), IsOk());
+    }
+  }
+}
+
+TEST(Codec, ErrorsNameTheMessageAndTheField) {
+  EXPECT_THAT(DecodeMessage(Header(TypeOf<LeaseGrant>()) + "\x91\x91\xc3"),
+              StatusIs(kInvalidArgument,
+                       "LeaseGrant: field 1.1 is a boolean, not an integer"));
+}
+
+TEST(Codec, AnotherProtocolVersionSaysWhichSideToUpdate) {
+  std::string frame = Encode(LeaseNotice{});
+  frame[3] = 2;
+  EXPECT_THAT(DecodeMessage(frame),
+              StatusIs(kFailedPrecondition,
+                       "the peer speaks protocol 2, this is 1; update the "
+                       "older side"));
+}
+
+TEST(Codec, ForeignTrafficIsRefused) {
+  EXPECT_THAT(DecodeMessage(""), StatusIs(kInvalidArgument, "not a frame"));
+  EXPECT_THAT(DecodeMessage("GVL\x01"), StatusIs(kInvalidArgument, "not a fr"));
+  EXPECT_THAT(DecodeMessage("GET / HTTP/1.1\r\n"),
+              StatusIs(kInvalidArgument, "is the port right?"));
+}
+
+TEST(Codec, UnknownTypesAreRefused) {
+  for (const size_t type : {size_t{0}, kTypes + 1, size_t{255}}) {
+    EXPECT_THAT(DecodeMessage(Header(type) + "\x90"),
+                StatusIs(kInvalidArgument, "is not known here"));
+  }
+}
+
+TEST(Codec, LongFramesAreRefusedOnBothSides) {
+  SubmitRequest request;
+  request.toml = std::string(kStringBytesMax, 'x');
+  EXPECT_THAT(DecodeMessage(Encode(request)), IsOk());
+  request.source = std::string(kFrameBytesMax - kStringBytesMax, 'x');
+  EXPECT_THAT(EncodeMessage(request),
+              StatusIs(kResourceExhausted, "SubmitRequest: a frame of "));
+  EXPECT_THAT(DecodeMessage(std::string(kFrameBytesMax + 1, 'G')),
+              StatusIs(kInvalidArgument, "exceeds the 65536 allowed"));
+}
+
+TEST(Codec, TheLongestFrameIsAccepted) {
+  SubmitRequest request;
+  request.toml = std::string(kStringBytesMax, 'x');
+  request.source = std::string(1000, 'x');
+  request.source.resize(1000 + kFrameBytesMax - Encode(request).size(), 'x');
+  const std::string frame = Encode(request);
+  EXPECT_EQ(frame.size(), kFrameBytesMax);
+  EXPECT_THAT(DecodeMessage(frame), IsOk());
+}
+
+TEST(Codec, TooManyElementsAreRefusedByTheWriter) {
+  AgentHello hello;
+  hello.running.resize(kArrayElementsMax + 1);
+  EXPECT_THAT(EncodeMessage(hello),
+              StatusIs(kResourceExhausted, "AgentHello: an array of 4097"));
+}
+
+TEST(Codec, TooLongStringsAreRefusedByTheWriter) {
+  LogReply reply;
+  reply.data = std::string(kStringBytesMax + 1, 'x');
+  EXPECT_THAT(EncodeMessage(reply),
+              StatusIs(kResourceExhausted, "LogReply: a string of 61441"));
+}
+
+TEST(Codec, UnknownChoicesAreRefused) {
+  PauseRequest request;
+  request.tier = PauseTier::kStop;
+  std::string frame = Encode(request);
+  frame.back() = 3;
+  EXPECT_THAT(DecodeMessage(frame),
+              StatusIs(kInvalidArgument, "PauseRequest: field 4 is a choice"));
+}
+
+TEST(Codec, SurvivesRandomBodies) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 50000; ++i) {
+    std::string frame = Header(1 + random() % kTypes);
+    const size_t size = random() % 60;
+    for (size_t j = 0; j < size; ++j) {
+      frame.push_back(static_cast<char>(random()));
+    }
+    if (size > 0 && i % 4 != 0)
+      frame[5] = static_cast<char>(0x90 | random() % 9);
+    const auto read = DecodeMessage(frame);
+    if (read.ok()) {
+      EXPECT_THAT(EncodeMessage(*read), IsOk());
+    }
+  }
+}
+
+// Several bytes of real messages changed at once: deeper than random bodies.
+TEST(Codec, SurvivesDamagedMessages) {
+  std::mt19937_64 random(12);
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    for (const Message& message : Filled(seed)) {
+      std::string frame = Encode(message);
+      for (size_t n = 1 + random() % 4; n > 0; --n) {
+        frame[random() % frame.size()] = static_cast<char>(random());
+      }
+      const auto read = DecodeMessage(frame);
+      if (read.ok()) {
+        EXPECT_THAT(EncodeMessage(*read), IsOk());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,220 @@
+// Drives an engine by hand: one server "here" with accelerators of one type,
+// workers that say what the test wants. Rows are on disk at once, unless a test
+// holds them back; invariants are checked after every step.
+#ifndef GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
+#define GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/invariants.h"
+#include "coordinator/policy/policy.h"
+#include "core/text.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+
+class EngineDriver {
+ public:
+  static constexpr double kAgentTimeout_s = 1000;
+
+  explicit EngineDriver(int accelerators = 1, std::string policy = "fifo")
+      : accelerators_(accelerators), policy_(*MakePolicy(policy)) {
+    options_.round_duration_s = 100;
+    options_.lease_duration_s = 10;
+    options_.plan_lead_s = 5;
+    options_.pause_grace_s = 30;
+    options_.agent_timeout_s = kAgentTimeout_s;
+    engine_ = std::make_unique<Engine>(options_);
+    Step(event::CoordinatorStarted{1});
+    JoinServer("here", 1);
+  }
+
+  // Steps, persists, solves, until nothing more follows at this time.
+  void Step(const Event& event) {
+    const Actions next = engine_->Step(now, event);
+    for (const std::string& broken : invariants_.Check(now, *engine_, next)) {
+      ADD_FAILURE() << broken;
+    }
+    for (const Action& action : next) Take(action);
+  }
+
+  void Take(const Action& action) {
+    actions.push_back(action);
+    if (const auto* row = std::get_if<action::Persist>(&action)) {
+      rows.push_back(*row);
+      if (!hold_disk) Persist();
+    } else if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
+      ++solves;
+      if (hold_solver) return;
+      Step(event::AllocationReady{solve->epoch,
+                                  *policy_->Solve(solve->problem)});
+    }
+  }
+
+  void Persist() {
+    const uint64_t seq = rows.back().seq;
+    invariants_.Persisted(seq);
+    Step(event::Persisted{seq});
+  }
+
+  void At(Time time) {
+    while (engine_->NextDeadline() <= time) {
+      now = std::max(now, engine_->NextDeadline());
+      Step(event::Tick{});
+    }
+    now = time;
+  }
+
+  void JoinServer(const std::string& name, uint64_t incarnation,
+                  std::vector<RunningWorker> running = {}) {
+    AgentHello hello;
+    hello.server = name;
+    hello.incarnation = incarnation;
+    for (int i = 0; i < accelerators_; ++i) {
+      AcceleratorInfo info;
+      info.type = "v100";
+      info.uuid = StrCat(name, "-", i);
+      hello.accelerators.push_back(info);
+    }
+    hello.running = std::move(running);
+    Step(event::ServerJoined{hello});
+  }
+
+  JobId Submit(const std::string& name, int scale_factor = 1) {
+    JobSpec spec;
+    spec.name = name;
+    spec.argv = {"./train"};
+    spec.scale_factor = scale_factor;
+    Step(event::JobSubmitted{spec, 1});
+    return engine_->jobs().empty() ? JobId() : engine_->jobs().rbegin()->first;
+  }
+
+  WorkerKey Key(JobId job, int rank = 0) const {
+    return {job, rank,
+            engine_->jobs()
+                .at(job)
+                .workers.at(static_cast<size_t>(rank))
+                .incarnation};
+  }
+
+  void Hello(const WorkerKey& key) {
+    WorkerHello hello;
+    hello.worker = key;
+    Step(event::WorkerJoined{hello});
+  }
+
+  void Request(const WorkerKey& key, bool holding = false,
+               uint64_t released_epoch = 0) {
+    LeaseRequest request;
+    request.worker = key;
+    request.nonce = ++nonce;
+    request.holding = holding;
+    request.released_epoch = released_epoch;
+    const auto job = engine_->jobs().find(key.job);
+    if (job != engine_->jobs().end()) request.epoch = job->second.epoch;
+    Step(event::LeaseRequested{request});
+  }
+
+  // Launched, joined, granted.
+  WorkerKey Run(JobId job) {
+    const WorkerKey key = Key(job);
+    Hello(key);
+    Request(key);
+    return key;
+  }
+
+  void Gone(const WorkerKey& key, int code, int signal = 0) {
+    WorkerExited exit;
+    exit.server = "here";
+    exit.worker = key;
+    exit.exit_code = code;
+    exit.signal = signal;
+    Step(event::WorkerGone{exit});
+  }
+
+  // The last message of a kind that was sent, and how many there were.
+  template <class M>
+  std::optional<M> Last() const {
+    std::optional<M> last;
+    for (const Action& action : actions) {
+      if (const M* message = MessageIn<M>(action)) last = *message;
+    }
+    return last;
+  }
+  template <class M>
+  int Count() const {
+    int count = 0;
+    for (const Action& action : actions)
+      count += MessageIn<M>(action) != nullptr;
+    return count;
+  }
+  std::string LastReply() const {
+    std::string error = "no reply";
+    for (const Action& action : actions) {
+      if (const auto* reply = std::get_if<action::Reply>(&action)) {
+        error = reply->error;
+      }
+    }
+    return error;
+  }
+  std::string Halted() const {
+    for (const Action& action : actions) {
+      if (const auto* halt = std::get_if<action::Halt>(&action)) {
+        return halt->reason;
+      }
+    }
+    return "";
+  }
+
+  // A coordinator that starts again on what is on disk.
+  void Restart() {
+    engine_ = std::make_unique<Engine>(options_);
+    invariants_.Restarted();
+    uint64_t term = 0;
+    for (const action::Persist& row : rows) {
+      engine_->Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+      term = row.term;
+    }
+    Step(event::CoordinatorStarted{term + 1});
+  }
+
+  const Engine& engine() const { return *engine_; }
+  const Job& job(JobId id) const { return engine_->jobs().at(id); }
+  const Worker& worker(JobId id) const { return job(id).workers.front(); }
+
+  Time now = 0;
+  bool hold_disk = false;
+  bool hold_solver = false;
+  int solves = 0;
+  uint64_t nonce = 0;
+  Actions actions;
+  std::vector<action::Persist> rows;
+
+ private:
+  template <class M>
+  static const M* MessageIn(const Action& action) {
+    if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
+      return std::get_if<M>(&send->message);
+    }
+    if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
+      return std::get_if<M>(&send->message);
+    }
+    return nullptr;
+  }
+
+  int accelerators_;
+  EngineOptions options_;
+  std::unique_ptr<Policy> policy_;
+  std::unique_ptr<Engine> engine_;
+  Invariants invariants_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_

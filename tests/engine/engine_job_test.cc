@@ -1,0 +1,269 @@
+// Jobs: submission, processes, failures, and the reasons that are given.
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Why(const EngineDriver& driver, JobId job) {
+  return RenderReason(driver.engine().Why(job, driver.now));
+}
+
+TEST(Submission, IsAnsweredOnceItIsOnDisk) {
+  EngineDriver driver;
+  driver.hold_disk = true;
+  driver.Submit("a");
+  EXPECT_EQ(driver.LastReply(), "no reply");
+  driver.Persist();
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
+TEST(Submission, OfANameThatIsTakenIsRefused) {
+  EngineDriver driver;
+  driver.Submit("a");
+  driver.Submit("a");
+  EXPECT_THAT(driver.LastReply(), HasSubstr("the name is taken by job 1"));
+  EXPECT_EQ(driver.engine().jobs().size(), 1u);
+}
+
+TEST(Submission, OfANameWhoseJobHasEndedIsAccepted) {
+  EngineDriver driver;
+  const JobId first = driver.Submit("a");
+  driver.Gone(driver.Run(first), 0);
+  driver.Submit("a");
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
+TEST(Submission, OfAScaleFactorThatFitsNowhereNamesTheCluster) {
+  EngineDriver driver(2);
+  driver.Submit("big", 3);
+  EXPECT_THAT(driver.LastReply(),
+              HasSubstr("scale factor 3 fits on no accelerator type of the "
+                        "cluster (2 v100); lower it or add accelerators"));
+}
+
+TEST(Command, OnAJobThatIsNotThereSaysSo) {
+  EngineDriver driver;
+  driver.Step(event::JobCommanded{JobId(9), CommandKind::kCancel, 1});
+  EXPECT_THAT(driver.LastReply(), HasSubstr("there is no job 9"));
+}
+
+TEST(Command, ReleasesOnlyWhatIsHeld) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_THAT(driver.LastReply(), HasSubstr("is not held"));
+}
+
+TEST(Command, CancelStopsTheWorkerAndFreesTheAccelerator) {
+  EngineDriver driver;
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
+  const WorkerKey key = driver.Run(first);
+  driver.Step(event::JobCommanded{first, CommandKind::kCancel, 1});
+  EXPECT_EQ(driver.Last<PauseRequest>()->tier, PauseTier::kStop);
+  driver.Gone(key, 1);
+  EXPECT_EQ(driver.job(first).state, JobState::kCancelled);
+  driver.Run(second);
+  EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, second);
+}
+
+TEST(Launch, IsAskedForOnlyOnceTheAssignmentIsOnDisk) {
+  EngineDriver driver;
+  driver.hold_disk = true;
+  driver.Submit("a");
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 0);
+  driver.Persist();
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 1);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->accelerator.uuid, "here-0");
+}
+
+TEST(Launch, IsRepeatedWhileNothingIsHeard) {
+  EngineDriver driver;
+  driver.Submit("a");
+  driver.At(12);
+  EXPECT_GE(driver.Count<LaunchWorker>(), 2);
+}
+
+TEST(Failure, StartsTheJobAgain) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Gone(driver.Run(job), 3);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 2);
+  EXPECT_EQ(driver.Key(job).incarnation, 2u);
+}
+
+TEST(Failure, ThreeTimesInARowHoldsTheJobWithTheReason) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 3);
+  EXPECT_EQ(driver.job(job).state, JobState::kHeld);
+  EXPECT_THAT(Why(driver, job), HasSubstr("failed 3 times in a row"));
+  EXPECT_THAT(Why(driver, job), HasSubstr("exit code 3"));
+  EXPECT_THAT(Why(driver, job), HasSubstr("gavel release 1"));
+}
+
+TEST(Failure, WithANewerGenerationInBetweenStartsCountingAgain) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (uint64_t i = 1; i <= 6; ++i) {
+    const WorkerKey key = driver.Key(job);
+    WorkerHello hello;
+    hello.worker = key;
+    hello.progress.last_generation = {i, 10 * i};
+    driver.Step(event::WorkerJoined{hello});
+    driver.Request(key);
+    driver.Gone(key, 0, 11);
+  }
+  EXPECT_EQ(driver.job(job).state, JobState::kActive);
+}
+
+TEST(Failure, AKilledWorkerIsNamedByItsSignal) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 0, 11);
+  EXPECT_THAT(Why(driver, job), HasSubstr("killed by signal 11"));
+}
+
+TEST(Failure, ToLaunchHoldsTheJobAtOnce) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  WorkerExited exit;
+  exit.server = "here";
+  exit.worker = driver.Key(job);
+  exit.launch_error = "./train: no such file";
+  driver.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver.job(job).state, JobState::kHeld);
+  EXPECT_THAT(Why(driver, job), HasSubstr("./train: no such file"));
+}
+
+TEST(Failure, AHeldJobThatIsReleasedTriesAgain) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 3);
+  driver.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  driver.Run(job);
+  EXPECT_EQ(driver.worker(job).held_epoch, driver.job(job).epoch);
+}
+
+TEST(Exit, With75IsNoFailure) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 5; ++i) driver.Gone(driver.Run(job), 75);
+  EXPECT_EQ(driver.job(job).state, JobState::kActive);
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+}
+
+TEST(Exit, OfAnAgentIsNoFailureOfItsJobs) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  driver.JoinServer("here", 2);  // a new agent, and nothing runs
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+  EXPECT_EQ(driver.Key(job).incarnation, 2u);
+}
+
+TEST(Exit, IsAcknowledgedOnlyOnceItIsOnDisk) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.hold_disk = true;
+  driver.Gone(key, 0);
+  EXPECT_EQ(driver.Count<ExitAcknowledged>(), 0);
+  driver.Persist();
+  EXPECT_EQ(driver.Count<ExitAcknowledged>(), 1);
+}
+
+TEST(Exit, OfAllWorkersFinishesTheJob) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Gone(driver.Run(job), 0);
+  EXPECT_EQ(driver.job(job).state, JobState::kFinished);
+  driver.At(driver.engine().round_ends_at());
+  EXPECT_EQ(driver.engine().round_ends_at(), kNever);  // no rounds for nobody
+}
+
+TEST(Agent, OfAnOlderIncarnationIsRejectedByItsNumber) {
+  EngineDriver driver;
+  driver.JoinServer("here", 5);
+  driver.JoinServer("here", 4);
+  EXPECT_EQ(driver.Last<AgentRejected>()->incarnation, 4u);
+}
+
+TEST(Agent, ThatRunsAStrangerIsToldToStopIt) {
+  EngineDriver driver;
+  const WorkerKey stranger{JobId(77), 0, 3};
+  driver.JoinServer("here", 1, {{stranger, 4711}});
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, stranger);
+  EXPECT_EQ(driver.Last<StopWorker>()->grace_s, 0);
+}
+
+TEST(Agent, ThatIsSilentIsLostWithItsAccelerators) {
+  EngineDriver driver;
+  driver.At(EngineDriver::kAgentTimeout_s + 1);
+  EXPECT_EQ(driver.engine().cluster().Capacity(), std::vector<int>{0});
+}
+
+TEST(Agent, ThatIsHeardStays) {
+  EngineDriver driver;
+  for (int i = 0; i < 10; ++i) {
+    driver.At(driver.now + EngineDriver::kAgentTimeout_s / 2);
+    driver.Step(event::AgentHeard{{"here", 1, {1, 0}}});
+  }
+  EXPECT_EQ(driver.engine().cluster().Capacity(), std::vector<int>{1});
+}
+
+TEST(Reason, OfAWaitingJobTellsItsPlace) {
+  EngineDriver driver(1, "max_min_fairness");
+  driver.Run(driver.Submit("a"));
+  const JobId waits = driver.Submit("b");
+  EXPECT_THAT(Why(driver, waits), HasSubstr("1st in line for v100"));
+}
+
+TEST(Reason, OfAJobWithoutServersSaysWhatToStart) {
+  EngineDriver driver;
+  driver.At(EngineDriver::kAgentTimeout_s + 1);  // the agent is lost
+  const JobId job = driver.Submit("a");
+  EXPECT_THAT(Why(driver, job), HasSubstr("start `gavel agent`"));
+}
+
+TEST(Solver, HasOneProblemOutAtATime) {
+  EngineDriver driver;
+  driver.hold_solver = true;
+  driver.Submit("a");
+  driver.Submit("b");
+  driver.Submit("c");
+  EXPECT_EQ(driver.solves, 1);
+}
+
+TEST(Solver, AStaleAnswerIsDropped) {
+  EngineDriver driver;
+  driver.hold_solver = true;
+  driver.Submit("a");
+  const size_t rows = driver.rows.size();
+  driver.Step(event::AllocationReady{999, {}});
+  EXPECT_EQ(driver.rows.size(), rows);
+}
+
+TEST(Solver, AFailureLeavesTheLastAllocationInForce) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.hold_solver = true;
+  driver.Submit("b");
+  PolicyResult failed;
+  failed.detail = "the solver broke down";
+  for (const Action& action : Actions(driver.actions)) {
+    if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
+      driver.Step(event::AllocationReady{solve->epoch, failed});
+    }
+  }
+  driver.Request(key, /*holding=*/true);
+  EXPECT_EQ(driver.Last<LeaseGrant>()->worker, key);
+  EXPECT_EQ(driver.engine().allocation().detail, "the solver broke down");
+}
+
+}  // namespace
+}  // namespace gavel

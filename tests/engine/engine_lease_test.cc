@@ -1,0 +1,167 @@
+// Leases: who is granted one, when, and who is not (docs/protocol.md).
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Lease, IsGrantedOnlyAfterItsEventIsOnDisk) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Hello(driver.Key(job));
+  driver.hold_disk = true;
+  driver.Request(driver.Key(job));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
+  driver.Persist();
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
+}
+
+TEST(Lease, IsRenewedWithoutWaitingForTheDisk) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.hold_disk = true;
+  driver.Submit("b");  // a row that is stuck on its way to the disk
+  driver.now += 3;
+  driver.Request(key, /*holding=*/true);
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 2);
+}
+
+TEST(Lease, CarriesTheNonceOfItsRequest) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.nonce = 41;
+  driver.Run(job);
+  EXPECT_EQ(driver.Last<LeaseGrant>()->nonce, 42u);
+}
+
+TEST(Lease, AnOldNonceIsNotAnswered) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.nonce = 0;  // a request that was under way for long
+  driver.Request(key);
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
+  EXPECT_EQ(driver.Count<LeaseDenied>(), 0);
+}
+
+TEST(Lease, GoesNoFurtherThanTheRound) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId first = driver.Submit("a");
+  driver.Submit("b");  // somebody waits, so the round's end means something
+  const WorkerKey key = driver.Run(first);
+  driver.now = driver.engine().round_ends_at() - 6;
+  driver.Request(key, /*holding=*/true);
+  EXPECT_NEAR(driver.Last<LeaseGrant>()->duration_s, 6, 1e-9);
+}
+
+TEST(Lease, GoesOnIntoTheNextRoundOnceThatIsPlanned) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.At(driver.engine().round_ends_at() - 4);  // within the lead
+  driver.Request(key, /*holding=*/true);
+  EXPECT_NEAR(driver.Last<LeaseGrant>()->duration_s, 10, 1e-9);
+  EXPECT_GE(driver.Count<LeaseNotice>(), 1);
+}
+
+TEST(Lease, OfAnOldIncarnationIsRefused) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey old = driver.Run(job);
+  driver.Gone(old, 0, 9);
+  ASSERT_NE(driver.Key(job), old);
+  driver.Request(old, /*holding=*/true);
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
+  EXPECT_EQ(driver.Last<WorkerRejected>()->worker, old);
+}
+
+TEST(Lease, OfANewIncarnationHasANewEpoch) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Gone(driver.Run(job), 0, 9);
+  const uint64_t before = driver.Last<LeaseGrant>()->epoch;
+  driver.Run(job);
+  EXPECT_GT(driver.Last<LeaseGrant>()->epoch, before);
+}
+
+TEST(Lease, GivenUpByItsWorkerIsNotGrantedAtTheSameEpochAgain) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const uint64_t epoch = driver.Last<LeaseGrant>()->epoch;
+  driver.Step(event::LeaseEnded{key, epoch, {}, false});
+  driver.Request(key, false, epoch);
+  EXPECT_GT(driver.Last<LeaseGrant>()->epoch, epoch);
+}
+
+TEST(Lease, ALostReleaseIsRepairedByTheNextRequest) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const uint64_t epoch = driver.Last<LeaseGrant>()->epoch;
+  driver.Request(key, false, epoch);  // LeaseReleased never came
+  EXPECT_GT(driver.Last<LeaseGrant>()->epoch, epoch);
+}
+
+TEST(Lease, AGrantThatWasLostIsGivenAgain) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.Request(key);  // not holding, and nothing given up: it never came
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 2);
+  EXPECT_EQ(driver.rows.back().seq, driver.Last<LeaseGrant>()->position.seq);
+}
+
+TEST(Lease, OfAGangWaitsForAllRanks) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("gang", 2);
+  driver.Hello(driver.Key(job, 0));
+  driver.Request(driver.Key(job, 0));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
+  driver.Hello(driver.Key(job, 1));
+  driver.Request(driver.Key(job, 0));
+  driver.Request(driver.Key(job, 1));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 2);
+}
+
+TEST(Lease, ThatRanOutKeepsItsAcceleratorUntilTheProcessIsGone) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
+  const WorkerKey silent = driver.Run(first);
+  driver.At(driver.engine().round_ends_at() + 60);  // never heard again
+  driver.Hello(driver.Key(second));
+  driver.Request(driver.Key(second));
+  EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, first);
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, silent);
+  driver.Gone(silent, 0, 9);
+  driver.Request(driver.Key(second));
+  EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, second);
+}
+
+TEST(Position, AWorkerThatHasSeenALaterJournalStopsTheCoordinator) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  LeaseRequest request;
+  request.worker = key;
+  request.nonce = 99;
+  request.highest_seen = {7, 1};
+  driver.Step(event::LeaseRequested{request});
+  EXPECT_THAT(driver.Halted(), HasSubstr("has seen term 7"));
+  const size_t before = driver.actions.size();
+  driver.Submit("b");
+  EXPECT_EQ(driver.actions.size(), before);
+}
+
+TEST(Position, AnAgentThatHasSeenALaterJournalStopsTheCoordinator) {
+  EngineDriver driver;
+  driver.Step(event::AgentHeard{{"here", 1, {1, 1'000'000}}});
+  EXPECT_THAT(driver.Halted(), HasSubstr("another coordinator"));
+}
+
+}  // namespace
+}  // namespace gavel

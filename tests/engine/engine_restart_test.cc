@@ -1,0 +1,91 @@
+// A coordinator that starts again on its journal.
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+TEST(Restart, RaisesTheTerm) {
+  EngineDriver driver;
+  driver.Restart();
+  driver.Restart();
+  EXPECT_EQ(driver.engine().position().term, 3u);
+}
+
+TEST(Restart, KnowsItsJobsAndGoesOnNumbering) {
+  EngineDriver driver;
+  driver.Submit("a");
+  driver.Restart();
+  EXPECT_EQ(driver.engine().jobs().size(), 1u);
+  EXPECT_EQ(driver.Submit("b"), JobId(2));
+}
+
+TEST(Restart, AdoptsAWorkerThatStillHoldsItsLease) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const uint64_t epoch = driver.Last<LeaseGrant>()->epoch;
+  driver.Restart();
+  driver.Request(key, /*holding=*/true);
+  EXPECT_EQ(driver.Last<LeaseGrant>()->epoch, epoch);
+  EXPECT_EQ(driver.Last<LeaseGrant>()->position.term, 2u);
+}
+
+TEST(Restart, GivesNoAcceleratorOnWhileAnOldLeaseMayRun) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
+  driver.Run(first);
+  driver.Restart();
+  driver.At(driver.engine().round_ends_at() + 1);
+  driver.Hello(driver.Key(second));
+  driver.Request(driver.Key(second));
+  EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, first);
+}
+
+TEST(Restart, TellsAgentsItsNewTermSoThatTheySayHelloAgain) {
+  EngineDriver driver;
+  driver.Restart();
+  driver.Step(event::AgentHeard{{"here", 1, {1, 1}}});
+  EXPECT_EQ(driver.Last<AgentWelcome>()->position.term, 2u);
+}
+
+TEST(Restart, LaunchesAgainWhatTheAgentDoesNotRun) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Key(job);
+  driver.Restart();
+  driver.JoinServer("here", 1);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 2);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker, key);
+}
+
+TEST(Restart, ReplayGivesTheSameStateAsLiving) {
+  EngineDriver driver(2, "max_min_fairness");
+  const JobId a = driver.Submit("a");
+  const JobId b = driver.Submit("b");
+  const JobId c = driver.Submit("c");
+  driver.Run(a);
+  driver.Run(b);
+  driver.At(driver.engine().round_ends_at() + 1);
+  Engine replayed(driver.engine().options());
+  for (const action::Persist& row : driver.rows) {
+    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+  }
+  EXPECT_EQ(replayed.position(), driver.engine().position());
+  EXPECT_EQ(replayed.rounds(), driver.engine().rounds());
+  for (JobId id : {a, b, c}) {
+    const Job& lived = driver.job(id);
+    const Job& again = replayed.jobs().at(id);
+    EXPECT_EQ(again.epoch, lived.epoch);
+    EXPECT_EQ(again.assigned, lived.assigned);
+    EXPECT_EQ(again.received_s, lived.received_s);
+    EXPECT_EQ(again.target_s, lived.target_s);
+    EXPECT_EQ(again.workers[0].held_epoch, lived.workers[0].held_epoch);
+    EXPECT_EQ(replayed.allocation().allocation.Row(id),
+              driver.engine().allocation().allocation.Row(id));
+  }
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,102 @@
+#include "coordinator/jobs/cluster.h"
+
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+AcceleratorInfo Info(const std::string& type, const std::string& uuid) {
+  AcceleratorInfo info;
+  info.type = type;
+  info.uuid = uuid;
+  return info;
+}
+
+TEST(Cluster, TypesAreInTheOrderOfTheirFirstAppearance) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("b", {Info("v100", "0"), Info("k80", "1")}));
+  ASSERT_OK(cluster.Join("a", {Info("k80", "0"), Info("a100", "1")}));
+  EXPECT_EQ(cluster.types(), (std::vector<std::string>{"v100", "k80", "a100"}));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1, 2, 1}));
+  EXPECT_EQ(cluster.TypeIndex("k80"), 1);
+  EXPECT_EQ(cluster.TypeIndex("h200"), -1);
+}
+
+TEST(Cluster, AcceleratorsAreNumberedFromOneInTheOrderSeen) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("b", {Info("v100", "x"), Info("k80", "y")}));
+  ASSERT_OK(cluster.Join("a", {Info("k80", "x")}));
+  ASSERT_EQ(cluster.accelerators().size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(cluster.accelerators()[i].id, AcceleratorId(i + 1));
+  }
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(2)).server, "b");
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(2)).index, 1);
+  EXPECT_EQ(cluster.TypeOf(AcceleratorId(3)), 1);
+  EXPECT_EQ(cluster.servers().at("a"),
+            (std::vector<AcceleratorId>{AcceleratorId(3)}));
+}
+
+TEST(Cluster, AServerThatReturnsGetsItsAcceleratorsBackByUuid) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
+  cluster.MarkUnreachable("s");
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0}));
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).state,
+            AcceleratorState::kUnreachable);
+  ASSERT_OK(cluster.Join("s", {Info("v100", "y"), Info("v100", "x")}));
+  EXPECT_EQ(cluster.accelerators().size(), 2u);
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{2}));
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).info.uuid, "x");
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).index, 1);
+}
+
+TEST(Cluster, WhatAServerNoLongerDeclaresIsNotUsable) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
+  ASSERT_OK(cluster.Join("s", {Info("v100", "y"), Info("v100", "z")}));
+  EXPECT_EQ(cluster.accelerators().size(), 3u);
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{2}));
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).state,
+            AcceleratorState::kUnreachable);
+}
+
+TEST(Cluster, ALostAcceleratorStaysLostWhenItsServerReturns) {
+  Cluster cluster;
+  const std::vector<AcceleratorInfo> declared = {Info("v100", "x"),
+                                                 Info("v100", "y")};
+  ASSERT_OK(cluster.Join("s", declared));
+  cluster.MarkLost(AcceleratorId(1));
+  cluster.MarkUnreachable("s");
+  EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).state,
+            AcceleratorState::kLost);
+  ASSERT_OK(cluster.Join("s", declared));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+}
+
+TEST(Cluster, EqualUuidsOnTwoServersAreTwoAccelerators) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("a", {Info("cpu", "0")}));
+  ASSERT_OK(cluster.Join("b", {Info("cpu", "0")}));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{2}));
+  cluster.MarkUnreachable("a");
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+}
+
+TEST(Cluster, ADuplicateUuidIsRefusedAndChangesNothing) {
+  Cluster cluster;
+  EXPECT_THAT(cluster.Join("s", {Info("cpu", "0"), Info("cpu", "0")}),
+              StatusIs(kInvalidArgument, "server s"));
+  EXPECT_TRUE(cluster.accelerators().empty());
+  EXPECT_TRUE(cluster.servers().empty());
+}
+
+TEST(Cluster, AnUnknownServerMayBeUnreachable) {
+  Cluster cluster;
+  cluster.MarkUnreachable("nobody");
+  EXPECT_TRUE(cluster.servers().empty());
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,352 @@
+// How a worker asks for its lease, gets and renews it (docs/protocol.md, "A
+// worker's life").
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/lease/lease_machine_fixture.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using State = LeaseMachine::State;
+
+constexpr double kTolerance_s = 1e-9;
+
+// ---- hello
+
+TEST_F(LeaseMachineTest, DoesNothingBeforeItIsStarted) {
+  EXPECT_EQ(machine_.NextDeadline(), kNever);
+  EXPECT_THAT(Tick(5), IsEmpty());
+  EXPECT_THAT(Hear(6, PauseOf(1, PauseTier::kEvict)), IsEmpty());
+}
+
+TEST_F(LeaseMachineTest, SaysHelloFirstThenAsks) {
+  const LeaseActions actions = Start(2);
+  ASSERT_THAT(actions, SizeIs(2));
+  const auto hello = MessagesOf<WorkerHello>({actions[0]});
+  const auto request = MessagesOf<LeaseRequest>({actions[1]});
+  ASSERT_THAT(hello, SizeIs(1));
+  EXPECT_EQ(hello[0].worker, kWorker);
+  EXPECT_EQ(hello[0].pid, 4711);
+  EXPECT_EQ(hello[0].progress.steps_done, 40u);
+  ASSERT_THAT(request, SizeIs(1));
+  EXPECT_EQ(request[0].worker, kWorker);
+  EXPECT_EQ(request[0].nonce, 1u);
+  EXPECT_FALSE(request[0].holding);
+  EXPECT_EQ(request[0].released_epoch, 0u);
+}
+
+TEST_F(LeaseMachineTest, StartsOnlyOnce) {
+  Start(0);
+  EXPECT_THAT(Start(0.5), IsEmpty());
+}
+
+TEST_F(LeaseMachineTest, RepeatsHelloEachSecondUntilAnyAnswerComes) {
+  Start(0);
+  EXPECT_THAT(MessagesOf<WorkerHello>(Tick(0.9)), IsEmpty());
+  EXPECT_THAT(MessagesOf<WorkerHello>(Tick(1)), SizeIs(1));
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 2);  // the next request is later
+  EXPECT_THAT(MessagesOf<WorkerHello>(Tick(2)), SizeIs(1));
+  Hear(2.5, Denied(1, 60));
+  EXPECT_THAT(MessagesOf<WorkerHello>(Tick(3)), IsEmpty());
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 62.5);
+}
+
+TEST_F(LeaseMachineTest, AnAnswerToAnotherIncarnationIsNone) {
+  Start(0);
+  LeaseDenied denied = Denied(1, 60);
+  denied.worker.incarnation = 6;
+  Hear(0.5, denied);
+  EXPECT_THAT(MessagesOf<WorkerHello>(Tick(1)), SizeIs(1));
+}
+
+// ---- asking
+
+TEST_F(LeaseMachineTest, NoncesRiseWithEveryRequest) {
+  Start(0);
+  uint64_t nonce = last_request_.nonce;
+  for (int i = 0; i < 20; ++i) {
+    Tick(machine_.NextDeadline());
+    if (last_request_.nonce != nonce) {
+      EXPECT_EQ(last_request_.nonce, nonce + 1);
+      nonce = last_request_.nonce;
+    }
+  }
+  EXPECT_GT(nonce, 5u);
+}
+
+TEST_F(LeaseMachineTest, UnansweredRequestsAreRepeatedLessAndLessOften) {
+  Start(0);
+  Hear(0, Notice(1));  // ends the hellos
+  std::vector<Time> asked;
+  while (asked.size() < 8) {
+    const Time now = machine_.NextDeadline();
+    if (!MessagesOf<LeaseRequest>(Tick(now)).empty()) asked.push_back(now);
+  }
+  for (size_t i = 1; i < asked.size(); ++i) {
+    const double gap_s = asked[i] - asked[i - 1];
+    EXPECT_GE(gap_s, 1);
+    EXPECT_LE(gap_s, 5);
+  }
+  EXPECT_NEAR(asked[7] - asked[6], 5, kTolerance_s);
+}
+
+TEST_F(LeaseMachineTest, AnAnswerSlowerThanTheIntervalIsHeardAtLast) {
+  Start(0);
+  constexpr double kRoundTrip_s = 3;
+  std::vector<std::pair<Time, LeaseGrant>> answers = {{3, Grant(5)}};
+  uint64_t nonce = last_request_.nonce;
+  size_t heard = 0;
+  while (machine_.state() == State::kWaiting) {
+    const Time tick = machine_.NextDeadline();
+    ASSERT_LT(tick, 60);
+    if (heard < answers.size() && answers[heard].first <= tick) {
+      Hear(answers[heard].first, answers[heard].second);
+      ++heard;
+      continue;
+    }
+    Tick(tick);
+    if (last_request_.nonce == nonce) continue;
+    nonce = last_request_.nonce;
+    answers.emplace_back(tick + kRoundTrip_s, Grant(5));
+  }
+  EXPECT_EQ(machine_.state(), State::kResuming);
+}
+
+TEST_F(LeaseMachineTest, AfterADenialItAsksWhenTold) {
+  Start(0);
+  Hear(0.5, Denied(2, 7));
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 7.5);
+  EXPECT_THAT(Tick(7.4), IsEmpty());
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(7.5)), SizeIs(1));
+}
+
+TEST_F(LeaseMachineTest, ADenialOfAnEarlierRequestDoesNotDelay) {
+  Start(0);
+  const LeaseDenied late = Denied(2, 30);
+  Tick(1);
+  Hear(1.1, late);
+  EXPECT_LE(machine_.NextDeadline(), 3);
+}
+
+TEST_F(LeaseMachineTest, WaitsAreBoundedWhateverTheDenialSays) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double retry_s : {-5.0, 0.0, 1e9, double{kNever}, nan}) {
+    machine_ = LeaseMachine({.worker = kWorker});
+    Start(0);
+    Hear(1.5, Denied(2, retry_s));
+    EXPECT_GT(machine_.NextDeadline(), 1.5) << retry_s;
+    EXPECT_LE(machine_.NextDeadline(), 61.5) << retry_s;
+  }
+}
+
+TEST_F(LeaseMachineTest, ADenialWithAHigherEpochRaisesTheKnownEpoch) {
+  Start(0);
+  Hear(0.1, Denied(9, 2));
+  Tick(2.1);
+  EXPECT_EQ(last_request_.epoch, 9u);
+  EXPECT_THAT(Hear(2.2, Grant(8)), IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  EXPECT_THAT(ActionsOf<lease_action::Resume>(Hear(2.3, Grant(9))), SizeIs(1));
+}
+
+TEST_F(LeaseMachineTest, ANoticeMakesItAskNow) {
+  Start(0);
+  Hear(0.5, Denied(1, 30));
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4, Notice(2))), SizeIs(1));
+  EXPECT_EQ(last_request_.epoch, 2u);
+}
+
+TEST_F(LeaseMachineTest, ANoticeOfALowerEpochIsIgnored) {
+  Start(0);
+  Hear(0.5, Denied(3, 30));
+  EXPECT_THAT(Hear(4, Notice(2)), IsEmpty());
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 30.5);
+}
+
+TEST_F(LeaseMachineTest, DoubledNoticesKeepTheirDistance) {
+  Start(0);
+  Hear(0.5, Denied(1, 30));
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4, Notice(2))), SizeIs(1));
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4.01, Notice(2))), IsEmpty());
+  EXPECT_NEAR(machine_.NextDeadline(), 4.05, kTolerance_s);
+}
+
+// ---- granted
+
+TEST_F(LeaseMachineTest, AGrantResumesOnItsAccelerator) {
+  Start(0);
+  const auto resumes = ActionsOf<lease_action::Resume>(Hear(0.25, Grant(5)));
+  ASSERT_THAT(resumes, SizeIs(1));
+  EXPECT_EQ(resumes[0].epoch, 5u);
+  EXPECT_EQ(resumes[0].accelerator.uuid, "gpu-0");
+  EXPECT_EQ(resumes[0].slots, 1);
+  EXPECT_EQ(resumes[0].world_size, 2);
+  EXPECT_EQ(machine_.state(), State::kResuming);
+  Step(0.3, lease_event::Resumed{4});
+  EXPECT_EQ(machine_.state(), State::kResuming);
+  Step(0.3, lease_event::Resumed{5});
+  EXPECT_EQ(machine_.state(), State::kRunning);
+}
+
+TEST_F(LeaseMachineTest, TheLeaseCountsFromWhenItsRequestWasSent) {
+  Start(100);
+  Hear(100.9, Grant(5, 60));
+  EXPECT_DOUBLE_EQ(machine_.deadline(), 160);
+}
+
+TEST_F(LeaseMachineTest, OnlyTheGrantOfTheLatestNonceCounts) {
+  Start(0);
+  const LeaseGrant early = Grant(5);
+  Tick(1);
+  ASSERT_NE(last_request_.nonce, early.nonce);
+  EXPECT_THAT(Hear(1.1, early), IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  Hear(1.2, Grant(5));
+  EXPECT_DOUBLE_EQ(machine_.deadline(), 61);
+}
+
+TEST_F(LeaseMachineTest, AGrantOfANonceNeverSentIsIgnored) {
+  Start(0);
+  LeaseGrant grant = Grant(5);
+  ++grant.nonce;
+  EXPECT_THAT(Hear(0.1, grant), IsEmpty());
+}
+
+TEST_F(LeaseMachineTest, AGrantToAnotherWorkerOrIncarnationIsIgnored) {
+  Start(0);
+  for (const WorkerKey& other :
+       {WorkerKey{JobId(4), 1, 7}, WorkerKey{JobId(3), 0, 7},
+        WorkerKey{JobId(3), 1, 6}, WorkerKey{JobId(3), 1, 8}}) {
+    LeaseGrant grant = Grant(5);
+    grant.worker = other;
+    EXPECT_THAT(Hear(0.1, grant), IsEmpty());
+  }
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+}
+
+TEST_F(LeaseMachineTest, AGrantThatArrivesAfterItsEndIsNotUsed) {
+  Start(0);
+  EXPECT_THAT(ActionsOf<lease_action::Resume>(Hear(0.9, Grant(5, 0.8))),
+              IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  EXPECT_NEAR(machine_.NextDeadline(), 0.95, kTolerance_s);
+}
+
+TEST_F(LeaseMachineTest, ADurationThatIsNoneIsIgnored) {
+  Start(0);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double duration_s : {0.0, -1.0, 1e12, double{kNever}, nan}) {
+    EXPECT_THAT(Hear(0.1, Grant(5, duration_s)), IsEmpty()) << duration_s;
+  }
+}
+
+TEST_F(LeaseMachineTest, ADoubledGrantResumesOnce) {
+  Start(0);
+  const LeaseGrant grant = Grant(5);
+  EXPECT_THAT(Hear(0.1, grant), SizeIs(1));
+  EXPECT_THAT(Hear(0.2, grant), IsEmpty());
+}
+
+TEST_F(LeaseMachineTest, AGrantOfAnEpochThatWasGivenUpIsIgnored) {
+  RunAndPark();
+  EXPECT_THAT(Hear(10.1, Grant(5)), IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  EXPECT_THAT(ActionsOf<lease_action::Resume>(Hear(10.2, Grant(6))), SizeIs(1));
+}
+
+// ---- renewing
+
+TEST_F(LeaseMachineTest, AsksAgainWhenAThirdOfTheLeaseIsOver) {
+  Run();
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 20);
+  EXPECT_THAT(Tick(19.9), IsEmpty());
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(20)), SizeIs(1));
+  EXPECT_TRUE(last_request_.holding);
+  EXPECT_EQ(last_request_.epoch, 5u);
+}
+
+TEST_F(LeaseMachineTest, ARenewalExtendsFromWhenItWasAskedFor) {
+  Run();
+  Tick(20);
+  const auto extends = ActionsOf<lease_action::Extend>(Hear(21, Grant(5)));
+  ASSERT_THAT(extends, SizeIs(1));
+  EXPECT_EQ(extends[0].epoch, 5u);
+  EXPECT_DOUBLE_EQ(extends[0].deadline, 80);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 40);
+  EXPECT_EQ(machine_.state(), State::kRunning);
+}
+
+TEST_F(LeaseMachineTest, RenewsWhileTheAcceleratorIsStillBeingTaken) {
+  Start(0);
+  Hear(0.1, Grant(5));
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(20)), SizeIs(1));
+  EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(20.1, Grant(5))), SizeIs(1));
+  EXPECT_EQ(machine_.state(), State::kResuming);
+}
+
+TEST_F(LeaseMachineTest, ALostRenewalIsAskedForAgainWithinTheLease) {
+  Run();
+  Tick(20);
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(21)), SizeIs(1));
+  Hear(21.1, Grant(5));
+  EXPECT_DOUBLE_EQ(machine_.deadline(), 81);
+}
+
+TEST_F(LeaseMachineTest, AShortLeaseIsRenewedAtMostAtTheMinimalInterval) {
+  Start(0);
+  Hear(0.001, Grant(5, 0.06));
+  EXPECT_NEAR(machine_.NextDeadline(), 0.051, kTolerance_s);
+}
+
+TEST_F(LeaseMachineTest, AShortLeaseIsAskedForAgainBeforeItsEnd) {
+  Start(0);
+  Hear(0.01, Grant(5, 0.9));
+  Tick(0.3);
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(0.6)), SizeIs(1));
+}
+
+TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionNow) {
+  Run();
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(3, Notice(5))), SizeIs(1));
+  EXPECT_TRUE(last_request_.holding);
+  EXPECT_THAT(Hear(3.5, Notice(4)), IsEmpty());
+}
+
+TEST_F(LeaseMachineTest, ANoticeOfTheNextEpochDoesNotRenewTheOneHeld) {
+  Run();
+  EXPECT_THAT(Hear(3, Notice(6)), IsEmpty());
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 20);
+}
+
+TEST_F(LeaseMachineTest, AGrantOfAnotherEpochDoesNotReplaceTheOneHeld) {
+  Run();
+  Tick(20);
+  EXPECT_THAT(Hear(20.1, Grant(6)), IsEmpty());
+  EXPECT_EQ(machine_.epoch(), 5u);
+  EXPECT_DOUBLE_EQ(machine_.deadline(), 60);
+}
+
+TEST_F(LeaseMachineTest, ADeniedRenewalTrainsOnToTheEnd) {
+  Run();
+  Tick(20);
+  EXPECT_THAT(Hear(20.1, Denied(5, 50)), IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kRunning);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
+}
+
+TEST_F(LeaseMachineTest, ARequestWhileHoldingNamesTheEpochHeld) {
+  Run();
+  Hear(1, Denied(6, 1));  // its nonce is answered, but the epoch is news
+  Tick(20);
+  EXPECT_TRUE(last_request_.holding);
+  EXPECT_EQ(last_request_.epoch, 5u);
+}
+
+}  // namespace
+}  // namespace gavel

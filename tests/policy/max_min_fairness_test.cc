@@ -1,0 +1,228 @@
+#include "coordinator/policy/max_min_fairness.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "gtest/gtest.h"
+#include "tests/policy/certificate.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+const MaxMinFairness kAgnostic(Heterogeneity::kAgnostic);
+const MaxMinFairness kAware(Heterogeneity::kAware);
+
+PolicyResult Solved(const Policy& policy, const PolicyProblem& problem) {
+  absl::StatusOr<PolicyResult> result = policy.Solve(problem);
+  EXPECT_OK(result.status());
+  return result.ok() ? *std::move(result) : PolicyResult();
+}
+
+TEST(MaxMinFairness, TheAnswerIsFeasibleAndProvesThatItIsOptimal) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomProblem(seed, 40);
+    for (const bool agnostic : {false, true}) {
+      const PolicyResult result =
+          Solved(agnostic ? kAgnostic : kAware, problem);
+      ASSERT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
+      ASSERT_EQ(FeasibilityErrors(problem, result), "");
+      if (result.allocation.jobs().empty()) continue;
+      const double objective = MaxMinObjective(problem, result, agnostic);
+      EXPECT_NEAR(result.objective, objective, 1e-12 * objective);
+      EXPECT_GE(result.bound, objective * (1 - 1e-12));
+      EXPECT_LE(result.bound, objective * (1 + 1e-7));
+      EXPECT_NEAR(
+          result.gap,
+          (result.bound - result.objective) / std::max(1.0, result.bound),
+          1e-15);
+    }
+  }
+}
+
+TEST(MaxMinFairness, NobodyIsWorseOffThanWithAnEqualShareOfEveryType) {
+  // Sharing incentive. Job m alone would have the part w_m / sum w of every
+  // type, as far as its gang can use it.
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomProblem(seed + 1000, 30);
+    const PolicyResult result = Solved(kAware, problem);
+    double weights = 0;
+    for (const PolicyJob& job : problem.jobs) weights += job.weight;
+    double isolated = HUGE_VAL;
+    for (size_t m = 0; m < problem.jobs.size(); ++m) {
+      if (!result.allocation.Contains(problem.jobs[m].id)) continue;
+      const PolicyJob& job = problem.jobs[m];
+      std::vector<double> x;
+      for (const int count : problem.capacity) {
+        x.push_back(job.weight / weights * count / job.scale_factor);
+      }
+      const double sum = std::accumulate(x.begin(), x.end(), 0.0);
+      for (double& share : x) share /= std::max(1.0, sum);
+      isolated = std::min(isolated, NormalizedThroughput(problem, m, x, false));
+    }
+    if (std::isinf(isolated)) continue;
+    EXPECT_GE(result.objective, isolated * (1 - 1e-7));
+  }
+}
+
+TEST(MaxMinFairness, WhatIsLeftOverIsSpent) {
+  // One job can't use more than one accelerator at once; the others are idle
+  // in an optimum that only looks at the least value.
+  PolicyProblem problem = MakeProblem({1, 3}, {{1, 0}, {1, 2}, {1, 2}});
+  const PolicyResult result = Solved(kAware, problem);
+  for (const JobId job : result.allocation.jobs()) {
+    const std::vector<double> row = result.allocation.Row(job);
+    EXPECT_NEAR(row[0] + row[1], 1, 1e-6) << job.value();
+  }
+}
+
+TEST(MaxMinFairness, TheRestIsSpentEvenWhereTakingFromTheLeastWouldGiveMore) {
+  // The total would be largest if jobs 3 and 4 left type 2 to jobs 1 and 2; the
+  // others have types 0 and 1 to themselves.
+  const PolicyProblem problem = MakeProblem({1, 3, 1, 1}, {{0, 0, 10, 1},
+                                                           {0, 0, 10, 1},
+                                                           {0, 0, 2, 1.9},
+                                                           {0, 0, 2, 1.9},
+                                                           {1, 0, 0, 0},
+                                                           {1, 2, 0, 0},
+                                                           {1, 2, 0, 0}});
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_LE(result.gap, 1e-7);
+  for (const uint64_t job : {5, 6, 7}) {
+    const std::vector<double> row = result.allocation.Row(JobId(job));
+    EXPECT_NEAR(row[0] + row[1], 1, 1e-6) << job;
+  }
+}
+
+TEST(MaxMinFairness, SpendingTheRestTakesNothingFromTheLeast) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyResult result = Solved(kAware, RandomProblem(seed + 500, 30));
+    EXPECT_LE(result.gap, 1e-7);
+  }
+}
+
+TEST(MaxMinFairness, ClonesAreTreatedAlikeInValue) {
+  PolicyProblem problem = MakeProblem({2, 1}, {{4, 2}, {4, 2}, {4, 2}, {1, 3}});
+  const PolicyResult result = Solved(kAware, problem);
+  for (size_t m = 0; m < 4; ++m) {
+    EXPECT_GE(NormalizedThroughput(
+                  problem, m, result.allocation.Row(problem.jobs[m].id), false),
+              result.objective * (1 - 1e-9));
+  }
+}
+
+TEST(MaxMinFairness, AJobThatRunsNowhereIsLeftOutAndHurtsNobody) {
+  PolicyProblem problem = MakeProblem({2, 1}, {{0, 0}, {1, 1}, {1, 1}});
+  problem.jobs[2].scale_factor = 4;
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_EQ(result.left_out, (std::vector<JobId>{JobId(1), JobId(3)}));
+  EXPECT_NEAR(result.objective, 1, 1e-9);
+}
+
+TEST(MaxMinFairness, AGangGetsNoTimeOnATypeSmallerThanItself) {
+  PolicyProblem problem = MakeProblem({1, 2}, {{100, 1}});
+  problem.jobs[0].scale_factor = 2;
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_EQ(result.allocation.Row(JobId(1))[0], 0);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[1], 1, 1e-9);
+}
+
+TEST(MaxMinFairness, TheAgnosticFormDoesNotLookAtThroughputs) {
+  PolicyProblem problem = MakeProblem({1, 1}, {{1, 9}, {5, 1}, {3, 3}});
+  PolicyProblem other = MakeProblem({1, 1}, {{7, 1}, {2, 8}, {1, 1}});
+  const PolicyResult a = Solved(kAgnostic, problem);
+  const PolicyResult b = Solved(kAgnostic, other);
+  for (const PolicyJob& job : problem.jobs) {
+    EXPECT_EQ(a.allocation.Row(job.id), b.allocation.Row(job.id));
+  }
+  EXPECT_NEAR(a.objective, 2.0 / 3, 1e-9);
+}
+
+TEST(MaxMinFairness, TheSameProblemGivesTheSameBits) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const PolicyProblem problem = RandomProblem(seed, 60);
+    const PolicyResult a = Solved(kAware, problem);
+    const PolicyResult b = Solved(kAware, problem);
+    EXPECT_EQ(a.objective, b.objective);
+    EXPECT_EQ(a.bound, b.bound);
+    for (const PolicyJob& job : problem.jobs) {
+      EXPECT_EQ(a.allocation.Row(job.id), b.allocation.Row(job.id));
+    }
+  }
+}
+
+TEST(MaxMinFairness, NoJobsIsAnOptimalAnswer) {
+  for (const PolicyProblem& problem :
+       {MakeProblem({2}, {}), MakeProblem({}, {}), MakeProblem({0}, {{1}})}) {
+    const PolicyResult result = Solved(kAware, problem);
+    EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
+    EXPECT_TRUE(result.allocation.jobs().empty());
+    EXPECT_EQ(result.gap, 0);
+  }
+}
+
+TEST(MaxMinFairness, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
+  LpOptions options;
+  options.method = LpMethod::kSimplex;
+  for (const int iterations : {0, 1, 5, 20}) {
+    options.iterations_max = iterations;
+    const MaxMinFairness policy(Heterogeneity::kAware, options);
+    for (uint64_t seed = 40; seed < 60; ++seed) {
+      SCOPED_TRACE(seed);
+      const PolicyProblem problem = RandomProblem(seed, 60);
+      const PolicyResult result = Solved(policy, problem);
+      ASSERT_EQ(FeasibilityErrors(problem, result), "");
+      if (result.allocation.jobs().empty()) continue;
+      EXPECT_GT(result.objective, 0);
+      const double optimum = Solved(kAware, problem).objective;
+      EXPECT_GE(result.bound, optimum * (1 - 1e-9));
+      EXPECT_LE(result.objective, optimum * (1 + 1e-7));
+      if (result.outcome != SolveOutcome::kOptimal) {
+        EXPECT_EQ(result.outcome, SolveOutcome::kIterationLimit);
+        EXPECT_NE(result.detail, "");
+      }
+    }
+  }
+}
+
+TEST(MaxMinFairness, SimplexAndInteriorPointAgree) {
+  LpOptions simplex{LpMethod::kSimplex};
+  LpOptions interior_point{LpMethod::kInteriorPoint};
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const PolicyProblem problem = RandomProblem(seed + 70, 300);
+    const PolicyResult a =
+        Solved(MaxMinFairness(Heterogeneity::kAware, simplex), problem);
+    const PolicyResult b =
+        Solved(MaxMinFairness(Heterogeneity::kAware, interior_point), problem);
+    EXPECT_NEAR(a.objective, b.objective, 1e-7 * std::max(1.0, a.objective));
+    EXPECT_EQ(FeasibilityErrors(problem, b), "");
+  }
+}
+
+TEST(MaxMinFairness, ThousandsOfJobsAreSolvedToTheSameGap) {
+  PolicyProblem problem = RandomProblem(7, 1);
+  std::vector<std::vector<double>> rows;
+  for (int m = 0; m < 1500; ++m) {
+    rows.push_back({1.0 + m % 7, 2.0 + m % 11, 3.0 + m % 5});
+  }
+  problem = MakeProblem({36, 36, 36}, rows);
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
+  EXPECT_EQ(FeasibilityErrors(problem, result), "");
+  EXPECT_LE(result.bound, result.objective * (1 + 1e-7));
+}
+
+TEST(MaxMinFairness, ExtremeThroughputsBreakNothing) {
+  const PolicyProblem problem = MakeProblem(
+      {1, 1}, {{1e-300, 2e-300}, {1e300, 1e299}, {1, 1e-200}, {1e-9, 1e9}});
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_EQ(FeasibilityErrors(problem, result), "");
+  EXPECT_GT(result.objective, 0.25);
+}
+
+}  // namespace
+}  // namespace gavel::testing

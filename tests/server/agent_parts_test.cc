@@ -1,0 +1,261 @@
+// The agent's pure parts, and what it keeps on disk.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "coordinator/server/agent_accelerators.h"
+#include "coordinator/server/agent_children.h"
+#include "coordinator/server/agent_environment.h"
+#include "coordinator/server/agent_log.h"
+#include "coordinator/server/agent_process_info.h"
+#include "coordinator/server/agent_record.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::kNotFound;
+using ::testing::Not;
+using ::testing::StartsWith;
+using testing::StatusIs;
+using testing::TemporaryFolder;
+
+LaunchWorker Launch() {
+  LaunchWorker launch;
+  launch.server = "here";
+  launch.worker = {JobId(7), 1, 3};
+  launch.job_name = "lm";
+  launch.checkpoint_directory = "/checkpoints/lm";
+  launch.world_size = 2;
+  launch.accelerator.threads = 4;
+  launch.environment = {{"DATA", "/data"},
+                        {"PATH", "/mine"},
+                        {"GAVEL_JOB", "99"},
+                        {"GAVEL_STEPS", "500"}};
+  return launch;
+}
+
+TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
+  const std::vector<std::string> environment = WorkerEnvironment(
+      Launch(), {"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/false},
+      {{"PATH", "/bin"}, {"HOME", "/home/me"}, {"SECRET", "1"}});
+  EXPECT_THAT(
+      environment,
+      ElementsAre("CUDA_VISIBLE_DEVICES=", "DATA=/data",
+                  "GAVEL_CHECKPOINT_DIRECTORY=/checkpoints/lm",
+                  "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
+                  "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
+                  "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here",
+                  "GAVEL_STEPS=500", "GAVEL_WORLD_SIZE=2", "HOME=/home/me",
+                  "LOCAL_RANK=1", "OMP_NUM_THREADS=4",
+                  "OMP_WAIT_POLICY=PASSIVE", "PATH=/mine", "RANK=1",
+                  "WORLD_SIZE=2"));
+}
+
+TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
+  const WorkerPlace place{"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/true};
+  const std::vector<std::string> environment =
+      WorkerEnvironment(Launch(), place, {{"CUDA_VISIBLE_DEVICES", "2,3"}});
+  EXPECT_THAT(environment, Contains("CUDA_VISIBLE_DEVICES=2,3"));
+  EXPECT_THAT(environment, Contains("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+  EXPECT_THAT(WorkerEnvironment(Launch(), place, {}),
+              Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES"))));
+}
+
+TEST(AgentAccelerators, TypesAreTheProductsInShort) {
+  EXPECT_EQ(GpuTypeName("NVIDIA H200"), "h200");
+  EXPECT_EQ(GpuTypeName("NVIDIA A100-SXM4-80GB"), "a100");
+  EXPECT_EQ(GpuTypeName("Tesla V100-SXM2-16GB"), "v100");
+  EXPECT_EQ(GpuTypeName("NVIDIA GeForce RTX 4090"), "rtx_4090");
+  EXPECT_EQ(GpuTypeName("NVIDIA RTX A6000"), "rtx_a6000");
+  EXPECT_EQ(GpuTypeName(""), "gpu");
+}
+
+TEST(AgentAccelerators, VisibleDevicesChooseAndOrderTheGpus) {
+  const std::vector<Gpu> gpus = {
+      {"A", "GPU-aa"}, {"B", "GPU-bb"}, {"C", "GPU-cc"}};
+  const auto uuids = [&](const std::optional<std::string>& visible) {
+    std::vector<std::string> found;
+    for (const Gpu& gpu : VisibleGpus(gpus, visible)) found.push_back(gpu.uuid);
+    return found;
+  };
+  EXPECT_THAT(uuids(std::nullopt), ElementsAre("GPU-aa", "GPU-bb", "GPU-cc"));
+  EXPECT_THAT(uuids("2,0"), ElementsAre("GPU-cc", "GPU-aa"));
+  EXPECT_THAT(uuids("GPU-b"), ElementsAre("GPU-bb"));
+  EXPECT_THAT(uuids("1,9,0"), ElementsAre("GPU-bb"));
+  EXPECT_THAT(uuids(""), IsEmpty());
+}
+
+TEST(AgentAccelerators, DeclaredGpusGetTheirUuidsOrAnError) {
+  std::vector<AcceleratorInfo> declared(2);
+  declared[0].uuid = "here-0";
+  declared[1].device = "cuda:1";
+  ASSERT_OK(FillUuids({{"A", "GPU-aa"}, {"B", "GPU-bb"}}, &declared));
+  EXPECT_EQ(declared[0].uuid, "here-0");
+  EXPECT_EQ(declared[1].uuid, "GPU-bb");
+  EXPECT_THAT(FillUuids({{"A", "GPU-aa"}}, &declared),
+              StatusIs(kNotFound, "cuda:1, but this machine shows 1 GPUs"));
+  const auto detected = AcceleratorsOf({{"NVIDIA H200", "GPU-aa"}});
+  EXPECT_EQ(detected.at(0).device, "cuda:0");
+  EXPECT_EQ(detected.at(0).type, "h200");
+}
+
+TEST(AgentAccelerators, ThisMachinesGpusAreFoundOrTheirAbsenceIsExplained) {
+  const auto found = DetectAccelerators();
+  if (found.ok()) {
+    for (const AcceleratorInfo& info : *found) {
+      EXPECT_THAT(info.uuid, StartsWith("GPU-"));
+      EXPECT_FALSE(info.type.empty());
+    }
+  } else {
+    EXPECT_THAT(found, StatusIs(kNotFound, "--cluster FILE --server NAME"));
+  }
+}
+
+TEST(AgentProcessInfo, ANameWithParenthesesAndBlanksIsNoTrap) {
+  const auto info = ParseProcessInfo(
+      "12 (a) b (c) Z 1 77 77 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 998877 0 0");
+  ASSERT_TRUE(info.has_value());
+  EXPECT_TRUE(info->gone());
+  EXPECT_EQ(info->group, 77);
+  EXPECT_EQ(info->start_time, 998877);
+  EXPECT_FALSE(ParseProcessInfo("").has_value());
+  EXPECT_FALSE(ParseProcessInfo("12 (sh) S 1").has_value());
+  EXPECT_GT(ReadProcessInfo(getpid())->start_time, 0);
+  EXPECT_FALSE(BootId().empty());
+}
+
+TEST(AgentLog, IsReadInPiecesUntilTheProcessIsGone) {
+  const TemporaryFolder folder;
+  const std::string path = WorkerLogPath(folder.path(), Launch());
+  EXPECT_EQ(path, folder.path() + "/7-lm.1.log");
+  LogRequest request;
+  request.request = 5;
+  request.worker = {JobId(7), 1};
+  EXPECT_THAT(ReadWorkerLog(folder.path(), request, true).error,
+              ::testing::HasSubstr("no output"));
+  std::ofstream(path) << std::string(kLogChunkBytesMax, 'a') << "end";
+  LogReply reply = ReadWorkerLog(folder.path(), request, true);
+  EXPECT_EQ(reply.request, 5);
+  EXPECT_EQ(reply.data.size(), kLogChunkBytesMax);
+  request.offset = reply.next_offset;
+  reply = ReadWorkerLog(folder.path(), request, false);
+  EXPECT_EQ(reply.data, "end");
+  EXPECT_FALSE(reply.ended);
+  request.offset = reply.next_offset;
+  EXPECT_FALSE(ReadWorkerLog(folder.path(), request, true).ended);
+  EXPECT_TRUE(ReadWorkerLog(folder.path(), request, false).ended);
+}
+
+RecordedWorker Recorded(pid_t pid, uint64_t start_time) {
+  return {{{JobId(7), 0, 2}, pid}, start_time};
+}
+
+TEST(AgentRecord, IsReadBackUnlessTheMachineWasStartedAgain) {
+  const std::vector<RecordedWorker> workers = {Recorded(11, 5),
+                                               Recorded(12, 6)};
+  const std::string text = FormatRecord(workers, "boot-1");
+  EXPECT_EQ(ParseRecord(text, "boot-1"), workers);
+  EXPECT_THAT(ParseRecord(text, "boot-2"), IsEmpty());
+  EXPECT_THAT(ParseRecord("", "boot-1"), IsEmpty());
+  EXPECT_THAT(ParseRecord("boot b\n7 0 2 -1 5\n7 0 2 0 5\n", "b"), IsEmpty());
+}
+
+TEST(AgentRecord, TheIncarnationRisesAndASecondAgentIsRefused) {
+  const TemporaryFolder folder;
+  {
+    ASSERT_OK_AND_ASSIGN(const AgentRecord first,
+                         AgentRecord::Open(folder.path(), "here"));
+    EXPECT_EQ(first.incarnation(), 1);
+    EXPECT_THAT(AgentRecord::Open(folder.path(), "here"),
+                StatusIs(absl::StatusCode::kAlreadyExists,
+                         "an agent of server \"here\" already runs"));
+    EXPECT_OK(AgentRecord::Open(folder.path(), "there"));
+  }
+  ASSERT_OK_AND_ASSIGN(const AgentRecord second,
+                       AgentRecord::Open(folder.path(), "here"));
+  EXPECT_EQ(second.incarnation(), 2);
+}
+
+// Stands for processes of an agent that is gone: reaped here, as init would.
+class SweepTest : public ::testing::Test {
+ protected:
+  pid_t StartSleep() {
+    ProcessSpec spec;
+    spec.argv = {"/bin/sleep", "1000"};
+    spec.output_path = folder_.path() + "/output";
+    return *SpawnProcess(spec);
+  }
+  void Record(const std::vector<RecordedWorker>& workers) {
+    std::ofstream(folder_.path() + "/agent-here.running")
+        << FormatRecord(workers, BootId());
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SweepTest, WhatWasRecordedIsKilledAndSeenGone) {
+  const pid_t pid = StartSleep();
+  Record({Recorded(pid, ReadProcessInfo(pid)->start_time)});
+  ASSERT_OK_AND_ASSIGN(AgentRecord record,
+                       AgentRecord::Open(folder_.path(), "here"));
+  ASSERT_OK_AND_ASSIGN(const auto swept, record.Sweep());
+  ASSERT_EQ(swept.size(), 1);
+  EXPECT_EQ(swept[0].pid, pid);
+  EXPECT_TRUE(ReadProcessInfo(pid)->gone());
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(SweepTest, ALaterProcessWithTheSamePidIsLeftInPeace) {
+  const pid_t pid = StartSleep();
+  Record({Recorded(pid, ReadProcessInfo(pid)->start_time - 1)});
+  ASSERT_OK_AND_ASSIGN(AgentRecord record,
+                       AgentRecord::Open(folder_.path(), "here"));
+  ASSERT_OK_AND_ASSIGN(const auto swept, record.Sweep());
+  EXPECT_EQ(swept.size(), 1);  // the one that was recorded is gone
+  EXPECT_FALSE(ReadProcessInfo(pid)->gone());
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(AgentChildren, EndsAreToldOnceTheWholeGroupIsGone) {
+  const TemporaryFolder folder;
+  std::atomic<int> notified = 0;
+  Children children([&] { ++notified; });
+  ProcessSpec spec;
+  // Its child goes on in the group.
+  spec.argv = {"/bin/sh", "-c", "/bin/sleep 1000 & echo $!; exit 4"};
+  spec.output_path = folder.path() + "/output";
+  const WorkerKey worker{JobId(1), 0, 1};
+  ASSERT_OK(children.Start(worker, spec));
+  EXPECT_TRUE(children.Runs(worker.worker()));
+  std::vector<ChildExit> exits;
+  while (exits.empty()) {
+    exits = children.Reap();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(notified, 1);
+  EXPECT_EQ(exits[0].exit_code, 4);
+  EXPECT_EQ(exits[0].signal, 0);
+  pid_t child = 0;
+  std::ifstream(folder.path() + "/output") >> child;
+  ASSERT_GT(child, 1);
+  const auto info = ReadProcessInfo(child);
+  EXPECT_TRUE(!info || info->gone());
+  EXPECT_TRUE(children.empty());
+}
+
+}  // namespace
+}  // namespace gavel

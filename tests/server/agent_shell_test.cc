@@ -1,0 +1,208 @@
+// An agent with real processes, against a coordinator that is a bare ROUTER
+// here.
+#include "coordinator/server/agent_shell.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "core/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/transport/router.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kFailedPrecondition;
+using testing::kInvalidArgument;
+using testing::StatusIs;
+
+constexpr double kPatience_s = 20;
+constexpr JournalPosition kPosition{1, 1};
+
+class AgentShellTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    router_ = *Router::Bind("tcp://127.0.0.1:0");
+    options_.server = "here";
+    options_.coordinator = router_->endpoint();
+    options_.state_directory = folder_.path() + "/state";
+    options_.accelerators.resize(1);
+    options_.accelerators[0].type = "cpu";
+    options_.accelerators[0].uuid = "here-0";
+    options_.stop_grace_s = 5;
+  }
+  void TearDown() override { Stop(); }
+
+  void Start() {
+    shell_ = *AgentShell::Create(options_);
+    thread_ = std::thread([this] { ended_ = shell_->Run(); });
+  }
+  void Stop() {
+    if (!thread_.joinable()) return;
+    shell_->Stop();
+    thread_.join();
+    shell_.reset();
+  }
+
+  // The next message of type T; others are passed over.
+  template <class T>
+  T Receive() {
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(kPatience_s);
+    while (std::chrono::steady_clock::now() < end) {
+      std::optional<Incoming> incoming = router_->Receive(1);
+      if (!incoming) continue;
+      agent_ = incoming->peer;
+      if (auto* found = std::get_if<T>(&incoming->message)) return *found;
+    }
+    ADD_FAILURE() << "the message did not come";
+    return T();
+  }
+  void Send(const Message& message) {
+    EXPECT_OK(router_->Send(agent_, message));
+  }
+  AgentHello Welcome() {
+    const AgentHello hello = Receive<AgentHello>();
+    Send(AgentWelcome{"here", kPosition, 0.5});
+    return hello;
+  }
+  WorkerKey Launch(uint64_t job, std::vector<std::string> argv) {
+    LaunchWorker launch;
+    launch.server = "here";
+    launch.worker = {JobId(job), 0, 1};
+    launch.position = kPosition;
+    launch.job_name = "job";
+    launch.argv = std::move(argv);
+    launch.working_directory = folder_.path();
+    Send(launch);
+    return launch.worker;
+  }
+
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<Router> router_;
+  AgentShellOptions options_;
+  std::unique_ptr<AgentShell> shell_;
+  std::thread thread_;
+  absl::Status ended_;
+  std::string agent_;
+};
+
+TEST_F(AgentShellTest, LaunchesTellsTheExitAndServesTheLog) {
+  Start();
+  EXPECT_EQ(Welcome().incarnation, 1);
+  const WorkerKey worker =
+      Launch(3, {"/bin/sh", "-c", "echo \"I am $GAVEL_JOB\"; exit 5"});
+  EXPECT_EQ(Receive<WorkerLaunched>().worker, worker);
+  const WorkerExited exited = Receive<WorkerExited>();
+  EXPECT_EQ(exited.worker, worker);
+  EXPECT_EQ(exited.exit_code, 5);
+  EXPECT_FALSE(exited.no_failure);
+  EXPECT_EQ(Receive<WorkerExited>().worker, worker);  // until acknowledged
+  Send(ExitAcknowledged{"here", worker});
+  Send(LogRequest{9, worker.worker(), 0});
+  const LogReply reply = Receive<LogReply>();
+  EXPECT_EQ(reply.request, 9);
+  EXPECT_EQ(reply.data, "I am 3\n");
+}
+
+TEST_F(AgentShellTest, WhatCannotStartIsReported) {
+  Start();
+  Welcome();
+  Launch(3, {"./missing"});
+  EXPECT_THAT(Receive<WorkerExited>().launch_error,
+              HasSubstr("./missing: no such file or directory"));
+}
+
+TEST_F(AgentShellTest, StopsWithGraceThenWithForce) {
+  Start();
+  Welcome();
+  const WorkerKey worker = Launch(3, {"/bin/sh", "-c",
+                                      "trap 'echo asked' TERM; echo ready; "
+                                      "while :; do sleep .01; done"});
+  const auto log = [&] {
+    Send(LogRequest{1, worker.worker(), 0});
+    return Receive<LogReply>().data;
+  };
+  Receive<WorkerLaunched>();
+  while (log().empty()) {
+  }
+  Send(StopWorker{"here", worker, kPosition, 0.3});
+  EXPECT_EQ(Receive<WorkerExited>().signal, SIGKILL);
+  EXPECT_THAT(log(), HasSubstr("asked"));
+}
+
+TEST_F(AgentShellTest, AtItsEndAllWorkersGoAndThatIsNoFailure) {
+  Start();
+  Welcome();
+  Launch(3, {"/bin/sleep", "1000"});
+  const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
+  shell_->Stop();
+  const WorkerExited exited = Receive<WorkerExited>();
+  EXPECT_EQ(exited.signal, SIGTERM);
+  EXPECT_TRUE(exited.no_failure);
+  Send(ExitAcknowledged{"here", exited.worker});
+  thread_.join();
+  EXPECT_OK(ended_);
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST_F(AgentShellTest, ARejectedAgentKillsItsWorkersAndSaysWhy) {
+  Start();
+  Welcome();
+  Launch(3, {"/bin/sleep", "1000"});
+  const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
+  Send(AgentRejected{"here", kPosition, "another agent has this name", 1});
+  thread_.join();
+  EXPECT_THAT(ended_,
+              StatusIs(kFailedPrecondition, "another agent has this name"));
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST_F(AgentShellTest, OtherChildrenOfTheHostAreLeftToIt) {
+  const pid_t mine = fork();
+  if (mine == 0) _exit(6);
+  Start();
+  Welcome();
+  Launch(3, {"/bin/true"});
+  Receive<WorkerExited>();
+  int status = 0;
+  EXPECT_EQ(waitpid(mine, &status, 0), mine);
+  EXPECT_EQ(WEXITSTATUS(status), 6);
+}
+
+TEST_F(AgentShellTest, WrongOptionsAreRefused) {
+  AgentShellOptions options = options_;
+  options.server = "no name";
+  EXPECT_THAT(AgentShell::Create(options),
+              StatusIs(kInvalidArgument, "no name"));
+  options = options_;
+  options.accelerators.clear();
+  EXPECT_THAT(AgentShell::Create(options),
+              StatusIs(kInvalidArgument, "has no accelerators"));
+  options = options_;
+  options.coordinator = "example.org:7077";
+  EXPECT_THAT(AgentShell::Create(options),
+              StatusIs(kInvalidArgument, "loopback"));
+  std::ofstream(folder_.path() + "/file");
+  options = options_;
+  options.state_directory = folder_.path() + "/file";
+  EXPECT_THAT(AgentShell::Create(options),
+              StatusIs(absl::StatusCode::kPermissionDenied, "--state"));
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,281 @@
+// The coordinator over real sockets and a real journal, with a fake agent and a
+// fake worker.
+#include "coordinator/server/coordinator_server.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "core/text.h"
+#include "tests/server/fake_peers.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class CoordinatorServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Start(); }
+  void Start() {
+    coordinator_ = std::make_unique<RunningCoordinator>(
+        QuietOptions(folder_.path() + "/state"));
+    ASSERT_OK(coordinator_->created());
+    client_ = std::make_unique<FakeClient>(coordinator_->endpoint());
+  }
+  void Restart() {
+    EXPECT_OK(coordinator_->Stop());
+    Start();
+  }
+
+  // Submits a job, launches and joins its worker, gets it a lease.
+  struct Running {
+    JobId job;
+    WorkerKey key;
+    std::unique_ptr<FakeWorker> worker;
+    LeaseGrant grant;
+  };
+  Running RunOne(FakeAgent& agent, const std::string& name) {
+    Running running;
+    running.job = client_->SubmitNamed(name).job;
+    const auto launch = agent.Receive<LaunchWorker>();
+    EXPECT_TRUE(launch.has_value());
+    if (!launch) return running;
+    running.key = launch->worker;
+    running.worker =
+        std::make_unique<FakeWorker>(coordinator_->endpoint(), running.key);
+    EXPECT_TRUE(running.worker->Hello());
+    const auto grant = running.worker->AskForLease();
+    EXPECT_TRUE(grant.has_value());
+    running.grant = grant.value_or(LeaseGrant{});
+    return running;
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<RunningCoordinator> coordinator_;
+  std::unique_ptr<FakeClient> client_;
+};
+
+TEST_F(CoordinatorServerTest, LeadsAJobFromSubmissionToItsEnd) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  const auto welcome = agent.Join(1);
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->position.term, 1u);
+
+  const SubmitReply submitted = client_->Submit(
+      "name = \"digits\"\ncommand = [\"./train\", \"--quick\"]\n"
+      "steps_total = 1000\n");
+  EXPECT_EQ(submitted.error, "");
+  EXPECT_EQ(submitted.job, JobId(1));
+
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->worker, (WorkerKey{JobId(1), 0, 1}));
+  EXPECT_EQ(launch->argv, (std::vector<std::string>{"./train", "--quick"}));
+  EXPECT_EQ(launch->working_directory, "/jobs");
+  EXPECT_EQ(launch->checkpoint_directory,
+            folder_.path() + "/state/checkpoints/digits");
+
+  FakeWorker worker(coordinator_->endpoint(), launch->worker);
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
+  EXPECT_EQ(grant->accelerator.uuid, "here-0");
+  EXPECT_GT(grant->duration_s, 0);
+  EXPECT_GT(grant->position.seq, 0u);
+
+  worker.Report(grant->epoch, 400, 25.0);
+  const json row = client_->WaitForRow(
+      JobId(1), [](const json& r) { return r["steps_done"] == 400; });
+  EXPECT_EQ(row["state"], "R");
+  EXPECT_EQ(row["steps_total"], 1000);
+  EXPECT_EQ(row["steps_per_s"], 25.0);
+  EXPECT_EQ(row["scalars"]["loss"], 0.5);
+  EXPECT_EQ(row["accelerators"][0]["uuid"], "here-0");
+  const json nodes = client_->Query(QueryKind::kNodes);
+  EXPECT_EQ(nodes[0]["state"], "allocated");
+  EXPECT_EQ(nodes[0]["accelerators"][0]["job"], 1);
+
+  worker.Release(grant->epoch, 1000);
+  agent.Exited(launch->worker, 0);
+  const auto acknowledged = agent.Receive<ExitAcknowledged>();
+  ASSERT_TRUE(acknowledged.has_value());
+  EXPECT_EQ(acknowledged->worker, launch->worker);
+  client_->WaitForRow(JobId(1),
+                      [](const json& r) { return r["state"] == "CD"; });
+  EXPECT_EQ(client_->Query(QueryKind::kStatus)["jobs"]["CD"], 1);
+}
+
+TEST_F(CoordinatorServerTest, RenewsALeaseThatIsHeld) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  const auto renewed =
+      running.worker->AskForLease(/*holding=*/true, running.grant.epoch);
+  ASSERT_TRUE(renewed.has_value());
+  EXPECT_EQ(renewed->epoch, running.grant.epoch);
+}
+
+TEST_F(CoordinatorServerTest, ACancelledJobIsToldToStop) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  EXPECT_EQ(client_->Command(CommandKind::kCancel, running.job).error, "");
+  // It may be asked to park first: it holds a lease that has no place now.
+  std::optional<PauseRequest> pause = running.worker->Receive<PauseRequest>();
+  if (pause && pause->tier == PauseTier::kPark) {
+    pause = running.worker->Receive<PauseRequest>();
+  }
+  ASSERT_TRUE(pause.has_value());
+  EXPECT_EQ(pause->tier, PauseTier::kStop);
+  EXPECT_THAT(client_->Command(CommandKind::kCancel, JobId(77)).error,
+              HasSubstr("no job 77"));
+}
+
+TEST_F(CoordinatorServerTest, GoesOnFromItsJournalWithAHigherTerm) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  EXPECT_EQ(client_->SubmitNamed("b").job, JobId(2));
+
+  Restart();
+  const json status = client_->Query(QueryKind::kStatus);
+  EXPECT_EQ(status["term"], 2);
+  EXPECT_EQ(client_->Query(QueryKind::kQueue).size(), 2u);
+
+  // The same worker, to the new coordinator: its lease is adopted.
+  FakeAgent same_agent(coordinator_->endpoint(), "here");
+  const auto welcome = same_agent.Join(1, {{running.key, 4711}});
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->position.term, 2u);
+  FakeWorker same(coordinator_->endpoint(), running.key);
+  same.set_highest_seen(running.worker->highest_seen());
+  same.set_nonce(100);
+  const auto renewed = same.AskForLease(true, running.grant.epoch);
+  ASSERT_TRUE(renewed.has_value());
+  EXPECT_EQ(renewed->epoch, running.grant.epoch);
+  EXPECT_EQ(renewed->position.term, 2u);
+}
+
+TEST_F(CoordinatorServerTest, ItsClockGoesOnFromTheJournal) {
+  client_->SubmitNamed("a");
+  const double before = client_->Query(QueryKind::kStatus)["now_s"];
+  Restart();
+  const json rows = client_->Query(QueryKind::kQueue);
+  EXPECT_GT(rows[0]["submitted_at_s"], 0);
+  EXPECT_GE(rows[0]["age_s"], 0);
+  EXPECT_LT(client_->Query(QueryKind::kStatus)["now_s"], before + 5);
+}
+
+TEST_F(CoordinatorServerTest, HaltsWhenAWorkerHasSeenALaterJournal) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  LeaseRequest request;
+  request.worker = running.key;
+  request.highest_seen = {99, 1};
+  request.nonce = 1000;
+  running.worker->Send(request);
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "term 99"));
+  EXPECT_FALSE(running.worker->Receive<LeaseGrant>(0.1).has_value());
+}
+
+TEST_F(CoordinatorServerTest, HaltsWhenTheDiskIsFull) {
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const rlimit limit{100'000, old_limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  for (int i = 0; i < 60; ++i) {
+    client_->Send(SubmitRequest{1000, "job.toml",
+                                StrCat("name = \"job-", i, "\"\ncommand = [\"",
+                                       std::string(9000, 'x'), "\"]\n"),
+                                "/jobs"});
+  }
+  const absl::Status ended = coordinator_->Wait();
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(ended, StatusIs(ended.code(), "nothing may be granted"));
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("journal.db"));
+
+  // Every submission that was answered is there again.
+  int accepted = 0;
+  while (const auto reply = client_->Receive<SubmitReply>(0.2)) {
+    accepted += reply->job.valid();
+  }
+  Start();
+  EXPECT_GE(client_->Query(QueryKind::kQueue).size(),
+            static_cast<size_t>(accepted));
+}
+
+TEST_F(CoordinatorServerTest, AClientCanShutItDown) {
+  EXPECT_EQ(client_->Command(CommandKind::kShutdown).error, "");
+  EXPECT_OK(coordinator_->Wait());
+}
+
+TEST_F(CoordinatorServerTest, PassesLogsThroughToTheAgentAndBack) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  client_->Send(LogRequest{42, {running.job, 0}, 100});
+  const auto asked = agent.Receive<LogRequest>();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->offset, 100u);
+  EXPECT_EQ(asked->worker.job, running.job);
+  // Somebody else may not answer for the agent.
+  LogReply reply{asked->request, "forged", 106, false, ""};
+  FakeClient(coordinator_->endpoint()).Send(reply);
+  client_->Query(QueryKind::kStatus);
+  reply.data = "step 1";
+  agent.Send(reply);
+  const auto answer = client_->Receive<LogReply>();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->request, 42u);
+  EXPECT_EQ(answer->data, "step 1");
+  EXPECT_EQ(answer->next_offset, 106u);
+}
+
+TEST_F(CoordinatorServerTest, LogsOfWhatDidNotStartAreRefused) {
+  const JobId job = client_->SubmitNamed("a").job;
+  const auto error_of = [&](WorkerId worker) {
+    client_->Send(LogRequest{1, worker, 0});
+    const auto reply = client_->Receive<LogReply>();
+    return reply ? reply->error : "no reply";
+  };
+  EXPECT_THAT(error_of({job, 0}), HasSubstr("has not started"));
+  EXPECT_THAT(error_of({job, 3}), HasSubstr("no rank 3"));
+  EXPECT_THAT(error_of({JobId(9), 0}), HasSubstr("no job 9"));
+}
+
+TEST_F(CoordinatorServerTest, HundredsOfJobsAreListedInPages) {
+  for (int i = 0; i < 300; ++i) {
+    client_->Send(SubmitRequest{
+        2000, "job.toml",
+        StrCat("name = \"job-", i, "\"\ncommand = [\"./train\"]\n"), "/jobs"});
+  }
+  for (int i = 0; i < 300; ++i) {
+    const auto reply = client_->Receive<SubmitReply>();
+    ASSERT_TRUE(reply.has_value());
+    ASSERT_EQ(reply->error, "");
+  }
+  QueryRequest request;
+  size_t rows = 0;
+  int pages = 0;
+  do {
+    client_->Send(request);
+    const auto reply = client_->Receive<QueryReply>();
+    ASSERT_TRUE(reply.has_value());
+    rows += json::parse(reply->json).size();
+    request.cursor = reply->next_cursor;
+    ++pages;
+  } while (request.cursor != 0);
+  EXPECT_EQ(rows, 300u);
+  EXPECT_GT(pages, 1);
+}
+
+}  // namespace
+}  // namespace gavel::testing

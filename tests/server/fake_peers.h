@@ -1,0 +1,125 @@
+// A coordinator on a thread of its own, and what talks to it over real sockets:
+// a client, an agent that launches nothing, a worker that trains nothing. Each
+// fake belongs to the test's thread.
+#ifndef GAVEL_TESTS_SERVER_FAKE_PEERS_H_
+#define GAVEL_TESTS_SERVER_FAKE_PEERS_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordinator/server/coordinator_server.h"
+#include "core/messages.h"
+#include "nlohmann/json.hpp"
+#include "runtime/transport/dealer.h"
+
+namespace gavel::testing {
+
+inline constexpr double kPatience_s = 20;
+
+// Rounds that do not end within a test, so that nothing happens by the clock.
+CoordinatorServerOptions QuietOptions(const std::string& state_directory);
+
+class RunningCoordinator {
+ public:
+  explicit RunningCoordinator(CoordinatorServerOptions options);
+  ~RunningCoordinator() { Stop().IgnoreError(); }
+
+  // What Create said; all else requires that it is OK.
+  const absl::Status& created() const { return created_; }
+  const std::string& endpoint() const { return server_->endpoint(); }
+  // Ends it in order; what Run said.
+  absl::Status Stop();
+  // Waits until it has ended by itself.
+  absl::Status Wait();
+
+ private:
+  absl::Status created_;
+  absl::Status ended_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::thread thread_;
+};
+
+// A DEALER that sends until it gets through, and waits for answers of a kind.
+class FakePeer {
+ public:
+  explicit FakePeer(const std::string& endpoint);
+  void Send(const Message& message);
+
+  // The next message of type T within `timeout_s`; others are passed over.
+  template <class T>
+  std::optional<T> Receive(double timeout_s = kPatience_s) {
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(timeout_s);
+    while (true) {
+      const std::chrono::duration<double> left =
+          end - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return std::nullopt;
+      auto message = dealer_->Receive(left.count());
+      if (!message.ok() || !message->has_value()) continue;
+      if (auto* wanted = std::get_if<T>(&**message)) return *std::move(wanted);
+    }
+  }
+
+ private:
+  std::unique_ptr<Dealer> dealer_;
+};
+
+class FakeClient : public FakePeer {
+ public:
+  using FakePeer::FakePeer;
+  SubmitReply Submit(const std::string& toml);
+  // Plain jobs.
+  SubmitReply SubmitNamed(const std::string& name);
+  CommandReply Command(CommandKind kind, JobId job = JobId());
+  nlohmann::json Query(QueryKind kind, JobId job = JobId());
+  // The queue's row of `job` once `done` says so; null when it never does.
+  nlohmann::json WaitForRow(
+      JobId job, const std::function<bool(const nlohmann::json&)>& done);
+
+ private:
+  uint64_t request_ = 0;
+};
+
+class FakeAgent : public FakePeer {
+ public:
+  FakeAgent(const std::string& endpoint, std::string server,
+            uint64_t incarnation = 1);
+  // Says hello with `accelerators` of type v100, until it is welcome.
+  std::optional<AgentWelcome> Join(int accelerators,
+                                   std::vector<RunningWorker> running = {});
+  void Exited(const WorkerKey& worker, int exit_code, int signal = 0);
+
+ private:
+  std::string server_;
+  uint64_t incarnation_;
+};
+
+class FakeWorker : public FakePeer {
+ public:
+  FakeWorker(const std::string& endpoint, const WorkerKey& key)
+      : FakePeer(endpoint), key_(key) {}
+  // Until a LeaseNotice or a rejection; true for the first.
+  bool Hello();
+  // Asks until it is granted; nothing when it never is.
+  std::optional<LeaseGrant> AskForLease(bool holding = false,
+                                        uint64_t epoch = 0);
+  void Report(uint64_t epoch, uint64_t steps_done, double steps_per_s);
+  void Release(uint64_t epoch, uint64_t steps_done);
+  void set_highest_seen(JournalPosition seen) { highest_seen_ = seen; }
+  const JournalPosition& highest_seen() const { return highest_seen_; }
+  void set_nonce(uint64_t nonce) { nonce_ = nonce; }
+
+ private:
+  WorkerKey key_;
+  JournalPosition highest_seen_;
+  uint64_t nonce_ = 0;
+};
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_SERVER_FAKE_PEERS_H_

@@ -1,0 +1,184 @@
+#include "coordinator/server/journal.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/server/journal_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class JournalTest : public JournalFixture {
+ protected:
+  // With SQLite itself, behind the journal's back.
+  void ChangeBehindItsBack(const std::string& sql) {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(path().c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr),
+              SQLITE_OK)
+        << sqlite3_errmsg(database);
+    sqlite3_close(database);
+  }
+};
+
+TEST_F(JournalTest, ANewOneIsEmptyAndPrivate) {
+  const auto journal = MustOpen();
+  EXPECT_EQ(journal->position(), JournalPosition{});
+  EXPECT_EQ(journal->last_time(), 0);
+  struct stat info {};
+  ASSERT_EQ(stat(path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);  // environments may hold secrets
+  ASSERT_EQ(stat((path() + "-wal").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(JournalTest, ReadsBackWhatWasAppended) {
+  AppendRows(*MustOpen(), 1, 25);
+  const ReadBack back = ReadJournal(path());
+  ASSERT_OK(back.status);
+  ASSERT_EQ(back.rows.size(), 25u);
+  for (uint64_t seq = 1; seq <= 25; ++seq) {
+    EXPECT_TRUE(SameRow(back.rows[seq - 1], RowAt(seq))) << seq;
+  }
+}
+
+TEST_F(JournalTest, GoesOnAfterAReopening) {
+  AppendRows(*MustOpen(), 1, 3);
+  {
+    const auto journal = MustOpen();
+    EXPECT_EQ(journal->position(), (JournalPosition{1, 3}));
+    EXPECT_EQ(journal->last_time(), 0.75);
+    AppendRows(*journal, 4, 6);
+  }
+  const ReadBack back = ReadJournal(path());
+  EXPECT_OK(back.status);
+  EXPECT_EQ(back.rows.size(), 6u);
+}
+
+TEST_F(JournalTest, KeepsAnyBytesAndTheBitsOfTheTime) {
+  std::string bytes("\0\xff'\n", 4);
+  const std::vector<JournalRow> rows = {
+      {1, 1, 0.1 + 0.2, bytes}, {2, 1, 1e15, ""}, {3, 2, 1e300, "z"}};
+  ASSERT_OK(MustOpen()->Append(rows));
+  const ReadBack back = ReadJournal(path());
+  ASSERT_OK(back.status);
+  ASSERT_EQ(back.rows.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(SameRow(back.rows[i], rows[i]));
+}
+
+TEST_F(JournalTest, LongOnesAreCopiedOutOfTheWal) {
+  const auto journal = MustOpen();
+  AppendRows(*journal, 1, 200, /*padding=*/60'000);  // 12 MB
+  EXPECT_LT(std::filesystem::file_size(path() + "-wal"), 6u << 20);
+  EXPECT_GT(std::filesystem::file_size(path()), 5u << 20);
+}
+
+TEST_F(JournalTest, ChangedBytesNameTheRow) {
+  AppendRows(*MustOpen(), 1, 9);
+  ChangeBehindItsBack("UPDATE journal SET event = x'00' WHERE seq = 5");
+  const ReadBack back = ReadJournal(path());
+  EXPECT_THAT(back.status,
+              StatusIs(absl::StatusCode::kDataLoss, "row 5 is damaged"));
+  EXPECT_THAT(std::string(back.status.message()), HasSubstr(path()));
+  EXPECT_EQ(back.rows.size(), 4u);  // nothing behind the damage was believed
+}
+
+TEST_F(JournalTest, EveryColumnIsUnderTheHash) {
+  for (const char* change : {"term = term + 1", "time = time + 1",
+                             "hash = zeroblob(16)", "hash = x'00'"}) {
+    AppendRows(*MustOpen(), 1, 3);
+    ChangeBehindItsBack(
+        StrCat("UPDATE journal SET ", change, " WHERE seq = 2"));
+    EXPECT_THAT(ReadJournal(path()).status,
+                StatusIs(absl::StatusCode::kDataLoss, "row 2 is damaged"))
+        << change;
+    ASSERT_TRUE(std::filesystem::remove(path()));
+  }
+}
+
+TEST_F(JournalTest, ARowTakenOutIsMissed) {
+  AppendRows(*MustOpen(), 1, 9);
+  ChangeBehindItsBack("DELETE FROM journal WHERE seq = 4");
+  EXPECT_THAT(ReadJournal(path()).status,
+              StatusIs(absl::StatusCode::kDataLoss, "row 4 is missing"));
+}
+
+TEST_F(JournalTest, ALastRowTakenOutIsMissed) {
+  AppendRows(*MustOpen(), 1, 9);
+  ChangeBehindItsBack("DELETE FROM journal WHERE seq = 9");
+  EXPECT_THAT(ReadJournal(path()).status,
+              StatusIs(absl::StatusCode::kDataLoss, "row 9 is missing"));
+}
+
+TEST_F(JournalTest, SwappedRowsDoNotFollow) {
+  AppendRows(*MustOpen(), 1, 9);
+  ChangeBehindItsBack(
+      "UPDATE journal SET seq = 99 WHERE seq = 4;"
+      "UPDATE journal SET seq = 4 WHERE seq = 5;"
+      "UPDATE journal SET seq = 5 WHERE seq = 99;");
+  EXPECT_THAT(ReadJournal(path()).status,
+              StatusIs(absl::StatusCode::kDataLoss, "row 4 is damaged"));
+}
+
+TEST_F(JournalTest, AnErrorOfTheReaderNamesTheRow) {
+  AppendRows(*MustOpen(), 1, 3);
+  auto journal = Journal::Open(path());
+  ASSERT_OK(journal);
+  const absl::Status status = (*journal)->ReadAll([](const JournalRow& row) {
+    return row.seq == 2 ? absl::DataLossError("no event") : absl::OkStatus();
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, "row 2: no event"));
+}
+
+TEST_F(JournalTest, ASecondOpenerIsToldWhoHasIt) {
+  const auto journal = MustOpen();
+  const absl::StatusOr<std::unique_ptr<Journal>> second = Journal::Open(path());
+  EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists,
+                               StrCat("process ", getpid())));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(path()));
+}
+
+TEST_F(JournalTest, TheLockGoesWithItsProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto journal = Journal::Open(path());
+    _exit(journal.ok() ? 0 : 1);  // as a SIGKILL would: nothing is closed
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_OK(Journal::Open(path()));
+}
+
+TEST_F(JournalTest, OfANewerFormatIsRefused) {
+  MustOpen();
+  ChangeBehindItsBack(
+      "UPDATE metadata SET value = '2' WHERE key = 'format_version'");
+  EXPECT_THAT(Journal::Open(path()),
+              StatusIs(kFailedPrecondition, "has format 2"));
+}
+
+TEST_F(JournalTest, AFileThatIsNoJournalIsRefusedAndLeftAlone) {
+  const std::string text(5000, 'a');
+  WriteFile(path(), text);
+  EXPECT_THAT(Journal::Open(path()),
+              StatusIs(absl::StatusCode::kDataLoss, "not a database"));
+  EXPECT_EQ(ReadFile(path()), text);
+}
+
+TEST_F(JournalTest, WithoutItsDirectorySaysSo) {
+  EXPECT_THAT(Journal::Open(folder_.path() + "/none/journal.db"),
+              StatusIs(kNotFound, "/none/journal.db"));
+}
+
+TEST_F(JournalTest, RemembersWhenItWasMade) {
+  MustOpen();
+  EXPECT_THAT(ReadFile(path()), HasSubstr("created"));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,224 @@
+#include "coordinator/server/query.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/codec.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// An engine that is driven by hand; rows of its journal are on disk at once.
+class QueryTest : public ::testing::Test {
+ protected:
+  QueryTest() : engine_(EngineOptions{}) { Step(event::CoordinatorStarted{1}); }
+
+  void Step(const Event& event) {
+    now_ += 0.001;
+    uint64_t last = 0;
+    for (const Action& action : engine_.Step(now_, event)) {
+      if (const auto* row = std::get_if<action::Persist>(&action)) {
+        last = row->seq;
+      }
+    }
+    if (last > 0) engine_.Step(now_, event::Persisted{last});
+  }
+
+  void Submit(const std::string& name, int scale_factor = 1) {
+    JobSpec spec;
+    spec.name = name;
+    spec.argv = {"./train"};
+    spec.app = "resnet";
+    spec.scale_factor = scale_factor;
+    spec.checkpoint_directory = "/state/checkpoints/" + name;
+    spec.throughputs = {{"v100", 40.0}};
+    Step(event::JobSubmitted{spec});
+  }
+
+  void Join(const std::string& server, int accelerators) {
+    AgentHello hello;
+    hello.server = server;
+    hello.incarnation = 1;
+    for (int i = 0; i < accelerators; ++i) {
+      hello.accelerators.push_back({"v100", StrCat(server, "-", i)});
+    }
+    Step(event::ServerJoined{hello});
+  }
+
+  QueryReply Ask(QueryKind kind, JobId job = JobId(), uint64_t cursor = 0) {
+    const QueryRequest request{17, kind, job, cursor};
+    QueryReply reply = AnswerQuery(request, {engine_, now_, "fifo"});
+    EXPECT_EQ(reply.request, request.request);
+    EXPECT_OK(EncodeMessage(reply));  // fits a frame
+    return reply;
+  }
+
+  // All pages of a list.
+  std::vector<json> AskAll(QueryKind kind, int* pages = nullptr) {
+    std::vector<json> rows;
+    uint64_t cursor = 0;
+    do {
+      const QueryReply reply = Ask(kind, JobId(), cursor);
+      EXPECT_EQ(reply.error, "");
+      for (const json& row : json::parse(reply.json)) rows.push_back(row);
+      cursor = reply.next_cursor;
+      if (pages != nullptr) ++*pages;
+    } while (cursor != 0 && rows.size() < 100'000);
+    return rows;
+  }
+
+  Engine engine_;
+  Time now_ = 0;
+};
+
+TEST_F(QueryTest, AnEmptyQueueIsAnEmptyArray) {
+  EXPECT_EQ(Ask(QueryKind::kQueue).json, "[]");
+  EXPECT_EQ(Ask(QueryKind::kNodes).json, "[]");
+}
+
+TEST_F(QueryTest, AWaitingJobSaysWhy) {
+  Submit("a");
+  const std::vector<json> rows = AskAll(QueryKind::kQueue);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["id"], 1);
+  EXPECT_EQ(rows[0]["name"], "a");
+  EXPECT_EQ(rows[0]["state"], "PD");
+  EXPECT_EQ(rows[0]["accelerators"], json::array());
+  EXPECT_EQ(rows[0]["steps_done"], 0);
+  EXPECT_EQ(rows[0]["ended_at_s"], nullptr);
+  EXPECT_EQ(rows[0]["last_generation"], nullptr);
+  EXPECT_EQ(rows[0]["exit"], nullptr);
+  EXPECT_EQ(rows[0]["checkpoint_directory"], "/state/checkpoints/a");
+  EXPECT_THAT(rows[0]["reason"].get<std::string>(), HasSubstr("waiting"));
+}
+
+TEST_F(QueryTest, HundredsOfJobsComeInPagesOnceEach) {
+  for (int i = 0; i < 700; ++i) Submit(StrCat("job-", i));
+  int pages = 0;
+  const std::vector<json> rows = AskAll(QueryKind::kQueue, &pages);
+  EXPECT_GT(pages, 3);
+  ASSERT_EQ(rows.size(), 700u);
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i]["id"], i + 1);
+}
+
+TEST_F(QueryTest, JobsThatComeWhileAskingDisturbNothing) {
+  for (int i = 0; i < 200; ++i) Submit(StrCat("job-", i));
+  const QueryReply first = Ask(QueryKind::kQueue);
+  ASSERT_NE(first.next_cursor, 0u);
+  Submit("late");
+  const QueryReply second = Ask(QueryKind::kQueue, JobId(), first.next_cursor);
+  EXPECT_EQ(json::parse(second.json)[0]["id"], first.next_cursor + 1);
+}
+
+TEST_F(QueryTest, OneJobCanBeAskedFor) {
+  for (const char* name : {"a", "b", "c"}) Submit(name);
+  const json rows = json::parse(Ask(QueryKind::kQueue, JobId(2)).json);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["name"], "b");
+  EXPECT_THAT(Ask(QueryKind::kQueue, JobId(9)).error, HasSubstr("no job 9"));
+}
+
+TEST_F(QueryTest, NodesShowEachAccelerator) {
+  Join("here", 2);
+  const std::vector<json> rows = AskAll(QueryKind::kNodes);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["server"], "here");
+  EXPECT_EQ(rows[0]["state"], "idle");
+  ASSERT_EQ(rows[0]["accelerators"].size(), 2u);
+  EXPECT_EQ(rows[0]["accelerators"][1]["uuid"], "here-1");
+  EXPECT_EQ(rows[0]["accelerators"][1]["type"], "v100");
+  EXPECT_EQ(rows[0]["accelerators"][1]["state"], "idle");
+  EXPECT_EQ(rows[0]["accelerators"][1]["job"], nullptr);
+}
+
+TEST_F(QueryTest, ASilentServerIsDown) {
+  Join("here", 2);
+  Step(event::ServerLost{"here"});
+  const std::vector<json> rows = AskAll(QueryKind::kNodes);
+  EXPECT_EQ(rows.at(0)["state"], "down");
+  EXPECT_EQ(rows.at(0)["accelerators"][0]["state"], "unreachable");
+}
+
+TEST_F(QueryTest, ALargeClusterComesInPages) {
+  Join("large", 1000);
+  for (int i = 0; i < 300; ++i) Join(StrCat("small-", i), 3);
+  int pages = 0;
+  std::set<std::string> uuids;
+  for (const json& row : AskAll(QueryKind::kNodes, &pages)) {
+    for (const json& accelerator : row["accelerators"]) {
+      EXPECT_TRUE(uuids.insert(accelerator["uuid"]).second);
+    }
+  }
+  EXPECT_EQ(uuids.size(), 1900u);
+  EXPECT_GT(pages, 2);
+}
+
+TEST_F(QueryTest, WhySaysWhereTheThroughputsComeFrom) {
+  Join("here", 1);
+  Submit("a");
+  const json why = json::parse(Ask(QueryKind::kWhy, JobId(1)).json);
+  EXPECT_EQ(why["job"], 1);
+  EXPECT_EQ(why["throughputs"][0]["type"], "v100");
+  EXPECT_EQ(why["throughputs"][0]["steps_per_s"], 40.0);
+  EXPECT_EQ(why["throughputs"][0]["source"], "given");
+  EXPECT_FALSE(why["code"].get<std::string>().empty());
+  EXPECT_THAT(Ask(QueryKind::kWhy, JobId(9)).error, HasSubstr("no job 9"));
+}
+
+TEST_F(QueryTest, StatusCountsJobsByState) {
+  for (const char* name : {"a", "b", "c"}) Submit(name);
+  Step(event::JobCommanded{JobId(2), CommandKind::kCancel});
+  const json status = json::parse(Ask(QueryKind::kStatus).json);
+  EXPECT_EQ(status["term"], 1);
+  EXPECT_EQ(status["policy"], "fifo");
+  EXPECT_EQ(status["jobs"]["PD"], 2);
+  EXPECT_EQ(status["jobs"]["CA"], 1);
+  EXPECT_EQ(status["jobs"]["R"], 0);
+  EXPECT_EQ(status["round_ends_in_s"], nullptr);
+  EXPECT_EQ(status["objective"], nullptr);
+}
+
+TEST_F(QueryTest, LettersFollowTheWorkers) {
+  Job job;
+  job.workers.resize(1);
+  EXPECT_EQ(StateLetters(job), "PD");
+  job.workers[0].process = ProcessState::kJoined;
+  EXPECT_EQ(StateLetters(job), "PD");
+  job.workers[0].held_epoch = 3;
+  EXPECT_EQ(StateLetters(job), "R");
+  job.workers[0].pause_sent_at = 10;
+  EXPECT_EQ(StateLetters(job), "CG");
+  job.workers[0].held_epoch = 0;
+  job.workers[0].pause_sent_at = kNever;
+  job.workers[0].progress.pauses = 1;
+  EXPECT_EQ(StateLetters(job), "S");
+  job.state = JobState::kHeld;
+  EXPECT_EQ(StateLetters(job), "F");
+  job.state = JobState::kFinished;
+  EXPECT_EQ(StateLetters(job), "CD");
+  job.state = JobState::kCancelled;
+  EXPECT_EQ(StateLetters(job), "CA");
+  job.workers[0].held_epoch = 3;
+  EXPECT_EQ(StateLetters(job), "CG");
+}
+
+TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
+  Submit("a");
+  JobSpec spec;
+  spec.name = "b";
+  spec.argv = {"./train"};
+  spec.app = "\xff\xfe";
+  Step(event::JobSubmitted{spec});
+  EXPECT_EQ(AskAll(QueryKind::kQueue).size(), 2u);
+}
+
+}  // namespace
+}  // namespace gavel::testing

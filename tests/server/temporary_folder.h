@@ -1,0 +1,36 @@
+// A new folder that goes with its owner; in memory where there is such a place,
+// since a journal syncs often.
+#ifndef GAVEL_TESTS_SERVER_TEMPORARY_FOLDER_H_
+#define GAVEL_TESTS_SERVER_TEMPORARY_FOLDER_H_
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "gtest/gtest.h"
+
+namespace gavel::testing {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_("/dev/shm/gavel-server-XXXXXX") {
+    if (mkdtemp(path_.data()) != nullptr) return;
+    path_ = ::testing::TempDir() + "gavel-server-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_SERVER_TEMPORARY_FOLDER_H_

@@ -1,0 +1,151 @@
+// Safety and liveness under faults, by seed: messages lost, doubled, delayed
+// and overtaking, workers, agents and the coordinator killed, servers cut off.
+// Whatever happens, no invariant breaks, no two processes use one accelerator,
+// and every job ends.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/text.h"
+#include "gtest/gtest.h"
+#include "simulator/virtual_cluster.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kServers = 3;
+constexpr int kJobs = 8;
+constexpr Time kFaultsUntil_s = 300;
+constexpr Time kLimit_s = 6000;
+
+VirtualClusterOptions Options(uint64_t seed) {
+  VirtualClusterOptions options;
+  options.engine.round_duration_s = 10;
+  options.engine.lease_duration_s = 4;
+  options.engine.plan_lead_s = 1;
+  options.engine.pause_grace_s = 5;
+  options.engine.stop_grace_s = 2;
+  options.engine.launch_timeout_s = 20;
+  options.policy = seed % 4 == 0 ? "max_min_fairness_perf" : "fifo";
+  options.network.drop = 0.02 * static_cast<double>(seed % 5);
+  options.network.duplicate = 0.02 * static_cast<double>(seed % 3);
+  options.network.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed % 4);
+  options.seed = seed;
+  return options;
+}
+
+class Chaos {
+ public:
+  explicit Chaos(uint64_t seed) : random_(seed), cluster_(Options(seed)) {
+    for (int i = 0; i < kServers; ++i) {
+      std::vector<AcceleratorInfo> accelerators(2);
+      for (int k = 0; k < 2; ++k) {
+        accelerators[static_cast<size_t>(k)].type = k == 0 ? "fast" : "slow";
+        accelerators[static_cast<size_t>(k)].uuid = StrCat(Name(i), "-", k);
+      }
+      cluster_.AddServer(Name(i), accelerators);
+    }
+    for (int i = 0; i < kJobs; ++i) {
+      JobSpec spec;
+      spec.name = StrCat("job", i);
+      spec.argv = {"./train"};
+      spec.scale_factor = Draw(4) == 0 ? 2 : 1;
+      spec.retries_max = 1000;  // faults are no failures of the job's own
+      VirtualTraining training;
+      training.steps_total = 20 + Draw(60);
+      training.steps_per_s = {{"fast", 2.0}, {"slow", 1.0}};
+      cluster_.Submit(spec, training);
+      cluster_.RunUntil(cluster_.now() + static_cast<double>(Draw(3)));
+    }
+  }
+
+  void Run() {
+    while (cluster_.now() < kFaultsUntil_s) {
+      cluster_.RunUntil(cluster_.now() + 1 + static_cast<double>(Draw(12)));
+      Fault();
+    }
+    // The faults are over: everything comes back, and every job can end.
+    for (int i = 0; i < kServers; ++i) {
+      cluster_.SetPartitioned(Name(i), false);
+      cluster_.StartAgent(Name(i));
+    }
+    cluster_.StartCoordinator();
+    all_ended_ = cluster_.RunUntilAllEnded(kLimit_s);
+  }
+
+  bool all_ended() const { return all_ended_; }
+  const VirtualCluster& cluster() const { return cluster_; }
+
+ private:
+  static std::string Name(int server) { return StrCat("server", server); }
+  uint64_t Draw(uint64_t below) { return random_() % below; }
+
+  void Fault() {
+    const std::string server = Name(static_cast<int>(Draw(kServers)));
+    switch (Draw(8)) {
+      case 0:
+        return cluster_.KillCoordinator();
+      case 1:
+        return cluster_.KillAgent(server);
+      case 2:
+        return cluster_.StartAgent(server);
+      case 3:
+        return cluster_.SetPartitioned(server, true);
+      case 4:
+        return cluster_.SetPartitioned(server, false);
+      case 5:
+        return cluster_.KillWorker({JobId(1 + Draw(kJobs)), 0});
+      default:
+        return cluster_.StartCoordinator();
+    }
+  }
+
+  std::mt19937_64 random_;
+  VirtualCluster cluster_;
+  bool all_ended_ = false;
+};
+
+std::string WhereJobsStand(const VirtualCluster& cluster) {
+  std::string text;
+  if (!cluster.coordinator_up()) return "no coordinator";
+  for (const auto& [id, job] : cluster.engine().jobs()) {
+    StrAppend(&text, "\njob ", id.value(), ": ", JobStateName(job.state), ", ",
+              RenderReason(cluster.engine().Why(id, cluster.now())));
+    for (const Worker& worker : job.workers) {
+      StrAppend(&text, "\n  #", worker.incarnation, " on ", worker.server,
+                ": process ", static_cast<int>(worker.process), ", holds ",
+                worker.held_epoch, " of ", job.epoch,
+                worker.leaving ? ", leaving" : "");
+    }
+  }
+  return text;
+}
+
+TEST(Faults, NeverBreakAnInvariantAndEveryJobEnds) {
+  constexpr uint64_t kSeeds = 150;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Chaos chaos(seed);
+    chaos.Run();
+    ASSERT_EQ(chaos.cluster().halted(), "") << "seed " << seed;
+    for (const std::string& broken : chaos.cluster().violations()) {
+      ADD_FAILURE() << "seed " << seed << ": " << broken;
+    }
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ASSERT_TRUE(chaos.all_ended())
+        << "seed " << seed << WhereJobsStand(chaos.cluster());
+  }
+}
+
+TEST(Faults, TheSameSeedGivesTheSameRun) {
+  const auto run = [] {
+    Chaos chaos(7);
+    chaos.Run();
+    return std::pair(chaos.cluster().now(),
+                     chaos.cluster().engine().position().seq);
+  };
+  EXPECT_EQ(run(), run());
+}
+
+}  // namespace
+}  // namespace gavel

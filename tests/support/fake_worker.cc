@@ -1,0 +1,311 @@
+// A worker without LibTorch: holds leases with the real lease machine over the
+// real transport, "trains" by sleeping, and keeps its state in small files. For
+// end-to-end tests of the `gavel` command.
+//
+//   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
+//               [--exit-at STEP CODE] [--ignore-pauses]
+//
+// Its state is the number of steps done and the sum of their numbers: a step
+// that is counted twice, or left out, shows in the sum. It exits with 99 when
+// it finds another worker on its accelerator.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "core/generation.h"
+#include "core/messages.h"
+#include "core/text.h"
+#include "runtime/lease/lease_machine.h"
+#include "runtime/transport/dealer.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kExitEvicted = 75;
+constexpr int kExitAcceleratorShared = 99;
+constexpr double kReportInterval_s = 0.2;
+constexpr double kFlush_s = 0.05;  // for the last messages to leave
+
+volatile std::sig_atomic_t terminated = 0;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+uint64_t Number(const std::string& text) {
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+struct Options {
+  uint64_t steps = 100;
+  double step_s = 0.01;
+  uint64_t checkpoint_every = 10;
+  uint64_t exit_at = 0;  // 0: never
+  int exit_code = 0;
+  bool ignore_pauses = false;
+};
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  if (const std::string steps = Variable("GAVEL_STEPS"); !steps.empty()) {
+    options.steps = Number(steps);
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    const auto next = [&] { return Number(i + 1 < argc ? argv[++i] : "0"); };
+    if (name == "--steps") options.steps = next();
+    if (name == "--step-ms") options.step_s = static_cast<double>(next()) / 1e3;
+    if (name == "--checkpoint-every") options.checkpoint_every = next();
+    if (name == "--ignore-pauses") options.ignore_pauses = true;
+    if (name == "--exit-at") {
+      options.exit_at = next();
+      options.exit_code = static_cast<int>(next());
+    }
+  }
+  return options;
+}
+
+WorkerKey KeyFromEnvironment() {
+  return {JobId(Number(Variable("GAVEL_JOB"))),
+          static_cast<int>(Number(Variable("GAVEL_RANK"))),
+          Number(Variable("GAVEL_INCARNATION"))};
+}
+
+struct State {
+  uint64_t steps = 0;
+  uint64_t sum = 0;  // of the numbers of the steps, from 1
+};
+
+// Generations as files "generation-...": "STEPS SUM".
+class Checkpoints {
+ public:
+  explicit Checkpoints(std::string directory)
+      : directory_(std::move(directory)) {
+    fs::create_directories(directory_);
+  }
+
+  State Restore(Generation* latest) const {
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      const auto one = ParseGenerationName(entry.path().filename().string());
+      if (one && *one > *latest) *latest = *one;
+    }
+    State state;
+    if (*latest == Generation{}) return state;
+    std::ifstream(directory_ / GenerationName(*latest)) >> state.steps >>
+        state.sum;
+    return state;
+  }
+
+  void Save(Generation generation, const State& state) const {
+    const fs::path path = directory_ / GenerationName(generation);
+    const fs::path written = path.string() + ".new";
+    std::ofstream(written) << state.steps << ' ' << state.sum << '\n';
+    fs::rename(written, path);
+  }
+
+ private:
+  fs::path directory_;
+};
+
+class FakeWorker {
+ public:
+  explicit FakeWorker(const Options& options)
+      : options_(options),
+        checkpoints_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
+        machine_(LeaseOptions{KeyFromEnvironment()}) {
+    state_ = checkpoints_.Restore(&saved_);
+  }
+
+  int Run();
+
+ private:
+  Time Now() const;
+  void Turn();
+  void Step(const LeaseEvent& event);
+  void Carry(const lease_action::Send& action);
+  void Carry(const lease_action::Resume& action);
+  void Carry(const lease_action::Extend&) {}
+  void Carry(const lease_action::Pause& action);
+  bool TakeAccelerator(const std::string& uuid);
+  void TrainOneStep();
+  void Save();
+  void End(int exit_code);
+  Progress ProgressNow() const;
+
+  const std::chrono::steady_clock::time_point started_ =
+      std::chrono::steady_clock::now();
+  const Options options_;
+  const Checkpoints checkpoints_;
+  LeaseMachine machine_;
+  std::unique_ptr<Dealer> dealer_;
+  State state_;
+  Generation saved_;
+  uint64_t epoch_ = 0;
+  bool training_ = false;
+  Time next_step_ = 0;
+  Time next_report_ = 0;
+  uint64_t pauses_ = 0;
+  uint64_t moves_ = 0;
+  std::string uuid_;
+  int lock_ = -1;
+  std::optional<int> exit_code_;
+};
+
+Time FakeWorker::Now() const {
+  const std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - started_;
+  return elapsed.count();
+}
+
+Progress FakeWorker::ProgressNow() const {
+  Progress progress;
+  progress.steps_done = state_.steps;
+  progress.last_generation = saved_;
+  progress.throughput_steps_per_s = training_ ? 1 / options_.step_s : 0;
+  progress.window_s = training_ ? kReportInterval_s : 0;
+  progress.pauses = pauses_;
+  progress.moves = moves_;
+  progress.scalars = {{"loss", 1.0 / static_cast<double>(state_.steps + 1)}};
+  return progress;
+}
+
+int FakeWorker::Run() {
+  auto dealer = Dealer::Connect(Variable("GAVEL_COORDINATOR"));
+  if (!dealer.ok()) {
+    std::fprintf(stderr, "%s\n", dealer.status().ToString().c_str());
+    return 1;
+  }
+  dealer_ = *std::move(dealer);
+  dealer_->WaitUntilConnected(1);
+  std::printf("starts at step %llu on %s threads\n",
+              static_cast<unsigned long long>(state_.steps),
+              Variable("OMP_NUM_THREADS").c_str());
+  Step(lease_event::Started{ProgressNow(), getpid()});
+  while (!exit_code_) Turn();
+  std::printf("ends with %d at step %llu\n", *exit_code_,
+              static_cast<unsigned long long>(state_.steps));
+  dealer_->Receive(kFlush_s).IgnoreError();
+  return *exit_code_;
+}
+
+void FakeWorker::Turn() {
+  const Time next = training_ ? std::min(next_step_, machine_.NextDeadline())
+                              : machine_.NextDeadline();
+  const auto message = dealer_->Receive(std::clamp(next - Now(), 0.0, 1.0));
+  if (message.ok() && message->has_value()) {
+    Step(lease_event::MessageReceived{**message});
+  }
+  if (Now() >= machine_.NextDeadline()) Step(lease_event::Tick{});
+  if (terminated != 0 && !options_.ignore_pauses && !exit_code_) {
+    Save();
+    return End(kExitEvicted);
+  }
+  if (training_ && Now() >= next_step_) TrainOneStep();
+}
+
+void FakeWorker::TrainOneStep() {
+  ++state_.steps;
+  state_.sum += state_.steps;
+  next_step_ = Now() + options_.step_s;
+  if (state_.steps == options_.exit_at) std::_Exit(options_.exit_code);
+  if (state_.steps >= options_.steps) {
+    Save();
+    return End(0);
+  }
+  if (state_.steps % options_.checkpoint_every == 0) Save();
+  if (Now() < next_report_) return;
+  next_report_ = Now() + kReportInterval_s;
+  Step(lease_event::Progressed{ProgressNow()});
+}
+
+void FakeWorker::Save() {
+  if (epoch_ == 0) return;
+  saved_ = Generation{epoch_, state_.steps};
+  checkpoints_.Save(saved_, state_);
+}
+
+void FakeWorker::End(int exit_code) {
+  training_ = false;
+  exit_code_ = exit_code;
+  Step(lease_event::Finished{exit_code, "", ProgressNow()});
+}
+
+void FakeWorker::Step(const LeaseEvent& event) {
+  for (const LeaseAction& action : machine_.Step(Now(), event)) {
+    std::visit([this](const auto& a) { Carry(a); }, action);
+  }
+}
+
+void FakeWorker::Carry(const lease_action::Send& action) {
+  dealer_->Send(action.message).IgnoreError();
+}
+
+void FakeWorker::Carry(const lease_action::Resume& action) {
+  if (!TakeAccelerator(action.accelerator.uuid)) {
+    std::printf("accelerator %s is shared\n", action.accelerator.uuid.c_str());
+    std::fflush(stdout);
+    std::_Exit(kExitAcceleratorShared);
+  }
+  epoch_ = action.epoch;
+  training_ = true;
+  next_step_ = Now() + options_.step_s;
+  next_report_ = Now();
+  Step(lease_event::Resumed{action.epoch});
+}
+
+void FakeWorker::Carry(const lease_action::Pause& action) {
+  if (options_.ignore_pauses) return;
+  std::printf("pauses at step %llu: %s\n",
+              static_cast<unsigned long long>(state_.steps),
+              action.why.c_str());
+  std::fflush(stdout);
+  const bool held = training_;
+  training_ = false;
+  if (lock_ >= 0) close(lock_);
+  lock_ = -1;
+  if (action.tier == PauseTier::kPark) {
+    ++pauses_;
+    if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
+    Save();
+    return Step(lease_event::Progressed{ProgressNow()});
+  }
+  if (action.tier == PauseTier::kEvict) Save();
+  if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
+  End(kExitEvicted);
+}
+
+bool FakeWorker::TakeAccelerator(const std::string& uuid) {
+  const std::string path =
+      StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", uuid, ".0");
+  if (!uuid_.empty() && uuid_ != uuid) ++moves_;
+  uuid_ = uuid;
+  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  return lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0;
+}
+
+}  // namespace
+}  // namespace gavel
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  struct sigaction action {};
+  action.sa_handler = [](int) { gavel::terminated = 1; };
+  sigaction(SIGTERM, &action, nullptr);
+  return gavel::FakeWorker(gavel::ParseOptions(argc, argv)).Run();
+}

@@ -1,0 +1,147 @@
+#include "coordinator/throughput/throughput_matrix.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr JobId kJob(1);
+
+void ExpectThroughput(const Throughput& throughput, double steps_per_s,
+                      ThroughputSource source) {
+  EXPECT_NEAR(throughput.steps_per_s, steps_per_s, 1e-9 * steps_per_s);
+  EXPECT_EQ(throughput.source, source);
+}
+
+TEST(ThroughputMatrix, AGivenFigureIsTaken) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}, {"k80", 0}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGiven);
+  ExpectThroughput(matrix.Get(kJob, "k80"), 0, ThroughputSource::kGiven);
+  EXPECT_FALSE(matrix.NeedsTrial(kJob, "k80"));
+}
+
+TEST(ThroughputMatrix, AMeasurementCountsMoreThanWhatWasGiven) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}});
+  EXPECT_TRUE(matrix.Measure(kJob, "v100", 5, 1));
+  ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kMeasured);
+}
+
+TEST(ThroughputMatrix, AJobWithoutAnyFigureCountsAllTypesAlike) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  matrix.AddJob(JobId(2), {{"v100", 8}, {"k80", 2}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 1, ThroughputSource::kGuessed);
+  ExpectThroughput(matrix.Get(kJob, "k80"), 1, ThroughputSource::kGuessed);
+  EXPECT_TRUE(matrix.NeedsTrial(kJob, "v100"));
+}
+
+TEST(ThroughputMatrix, AGuessScalesTheOwnFigureByTheMedianRatioOfOthers) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 3}});
+  matrix.AddJob(JobId(2), {{"v100", 8}, {"k80", 2}});    // 4
+  matrix.AddJob(JobId(3), {{"v100", 100}, {"k80", 1}});  // 100
+  matrix.AddJob(JobId(4), {{"v100", 2}, {"k80", 1}});    // 2
+  ExpectThroughput(matrix.Get(kJob, "v100"), 12, ThroughputSource::kGuessed);
+  matrix.RemoveJob(JobId(3));
+  ExpectThroughput(matrix.Get(kJob, "v100"), 9, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, AGuessFromSeveralKnownTypesIsTheirMean) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 1}, {"p100", 10}, {"t4", 1000}});
+  matrix.AddJob(JobId(2), {{"v100", 4}, {"k80", 1}});   // says 4
+  matrix.AddJob(JobId(3), {{"v100", 2}, {"p100", 1}});  // says 20
+  ExpectThroughput(matrix.Get(kJob, "v100"), 12, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, WithoutRatiosAGuessIsTheOwnMean) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 2}, {"p100", 4}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 3, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, ZerosNeverMakeAGuess) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 5}, {"p100", 0}});
+  matrix.AddJob(JobId(2), {{"v100", 0}, {"k80", 2}});
+  matrix.AddJob(JobId(3), {{"v100", 2}, {"k80", 0}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kGuessed);
+  matrix.AddJob(JobId(4), {{"v100", 0}});
+  ExpectThroughput(matrix.Get(JobId(4), "t4"), 1, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, MeasurementsAreAWeightedMeanOfTheLastMinute) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  matrix.Measure(kJob, "v100", 10, 30);
+  matrix.Measure(kJob, "v100", 20, 30);
+  ExpectThroughput(matrix.Get(kJob, "v100"), 15, ThroughputSource::kMeasured);
+  matrix.Measure(kJob, "v100", 15, 3600);  // all else is forgotten
+  matrix.Measure(kJob, "v100", 45, 20);
+  ExpectThroughput(matrix.Get(kJob, "v100"), 25, ThroughputSource::kMeasured);
+}
+
+TEST(ThroughputMatrix, OldSpeedIsForgottenWithinAFewMinutes) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  for (int i = 0; i < 100; ++i) matrix.Measure(kJob, "v100", 10, 5);
+  for (int i = 0; i < 60; ++i) matrix.Measure(kJob, "v100", 30, 5);
+  EXPECT_NEAR(matrix.Get(kJob, "v100").steps_per_s, 30, 0.5);
+}
+
+TEST(ThroughputMatrix, ASmallChangeIsNoise) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 100}});
+  EXPECT_FALSE(matrix.Measure(kJob, "v100", 104, 60));
+  EXPECT_FALSE(matrix.Measure(kJob, "v100", 97, 60));
+  EXPECT_TRUE(matrix.Measure(kJob, "v100", 94, 60));
+  EXPECT_FALSE(matrix.Measure(kJob, "v100", 90, 60));
+}
+
+TEST(ThroughputMatrix, SlowDriftIsNoticedInTheEnd) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 100}});
+  int noticed = 0;
+  double speed = 100;
+  for (int i = 0; i < 20; ++i) {
+    speed *= 0.99;
+    if (matrix.Measure(kJob, "v100", speed, 60)) ++noticed;
+  }
+  EXPECT_GE(noticed, 3);
+  EXPECT_LE(noticed, 4);
+}
+
+TEST(ThroughputMatrix, AMeasurementRefinesTheGuessesOfOthers) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 1}});
+  matrix.AddJob(JobId(2), {{"k80", 2}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 1, ThroughputSource::kGuessed);
+  matrix.Measure(JobId(2), "v100", 10, 1);
+  ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, AnImplausibleMeasurementIsIgnored) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}});
+  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_FALSE(matrix.Measure(kJob, "v100", bad, 1));
+    EXPECT_FALSE(matrix.Measure(kJob, "v100", 1, bad));
+  }
+  EXPECT_FALSE(matrix.Measure(JobId(9), "v100", 1, 1));
+  ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGiven);
+}
+
+TEST(ThroughputMatrix, AJobAddedAgainStartsAfresh) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  matrix.Measure(kJob, "v100", 10, 1);
+  matrix.AddJob(kJob, {{"v100", 3}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 3, ThroughputSource::kGiven);
+}
+
+}  // namespace
+}  // namespace gavel::testing

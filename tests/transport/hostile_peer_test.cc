@@ -1,0 +1,144 @@
+// A Router among peers that do not keep the protocol, on raw ZeroMQ sockets.
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/transport/dealer.h"
+#include "runtime/transport/router.h"
+#include "tests/support/status_matchers.h"
+#include "zmq.hpp"
+
+namespace gavel {
+namespace {
+
+using ::gavel::testing::kFailedPrecondition;
+using ::gavel::testing::StatusIs;
+
+constexpr double kPatience_s = 10;
+
+class HostilePeerTest : public ::testing::Test {
+ protected:
+  HostilePeerTest() {
+    auto router = Router::Bind("127.0.0.1:0");
+    EXPECT_OK(router.status());
+    router_ = *std::move(router);
+    raw_ = zmq::socket_t(context_, zmq::socket_type::dealer);
+    raw_.set(zmq::sockopt::linger, 0);
+    raw_.set(zmq::sockopt::sndtimeo, 10'000);
+    raw_.connect(router_->endpoint());
+  }
+
+  void SendRaw(std::string_view bytes, bool more = false) {
+    EXPECT_TRUE(raw_.send(zmq::buffer(bytes), more ? zmq::send_flags::sndmore
+                                                   : zmq::send_flags::none));
+  }
+
+  static std::string Frame(uint64_t request) {
+    QueryRequest query;
+    query.request = request;
+    auto frame = EncodeMessage(query);
+    EXPECT_OK(frame.status());
+    return *frame;
+  }
+
+  // The next message is the one with this number.
+  void ExpectNext(uint64_t request) {
+    const std::optional<Incoming> incoming = router_->Receive(kPatience_s);
+    ASSERT_TRUE(incoming.has_value());
+    EXPECT_EQ(std::get<QueryRequest>(incoming->message).request, request);
+  }
+
+  std::unique_ptr<Router> router_;
+  zmq::context_t context_;
+  zmq::socket_t raw_;
+};
+
+TEST_F(HostilePeerTest, ARawFrameOfTheProtocolIsHeard) {
+  SendRaw(Frame(1));
+  ExpectNext(1);
+  EXPECT_EQ(router_->frames_dropped(), 0u);
+}
+
+TEST_F(HostilePeerTest, GarbageIsDroppedAndCounted) {
+  SendRaw("");
+  SendRaw("GET / HTTP/1.1\r\n\r\n");
+  SendRaw(std::string(kFrameBytesMax, '\xff'));
+  SendRaw(Frame(1).substr(0, 7));
+  SendRaw(Frame(2));
+  ExpectNext(2);
+  EXPECT_EQ(router_->frames_dropped(), 4u);
+}
+
+TEST_F(HostilePeerTest, MultipartMessagesAreDroppedWholeAndCounted) {
+  SendRaw(Frame(1), /*more=*/true);
+  SendRaw(Frame(2), /*more=*/true);
+  SendRaw(Frame(3));
+  SendRaw("", /*more=*/true);  // as a REQ socket would
+  SendRaw(Frame(4));
+  SendRaw(Frame(5));
+  ExpectNext(5);
+  EXPECT_EQ(router_->frames_dropped(), 2u);
+}
+
+TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
+  SendRaw(std::string(kFrameBytesMax + 1, 'x'));
+  auto dealer = Dealer::Connect(router_->endpoint());
+  ASSERT_OK(dealer.status());
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
+  QueryRequest query;
+  query.request = 7;
+  ASSERT_OK((*dealer)->Send(query));
+  ExpectNext(7);
+  // The sender was disconnected, and is no worse off than any other.
+  SendRaw(Frame(8));
+  ExpectNext(8);
+  EXPECT_EQ(router_->frames_dropped(), 0u);  // it was never taken in
+}
+
+TEST_F(HostilePeerTest, AFloodOfGarbageDoesNotHoldTheLoop) {
+  for (int i = 0; i < 5000; ++i) SendRaw("garbage");
+  SendRaw(Frame(1));
+  std::optional<Incoming> incoming;
+  int calls = 0;
+  while (!incoming.has_value() && calls < 100) {
+    incoming = router_->Receive(1);
+    ++calls;
+  }
+  ASSERT_TRUE(incoming.has_value());
+  EXPECT_GT(calls, 1);
+  EXPECT_EQ(router_->frames_dropped(), 5000u);
+}
+
+TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
+  zmq::context_t context;
+  zmq::socket_t raw(context, zmq::socket_type::dealer);  // of one peer
+  raw.set(zmq::sockopt::linger, 0);
+  raw.bind("tcp://127.0.0.1:*");
+  auto dealer = Dealer::Connect(raw.get(zmq::sockopt::last_endpoint));
+  ASSERT_OK(dealer.status());
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
+
+  auto good = EncodeMessage(QueryRequest{});
+  ASSERT_OK(good.status());
+  raw.send(zmq::buffer(std::string_view("garbage")), zmq::send_flags::none);
+  raw.send(zmq::buffer(*good), zmq::send_flags::none);
+  const auto message = (*dealer)->Receive(kPatience_s);
+  ASSERT_OK(message.status());
+  EXPECT_TRUE(message->has_value());
+  EXPECT_EQ((*dealer)->frames_dropped(), 1u);
+
+  std::string other = *good;
+  const size_t version = other.find(static_cast<char>(kProtocolVersion));
+  ASSERT_NE(version, std::string::npos);
+  other[version] = static_cast<char>(kProtocolVersion + 1);
+  raw.send(zmq::buffer(other), zmq::send_flags::none);
+  EXPECT_THAT((*dealer)->Receive(kPatience_s).status(),
+              StatusIs(kFailedPrecondition, "protocol"));
+}
+
+}  // namespace
+}  // namespace gavel

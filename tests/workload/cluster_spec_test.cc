@@ -1,0 +1,199 @@
+#include "coordinator/workload/cluster_spec.h"
+
+#include <string>
+
+#include "core/codec.h"
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::IsOk;
+using testing::kInvalidArgument;
+using testing::StatusIs;
+
+constexpr std::string_view kExample = R"([scheduling]
+policy = "max_min_fairness"
+round_duration_s = 5
+lease_duration_s = 2
+[[server]]
+name = "here"
+[[server.accelerator]]
+type = "cpu_fast"
+count = 2
+threads = 3
+[[server.accelerator]]
+type = "cpu_slow"
+slow_down_factor = 2.0
+[[server]]
+name = "there"
+[[server.accelerator]]
+type = "h200"
+device = "cuda:0"
+[[server.accelerator]]
+type = "h200"
+device = "cuda:1"
+)";
+
+absl::StatusOr<ClusterSpec> Parse(std::string_view toml) {
+  return ParseClusterSpec(toml, "cluster.toml");
+}
+
+// A cluster of one server with one accelerator of these lines, from line 5.
+absl::StatusOr<ClusterSpec> ParseAccelerator(std::string_view lines) {
+  return Parse("[[server]]\nname = \"a\"\n[[server.accelerator]]\n" +
+               std::string("type = \"v100\"\n") + std::string(lines));
+}
+
+TEST(ClusterSpec, ReadsTheExample) {
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(kExample));
+  EXPECT_EQ(spec.scheduling.policy, "max_min_fairness");
+  EXPECT_EQ(spec.scheduling.round_duration_s, 5);
+  EXPECT_EQ(spec.scheduling.lease_duration_s, 2);
+  const ServerSpec here = {
+      "here",
+      {{.type = "cpu_fast", .uuid = "here-0", .device = "cpu", .threads = 3},
+       {.type = "cpu_fast", .uuid = "here-1", .device = "cpu", .threads = 3},
+       {.type = "cpu_slow", .uuid = "here-2", .slow_down_factor = 2}}};
+  const ServerSpec there = {
+      "there",
+      {{.type = "h200", .uuid = "there-0", .device = "cuda:0"},
+       {.type = "h200", .uuid = "there-1", .device = "cuda:1"}}};
+  EXPECT_THAT(spec.servers, ElementsAre(here, there));
+}
+
+TEST(ClusterSpec, AnEmptyFileIsAllDefaults) {
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(""));
+  EXPECT_THAT(spec.servers, IsEmpty());
+  EXPECT_EQ(spec.scheduling.policy, "max_min_fairness_perf");
+  EXPECT_EQ(spec.scheduling.round_duration_s, 360);
+  EXPECT_EQ(spec.scheduling.lease_duration_s, 60);
+}
+
+TEST(ClusterSpec, AShortRoundShortensTheDefaultLease) {
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec,
+                       Parse("[scheduling]\nround_duration_s = 5"));
+  EXPECT_EQ(spec.scheduling.lease_duration_s, 5);
+}
+
+TEST(ClusterSpec, ALeaseLongerThanTheRoundIsRefused) {
+  EXPECT_EQ(Parse("[scheduling]\nlease_duration_s = 400").status().message(),
+            "cluster.toml:2:20: lease_duration_s 400 exceeds round_duration_s "
+            "360; lower it, or lengthen the round");
+}
+
+TEST(ClusterSpec, UnknownKeysAreRefusedAtEveryLevel) {
+  EXPECT_THAT(Parse("[[servers]]\nname = \"a\""),
+              StatusIs(kInvalidArgument,
+                       "unknown key \"servers\"; did you mean \"server\"?"));
+  EXPECT_THAT(Parse("[scheduling]\nround_duration = 5"),
+              StatusIs(kInvalidArgument,
+                       "cluster.toml:2:1: unknown key \"round_duration\"; did "
+                       "you mean \"round_duration_s\"?"));
+  EXPECT_THAT(Parse("[[server]]\nnmae = \"a\""),
+              StatusIs(kInvalidArgument, "did you mean \"name\"?"));
+  EXPECT_THAT(ParseAccelerator("thread = 2"),
+              StatusIs(kInvalidArgument, "5:1: unknown key \"thread\"; did"));
+}
+
+TEST(ClusterSpec, ServersNeedANameAndAccelerators) {
+  EXPECT_THAT(Parse("[[server]]\n[[server.accelerator]]\ntype = \"a\""),
+              StatusIs(kInvalidArgument,
+                       "1:1: there is no \"name\"; add e.g. name = \"node-1"));
+  EXPECT_THAT(Parse("[[server]]\nname = \"a\""),
+              StatusIs(kInvalidArgument, "there is no \"accelerator\"; add"));
+  EXPECT_THAT(Parse("[[server]]\nname = \"a\"\n[[server.accelerator]]"),
+              StatusIs(kInvalidArgument, "there is no \"type\"; add"));
+  EXPECT_THAT(Parse("[[server]]\nname = \"a b\""),
+              StatusIs(kInvalidArgument, "2:8: name is \"a b\"; write 1 to"));
+}
+
+TEST(ClusterSpec, TablesWrittenAsSomethingElseAreNamed) {
+  EXPECT_THAT(Parse("[server]\nname = \"a\""),
+              StatusIs(kInvalidArgument,
+                       "server is a table; write tables, each as [[server]]"));
+  EXPECT_THAT(Parse("server = []"),
+              StatusIs(kInvalidArgument, "each as [[server]]"));
+  EXPECT_THAT(Parse("scheduling = 3"),
+              StatusIs(kInvalidArgument, "write a table [scheduling]"));
+  EXPECT_THAT(Parse("[[server]]\nname = \"a\"\naccelerator = [1]"),
+              StatusIs(kInvalidArgument, "each as [[accelerator]]"));
+}
+
+TEST(ClusterSpec, TwoServersOfOneNameAreRefused) {
+  const std::string server =
+      "[[server]]\nname = \"a\"\n[[server.accelerator]]\ntype = \"v100\"\n";
+  EXPECT_THAT(Parse(server + server),
+              StatusIs(kInvalidArgument,
+                       "cluster.toml:6:8: server \"a\" is named twice; give"));
+}
+
+TEST(ClusterSpec, OneGpuTwiceOnAServerIsRefused) {
+  EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\n"
+                               "[[server.accelerator]]\n"
+                               "type = \"v100\"\ndevice = \"cuda:0\""),
+              StatusIs(kInvalidArgument,
+                       "8:10: server \"a\" has \"cuda:0\" twice; remove"));
+}
+
+TEST(ClusterSpec, DevicesAreCpuOrCudaWithANumber) {
+  for (const char* device :
+       {"cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:+1", "cuda: 1",
+        "cuda:99999999999", "gpu:0", "", "CPU"}) {
+    EXPECT_THAT(ParseAccelerator("device = \"" + std::string(device) + "\""),
+                StatusIs(kInvalidArgument, "write \"cpu\" or \"cuda:N\""))
+        << device;
+  }
+  EXPECT_THAT(ParseAccelerator("device = \"cuda:15\""), IsOk());
+  EXPECT_THAT(ParseAccelerator("device = \"cpu\""), IsOk());
+}
+
+TEST(ClusterSpec, GpusAreWrittenOneByOne) {
+  EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\ncount = 8"),
+              StatusIs(kInvalidArgument,
+                       "6:9: count is for CPU slots; leave it out for "
+                       "\"cuda:0\" and write one entry per GPU"));
+  EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\nthreads = 8"),
+              StatusIs(kInvalidArgument, "threads is for CPU slots"));
+}
+
+TEST(ClusterSpec, ValuesOutOfRangeAreNamedWithTheRange) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"count = 0", "5:9: count is 0; write an integer from 1 to 256"},
+      {"threads = 0", "threads is 0; write an integer from 1 to 1024"},
+      {"slow_down_factor = 0.5",
+       "slow_down_factor is 0.5; write a number from 1 to 1000"},
+      {"slow_down_factor = nan", "slow_down_factor is nan; write"},
+  };
+  for (const auto& [line, error] : cases) {
+    EXPECT_THAT(ParseAccelerator(line), StatusIs(kInvalidArgument, error));
+  }
+  for (const char* value : {"0", "-1", "inf", "nan", "1e9"}) {
+    EXPECT_THAT(
+        Parse("[scheduling]\nround_duration_s = " + std::string(value)),
+        StatusIs(kInvalidArgument, "write a number above 0 to 2.592e+06"))
+        << value;
+  }
+}
+
+TEST(ClusterSpec, AFullServerFitsAFrame) {
+  const std::string name(64, 'n');
+  std::string toml = "[[server]]\nname = \"" + name + "\"\n";
+  for (int i = 0; i < 2; ++i) {
+    toml += "[[server.accelerator]]\ntype = \"" + name + "\"\ncount = 128\n";
+  }
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(toml));
+  AgentHello hello;
+  hello.server = name;
+  hello.accelerators = spec.servers[0].accelerators;
+  EXPECT_EQ(hello.accelerators.size(), size_t{kAcceleratorsPerServerMax});
+  EXPECT_THAT(EncodeMessage(hello), IsOk());
+  EXPECT_THAT(Parse(toml + "[[server.accelerator]]\ntype = \"one-more\"\n"),
+              StatusIs(kInvalidArgument, "has more than 256 accelerators"));
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,342 @@
+#include "coordinator/workload/job_spec.h"
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::IsOk;
+using testing::kInvalidArgument;
+using ::testing::Pair;
+using testing::StatusIs;
+
+constexpr std::string_view kEveryKey = R"toml(# all keys
+name = "resnet-1"
+command = ["./train", "--epochs", "3"]
+working_directory = "/home/ada/resnet"
+checkpoint_directory = "checkpoints"
+app = "ResNet-18 (batch size 64)"
+entity = "vision"
+class = "opaque"
+scale_factor = 4
+workers_min = 2
+workers_max = 8
+weight = 2.5
+steps_total = 100000
+deadline_s = 86400
+budget = 12.5
+retries_max = 0
+
+[environment]
+OMP_NUM_THREADS = "2"
+_DATA = "/data with \"quotes\""
+
+[throughputs]
+v100 = 45.5
+k80 = 0
+)toml";
+
+// A job with `line` as its third line.
+absl::StatusOr<JobSpec> ParseWith(std::string_view line) {
+  return ParseJobSpec(
+      "name = \"a\"\ncommand = [\"./train\"]\n" + std::string(line) + "\n",
+      "job.toml");
+}
+
+absl::Status ErrorOf(std::string_view toml) {
+  return ParseJobSpec(toml, "job.toml").status();
+}
+
+TEST(JobSpec, ReadsEveryKey) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseJobSpec(kEveryKey, "job.toml"));
+  EXPECT_EQ(spec.name, "resnet-1");
+  EXPECT_THAT(spec.argv, ElementsAre("./train", "--epochs", "3"));
+  EXPECT_EQ(spec.working_directory, "/home/ada/resnet");
+  EXPECT_EQ(spec.checkpoint_directory, "checkpoints");
+  EXPECT_THAT(spec.environment,
+              ElementsAre(Pair("OMP_NUM_THREADS", "2"),
+                          Pair("_DATA", "/data with \"quotes\"")));
+  EXPECT_EQ(spec.app, "ResNet-18 (batch size 64)");
+  EXPECT_EQ(spec.entity, "vision");
+  EXPECT_EQ(spec.job_class, JobClass::kOpaque);
+  EXPECT_EQ(spec.scale_factor, 4);
+  EXPECT_EQ(spec.workers_min, 2);
+  EXPECT_EQ(spec.workers_max, 8);
+  EXPECT_EQ(spec.weight, 2.5);
+  EXPECT_EQ(spec.steps_total, 100000U);
+  EXPECT_EQ(spec.deadline_s, 86400);
+  EXPECT_EQ(spec.budget, 12.5);
+  EXPECT_THAT(spec.throughputs,
+              ElementsAre(Pair("k80", 0), Pair("v100", 45.5)));
+  EXPECT_EQ(spec.retries_max, 0);
+}
+
+TEST(JobSpec, NameAndCommandAreEnough) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseWith(""));
+  JobSpec expected;
+  expected.name = "a";
+  expected.argv = {"./train"};
+  EXPECT_EQ(spec, expected);
+}
+
+TEST(JobSpec, ReadsEveryClass) {
+  EXPECT_EQ(ParseWith("class = \"training\"")->job_class, JobClass::kTraining);
+  EXPECT_EQ(ParseWith("class = \"interactive\"")->job_class,
+            JobClass::kInteractive);
+  EXPECT_EQ(ParseWith("class = \"inference\"")->job_class,
+            JobClass::kInference);
+  EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
+}
+
+TEST(JobSpec, MissingKeysAreNamedWithAnExample) {
+  EXPECT_EQ(ErrorOf("command = [\"./train\"]").message(),
+            "job.toml:1:1: there is no \"name\"; add e.g. name = \"resnet-1\"");
+  EXPECT_THAT(ErrorOf("name = \"a\""),
+              StatusIs(kInvalidArgument,
+                       "job.toml:1:1: there is no \"command\"; add e.g. "
+                       "command = [\"./train\", "));
+}
+
+TEST(JobSpec, AMisspeltKeyIsToldTheRightOne) {
+  EXPECT_EQ(ParseWith("\nscale_facter = 2").status().message(),
+            "job.toml:4:1: unknown key \"scale_facter\"; did you mean "
+            "\"scale_factor\"?");
+  EXPECT_THAT(ParseWith("wieght = 2"),
+              StatusIs(kInvalidArgument, "did you mean \"weight\"?"));
+  EXPECT_THAT(ParseWith("[throughput]\nv100 = 1"),
+              StatusIs(kInvalidArgument,
+                       "job.toml:3:2: unknown key \"throughput\"; did you mean "
+                       "\"throughputs\"?"));
+}
+
+TEST(JobSpec, AKeyLikeNoOtherIsToldAllOfThem) {
+  EXPECT_THAT(ParseWith("gpu = 2"),
+              StatusIs(kInvalidArgument,
+                       "job.toml:3:1: unknown key \"gpu\"; the keys here are "
+                       "name, command, working_directory"));
+}
+
+TEST(JobSpec, WrongTypesAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"scale_factor = \"2\"",
+       "3:16: scale_factor is a string; write an integer"},
+      {"scale_factor = 2.0",
+       "3:16: scale_factor is a floating-point number; write an integer"},
+      {"weight = true", "3:10: weight is a boolean; write a number"},
+      {"entity = 7", "3:10: entity is an integer; write a string"},
+      {"environment = \"A=1\"",
+       "3:15: environment is a string; write a table [environment]"},
+      {"throughputs = [1, 2]", "3:15: throughputs is an array; write a table"},
+      {"deadline_s = 2024-01-01", "deadline_s is a date or time; write a num"},
+      {"[environment]\nA = 1", "4:5: A is an integer; write a string"},
+      {"[throughputs]\nv100 = \"fast\"", "4:8: v100 is a string; write a num"},
+  };
+  for (const auto& [line, error] : cases) {
+    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, error)) << line;
+  }
+}
+
+TEST(JobSpec, TheCommandIsAnArrayOfStrings) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\"./train --x\"", "2:11: command is a string; write an array of str"},
+      {"[]", "2:11: command names no program"},
+      {"[\"\"]", "2:11: command names no program"},
+      {"[\"./train\", 3]",
+       "2:23: element 2 of command is an integer; write a string"},
+      {"[\"./train\", \"a\\u0000b\"]", "element 2 of command contains a NUL"},
+  };
+  for (const auto& [command, error] : cases) {
+    EXPECT_THAT(ErrorOf(std::string("name = \"a\"\ncommand = ") + command),
+                StatusIs(kInvalidArgument, error))
+        << command;
+  }
+}
+
+TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"scale_factor = 0",
+       "3:16: scale_factor is 0; write an integer from 1 to 4096"},
+      {"scale_factor = 4097", "scale_factor is 4097; write"},
+      {"scale_factor = 4294967297", "scale_factor is 4294967297; write"},
+      {"workers_min = -1", "workers_min is -1; write an integer from 0"},
+      {"weight = 0", "3:10: weight is 0; write a number above 0"},
+      {"weight = -1.5", "weight is -1.5; write a number above 0"},
+      {"weight = nan", "weight is nan; write a number above 0"},
+      {"weight = inf", "weight is inf; write a number above 0"},
+      {"steps_total = -5", "steps_total is -5; write an integer from 0"},
+      {"deadline_s = 0", "deadline_s is 0; write a number above 0"},
+      {"budget = -2", "budget is -2; write a number above 0"},
+      {"retries_max = -1", "retries_max is -1; write an integer from 0"},
+      {"[throughputs]\nv100 = -1", "4:8: v100 is -1; write a number from 0 on"},
+      {"[throughputs]\nv100 = inf", "v100 is inf; write a number from 0 on"},
+      {"working_directory = \"\"", "working_directory is empty; write a path"},
+      {"app = \"\"", "app has 0 bytes; write 1 to 256"},
+  };
+  for (const auto& [line, error] : cases) {
+    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, error)) << line;
+  }
+}
+
+TEST(JobSpec, WorkersMustEncloseTheScaleFactor) {
+  EXPECT_THAT(ParseWith("workers_min = 2"),
+              StatusIs(kInvalidArgument,
+                       "3:15: workers_min 2 exceeds scale_factor 1; lower it"));
+  EXPECT_THAT(ParseWith("scale_factor = 4\nworkers_max = 3"),
+              StatusIs(kInvalidArgument,
+                       "4:15: workers_max 3 is below scale_factor 4; raise"));
+  EXPECT_THAT(ParseWith("scale_factor = 4\nworkers_min = 4\nworkers_max = 4"),
+              IsOk());
+}
+
+TEST(JobSpec, BadNamesAreRefused) {
+  for (const char* line :
+       {"entity = \"a b\"", "entity = \"\"", "class = \"batch\"",
+        "[environment]\n\"A=B\" = \"1\"", "[environment]\n\"\" = \"1\"",
+        "[environment]\n1A = \"1\"", "[environment]\nA-B = \"1\"",
+        "[environment]\nA = \"x\\u0000\"", "[throughputs]\n\"a b\" = 1",
+        "[throughputs]\n\"\" = 1"}) {
+    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, "; ")) << line;
+  }
+  EXPECT_THAT(ErrorOf("name = \"a/../b\"\ncommand = [\"x\"]"),
+              StatusIs(kInvalidArgument,
+                       "job.toml:1:8: name is \"a/../b\"; write 1 to 64"));
+}
+
+TEST(JobSpec, WhatIsNotTomlIsPointedAt) {
+  EXPECT_THAT(ErrorOf("name = resnet\n"),
+              StatusIs(kInvalidArgument, "job.toml:1:8: not TOML: "));
+  EXPECT_THAT(ParseWith("name = \"b\""),
+              StatusIs(kInvalidArgument, "job.toml:3:"));
+  EXPECT_THAT(ErrorOf("name = \"a\xff\""),
+              StatusIs(kInvalidArgument, "not TOML"));
+}
+
+TEST(JobSpec, TooMuchIsRefused) {
+  EXPECT_THAT(ParseWith("#" + std::string(kJobSpecBytesMax, 'x')),
+              StatusIs(kInvalidArgument, "bytes exceed the 49152 allowed"));
+  std::string command = "\"./train\"";
+  std::string environment = "[environment]\n";
+  for (int i = 0; i < 1025; ++i) {
+    command += ",\"\"";
+    environment += "A" + std::to_string(i) + " = \"\"\n";
+  }
+  EXPECT_THAT(ErrorOf("name = \"a\"\ncommand = [" + command + "]"),
+              StatusIs(kInvalidArgument, "command has 1026 elements"));
+  EXPECT_THAT(ParseWith(environment),
+              StatusIs(kInvalidArgument, "3:1: environment has 1025 var"));
+}
+
+TEST(JobSpec, TheSourceMayBeAnything) {
+  EXPECT_THAT(ParseJobSpec("", "<stdin>"),
+              StatusIs(kInvalidArgument, "<stdin>:1:1: there is no \"name\""));
+}
+
+TEST(IsValidName, TakesLettersDigitsDashAndUnderscore) {
+  EXPECT_TRUE(IsValidName("a"));
+  EXPECT_TRUE(IsValidName("Az09_-"));
+  EXPECT_TRUE(IsValidName(std::string(64, 'x')));
+  EXPECT_FALSE(IsValidName(std::string(65, 'x')));
+  for (const char* name : {"", "a b", "a/b", ".", "a.b", "ä", "a\n"}) {
+    EXPECT_FALSE(IsValidName(name)) << name;
+  }
+}
+
+TEST(FormatJobSpec, IsReadBackAsTheSameSpec) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseJobSpec(kEveryKey, "a"));
+  ASSERT_OK_AND_ASSIGN(const JobSpec read,
+                       ParseJobSpec(FormatJobSpec(spec), "b"));
+  EXPECT_EQ(read, spec);
+  EXPECT_EQ(FormatJobSpec(read), FormatJobSpec(spec));
+}
+
+class RandomSpecs {
+ public:
+  explicit RandomSpecs(uint64_t seed) : random_(seed) {}
+
+  JobSpec Next() {
+    JobSpec spec;
+    spec.name = Name();
+    for (int n = Int(1, 4); n > 0; --n) spec.argv.push_back(Text());
+    if (Int(0, 1) == 1) spec.working_directory = Text();
+    if (Int(0, 1) == 1) spec.app = Text();
+    if (Int(0, 1) == 1) spec.entity = Name();
+    spec.job_class = static_cast<JobClass>(Int(0, 3));
+    spec.scale_factor = Int(1, 4096);
+    spec.workers_min = Int(0, spec.scale_factor);
+    spec.workers_max = Int(0, 1) * Int(spec.scale_factor, 4096);
+    spec.weight = Positive();
+    spec.steps_total = random_() >> Int(1, 63);
+    if (Int(0, 1) == 1) spec.deadline_s = Positive();
+    if (Int(0, 1) == 1) spec.budget = Positive();
+    for (int n = Int(0, 3); n > 0; --n) {
+      spec.environment.emplace_back("V" + std::to_string(9 - n), Text());
+    }
+    for (int n = Int(0, 3); n > 0; --n) spec.throughputs[Name()] = Positive();
+    spec.retries_max = Int(0, 1000);
+    return spec;
+  }
+
+  int Int(int min, int max) {
+    return std::uniform_int_distribution<int>(min, max)(random_);
+  }
+
+ private:
+  std::string Name() {
+    return "n-" + std::to_string(random_()).substr(0, 10) + "_X";
+  }
+  // Any ASCII but NUL, and some of UTF-8.
+  std::string Text() {
+    std::string text = "\xc3\xa4";
+    for (int n = Int(0, 20); n > 0; --n) {
+      text.push_back(static_cast<char>(Int(1, 127)));
+    }
+    return text;
+  }
+  double Positive() {
+    return std::ldexp(1 + Int(0, 999) / 7.0, Int(-900, 900));
+  }
+
+  std::mt19937_64 random_;
+};
+
+TEST(FormatJobSpec, IsReadBackAsTheSameSpecForAnySpec) {
+  RandomSpecs random(5);
+  for (int i = 0; i < 500; ++i) {
+    const JobSpec spec = random.Next();
+    const std::string toml = FormatJobSpec(spec);
+    ASSERT_OK_AND_ASSIGN(const JobSpec read, ParseJobSpec(toml, "job.toml"));
+    EXPECT_EQ(read, spec) << toml;
+  }
+}
+
+TEST(JobSpec, SurvivesDamagedFiles) {
+  RandomSpecs random(6);
+  for (int i = 0; i < 5000; ++i) {
+    std::string toml(kEveryKey);
+    for (int n = random.Int(1, 4); n > 0; --n) {
+      const auto at =
+          static_cast<size_t>(random.Int(0, static_cast<int>(toml.size()) - 1));
+      if (random.Int(0, 1) == 0) {
+        toml[at] = static_cast<char>(random.Int(0, 255));
+      } else {
+        toml.erase(at, static_cast<size_t>(random.Int(1, 20)));
+      }
+    }
+    const auto spec = ParseJobSpec(toml, "job.toml");
+    if (spec.ok()) {
+      EXPECT_EQ(ParseJobSpec(FormatJobSpec(*spec), "b").value(), *spec);
+    } else {
+      EXPECT_THAT(spec, StatusIs(kInvalidArgument, "job.toml:"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel
