@@ -185,6 +185,9 @@ Reason Engine::Why(JobId id, Time now) const {
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) {
       return {ReasonCode::kPausing, "", 0, 0};
     }
+    if (worker.finished || worker.process == ProcessState::kDone) {
+      return {ReasonCode::kEnding, "", 0, 0};
+    }
     if (worker.process != ProcessState::kJoined) {
       return {ReasonCode::kStarting, first.server, 0, 0};
     }
@@ -192,6 +195,9 @@ Reason Engine::Why(JobId id, Time now) const {
     if (holder != holders_.end() && holder->second.job != id) {
       return {ReasonCode::kWaitsForRelease, first.info.type,
               static_cast<double>(holder->second.job.value()), 0};
+    }
+    if (worker.held_epoch == 0) {
+      return {ReasonCode::kStarting, first.server, 0, 0};
     }
   }
   const Shares shares = SharesOf(id, now);

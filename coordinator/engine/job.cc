@@ -93,6 +93,8 @@ std::string RenderReason(const Reason& reason) {
       return StrCat("starting on ", reason.subject);
     case ReasonCode::kPausing:
       return "pausing: to stop at the next iteration boundary";
+    case ReasonCode::kEnding:
+      return "ending: its training loop is over";
     case ReasonCode::kWaitsForRelease:
       return absl::StrFormat("waiting: job %d has not yet released its %s",
                              static_cast<int>(reason.first), reason.subject);

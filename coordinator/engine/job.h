@@ -62,6 +62,7 @@ enum class ReasonCode : uint8_t {
   kNotInAllocation,  // the policy left it out
   kStarting,         // process is being launched
   kPausing,          // asked to pause, not yet released
+  kEnding,           // its loop is over, its process is about to end
   kWaitsForRelease,  // its accelerator is still held; numbers: job id
   kUnusable,         // scale factor fits no type that is there; number: it
   kHeldFailures,     // numbers: failures, exit code or -signal

@@ -58,6 +58,8 @@ std::string_view CodeName(ReasonCode code) {
       return "starting";
     case ReasonCode::kPausing:
       return "pausing";
+    case ReasonCode::kEnding:
+      return "ending";
     case ReasonCode::kWaitsForRelease:
       return "waits_for_release";
     case ReasonCode::kUnusable:
@@ -405,8 +407,9 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
 
 bool IsPausing(const Job& job) {
   return std::ranges::any_of(job.workers, [](const Worker& worker) {
-    return worker.held_epoch != 0 &&
-           (worker.leaving || worker.pause_sent_at != kNever);
+    return worker.finished ||
+           (worker.held_epoch != 0 &&
+            (worker.leaving || worker.pause_sent_at != kNever));
   });
 }
 

@@ -1,0 +1,347 @@
+// What a boundary costs a training loop: nanoseconds of gavel::Iterator's hook
+// under a lease, with reports and checkpoints armed, against a read of the
+// steady clock in the same run; and the system calls and allocations that the
+// training thread makes over a million steps, counted, not assumed.
+//
+//   bench_iterator_overhead [--out FILE.json]
+//
+// System calls are counted with ptrace: the program runs itself again and
+// follows the main thread between two signals. Allocations are counted by the
+// malloc below, which takes the C library's place.
+#include <ATen/ops/zeros.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gavel/iterator.h"
+#include "gavel/session.h"
+#include "tests/iterator/fake_coordinator.h"
+
+// ---- counted allocations
+
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_realloc(void* pointer, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+}
+
+namespace {
+thread_local uint64_t allocations = 0;
+}
+
+extern "C" {
+void* malloc(size_t size) {
+  ++allocations;
+  return __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  ++allocations;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* pointer, size_t size) {
+  ++allocations;
+  return __libc_realloc(pointer, size);
+}
+void* memalign(size_t alignment, size_t size) {
+  ++allocations;
+  return __libc_memalign(alignment, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  return memalign(alignment, size);
+}
+int posix_memalign(void** pointer, size_t alignment, size_t size) {
+  *pointer = memalign(alignment, size);
+  return *pointer == nullptr ? ENOMEM : 0;
+}
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kSteps = 1'000'000;
+constexpr int kRounds = 9;
+
+// ---- a session under a lease, with everything armed
+
+class ArmedSession {
+ public:
+  ArmedSession() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "gavel-bench-XXXXXX")
+            .string();
+    folder_ = mkdtemp(pattern.data());
+    coordinator_.Grant(gavel::testing::CpuSlot("bench-slot"));
+    gavel::SessionOptions options;
+    options.coordinator = coordinator_.endpoint();
+    options.job = 1;
+    options.incarnation = 1;
+    options.run_directory = folder_ + "/run";
+    options.checkpoint_directory = folder_ + "/checkpoints";
+    options.log = [](gavel::LogLevel, const std::string&) {};
+    session_ = gavel::Session::Create(options);
+    session_->Track("tensor", tensor_);
+  }
+  ~ArmedSession() {
+    session_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  gavel::Session& session() { return *session_; }
+
+ private:
+  std::string folder_;
+  gavel::testing::FakeCoordinator coordinator_;
+  at::Tensor tensor_;
+  std::unique_ptr<gavel::Session> session_;
+};
+
+// `count` batches of no cost of their own.
+template <class Batch>
+class Repeat {
+ public:
+  Repeat(Batch& batch, int64_t count) : batch_(batch), count_(count) {}
+  struct End {};
+  struct Cursor {
+    Batch* batch;
+    int64_t left;
+    Batch& operator*() const { return *batch; }
+    Cursor& operator++() { return --left, *this; }
+    bool operator!=(End) const { return left != 0; }
+  };
+  Cursor begin() const { return {&batch_, count_}; }
+  End end() const { return {}; }
+
+ private:
+  Batch& batch_;
+  int64_t count_;
+};
+
+void KeepInMind(int64_t value) { asm volatile("" : : "r"(value) : "memory"); }
+
+template <class Batch>
+void Loop(gavel::Session& session, Batch batch, int64_t steps, bool report) {
+  Repeat<Batch> range(batch, steps);
+  double loss = 1;
+  for (auto& one : gavel::Iterator(session, range)) {
+    KeepInMind(reinterpret_cast<intptr_t>(&one));
+    if (report) session.Report("loss", loss += 0.5);
+  }
+}
+
+template <class Body>
+double NanosecondsPerStep(Body body) {
+  const Clock::time_point begin = Clock::now();
+  body();
+  const std::chrono::duration<double, std::nano> took = Clock::now() - begin;
+  return took.count() / static_cast<double>(kSteps);
+}
+
+void ReadClock() {
+  for (int64_t i = 0; i < kSteps; ++i) {
+    KeepInMind(Clock::now().time_since_epoch().count());
+  }
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// ---- counted system calls
+
+constexpr int64_t kControlSteps = 1000;
+
+// In the traced process: the steps between SIGUSR1 and SIGUSR2, first none,
+// then kSteps of them, then some with a system call in each, as a control.
+int RunTraced() {
+  ArmedSession armed;
+  Loop(armed.session(), 0, 100, true);  // the lease is held, names are known
+  ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+  for (const int64_t steps : {int64_t{0}, kSteps, kControlSteps}) {
+    Repeat<const int64_t> range(kSteps, steps + 2);
+    int64_t step = 0;
+    for (auto& one : gavel::Iterator(armed.session(), range)) {
+      KeepInMind(one);
+      if (step == 0) raise(SIGUSR1);
+      if (step == steps) raise(SIGUSR2);
+      if (steps == kControlSteps) getppid();
+      armed.session().Report("loss", 1.0);
+      ++step;
+    }
+  }
+  _exit(0);
+}
+
+// System calls of the kSteps; -1 where tracing is not allowed or miscounts.
+double CountSystemCalls(const char* self) {
+  const pid_t child = fork();  // LibTorch has not run anything yet
+  if (child == 0) {
+    execl("/proc/self/exe", self, "--traced", nullptr);
+    _exit(127);
+  }
+  std::vector<double> counts;
+  bool counting = false;
+  bool inside = false;
+  double calls = 0;
+  int status = 0;
+  while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+    int signal_number = WSTOPSIG(status);
+    if (signal_number == (SIGTRAP | 0x80)) {
+      inside = !inside;
+      calls += inside ? 1 : 0;
+      signal_number = 0;
+    } else if (signal_number == SIGUSR1) {
+      ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD);
+      counting = true;
+      inside = false;
+      calls = 0;
+      signal_number = 0;
+    } else if (signal_number == SIGUSR2) {
+      counts.push_back(calls);
+      counting = false;
+      signal_number = 0;
+    }
+    ptrace(counting ? PTRACE_SYSCALL : PTRACE_CONT, child, 0, signal_number);
+  }
+  const bool sound =
+      counts.size() == 3 && counts[2] - counts[0] == kControlSteps;
+  return sound ? counts[1] - counts[0] : -1;
+}
+
+// ---- results
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string peer;  // empty: none
+  double peer_value = 0;
+  double goal = -1;  // of the ratio, or of the value without a peer; -1: none
+
+  double ratio() const { return peer_value > 0 ? value / peer_value : 0; }
+  bool met() const {
+    if (goal < 0) return true;
+    return peer.empty() ? value >= 0 && value <= goal : ratio() <= goal;
+  }
+};
+
+void Print(const std::vector<Row>& rows) {
+  std::printf("%-46s %10s %-4s %10s %6s %6s\n", "case", "value", "", "peer",
+              "ratio", "goal");
+  for (const Row& row : rows) {
+    std::printf("%-46s %10.1f %-4s %10.1f %6.2f ", row.name.c_str(), row.value,
+                row.unit.c_str(), row.peer_value, row.ratio());
+    if (row.goal >= 0) {
+      std::printf("%6.1f %s\n", row.goal, row.met() ? "met" : "MISSED");
+    } else {
+      std::printf("%6s\n", "-");
+    }
+  }
+}
+
+bool WriteJson(const std::vector<Row>& rows, const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return false;
+  std::fprintf(file, "{\"rows\": [");
+  const char* separator = "\n";
+  for (const Row& row : rows) {
+    std::fprintf(file,
+                 "%s  {\"case\": \"%s\", \"value\": %g, \"unit\": \"%s\", "
+                 "\"peer\": \"%s\", \"peer_value\": %g, \"ratio\": %g, ",
+                 separator, row.name.c_str(), row.value, row.unit.c_str(),
+                 row.peer.c_str(), row.peer_value, row.ratio());
+    if (row.goal >= 0) {
+      std::fprintf(file, "\"goal\": %g, ", row.goal);
+    } else {
+      std::fprintf(file, "\"goal\": null, ");
+    }
+    std::fprintf(file, "\"met\": %s}", row.met() ? "true" : "false");
+    separator = ",\n";
+  }
+  std::fprintf(file, "\n]}\n");
+  return std::fclose(file) == 0;
+}
+
+std::vector<Row> Measure(const char* self) {
+  const double system_calls = CountSystemCalls(self);
+  ArmedSession armed;
+  gavel::Session& session = armed.session();
+  Loop(session, 0, kSteps, true);  // warm
+  const at::Tensor batch = at::zeros({8});
+  std::vector<double> clock;
+  std::vector<double> hook;
+  std::vector<double> hook_and_report;
+  std::vector<double> tensor;
+  for (int i = 0; i < kRounds; ++i) {  // interleaved, so that all see the same
+    clock.push_back(NanosecondsPerStep(ReadClock));
+    hook.push_back(
+        NanosecondsPerStep([&] { Loop(session, 0, kSteps, false); }));
+    hook_and_report.push_back(
+        NanosecondsPerStep([&] { Loop(session, 0, kSteps, true); }));
+    tensor.push_back(
+        NanosecondsPerStep([&] { Loop(session, batch, kSteps, false); }));
+  }
+  const uint64_t before = allocations;
+  Loop(session, 0, 0, true);
+  const uint64_t of_a_loop = allocations - before;
+  Loop(session, 0, kSteps, true);
+  const double allocated =
+      static_cast<double>(allocations - before - 2 * of_a_loop);
+  // Had the lease been lost, loops would have ended at once, and very fast.
+  if (session.steps_done() != (3 * kRounds + 2) * kSteps) {
+    std::fprintf(stderr, "the session stopped: %s\n",
+                 session.status().message().c_str());
+    std::exit(1);
+  }
+  session.Finish();
+
+  const std::string peer = "steady_clock read";
+  const double clock_ns = Median(clock);
+  const double hook_ns = Median(hook);
+  return {
+      {"boundary hook, reports and checkpoints armed", hook_ns, "ns", peer,
+       clock_ns, 2},
+      {"with the report of a scalar", Median(hook_and_report), "ns", peer,
+       clock_ns, -1},
+      {"with a tensor as batch, on its device already", Median(tensor), "ns",
+       peer, clock_ns, -1},
+      {"system calls in 1e6 steps", system_calls, "", "", 0, 0},
+      {"allocations in 1e6 steps", allocated, "", "", 0, 0},
+  };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--traced") == 0) return RunTraced();
+  std::string out;
+  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) {
+    out = argv[2];
+  } else if (argc != 1) {
+    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
+    return 2;
+  }
+  const std::vector<Row> rows = Measure(argv[0]);
+  Print(rows);
+  if (!out.empty() && !WriteJson(rows, out)) {
+    std::fprintf(stderr, "%s can't be written\n", out.c_str());
+    return 1;
+  }
+  return std::all_of(rows.begin(), rows.end(),
+                     [](const Row& row) { return row.met(); })
+             ? 0
+             : 1;
+}

@@ -1,0 +1,71 @@
+// One run of a training program under `gavel doctor`: alone, with a step
+// budget, a checkpoint directory and a file for what it reports; perhaps killed
+// on the way. Not thread-safe; a program dies with the thread that runs it.
+#ifndef GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_
+#define GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/doctor_report.h"
+#include "core/generation.h"
+
+namespace gavel {
+
+struct DoctorProgram {
+  std::vector<std::string> argv;
+  std::string folder;  // of the runs' files
+  double timeout_s = 120;
+  const std::atomic<bool>* stop = nullptr;  // borrowed; true: give up
+};
+
+struct DoctorRunOptions {
+  std::string name;         // its files are FOLDER/NAME.log and NAME.report
+  std::string checkpoints;  // a folder in FOLDER, created when it is not there
+  uint64_t steps = 0;
+  uint64_t checkpoint_interval_steps = 1;
+  // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is
+  // there; 0: the program ends by itself.
+  uint64_t kill_before_step = 0;
+};
+
+struct DoctorCheckpoint {
+  Generation generation;
+  std::string path;
+};
+
+struct DoctorRun {
+  int exit_code = 0;  // minus the signal that ended it
+  bool killed = false;
+  bool timed_out = false;  // and killed for that
+  double duration_s = 0;
+  std::vector<ReportedValue> values;
+  std::optional<DoctorCheckpoint> last_checkpoint;  // committed, at the end
+  std::string log_path;                             // of all that it printed
+
+  uint64_t last_step() const {
+    return last_checkpoint ? last_checkpoint->generation.step : 0;
+  }
+};
+
+// NOT_FOUND and others of SpawnProcess: it can't be started. CANCELLED: stop.
+absl::StatusOr<DoctorRun> RunUnderDoctor(const DoctorProgram& program,
+                                         const DoctorRunOptions& options);
+
+// The last lines of a file, each with an indent; empty if there are none.
+std::string TailOf(const std::string& path);
+
+// Of all files in the folder.
+uint64_t BytesIn(const std::string& folder);
+
+// Whether the two checkpoints hold the same files, manifests left out.
+bool SameContents(const DoctorCheckpoint& a, const DoctorCheckpoint& b);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_

@@ -1,0 +1,51 @@
+// What `gavel local --summary FILE` writes, as structs. check_demo.cc calls it.
+// Values, thread-safe.
+#ifndef GAVEL_EXAMPLES_DEMO_SUMMARY_H_
+#define GAVEL_EXAMPLES_DEMO_SUMMARY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/generation.h"
+
+namespace gavel::demo {
+
+struct UsedAccelerator {
+  std::string uuid;
+  std::string type;
+};
+
+struct JobSummary {
+  std::string name;
+  std::string state;
+  uint64_t steps = 0;
+  std::map<std::string, double> scalars;
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  std::vector<UsedAccelerator> accelerators_used;
+  Generation final_generation;
+  std::string checkpoint_directory;
+};
+
+struct Summary {
+  uint64_t rounds = 0;
+  std::vector<JobSummary> jobs;
+};
+
+// INVALID_ARGUMENT: not a summary.
+absl::StatusOr<Summary> ParseSummary(std::string_view json);
+
+// Paused, and moved between accelerators of one type.
+bool WasPausedAndMoved(const JobSummary& job);
+
+// A table of the jobs, and the number of rounds.
+std::string Render(const Summary& summary);
+
+}  // namespace gavel::demo
+
+#endif  // GAVEL_EXAMPLES_DEMO_SUMMARY_H_

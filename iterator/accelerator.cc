@@ -1,0 +1,101 @@
+#include "iterator/accelerator.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/catch_errors.h"
+#include "iterator/clock.h"
+#include "runtime/device/device_move.h"
+
+namespace gavel::internal {
+namespace {
+
+// Who had it before may still be letting it go; more than this is a fault.
+constexpr double kLockWaitMax_s = 2;
+constexpr std::chrono::milliseconds kLockRetryInterval(20);
+
+absl::Status SetThreads(int threads) {
+  if (threads == at::get_num_threads()) return absl::OkStatus();
+  return CatchAsStatus("setting the number of threads", [threads] {
+    at::set_num_threads(threads);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::Status Accelerator::Take(const lease_action::Resume& lease,
+                               TrackedState& tracked) {
+  const AcceleratorInfo& info = lease.accelerator;
+  const std::string what = StrCat("accelerator ", info.uuid);
+  absl::StatusOr<at::Device> device = ParseDevice(info.device);
+  if (!device.ok()) return Annotate(device.status(), what);
+  GAVEL_RETURN_IF_ERROR(Annotate(Lock(lease), what));
+  absl::Status status = absl::OkStatus();
+  if (device->is_cpu()) status = SetThreads(std::max(1, info.threads));
+  if (status.ok()) status = tracked.MoveTo(*device);
+  if (!status.ok()) {
+    tracked.MoveTo(at::Device(at::kCPU)).IgnoreError();
+    ReleaseMemory(*device).IgnoreError();
+    lock_.reset();
+    return Annotate(status, what);
+  }
+  held_ = true;
+  device_ = *device;
+  uuid_ = info.uuid;
+  slow_down_factor_ = std::max(1.0, info.slow_down_factor);
+  return absl::OkStatus();
+}
+
+absl::Status Accelerator::Lock(const lease_action::Resume& lease) {
+  if (run_directory_.empty()) return absl::OkStatus();
+  const LockSlots slots = lease.slots == 1 ? LockSlots::kOne : LockSlots::kBoth;
+  const Time give_up = std::min(Now() + kLockWaitMax_s, lease.deadline);
+  while (true) {
+    absl::StatusOr<AcceleratorLock> lock = AcceleratorLock::TryAcquire(
+        run_directory_, lease.accelerator.uuid, slots);
+    if (lock.ok()) {
+      lock_.emplace(*std::move(lock));
+      return absl::OkStatus();
+    }
+    if (!absl::IsUnavailable(lock.status()) || Now() >= give_up) {
+      return lock.status();
+    }
+    std::this_thread::sleep_for(kLockRetryInterval);
+  }
+}
+
+absl::Status Accelerator::Use(const std::string& device,
+                              TrackedState& tracked) {
+  absl::StatusOr<at::Device> parsed =
+      ParseDevice(device.empty() ? "cuda:0" : device);
+  if (device.empty() && !parsed.ok()) parsed = at::Device(at::kCPU);
+  if (!parsed.ok()) return parsed.status();
+  GAVEL_RETURN_IF_ERROR(tracked.MoveTo(*parsed));
+  held_ = true;
+  device_ = *parsed;
+  return absl::OkStatus();
+}
+
+absl::Status Accelerator::Release(TrackedState& tracked) {
+  if (!held_) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(Synchronize(device_));
+  GAVEL_RETURN_IF_ERROR(tracked.MoveTo(at::Device(at::kCPU)));
+  GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
+  lock_.reset();
+  held_ = false;
+  return absl::OkStatus();
+}
+
+void Accelerator::Unlock() {
+  if (held_) Synchronize(device_).IgnoreError();
+  lock_.reset();
+  held_ = false;
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,60 @@
+// The worker's hold on an accelerator: its lock, its threads, and the tracked
+// state on it. Alone there is a device without a lock. Training thread only.
+#ifndef GAVEL_ITERATOR_ACCELERATOR_H_
+#define GAVEL_ITERATOR_ACCELERATOR_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "iterator/tracked_state.h"
+#include "runtime/device/accelerator_lock.h"
+#include "runtime/lease/lease_machine.h"
+
+namespace gavel::internal {
+
+class Accelerator {
+ public:
+  // `run_directory` empty: no locks are taken.
+  explicit Accelerator(std::string run_directory)
+      : run_directory_(std::move(run_directory)) {}
+
+  // Locks the granted accelerator (tried again for up to two seconds, never
+  // past the lease), sets LibTorch's threads when it is a CPU slot, and moves
+  // `tracked` there. On an error nothing is held. UNAVAILABLE: locked by
+  // another process, whose pid is in the message. FAILED_PRECONDITION: no such
+  // device. RESOURCE_EXHAUSTED: the state does not fit.
+  absl::Status Take(const lease_action::Resume& lease, TrackedState& tracked);
+  // Alone: no lock. `device` empty: the first GPU, or the CPU.
+  absl::Status Use(const std::string& device, TrackedState& tracked);
+  // Waits for the device, moves `tracked` to host memory, gives memory and
+  // lock back. On an error the accelerator is still held.
+  absl::Status Release(TrackedState& tracked);
+  // The lock only: at the process's end, when the state is needed no more.
+  void Unlock();
+
+  bool held() const { return held_; }
+  // Where the tracked state is: in host memory when none is held.
+  at::Device device() const { return held_ ? device_ : at::Device(at::kCPU); }
+  // The one held, or held last: its random generator is the job's.
+  at::Device last_device() const { return device_; }
+  // Of the present lease, or the last one; of its kind: >= 1.
+  double slow_down_factor() const { return slow_down_factor_; }
+  const std::string& uuid() const { return uuid_; }
+
+ private:
+  absl::Status Lock(const lease_action::Resume& lease);
+
+  std::string run_directory_;
+  std::optional<AcceleratorLock> lock_;
+  bool held_ = false;
+  at::Device device_{at::kCPU};
+  std::string uuid_;
+  double slow_down_factor_ = 1;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_ACCELERATOR_H_

@@ -1,0 +1,64 @@
+#include "iterator/boundary_gate.h"
+
+namespace gavel::internal {
+
+BoundaryGate::Calls BoundaryGate::Take(bool wait) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (wait) {
+    changed_.wait(lock, [this] { return pause_ || resume_ || stop_; });
+  }
+  Calls calls;
+  calls.stop = stop_;
+  calls.pause.swap(pause_);
+  calls.resume.swap(resume_);
+  called_.store(calls.stop, std::memory_order_release);
+  // The handler may have come in between the two lines above.
+  if (stop_) called_.store(true, std::memory_order_release);
+  return calls;
+}
+
+void BoundaryGate::ForgetLease() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  held_ = false;
+  deadline_ns_.store(0, std::memory_order_release);
+}
+
+void BoundaryGate::HoldLease() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  held_ = true;
+  deadline_ns_.store(ToNanoseconds(deadline_), std::memory_order_release);
+}
+
+void BoundaryGate::Grant(const lease_action::Resume& resume) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  resume_ = resume;
+  // A pause of an earlier lease has no meaning for this one; an end has.
+  if (pause_ && pause_->tier == PauseTier::kPark) pause_.reset();
+  epoch_ = resume.epoch;
+  deadline_ = resume.deadline;
+  called_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void BoundaryGate::Extend(const lease_action::Extend& extend) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (extend.epoch != epoch_) return;
+  deadline_ = extend.deadline;
+  if (held_) {
+    deadline_ns_.store(ToNanoseconds(deadline_), std::memory_order_release);
+  }
+}
+
+void BoundaryGate::Pause(const lease_action::Pause& pause) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pause_ = pause;
+  called_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void BoundaryGate::NotifyStop() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  changed_.notify_all();
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,78 @@
+// What the lease thread and the signal handler have to say to the training
+// thread. At a boundary the latter looks at two atomics; only when one of them
+// calls does it take the lock to see why.
+//
+// The lease thread calls Grant, Extend, Pause; the signal handler RequestStop;
+// the training thread the rest.
+#ifndef GAVEL_ITERATOR_BOUNDARY_GATE_H_
+#define GAVEL_ITERATOR_BOUNDARY_GATE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "iterator/clock.h"
+#include "runtime/lease/lease_machine.h"
+
+namespace gavel::internal {
+
+class BoundaryGate {
+ public:
+  // Training thread, each boundary: one acquire load and one compare.
+  bool IsCalled(int64_t now_ns) const {
+    return called_.load(std::memory_order_acquire) ||
+           now_ns >= deadline_ns_.load(std::memory_order_relaxed);
+  }
+
+  // What there is to do. A pause comes before a grant that is older than it.
+  struct Calls {
+    bool stop = false;  // a signal came
+    std::optional<lease_action::Pause> pause;
+    std::optional<lease_action::Resume> resume;
+    bool any() const { return stop || pause || resume; }
+  };
+  // Takes what there is, and waits for something when `wait`. A stop stays.
+  Calls Take(bool wait);
+  // The lease is over, or there is none to hold: every boundary calls.
+  void ForgetLease();
+  // Alone: no lease is needed.
+  void NeedNoLease() { deadline_ns_.store(kNever_ns); }
+  // The lease that Take gave last: boundaries call from its deadline on.
+  void HoldLease();
+  bool IsDeadlineOver(int64_t now_ns) const {
+    return now_ns >= deadline_ns_.load(std::memory_order_acquire);
+  }
+
+  void Grant(const lease_action::Resume& resume);
+  void Extend(const lease_action::Extend& extend);
+  void Pause(const lease_action::Pause& pause);
+
+  // Async-signal-safe. A training thread that waits sees it at NotifyStop.
+  void RequestStop() {
+    stop_.store(true, std::memory_order_relaxed);
+    called_.store(true, std::memory_order_release);
+  }
+  bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
+  void NotifyStop();
+
+ private:
+  alignas(64) std::atomic<bool> called_{false};
+  std::atomic<int64_t> deadline_ns_{0};
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<lease_action::Pause> pause_;
+  std::optional<lease_action::Resume> resume_;
+  // Of the latest lease, so that an Extend before HoldLease is not lost.
+  uint64_t epoch_ = 0;
+  Time deadline_ = 0;
+  bool held_ = false;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_BOUNDARY_GATE_H_

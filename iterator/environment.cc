@@ -1,0 +1,101 @@
+#include "iterator/environment.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/status_conversion.h"
+
+namespace gavel {
+namespace internal {
+namespace {
+
+bool FromText(const std::string& text, std::string* value) {
+  *value = text;
+  return true;
+}
+bool FromText(const std::string& text, double* value) {
+  return absl::SimpleAtod(text, value) && std::isfinite(*value) && *value >= 0;
+}
+template <class Integer>
+bool FromText(const std::string& text, Integer* value) {
+  return absl::SimpleAtoi(text, value) && *value >= 0;
+}
+
+template <class T>
+absl::Status Read(const char* variable, T* value) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return absl::OkStatus();
+  T read{};
+  if (!FromText(std::string(text), &read)) {
+    return absl::InvalidArgumentError(StrCat(
+        variable, "=", text, " is not a number >= 0; correct it or unset it"));
+  }
+  *value = read;
+  return absl::OkStatus();
+}
+
+// torchrun's names count when ours are not set.
+absl::Status ReadGang(SessionOptions* options) {
+  GAVEL_RETURN_IF_ERROR(Read("RANK", &options->rank));
+  GAVEL_RETURN_IF_ERROR(Read("WORLD_SIZE", &options->world_size));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_RANK", &options->rank));
+  return Read("GAVEL_WORLD_SIZE", &options->world_size);
+}
+
+absl::Status ReadAll(SessionOptions* options) {
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_COORDINATOR", &options->coordinator));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_JOB", &options->job));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_INCARNATION", &options->incarnation));
+  GAVEL_RETURN_IF_ERROR(ReadGang(options));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_RUN_DIRECTORY", &options->run_directory));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_CHECKPOINT_DIRECTORY", &options->checkpoint_directory));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_CHECKPOINT_INTERVAL_S", &options->checkpoint_interval_s));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_CHECKPOINT_INTERVAL_STEPS",
+                             &options->checkpoint_interval_steps));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_STEPS", &options->steps_total));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_DEVICE", &options->device));
+  return Read("GAVEL_REPORT_FILE", &options->report_file);
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const SessionOptions& options) {
+  if (options.checkpoints_kept < 2) {
+    return absl::InvalidArgumentError(
+        StrCat("SessionOptions::checkpoints_kept is ", options.checkpoints_kept,
+               "; keep at least 2"));
+  }
+  if (!(options.checkpoint_interval_s >= 0) ||
+      options.checkpoint_interval_steps < 0 || options.steps_total < 0) {
+    return absl::InvalidArgumentError(
+        "SessionOptions: checkpoint intervals and steps_total must be >= 0");
+  }
+  if (options.world_size < 1 || options.rank < 0 ||
+      options.rank >= options.world_size) {
+    return absl::InvalidArgumentError(
+        StrCat("rank ", options.rank, " of ", options.world_size,
+               " workers; GAVEL_RANK must be below GAVEL_WORLD_SIZE"));
+  }
+  if (options.coordinator.empty()) return absl::OkStatus();
+  if (options.job == 0 || options.incarnation == 0) {
+    return absl::InvalidArgumentError(
+        "GAVEL_COORDINATOR is set, but not GAVEL_JOB or GAVEL_INCARNATION; "
+        "start this program by `gavel submit`, or unset GAVEL_COORDINATOR to "
+        "run alone");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace internal
+
+Status ReadEnvironment(SessionOptions* options) {
+  return internal::ToPublic(internal::ReadAll(options));
+}
+
+}  // namespace gavel

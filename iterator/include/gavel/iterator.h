@@ -1,0 +1,150 @@
+// The training loop's range: wraps any range of batches so that the loop
+// pauses, resumes, moves and checkpoints between two batches.
+//
+//   for (auto& batch : gavel::Iterator(*session, loader)) { ... }
+//
+// Wrap the training loop only: each batch is one step of the job, done when the
+// next is asked for (a step left by `break` is not counted). Tensors in a batch
+// (at::Tensor; vectors, pairs, tuples, maps, optionals of them; .data and
+// .target, as torch::data::Example has) are moved to the session's device.
+// When the loop ends, session.stopped() and session.status() tell why.
+//
+// After a restart in the middle of a loop:
+// - a range with SavePosition() and LoadPosition() (gavel::DataLoader) goes on
+//   exactly where it was;
+// - a torch::data DataLoader is begun with the random state of the loop's begin
+//   and forwarded (exact when its order comes from LibTorch's generator);
+// - anything else begins again from its first batch, and the log says so.
+//   gavel::Iterator(*session, range, gavel::Resume::kForward) forwards it, too.
+//
+// One thread. The range, when an lvalue, and the session must live longer.
+#ifndef GAVEL_ITERATOR_H_
+#define GAVEL_ITERATOR_H_
+
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "gavel/internal/placement.h"
+#include "gavel/internal/range_position.h"
+#include "gavel/session.h"
+
+namespace gavel {
+
+template <class Range>  // R& for an lvalue, which is borrowed; else R
+class Iterator {
+  using R = std::remove_reference_t<Range>;
+  using Inner = std::decay_t<decltype(std::begin(std::declval<R&>()))>;
+  using Sentinel = std::decay_t<decltype(std::end(std::declval<R&>()))>;
+  using InnerReference = decltype(*std::declval<Inner&>());
+  using Batch = std::decay_t<InnerReference>;
+  // Batches without tensors, or that can't be copied, stay where they are.
+  static constexpr bool kBorrowed =
+      std::is_lvalue_reference_v<InnerReference> &&
+      !(std::is_copy_constructible_v<Batch> && internal::HoldsTensors<Batch>());
+
+ public:
+  using reference = std::conditional_t<kBorrowed, InnerReference, Batch&>;
+  struct End {};
+  class Cursor {
+   public:
+    explicit Cursor(Iterator* owner) : owner_(owner) {}
+    reference operator*() const { return owner_->Current(); }
+    Cursor& operator++() { return owner_->Advance(), *this; }
+    bool operator!=(End) const { return owner_->running_; }
+
+   private:
+    Iterator* owner_;
+  };
+
+  Iterator(Session& session, Range&& range, Resume resume = Resume::kAuto)
+      : session_(session),
+        range_(std::forward<Range>(range)),
+        position_(range_, resume) {}
+  ~Iterator() { Leave(); }
+  Iterator(const Iterator&) = delete;
+  Iterator& operator=(const Iterator&) = delete;
+
+  Cursor begin() {
+    Guarded([this] { Begin(); });
+    return Cursor(this);
+  }
+  End end() { return {}; }
+
+ private:
+  // What the range throws ends the loop and becomes status().
+  template <class Body>
+  void Guarded(Body body) {
+    try {
+      body();
+    } catch (...) {
+      running_ = false;
+      session_.Fail();
+    }
+  }
+  void Begin() {
+    const internal::LoopPlan plan = session_.EnterLoop(&position_);
+    if (!plan.run) return;
+    entered_ = true;
+    // Forwarding needs no accelerator, so it comes before the lease.
+    if (plan.skip > 0) BeginInner(plan.skip);
+    running_ = session_.Boundary(/*after_step=*/false);
+    if (!running_) return;
+    session_.LoopForwarded();
+    if (!inner_) BeginInner(0);
+    Fetch();
+  }
+  void Leave() {
+    if (std::exchange(entered_, false)) session_.LeaveLoop();
+  }
+  void BeginInner(int64_t skip) {
+    inner_.emplace(std::begin(range_));
+    end_.emplace(std::end(range_));
+    for (; skip > 0 && *inner_ != *end_; --skip) ++*inner_;
+  }
+  void Advance() {
+    batch_.reset();  // a pause must not keep it on the accelerator
+    running_ = session_.Boundary(/*after_step=*/true);
+    if (!running_) return;
+    Guarded([this] { return ++*inner_, Fetch(); });
+  }
+  void Fetch() {
+    if (!(*inner_ != *end_)) {
+      running_ = false;
+      Leave();
+    } else if constexpr (!kBorrowed) {
+      if constexpr (internal::IsTorchDataLoader<R>::value) {
+        batch_.emplace(std::move(**inner_));
+      } else {
+        batch_.emplace(**inner_);
+      }
+      internal::Place(*batch_, session_.device());
+    }
+  }
+  reference Current() {
+    if constexpr (kBorrowed) {
+      return **inner_;
+    } else {
+      return *batch_;
+    }
+  }
+
+  Session& session_;
+  Range range_;
+  internal::PositionOf<R> position_;
+  std::optional<Inner> inner_;
+  std::optional<Sentinel> end_;
+  std::optional<Batch> batch_;
+  bool entered_ = false;
+  bool running_ = false;
+};
+
+template <class R>
+Iterator(Session&, R&&) -> Iterator<R>;
+template <class R>
+Iterator(Session&, R&&, Resume) -> Iterator<R>;
+
+}  // namespace gavel
+
+#endif  // GAVEL_ITERATOR_H_

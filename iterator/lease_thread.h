@@ -1,0 +1,107 @@
+// The thread that speaks with the coordinator: it owns the connection and the
+// lease machine, carries out the machine's actions (a grant or pause goes to
+// the gate), and reports steps about once a second. Started by the session when
+// its first loop begins, under an agent only.
+//
+// Thread-safety: all functions may be called by the training thread.
+// Ownership: gate, stats, board and log are borrowed and must live longer.
+#ifndef GAVEL_ITERATOR_LEASE_THREAD_H_
+#define GAVEL_ITERATOR_LEASE_THREAD_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "iterator/boundary_gate.h"
+#include "iterator/log.h"
+#include "iterator/status_board.h"
+#include "iterator/step_stats.h"
+#include "runtime/lease/lease_machine.h"
+#include "runtime/transport/dealer.h"
+
+namespace gavel::internal {
+
+// Tells when the coordinator has left requests without an answer for long.
+// Values; lease thread only.
+class CoordinatorWatch {
+ public:
+  static constexpr double kSilenceMax_s = 5;
+
+  void Sent(Time now) { unanswered_since_ = std::min(unanswered_since_, now); }
+  // True when it was silent, and said to be.
+  bool Heard();
+  // True once for each silence.
+  bool IsSilent(Time now);
+  Time NextDeadline() const {
+    return silent_ ? kNever : unanswered_since_ + kSilenceMax_s;
+  }
+
+ private:
+  Time unanswered_since_ = kNever;
+  bool silent_ = false;
+};
+
+class LeaseThread {
+ public:
+  struct Shared {
+    BoundaryGate& gate;
+    StepStats& stats;
+    StatusBoard& board;
+    Log& log;
+  };
+
+  // INVALID_ARGUMENT: `coordinator` is no address. Whether somebody listens
+  // there turns out later.
+  static absl::StatusOr<std::unique_ptr<LeaseThread>> Start(
+      const std::string& coordinator, const LeaseOptions& options,
+      Shared shared);
+  // Ends without a word to the coordinator, unless Finish was called.
+  ~LeaseThread();
+
+  void Post(LeaseEvent event);
+  // Sends what is posted and `finished`, then ends the thread. Takes about
+  // 0.1 s, so that the message gets out.
+  void Finish(const lease_event::Finished& finished);
+  // The coordinator wants another incarnation of this worker, or none.
+  bool rejected() const { return rejected_.load(std::memory_order_acquire); }
+  Waker& waker() { return dealer_->waker(); }
+
+ private:
+  LeaseThread(std::unique_ptr<Dealer> dealer, std::string coordinator,
+              const LeaseOptions& options, Shared shared);
+
+  void Run();
+  void Turn();
+  Time NextDeadline() const;
+  void Step(const LeaseEvent& event);
+  void Do(const lease_action::Send& send);
+  void Do(const lease_action::Resume& resume);
+  void Do(const lease_action::Extend& extend);
+  void Do(const lease_action::Pause& pause);
+  void ReportProgress();
+  void ReportSilence();
+  void Stop();
+
+  std::unique_ptr<Dealer> dealer_;
+  const std::string coordinator_;
+  LeaseMachine machine_;
+  Shared shared_;
+  CoordinatorWatch watch_;
+  ThroughputWindow window_;
+  Time next_report_ = 0;
+  bool dealer_failed_ = false;
+
+  std::atomic<bool> rejected_{false};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::vector<LeaseEvent> posted_;
+  std::thread thread_;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_LEASE_THREAD_H_

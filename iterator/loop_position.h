@@ -1,0 +1,69 @@
+// Where the loop is: the position in the range of batches, and the state of the
+// random generators, into a Snapshot and back. Training thread only.
+//
+//   gavel/loop            positioned | forwarded | restarted | none
+//   gavel/loop/batches    batches of this loop that were trained on
+//   gavel/loop/position   of a positioned range, as it gave it
+//   gavel/loop/random     the CPU's generator when the loop was begun
+//   gavel/random/...      the generators now
+#ifndef GAVEL_ITERATOR_LOOP_POSITION_H_
+#define GAVEL_ITERATOR_LOOP_POSITION_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gavel/internal/range_position.h"
+#include "iterator/log.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace gavel::internal {
+
+class LoopPosition {
+ public:
+  explicit LoopPosition(Log& log) : log_(log) {}
+
+  // Keeps what the first loop needs. DATA_LOSS: entries are missing.
+  absl::Status Restore(const Snapshot& snapshot);
+
+  // A loop over `range` begins (borrowed until Leave). The first one after a
+  // restore goes on where it was; the plan's `skip` batches are to be taken
+  // before Forwarded().
+  absl::StatusOr<int64_t> Enter(RangePosition* range, uint64_t steps_done);
+  // The device is there and batches were skipped: sets the range's shard and
+  // the restored random states.
+  absl::Status Forwarded(at::Device device, int rank, int world_size);
+  void SetShard(int rank, int world_size);
+  void Leave();
+  bool inside() const { return range_ != nullptr; }
+
+  absl::Status Collect(at::Device device, uint64_t steps_done,
+                       Snapshot* snapshot);
+
+ private:
+  absl::Status CollectRandom(at::Device device, Snapshot* snapshot);
+  int64_t BatchesToSkip(const std::string& saved_kind, int64_t batches);
+  void SaveRangePosition();
+
+  Log& log_;
+  RangePosition* range_ = nullptr;
+  int64_t batches_before_ = 0;  // of this loop, before this process
+  uint64_t steps_at_begin_ = 0;
+  std::string begin_random_;
+  std::string last_position_;  // of the positioned range, also after its loop
+  bool restart_reported_ = false;
+
+  // Restored, until the first loop has them.
+  struct Pending {
+    Snapshot entries;  // the bytes above only
+    bool loop_taken = false;
+  };
+  std::optional<Pending> pending_;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_LOOP_POSITION_H_

@@ -1,0 +1,135 @@
+// Pausing and resuming, as the training thread does it inside a boundary
+// (design: leases, pausing, one owner per accelerator).
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/clock.h"
+#include "iterator/session_state.h"
+#include "runtime/checkpoint/rng_state.h"
+
+namespace gavel::internal {
+
+bool SessionState::AnswerCalls() {
+  if (!managed()) return gate_.stop_requested() ? StopAlone() : true;
+  if (!accelerator_.held()) return WaitForLease();
+  const BoundaryGate::Calls calls = gate_.Take(/*wait=*/false);
+  if (calls.stop) return Park({PauseTier::kEvict, "ended by a signal"});
+  if (calls.pause) return Park(*calls.pause);
+  // The lease thread says the same soon, but a lease binds without it.
+  if (gate_.IsDeadlineOver(Now_ns())) {
+    return Park({PauseTier::kPark, "lease ended"});
+  }
+  return true;
+}
+
+bool SessionState::StopAlone() {
+  stopped_ = evicted_ = true;
+  const std::string line =
+      StrCat("ended by a signal after step ", stats_.steps_done());
+  log_.Info(line);
+  Commit().IgnoreError();
+  board_.SetEnded(absl::CancelledError(line));
+  return false;
+}
+
+bool SessionState::Park(const lease_action::Pause& pause) {
+  const int64_t begin_ns = Now_ns();
+  log_.Info(StrCat("paused after step ", stats_.steps_done(), " on ",
+                   accelerator_.uuid(), ": ", pause.why));
+  stats_.CountPause();
+  if (!ReleaseAccelerator()) return false;
+  stats_.AddPausing(Now_ns() - begin_ns);
+  // The accelerator is free for the next job from here on; the disk write goes
+  // on beside it.
+  lease_thread_->Post(lease_event::Parked{lease_epoch_, stats_.Read()});
+  if (pause.tier != PauseTier::kStop && !IsRejected()) {
+    Commit().IgnoreError();
+    lease_thread_->Post(lease_event::Progressed{stats_.Read()});
+  }
+  if (pause.tier != PauseTier::kPark) EndProcess(pause.why);
+  return WaitForLease();
+}
+
+bool SessionState::ReleaseAccelerator() {
+  absl::Status status = accelerator_.Release(tracked_);
+  gate_.ForgetLease();
+  if (status.ok()) return true;
+  Fail(Annotate(status, StrCat("leaving accelerator ", accelerator_.uuid())));
+  return false;
+}
+
+bool SessionState::WaitForLease() {
+  while (true) {
+    const BoundaryGate::Calls calls = gate_.Take(/*wait=*/true);
+    const bool ends =
+        calls.stop || (calls.pause && calls.pause->tier != PauseTier::kPark);
+    if (!ends && !calls.pause && calls.resume && Resume(*calls.resume)) {
+      return true;
+    }
+    if (calls.resume && (ends || calls.pause)) {
+      // Granted and taken back before it was used.
+      lease_thread_->Post(
+          lease_event::Parked{calls.resume->epoch, stats_.Read()});
+    }
+    if (!ends) continue;
+    const bool wants_state =
+        calls.stop || calls.pause->tier == PauseTier::kEvict;
+    if (wants_state && !IsRejected()) Commit().IgnoreError();
+    EndProcess(calls.stop ? "ended by a signal" : calls.pause->why);
+  }
+}
+
+bool SessionState::Resume(const lease_action::Resume& lease) {
+  const int64_t begin_ns = Now_ns();
+  const std::string last_uuid = accelerator_.uuid();
+  const at::Device last_device = accelerator_.last_device();
+  absl::Status status = accelerator_.Take(lease, tracked_);
+  if (status.ok()) status = MoveRandom(last_device);
+  board_.SetAccelerator(status);
+  if (!status.ok()) {
+    const std::string why(status.message());
+    log_.Warning(StrCat("can't take the leased accelerator: ", why));
+    accelerator_.Release(tracked_).IgnoreError();
+    lease_thread_->Post(lease_event::ResumeFailed{lease.epoch, why});
+    return false;
+  }
+  lease_epoch_ = lease.epoch;
+  generation_epoch_ = std::max(generation_epoch_, lease.epoch);
+  world_size_ = lease.world_size;
+  position_.SetShard(options_.rank, world_size_);
+  if (!last_uuid.empty()) {
+    stats_.AddPausing(Now_ns() - begin_ns);
+    if (last_uuid != accelerator_.uuid()) stats_.CountMove();
+  }
+  gate_.HoldLease();
+  lease_thread_->Post(lease_event::Resumed{lease.epoch});
+  log_.Info(StrCat("running from step ", stats_.steps_done(), " on ",
+                   lease.accelerator.uuid, " (", lease.accelerator.type, ", ",
+                   lease.accelerator.device, ")"));
+  if (accelerator_.slow_down_factor() > 1) {
+    log_.Warning(StrCat("DEMONSTRATION: ", lease.accelerator.uuid,
+                        " is slowed down artificially, each step takes ",
+                        accelerator_.slow_down_factor(), " times as long"));
+  }
+  return true;
+}
+
+// A job that moves to another GPU goes on with the same random numbers there.
+absl::Status SessionState::MoveRandom(at::Device from) {
+  const at::Device to = accelerator_.device();
+  if (from == to || from.is_cpu() || to.is_cpu()) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const std::string state, GetRngState(from));
+  return SetRngState(to, state);
+}
+
+bool SessionState::TakeDeviceAlone() {
+  absl::Status status = accelerator_.Use(options_.device, tracked_);
+  if (!status.ok()) return Fail(std::move(status)), false;
+  gate_.NeedNoLease();
+  log_.Info(StrCat("running alone from step ", stats_.steps_done(), " on ",
+                   accelerator_.device().str()));
+  return true;
+}
+
+}  // namespace gavel::internal

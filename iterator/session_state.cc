@@ -1,0 +1,300 @@
+#include "iterator/session_state.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/catch_errors.h"
+#include "iterator/clock.h"
+#include "iterator/environment.h"
+
+namespace gavel::internal {
+namespace {
+
+constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
+// A tensor on a GPU is read this often at most, as reading waits for it.
+constexpr int64_t kTensorReadInterval_ns = 500'000'000;
+
+// Ranks of a gang keep their own generations; each is as good as the other for
+// itself, and two writers must not share a directory.
+std::string DirectoryOf(const SessionOptions& options) {
+  if (options.rank == 0) return options.checkpoint_directory;
+  return StrCat(options.checkpoint_directory, "/rank-", options.rank);
+}
+
+}  // namespace
+
+SessionState::SessionState(SessionOptions options, absl::Status problem)
+    : options_(std::move(options)),
+      log_(options_.log),
+      position_(log_),
+      accelerator_(options_.run_directory),
+      world_size_(options_.world_size) {
+  if (problem.ok()) problem = CheckOptions(options_);
+  if (problem.ok()) problem = OpenReportFile();
+  if (problem.ok()) problem = OpenCheckpoints();
+  if (!problem.ok()) Fail(std::move(problem));
+}
+
+SessionState::~SessionState() {
+  if (started_ && !finish_done_) {
+    log_.Warning(
+        "the session ends without Finish(): no last checkpoint is written");
+  }
+  signals_.Restore();
+  lease_thread_.reset();
+  if (report_file_ != nullptr) std::fclose(report_file_);
+}
+
+absl::Status SessionState::OpenReportFile() {
+  if (options_.report_file.empty()) return absl::OkStatus();
+  report_file_ = std::fopen(options_.report_file.c_str(), "ae");
+  if (report_file_ != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("GAVEL_REPORT_FILE: ", options_.report_file,
+             " can't be opened for writing; give a path that can"));
+}
+
+absl::Status SessionState::OpenCheckpoints() {
+  if (options_.checkpoint_directory.empty()) {
+    log_.Info(
+        "no checkpoints are written: GAVEL_CHECKPOINT_DIRECTORY is not set");
+    return absl::OkStatus();
+  }
+  GAVEL_RETURN_IF_ERROR(
+      checkpoints_.Open(DirectoryOf(options_), options_.checkpoints_kept));
+  for (const std::string& note : checkpoints_.notes()) {
+    log_.Warning(StrCat("fell back to an earlier checkpoint: ", note));
+    board_.SetCheckpoint(absl::DataLossError(
+        StrCat("fell back to an earlier checkpoint: ", note)));
+  }
+  if (checkpoints_.restored() == nullptr) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(position_.Restore(*checkpoints_.restored()));
+  const Generation generation = checkpoints_.latest();
+  log_.Info(StrCat("going on from ", GenerationName(generation), " in ",
+                   DirectoryOf(options_)));
+  generation_epoch_ = generation.epoch;
+  stats_.SetStepsDone(generation.step);
+  stats_.SetLastGeneration(generation);
+  return absl::OkStatus();
+}
+
+absl::Status SessionState::Track(std::unique_ptr<TrackedItem> item) {
+  const std::string name = item->name();
+  if (board_.has_fatal()) return board_.Get();
+  absl::Status status = absl::OkStatus();
+  if (started_) {
+    status = absl::FailedPreconditionError(
+        StrCat("'", name,
+               "' is tracked after the loop was begun; call Track "
+               "before the first gavel::Iterator"));
+  } else {
+    status = tracked_.Add(std::move(item), checkpoints_.restored());
+  }
+  if (!status.ok()) Fail(status);
+  return status;
+}
+
+void SessionState::Report(std::string_view name, double value) {
+  if (!stats_.scalars().Set(name, value) && !report_refused_) {
+    report_refused_ = true;
+    log_.Warning(StrCat("'", name, "' is not sent to the coordinator: at most ",
+                        ScalarSlots::kCountMax, " names of 1 to ",
+                        ScalarSlots::kNameLengthMax, " characters are"));
+  }
+  if (report_file_ != nullptr) {
+    // In full, so that two runs can be compared to the bit.
+    std::fprintf(report_file_, "%llu %.*s %a\n",
+                 static_cast<unsigned long long>(stats_.steps_done()),
+                 static_cast<int>(name.size()), name.data(), value);
+    std::fflush(report_file_);
+  }
+}
+
+void SessionState::ReportTensor(std::string_view name,
+                                const at::Tensor& scalar) {
+  absl::Status status = CatchAsStatus("reporting a tensor", [&] {
+    if (!scalar.device().is_cpu()) {
+      const int64_t now_ns = Now_ns();
+      if (report_file_ == nullptr &&
+          now_ns < last_tensor_read_ns_ + kTensorReadInterval_ns) {
+        return absl::OkStatus();
+      }
+      last_tensor_read_ns_ = now_ns;
+    }
+    Report(name, scalar.detach().item().toDouble());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) Fail(Annotate(status, name));
+}
+
+LoopPlan SessionState::EnterLoop(RangePosition* range) {
+  LoopPlan plan;
+  if (stopped()) return plan;
+  absl::Status status = CatchAsStatus("beginning the loop",
+                                      [&] { return StartLoop(range, &plan); });
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return LoopPlan();
+  }
+  return plan;
+}
+
+absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
+  if (finish_done_) {
+    return absl::FailedPreconditionError(
+        "a gavel::Iterator was made after Finish(); make it before");
+  }
+  if (position_.inside()) {
+    return absl::FailedPreconditionError(
+        "a gavel::Iterator was begun inside another one; wrap the training "
+        "loop only");
+  }
+  if (!started_) {
+    GAVEL_RETURN_IF_ERROR(Start());
+  }
+  if (stopped_) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(plan->skip,
+                         position_.Enter(range, stats_.steps_done()));
+  plan->run = true;
+  return absl::OkStatus();
+}
+
+absl::Status SessionState::Start() {
+  started_ = true;
+  if (checkpoints_.restored() != nullptr) {
+    for (const std::string& name :
+         tracked_.Untracked(*checkpoints_.restored())) {
+      log_.Warning(StrCat("the checkpoint has '", name,
+                          "', which this program does not track"));
+    }
+  }
+  checkpoints_.Forget();
+  ScheduleCheckpoint();
+  if (BudgetIsUsedUp()) {
+    log_.Info(StrCat("all ", options_.steps_total, " steps are done"));
+    stopped_ = used_up_ = true;
+    return absl::OkStatus();
+  }
+  if (options_.require_tracked_optimizer) {
+    GAVEL_RETURN_IF_ERROR(optimizer_check_.Begin(tracked_));
+  }
+  if (managed()) {
+    LeaseOptions lease;
+    lease.worker = {JobId(options_.job), options_.rank, options_.incarnation};
+    GAVEL_ASSIGN_OR_RETURN(lease_thread_,
+                           LeaseThread::Start(options_.coordinator, lease,
+                                              {gate_, stats_, board_, log_}));
+    lease_thread_->Post(lease_event::Started{stats_.Read(), getpid()});
+    log_.Info(StrCat("job ", options_.job, ", rank ", options_.rank,
+                     ": asking ", options_.coordinator, " for a lease"));
+  }
+  if (options_.handle_signals) {
+    signals_.Install(&gate_, managed() ? &lease_thread_->waker() : nullptr);
+  }
+  return absl::OkStatus();
+}
+
+void SessionState::LoopForwarded() {
+  absl::Status status = CatchAsStatus("beginning the loop", [&] {
+    return position_.Forwarded(accelerator_.last_device(), options_.rank,
+                               world_size_);
+  });
+  if (!status.ok()) Fail(std::move(status));
+}
+
+void SessionState::LeaveLoop() {
+  absl::Status status = CatchAsStatus("leaving the loop", [&] {
+    position_.Leave();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) Fail(std::move(status));
+}
+
+void SessionState::Fail(absl::Status status) {
+  if (board_.SetFatal(status)) log_.Error(std::string(status.message()));
+}
+
+bool SessionState::finished() const {
+  if (board_.has_fatal() || evicted_) return false;
+  return used_up_ || !position_.inside();
+}
+
+// The branches of a boundary that something called at, gravest first.
+bool SessionState::Attend(bool after_step) {
+  if (stopped()) return false;
+  if (after_step) {
+    SlowDown();
+    if (!optimizer_check_.done()) {
+      absl::Status status = optimizer_check_.Check();
+      if (!status.ok()) return Fail(std::move(status)), false;
+    }
+  }
+  if (BudgetIsUsedUp()) {
+    stopped_ = used_up_ = true;
+    Commit().IgnoreError();
+    return false;
+  }
+  const bool needs_device = !managed() && !accelerator_.held();
+  if (needs_device && !TakeDeviceAlone()) return false;
+  if (gate_.IsCalled(Now_ns()) && !AnswerCalls()) return false;
+  if (CheckpointIsDue(Now_ns())) Commit().IgnoreError();
+  SetAttention();
+  stats_.MarkBoundary(Now_ns());
+  return true;
+}
+
+// Sleeps as long as the step would take more on a slower accelerator: for
+// demonstration only, and labelled so in the log of each lease.
+void SessionState::SlowDown() {
+  const double factor = accelerator_.slow_down_factor();
+  if (factor <= 1) return;
+  const int64_t begin_ns = Now_ns();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(
+      std::llround((factor - 1) * static_cast<double>(stats_.last_step_ns()))));
+  stats_.AddRunning(Now_ns() - begin_ns);
+}
+
+bool SessionState::BudgetIsUsedUp() const {
+  return options_.steps_total > 0 && steps_done() >= options_.steps_total;
+}
+
+bool SessionState::CheckpointIsDue(int64_t now_ns) const {
+  if (!checkpoints_.enabled()) return false;
+  return now_ns >= checkpoint_due_ns_ ||
+         stats_.steps_done() >= checkpoint_due_step_;
+}
+
+void SessionState::ScheduleCheckpoint() {
+  const double interval_s = options_.checkpoint_interval_s;
+  const int64_t interval_steps = options_.checkpoint_interval_steps;
+  checkpoint_due_ns_ =
+      interval_s > 0 ? ToNanoseconds(Now() + interval_s) : kNever_ns;
+  checkpoint_due_step_ =
+      interval_steps > 0
+          ? stats_.steps_done() + static_cast<uint64_t>(interval_steps)
+          : kNoStep;
+}
+
+void SessionState::SetAttention() {
+  attention_step_ = kNoStep;
+  attention_ns_ = kNever_ns;
+  if (options_.steps_total > 0) {
+    attention_step_ = static_cast<uint64_t>(options_.steps_total);
+  }
+  if (checkpoints_.enabled()) {
+    attention_step_ = std::min(attention_step_, checkpoint_due_step_);
+    attention_ns_ = checkpoint_due_ns_;
+  }
+  if (!optimizer_check_.done() || accelerator_.slow_down_factor() > 1) {
+    attention_step_ = 0;  // every step
+  }
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+
+#include "gavel/data_loader.h"
+
+namespace gavel {
+namespace {
+
+// std::uniform_int_distribution differs from library to library; this does not.
+// Rejects the few values that would make small results likelier.
+uint64_t DrawBelow(uint64_t bound, std::mt19937_64& generator) {
+  const uint64_t limit = bound * (UINT64_MAX / bound);
+  uint64_t value = generator();
+  while (value >= limit) value = generator();
+  return value % bound;
+}
+
+}  // namespace
+
+ShardedOrder::ShardedOrder(int64_t sample_count, DataLoaderOptions options)
+    : sample_count_(std::max<int64_t>(sample_count, 0)), options_(options) {
+  options_.batch_size = std::max<int64_t>(options_.batch_size, 1);
+}
+
+void ShardedOrder::SetShard(int rank, int world_size) {
+  rank_ = rank;
+  world_size_ = std::max(world_size, 1);
+}
+
+// Samples that all workers together read in the step that begins at `from`; 0
+// at the epoch's end.
+int64_t ShardedOrder::StepSize(int64_t from) const {
+  const int64_t left = sample_count_ - from;
+  const int64_t full = options_.batch_size * world_size_;
+  if (options_.drop_last) return left < full ? 0 : full;
+  // Fewer than one each can't be a step: they join this one.
+  return left - full < world_size_ ? left : full;
+}
+
+bool ShardedOrder::Next(std::vector<size_t>* samples) {
+  samples->clear();
+  const int64_t size = StepSize(next_index_);
+  if (size <= 0) {
+    ++epoch_;
+    next_index_ = 0;
+    return false;
+  }
+  Permute();
+  // Consecutive parts whose sizes differ by at most one.
+  const int64_t begin = next_index_ + size * rank_ / world_size_;
+  const int64_t end = next_index_ + size * (rank_ + 1) / world_size_;
+  samples->assign(permutation_.begin() + begin, permutation_.begin() + end);
+  next_index_ += size;
+  return true;
+}
+
+int64_t ShardedOrder::StepsPerEpoch() const {
+  int64_t steps = 0;
+  int64_t from = 0;
+  for (int64_t size = StepSize(0); size > 0; size = StepSize(from)) {
+    from += size;
+    ++steps;
+  }
+  return steps;
+}
+
+// Fisher and Yates, from (seed, epoch) alone.
+void ShardedOrder::Permute() {
+  if (permuted_epoch_ == epoch_) return;
+  permutation_.resize(static_cast<size_t>(sample_count_));
+  std::iota(permutation_.begin(), permutation_.end(), size_t{0});
+  permuted_epoch_ = epoch_;
+  if (!options_.shuffle) return;
+  const uint64_t epoch = static_cast<uint64_t>(epoch_);
+  std::seed_seq seeds{static_cast<uint32_t>(options_.seed),
+                      static_cast<uint32_t>(options_.seed >> 32),
+                      static_cast<uint32_t>(epoch),
+                      static_cast<uint32_t>(epoch >> 32)};
+  std::mt19937_64 generator(seeds);
+  for (size_t i = permutation_.size(); i > 1; --i) {
+    std::swap(permutation_[i - 1], permutation_[DrawBelow(i, generator)]);
+  }
+}
+
+std::string ShardedOrder::SavePosition() const {
+  return "epoch " + std::to_string(epoch_) + " next " +
+         std::to_string(next_index_) + " samples " +
+         std::to_string(sample_count_) + " seed " +
+         std::to_string(options_.seed) + " shuffle " +
+         std::to_string(options_.shuffle);
+}
+
+bool ShardedOrder::LoadPosition(const std::string& position) {
+  long long epoch = 0;
+  long long next = 0;
+  if (std::sscanf(position.c_str(), "epoch %lld next %lld", &epoch, &next) !=
+          2 ||
+      epoch < 0 || next < 0 || next > sample_count_) {
+    return false;
+  }
+  ShardedOrder loaded = *this;
+  loaded.epoch_ = epoch;
+  loaded.next_index_ = next;
+  if (loaded.SavePosition() != position) return false;
+  epoch_ = epoch;
+  next_index_ = next;
+  return true;
+}
+
+}  // namespace gavel

@@ -1,0 +1,69 @@
+// One thing that the user tracks: how it gets into a Snapshot, out of it, and
+// which tensors of it live on the accelerator. Made by session.cc, kept by
+// TrackedState, used by the training thread only. What is tracked is borrowed,
+// but for modules, of which the handle is shared.
+#ifndef GAVEL_ITERATOR_TRACKED_ITEM_H_
+#define GAVEL_ITERATOR_TRACKED_ITEM_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace gavel::internal {
+
+class TrackedItem {
+ public:
+  explicit TrackedItem(std::string name) : name_(std::move(name)) {}
+  virtual ~TrackedItem() = default;
+
+  const std::string& name() const { return name_; }
+  // Written next to the state, so that another kind under the same name is
+  // told from damage.
+  virtual std::string kind() const = 0;
+  // All names in the snapshot are name() or begin with name() and a slash.
+  virtual absl::Status Collect(Snapshot* snapshot) = 0;
+  // FAILED_PRECONDITION: of another shape or type; the message names it.
+  virtual absl::Status Restore(const Snapshot& snapshot) = 0;
+  // What moves with the lease; none for most kinds.
+  virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
+  // After all tensors moved.
+  virtual absl::Status Moved(at::Device device);
+
+ private:
+  std::string name_;
+};
+
+std::unique_ptr<TrackedItem> TrackModule(
+    std::string name, std::shared_ptr<torch::nn::Module> module);
+std::unique_ptr<TrackedItem> TrackOptimizer(std::string name,
+                                            torch::optim::Optimizer& optimizer);
+std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor);
+std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text);
+std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
+                                         size_t size);
+std::unique_ptr<TrackedItem> TrackBytes(
+    std::string name, std::function<std::string()> save,
+    std::function<void(const std::string&)> load);
+
+// Null when `item` is of another kind.
+torch::nn::Module* ModuleOf(TrackedItem& item);
+torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_TRACKED_ITEM_H_

@@ -1,0 +1,99 @@
+#include "iterator/tracked_state.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/device/device_move.h"
+
+namespace gavel::internal {
+namespace {
+
+constexpr std::string_view kKindPrefix = "gavel/tracked/";
+constexpr size_t kNameLengthMax = 64;
+
+bool IsName(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  };
+  return !name.empty() && name.size() <= kNameLengthMax && name != "gavel" &&
+         std::all_of(name.begin(), name.end(), is_letter);
+}
+
+absl::Status CheckKind(const TrackedItem& item, const Snapshot& restored) {
+  const auto kind = restored.bytes.find(StrCat(kKindPrefix, item.name()));
+  if (kind == restored.bytes.end()) {
+    return absl::NotFoundError(
+        StrCat("the checkpoint has no '", item.name(),
+               "'; track what the program that wrote it did, or start in an "
+               "empty checkpoint directory"));
+  }
+  if (kind->second != item.kind()) {
+    return absl::FailedPreconditionError(StrCat(
+        "'", item.name(), "' is a ", item.kind(), " here and a ", kind->second,
+        " in the checkpoint; give it another name, or "
+        "start in an empty checkpoint directory"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
+                               const Snapshot* restored) {
+  if (!IsName(item->name())) {
+    return absl::InvalidArgumentError(
+        StrCat("'", item->name(),
+               "' can't be tracked under this name; use 1 to 64 of "
+               "A-Z a-z 0-9 _ - . (and not \"gavel\")"));
+  }
+  for (const auto& other : items_) {
+    if (other->name() != item->name()) continue;
+    return absl::AlreadyExistsError(StrCat(
+        "'", item->name(), "' is tracked already; give each its own name"));
+  }
+  if (restored != nullptr) {
+    GAVEL_RETURN_IF_ERROR(CheckKind(*item, *restored));
+    GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
+  }
+  items_.push_back(std::move(item));
+  return absl::OkStatus();
+}
+
+absl::Status TrackedState::Collect(Snapshot* snapshot) {
+  for (const auto& item : items_) {
+    GAVEL_RETURN_IF_ERROR(item->Collect(snapshot));
+    snapshot->bytes[StrCat(kKindPrefix, item->name())] = item->kind();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackedState::MoveTo(at::Device device) {
+  std::vector<at::Tensor> all;
+  for (const auto& item : items_) {
+    GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors, item->Tensors());
+    all.insert(all.end(), tensors.begin(), tensors.end());
+  }
+  GAVEL_RETURN_IF_ERROR(MoveTensors(all, device));
+  for (const auto& item : items_) GAVEL_RETURN_IF_ERROR(item->Moved(device));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> TrackedState::Untracked(
+    const Snapshot& restored) const {
+  std::vector<std::string> names;
+  for (const auto& [key, kind] : restored.bytes) {
+    if (!std::string_view(key).starts_with(kKindPrefix)) continue;
+    const std::string name = key.substr(kKindPrefix.size());
+    const bool tracked =
+        std::any_of(items_.begin(), items_.end(),
+                    [&](const auto& item) { return item->name() == name; });
+    if (!tracked) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,92 @@
+#include "iterator/boundary_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace gavel::internal {
+namespace {
+
+lease_action::Resume Lease(uint64_t epoch, Time deadline) {
+  lease_action::Resume lease;
+  lease.epoch = epoch;
+  lease.deadline = deadline;
+  return lease;
+}
+
+TEST(BoundaryGate, CallsAtEachBoundaryWithoutALease) {
+  BoundaryGate gate;
+  EXPECT_TRUE(gate.IsCalled(1));
+  gate.NeedNoLease();
+  EXPECT_FALSE(gate.IsCalled(1));
+}
+
+TEST(BoundaryGate, CallsFromTheDeadlineOn) {
+  BoundaryGate gate;
+  gate.Grant(Lease(1, 10));
+  EXPECT_TRUE(gate.Take(false).resume.has_value());
+  gate.HoldLease();
+  EXPECT_FALSE(gate.IsCalled(9'999'999'999));
+  EXPECT_TRUE(gate.IsCalled(10'000'000'000));
+  EXPECT_FALSE(gate.Take(false).any());
+}
+
+TEST(BoundaryGate, AnExtensionMovesTheDeadlineOfItsLeaseOnly) {
+  BoundaryGate gate;
+  gate.Grant(Lease(2, 10));
+  gate.Extend({2, 20});  // before the lease was taken
+  gate.Take(false);
+  gate.HoldLease();
+  EXPECT_FALSE(gate.IsCalled(15'000'000'000));
+  gate.Extend({1, 90});
+  EXPECT_TRUE(gate.IsCalled(20'000'000'000));
+  gate.Extend({2, 30});
+  EXPECT_FALSE(gate.IsCalled(20'000'000'000));
+  gate.ForgetLease();
+  EXPECT_TRUE(gate.IsCalled(1));
+  gate.Extend({2, 40});
+  EXPECT_TRUE(gate.IsCalled(1));
+}
+
+TEST(BoundaryGate, APauseCallsOnce) {
+  BoundaryGate gate;
+  gate.NeedNoLease();
+  gate.Pause({PauseTier::kEvict, "round over"});
+  EXPECT_TRUE(gate.IsCalled(1));
+  const BoundaryGate::Calls calls = gate.Take(false);
+  ASSERT_TRUE(calls.pause.has_value());
+  EXPECT_EQ(calls.pause->tier, PauseTier::kEvict);
+  EXPECT_FALSE(gate.IsCalled(1));
+}
+
+TEST(BoundaryGate, AStopStays) {
+  BoundaryGate gate;
+  gate.NeedNoLease();
+  gate.RequestStop();
+  EXPECT_TRUE(gate.IsCalled(1));
+  EXPECT_TRUE(gate.Take(false).stop);
+  EXPECT_TRUE(gate.IsCalled(1));
+  EXPECT_TRUE(gate.Take(true).stop);
+}
+
+TEST(BoundaryGate, AGrantReplacesAnEarlierParkButNotAnEnd) {
+  BoundaryGate gate;
+  gate.Pause({PauseTier::kPark, ""});
+  gate.Grant(Lease(2, 10));
+  EXPECT_FALSE(gate.Take(false).pause.has_value());
+  gate.Pause({PauseTier::kEvict, ""});
+  gate.Grant(Lease(3, 10));
+  EXPECT_TRUE(gate.Take(false).pause.has_value());
+}
+
+TEST(BoundaryGate, WakesWhoWaits) {
+  BoundaryGate gate;
+  std::thread lease_thread([&gate] { gate.Grant(Lease(5, 10)); });
+  const BoundaryGate::Calls calls = gate.Take(/*wait=*/true);
+  lease_thread.join();
+  ASSERT_TRUE(calls.resume.has_value());
+  EXPECT_EQ(calls.resume->epoch, 5u);
+}
+
+}  // namespace
+}  // namespace gavel::internal

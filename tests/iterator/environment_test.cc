@@ -1,0 +1,110 @@
+#include "iterator/environment.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gavel::internal {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Reads with these variables set, and nothing of Gavel's else.
+Status ReadWith(const Variables& variables, SessionOptions* options) {
+  for (const auto& [name, value] : variables) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  const Status status = ReadEnvironment(options);
+  for (const auto& [name, value] : variables) unsetenv(name.c_str());
+  return status;
+}
+
+TEST(Environment, IsAloneWhenNothingIsSet) {
+  SessionOptions options;
+  EXPECT_TRUE(ReadWith({}, &options).ok());
+  EXPECT_EQ(options.coordinator, "");
+  EXPECT_EQ(options.world_size, 1);
+  EXPECT_EQ(options.checkpoint_interval_s, 30);
+  EXPECT_TRUE(CheckOptions(options).ok());
+}
+
+TEST(Environment, ReadsWhatTheAgentSets) {
+  SessionOptions options;
+  ASSERT_TRUE(ReadWith({{"GAVEL_COORDINATOR", "127.0.0.1:7000"},
+                        {"GAVEL_JOB", "12"},
+                        {"GAVEL_RANK", "1"},
+                        {"GAVEL_WORLD_SIZE", "2"},
+                        {"GAVEL_INCARNATION", "3"},
+                        {"GAVEL_RUN_DIRECTORY", "/run/gavel"},
+                        {"GAVEL_CHECKPOINT_DIRECTORY", "/data/12"},
+                        {"GAVEL_CHECKPOINT_INTERVAL_S", "2.5"},
+                        {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "10"},
+                        {"GAVEL_STEPS", "500"},
+                        {"GAVEL_DEVICE", "cpu"},
+                        {"GAVEL_REPORT_FILE", "/tmp/report"}},
+                       &options)
+                  .ok());
+  EXPECT_EQ(options.coordinator, "127.0.0.1:7000");
+  EXPECT_EQ(options.job, 12u);
+  EXPECT_EQ(options.rank, 1);
+  EXPECT_EQ(options.world_size, 2);
+  EXPECT_EQ(options.incarnation, 3u);
+  EXPECT_EQ(options.run_directory, "/run/gavel");
+  EXPECT_EQ(options.checkpoint_directory, "/data/12");
+  EXPECT_EQ(options.checkpoint_interval_s, 2.5);
+  EXPECT_EQ(options.checkpoint_interval_steps, 10);
+  EXPECT_EQ(options.steps_total, 500);
+  EXPECT_EQ(options.device, "cpu");
+  EXPECT_EQ(options.report_file, "/tmp/report");
+  EXPECT_TRUE(CheckOptions(options).ok());
+}
+
+TEST(Environment, TakesTorchrunsNamesWhereOursAreNotSet) {
+  SessionOptions options;
+  ASSERT_TRUE(ReadWith({{"RANK", "2"}, {"WORLD_SIZE", "4"}}, &options).ok());
+  EXPECT_EQ(options.rank, 2);
+  EXPECT_EQ(options.world_size, 4);
+  ASSERT_TRUE(ReadWith({{"RANK", "2"},
+                        {"WORLD_SIZE", "4"},
+                        {"GAVEL_RANK", "0"},
+                        {"GAVEL_WORLD_SIZE", "1"}},
+                       &options)
+                  .ok());
+  EXPECT_EQ(options.rank, 0);
+  EXPECT_EQ(options.world_size, 1);
+}
+
+TEST(Environment, NamesTheVariableThatCantBeRead) {
+  for (const Variables& bad :
+       std::vector<Variables>{{{"GAVEL_STEPS", "many"}},
+                              {{"GAVEL_JOB", "-1"}},
+                              {{"GAVEL_CHECKPOINT_INTERVAL_S", "nan"}},
+                              {{"GAVEL_RANK", "1x"}}}) {
+    SessionOptions options;
+    const Status status = ReadWith(bad, &options);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(bad[0].first), std::string::npos);
+    EXPECT_NE(status.message().find(bad[0].second), std::string::npos);
+  }
+}
+
+TEST(Environment, AWorkerNeedsItsIdentity) {
+  SessionOptions options;
+  options.coordinator = "127.0.0.1:7000";
+  const absl::Status status = CheckOptions(options);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_NE(status.message().find("GAVEL_JOB"), std::string::npos);
+}
+
+TEST(Environment, RefusesARankOutsideOfTheGang) {
+  SessionOptions options;
+  options.rank = 2;
+  options.world_size = 2;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckOptions(options)));
+}
+
+}  // namespace
+}  // namespace gavel::internal

@@ -1,0 +1,244 @@
+// Sessions without a coordinator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "gavel/session.h"
+#include "tests/iterator/training.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SessionAlone : public ::testing::Test {
+ protected:
+  SessionOptions Options() {
+    SessionOptions options;
+    options.device = "cpu";
+    options.checkpoint_directory = folder_.path() + "/checkpoints";
+    options.log = log_.Sink();
+    return options;
+  }
+  // Ends after so many steps, as if killed there: only what periodic
+  // checkpoints wrote is left.
+  Outcome TrainUpTo(int64_t step, SessionOptions options) {
+    TrainingOptions training;
+    training.after_step = [step](Session& session) {
+      if (session.steps_done() + 1 == step) throw std::runtime_error("killed");
+    };
+    try {
+      return Train(std::move(options), training);
+    } catch (const std::runtime_error&) {
+      return Outcome();
+    }
+  }
+
+  TemporaryFolder folder_;
+  Lines log_;
+};
+
+TEST_F(SessionAlone, RunsToItsEnd) {
+  const Outcome& outcome = Uninterrupted();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.status.message();
+  EXPECT_TRUE(outcome.finished);
+  EXPECT_EQ(outcome.steps_done, 24);
+  EXPECT_EQ(outcome.losses.size(), 24u);
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front());
+}
+
+TEST_F(SessionAlone, SaysOnceThatThereAreNoCheckpoints) {
+  SessionOptions options = Options();
+  options.checkpoint_directory.clear();
+  EXPECT_EQ(Train(options).exit_code, 0);
+  EXPECT_EQ(log_.Count("GAVEL_CHECKPOINT_DIRECTORY"), 1);
+}
+
+TEST_F(SessionAlone, CheckpointsDoNotChangeTheResult) {
+  SessionOptions options = Options();
+  options.checkpoint_interval_steps = 1;
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+// In the first epoch, at the end of one, just behind it, and later.
+class SessionAloneKilledAt : public SessionAlone,
+                             public ::testing::WithParamInterface<int> {};
+
+TEST_P(SessionAloneKilledAt, GoesOnToTheSameResult) {
+  SessionOptions options = Options();
+  options.checkpoint_interval_steps = 1;
+  TrainUpTo(GetParam(), options);
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.steps_done, 24);
+  EXPECT_EQ(outcome.losses.size(), 24u - (GetParam() - 1)) << log_.Text();
+  EXPECT_EQ(outcome.losses.back(), Uninterrupted().losses.back());
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_TRUE(log_.Contain("going on from generation-"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, SessionAloneKilledAt,
+                         ::testing::Values(2, 3, 6, 7, 8, 13, 20, 24));
+
+TEST_F(SessionAlone, RepeatsWhatWasAfterTheLastCheckpoint) {
+  SessionOptions options = Options();
+  options.checkpoint_interval_steps = 5;
+  TrainUpTo(9, options);
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.losses.size(), 19u);
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, EndsAtItsStepBudgetAndGoesOnWithALargerOne) {
+  SessionOptions options = Options();
+  options.steps_total = 10;
+  const Outcome first = Train(options);
+  EXPECT_EQ(first.exit_code, 0);
+  EXPECT_TRUE(first.finished);
+  EXPECT_EQ(first.steps_done, 10);
+
+  const Outcome again = Train(options);
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_EQ(again.losses.size(), 0u);
+  EXPECT_TRUE(again.finished);
+
+  options.steps_total = 0;
+  const Outcome rest = Train(options);
+  EXPECT_EQ(rest.losses.size(), 14u);
+  EXPECT_EQ(rest.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {
+  TrainingOptions training;
+  training.after_step = [](Session& session) {
+    if (session.steps_done() == 7) raise(SIGTERM);
+  };
+  const Outcome first = Train(Options(), training);
+  EXPECT_EQ(first.exit_code, 75);
+  EXPECT_FALSE(first.finished);
+  EXPECT_EQ(first.steps_done, 8);
+  EXPECT_EQ(first.status.code(), StatusCode::kCancelled);
+
+  const Outcome rest = Train(Options());
+  EXPECT_EQ(rest.losses.size(), 16u);
+  EXPECT_EQ(rest.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, LeavesAHandlerOfTheHostAlone) {
+  static volatile sig_atomic_t host_saw_it = 0;
+  struct sigaction host = {};
+  struct sigaction before = {};
+  host.sa_handler = [](int) { host_saw_it = 1; };
+  sigaction(SIGTERM, &host, &before);
+  TrainingOptions training;
+  training.after_step = [](Session& session) {
+    if (session.steps_done() == 3) raise(SIGTERM);
+  };
+  EXPECT_EQ(Train(Options(), training).exit_code, 0);
+  EXPECT_EQ(host_saw_it, 1);
+  sigaction(SIGTERM, &before, nullptr);
+}
+
+TEST_F(SessionAlone, FinishRestoresTheDefaultHandler) {
+  Train(Options());
+  struct sigaction now = {};
+  sigaction(SIGTERM, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+TEST_F(SessionAlone, AnOptimizerThatIsNotTrackedIsAnError) {
+  TrainingOptions training;
+  training.track_optimizer = false;
+  const Outcome outcome = Train(Options(), training);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.steps_done, 1);
+  EXPECT_EQ(outcome.status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("'model/"));
+  EXPECT_THAT(outcome.status.message(), HasSubstr("Track(\"optimizer\""));
+}
+
+TEST_F(SessionAlone, ThatErrorCanBeTurnedOff) {
+  TrainingOptions training;
+  training.track_optimizer = false;
+  SessionOptions options = Options();
+  options.require_tracked_optimizer = false;
+  EXPECT_EQ(Train(options, training).exit_code, 0);
+}
+
+TEST_F(SessionAlone, FallsBackFromADamagedGeneration) {
+  SessionOptions options = Options();
+  options.checkpoint_interval_steps = 4;
+  TrainUpTo(9, options);
+  std::string latest;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options.checkpoint_directory)) {
+    latest = std::max(latest, entry.path().string());
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(latest)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::fstream shard(entry.path(), std::ios::in | std::ios::out);
+    shard.seekp(-3, std::ios::end);
+    shard.put('!');
+  }
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.losses.size(), 20u) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_TRUE(log_.Contain("fell back to an earlier checkpoint"));
+}
+
+TEST_F(SessionAlone, AnUnusableDirectoryEndsTheLoopAtOnce) {
+  std::ofstream(folder_.path() + "/checkpoints") << "a file";
+  const Outcome outcome = Train(Options());
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.losses.size(), 0u);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("checkpoints"));
+}
+
+TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
+  SessionOptions options = Options();
+  options.checkpoint_interval_steps = 2;
+  TrainingOptions training;
+  training.after_step = [&](Session& session) {
+    // Root may write anywhere; not into what is no directory any more.
+    const std::string& directory = options.checkpoint_directory;
+    if (session.steps_done() == 5) {
+      std::filesystem::rename(directory, directory + ".away");
+      std::ofstream(directory) << "in the way";
+    } else if (session.steps_done() == 9) {
+      EXPECT_FALSE(session.status().ok());
+      std::filesystem::remove(directory);
+      std::filesystem::rename(directory + ".away", directory);
+    }
+  };
+  const Outcome outcome = Train(options, training);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_TRUE(log_.Contain("no checkpoint this time"));
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, ReportsAreWrittenInFull) {
+  SessionOptions options = Options();
+  options.report_file = folder_.path() + "/report";
+  const Outcome outcome = Train(options);
+  std::ifstream report(options.report_file);
+  int64_t step = 0;
+  std::string name;
+  std::string value;
+  for (const double loss : outcome.losses) {
+    report >> step >> name >> value;
+    EXPECT_EQ(name, "loss");
+    EXPECT_EQ(std::stod(value), loss);
+  }
+  EXPECT_EQ(step, 23);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,228 @@
+// Sessions under a coordinator, which is a fake one in this process. What ends
+// the process is in session_process_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "gavel/session.h"
+#include "runtime/device/accelerator_lock.h"
+#include "tests/iterator/fake_coordinator.h"
+#include "tests/iterator/training.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void Sleep(int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+class SessionLease : public ::testing::Test {
+ protected:
+  SessionOptions Options(const std::string& coordinator) {
+    SessionOptions options;
+    options.coordinator = coordinator;
+    options.job = 1;
+    options.incarnation = 1;
+    options.run_directory = folder_.path() + "/run";
+    options.checkpoint_directory = folder_.path() + "/checkpoints";
+    options.log = log_.Sink();
+    return options;
+  }
+  bool IsLocked(const std::string& uuid) {
+    return !AcceleratorLock::TryAcquire(folder_.path() + "/run", uuid,
+                                        LockSlots::kOne)
+                .ok();
+  }
+
+  TemporaryFolder folder_;
+  Lines log_;
+};
+
+TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  TrainingOptions training;
+  training.after_step = [&](Session&) {
+    EXPECT_TRUE(IsLocked("slot-a"));
+    Sleep(100);  // long enough for reports
+  };
+  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_FALSE(IsLocked("slot-a"));
+
+  const auto hellos = coordinator.Heard<WorkerHello>();
+  ASSERT_FALSE(hellos.empty());
+  EXPECT_EQ(hellos[0].pid, getpid());
+  EXPECT_EQ(hellos[0].worker.job, JobId(1));
+  const auto reports = coordinator.Heard<StepReport>();
+  ASSERT_FALSE(reports.empty());
+  const Progress& last = reports.back().progress;
+  EXPECT_GT(last.throughput_steps_per_s, 1);
+  EXPECT_LT(last.throughput_steps_per_s, 10);
+  ASSERT_EQ(last.scalars.size(), 1u);
+  EXPECT_EQ(last.scalars[0].first, "loss");
+  ASSERT_TRUE(coordinator.Wait(
+      [&] { return !coordinator.Heard<WorkerFinished>().empty(); }));
+  const auto finished = coordinator.Heard<WorkerFinished>().back();
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_EQ(finished.progress.steps_done, 24u);
+  EXPECT_EQ(finished.progress.last_generation, (Generation{1, 24}));
+}
+
+TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  TrainingOptions training;
+  bool asked = false;
+  training.after_step = [&](Session& session) {
+    if (session.steps_done() == 7) {
+      coordinator.PauseThenGrant(CpuSlot("slot-b"));
+      asked = true;
+    }
+    const bool moved = !coordinator.Heard<LeaseReleased>().empty();
+    EXPECT_EQ(IsLocked("slot-a"), !moved);
+    EXPECT_EQ(IsLocked("slot-b"), moved);
+    if (asked && !moved) Sleep(50);
+  };
+  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.losses, Uninterrupted().losses);
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  ASSERT_TRUE(coordinator.Wait(
+      [&] { return !coordinator.Heard<WorkerFinished>().empty(); }));
+  const Progress end = coordinator.Heard<WorkerFinished>().back().progress;
+  EXPECT_EQ(end.pauses, 1u);
+  EXPECT_EQ(end.moves, 1u);
+  EXPECT_GT(end.pausing_s, 0);
+  const auto released = coordinator.Heard<LeaseReleased>();
+  EXPECT_EQ(released[0].epoch, 1u);
+  // Committed beside, after the accelerator was free.
+  const uint64_t paused_at = released[0].progress.steps_done;
+  EXPECT_TRUE(log_.Contain("paused after step " + std::to_string(paused_at)));
+}
+
+TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
+  auto coordinator = std::make_unique<FakeCoordinator>();
+  const std::string endpoint = coordinator->endpoint();
+  coordinator->Grant(CpuSlot("slot-a"), /*duration_s=*/1.5);
+  std::thread restart;
+  TrainingOptions training;
+  bool seen_unavailable = false;
+  training.after_step = [&](Session& session) {
+    if (session.steps_done() == 3) {
+      coordinator.reset();
+      restart = std::thread([&] {
+        while (!log_.Contain("lease ended") ||
+               !log_.Contain("does not answer")) {
+          Sleep(20);
+        }
+        seen_unavailable = session.status().code() == StatusCode::kUnavailable;
+        EXPECT_FALSE(IsLocked("slot-a"));
+        coordinator = std::make_unique<FakeCoordinator>(endpoint);
+        coordinator->Grant(CpuSlot("slot-a"));
+        coordinator->Grant(CpuSlot("slot-a"));  // at a higher epoch
+      });
+    }
+    Sleep(log_.Contain("lease ended") ? 0 : 150);
+  };
+  const Outcome outcome = Train(Options(endpoint), training);
+  restart.join();
+  EXPECT_TRUE(seen_unavailable);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_EQ(log_.Count(endpoint + " does not answer"), 1) << log_.Text();
+  EXPECT_TRUE(log_.Contain("answers again"));
+}
+
+TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
+  auto other = AcceleratorLock::TryAcquire(folder_.path() + "/run", "slot-a",
+                                           LockSlots::kOne);
+  ASSERT_TRUE(other.ok()) << other.status();
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  std::thread release([&] {
+    EXPECT_TRUE(coordinator.Wait(
+        [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+    other->Release();
+    coordinator.Grant(CpuSlot("slot-a"));
+  });
+  const Outcome outcome = Train(Options(coordinator.endpoint()));
+  release.join();
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(log_.Contain("can't take the leased accelerator"));
+  EXPECT_TRUE(log_.Contain("slot-a"));
+  EXPECT_TRUE(log_.Contain(std::to_string(getpid()))) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionLease, ASlowDownFactorIsLabelled) {
+  FakeCoordinator coordinator;
+  AcceleratorInfo slot = CpuSlot("slot-a");
+  slot.slow_down_factor = 3;
+  coordinator.Grant(slot);
+  TrainingOptions training;
+  training.after_step = [](Session&) { Sleep(10); };
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(24 * 30));
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_EQ(log_.Count("DEMONSTRATION"), 1);
+}
+
+TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
+  FakeCoordinator coordinator;
+  AcceleratorInfo none = CpuSlot("gpu-63");
+  none.device = "cuda:63";
+  coordinator.Grant(none);
+  std::thread replace([&] {
+    EXPECT_TRUE(coordinator.Wait(
+        [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+    coordinator.Grant(CpuSlot("slot-a"));
+  });
+  const Outcome outcome = Train(Options(coordinator.endpoint()));
+  replace.join();
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(log_.Contain("cuda:63"));
+}
+
+TEST_F(SessionLease, AJobWhoseStepsAreDoneNeedsNoLease) {
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  SessionOptions options = Options(coordinator.endpoint());
+  options.steps_total = 5;
+  EXPECT_EQ(Train(options).exit_code, 0);
+  options.coordinator = "127.0.0.1:1";  // nobody
+  const Outcome again = Train(options);
+  EXPECT_EQ(again.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(again.finished);
+  EXPECT_EQ(again.steps_done, 5);
+}
+
+TEST_F(SessionLease, AnAddressThatIsNoneEndsTheLoopAtOnce) {
+  const Outcome outcome = Train(Options("nonsense"));
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.steps_done, 0);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("nonsense"));
+}
+
+TEST_F(SessionLease, AWorkerWithoutAnIdentityDoesNotTrain) {
+  SessionOptions options = Options("127.0.0.1:1");
+  options.job = 0;
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("GAVEL_JOB"));
+}
+
+}  // namespace
+}  // namespace gavel::testing

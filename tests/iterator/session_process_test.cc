@@ -1,0 +1,131 @@
+// Ends of a worker's process, with real processes under a fake coordinator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/iterator/fake_coordinator.h"
+#include "tests/iterator/training.h"
+#include "tests/iterator/worker_process.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class SessionProcess : public ::testing::Test {
+ protected:
+  WorkerProcess Start(const std::string& coordinator, int incarnation) {
+    return WorkerProcess(
+        folder_.path(),
+        {{"GAVEL_COORDINATOR", coordinator},
+         {"GAVEL_JOB", "1"},
+         {"GAVEL_INCARNATION", std::to_string(incarnation)},
+         {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
+         {"GAVEL_CHECKPOINT_DIRECTORY", folder_.path() + "/checkpoints"},
+         {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "4"}});
+  }
+  // Until the worker has trained and said so.
+  bool WaitForSteps(uint64_t steps) {
+    return coordinator_.Wait([&] {
+      const auto reports = coordinator_.Heard<StepReport>();
+      return !reports.empty() && reports.back().progress.steps_done >= steps;
+    });
+  }
+  // A second incarnation ends as if there had never been a first.
+  void ExpectTheRestIsTrained() {
+    coordinator_.Grant(CpuSlot("slot-b"));
+    WorkerProcess second = Start(coordinator_.endpoint(), 2);
+    EXPECT_EQ(second.Wait(), 0) << second.Output();
+    EXPECT_THAT(second.Output(), HasSubstr("going on from generation-"));
+    EXPECT_EQ(second.Weights(), Uninterrupted().weights);
+  }
+
+  TemporaryFolder folder_;
+  FakeCoordinator coordinator_;
+};
+
+TEST_F(SessionProcess, AnEvictedWorkerLeavesInsideTheBoundary) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
+  coordinator_.Pause(PauseTier::kEvict);
+  EXPECT_EQ(worker.Wait(), 75);
+  EXPECT_THAT(worker.Output(), HasSubstr("a line that is not flushed;"));
+  EXPECT_THAT(worker.Output(), Not(HasSubstr("after the loop")));
+  EXPECT_THAT(worker.Output(), Not(HasSubstr("atexit")));
+  ASSERT_EQ(coordinator_.Heard<LeaseReleased>().size(), 1u);
+  const auto finished = coordinator_.Heard<WorkerFinished>();
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].exit_code, 75);
+  EXPECT_EQ(finished[0].progress.last_generation.step,
+            finished[0].progress.steps_done);
+  ExpectTheRestIsTrained();
+}
+
+TEST_F(SessionProcess, SigtermEvicts) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
+  worker.Signal(SIGTERM);
+  EXPECT_EQ(worker.Wait(), 75);
+  EXPECT_THAT(worker.Output(), Not(HasSubstr("after the loop")));
+  ExpectTheRestIsTrained();
+}
+
+TEST_F(SessionProcess, SigtermEvictsAWorkerThatWaits) {
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(coordinator_.Wait(
+      [&] { return !coordinator_.Heard<LeaseRequest>().empty(); }));
+  worker.Signal(SIGTERM);
+  EXPECT_EQ(worker.Wait(), 75) << worker.Output();
+}
+
+TEST_F(SessionProcess, AKilledWorkerGoesOnFromItsLastGeneration) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(5)) << worker.Output();
+  worker.Signal(SIGKILL);
+  EXPECT_EQ(worker.Wait(), 128 + SIGKILL);
+  ExpectTheRestIsTrained();
+}
+
+TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
+  coordinator_.Pause(PauseTier::kStop);
+  EXPECT_EQ(worker.Wait(), 75);
+  const auto finished = coordinator_.Heard<WorkerFinished>();
+  ASSERT_EQ(finished.size(), 1u);
+  // No checkpoint on the way out: the last one is a periodic one.
+  EXPECT_EQ(finished[0].progress.last_generation.step % 4, 0u);
+}
+
+TEST_F(SessionProcess, ARejectedWorkerLeavesItsCheckpointsAsTheyAre) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
+  coordinator_.Reject("another incarnation runs");
+  EXPECT_EQ(worker.Wait(), 75);
+  EXPECT_THAT(worker.Output(), HasSubstr("another incarnation runs"));
+  const auto finished = coordinator_.Heard<WorkerFinished>();
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].progress.last_generation.step % 4, 0u);
+}
+
+TEST_F(SessionProcess, SaysThatNobodyListensAtTheCoordinatorsAddress) {
+  WorkerProcess worker = Start("127.0.0.1:1", 1);
+  EXPECT_TRUE(coordinator_.Wait([&] {
+    return worker.Output().find("coordinator 127.0.0.1:1 does not answer") !=
+           std::string::npos;
+  })) << worker.Output();
+  EXPECT_THAT(worker.Output(), HasSubstr("GAVEL_COORDINATOR"));
+  worker.Signal(SIGTERM);
+  EXPECT_EQ(worker.Wait(), 75);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,77 @@
+// A small training that uses all that must survive: dropout (the generator's
+// state), Adam (its moments), a shuffled data loader (its position), batch norm
+// (buffers). Its result is a function of the seed alone, to the bit.
+#ifndef GAVEL_TESTS_ITERATOR_TRAINING_H_
+#define GAVEL_TESTS_ITERATOR_TRAINING_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gavel/session.h"
+
+namespace gavel::testing {
+
+// Collects the log of a session.
+class Lines {
+ public:
+  std::function<void(LogLevel, const std::string&)> Sink();
+  bool Contain(const std::string& part) const { return Count(part) > 0; }
+  int Count(const std::string& part) const;
+  std::string Text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(TemporaryFolder&& other) noexcept {
+    *this = std::move(other);
+  }
+  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
+    path_.swap(other.path_);
+    return *this;
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct TrainingOptions {
+  int64_t epochs = 4;  // of 6 steps each
+  bool track_optimizer = true;
+  // Called after each step, before the boundary.
+  std::function<void(Session&)> after_step;
+};
+
+// What a run came to.
+struct Outcome {
+  std::string weights;  // the bytes of all parameters and buffers
+  std::vector<double> losses;
+  int64_t steps_done = 0;
+  int64_t epoch = 0;
+  int exit_code = -1;
+  bool finished = false;
+  Status status;
+  at::Device device{at::kCPU};  // at the last step
+};
+
+Outcome Train(SessionOptions options, const TrainingOptions& training = {});
+
+// What Train comes to alone, with nothing in its way.
+const Outcome& Uninterrupted();
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_ITERATOR_TRAINING_H_

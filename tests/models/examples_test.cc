@@ -1,0 +1,152 @@
+// The example programs as processes, alone, on one thread: that they learn, and
+// that they go on exactly where they stopped. README.md has what longer runs
+// reach; the thresholds here leave room for other processors' rounding.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/models/temporary_folder.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;     // stdout and stderr
+  std::string last_line;  // of stdout
+};
+
+// Runs "NAME FLAGS" of build/bin; no directory: without checkpoints.
+Outcome RunProgram(const std::string& command,
+                   const std::string& checkpoint_directory = "") {
+  const TemporaryFolder folder;
+  const std::string line =
+      "env -u GAVEL_COORDINATOR OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= "
+      "GAVEL_CHECKPOINT_DIRECTORY='" +
+      checkpoint_directory + "' '" + GAVEL_BINARY_DIR "'/" + command + " 2>" +
+      folder.PathOf("stderr");
+  Outcome outcome;
+  std::FILE* pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[512];
+  while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) {
+    outcome.last_line = buffer;
+    outcome.output += buffer;
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  outcome.output += folder.Read("stderr");
+  return outcome;
+}
+
+double Value(const Outcome& outcome, const std::string& name) {
+  const auto json = nlohmann::json::parse(outcome.last_line, nullptr, false);
+  EXPECT_TRUE(json.is_object() && json.contains(name)) << outcome.output;
+  return json.is_object() ? json.value(name, 0.0) : 0.0;
+}
+
+// Runs the program to the end, then in two parts, and compares the results.
+void ExpectToGoOnExactly(const std::string& command, int steps_of_first_part) {
+  const Outcome whole = RunProgram(command);
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const TemporaryFolder folder;
+  const Outcome first =
+      RunProgram(command + " --steps " + std::to_string(steps_of_first_part),
+                 folder.path());
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_NE(first.last_line, whole.last_line);
+  const Outcome second = RunProgram(command, folder.path());
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_EQ(second.last_line, whole.last_line);
+}
+
+class TrainImage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(GAVEL_DIGITS_DIR)) {
+      GTEST_SKIP() << GAVEL_DIGITS_DIR
+                   << " is missing; ./gavel-dev setup exports the digits";
+    }
+  }
+};
+
+TEST_F(TrainImage, TellsDigitsApart) {
+  const Outcome outcome = RunProgram("train_image --epochs 4");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_GT(Value(outcome, "test_accuracy"), 0.93);  // chance: 0.10
+  EXPECT_EQ(Value(outcome, "steps"), 4 * 44);
+}
+
+TEST_F(TrainImage, GoesOnExactlyInTheMiddleOfAnEpoch) {
+  ExpectToGoOnExactly("train_image --epochs 2 --width 8", 57);
+}
+
+TEST_F(TrainImage, GoesOnExactlyAtTheEndOfAnEpoch) {
+  ExpectToGoOnExactly("train_image --epochs 2 --width 8", 44);
+}
+
+TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
+  const TemporaryFolder folder;
+  const std::string command = "train_image --epochs 1 --width 8";
+  const Outcome first = RunProgram(command, folder.path());
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const Outcome second = RunProgram(command, folder.path());
+  EXPECT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_EQ(second.last_line, first.last_line);
+}
+
+TEST(TrainLanguageModel, PredictsWordsFarBetterThanTheirFrequencyDoes) {
+  const Outcome outcome = RunProgram("train_language_model --epochs 3");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_LT(Value(outcome, "perplexity"),
+            0.5 * Value(outcome, "unigram_perplexity"));
+}
+
+TEST(TrainLanguageModel, PredictsCharactersFarBetterThanTheirFrequencyDoes) {
+  const Outcome outcome =
+      RunProgram("train_language_model --characters --epochs 100 --steps 500");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_LT(Value(outcome, "perplexity"),
+            0.4 * Value(outcome, "unigram_perplexity"));
+}
+
+TEST(TrainLanguageModel, GoesOnExactlyWithItsDropout) {
+  ExpectToGoOnExactly("train_language_model --epochs 1 --width 32", 31);
+}
+
+TEST(TrainLanguageModel, TakesAnyText) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int line = 0; line < 300; ++line) text += "one two three four five\n";
+  folder.Write("text", text);
+  const Outcome outcome = RunProgram(
+      "train_language_model --epochs 25 --data " + folder.PathOf("text"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Value(outcome, "vocabulary"), 6);
+  EXPECT_LT(Value(outcome, "perplexity"), 2);
+}
+
+TEST(Minimal, LearnsTheCircle) {
+  const Outcome outcome = RunProgram("minimal");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_GT(Value(outcome, "inside_at_center"), 0.9);
+}
+
+TEST(Examples, SayWhatIsWrongWithTheirData) {
+  const Outcome image = RunProgram("train_image --data /no/such/folder");
+  EXPECT_EQ(image.exit_code, 1);
+  EXPECT_THAT(image.output, HasSubstr("/no/such/folder: no such folder; "));
+  const Outcome text = RunProgram("train_language_model --data /no/such/text");
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.output, HasSubstr("/no/such/text: no such file; "));
+}
+
+}  // namespace
+}  // namespace gavel

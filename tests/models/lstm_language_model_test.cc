@@ -1,0 +1,65 @@
+#include "models/lstm_language_model.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <torch/optim/adam.h>
+#include <torch/utils.h>
+
+#include "gmock/gmock.h"
+
+namespace gavel::models {
+namespace {
+
+TEST(LstmLanguageModel, HasTheParametersOfItsLayers) {
+  const LstmLanguageModel model(LstmLanguageModelOptions{
+      .vocabulary = 50, .embedding = 20, .hidden = 30, .layers = 2});
+  int64_t count = 0;
+  for (const at::Tensor& tensor : model->parameters()) count += tensor.numel();
+  const int64_t embedding = 50 * 20;
+  const int64_t first_layer = 4 * 30 * (20 + 30 + 2);
+  const int64_t second_layer = 4 * 30 * (30 + 30 + 2);
+  const int64_t decoder = 50 * (30 + 1);
+  EXPECT_EQ(count, embedding + first_layer + second_layer + decoder);
+}
+
+TEST(LstmLanguageModel, AnswersEveryTokenWithTheVocabulary) {
+  LstmLanguageModel model(LstmLanguageModelOptions{.vocabulary = 50});
+  const at::Tensor tokens = at::randint(50, {3, 7}, at::kLong);
+  EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({3, 7, 50}));
+}
+
+TEST(LstmLanguageModel, SeesThePastAndNotTheFuture) {
+  LstmLanguageModel model(LstmLanguageModelOptions{.vocabulary = 50});
+  model->eval();
+  const at::Tensor tokens = at::randint(50, {1, 9}, at::kLong);
+  at::Tensor changed = tokens.clone();
+  changed[0][5] = (changed[0][5].item<int64_t>() + 1) % 50;
+  const at::Tensor difference =
+      (model(tokens) - model(changed)).abs().sum(2)[0];
+  EXPECT_EQ(difference.narrow(0, 0, 5).max().item<float>(), 0);
+  EXPECT_GT(difference.narrow(0, 5, 4).min().item<float>(), 0);
+}
+
+TEST(LstmLanguageModel, LearnsToCount) {
+  torch::manual_seed(1);
+  LstmLanguageModel model(LstmLanguageModelOptions{
+      .vocabulary = 10, .embedding = 16, .hidden = 16, .dropout = 0});
+  torch::optim::Adam optimizer(model->parameters(),
+                               torch::optim::AdamOptions(0.02));
+  const at::Tensor starts = at::randint(10, {16, 1}, at::kLong);
+  double loss = 0;
+  for (int step = 0; step < 80; ++step) {
+    const at::Tensor tokens = starts.expand({16, 12}).cumsum(1).remainder(10);
+    optimizer.zero_grad();
+    const at::Tensor logits = model(tokens.narrow(1, 0, 11));
+    const at::Tensor tensor = at::cross_entropy_loss(
+        logits.flatten(0, 1), tokens.narrow(1, 1, 11).flatten());
+    tensor.backward();
+    optimizer.step();
+    loss = tensor.item<double>();
+  }
+  EXPECT_LT(loss, 0.5);  // ln 10 = 2.3 at the start
+}
+
+}  // namespace
+}  // namespace gavel::models
