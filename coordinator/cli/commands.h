@@ -5,6 +5,9 @@
 #ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
 #define GAVEL_COORDINATOR_CLI_COMMANDS_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 
 namespace CLI {
@@ -21,6 +24,11 @@ inline constexpr int kExitUsage = 2;
 void AddCoordinatorCommand(CLI::App& app, int* exit_code);
 void AddAgentCommand(CLI::App& app, int* exit_code);
 void AddLocalCommand(CLI::App& app, int* exit_code);
+
+// Whether a training program resumes exactly; needs no coordinator. `program`:
+// with its arguments, which follow "--".
+void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
+                      int* exit_code);
 
 // What changes something: submit, cancel, release, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <string>
 
 #include "CLI/CLI.hpp"
 #include "core/text.h"
@@ -16,6 +18,15 @@ namespace {
 
 constexpr char kPattern[] = "%Y-%m-%d %H:%M:%S.%e %l %v";
 
+// Parsed already; CLI11's own check would print the largest double there is.
+std::string AboveZero(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool good = end != text.c_str() && *end == '\0' && value > 0 &&
+                    value < std::numeric_limits<double>::infinity();
+  return good ? "" : StrCat(text, " is not a number of seconds above 0");
+}
+
 }  // namespace
 
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
@@ -23,7 +34,7 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
                            const char* help) {
     command.add_option(name, *value, help)
         ->type_name("SECONDS")
-        ->check(CLI::PositiveNumber);
+        ->check(AboveZero);
   };
   command.add_option("--policy", flags->policy,
                      "max_min_fairness_perf (default), max_min_fairness, fifo");

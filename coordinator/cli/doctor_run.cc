@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -164,32 +163,10 @@ absl::Status Watch(const DoctorProgram& program,
     }
   }
   run->exit_code = child->Collect();
-  run->duration_s =
-      std::chrono::duration<double>(Clock::now() - begin).count();
+  run->duration_s = std::chrono::duration<double>(Clock::now() - begin).count();
   // It may have come to its end before the signal did.
   if (run->exit_code != -SIGKILL) run->killed = false;
   return absl::OkStatus();
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Relative path and contents of each file but manifests.
-std::map<std::string, std::string> FilesIn(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end;
-       !error && entry != end; entry.increment(error)) {
-    if (!entry->is_regular_file(error)) continue;
-    if (entry->path().filename() == kManifest) continue;
-    files[entry->path().lexically_relative(folder).string()] =
-        entry->path().string();
-  }
-  return files;
 }
 
 }  // namespace
@@ -235,7 +212,8 @@ std::string TailOf(const std::string& path) {
   file.seekg(std::max<int64_t>(0, size - kTailBytes));
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
-  const size_t begin = lines.size() > kTailLines ? lines.size() - kTailLines : 0;
+  const size_t begin =
+      lines.size() > kTailLines ? lines.size() - kTailLines : 0;
   std::string tail;
   for (size_t i = begin; i < lines.size(); ++i) {
     StrAppend(&tail, "    | ", lines[i], "\n");
@@ -253,16 +231,6 @@ uint64_t BytesIn(const std::string& folder) {
     error.clear();
   }
   return bytes;
-}
-
-bool SameContents(const DoctorCheckpoint& a, const DoctorCheckpoint& b) {
-  const std::map<std::string, std::string> left = FilesIn(a.path);
-  const std::map<std::string, std::string> right = FilesIn(b.path);
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
-                    [](const auto& one, const auto& other) {
-                      return one.first == other.first &&
-                             ReadAll(one.second) == ReadAll(other.second);
-                    });
 }
 
 }  // namespace gavel

@@ -63,9 +63,6 @@ std::string TailOf(const std::string& path);
 // Of all files in the folder.
 uint64_t BytesIn(const std::string& folder);
 
-// Whether the two checkpoints hold the same files, manifests left out.
-bool SameContents(const DoctorCheckpoint& a, const DoctorCheckpoint& b);
-
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_

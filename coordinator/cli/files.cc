@@ -20,8 +20,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      size_t bytes_max) {
   std::error_code error;
   if (!fs::exists(path, error)) {
-    return absl::NotFoundError(StrCat(
-        path, ": ", error ? error.message() : "no such file or directory"));
+    return absl::NotFoundError(
+        StrCat(path, ": ",
+               error ? error.message()
+                     : "no such file or directory; give the path of a job or "
+                       "cluster file"));
   }
   if (fs::is_directory(path, error)) {
     return absl::InvalidArgumentError(

@@ -21,7 +21,21 @@ struct LogsOptions {
   std::string job;
   int rank = 0;
   bool follow = false;
+  bool json = false;
 };
+
+// As it is, or as a line of JSON: {"offset": bytes before it, "data": text}.
+void Print(const LogReply& reply, uint64_t offset, bool json) {
+  if (!json) {
+    std::fwrite(reply.data.data(), 1, reply.data.size(), stdout);
+  } else if (!reply.data.empty()) {
+    const Json line = {{"offset", offset}, {"data", reply.data}};
+    // A program may write bytes that are no text.
+    std::puts(
+        line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  std::fflush(stdout);
+}
 
 absl::StatusOr<bool> HasEnded(Client& client, JobId job) {
   GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(QueryKind::kQueue, job));
@@ -45,8 +59,7 @@ absl::Status Run(const LogsOptions& options) {
     if (!reply.error.empty() && ended) {
       return absl::FailedPreconditionError(reply.error);
     }
-    std::fwrite(reply.data.data(), 1, reply.data.size(), stdout);
-    std::fflush(stdout);
+    Print(reply, offset, options.json);
     offset = reply.next_offset > offset ? reply.next_offset : offset;
     if (!reply.data.empty()) continue;
     // A job that is not over may be started again: its process may have ended,
@@ -73,6 +86,7 @@ void AddLogsCommand(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("-f,--follow", options->follow,
                     "goes on until the job has ended");
+  command->add_flag("--json", options->json, "lines of JSON");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

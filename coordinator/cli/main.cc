@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
@@ -17,6 +20,31 @@ constexpr char kFooter[] =
     "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
     "line.";
 
+// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: none of that
+// is for our parser, which would take "[a,b]" for two arguments.
+std::vector<std::string> TakeProgram(int* argc, char** argv) {
+  if (*argc < 2 || std::string_view(argv[1]) != "doctor") return {};
+  char** const end = argv + *argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  *argc = static_cast<int>(dashes - argv);
+  if (dashes == end) return {};
+  return {dashes + 1, end};
+}
+
+// A word that is no command would be told as a missing one.
+bool IsUnknownCommand(CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return false;
+  const std::string word = argv[1];
+  const auto named = [&word](const CLI::App* command) {
+    return command->get_name() == word;
+  };
+  if (!app.get_subcommands(named).empty()) return false;
+  std::fprintf(stderr,
+               "gavel: there is no command \"%s\"; `gavel --help` lists them\n",
+               word.c_str());
+  return true;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(kDescription, "gavel");
   app.footer(kFooter);
@@ -24,11 +52,13 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = kExitOk;
   AddLocalCommand(app, &exit_code);
+  AddDoctorCommand(app, TakeProgram(&argc, argv), &exit_code);
   AddCoordinatorCommand(app, &exit_code);
   AddAgentCommand(app, &exit_code);
   AddClientCommands(app, &exit_code);
   AddQueryCommands(app, &exit_code);
   AddLogsCommand(app, &exit_code);
+  if (IsUnknownCommand(app, argc, argv)) return kExitUsage;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -17,7 +17,10 @@ constexpr double kPlanLeadRoundFraction = 0.25;
 
 }  // namespace
 
-Engine::Engine(EngineOptions options) : options_(options) {}
+Engine::Engine(EngineOptions options)
+    : options_(options),
+      round_duration_s_(options.round_duration_s),
+      lease_duration_s_(options.lease_duration_s) {}
 
 Actions Engine::Step(Time now, const Event& event) {
   if (halted_) return {};
@@ -39,7 +42,7 @@ Actions Engine::Close() {
 
 Time Engine::NextDeadline() const {
   if (halted_) return kNever;
-  Time next = next_sweep_;
+  Time next = std::min(next_sweep_, solve_retry_at_);
   if (round_ends_at_ != kNever) {
     next =
         std::min(next, planned_ ? round_ends_at_ : round_ends_at_ - PlanLead());
@@ -63,10 +66,13 @@ void Engine::Replay(uint64_t seq, uint64_t term, Time time,
 // and everything but solving waits until the row is on disk: a coordinator that
 // dies in between has promised nothing that its successor does not know.
 void Engine::Record(Time now, Event event) {
-  if (const auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
-    term_ = start->term;
-  }
   ++seq_;
+  if (auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
+    term_ = start->term;
+    term_seq_ = seq_;
+    start->round_duration_s = options_.round_duration_s;
+    start->lease_duration_s = options_.lease_duration_s;
+  }
   actions_.push_back(action::Persist{seq_, term_, now, EncodeEvent(event)});
   Apply(now, event);
 }
@@ -82,7 +88,12 @@ void Engine::Emit(Action action) {
 
 void Engine::EmitNow(Action action) {
   if (replaying_) return;
-  actions_.push_back(std::move(action));
+  // Nobody hears of a term before it is on disk.
+  if (persisted_ < term_seq_) {
+    unpersisted_.emplace_back(term_seq_, std::move(action));
+  } else {
+    actions_.push_back(std::move(action));
+  }
 }
 
 void Engine::Flush() {
@@ -111,7 +122,7 @@ bool Engine::Fenced(const JournalPosition& seen, std::string_view who) {
 
 double Engine::PlanLead() const {
   return std::min(options_.plan_lead_s,
-                  kPlanLeadRoundFraction * options_.round_duration_s);
+                  kPlanLeadRoundFraction * round_duration_s_);
 }
 
 // Asks for a new allocation when jobs or the cluster changed. One problem is

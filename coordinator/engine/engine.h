@@ -137,11 +137,13 @@ class Engine {
                      const LeaseRequest& request);
   void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
   bool CanStart(const Job& job) const;
+  static bool Usable(SolveOutcome outcome);
   void Reject(const WorkerKey& worker, std::string reason);
 
   // ---- engine_sweep.cc: deadlines
   void Sweep(Time now);
   void SweepAgents(Time now);
+  void SweepQuarantine(Time now);
   void SweepWorker(Time now, Job& job, int rank);
   void RepeatLaunch(Time now, const Job& job, int rank, Worker& worker);
   void SweepLease(Time now, const Job& job, int rank, Worker& worker);
@@ -187,6 +189,7 @@ class Engine {
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const WorkerExited& exit);
   void EndJob(Time now, Job& job, JobState state, Reason reason);
+  static bool MustGo(const Job& job, int rank);
   bool HeldByOther(AcceleratorId accelerator, JobId job) const;
 
   // ---- engine_round.cc: rounds
@@ -217,6 +220,10 @@ class Engine {
   uint64_t seq_ = 0;
   uint64_t next_job_ = 1;
   uint64_t rounds_ = 0;
+  // Of the term that an event belongs to: a replay decides as was decided,
+  // whatever the options are now.
+  double round_duration_s_;
+  double lease_duration_s_;
   Time round_ends_at_ = kNever;
   bool planned_ = false;
   Time booked_at_ = 0;  // Job::target_s counts up to here
@@ -231,6 +238,8 @@ class Engine {
   bool throughputs_moved_ = false;  // solved again when the next round begins
   uint64_t solve_epoch_ = 0;
   bool solving_ = false;
+  Time solve_retry_at_ = kNever;  // after a solve that failed
+  uint64_t term_seq_ = 0;         // of this term's CoordinatorStarted
   Time next_sweep_ = kNever;
 };
 

@@ -161,9 +161,9 @@ void Engine::Admit(Time now, const event::StepsReported& e) {
 void Engine::Admit(Time now, const event::WorkerGone& e) {
   const WorkerKey& key = e.exit.worker;
   const Worker* worker = Find(key);
-  const bool current =
-      worker != nullptr && (worker->process == ProcessState::kLaunching ||
-                            worker->process == ProcessState::kJoined);
+  const bool current = worker != nullptr && worker->server == e.exit.server &&
+                       (worker->process == ProcessState::kLaunching ||
+                        worker->process == ProcessState::kJoined);
   bool quarantined = false;
   for (const auto& [accelerator, holder] : quarantined_) {
     quarantined |= holder == key;
@@ -178,6 +178,9 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
 void Engine::Admit(Time now, const event::AllocationReady& e) {
   if (e.epoch != solve_epoch_) return;  // of a problem that is no more
   solving_ = false;
+  if (!Usable(e.result.outcome)) {
+    solve_retry_at_ = now + options_.round_duration_s;
+  }
   Record(now, e);
 }
 
@@ -204,6 +207,7 @@ void Engine::Admit(Time now, const event::LeaseRequested& e) {
   if (worker->process == ProcessState::kLaunching) return;
   if (request.nonce <= worker->last_nonce) return;
   worker->last_nonce = request.nonce;
+  worker->asked_at = now;
   AnswerRequest(now, *job, *worker, request);
 }
 
@@ -219,26 +223,28 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
     const uint64_t epoch =
         worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
-    return EmitNow(action::SendToWorker{
-        key, PauseRequest{key, {term_, persisted_}, epoch, tier}});
+    Emit(action::SendToWorker{key, PauseRequest{key, position(), epoch, tier}});
+    return Flush();
   }
   if (worker.held_epoch != 0) {
-    if (worker.pause_sent_at != kNever) {
-      return EmitNow(action::SendToWorker{
-          key,
-          PauseRequest{
-              key, {term_, persisted_}, worker.held_epoch, PauseTier::kPark}});
+    if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
+      Pause(now, job, key.rank, PauseTier::kPark);
+      return Flush();
     }
-    return Grant(now, job, key.rank, request.nonce, /*renewal=*/true);
+    // Its first grant may still wait for the disk; then so does this one.
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/worker.lease_seq <= persisted_);
   }
   if (CanStart(job) && LeaseHorizon(job) - now >= kLeaseMin_s) {
-    Record(now, event::LeaseStarted{key, job.epoch});
+    Record(now,
+           event::LeaseStarted{key, job.epoch,
+                               job.assigned[static_cast<size_t>(key.rank)]});
     return Grant(now, job, key.rank, request.nonce, /*renewal=*/false);
   }
-  EmitNow(action::SendToWorker{
-      key,
-      LeaseDenied{
-          key, {term_, persisted_}, job.epoch, request.nonce, kRetryAfter_s}});
+  // It names the epoch, so it may not overtake the event that raised it.
+  Emit(action::SendToWorker{key, LeaseDenied{key, position(), job.epoch,
+                                             request.nonce, kRetryAfter_s}});
+  Flush();
 }
 
 // Renewals never wait behind an fsync; the first grant of an epoch always does.
@@ -261,6 +267,11 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   } else {
     Emit(action::SendToWorker{key, std::move(grant)});
   }
+}
+
+bool Engine::Usable(SolveOutcome outcome) {
+  return outcome == SolveOutcome::kOptimal ||
+         outcome == SolveOutcome::kIterationLimit;
 }
 
 // All or nothing: no rank of a gang starts before all have joined and every

@@ -29,6 +29,8 @@ WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
+  if (e.round_duration_s > 0) round_duration_s_ = e.round_duration_s;
+  if (e.lease_duration_s > 0) lease_duration_s_ = e.lease_duration_s;
   for (auto& [name, agent] : agents_) agent.heard_at = now;
   bool assigned = false;
   for (auto& [id, job] : jobs_) {
@@ -36,10 +38,13 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
     assigned |= !job.assigned.empty();
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
       Worker& worker = job.workers[rank];
-      const bool goes = worker.leaving || (worker.held_epoch != 0 &&
-                                           worker.held_epoch != job.epoch);
-      worker.lease_expires =
-          now + options_.lease_duration_s * (1 + options_.drift);
+      const bool goes =
+          worker.leaving ||
+          (worker.held_epoch != 0 && (worker.held_epoch != job.epoch ||
+                                      MustGo(job, static_cast<int>(rank))));
+      worker.asked_at = now;
+      worker.lease_seq = 0;
+      worker.lease_expires = now + lease_duration_s_ * (1 + options_.drift);
       worker.pause_sent_at = goes ? now : kNever;
       worker.stop_sent_at = kNever;
       worker.launch_sent_at =
@@ -49,7 +54,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
     }
   }
   planned_ = false;
-  round_ends_at_ = assigned ? now + options_.round_duration_s : kNever;
+  round_ends_at_ = assigned ? now + round_duration_s_ : kNever;
   solving_ = false;
   unsolved_ = true;
   Due(now);
@@ -158,13 +163,15 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
   Fill(now);
 }
 
-void Engine::On(Time, const event::WorkerJoined& e) {
+void Engine::On(Time now, const event::WorkerJoined& e) {
   Worker* worker = Find(e.hello.worker);
   Job* job = Find(e.hello.worker.job);
   if (worker == nullptr) return;
   worker->process = ProcessState::kJoined;
   worker->launch_sent_at = kNever;
   worker->stop_sent_at = kNever;
+  worker->asked_at = now;
+  Due(now + options_.launch_timeout_s);
   worker->progress = e.hello.progress;
   // A newer generation than the last start had: it got somewhere in between.
   if (e.hello.progress.last_generation > job->restored) {
@@ -177,12 +184,12 @@ void Engine::On(Time, const event::WorkerJoined& e) {
 void Engine::On(Time now, const event::LeaseStarted& e) {
   Job* job = Find(e.worker.job);
   Worker* worker = Find(e.worker);
-  if (worker == nullptr || job->assigned.empty()) return;
+  if (worker == nullptr) return;
   worker->held_epoch = e.epoch;
-  worker->held = job->assigned[static_cast<size_t>(e.worker.rank)];
+  worker->held = e.accelerator;
+  worker->lease_seq = seq_;
   worker->accrued_at = now;
-  worker->lease_expires =
-      now + options_.lease_duration_s * (1 + options_.drift);
+  worker->lease_expires = now + lease_duration_s_ * (1 + options_.drift);
   holders_[worker->held] = e.worker;
   tried_.emplace(job->id, static_cast<size_t>(cluster_.TypeOf(worker->held)));
 }
@@ -253,8 +260,7 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
 
 void Engine::On(Time now, const event::AllocationReady& e) {
   const PolicyResult& result = e.result;
-  if (result.outcome != SolveOutcome::kOptimal &&
-      result.outcome != SolveOutcome::kIterationLimit) {
+  if (!Usable(result.outcome)) {
     // The last allocation stays in force; status shows what went wrong.
     result_.outcome = result.outcome;
     result_.detail = result.detail;
@@ -262,7 +268,7 @@ void Engine::On(Time now, const event::AllocationReady& e) {
   }
   BookAll(now);
   result_ = result;
-  time_received_.Age(kMemoryRounds * options_.round_duration_s);
+  time_received_.Age(kMemoryRounds * round_duration_s_);
   for (auto& [id, job] : jobs_) {
     if (job.active() && job.counted_since == kNever) job.counted_since = now;
   }
@@ -276,7 +282,7 @@ void Engine::On(Time now, const event::RoundStarted&) {
   BookAll(now);
   planned_ = false;
   ++rounds_;
-  round_ends_at_ = now + options_.round_duration_s;
+  round_ends_at_ = now + round_duration_s_;
   bool any = false;
   for (auto& [id, job] : jobs_) {
     const std::vector<AcceleratorId> next = std::move(job.planned);

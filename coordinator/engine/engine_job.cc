@@ -41,6 +41,12 @@ bool Engine::HeldByOther(AcceleratorId accelerator, JobId job) const {
   return it != holders_.end() && it->second.job != job;
 }
 
+// What it holds is not (or no longer) what it is assigned.
+bool Engine::MustGo(const Job& job, int rank) {
+  const auto index = static_cast<size_t>(rank);
+  return job.assigned.empty() || job.assigned[index] != job.workers[index].held;
+}
+
 // Gives the job `next` (empty: it waits). Whoever holds a lease of the old
 // assignment is asked to stop; the new one is granted when they have.
 void Engine::Assign(Time now, Job& job,
@@ -205,6 +211,8 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   Book(now, job, worker);
   const AcceleratorId freed = worker.held;
   holders_.erase(freed);
+  worker.asked_at = now;
+  Due(now + options_.launch_timeout_s);
   worker.held_epoch = 0;
   worker.held = AcceleratorId();
   if (!worker.leaving) {
@@ -220,6 +228,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   const bool leaving = worker.leaving;
   worker.process = ProcessState::kNone;
   worker.leaving = false;
+  worker.finished = false;
   EndLease(now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
@@ -236,9 +245,12 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
     return;
   }
   if (!job.active()) return;
-  if (!leaving && !exit.no_failure &&
-      !(by_itself && exit.exit_code == kExitEvicted)) {
+  const bool failed = !leaving && !exit.no_failure &&
+                      !(by_itself && exit.exit_code == kExitEvicted);
+  if (failed) {
     CountFailure(now, job, exit);
+  } else if (!leaving && job.HoldsAny()) {
+    RestartGang(now, job);  // no failure, but the others can't go on alone
   }
   if (job.active() && !job.assigned.empty()) {
     EnsureProcesses(now, job, job.assigned);

@@ -12,8 +12,7 @@ namespace gavel {
 Time Engine::LeaseHorizon(const Job& job) const {
   const bool continues =
       planned_ && !job.planned.empty() && job.planned == job.assigned;
-  return continues ? round_ends_at_ + options_.round_duration_s
-                   : round_ends_at_;
+  return continues ? round_ends_at_ + round_duration_s_ : round_ends_at_;
 }
 
 double Engine::TargetShare(JobId job) const {
@@ -72,7 +71,12 @@ std::vector<RoundJob> Engine::RoundJobs(Time at, bool with_trials) const {
     const bool allocated = result_.is_assignment
                                ? TargetShare(id) > 0
                                : result_.allocation.Contains(id);
-    if (!job.active() || (!allocated && job.assigned.empty())) continue;
+    // One whose loops are over only has to exit: its accelerators are free.
+    const bool over = std::all_of(
+        job.workers.begin(), job.workers.end(), [](const Worker& worker) {
+          return worker.finished || worker.process == ProcessState::kDone;
+        });
+    if (!job.active() || over || (!allocated && job.assigned.empty())) continue;
     RoundJob row;
     row.id = id;
     row.scale_factor = job.spec.scale_factor;
@@ -121,7 +125,7 @@ RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
 
 void Engine::StartRounds(Time now) {
   if (round_ends_at_ != kNever) return;
-  round_ends_at_ = now + options_.round_duration_s;
+  round_ends_at_ = now + round_duration_s_;
   planned_ = false;
   ++rounds_;
 }

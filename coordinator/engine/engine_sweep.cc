@@ -23,12 +23,17 @@ void Engine::Admit(Time now, const event::Tick&) {
     if (throughputs_moved_) unsolved_ = true;
     throughputs_moved_ = false;
   }
+  if (now >= solve_retry_at_) {
+    solve_retry_at_ = kNever;
+    unsolved_ = true;
+  }
   if (now >= next_sweep_) Sweep(now);
 }
 
 void Engine::Sweep(Time now) {
   next_sweep_ = kNever;
   SweepAgents(now);
+  SweepQuarantine(now);
   for (auto& [id, job] : jobs_) {
     for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
       SweepWorker(now, job, rank);
@@ -52,6 +57,19 @@ void Engine::SweepAgents(Time now) {
   }
 }
 
+// What an agent that came back still runs of before; its exit frees the
+// accelerator.
+void Engine::SweepQuarantine(Time now) {
+  for (const auto& [accelerator, holder] : quarantined_) {
+    const std::string& server = cluster_.accelerator(accelerator).server;
+    const auto agent = agents_.find(server);
+    if (agent == agents_.end() || !agent->second.reachable) continue;
+    EmitNow(action::SendToAgent{
+        server, StopWorker{server, holder, {term_, persisted_}, 0}});
+    Due(now + kRepeatInterval_s);
+  }
+}
+
 void Engine::SweepWorker(Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   if (worker.process != ProcessState::kLaunching &&
@@ -70,6 +88,16 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
   }
   if (worker.pause_sent_at != kNever) {
     const Time timeout = worker.pause_sent_at + options_.pause_grace_s;
+    if (now >= timeout) {
+      Stop(now, worker, key, options_.stop_grace_s);
+    } else {
+      Due(timeout);
+    }
+  }
+  // A paused worker asks every few seconds, one whose loop is over exits: a
+  // process that does neither is stuck.
+  if (worker.process == ProcessState::kJoined && worker.held_epoch == 0) {
+    const Time timeout = worker.asked_at + options_.launch_timeout_s;
     if (now >= timeout) {
       Stop(now, worker, key, options_.stop_grace_s);
     } else {

@@ -23,6 +23,9 @@ namespace gavel::event {
 // may still be running, for a lease's length at most.
 struct CoordinatorStarted {
   uint64_t term = 0;
+  // Set by the engine from its options.
+  double round_duration_s = 0;
+  double lease_duration_s = 0;
 };
 
 // `reply_to` is the server's own handle of the client that waits.
@@ -61,6 +64,7 @@ struct WorkerJoined {
 struct LeaseStarted {
   WorkerKey worker;
   uint64_t epoch = 0;
+  AcceleratorId accelerator;
 };
 
 struct LeaseEnded {

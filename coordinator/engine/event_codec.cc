@@ -91,14 +91,18 @@ auto Fields(As<ResultRow> auto& r) {
 // The durable events themselves; in the namespace that lookup needs.
 namespace event {
 
-auto Fields(As<CoordinatorStarted> auto& e) { return std::tie(e.term); }
+auto Fields(As<CoordinatorStarted> auto& e) {
+  return std::tie(e.term, e.round_duration_s, e.lease_duration_s);
+}
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<ServerLost> auto& e) { return std::tie(e.server); }
 auto Fields(As<AcceleratorLost> auto& e) { return std::tie(e.server, e.uuid); }
 auto Fields(As<WorkerJoined> auto& e) { return std::tie(e.hello); }
-auto Fields(As<LeaseStarted> auto& e) { return std::tie(e.worker, e.epoch); }
+auto Fields(As<LeaseStarted> auto& e) {
+  return std::tie(e.worker, e.epoch, e.accelerator);
+}
 auto Fields(As<LeaseEnded> auto& e) {
   return std::tie(e.worker, e.epoch, e.progress, e.finished);
 }

@@ -48,6 +48,8 @@ struct Worker {
   Time stop_sent_at = kNever;    // StopWorker to the agent
   Time launch_sent_at = kNever;  // LaunchWorker, while kLaunching
   Time launch_repeated_at = kNever;
+  Time asked_at = 0;           // last sign of a worker that holds no lease
+  uint64_t lease_seq = 0;      // of the LeaseStarted of held_epoch
   Time reported_at = -kNever;  // last StepsReported that was journaled
   uint64_t last_nonce = 0;
 };

@@ -55,7 +55,6 @@ class ClientRequests {
   void Answer(const action::Reply& reply);
   // Gives up on agents that do not answer.
   void Expire(Time now);
-  bool awaits_logs() const { return !logs_.empty(); }
   // kShutdown was asked for, and answered.
   bool shutdown_requested() const { return shutdown_requested_; }
 

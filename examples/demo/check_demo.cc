@@ -1,8 +1,9 @@
-// check_demo SUMMARY.json DIRECTORY JOB.toml...: the end of the demo. Prints
-// what `gavel local` wrote of each job, then runs one that was paused and moved
-// again, alone and from its beginning, and compares the two final checkpoints
-// bit by bit. DIRECTORY must be empty. Exit code 1 when they differ, when a job
-// did not finish, or when none was paused and moved.
+// check_demo SUMMARY.json CLUSTER.toml DIRECTORY JOB.toml...: the end of the
+// demo. Prints what `gavel local` wrote of each job, then runs one that was
+// paused and moved between two equal slots of the cluster again, alone and from
+// its beginning, and compares the two final checkpoints bit by bit. DIRECTORY
+// must be empty. Exit code 1 when they differ, when a job did not finish, or
+// when none was paused and moved so.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "examples/demo/run_alone.h"
@@ -30,6 +32,22 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(StrCat(path, ": cannot be read"));
   return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+absl::StatusOr<Summary> ReadSummary(const std::string& path,
+                                    const std::string& cluster_path) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string json, ReadText(path));
+  GAVEL_ASSIGN_OR_RETURN(Summary summary, ParseSummary(json));
+  GAVEL_ASSIGN_OR_RETURN(const std::string toml, ReadText(cluster_path));
+  GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
+                         ParseClusterSpec(toml, cluster_path));
+  std::vector<AcceleratorInfo> declared;
+  for (const ServerSpec& server : cluster.servers) {
+    declared.insert(declared.end(), server.accelerators.begin(),
+                    server.accelerators.end());
+  }
+  GAVEL_RETURN_IF_ERROR(FillThreads(declared, &summary));
+  return summary;
 }
 
 absl::StatusOr<JobSpec> FindJob(const std::vector<std::string>& paths,
@@ -60,8 +78,8 @@ absl::StatusOr<JobSummary> JobToCompare(const Summary& summary) {
   }
   if (best) return *best;
   return absl::FailedPreconditionError(
-      "no job was paused and moved between two slots of one type, so there is "
-      "nothing to compare");
+      "no job was paused and moved between two slots of one type and thread "
+      "count, so there is nothing to compare");
 }
 
 absl::StatusOr<Manifest> LastManifest(const std::string& directory) {
@@ -75,7 +93,8 @@ absl::Status CompareWithAlone(const JobSummary& job, const JobSpec& spec,
                               const std::string& directory) {
   const AloneOptions options = {
       .checkpoint_directory = directory + "/checkpoints",
-      .output = directory + "/output"};
+      .output = directory + "/output",
+      .threads = job.accelerators_used.front().threads};
   GAVEL_RETURN_IF_ERROR(RunAlone(spec, options));
   GAVEL_ASSIGN_OR_RETURN(const Manifest scheduled,
                          LastManifest(job.checkpoint_directory));
@@ -95,10 +114,11 @@ absl::Status CompareWithAlone(const JobSummary& job, const JobSpec& spec,
 }
 
 absl::Status Check(const std::string& summary_path,
+                   const std::string& cluster_path,
                    const std::string& directory,
                    const std::vector<std::string>& job_paths) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string json, ReadText(summary_path));
-  GAVEL_ASSIGN_OR_RETURN(const Summary summary, ParseSummary(json));
+  GAVEL_ASSIGN_OR_RETURN(const Summary summary,
+                         ReadSummary(summary_path, cluster_path));
   absl::PrintF("\n%s", Render(summary));
   GAVEL_RETURN_IF_ERROR(CheckAllFinished(summary));
   GAVEL_ASSIGN_OR_RETURN(const JobSummary job, JobToCompare(summary));
@@ -119,13 +139,14 @@ absl::Status Check(const std::string& summary_path,
 }  // namespace gavel::demo
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fputs("usage: check_demo SUMMARY.json DIRECTORY JOB.toml...\n",
-               stderr);
+  if (argc < 5) {
+    std::fputs(
+        "usage: check_demo SUMMARY.json CLUSTER.toml DIRECTORY JOB.toml...\n",
+        stderr);
     return 2;
   }
   const absl::Status status =
-      gavel::demo::Check(argv[1], argv[2], {argv + 3, argv + argc});
+      gavel::demo::Check(argv[1], argv[2], argv[3], {argv + 4, argv + argc});
   if (status.ok()) return 0;
   std::fprintf(stderr, "demo: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 
@@ -22,7 +22,7 @@ JobSummary ParseJob(const Json& json) {
   json.at("moves").get_to(job.moves);
   json.at("pausing_s").get_to(job.pausing_s);
   for (const Json& used : json.at("accelerators_used")) {
-    job.accelerators_used.push_back({used.at("uuid"), used.at("type")});
+    job.accelerators_used.push_back({used.at("uuid"), used.at("type"), 0});
   }
   json.at("final_generation").at("epoch").get_to(job.final_generation.epoch);
   json.at("final_generation").at("step").get_to(job.final_generation.step);
@@ -60,15 +60,35 @@ absl::StatusOr<Summary> ParseSummary(std::string_view json) {
   }
 }
 
-bool WasPausedAndMoved(const JobSummary& job) {
-  std::map<std::string, std::set<std::string>> uuids_by_type;
-  bool two_of_one_type = false;
-  for (const UsedAccelerator& used : job.accelerators_used) {
-    std::set<std::string>& uuids = uuids_by_type[used.type];
-    uuids.insert(used.uuid);
-    two_of_one_type = two_of_one_type || uuids.size() >= 2;
+absl::Status FillThreads(const std::vector<AcceleratorInfo>& declared,
+                         Summary* summary) {
+  std::map<std::string, int> threads_by_uuid;
+  for (const AcceleratorInfo& info : declared) {
+    threads_by_uuid[info.uuid] = info.threads;
   }
-  return job.pauses > 0 && job.moves > 0 && two_of_one_type;
+  for (JobSummary& job : summary->jobs) {
+    for (UsedAccelerator& used : job.accelerators_used) {
+      const auto found = threads_by_uuid.find(used.uuid);
+      if (found == threads_by_uuid.end()) {
+        return absl::NotFoundError(
+            StrCat("job ", job.name, " ran on ", used.uuid,
+                   ", which the cluster file does not declare"));
+      }
+      used.threads = found->second;
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool WasPausedAndMoved(const JobSummary& job) {
+  std::map<std::pair<std::string, int>, std::set<std::string>> uuids_by_kind;
+  bool two_of_one_kind = false;
+  for (const UsedAccelerator& used : job.accelerators_used) {
+    std::set<std::string>& uuids = uuids_by_kind[{used.type, used.threads}];
+    uuids.insert(used.uuid);
+    two_of_one_kind = two_of_one_kind || uuids.size() >= 2;
+  }
+  return job.pauses > 0 && job.moves > 0 && two_of_one_kind;
 }
 
 std::string Render(const Summary& summary) {

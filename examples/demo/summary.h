@@ -9,14 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/generation.h"
+#include "core/messages.h"
 
 namespace gavel::demo {
 
 struct UsedAccelerator {
   std::string uuid;
   std::string type;
+  int threads = 0;  // FillThreads; a sum depends on them in its last bits
 };
 
 struct JobSummary {
@@ -40,7 +43,12 @@ struct Summary {
 // INVALID_ARGUMENT: not a summary.
 absl::StatusOr<Summary> ParseSummary(std::string_view json);
 
-// Paused, and moved between accelerators of one type.
+// Gives every accelerator used the threads that it is declared with.
+// NOT_FOUND: one is not among `declared`.
+absl::Status FillThreads(const std::vector<AcceleratorInfo>& declared,
+                         Summary* summary);
+
+// Paused, and moved between accelerators of one type and thread count.
 bool WasPausedAndMoved(const JobSummary& job);
 
 // A table of the jobs, and the number of rounds.

@@ -148,6 +148,8 @@ TEST_F(LocalTest, WhatOthersAskIsAnswered) {
   EXPECT_THAT(ask({"cancel", "asked"}), HasSubstr("Cancelled job 1"));
   EXPECT_TRUE(ReachesState(endpoint, "asked", "CA"));
   EXPECT_THAT(ask({"logs", "-f", "1"}), HasSubstr("starts at step 0"));
+  EXPECT_THAT(ask({"logs", "--json", "1"}),
+              HasSubstr("{\"offset\":0,\"data\":\"starts"));
   ask({"cancel", "second"});
   EXPECT_EQ(local->Wait(), 1);
   EXPECT_THAT(local->errors(), HasSubstr("cancelled"));

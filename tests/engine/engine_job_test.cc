@@ -247,6 +247,20 @@ TEST(Solver, AStaleAnswerIsDropped) {
   EXPECT_EQ(driver.rows.size(), rows);
 }
 
+TEST(Solver, ThatFailedIsAskedAgainARoundLater) {
+  EngineDriver driver;
+  driver.hold_solver = true;
+  driver.Submit("a");
+  ASSERT_EQ(driver.solves, 1);
+  for (const Action& action : Actions(driver.actions)) {
+    if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
+      driver.Step(event::AllocationReady{solve->epoch, PolicyResult()});
+    }
+  }
+  driver.At(driver.now + driver.engine().options().round_duration_s);
+  EXPECT_EQ(driver.solves, 2);
+}
+
 TEST(Solver, AFailureLeavesTheLastAllocationInForce) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");

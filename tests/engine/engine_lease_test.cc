@@ -18,6 +18,30 @@ TEST(Lease, IsGrantedOnlyAfterItsEventIsOnDisk) {
   EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
 }
 
+TEST(Lease, IsNotGrantedToASecondRequestBeforeThatEither) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Hello(driver.Key(job));
+  driver.hold_disk = true;
+  driver.Request(driver.Key(job));
+  driver.Request(driver.Key(job));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
+  driver.Persist();
+  EXPECT_EQ(driver.Last<LeaseGrant>()->nonce, driver.nonce);
+}
+
+TEST(Lease, DenialNamesNoEpochThatIsNotOnDisk) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("gang", 2);
+  driver.Hello(driver.Key(job, 0));
+  driver.hold_disk = true;
+  driver.Submit("b");  // any row on its way
+  driver.Request(driver.Key(job, 0));
+  EXPECT_EQ(driver.Count<LeaseDenied>(), 0);
+  driver.Persist();
+  EXPECT_EQ(driver.Count<LeaseDenied>(), 1);
+}
+
 TEST(Lease, IsRenewedWithoutWaitingForTheDisk) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -140,6 +164,26 @@ TEST(Lease, ThatRanOutKeepsItsAcceleratorUntilTheProcessIsGone) {
   driver.Gone(silent, 0, 9);
   driver.Request(driver.Key(second));
   EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, second);
+}
+
+TEST(Lease, OfAPausedWorkerThatFallsSilentIsFollowedByItsEnd) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.Step(event::LeaseEnded{key, driver.job(job).epoch, {}, false});
+  driver.At(driver.now + driver.engine().options().launch_timeout_s + 1);
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, key);
+}
+
+TEST(Lease, OfAGangEndsForAllWhenOneRankLeavesWithoutFailing) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("gang", 2);
+  for (int rank : {0, 1}) driver.Hello(driver.Key(job, rank));
+  for (int rank : {0, 1}) driver.Request(driver.Key(job, rank));
+  const WorkerKey other = driver.Key(job, 1);
+  driver.Gone(driver.Key(job, 0), 75);
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, other);
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
 }
 
 TEST(Position, AWorkerThatHasSeenALaterJournalStopsTheCoordinator) {

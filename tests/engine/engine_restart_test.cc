@@ -43,6 +43,32 @@ TEST(Restart, GivesNoAcceleratorOnWhileAnOldLeaseMayRun) {
   EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, first);
 }
 
+TEST(Restart, DoesNotForgetThatAPreemptedLeaseMustGo) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId first = driver.Submit("a");
+  driver.Submit("b");
+  const WorkerKey key = driver.Run(first);
+  driver.At(driver.engine().round_ends_at() + 1);
+  ASSERT_TRUE(driver.job(first).assigned.empty());
+  driver.Restart();  // the request to pause was lost
+  const int grants = driver.Count<LeaseGrant>();
+  driver.Request(key, /*holding=*/true);
+  EXPECT_EQ(driver.Count<LeaseGrant>(), grants);
+  EXPECT_EQ(driver.Last<PauseRequest>()->worker, key);
+}
+
+TEST(Restart, WithOtherOptionsReplaysWhatWasDecidedThen) {
+  EngineDriver driver;
+  driver.Run(driver.Submit("a"));
+  EngineOptions other = driver.engine().options();
+  other.round_duration_s = 7;
+  Engine replayed(other);
+  for (const action::Persist& row : driver.rows) {
+    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+  }
+  EXPECT_EQ(replayed.round_ends_at(), driver.engine().round_ends_at());
+}
+
 TEST(Restart, TellsAgentsItsNewTermSoThatTheySayHelloAgain) {
   EngineDriver driver;
   driver.Restart();

@@ -40,14 +40,14 @@ std::vector<Event> Durable() {
   result.left_out = {JobId(9)};
   result.gap = 1e-9;
   result.solver = "highs";
-  return {event::CoordinatorStarted{7},
+  return {event::CoordinatorStarted{7, 360, 60},
           event::JobSubmitted{spec, 0},
           event::JobCommanded{JobId(2), CommandKind::kRelease, 0},
           event::ServerJoined{hello},
           event::ServerLost{"here"},
           event::AcceleratorLost{"here", "here-0"},
           event::WorkerJoined{worker_hello},
-          event::LeaseStarted{key, 9},
+          event::LeaseStarted{key, 9, AcceleratorId(2)},
           event::LeaseEnded{key, 9, progress, true},
           event::StepsReported{key, 9, progress},
           event::WorkerGone{exit},

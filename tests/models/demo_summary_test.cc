@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::kInvalidArgument;
+using testing::kNotFound;
 using testing::StatusIs;
 
 constexpr char kSummary[] = R"({"rounds": 12, "jobs": [{
@@ -41,6 +42,20 @@ TEST(ParseSummary, RefusesWhatIsNoSummary) {
   }
 }
 
+TEST(FillThreads, TakesThemFromTheDeclaredAccelerators) {
+  ASSERT_OK_AND_ASSIGN(Summary summary, ParseSummary(kSummary));
+  AcceleratorInfo first;
+  first.uuid = "here-0";
+  first.threads = 2;
+  AcceleratorInfo second;
+  second.uuid = "here-1";
+  second.threads = 3;
+  ASSERT_OK(FillThreads({second, first}, &summary));
+  EXPECT_EQ(summary.jobs[0].accelerators_used[0].threads, 2);
+  EXPECT_EQ(summary.jobs[0].accelerators_used[1].threads, 3);
+  EXPECT_THAT(FillThreads({first}, &summary), StatusIs(kNotFound, "here-1"));
+}
+
 TEST(WasPausedAndMoved, NeedsTwoAcceleratorsOfOneType) {
   EXPECT_TRUE(WasPausedAndMoved(Job()));
   JobSummary job = Job();
@@ -48,6 +63,14 @@ TEST(WasPausedAndMoved, NeedsTwoAcceleratorsOfOneType) {
   EXPECT_FALSE(WasPausedAndMoved(job));
   job = Job();
   job.accelerators_used.pop_back();
+  EXPECT_FALSE(WasPausedAndMoved(job));
+}
+
+TEST(WasPausedAndMoved, NeedsThemToHaveOneThreadCount) {
+  JobSummary job = Job();
+  for (UsedAccelerator& used : job.accelerators_used) used.threads = 2;
+  EXPECT_TRUE(WasPausedAndMoved(job));
+  job.accelerators_used[1].threads = 1;
   EXPECT_FALSE(WasPausedAndMoved(job));
 }
 

@@ -1,0 +1,247 @@
+// The whole way of the data with nothing faked: coordinator, agent and LibTorch
+// training as processes. One of them is killed in the middle, and the job must
+// end with the bits of the same job run alone.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/status/statusor.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/generation.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "examples/demo/run_alone.h"
+#include "runtime/checkpoint/generation_store.h"
+#include "runtime/checkpoint/manifest.h"
+#include "tests/cli/gavel_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+constexpr char kJob[] = "digits";
+constexpr uint64_t kSteps = 400;
+constexpr double kLease_s = 1.5;
+constexpr double kJobPatience_s = 90;
+// Several checkpoints, the first of them soon.
+constexpr char kMoreKeys[] =
+    "[environment]\nGAVEL_CHECKPOINT_INTERVAL_S = \"0.5\"\n"
+    "GAVEL_DEVICE = \"cpu\"\n";
+
+absl::StatusOr<Manifest> LastManifest(const std::string& directory) {
+  GAVEL_ASSIGN_OR_RETURN(const GenerationStore store,
+                         GenerationStore::Open(directory));
+  GAVEL_ASSIGN_OR_RETURN(const Generation last, store.LatestGeneration());
+  return store.ReadManifest(last);
+}
+
+absl::StatusOr<Manifest> TrainAlone(const std::string& job_path) {
+  const TemporaryFolder folder;
+  GAVEL_ASSIGN_OR_RETURN(const JobSpec job,
+                         ParseJobSpec(ReadText(job_path), job_path));
+  const demo::AloneOptions options = {
+      .checkpoint_directory = folder.path() + "/checkpoints",
+      .output = folder.path() + "/output"};
+  GAVEL_RETURN_IF_ERROR(demo::RunAlone(job, options));
+  return LastManifest(options.checkpoint_directory);
+}
+
+// Of the job, undisturbed; run once for all tests of this process.
+const absl::StatusOr<Manifest>& Alone(const std::string& job_path) {
+  static const absl::StatusOr<Manifest> manifest = TrainAlone(job_path);
+  return manifest;
+}
+
+// Processes with `text` in their environment.
+std::vector<pid_t> ProcessesWith(const std::string& text) {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string environment =
+        ReadText(StrCat("/proc/", name, "/environ"));
+    if (environment.find(text) != std::string::npos) {
+      pids.push_back(std::stoi(name));
+    }
+  }
+  return pids;
+}
+
+// What follows the first `mark` in `text`, as a number; 0 without it.
+uint64_t NumberAfter(const std::string& text, const std::string& mark) {
+  const size_t at = text.find(mark);
+  if (at == std::string::npos) return 0;
+  return std::strtoull(text.c_str() + at + mark.size(), nullptr, 10);
+}
+
+class EndToEndTest : public GavelTest {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(GAVEL_DIGITS_DIR)) {
+      GTEST_SKIP() << GAVEL_DIGITS_DIR
+                   << " is missing; ./gavel-dev setup exports the digits";
+    }
+    WriteCluster(1, 4, kLease_s);
+    job_path_ = WriteCommand(kJob,
+                             {GAVEL_BINARY_DIR "/train_image", "--epochs",
+                              "1000", "--steps", std::to_string(kSteps)},
+                             kMoreKeys);
+    ASSERT_OK(Alone(job_path_));
+  }
+
+  void StartCoordinator() {
+    coordinator_ = Start({"coordinator", "--listen", listen_, "--state",
+                          state(), "--cluster", Path("cluster.toml")});
+    endpoint_ = EndpointOf(*coordinator_);
+    ASSERT_THAT(endpoint_, Not(IsEmpty())) << coordinator_->errors();
+    // A restarted one is to be found where it was.
+    listen_ = endpoint_;
+  }
+
+  void StartAgent() {
+    agent_ = Start({"agent", "--coordinator", endpoint_, "--state", state(),
+                    "--cluster", Path("cluster.toml"), "--server", "here"});
+  }
+
+  void StartAllAndSubmit() {
+    StartCoordinator();
+    StartAgent();
+    const Ended submitted =
+        Run({"submit", "--coordinator", endpoint_, job_path_});
+    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+  }
+
+  std::string checkpoints() const {
+    return StrCat(state(), "/checkpoints/", kJob);
+  }
+  std::string Log() const { return LogOf(1, kJob); }
+  bool LogSays(const std::string& text) const {
+    return Eventually([&] { return Log().find(text) != std::string::npos; });
+  }
+
+  // Waits for a checkpoint in the middle of the job.
+  void WaitForGeneration(Generation* generation) {
+    ASSERT_TRUE(Eventually([&] {
+      // Opening a store would make the folder; that is the worker's to do.
+      if (!std::filesystem::exists(checkpoints())) return false;
+      const auto manifest = LastManifest(checkpoints());
+      if (manifest.ok()) *generation = manifest->generation;
+      return manifest.ok() && generation->step > 0;
+    })) << Log();
+    ASSERT_LT(generation->step, kSteps) << "too fast to be disturbed";
+    ASSERT_EQ(WorkerPids().size(), 1);
+    ASSERT_THAT(ProcessesWith(checkpoints()), ElementsAreArray(WorkerPids()));
+  }
+
+  void ExpectFinished() {
+    const bool finished = Eventually(
+        [&] {
+          const Json row = QueueRow(endpoint_, kJob);
+          return row.is_object() && row["state"] == "CD";
+        },
+        kJobPatience_s);
+    ASSERT_TRUE(finished) << Log();
+    EXPECT_EQ(QueueRow(endpoint_, kJob)["steps_done"], kSteps);
+  }
+
+  // That the second process began where the last checkpoint was, no earlier
+  // than at `known`, and that nothing began again after it.
+  void ExpectOneRestartFrom(Generation known) {
+    constexpr std::string_view kMark = "going on from ";
+    const std::string log = Log();
+    ASSERT_EQ(Count(log, std::string(kMark)), 1) << log;
+    const size_t at = log.find(kMark) + kMark.size();
+    const auto restored =
+        ParseGenerationName(log.substr(at, GenerationName(known).size()));
+    ASSERT_TRUE(restored) << log;
+    EXPECT_GE(*restored, known);
+    EXPECT_THAT(log.substr(at), HasSubstr(StrCat("running from step ",
+                                                 restored->step, " on ")));
+  }
+
+  void ExpectBitIdenticalToAlone() {
+    ASSERT_OK_AND_ASSIGN(const Manifest last, LastManifest(checkpoints()));
+    const Manifest& alone = *Alone(job_path_);
+    EXPECT_EQ(alone.generation.step, kSteps);
+    EXPECT_EQ(last.generation.step, kSteps);
+    EXPECT_THAT(DifferingTensors(last, alone), IsEmpty());
+  }
+
+  std::string job_path_;
+  std::string listen_ = "tcp://127.0.0.1:0";
+  std::string endpoint_;
+  std::unique_ptr<Process> coordinator_;
+  std::unique_ptr<Process> agent_;
+};
+
+TEST_F(EndToEndTest, AKilledTrainingProcessGoesOnFromItsLastGeneration) {
+  const auto local = StartLocal({job_path_});
+  Generation before;
+  ASSERT_NO_FATAL_FAILURE(WaitForGeneration(&before));
+  const pid_t worker = WorkerPids().front();
+  kill(worker, SIGKILL);
+  EXPECT_EQ(local->Wait(kJobPatience_s), 0) << local->errors() << Log();
+  EXPECT_FALSE(IsAlive(worker));
+  const Json job = Summary()["jobs"][0];
+  EXPECT_EQ(job["state"], "finished");
+  EXPECT_EQ(job["steps"], kSteps);
+  EXPECT_EQ(job["final_generation"]["step"], kSteps);
+  ExpectOneRestartFrom(before);
+  ExpectBitIdenticalToAlone();
+}
+
+TEST_F(EndToEndTest, AKilledCoordinatorLeavesTheWorkerItsLeaseAndGoesOn) {
+  ASSERT_NO_FATAL_FAILURE(StartAllAndSubmit());
+  Generation before;
+  ASSERT_NO_FATAL_FAILURE(WaitForGeneration(&before));
+  const std::vector<pid_t> workers = WorkerPids();
+  ASSERT_THAT(Log(), Not(HasSubstr("paused after step")));
+  coordinator_->Signal(SIGKILL);
+  EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+
+  ASSERT_TRUE(LogSays(": lease ended")) << Log();
+  const uint64_t paused_at = NumberAfter(Log(), "paused after step ");
+  EXPECT_GT(paused_at, before.step);
+  ASSERT_LT(paused_at, kSteps) << "too fast to be paused";
+  EXPECT_TRUE(
+      LogSays(StrCat("coordinator ", endpoint_, " does not answer; start it")))
+      << Log();
+  EXPECT_THAT(ProcessesWith(checkpoints()), ElementsAreArray(workers));
+
+  ASSERT_NO_FATAL_FAILURE(StartCoordinator());
+  ExpectFinished();
+  // The same process went on.
+  EXPECT_EQ(Count(Log(), "going on from "), 0) << Log();
+  EXPECT_THAT(Log(), HasSubstr(StrCat("running from step ", paused_at)));
+  ExpectBitIdenticalToAlone();
+}
+
+TEST_F(EndToEndTest, AKilledAgentLeavesNoOrphanAndTheNextOneGoesOn) {
+  ASSERT_NO_FATAL_FAILURE(StartAllAndSubmit());
+  Generation before;
+  ASSERT_NO_FATAL_FAILURE(WaitForGeneration(&before));
+  const std::vector<pid_t> workers = WorkerPids();
+  agent_->Signal(SIGKILL);
+  EXPECT_EQ(agent_->Wait(), -SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(workers.front()); }, 5));
+  EXPECT_THAT(ProcessesWith(checkpoints()), IsEmpty());
+
+  StartAgent();
+  ExpectFinished();
+  ExpectOneRestartFrom(before);
+  ExpectBitIdenticalToAlone();
+  EXPECT_TRUE(Eventually([&] { return ProcessesWith(checkpoints()).empty(); }));
+}
+
+}  // namespace
+}  // namespace gavel::testing

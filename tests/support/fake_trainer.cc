@@ -1,0 +1,163 @@
+// A training program without LibTorch that runs alone and honours what the
+// runtime does of the environment (iterator/README.md): a step budget, a file
+// of reports, checkpoints as folders with a manifest. For tests of `gavel
+// doctor`.
+//
+//   fake_trainer [MODE]... [--steps N] [--step-ms MS]
+//
+// Its model is two numbers, of which "loss" reports one. Without a mode it
+// resumes exactly. Modes: forgets (the second number is not saved), random,
+// timed (reports a time, too), silent, stateless (no checkpoints), restarts
+// (from nothing), fails (at the end), fails-resumed, late (a checkpoint at its
+// end only), unused (does nothing), hangs.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "core/generation.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::set<std::string> modes;
+  uint64_t steps = 1000;
+  int step_ms = 3;
+  bool Is(const char* mode) const { return modes.contains(mode); }
+};
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+uint64_t Number(const std::string& text) {
+  return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--steps" && i + 1 < argc) {
+      options.steps = Number(argv[++i]);
+    } else if (word == "--step-ms" && i + 1 < argc) {
+      options.step_ms = static_cast<int>(Number(argv[++i]));
+    } else {
+      options.modes.insert(word);
+    }
+  }
+  const uint64_t budget = Number(Variable("GAVEL_STEPS"));
+  if (budget > 0) options.steps = std::min(options.steps, budget);
+  return options;
+}
+
+struct State {
+  uint64_t step = 0;
+  double weight = 1;
+  double momentum = 0;
+};
+
+class Trainer {
+ public:
+  explicit Trainer(const Options& options)
+      : options_(options),
+        directory_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
+        interval_(Number(Variable("GAVEL_CHECKPOINT_INTERVAL_STEPS"))),
+        report_(std::fopen(Variable("GAVEL_REPORT_FILE").c_str(), "a")) {}
+
+  int Run() {
+    if (!options_.Is("restarts")) Restore();
+    if (state_.step > 0 && options_.Is("fails-resumed")) {
+      std::printf("the checkpoint does not fit\n");
+      return 4;
+    }
+    while (state_.step < options_.steps) Step();
+    Save();
+    if (!options_.Is("fails")) return 0;
+    std::printf("no such data set\n");
+    return 3;
+  }
+
+ private:
+  void Step() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.step_ms));
+    state_.momentum = 0.9 * state_.momentum - 0.1 * std::sin(state_.weight);
+    state_.weight += state_.momentum;
+    Report("loss", state_.weight * state_.weight);
+    if (options_.Is("random")) Report("noise", random_());
+    if (options_.Is("timed")) Report("step time", random_());
+    ++state_.step;
+    if (interval_ > 0 && state_.step % interval_ == 0 && !options_.Is("late")) {
+      Save();
+    }
+  }
+
+  void Report(const char* name, double value) {
+    if (report_ == nullptr || options_.Is("silent")) return;
+    std::fprintf(report_, "%llu %s %a\n",
+                 static_cast<unsigned long long>(state_.step), name, value);
+    std::fflush(report_);
+  }
+
+  void Restore() {
+    Generation latest;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      const auto one = ParseGenerationName(entry.path().filename().string());
+      if (one && fs::exists(entry.path() / "manifest.json")) {
+        latest = std::max(latest, *one);
+      }
+    }
+    if (latest == Generation{}) return;
+    State read;
+    std::ifstream(directory_ / GenerationName(latest) / "state",
+                  std::ios::binary)
+        .read(reinterpret_cast<char*>(&read), sizeof read);
+    if (options_.Is("forgets")) read.momentum = 0;
+    state_ = read;
+  }
+
+  void Save() {
+    if (options_.Is("stateless")) return;
+    const fs::path folder = directory_ / GenerationName({0, state_.step});
+    fs::create_directories(folder);
+    std::ofstream(folder / "state", std::ios::binary)
+        .write(reinterpret_cast<const char*>(&state_), sizeof state_);
+    std::ofstream(folder / "manifest.json.new") << "{}\n";
+    fs::rename(folder / "manifest.json.new", folder / "manifest.json");
+  }
+
+  const Options options_;
+  const fs::path directory_;
+  const uint64_t interval_;
+  std::FILE* const report_;
+  State state_;
+  std::random_device random_;
+};
+
+int Main(const Options& options) {
+  if (options.Is("unused")) return 0;
+  if (options.Is("hangs")) std::this_thread::sleep_for(std::chrono::hours(1));
+  return Trainer(options).Run();
+}
+
+}  // namespace
+}  // namespace gavel
+
+int main(int argc, char** argv) {
+  return gavel::Main(gavel::ParseOptions(argc, argv));
+}
