@@ -8,9 +8,9 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/catch_errors.h"
 #include "iterator/clock.h"
 #include "runtime/device/device_move.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

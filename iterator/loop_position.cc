@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/catch_errors.h"
 #include "runtime/checkpoint/rng_state.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

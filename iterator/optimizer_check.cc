@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/text.h"
-#include "iterator/catch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "core/text.h"
-#include "iterator/catch_errors.h"
 #include "iterator/session_state.h"
 #include "iterator/status_conversion.h"
 #include "iterator/tracked_item.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 

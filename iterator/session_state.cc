@@ -10,9 +10,9 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/catch_errors.h"
 #include "iterator/clock.h"
 #include "iterator/environment.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

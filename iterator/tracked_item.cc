@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/text.h"
-#include "iterator/catch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -5,11 +5,11 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/catch_errors.h"
 #include "iterator/tracked_item.h"
 #include "runtime/checkpoint/optimizer_state.h"
 #include "runtime/device/device_move.h"
 #include "runtime/device/optimizer_tensors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -78,7 +78,6 @@ class Engine {
   const std::map<std::string, Agent, std::less<>>& agents() const {
     return agents_;
   }
-  const TimeReceived& time_received() const { return time_received_; }
   const ThroughputMatrix& throughputs() const { return throughputs_; }
   const PolicyResult& allocation() const { return result_; }
   const EngineOptions& options() const { return options_; }

@@ -8,12 +8,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
-using checkpoint_internal::CatchAsStatus;
+using internal::CatchAsStatus;
 
 // [begin, end) of the tensors of each shard; always at least one shard.
 std::vector<std::pair<size_t, size_t>> CutIntoShards(

@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "core/text.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
@@ -155,7 +155,7 @@ std::string EncodeManifest(const Manifest& manifest, int format_version) {
 
 absl::StatusOr<Manifest> DecodeManifest(std::string_view text) {
   Manifest manifest;
-  absl::Status status = checkpoint_internal::CatchAsStatus(
+  absl::Status status = internal::CatchAsStatus(
       "manifest", [&] { return Decode(text, &manifest); });
   // What the JSON accessors throw.
   if (absl::IsInternal(status)) return absl::DataLossError(status.message());

@@ -19,13 +19,13 @@
 #include "absl/strings/str_format.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
 namespace optim = torch::optim;
-using checkpoint_internal::CatchAsStatus;
+using internal::CatchAsStatus;
 using StateMap =
     ska::flat_hash_map<void*, std::unique_ptr<optim::OptimizerParamState>>;
 

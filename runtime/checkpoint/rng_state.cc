@@ -10,12 +10,12 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
-using checkpoint_internal::CatchAsStatus;
+using internal::CatchAsStatus;
 
 absl::Status CheckDevice(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors data is little-endian");
@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
 namespace gavel {
 namespace {
 
-using checkpoint_internal::CatchAsStatus;
+using internal::CatchAsStatus;
 
 // XXH3-64 over parts.
 class Checksum {

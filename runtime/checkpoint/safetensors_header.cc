@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
@@ -235,8 +235,8 @@ absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor) {
 absl::StatusOr<std::string> EncodeSafetensorsHeader(
     const SafetensorsHeader& header) {
   std::string text;
-  absl::Status status = checkpoint_internal::CatchAsStatus(
-      "tensor names are not valid UTF-8", [&] {
+  absl::Status status =
+      internal::CatchAsStatus("tensor names are not valid UTF-8", [&] {
         text = EncodeJson(header).dump();
         return absl::OkStatus();
       });
@@ -279,14 +279,13 @@ absl::StatusOr<uint64_t> DecodeSafetensorsHeaderLength(
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(
     std::string_view json, uint64_t data_size_bytes) {
   SafetensorsHeader header;
-  absl::Status status =
-      checkpoint_internal::CatchAsStatus("safetensors header", [&] {
-        Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-        if (parsed.is_discarded()) return Corrupt("is not valid JSON");
-        absl::Status decoded = DecodeJson(parsed, &header);
-        if (!decoded.ok()) return decoded;
-        return CheckCoverage(data_size_bytes, &header.tensors);
-      });
+  absl::Status status = internal::CatchAsStatus("safetensors header", [&] {
+    Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_discarded()) return Corrupt("is not valid JSON");
+    absl::Status decoded = DecodeJson(parsed, &header);
+    if (!decoded.ok()) return decoded;
+    return CheckCoverage(data_size_bytes, &header.tensors);
+  });
   if (!status.ok()) return status;
   return header;
 }

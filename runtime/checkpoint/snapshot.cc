@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "runtime/checkpoint/safetensors_header.h"
-#include "runtime/checkpoint/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<NamedTensor>> ToTensors(const Snapshot& snapshot) {
   absl::Status status = CheckNames(snapshot.tensors);
   if (!status.ok()) return status;
   std::vector<NamedTensor> tensors = snapshot.tensors;
-  status = checkpoint_internal::CatchAsStatus("bytes entries", [&] {
+  status = internal::CatchAsStatus("bytes entries", [&] {
     for (const auto& [name, bytes] : snapshot.bytes) {
       tensors.emplace_back(StrCat(kBytesPrefix, name), BorrowBytes(bytes));
     }

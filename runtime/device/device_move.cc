@@ -18,12 +18,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/device/optimizer_tensors.h"
-#include "runtime/device/torch_errors.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
-using device_internal::CatchAsStatus;
+using internal::CatchAsStatus;
 
 constexpr std::string_view kCudaPrefix = "cuda:";
 

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/engine/describe.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
 #include "simulator/virtual_cluster.h"
+#include "tests/engine/describe.h"
 
 namespace gavel {
 namespace {

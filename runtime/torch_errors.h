@@ -1,7 +1,7 @@
-// The one place where iterator/ turns what LibTorch or a callback of the user
-// throws into a Status. Called around every use of them.
-#ifndef GAVEL_ITERATOR_CATCH_ERRORS_H_
-#define GAVEL_ITERATOR_CATCH_ERRORS_H_
+// The one place that turns what LibTorch, JSON or a user's callback throws into
+// a Status. checkpoint, device and iterator call it around every use of them.
+#ifndef GAVEL_RUNTIME_TORCH_ERRORS_H_
+#define GAVEL_RUNTIME_TORCH_ERRORS_H_
 
 #include <c10/util/Exception.h>
 
@@ -37,4 +37,4 @@ absl::Status CatchAsStatus(std::string_view what, Body&& body) {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_CATCH_ERRORS_H_
+#endif  // GAVEL_RUNTIME_TORCH_ERRORS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/engine/describe.h"
+#include "tests/engine/describe.h"
 
 #include <array>
 #include <variant>

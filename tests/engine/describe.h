@@ -1,6 +1,6 @@
-// Actions in words, one line each, for logs and golden scenarios.
-#ifndef GAVEL_COORDINATOR_ENGINE_DESCRIBE_H_
-#define GAVEL_COORDINATOR_ENGINE_DESCRIBE_H_
+// Actions in words, one line each, for golden scenarios.
+#ifndef GAVEL_TESTS_ENGINE_DESCRIBE_H_
+#define GAVEL_TESTS_ENGINE_DESCRIBE_H_
 
 #include <string>
 
@@ -13,4 +13,4 @@ std::string Describe(const Action& action);
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_ENGINE_DESCRIBE_H_
+#endif  // GAVEL_TESTS_ENGINE_DESCRIBE_H_
