@@ -11,14 +11,17 @@
 //   constexpr PauseTier LastOf(PauseTier) { return PauseTier::kStop; }
 //
 // A struct becomes an array of its fields; Fields() is only ever appended to.
-// Ids, vectors, pairs, optionals and maps are known here. Included by codecs
+// Ids, pairs, optionals and the containers of the standard library are known
+// here. Included by codecs
 // only: core/message_fields.h and the engine's event codec.
 #ifndef GAVEL_CORE_FIELDS_H_
 #define GAVEL_CORE_FIELDS_H_
 
 #include <concepts>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -63,8 +66,14 @@ template <class A, class B>
 void PutField(Packer& packer, const std::pair<A, B>& pair);
 template <class T>
 void PutField(Packer& packer, const std::optional<T>& value);
+template <class K, class V, class C>
+void PutField(Packer& packer, const std::map<K, V, C>& map);
 template <class K, class V>
-void PutField(Packer& packer, const std::map<K, V>& map);
+void PutField(Packer& packer, const std::multimap<K, V>& map);
+template <class T>
+void PutField(Packer& packer, const std::set<T>& values);
+template <class T>
+void PutField(Packer& packer, const std::deque<T>& values);
 
 template <PackedDirectly T>
 void GetField(Unpacker& unpacker, T& out);
@@ -80,8 +89,14 @@ template <class A, class B>
 void GetField(Unpacker& unpacker, std::pair<A, B>& out);
 template <class T>
 void GetField(Unpacker& unpacker, std::optional<T>& out);
+template <class K, class V, class C>
+void GetField(Unpacker& unpacker, std::map<K, V, C>& out);
 template <class K, class V>
-void GetField(Unpacker& unpacker, std::map<K, V>& out);
+void GetField(Unpacker& unpacker, std::multimap<K, V>& out);
+template <class T>
+void GetField(Unpacker& unpacker, std::set<T>& out);
+template <class T>
+void GetField(Unpacker& unpacker, std::deque<T>& out);
 
 // ---- the fields of `value` in the array that is open: the outermost level of
 // GetField(), whose array the Unpacker has entered already
@@ -136,12 +151,31 @@ void PutField(Packer& packer, const std::optional<T>& value) {
   if (value.has_value()) PutField(packer, *value);
 }
 
+// Any container, entry by entry.
+template <class C>
+void PutEntries(Packer& packer, const C& entries) {
+  packer.Array(entries.size());
+  for (const auto& entry : entries) PutField(packer, entry);
+}
+
+template <class K, class V, class C>
+void PutField(Packer& packer, const std::map<K, V, C>& map) {
+  PutEntries(packer, map);
+}
+
 template <class K, class V>
-void PutField(Packer& packer, const std::map<K, V>& map) {
-  packer.Array(map.size());
-  for (const auto& [key, value] : map) {
-    PutField(packer, std::pair<K, V>(key, value));
-  }
+void PutField(Packer& packer, const std::multimap<K, V>& map) {
+  PutEntries(packer, map);
+}
+
+template <class T>
+void PutField(Packer& packer, const std::set<T>& values) {
+  PutEntries(packer, values);
+}
+
+template <class T>
+void PutField(Packer& packer, const std::deque<T>& values) {
+  PutEntries(packer, values);
 }
 
 // ---- reading
@@ -202,8 +236,8 @@ void GetField(Unpacker& unpacker, std::optional<T>& out) {
   unpacker.Leave();
 }
 
-template <class K, class V>
-void GetField(Unpacker& unpacker, std::map<K, V>& out) {
+template <class K, class V, class C>
+void GetField(Unpacker& unpacker, std::map<K, V, C>& out) {
   std::vector<std::pair<K, V>> entries;
   GetField(unpacker, entries);
   out.clear();
@@ -212,6 +246,30 @@ void GetField(Unpacker& unpacker, std::map<K, V>& out) {
       return unpacker.Fail("names a key twice");
     }
   }
+}
+
+template <class K, class V>
+void GetField(Unpacker& unpacker, std::multimap<K, V>& out) {
+  std::vector<std::pair<K, V>> entries;
+  GetField(unpacker, entries);
+  out.clear();
+  for (auto& entry : entries) out.insert(std::move(entry));
+}
+
+template <class T>
+void GetField(Unpacker& unpacker, std::set<T>& out) {
+  std::vector<T> values;
+  GetField(unpacker, values);
+  out.clear();
+  for (T& value : values) out.insert(std::move(value));
+}
+
+template <class T>
+void GetField(Unpacker& unpacker, std::deque<T>& out) {
+  std::vector<T> values;
+  GetField(unpacker, values);
+  out.clear();
+  for (T& value : values) out.push_back(std::move(value));
 }
 
 }  // namespace gavel

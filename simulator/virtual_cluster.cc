@@ -13,6 +13,9 @@ namespace {
 
 constexpr int kSigkill = 9;
 
+// Of an accelerator: an unpacked worker takes both, a packed one takes one.
+constexpr int kSlots = 2;
+
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -74,6 +77,7 @@ VirtualCluster::VirtualCluster(VirtualClusterOptions options)
     return;
   }
   policy_ = *std::move(policy);
+  options_.engine.packing = policy_->packs();
   StartCoordinator();
 }
 
@@ -309,15 +313,22 @@ void VirtualCluster::Spawn(Server& server, const LaunchWorker& launch) {
       if (const auto event = ToEvent(message)) StepEngine(*event);
     });
   };
-  world.take = [this, key](const std::string& uuid) {
-    const auto [it, fresh] = in_use_.emplace(uuid, key);
-    if (fresh) return true;
+  world.take = [this, key](const std::string& uuid, int slots) {
+    std::map<WorkerKey, int>& users = in_use_[uuid];
+    int taken = slots;
+    for (const auto& [user, count] : users) taken += count;
+    if (taken <= kSlots) {
+      users[key] = slots;
+      return true;
+    }
     Violation(StrCat("accelerator ", uuid, " is wanted by job ",
-                     key.job.value(), " while job ", it->second.job.value(),
-                     " uses it"));
+                     key.job.value(), " while job ",
+                     users.begin()->first.job.value(), " uses it"));
     return false;
   };
-  world.free = [this](const std::string& uuid) { in_use_.erase(uuid); };
+  world.free = [this, key](const std::string& uuid) {
+    in_use_[uuid].erase(key);
+  };
   world.commit = [this, key](Generation generation) {
     Generation& latest = generations_[key.job];
     latest = std::max(latest, generation);

@@ -118,7 +118,8 @@ class VirtualCluster {
   std::map<std::string, VirtualTraining> training_;  // by job name
   std::map<std::string, std::unique_ptr<Server>> servers_;
   std::map<JobId, Generation> generations_;  // latest committed
-  std::map<std::string, WorkerKey> in_use_;  // by accelerator uuid
+  // By accelerator uuid: who uses it, and how many of its slots.
+  std::map<std::string, std::map<WorkerKey, int>> in_use_;
   std::set<std::string> partitioned_;
   std::vector<std::pair<JobId, std::string>> replies_;
   std::vector<std::string> violations_;

@@ -63,7 +63,7 @@ void VirtualProcess::Do(const lease_action::Send& action) {
 }
 
 void VirtualProcess::Do(const lease_action::Resume& action) {
-  if (!world_.take(action.accelerator.uuid)) {
+  if (!world_.take(action.accelerator.uuid, action.slots)) {
     return Step(lease_event::ResumeFailed{action.epoch, "lock held"});
   }
   accelerator_ = action.accelerator;
@@ -84,17 +84,21 @@ void VirtualProcess::Do(const lease_action::Pause& action) {
     if (action.tier != PauseTier::kPark) Exit(kExitEvicted, 0);
     return;
   }
-  if (pausing_) return;
+  // A stronger tier counts until the boundary is there.
+  if (pausing_) {
+    pause_tier_ = std::max(pause_tier_, action.tier);
+    return;
+  }
   pausing_ = true;
+  pause_tier_ = action.tier;
   const double step_s = 1 / StepsPerSecond();
   const double into = std::fmod(world_.queue->now() - resumed_at_, step_s);
   const std::weak_ptr<int> life = life_;
   const uint64_t epoch = running_epoch_;
-  world_.queue->After(step_s - into + training_.park_s,
-                      [this, life, epoch, tier = action.tier] {
-                        if (life.expired() || running_epoch_ != epoch) return;
-                        Park(tier);
-                      });
+  world_.queue->After(step_s - into + training_.park_s, [this, life, epoch] {
+    if (life.expired() || running_epoch_ != epoch) return;
+    Park(pause_tier_);
+  });
 }
 
 double VirtualProcess::StepsPerSecond() const {

@@ -37,8 +37,9 @@ class VirtualProcess {
   struct World {
     EventQueue* queue = nullptr;
     std::function<void(Message)> send;  // to the coordinator
-    // Takes / frees an accelerator, by uuid; false: held by another process.
-    std::function<bool(const std::string& uuid)> take;
+    // Takes one of an accelerator's two slots or both / frees them, by uuid;
+    // false: held by another process.
+    std::function<bool(const std::string& uuid, int slots)> take;
     std::function<void(const std::string& uuid)> free;
     std::function<void(Generation)> commit;  // a checkpoint is durable
     std::function<void(int exit_code, int signal)> exited;
@@ -79,6 +80,7 @@ class VirtualProcess {
   bool alive_ = true;
   bool running_ = false;
   bool pausing_ = false;
+  PauseTier pause_tier_ = PauseTier::kPark;
   uint64_t running_epoch_ = 0;
   AcceleratorInfo accelerator_;
   std::string last_uuid_;

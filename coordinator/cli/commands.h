@@ -37,6 +37,18 @@ void AddClientCommands(CLI::App& app, int* exit_code);
 void AddQueryCommands(CLI::App& app, int* exit_code);
 void AddLogsCommand(CLI::App& app, int* exit_code);
 
+// A policy on problems in a file; needs no coordinator.
+void AddSolveCommand(CLI::App& app, int* exit_code);
+
+// What makes and shows traces; needs no coordinator.
+void AddTraceCommand(CLI::App& app, int* exit_code);
+
+// Simulations: one, many into a database, what came of them, and the paper's.
+void AddSimulateCommand(CLI::App& app, int* exit_code);
+void AddSweepCommand(CLI::App& app, int* exit_code);
+void AddReportCommand(CLI::App& app, int* exit_code);
+void AddReproduceCommand(CLI::App& app, int* exit_code);
+
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);
 

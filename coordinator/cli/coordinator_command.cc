@@ -35,6 +35,7 @@ absl::Status Run(const Options& options) {
   server_options.state_directory = options.state;
   server_options.engine = scheduling.engine;
   server_options.policy = scheduling.policy;
+  server_options.prices = scheduling.prices;
   server_options.log = MakeStderrLog();
   server_options.announce = stdout;
 

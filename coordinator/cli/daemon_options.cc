@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/files.h"
+#include "core/status.h"
 #include "core/text.h"
 #include "spdlog/sinks/basic_file_sink.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -16,6 +19,7 @@
 namespace gavel {
 namespace {
 
+constexpr size_t kThroughputBytesMax = size_t{256} << 20;
 constexpr char kPattern[] = "%Y-%m-%d %H:%M:%S.%e %l %v";
 
 // Parsed already; CLI11's own check would print the largest double there is.
@@ -37,7 +41,13 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
         ->check(AboveZero);
   };
   command.add_option("--policy", flags->policy,
-                     "max_min_fairness_perf (default), max_min_fairness, fifo");
+                     "max_min_fairness_perf (default), fifo, ...; a name that "
+                     "does not exist lists them all");
+  command.add_option("--mechanism", flags->mechanism,
+                     "gavel (default), or move_aware: moves are weighed");
+  command.add_option("--queue", flags->queue, "global (default), or per_type");
+  command.add_option("--throughputs", flags->throughputs,
+                     "Gavel's throughput file, for job types and pairs");
   seconds("--round-duration", &flags->round_duration_s,
           "length of a round (default 360)");
   seconds("--lease-duration", &flags->lease_duration_s,
@@ -50,11 +60,52 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
           "a silent agent is unreachable after this long (default 15)");
 }
 
+namespace {
+
+// What names mean, and the files behind them.
+absl::Status ReadMechanism(const SchedulingSpec& spec, EngineOptions& engine) {
+  const auto mechanism = FindMechanism(spec.mechanism);
+  if (!mechanism.has_value()) {
+    return absl::InvalidArgumentError(
+        StrCat("mechanism \"", spec.mechanism,
+               "\" does not exist; choose gavel or move_aware"));
+  }
+  const auto queue = FindQueue(spec.queue);
+  if (!queue.has_value()) {
+    return absl::InvalidArgumentError(
+        StrCat("queue \"", spec.queue,
+               "\" does not exist; choose global or per_type"));
+  }
+  engine.mechanism = *mechanism;
+  engine.queue = *queue;
+  engine.reset_interval_s = spec.reset_interval_s;
+  engine.placement_sensitive = spec.placement_sensitive;
+  for (const TraceEntity& entity : spec.entities) {
+    engine.entities.push_back({entity.name, entity.weight, entity.policy});
+  }
+  if (spec.throughputs.empty()) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const std::string json,
+                         ReadFile(spec.throughputs, kThroughputBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(ThroughputTable table,
+                         ThroughputTable::Parse(json, spec.throughputs));
+  engine.throughputs =
+      std::make_shared<const ThroughputTable>(std::move(table));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
                                            const SchedulingFlags& flags) {
   Scheduling merged;
   merged.policy = flags.policy.value_or(spec.policy);
+  merged.prices = spec.prices;
   EngineOptions& engine = merged.engine;
+  SchedulingSpec named = spec;
+  named.mechanism = flags.mechanism.value_or(spec.mechanism);
+  named.queue = flags.queue.value_or(spec.queue);
+  named.throughputs = flags.throughputs.value_or(spec.throughputs);
+  GAVEL_RETURN_IF_ERROR(ReadMechanism(named, engine));
   engine.round_duration_s =
       flags.round_duration_s.value_or(spec.round_duration_s);
   engine.lease_duration_s = flags.lease_duration_s.value_or(

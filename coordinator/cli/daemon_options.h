@@ -3,6 +3,7 @@
 #ifndef GAVEL_COORDINATOR_CLI_DAEMON_OPTIONS_H_
 #define GAVEL_COORDINATOR_CLI_DAEMON_OPTIONS_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ inline constexpr char kDefaultState[] = "./gavel-state";
 // How to schedule: what is given here counts more than the cluster file.
 struct SchedulingFlags {
   std::optional<std::string> policy;
+  std::optional<std::string> mechanism;
+  std::optional<std::string> queue;
+  std::optional<std::string> throughputs;
   std::optional<double> round_duration_s;
   std::optional<double> lease_duration_s;
   std::optional<double> pause_grace_s;
@@ -36,9 +40,11 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags);
 
 struct Scheduling {
   std::string policy;
+  std::map<std::string, double> prices;
   EngineOptions engine;
 };
-// INVALID_ARGUMENT: a lease longer than the round.
+// INVALID_ARGUMENT: a lease longer than the round, a name that means nothing,
+// a throughput file that is none. NOT_FOUND: no such file.
 absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
                                            const SchedulingFlags& flags);
 

@@ -1,5 +1,8 @@
 #include "coordinator/cli/files.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,15 +19,30 @@ namespace gavel {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string ReadAtMost(std::istream& file, size_t bytes_max) {
+  constexpr size_t kChunk = size_t{1} << 20;
+  std::string text;
+  while (file && text.size() < bytes_max) {
+    const size_t begin = text.size();
+    const size_t wanted = std::min(kChunk, bytes_max - begin);
+    text.resize(begin + wanted);
+    file.read(text.data() + begin, static_cast<std::streamsize>(wanted));
+    text.resize(begin + static_cast<size_t>(file.gcount()));
+  }
+  return text;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      size_t bytes_max) {
   std::error_code error;
   if (!fs::exists(path, error)) {
-    return absl::NotFoundError(
-        StrCat(path, ": ",
-               error ? error.message()
-                     : "no such file or directory; give the path of a job or "
-                       "cluster file"));
+    return absl::NotFoundError(StrCat(
+        path, ": ",
+        error ? error.message() : "no such file or directory; check the path"));
   }
   if (fs::is_directory(path, error)) {
     return absl::InvalidArgumentError(
@@ -35,10 +53,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
     return absl::PermissionDeniedError(
         StrCat(path, ": ", std::strerror(errno)));
   }
-  // One byte more than allowed tells a file that is too long.
-  std::string text(bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+  std::string text = ReadAtMost(file, bytes_max + 1);
   if (text.size() > bytes_max) {
     return absl::InvalidArgumentError(StrCat(path, ": longer than ", bytes_max,
                                              " bytes; is it the right "
@@ -54,6 +69,32 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   if (file) return absl::OkStatus();
   return absl::PermissionDeniedError(
       StrCat(path, " can't be written: ", std::strerror(errno)));
+}
+
+absl::Status ReplaceFile(const std::string& path, const std::string& text) {
+  const std::string written = path + ".new";
+  GAVEL_RETURN_IF_ERROR(WriteFile(written, text));
+  std::error_code error;
+  fs::rename(written, path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      StrCat(path, " can't be written: ", error.message()));
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        StrCat(path, ": this is a directory; name a file in it"));
+  }
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  const bool exists = fs::exists(path, error);
+  if (access(exists ? path.c_str() : folder.c_str(), W_OK) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      StrCat(path, " can't be written: ", std::strerror(errno),
+             "; name another file"));
 }
 
 absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path) {

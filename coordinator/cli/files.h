@@ -17,6 +17,10 @@ namespace gavel {
 // `bytes_max`, or no file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 absl::Status WriteFile(const std::string& path, const std::string& text);
+// The old file or the new one, whatever happens meanwhile.
+absl::Status ReplaceFile(const std::string& path, const std::string& text);
+// Before hours of work whose end WriteFile is to keep.
+absl::Status CheckWritable(const std::string& path);
 
 absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path);
 

@@ -58,6 +58,12 @@ int Main(int argc, char** argv) {
   AddClientCommands(app, &exit_code);
   AddQueryCommands(app, &exit_code);
   AddLogsCommand(app, &exit_code);
+  AddSolveCommand(app, &exit_code);
+  AddTraceCommand(app, &exit_code);
+  AddSimulateCommand(app, &exit_code);
+  AddSweepCommand(app, &exit_code);
+  AddReportCommand(app, &exit_code);
+  AddReproduceCommand(app, &exit_code);
   if (IsUnknownCommand(app, argc, argv)) return kExitUsage;
   try {
     app.parse(argc, argv);

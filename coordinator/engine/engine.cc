@@ -18,18 +18,25 @@ constexpr double kPlanLeadRoundFraction = 0.25;
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : options_(options),
-      round_duration_s_(options.round_duration_s),
-      lease_duration_s_(options.lease_duration_s) {}
+    : options_(std::move(options)),
+      round_duration_s_(options_.round_duration_s),
+      lease_duration_s_(options_.lease_duration_s),
+      mechanism_(options_.mechanism),
+      queue_(options_.queue),
+      memory_rounds_(options_.memory_rounds) {}
 
 Actions Engine::Step(Time now, const Event& event) {
   if (halted_) return {};
+  const bool unsolved = unsolved_;
   std::visit([&](const auto& e) { Admit(now, e); }, event);
+  if (fill_due_) Fill(now);
+  if (unsolved_ && !unsolved) unsolved_seq_ = seq_;
   MaybeSolve(now);
   return Close();
 }
 
 Actions Engine::Close() {
+  Prune();
   Actions out = std::move(actions_);
   actions_.clear();
   if (!halted_) return out;
@@ -43,6 +50,9 @@ Actions Engine::Close() {
 Time Engine::NextDeadline() const {
   if (halted_) return kNever;
   Time next = std::min(next_sweep_, solve_retry_at_);
+  if (unsolved_ && !solving_ && persisted_ >= unsolved_seq_) {
+    next = std::min(next, SolveDue());
+  }
   if (round_ends_at_ != kNever) {
     next =
         std::min(next, planned_ ? round_ends_at_ : round_ends_at_ - PlanLead());
@@ -57,7 +67,9 @@ void Engine::Replay(uint64_t seq, uint64_t term, Time time,
   term_ = term;
   persisted_ = seq;
   Apply(time, event);
+  Prune();
   replaying_ = false;
+  fill_due_ = false;
   actions_.clear();
   unpersisted_.clear();
 }
@@ -72,6 +84,9 @@ void Engine::Record(Time now, Event event) {
     term_seq_ = seq_;
     start->round_duration_s = options_.round_duration_s;
     start->lease_duration_s = options_.lease_duration_s;
+    start->mechanism = options_.mechanism;
+    start->queue = options_.queue;
+    start->memory_rounds = options_.memory_rounds;
   }
   actions_.push_back(action::Persist{seq_, term_, now, EncodeEvent(event)});
   Apply(now, event);
@@ -125,42 +140,17 @@ double Engine::PlanLead() const {
                   kPlanLeadRoundFraction * round_duration_s_);
 }
 
-// Asks for a new allocation when jobs or the cluster changed. One problem is
-// out at a time; what changes meanwhile makes the next one.
-void Engine::MaybeSolve(Time now) {
-  if (!unsolved_ || solving_ || replaying_ || halted_) return;
-  PolicyProblem problem = BuildProblem(now);
-  if (problem.jobs.empty() || problem.types.empty()) return;
-  unsolved_ = false;
-  solving_ = true;
-  actions_.push_back(action::SolvePolicy{++solve_epoch_, std::move(problem)});
-}
-
-PolicyProblem Engine::BuildProblem(Time now) const {
-  PolicyProblem problem;
-  problem.types = cluster_.types();
-  problem.capacity = cluster_.Capacity();
-  for (const auto& [id, job] : jobs_) {
-    if (!job.active()) continue;
-    PolicyJob row;
-    row.id = id;
-    row.scale_factor = job.spec.scale_factor;
-    row.weight = job.spec.weight;
-    row.arrival_s = job.submitted_at;
-    row.time_since_start_s = now - job.submitted_at;
-    const double done =
-        static_cast<double>(job.workers.front().progress.steps_done);
-    row.steps_remaining =
-        std::max(0.0, static_cast<double>(job.spec.steps_total) - done);
-    if (!job.assigned.empty()) {
-      row.running_on = cluster_.TypeOf(job.assigned.front());
-    }
-    problem.jobs.push_back(row);
-    for (const std::string& type : problem.types) {
-      problem.throughputs.push_back(throughputs_.Get(id, type).steps_per_s);
-    }
+// Jobs that are over leave what is walked at every round, and at last the
+// table itself.
+void Engine::Prune() {
+  std::erase_if(live_, [](const auto& entry) {
+    return !entry.second->active() && !entry.second->AnyLive();
+  });
+  while (ended_.size() > options_.ended_jobs_kept &&
+         !live_.contains(ended_.front())) {
+    jobs_.erase(ended_.front());
+    ended_.pop_front();
   }
-  return problem;
 }
 
 }  // namespace gavel

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
@@ -25,13 +27,33 @@
 #include "coordinator/jobs/time_received.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/workload/throughput_table.h"
 #include "core/units.h"
 
 namespace gavel {
 
 struct EngineOptions {
   double round_duration_s = 360;  // > 0
-  double lease_duration_s = 60;   // > 0; at most a round's rest is granted
+  MechanismKind mechanism = MechanismKind::kGavel;
+  QueueKind queue = QueueKind::kGlobal;
+  // At a new allocation, time received goes on counting, scaled down to at most
+  // this many rounds. 0: it starts again at half a round, as in the paper.
+  double memory_rounds = 4;
+  // A new allocation is made at most this often. 0: whenever jobs or
+  // accelerators come or go.
+  double reset_interval_s = 0;
+  // Pairs of jobs are offered to the policy (Policy::packs()), those whose
+  // throughputs together `throughputs` knows.
+  bool packing = false;
+  // The policy is asked for consolidated and unconsolidated shares, where a
+  // job's throughputs name "TYPE_unconsolidated" too.
+  bool placement_sensitive = false;
+  // By job type (JobSpec::app): fills in what a job's own throughputs leave
+  // open. May be null.
+  std::shared_ptr<const ThroughputTable> throughputs;
+  std::vector<PolicyEntity> entities;  // JobSpec::entity names one
+  size_t ended_jobs_kept = 10'000;     // for `gavel queue`
+  double lease_duration_s = 60;        // > 0; at most a round's rest is granted
   // Clocks of two machines may differ in speed by this much.
   double drift = 0.02;
   // A round is planned this long before it begins, so that leases are extended
@@ -71,8 +93,14 @@ class Engine {
   // row, Step(CoordinatorStarted) opens the new term.
   void Replay(uint64_t seq, uint64_t term, Time time, const Event& event);
 
+  // All of it as bytes, between two steps, when everything journaled is on disk
+  // (else FAILED_PRECONDITION); and back, into an engine of the same options.
+  // DATA_LOSS: they are damaged, and the engine is of no use.
+  absl::StatusOr<std::string> Snapshot() const;
+  absl::Status Restore(std::string_view snapshot);
+
   // What `gavel queue`, `why` and the invariants read. Valid until the next
-  // call.
+  // call. Of the jobs that have ended the last EngineOptions::ended_jobs_kept.
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const Cluster& cluster() const { return cluster_; }
   const std::map<std::string, Agent, std::less<>>& agents() const {
@@ -102,6 +130,9 @@ class Engine {
   Reason Why(JobId job, Time now) const;
 
  private:
+  template <class E>
+  static auto State(E& engine);
+
   // ---- engine.cc: the door, and the journal
   Actions Close();
   void Record(Time now, Event event);
@@ -110,18 +141,33 @@ class Engine {
   void Flush();
   bool Fenced(const JournalPosition& seen, std::string_view who);
   void Apply(Time now, const Event& event);
+  void Prune();
+
+  // ---- engine_solve.cc: problems for the policy, and what comes back
   void MaybeSolve(Time now);
+  Time SolveDue() const;
   PolicyProblem BuildProblem(Time now) const;
+  PolicyJob ProblemJob(const Job& job, Time now) const;
+  void AddPlacement(PolicyProblem& problem) const;
+  void AddThroughputs(PolicyProblem& problem) const;
+  void AddPairs(PolicyProblem& problem) const;
+  double StepsDone(const Job& job, Time now) const;
+  double TogetherThroughput(const Job& job, const Job& other,
+                            size_t type) const;
+  double SecondsReceived(const Job& job, Time now) const;
+  void TakeAllocation(Time now, const PolicyResult& result);
+  void CountIsolated(Time now);
 
   // ---- engine_admit.cc: what is let in, and what is only answered
-  void Admit(Time now, const event::JobSubmitted& e);
+  void Admit(Time now, event::JobSubmitted e);
+  void FillThroughputs(JobSpec& spec) const;
   void Admit(Time now, const event::JobCommanded& e);
   void Admit(Time now, const event::ServerJoined& e);
   void Admit(Time now, const event::WorkerJoined& e);
   void Admit(Time now, const event::LeaseEnded& e);
   void Admit(Time now, const event::StepsReported& e);
   void Admit(Time now, const event::WorkerGone& e);
-  void Admit(Time now, const event::AllocationReady& e);
+  void Admit(Time now, event::AllocationReady e);
   void Admit(Time now, const event::LeaseRequested& e);
   void Admit(Time now, const event::AgentHeard& e);
   void Admit(Time now, const event::WorkerSaidFinished& e);
@@ -136,7 +182,7 @@ class Engine {
                      const LeaseRequest& request);
   void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
   bool CanStart(const Job& job) const;
-  static bool Usable(SolveOutcome outcome);
+  static bool Usable(const PolicyResult& result);
   void Reject(const WorkerKey& worker, std::string reason);
 
   // ---- engine_sweep.cc: deadlines
@@ -165,6 +211,8 @@ class Engine {
   void On(Time now, const event::AllocationReady& e);
   void On(Time now, const event::RoundPlanned& e);
   void On(Time now, const event::RoundStarted& e);
+  void On(Time now, const event::PricesChanged& e);
+  void On(Time now, const event::UnitsAssigned& e);
   template <class E>
   void On(Time, const E&) {}  // the volatile ones
   void Reconcile(Time now, const AgentHello& hello, bool new_agent);
@@ -172,7 +220,12 @@ class Engine {
   // ---- engine_job.cc: a job's processes and leases
   Job* Find(JobId id);
   Worker* Find(const WorkerKey& key);
-  void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next);
+  void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
+              JobId partner);
+  bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
+                 JobId partner) const;
+  bool Together(const Job& job, JobId other) const;
+  ShareUnit UnitOf(const Job& job) const;
   void EnsureProcesses(Time now, Job& job,
                        const std::vector<AcceleratorId>& where);
   void ReviveDone(Time now, Job& job);
@@ -189,16 +242,22 @@ class Engine {
   void CountFailure(Time now, Job& job, const WorkerExited& exit);
   void EndJob(Time now, Job& job, JobState state, Reason reason);
   static bool MustGo(const Job& job, int rank);
-  bool HeldByOther(AcceleratorId accelerator, JobId job) const;
+  const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
 
   // ---- engine_round.cc: rounds
-  std::vector<RoundJob> RoundJobs(Time at, bool with_trials) const;
+  std::vector<RoundUnit> RoundUnits(Time at, bool with_trials) const;
+  RoundUnit MakeUnit(const ShareUnit& unit, Time at) const;
+  bool MayRun(const Job& job) const;
+  bool MayRun(const ShareUnit& unit) const;
+  const std::vector<double>* Allocated(const ShareUnit& unit) const;
+  static void AddCosts(const Job& job, RoundUnit& row);
+  void AddTrials(std::vector<RoundUnit>& units) const;
   RoundAssignment PlanAll(Time at, bool keep_running) const;
   void Fill(Time now);
-  void MakePlan(Time now);
+  void PlanRoundAhead(Time now);
   void BookAll(Time now);
   void StartRounds(Time now);
-  double TargetShare(JobId job) const;
+  void NoticeHolders(Job& job);
   double PlanLead() const;
   Reason WhyWaiting(const Job& job, Time now) const;
 
@@ -206,15 +265,23 @@ class Engine {
 
   // Durable: the same after a replay.
   std::map<JobId, Job> jobs_;
+  // Of jobs_: what is active, or ended and still has a process.
+  std::map<JobId, Job*> live_;
+  std::map<std::string, JobId, std::less<>> names_;  // of jobs not over
+  std::deque<JobId> ended_;
   Cluster cluster_;
   std::map<std::string, Agent, std::less<>> agents_;
   std::map<AcceleratorId, WorkerKey> quarantined_;
-  std::set<std::pair<JobId, size_t>> tried_;    // had a lease on that type
-  std::map<AcceleratorId, WorkerKey> holders_;  // of running leases
-  std::map<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
+  std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
+  // Two on one accelerator only of a packed pair.
+  std::multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
+  std::multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
   PolicyResult result_;
+  // The units of result_ with a share, and their shares by type; ascending.
+  std::vector<std::pair<ShareUnit, std::vector<double>>> shares_;
+  std::map<std::string, double, std::less<>> prices_;
   uint64_t term_ = 0;
   uint64_t seq_ = 0;
   uint64_t next_job_ = 1;
@@ -223,6 +290,9 @@ class Engine {
   // whatever the options are now.
   double round_duration_s_;
   double lease_duration_s_;
+  MechanismKind mechanism_;
+  QueueKind queue_;
+  double memory_rounds_;
   Time round_ends_at_ = kNever;
   bool planned_ = false;
   Time booked_at_ = 0;  // Job::target_s counts up to here
@@ -233,12 +303,16 @@ class Engine {
   uint64_t persisted_ = 0;
   bool replaying_ = false;
   bool halted_ = false;
+  bool fill_due_ = false;           // accelerators or jobs came free
   bool unsolved_ = false;           // jobs or cluster changed since the solve
+  uint64_t unsolved_seq_ = 0;       // the row that made it so
   bool throughputs_moved_ = false;  // solved again when the next round begins
   uint64_t solve_epoch_ = 0;
   bool solving_ = false;
-  Time solve_retry_at_ = kNever;  // after a solve that failed
-  uint64_t term_seq_ = 0;         // of this term's CoordinatorStarted
+  bool solved_placement_ = false;  // it had consolidated columns
+  Time solved_at_ = -kNever;       // when the last problem went out
+  Time solve_retry_at_ = kNever;   // after a solve that failed
+  uint64_t term_seq_ = 0;          // of this term's CoordinatorStarted
   Time next_sweep_ = kNever;
 };
 

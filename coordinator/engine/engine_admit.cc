@@ -31,17 +31,37 @@ std::string Capacities(const Cluster& cluster) {
 
 }  // namespace
 
-void Engine::Admit(Time now, const event::JobSubmitted& e) {
+// What the job file leaves open, by the table: journaled with the job, so that
+// a replay needs no table.
+void Engine::FillThroughputs(JobSpec& spec) const {
+  const ThroughputTable* table = options_.throughputs.get();
+  if (table == nullptr) return;
+  const std::optional<ThroughputTable::Row> row = table->FindRow(
+      spec.app.empty() ? spec.name : spec.app, spec.scale_factor);
+  if (!row.has_value()) return;
+  for (const std::string& type : cluster_.types()) {
+    const std::optional<size_t> known = table->FindType(type);
+    if (!known.has_value()) continue;
+    if (const std::optional<double> alone = table->Alone(*row, *known)) {
+      spec.throughputs.try_emplace(type, *alone);
+    }
+    if (!options_.placement_sensitive) continue;
+    if (const std::optional<double> spread =
+            table->Alone(*row, *known, /*consolidated=*/false)) {
+      spec.throughputs.try_emplace(StrCat(type, "_unconsolidated"), *spread);
+    }
+  }
+}
+
+void Engine::Admit(Time now, event::JobSubmitted e) {
   const auto refuse = [&](std::string why) {
     EmitNow(action::Reply{e.reply_to, JobId(), std::move(why)});
   };
-  for (const auto& [id, job] : jobs_) {
-    if (job.spec.name == e.spec.name &&
-        (job.active() || job.state == JobState::kHeld)) {
-      return refuse(StrCat(
-          "job \"", e.spec.name, "\": the name is taken by job ", id.value(),
-          ", which has not ended; choose another name or cancel that one"));
-    }
+  if (const auto taken = names_.find(e.spec.name); taken != names_.end()) {
+    return refuse(StrCat(
+        "job \"", e.spec.name, "\": the name is taken by job ",
+        taken->second.value(),
+        ", which has not ended; choose another name or cancel that one"));
   }
   const std::vector<int> capacity = cluster_.Capacity();
   const int largest = capacity.empty()
@@ -54,7 +74,8 @@ void Engine::Admit(Time now, const event::JobSubmitted& e) {
                " fits on no accelerator type of the cluster (",
                Capacities(cluster_), "); lower it or add accelerators"));
   }
-  Record(now, e);
+  FillThroughputs(e.spec);
+  Record(now, std::move(e));
 }
 
 void Engine::Admit(Time now, const event::JobCommanded& e) {
@@ -175,15 +196,6 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
   Flush();
 }
 
-void Engine::Admit(Time now, const event::AllocationReady& e) {
-  if (e.epoch != solve_epoch_) return;  // of a problem that is no more
-  solving_ = false;
-  if (!Usable(e.result.outcome)) {
-    solve_retry_at_ = now + options_.round_duration_s;
-  }
-  Record(now, e);
-}
-
 void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
   // The lease is over; the exit code that counts comes from the agent.
   Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
@@ -259,6 +271,7 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   grant.duration_s = std::max(
       0.0, std::min(options_.lease_duration_s, LeaseHorizon(job) - now));
   grant.accelerator = cluster_.accelerator(worker.held).info;
+  grant.slots = job.partner.valid() ? 1 : 2;
   grant.world_size = job.spec.scale_factor;
   worker.lease_expires = now + grant.duration_s * (1 + options_.drift);
   Due(worker.lease_expires);
@@ -267,11 +280,6 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   } else {
     Emit(action::SendToWorker{key, std::move(grant)});
   }
-}
-
-bool Engine::Usable(SolveOutcome outcome) {
-  return outcome == SolveOutcome::kOptimal ||
-         outcome == SolveOutcome::kIterationLimit;
 }
 
 // All or nothing: no rank of a gang starts before all have joined and every
@@ -284,7 +292,7 @@ bool Engine::CanStart(const Job& job) const {
     if (worker.leaving || worker.server != next.server) return false;
     if (next.state != AcceleratorState::kUsable) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
-    if (HeldByOther(next.id, job.id)) return false;
+    if (HeldByOther(next.id, job) != nullptr) return false;
   }
   return true;
 }

@@ -9,10 +9,6 @@
 namespace gavel {
 namespace {
 
-// Time received before a new allocation goes on counting, so that jobs are
-// not forgotten for every arrival, but for no more than this many rounds.
-constexpr double kMemoryRounds = 4;
-
 // As far as anybody can tell: its agent is gone, or can't be asked.
 WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
   WorkerExited exit;
@@ -31,9 +27,13 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
   if (e.round_duration_s > 0) round_duration_s_ = e.round_duration_s;
   if (e.lease_duration_s > 0) lease_duration_s_ = e.lease_duration_s;
+  mechanism_ = e.mechanism;
+  queue_ = e.queue;
+  memory_rounds_ = e.memory_rounds;
   for (auto& [name, agent] : agents_) agent.heard_at = now;
   bool assigned = false;
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, live] : live_) {
+    Job& job = *live;
     job.planned.clear();
     assigned |= !job.assigned.empty();
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
@@ -67,8 +67,15 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   job.submitted_at = now;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
   throughputs_.AddJob(job.id, e.spec.throughputs);
+  if (options_.throughputs != nullptr) {
+    job.table_row = options_.throughputs->FindRow(
+        e.spec.app.empty() ? e.spec.name : e.spec.app, e.spec.scale_factor);
+  }
   Emit(action::Reply{e.reply_to, job.id, ""});
-  jobs_.emplace(job.id, std::move(job));
+  names_.emplace(e.spec.name, job.id);
+  if (options_.reset_interval_s > 0) fill_due_ = true;
+  const JobId id = job.id;
+  live_[id] = &jobs_.emplace(id, std::move(job)).first->second;
   unsolved_ = true;
 }
 
@@ -78,6 +85,7 @@ void Engine::On(Time now, const event::JobCommanded& e) {
   if (e.kind == CommandKind::kRelease) {
     job->state = JobState::kActive;
     job->failures_in_a_row = 0;
+    live_[job->id] = job;
     unsolved_ = true;
     return;
   }
@@ -98,7 +106,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
       AgentWelcome{hello.server, position(), options_.heartbeat_interval_s}});
   Reconcile(now, hello, new_agent);
   if (cluster_.Capacity() != before) unsolved_ = true;
-  Fill(now);
+  fill_due_ = true;
 }
 
 // The hello's list of processes is complete: what is missing in it is gone,
@@ -108,7 +116,8 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
   for (const RunningWorker& worker : hello.running) {
     running.insert(worker.worker);
   }
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, live_job] : live_) {
+    Job& job = *live_job;
     for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
       Worker& worker = job.workers[static_cast<size_t>(rank)];
       const WorkerKey key{id, rank, worker.incarnation};
@@ -155,12 +164,13 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
     const AcceleratorId lost = accelerator.id;
     cluster_.MarkLost(lost);
     unsolved_ = true;
-    if (const auto it = assigned_to_.find(lost); it != assigned_to_.end()) {
-      Assign(now, jobs_.at(it->second), {});
+    for (auto it = assigned_to_.find(lost); it != assigned_to_.end();
+         it = assigned_to_.find(lost)) {
+      Assign(now, jobs_.at(it->second), {}, JobId());
     }
     break;
   }
-  Fill(now);
+  fill_due_ = true;
 }
 
 void Engine::On(Time now, const event::WorkerJoined& e) {
@@ -173,6 +183,7 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   worker->asked_at = now;
   Due(now + options_.launch_timeout_s);
   worker->progress = e.hello.progress;
+  worker->progress_at = now;
   // A newer generation than the last start had: it got somewhere in between.
   if (e.hello.progress.last_generation > job->restored) {
     job->restored = e.hello.progress.last_generation;
@@ -187,10 +198,12 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   if (worker == nullptr) return;
   worker->held_epoch = e.epoch;
   worker->held = e.accelerator;
+  worker->held_with = job->partner;
   worker->lease_seq = seq_;
+  worker->leased_at = now;
   worker->accrued_at = now;
   worker->lease_expires = now + lease_duration_s_ * (1 + options_.drift);
-  holders_[worker->held] = e.worker;
+  holders_.emplace(worker->held, e.worker);
   tried_.emplace(job->id, static_cast<size_t>(cluster_.TypeOf(worker->held)));
 }
 
@@ -199,6 +212,7 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   Job* job = Find(e.worker.job);
   if (worker == nullptr || worker->held_epoch != e.epoch) return;
   worker->progress = e.progress;
+  worker->progress_at = now;
   worker->finished |= e.finished;
   const bool given_up = worker->held_epoch == job->epoch;
   EndLease(now, *job, *worker);
@@ -216,11 +230,14 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   NotifyReady(*job);
 }
 
-void Engine::On(Time, const event::StepsReported& e) {
+void Engine::On(Time now, const event::StepsReported& e) {
   Worker* worker = Find(e.worker);
   if (worker == nullptr) return;
   worker->progress = e.progress;
+  worker->progress_at = now;
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
+  // Beside another job it says nothing of how fast it is alone.
+  if (jobs_.at(e.worker.job).partner.valid()) return;
   const std::string& type = cluster_.accelerator(worker->held).info.type;
   if (throughputs_.Measure(e.worker.job, type,
                            e.progress.throughput_steps_per_s,
@@ -253,30 +270,10 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
     quarantined_[worker->held] = e.worker;
   }
   const std::string server = worker->server;
-  Assign(now, *job, {});
+  Assign(now, *job, {}, JobId());
   ProcessEnded(now, *job, e.worker.rank, EndedWithAgent(server, e.worker));
-  Fill(now);
+  fill_due_ = true;
 }
-
-void Engine::On(Time now, const event::AllocationReady& e) {
-  const PolicyResult& result = e.result;
-  if (!Usable(result.outcome)) {
-    // The last allocation stays in force; status shows what went wrong.
-    result_.outcome = result.outcome;
-    result_.detail = result.detail;
-    return;
-  }
-  BookAll(now);
-  result_ = result;
-  time_received_.Age(kMemoryRounds * round_duration_s_);
-  for (auto& [id, job] : jobs_) {
-    if (job.active() && job.counted_since == kNever) job.counted_since = now;
-  }
-  StartRounds(now);
-  Fill(now);
-}
-
-void Engine::On(Time now, const event::RoundPlanned&) { MakePlan(now); }
 
 void Engine::On(Time now, const event::RoundStarted&) {
   BookAll(now);
@@ -284,15 +281,22 @@ void Engine::On(Time now, const event::RoundStarted&) {
   ++rounds_;
   round_ends_at_ = now + round_duration_s_;
   bool any = false;
-  for (auto& [id, job] : jobs_) {
-    const std::vector<AcceleratorId> next = std::move(job.planned);
-    job.planned.clear();
-    if (!job.active()) continue;
+  for (auto& [id, job] : live_) {
+    const std::vector<AcceleratorId> next = std::move(job->planned);
+    job->planned.clear();
+    if (!job->active()) continue;
     any = true;
-    Assign(now, job, next);
+    Assign(now, *job, next, job->planned_partner);
+    // Whoever asked too late in the last round to begin in it.
+    if (!job->HoldsAny()) NotifyReady(*job);
   }
   if (!any) round_ends_at_ = kNever;
-  Fill(now);
+  fill_due_ = true;
+}
+
+void Engine::On(Time, const event::PricesChanged& e) {
+  for (const auto& [type, price] : e.prices) prices_[type] = price;
+  unsolved_ = true;
 }
 
 }  // namespace gavel

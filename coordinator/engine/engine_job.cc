@@ -35,10 +35,37 @@ Worker* Engine::Find(const WorkerKey& key) {
              : nullptr;
 }
 
-bool Engine::HeldByOther(AcceleratorId accelerator, JobId job) const {
-  if (quarantined_.contains(accelerator)) return true;
-  const auto it = holders_.find(accelerator);
-  return it != holders_.end() && it->second.job != job;
+// Both run there as a packed pair, or are about to.
+bool Engine::Together(const Job& job, JobId other) const {
+  if (!other.valid() || job.partner != other || job.assigned.empty()) {
+    return false;
+  }
+  const auto found = live_.find(other);
+  return found != live_.end() && found->second->partner == job.id &&
+         found->second->assigned == job.assigned;
+}
+
+ShareUnit Engine::UnitOf(const Job& job) const {
+  if (!Together(job, job.partner)) return {job.id, JobId()};
+  return {std::min(job.id, job.partner), std::max(job.id, job.partner)};
+}
+
+// Whoever keeps `job` from starting there: any other job's lease, but one of
+// its partner that already takes only half.
+const WorkerKey* Engine::HeldByOther(AcceleratorId accelerator,
+                                     const Job& job) const {
+  const auto quarantine = quarantined_.find(accelerator);
+  if (quarantine != quarantined_.end()) return &quarantine->second;
+  const auto [begin, end] = holders_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    const WorkerKey& key = it->second;
+    if (key.job == job.id) continue;
+    const Job& other = jobs_.at(key.job);
+    const Worker& worker = other.workers[static_cast<size_t>(key.rank)];
+    if (Together(job, key.job) && worker.held_epoch == other.epoch) continue;
+    return &key;
+  }
+  return nullptr;
 }
 
 // What it holds is not (or no longer) what it is assigned.
@@ -47,19 +74,32 @@ bool Engine::MustGo(const Job& job, int rank) {
   return job.assigned.empty() || job.assigned[index] != job.workers[index].held;
 }
 
-// Gives the job `next` (empty: it waits). Whoever holds a lease of the old
-// assignment is asked to stop; the new one is granted when they have.
-void Engine::Assign(Time now, Job& job,
-                    const std::vector<AcceleratorId>& next) {
-  if (next == job.assigned) return;
+// Left behind by its partner, a job goes on with its half of the lock as if it
+// were alone.
+bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
+                       JobId partner) const {
+  if (next != job.assigned) return false;
+  return next.empty() || partner == job.partner ||
+         (!partner.valid() && !live_.contains(job.partner));
+}
+
+// Gives the job `next`, alone or with a partner that gets the same (empty: it
+// waits). Whoever holds a lease of the old assignment is asked to stop; the new
+// one is granted when they have.
+void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
+                    JobId partner) {
+  if (Unchanged(job, next, partner)) return;
   for (AcceleratorId old : job.assigned) {
-    const auto it = assigned_to_.find(old);
-    if (it != assigned_to_.end() && it->second == job.id) {
-      assigned_to_.erase(it);
-    }
+    const auto [begin, end] = assigned_to_.equal_range(old);
+    const auto own = std::find_if(
+        begin, end, [&](const auto& entry) { return entry.second == job.id; });
+    if (own != end) assigned_to_.erase(own);
   }
   job.assigned = next;
-  for (AcceleratorId accelerator : next) assigned_to_[accelerator] = job.id;
+  job.partner = next.empty() ? JobId() : partner;
+  for (AcceleratorId accelerator : next) {
+    assigned_to_.emplace(accelerator, job.id);
+  }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
     if (worker.held_epoch == 0) continue;
@@ -191,26 +231,32 @@ void Engine::NotifyReady(Job& job) {
 }
 
 void Engine::AcceleratorFreed(AcceleratorId accelerator) {
-  const auto it = assigned_to_.find(accelerator);
-  if (it != assigned_to_.end()) NotifyReady(jobs_.at(it->second));
+  const auto [begin, end] = assigned_to_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) NotifyReady(jobs_.at(it->second));
 }
 
-// Adds what the worker ran since the last booking; its part of the gang's.
+// Adds what the worker ran since the last booking; its part of the gang's, and
+// of the pair's.
 void Engine::Book(Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
   const double seconds =
       std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
   worker.accrued_at = now;
   job.received_s += seconds;
-  time_received_.Add(job.id, static_cast<size_t>(cluster_.TypeOf(worker.held)),
-                     seconds);
+  const ShareUnit unit = UnitOf(job);
+  time_received_.Add(unit, static_cast<size_t>(cluster_.TypeOf(worker.held)),
+                     unit.packed() ? seconds / 2 : seconds);
 }
 
 void Engine::EndLease(Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
   Book(now, job, worker);
   const AcceleratorId freed = worker.held;
-  holders_.erase(freed);
+  const auto [begin, end] = holders_.equal_range(freed);
+  const auto own = std::find_if(begin, end, [&](const auto& entry) {
+    return entry.second.job == job.id;
+  });
+  if (own != end) holders_.erase(own);
   worker.asked_at = now;
   Due(now + options_.launch_timeout_s);
   worker.held_epoch = 0;
@@ -276,20 +322,22 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
 
 void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
   BookAll(now);
-  Assign(now, job, {});
+  Assign(now, job, {}, JobId());
   job.planned.clear();
   job.state = state;
   job.reason = std::move(reason);
   job.ended_at = now;
   EndWorkers(now, job, PauseTier::kStop);
   if (state != JobState::kHeld) {
+    names_.erase(job.spec.name);
+    ended_.push_back(job.id);
     throughputs_.RemoveJob(job.id);
     time_received_.Remove(job.id);
     std::erase_if(tried_,
                   [&](const auto& entry) { return entry.first == job.id; });
   }
   unsolved_ = true;
-  Fill(now);
+  fill_due_ = true;
 }
 
 }  // namespace gavel

@@ -8,35 +8,46 @@
 #include "coordinator/engine/engine.h"
 
 namespace gavel {
+namespace {
+
+// A turn on trial goes before whatever anybody is owed.
+constexpr double kTrialDebt_s = 1e9;
+
+}  // namespace
 
 Time Engine::LeaseHorizon(const Job& job) const {
-  const bool continues =
-      planned_ && !job.planned.empty() && job.planned == job.assigned;
+  const bool continues = planned_ && !job.planned.empty() &&
+                         Unchanged(job, job.planned, job.planned_partner);
   return continues ? round_ends_at_ + round_duration_s_ : round_ends_at_;
 }
 
-double Engine::TargetShare(JobId job) const {
-  double share = 0;
-  if (result_.is_assignment) {
-    for (const TypeAssignment& entry : result_.assignment) {
-      if (entry.job == job) share = 1;
-    }
-  } else if (result_.allocation.Contains(job)) {
-    for (double x : result_.allocation.Row(job)) share += x;
-  }
-  return std::min(1.0, share);
-}
-
+// What was received and what was meant, up to now: before either changes.
 void Engine::BookAll(Time now) {
-  for (auto& [id, job] : jobs_) {
-    if (!job.active()) continue;
-    for (Worker& worker : job.workers) Book(now, job, worker);
-    if (job.counted_since == kNever) continue;
-    job.target_s +=
-        TargetShare(id) *
-        std::max(0.0, now - std::max(booked_at_, job.counted_since));
+  for (auto& [id, job] : live_) {
+    if (!job->active()) continue;
+    for (Worker& worker : job->workers) Book(now, *job, worker);
+    if (job->counted_since == kNever) continue;
+    job->target_s +=
+        job->target_share *
+        std::max(0.0, now - std::max(booked_at_, job->counted_since));
+  }
+  const double elapsed = std::max(0.0, now - booked_at_);
+  for (const auto& [unit, row] : shares_) {
+    if (elapsed == 0 || !MayRun(unit)) continue;
+    for (size_t type = 0; type < row.size(); ++type) {
+      if (row[type] > 0) time_received_.Owe(unit, type, row[type] * elapsed);
+    }
   }
   booked_at_ = now;
+}
+
+double Engine::SecondsReceived(const Job& job, Time now) const {
+  double received = job.received_s;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    received += std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+  }
+  return received;
 }
 
 Engine::Shares Engine::SharesOf(JobId id, Time now) const {
@@ -47,80 +58,153 @@ Engine::Shares Engine::SharesOf(JobId id, Time now) const {
   double target = job.target_s;
   double received = job.received_s;
   if (job.active()) {
-    target += TargetShare(id) *
+    target += job.target_share *
               std::max(0.0, now - std::max(booked_at_, job.counted_since));
-    for (const Worker& worker : job.workers) {
-      if (worker.held_epoch == 0) continue;
-      received +=
-          std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
-    }
+    received = SecondsReceived(job, now);
   }
   return {std::min(1.0, target / elapsed), std::min(1.0, received / elapsed)};
 }
 
-// The jobs that may run, as of `at`. A job that has never run on a type, and
-// whose throughput there nobody gave, gets a turn there first: on at most half
-// of the type's accelerators in one round (section 6 of the paper measures
-// jobs in the same way, as part of running them).
-std::vector<RoundJob> Engine::RoundJobs(Time at, bool with_trials) const {
-  const std::vector<std::string>& types = cluster_.types();
-  std::vector<int> trials = cluster_.Capacity();
-  for (int& budget : trials) budget = with_trials ? (budget + 1) / 2 : 0;
-  std::vector<RoundJob> rows;
-  for (const auto& [id, job] : jobs_) {
-    const bool allocated = result_.is_assignment
-                               ? TargetShare(id) > 0
-                               : result_.allocation.Contains(id);
-    // One whose loops are over only has to exit: its accelerators are free.
-    const bool over = std::all_of(
-        job.workers.begin(), job.workers.end(), [](const Worker& worker) {
-          return worker.finished || worker.process == ProcessState::kDone;
-        });
-    if (!job.active() || over || (!allocated && job.assigned.empty())) continue;
-    RoundJob row;
-    row.id = id;
-    row.scale_factor = job.spec.scale_factor;
-    if (allocated && !result_.is_assignment) {
-      row.share = result_.allocation.Row(id);
+// One whose loops are over only has to exit: its accelerators are free.
+bool Engine::MayRun(const Job& job) const {
+  return job.active() &&
+         std::any_of(
+             job.workers.begin(), job.workers.end(), [](const Worker& worker) {
+               return !worker.finished && worker.process != ProcessState::kDone;
+             });
+}
+
+bool Engine::MayRun(const ShareUnit& unit) const {
+  const auto may_run = [&](JobId id) {
+    const auto found = live_.find(id);
+    return found != live_.end() && MayRun(*found->second);
+  };
+  return may_run(unit.job) && (!unit.packed() || may_run(unit.partner));
+}
+
+// The units that may run, as of `at`.
+std::vector<RoundUnit> Engine::RoundUnits(Time at, bool with_trials) const {
+  std::vector<RoundUnit> units;
+  for (const auto& [id, job] : live_) {
+    // Between two allocations that are far apart, a job that came since takes
+    // what is left over.
+    const bool allocated =
+        result_.is_assignment
+            ? job->target_share > 0
+            : result_.allocation.Contains(id) || options_.reset_interval_s > 0;
+    if (!MayRun(*job) || (!allocated && job->assigned.empty())) continue;
+    units.push_back(MakeUnit({id, JobId()}, at));
+    const ShareUnit running = UnitOf(*job);
+    if (running.packed() && running.job == id && !Allocated(running)) {
+      units.push_back(MakeUnit(running, at));
     }
-    row.share.resize(types.size(), 0);
-    row.time_received_s = time_received_.SinceReset(id, types.size());
-    for (const Worker& worker : job.workers) {
-      if (worker.held_epoch == 0) continue;
-      row.time_received_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] +=
-          std::max(0.0, at - worker.accrued_at) / job.spec.scale_factor;
-    }
-    for (size_t type = 0; type < types.size(); ++type) {
-      row.usable.push_back(throughputs_.Get(id, types[type]).steps_per_s > 0);
-      if (trials[type] >= job.spec.scale_factor && row.usable[type] &&
-          throughputs_.NeedsTrial(id, types[type]) &&
-          !tried_.contains({id, type})) {
-        trials[type] -= job.spec.scale_factor;
-        row.share[type] = 1;
-        row.time_received_s[type] = 0;
-      }
-    }
-    row.holds = job.assigned;
-    if (job.workers.front().process == ProcessState::kJoined) {
-      row.home_server = job.workers.front().server;
-    }
-    rows.push_back(std::move(row));
   }
-  return rows;
+  for (const auto& [unit, row] : shares_) {
+    if (unit.packed() && MayRun(unit)) units.push_back(MakeUnit(unit, at));
+  }
+  if (with_trials && !result_.is_assignment) AddTrials(units);
+  return units;
+}
+
+const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
+  const auto found =
+      std::lower_bound(shares_.begin(), shares_.end(), unit,
+                       [](const auto& entry, const ShareUnit& key) {
+                         return entry.first < key;
+                       });
+  return found != shares_.end() && found->first == unit ? &found->second
+                                                        : nullptr;
+}
+
+RoundUnit Engine::MakeUnit(const ShareUnit& unit, Time at) const {
+  const size_t types = cluster_.types().size();
+  const Job& job = jobs_.at(unit.job);
+  RoundUnit row;
+  row.unit = unit;
+  row.scale_factor = job.spec.scale_factor;
+  if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
+  row.share.resize(types, 0);
+  row.time_received_s = time_received_.SinceReset(unit, types);
+  row.deficit_s = time_received_.Deficit(unit, types);
+  for (size_t type = 0; type < types; ++type) {
+    row.usable.push_back(
+        unit.packed()
+            ? row.share[type] > 0
+            : throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0);
+  }
+  AddCosts(job, row);
+  if (unit.packed()) AddCosts(jobs_.at(unit.partner), row);
+  if (job.workers.front().process == ProcessState::kJoined) {
+    row.home_server = job.workers.front().server;
+  }
+  if (UnitOf(job) != unit || job.assigned.empty()) return row;
+  row.holds = job.assigned;
+  const auto type = static_cast<size_t>(cluster_.TypeOf(row.holds.front()));
+  row.usable[type] = true;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    const double seconds =
+        std::max(0.0, at - worker.accrued_at) / job.spec.scale_factor;
+    row.time_received_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] +=
+        seconds;
+    row.deficit_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] -= seconds;
+  }
+  return row;
+}
+
+// Given by the job file, else what its workers measured so far.
+void Engine::AddCosts(const Job& job, RoundUnit& row) {
+  const Progress& progress = job.workers.front().progress;
+  const double measured =
+      progress.pauses > 0
+          ? progress.pausing_s / static_cast<double>(progress.pauses)
+          : 0;
+  const bool given = job.spec.pause_s || job.spec.resume_s || job.spec.move_s;
+  const double pause_s = job.spec.pause_s.value_or(0);
+  const double resume_s = job.spec.resume_s.value_or(0);
+  row.preempt_cost_s += given ? pause_s + resume_s : measured;
+  row.move_cost_s +=
+      given ? pause_s + job.spec.move_s.value_or(resume_s) : measured;
+}
+
+// A job that has never run on a type, and whose throughput there nobody gave,
+// gets a turn there first: on at most half of the type's accelerators in one
+// round (section 6 of the paper measures jobs in the same way, as part of
+// running them).
+void Engine::AddTrials(std::vector<RoundUnit>& units) const {
+  std::vector<int> trials = cluster_.Capacity();
+  for (int& budget : trials) budget = (budget + 1) / 2;
+  for (RoundUnit& row : units) {
+    if (row.unit.packed()) continue;
+    for (size_t type = 0; type < trials.size(); ++type) {
+      if (trials[type] < row.scale_factor || !row.usable[type] ||
+          !throughputs_.NeedsTrial(row.unit.job, cluster_.types()[type]) ||
+          tried_.contains({row.unit.job, type})) {
+        continue;
+      }
+      trials[type] -= row.scale_factor;
+      row.share[type] = 1;
+      row.time_received_s[type] = 0;
+      row.deficit_s[type] = kTrialDebt_s;
+    }
+  }
 }
 
 RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
-  const std::vector<RoundJob> rows = RoundJobs(at, !keep_running);
+  const std::vector<RoundUnit> units = RoundUnits(at, !keep_running);
   if (result_.is_assignment) {
-    std::map<JobId, size_t> type_of_job;
+    std::map<ShareUnit, size_t> type_of_unit;
     for (const TypeAssignment& entry : result_.assignment) {
-      type_of_job[entry.job] = entry.type;
+      type_of_unit[entry.unit] = entry.type;
     }
-    return PlaceAssignment(cluster_, rows, type_of_job);
+    return PlaceAssignment(cluster_, units, type_of_unit);
   }
   RoundOptions options;
+  options.mechanism = mechanism_;
+  options.queue = queue_;
+  options.round_duration_s = round_duration_s_;
   options.keep_running = keep_running;
-  return PlanRound(cluster_, rows, options);
+  return PlanRound(cluster_, units, options);
 }
 
 void Engine::StartRounds(Time now) {
@@ -133,46 +217,70 @@ void Engine::StartRounds(Time now) {
 // No accelerator is left idle while a job waits: in the middle of a round the
 // ones that are free go to whoever is next; nobody is interrupted.
 void Engine::Fill(Time now) {
+  fill_due_ = false;
   if (round_ends_at_ == kNever) return;
-  const RoundAssignment plan = PlanAll(now, /*keep_running=*/true);
-  for (const auto& [id, accelerators] : plan) {
-    Job& job = jobs_.at(id);
+  event::UnitsAssigned fill;
+  for (auto& [unit, places] : PlanAll(now, /*keep_running=*/true)) {
+    const Job& job = jobs_.at(unit.job);
     if (!job.assigned.empty()) continue;
+    if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
     // Not what another job is still assigned to (it is not to be disturbed).
     const bool free =
-        std::none_of(accelerators.begin(), accelerators.end(),
+        std::none_of(places.begin(), places.end(),
                      [&](AcceleratorId a) { return assigned_to_.contains(a); });
-    if (free) Assign(now, job, accelerators);
+    if (free) fill.places.emplace_back(unit, places);
   }
-  if (planned_) MakePlan(now);
+  if (!fill.places.empty()) Record(now, std::move(fill));
+  if (planned_) PlanRoundAhead(now);
+}
+
+void Engine::On(Time now, const event::UnitsAssigned& e) {
+  for (const auto& [unit, places] : e.places) {
+    Assign(now, jobs_.at(unit.job), places, unit.partner);
+    if (unit.packed()) Assign(now, jobs_.at(unit.partner), places, unit.job);
+  }
 }
 
 // Decides the next round ahead of its start: who continues may have the lease
 // extended without a gap, who is new has its process started in time.
-void Engine::MakePlan(Time now) {
+void Engine::PlanRoundAhead(Time now) {
+  BookAll(now);
+  event::RoundPlanned plan;
+  for (auto& entry : PlanAll(round_ends_at_, /*keep_running=*/false)) {
+    plan.places.emplace_back(entry.first, entry.second);
+  }
+  Record(now, std::move(plan));
+}
+
+void Engine::On(Time now, const event::RoundPlanned& e) {
   BookAll(now);
   planned_ = true;
-  const RoundAssignment plan = PlanAll(round_ends_at_, /*keep_running=*/false);
-  for (auto& [id, job] : jobs_) {
-    const auto it = plan.find(id);
-    job.planned.clear();
-    if (!job.active() || it == plan.end()) continue;
-    job.planned = it->second;
-    if (job.assigned.empty()) {
-      const bool no_process = std::all_of(
-          job.workers.begin(), job.workers.end(), [](const Worker& worker) {
-            return worker.process == ProcessState::kNone;
-          });
-      if (no_process) EnsureProcesses(now, job, job.planned);
-    } else if (job.planned == job.assigned) {
-      for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-        const Worker& worker = job.workers[static_cast<size_t>(rank)];
-        if (worker.held_epoch == 0) continue;
-        const WorkerKey key{id, rank, worker.incarnation};
-        Emit(
-            action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
+  for (auto& [id, job] : live_) job->planned.clear();
+  for (const auto& [unit, places] : e.places) {
+    for (const JobId id : {unit.job, unit.partner}) {
+      const auto found = live_.find(id);
+      if (found == live_.end()) continue;
+      Job& job = *found->second;
+      job.planned = places;
+      job.planned_partner = id == unit.job ? unit.partner : unit.job;
+      if (job.assigned.empty()) {
+        if (!job.AnyLive() && !job.AllDone()) {
+          EnsureProcesses(now, job, job.planned);
+        }
+      } else if (Unchanged(job, job.planned, job.planned_partner)) {
+        NoticeHolders(job);
       }
     }
+  }
+}
+
+// They may ask for the next round's lease.
+void Engine::NoticeHolders(Job& job) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.held_epoch == 0) continue;
+    const WorkerKey key{job.id, rank, worker.incarnation};
+    Emit(action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
   }
 }
 
@@ -195,10 +303,9 @@ Reason Engine::Why(JobId id, Time now) const {
     if (worker.process != ProcessState::kJoined) {
       return {ReasonCode::kStarting, first.server, 0, 0};
     }
-    const auto holder = holders_.find(job.assigned[rank]);
-    if (holder != holders_.end() && holder->second.job != id) {
+    if (const WorkerKey* holder = HeldByOther(job.assigned[rank], job)) {
       return {ReasonCode::kWaitsForRelease, first.info.type,
-              static_cast<double>(holder->second.job.value()), 0};
+              static_cast<double>(holder->job.value()), 0};
     }
     if (worker.held_epoch == 0) {
       return {ReasonCode::kStarting, first.server, 0, 0};
@@ -225,10 +332,11 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
             static_cast<double>(job.spec.scale_factor), 0};
   }
   if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
-  const std::vector<RoundJob> rows = RoundJobs(now, /*with_trials=*/false);
+  const std::vector<RoundUnit> rows = RoundUnits(now, /*with_trials=*/false);
   const auto self =
-      std::find_if(rows.begin(), rows.end(),
-                   [&](const RoundJob& row) { return row.id == job.id; });
+      std::find_if(rows.begin(), rows.end(), [&](const RoundUnit& row) {
+        return row.unit == ShareUnit{job.id, JobId()};
+      });
   if (self == rows.end()) return {ReasonCode::kNotInAllocation, "", 0, 0};
   const std::vector<std::vector<double>> priorities = Priorities(rows);
   const auto own = static_cast<size_t>(self - rows.begin());

@@ -16,7 +16,10 @@ constexpr double kReleaseMargin_s = 1;
 void Engine::Admit(Time now, const event::Tick&) {
   if (round_ends_at_ != kNever && !planned_ &&
       now >= round_ends_at_ - PlanLead()) {
-    Record(now, event::RoundPlanned{});
+    // What is chosen for one lease is chosen anew; the plan is remade when the
+    // answer is there.
+    if (result_.each_round) unsolved_ = true;
+    PlanRoundAhead(now);
   }
   if (round_ends_at_ != kNever && planned_ && now >= round_ends_at_) {
     Record(now, event::RoundStarted{});
@@ -34,9 +37,9 @@ void Engine::Sweep(Time now) {
   next_sweep_ = kNever;
   SweepAgents(now);
   SweepQuarantine(now);
-  for (auto& [id, job] : jobs_) {
-    for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-      SweepWorker(now, job, rank);
+  for (auto& [id, job] : live_) {
+    for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
+      SweepWorker(now, *job, rank);
     }
   }
 }

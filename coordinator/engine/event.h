@@ -7,13 +7,16 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/ids.h"
 #include "core/messages.h"
+#include "core/share_unit.h"
 
 namespace gavel::event {
 
@@ -26,6 +29,9 @@ struct CoordinatorStarted {
   // Set by the engine from its options.
   double round_duration_s = 0;
   double lease_duration_s = 0;
+  MechanismKind mechanism = MechanismKind::kGavel;
+  QueueKind queue = QueueKind::kGlobal;
+  double memory_rounds = 0;
 };
 
 // `reply_to` is the server's own handle of the client that waits.
@@ -97,10 +103,26 @@ struct AllocationReady {
   PolicyResult result;
 };
 
+// Who gets which accelerators, as the mechanism chose: a replay follows what
+// was decided and decides nothing itself.
+using UnitPlaces =
+    std::vector<std::pair<ShareUnit, std::vector<AcceleratorId>>>;
+
+// Idle accelerators were given out in the middle of a round.
+struct UnitsAssigned {
+  UnitPlaces places;
+};
 // The next round was planned; jobs that continue may keep their leases on.
-struct RoundPlanned {};
+struct RoundPlanned {
+  UnitPlaces places;
+};
 // The round that was planned begins.
 struct RoundStarted {};
+
+// What an accelerator costs per hour, by type, from now on.
+struct PricesChanged {
+  std::vector<std::pair<std::string, double>> prices;
+};
 
 // ---- not durable
 
@@ -130,7 +152,8 @@ using Event =
                  event::LeaseStarted, event::LeaseEnded, event::StepsReported,
                  event::WorkerGone, event::WorkerAbandoned,
                  event::AllocationReady, event::RoundPlanned,
-                 event::RoundStarted, event::LeaseRequested, event::AgentHeard,
+                 event::RoundStarted, event::PricesChanged,
+                 event::UnitsAssigned, event::LeaseRequested, event::AgentHeard,
                  event::WorkerSaidFinished, event::Persisted, event::Tick>;
 
 }  // namespace gavel

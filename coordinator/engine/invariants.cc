@@ -40,7 +40,7 @@ void Invariants::CheckLeases(const Engine& engine) {
     for (const Worker& worker : job.workers) {
       if (worker.held_epoch == 0) continue;
       const auto [it, fresh] = leased.emplace(worker.held, id);
-      if (!fresh) {
+      if (!fresh && it->second != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       it->second.value(), " and to job ", id.value()));
       }
@@ -79,7 +79,8 @@ void Invariants::CheckAssignments(const Engine& engine) {
     for (AcceleratorId accelerator : job.assigned) {
       types.insert(engine.cluster().TypeOf(accelerator));
       const auto [it, fresh] = assigned.emplace(accelerator, id);
-      if (!fresh) {
+      if (!fresh && (it->second != job.partner ||
+                     engine.jobs().at(it->second).partner != id)) {
         Broken(StrCat("accelerator ", accelerator.value(),
                       " is assigned to jobs ", it->second.value(), " and ",
                       id.value()));

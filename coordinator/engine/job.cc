@@ -37,6 +37,13 @@ bool Job::HoldsAny() const {
                      [](const Worker& w) { return w.held_epoch != 0; });
 }
 
+bool Job::AnyLive() const {
+  return std::any_of(workers.begin(), workers.end(), [](const Worker& w) {
+    return w.process == ProcessState::kLaunching ||
+           w.process == ProcessState::kJoined;
+  });
+}
+
 bool Job::AllJoined() const {
   return std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
     return w.process == ProcessState::kJoined;

@@ -4,11 +4,13 @@
 #define GAVEL_COORDINATOR_ENGINE_JOB_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/throughput_table.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"
@@ -37,10 +39,13 @@ struct Worker {
   // The lease that it holds: an epoch, 0 for none, and the accelerator.
   uint64_t held_epoch = 0;
   AcceleratorId held;
+  JobId held_with;        // who may hold it too; invalid: nobody
+  Time leased_at = 0;     // held_epoch began
   Time accrued_at = 0;    // time received is booked up to here
   bool finished = false;  // its training loop has ended; exits by itself
   bool leaving = false;   // its process is told to end; that is no failure
   Progress progress;
+  Time progress_at = 0;  // when it was told
 
   // Forgotten by a restart, and set again in its grace:
   Time lease_expires = 0;        // of held_epoch, drift included
@@ -95,15 +100,25 @@ struct Job {
   uint64_t epoch = 0;  // rises with every new assignment and incarnation
   std::vector<Worker> workers;          // by rank, scale_factor of them
   std::vector<AcceleratorId> assigned;  // by rank; empty: waits
+  JobId partner;                        // shares `assigned`; invalid: alone
   std::vector<AcceleratorId> planned;   // for the next round
-  int failures_in_a_row = 0;            // without a newer generation in between
-  Generation restored;                  // what its workers last started from
-  double target_s = 0;          // integral of its allocated share over time
+  JobId planned_partner;
+  int failures_in_a_row = 0;    // without a newer generation in between
+  Generation restored;          // what its workers last started from
+  double target_share = 0;      // sum of its row of the allocation, at most 1
+  double target_s = 0;          // integral of target_share over time
   double received_s = 0;        // time that it ran
   Time counted_since = kNever;  // both count from its first allocation on
+  // How long an equal part of the cluster would have taken for the first
+  // `isolated_steps` (PolicyJob::isolated_s).
+  double isolated_s = 0;
+  double isolated_steps = 0;
+  // Its row of EngineOptions::throughputs.
+  std::optional<ThroughputTable::Row> table_row;
 
   bool active() const { return state == JobState::kActive; }
   bool HoldsAny() const;  // some worker holds a lease
+  bool AnyLive() const;   // some worker has a process
   bool AllJoined() const;
   bool AllDone() const;
 };

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,12 @@ class Cluster {
   const std::map<std::string, std::vector<AcceleratorId>, std::less<>>&
   servers() const {
     return servers_;
+  }
+
+  // What there is to it, for whoever writes it down.
+  template <class C>
+  static auto State(C& c) {
+    return std::tie(c.accelerators_, c.type_of_, c.types_, c.servers_);
   }
 
  private:

@@ -2,77 +2,130 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 namespace gavel {
 namespace {
 
-// `values` cut or filled with zeros to `types` entries.
-std::vector<double> Resized(std::vector<double> values, size_t types) {
-  values.resize(types, 0.0);
-  return values;
+bool Countable(double seconds) { return std::isfinite(seconds) && seconds > 0; }
+
+void Grow(std::vector<double>& row, size_t type) {
+  if (row.size() <= type) row.resize(type + 1, 0.0);
+}
+
+// `row` cut or filled with zeros to `types` entries, `add` added to each.
+std::vector<double> Row(const std::vector<double>& row, size_t types,
+                        double add) {
+  std::vector<double> result(types, add);
+  for (size_t j = 0; j < std::min(types, row.size()); ++j) result[j] += row[j];
+  return result;
+}
+
+// The largest of `row` and `least`.
+double Most(const std::vector<double>& row, double least) {
+  for (const double seconds : row) least = std::max(least, seconds);
+  return least;
+}
+
+double Factor(double keep_s, double most) {
+  return most > keep_s ? keep_s / most : 1.0;
+}
+
+void Scale(std::vector<double>& row, double factor) {
+  for (double& seconds : row) seconds *= factor;
 }
 
 }  // namespace
 
-void TimeReceived::Add(JobId job, size_t type, double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return;
-  Seconds& received = seconds_[job];
-  if (received.total.size() <= type) {
-    received.total.resize(type + 1, 0.0);
-    received.since_reset.resize(type + 1, 0.0);
+void TimeReceived::Add(const ShareUnit& unit, size_t type, double seconds) {
+  if (!Countable(seconds)) return;
+  Seconds& entry = Of(unit);
+  Grow(entry.since_reset, type);
+  Grow(entry.received, type);
+  entry.since_reset[type] += seconds;
+  entry.received[type] += seconds;
+  total_[unit.job] += seconds;
+  if (unit.packed()) total_[unit.partner] += seconds;
+}
+
+void TimeReceived::Owe(const ShareUnit& unit, size_t type, double seconds) {
+  if (!Countable(seconds)) return;
+  Seconds& entry = Of(unit);
+  Grow(entry.owed, type);
+  entry.owed[type] += seconds;
+}
+
+TimeReceived::Seconds& TimeReceived::Of(const ShareUnit& unit) {
+  const auto [found, added] = seconds_.try_emplace(unit);
+  if (added && unit.packed()) {
+    pairs_[unit.job].push_back(unit);
+    pairs_[unit.partner].push_back(unit);
   }
-  received.total[type] += seconds;
-  received.since_reset[type] += seconds;
+  return found->second;
 }
 
 void TimeReceived::Reset(double head_start_s) {
   head_start_s_ = head_start_s;
-  for (auto& [job, received] : seconds_) {
-    received.since_reset.assign(received.since_reset.size(), 0.0);
+  for (auto& [unit, entry] : seconds_) {
+    entry.since_reset.assign(entry.since_reset.size(), 0.0);
   }
 }
 
 // One factor for all types: the mechanism compares across them.
 void TimeReceived::Age(double keep_s) {
+  double most_since_reset = 0;
   double most = 0;
-  for (const auto& [job, received] : seconds_) {
-    for (double seconds : received.since_reset) most = std::max(most, seconds);
+  for (const auto& [unit, entry] : seconds_) {
+    most_since_reset = Most(entry.since_reset, most_since_reset);
+    most = Most(entry.owed, Most(entry.received, most));
   }
-  if (most <= keep_s) return;
-  for (auto& [job, received] : seconds_) {
-    for (double& seconds : received.since_reset) seconds *= keep_s / most;
+  const double since_reset_factor = Factor(keep_s, most_since_reset);
+  const double factor = Factor(kDeficitMemory * keep_s, most);
+  for (auto& [unit, entry] : seconds_) {
+    Scale(entry.since_reset, since_reset_factor);
+    Scale(entry.owed, factor);
+    Scale(entry.received, factor);
   }
 }
 
-void TimeReceived::Remove(JobId job) { seconds_.erase(job); }
+void TimeReceived::Remove(JobId job) {
+  seconds_.erase({job, JobId()});
+  total_.erase(job);
+  const auto found = pairs_.find(job);
+  if (found == pairs_.end()) return;
+  const std::vector<ShareUnit> pairs = std::move(found->second);
+  pairs_.erase(found);
+  for (const ShareUnit& pair : pairs) {
+    seconds_.erase(pair);
+    const auto other = pairs_.find(pair.job == job ? pair.partner : pair.job);
+    if (other == pairs_.end()) continue;
+    std::erase(other->second, pair);
+    if (other->second.empty()) pairs_.erase(other);
+  }
+}
+
+std::vector<double> TimeReceived::SinceReset(const ShareUnit& unit,
+                                             size_t types) const {
+  const auto found = seconds_.find(unit);
+  if (found == seconds_.end()) return Row({}, types, head_start_s_);
+  return Row(found->second.since_reset, types, head_start_s_);
+}
+
+std::vector<double> TimeReceived::Deficit(const ShareUnit& unit,
+                                          size_t types) const {
+  const auto found = seconds_.find(unit);
+  if (found == seconds_.end()) return Row({}, types, 0);
+  std::vector<double> deficit = Row(found->second.owed, types, 0);
+  const std::vector<double>& received = found->second.received;
+  for (size_t j = 0; j < std::min(types, received.size()); ++j) {
+    deficit[j] -= received[j];
+  }
+  return deficit;
+}
 
 double TimeReceived::Total(JobId job) const {
-  const auto found = seconds_.find(job);
-  if (found == seconds_.end()) return 0;
-  const std::vector<double>& total = found->second.total;
-  return std::accumulate(total.begin(), total.end(), 0.0);
-}
-
-std::vector<double> TimeReceived::TotalByType(JobId job, size_t types) const {
-  const auto found = seconds_.find(job);
-  if (found == seconds_.end()) return std::vector<double>(types, 0.0);
-  return Resized(found->second.total, types);
-}
-
-std::vector<double> TimeReceived::SinceReset(JobId job, size_t types) const {
-  std::vector<double> seconds = ShareSinceReset(job, types, 1.0);
-  for (double& value : seconds) value += head_start_s_;
-  return seconds;
-}
-
-std::vector<double> TimeReceived::ShareSinceReset(JobId job, size_t types,
-                                                  double elapsed_s) const {
-  const auto found = seconds_.find(job);
-  if (found == seconds_.end()) return std::vector<double>(types, 0.0);
-  std::vector<double> shares = Resized(found->second.since_reset, types);
-  for (double& share : shares) share /= elapsed_s;
-  return shares;
+  const auto found = total_.find(job);
+  return found == total_.end() ? 0 : found->second;
 }
 
 }  // namespace gavel

@@ -1,9 +1,9 @@
-// Time received: the seconds that each job held accelerators of each type,
-// altogether and since the last reset. The engine owns one, adds to it at the
-// end of each round, and gives it to the mechanism (Gavel section 5.1). A value
-// without locks: not thread-safe.
+// Time received: the seconds that each unit (a job alone, or a packed pair)
+// held accelerators of each type, altogether and since the last reset, and what
+// it was owed. The engine owns one, adds to it as time passes, and gives it to
+// the mechanism (Gavel section 5.1). A value without locks: not thread-safe.
 //
-// The seconds are those of the job, not of its accelerators: a gang of 8 that
+// The seconds are those of the unit, not of its accelerators: a gang of 8 that
 // ran for one round of 360 s has received 360 s. Whoever wants accelerator
 // seconds multiplies by the scale factor.
 #ifndef GAVEL_COORDINATOR_JOBS_TIME_RECEIVED_H_
@@ -11,48 +11,66 @@
 
 #include <cstddef>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "core/ids.h"
+#include "core/share_unit.h"
 
 namespace gavel {
+
+// How many times longer than time received deficits are remembered.
+inline constexpr double kDeficitMemory = 24;
 
 class TimeReceived {
  public:
   // `seconds` >= 0 and finite, anything else is not added: time received never
   // falls. `type` is an index into Cluster::types().
-  void Add(JobId job, size_t type, double seconds);
-  // A new allocation: time since the reset starts again, for jobs that come
+  void Add(const ShareUnit& unit, size_t type, double seconds);
+  // The allocation meant the unit to have this much more: what Deficit counts
+  // against what was added. Same rules.
+  void Owe(const ShareUnit& unit, size_t type, double seconds);
+  // A new allocation: time since the reset starts again, for units that come
   // later too, at `head_start_s` on every type. Gavel takes half a round: with
-  // 0 every job is infinitely behind on every type in which it has the smallest
-  // share, and gets a whole round there first.
+  // 0 every unit is infinitely behind on every type in which it has the
+  // smallest share, and gets a whole round there first. Deficits go on.
   void Reset(double head_start_s = 0);
   // A new allocation that goes on from the old one's time: what was given out
-  // since the reset counts on, scaled down so that no job has more than
+  // since the reset counts on, scaled down so that no unit has more than
   // `keep_s` seconds on any type. Fractions stay as they are; a long past
-  // weighs no more than keep_s against a job that has just come.
+  // weighs no more than keep_s against a unit that has just come. Both sides of
+  // the deficits are scaled in the same way, for kDeficitMemory times as long:
+  // a debt that can't be paid fades, and no two of them end up equal.
   void Age(double keep_s);
-  // The job is over. Its time no longer counts.
+  // The job is over: what it had, alone or in pairs, no longer counts.
   void Remove(JobId job);
 
-  // Seconds on all types since the job began. 0 for a job not seen.
-  double Total(JobId job) const;
-  // [types] seconds by type since the job began.
-  std::vector<double> TotalByType(JobId job, size_t types) const;
   // [types] seconds by type since the last reset, the head start included:
-  // RoundJob::time_received_s.
-  std::vector<double> SinceReset(JobId job, size_t types) const;
-  // [types] the same as fractions of `elapsed_s` > 0, without the head start:
-  // to be held against the allocation. `gavel why` prints both.
-  std::vector<double> ShareSinceReset(JobId job, size_t types,
-                                      double elapsed_s) const;
+  // RoundUnit::time_received_s.
+  std::vector<double> SinceReset(const ShareUnit& unit, size_t types) const;
+  // [types] owed less received by type, over all resets; positive: owed.
+  std::vector<double> Deficit(const ShareUnit& unit, size_t types) const;
+  // Seconds that the job ran since it began, on all types, alone and in pairs.
+  double Total(JobId job) const;
+
+  // What there is to it, for whoever writes it down.
+  struct Seconds {
+    std::vector<double> since_reset;  // by type, as long as needed
+    std::vector<double> owed;         // the two sides of the deficit
+    std::vector<double> received;
+  };
+  template <class T>
+  static auto State(T& t) {
+    return std::tie(t.seconds_, t.total_, t.pairs_, t.head_start_s_);
+  }
 
  private:
-  struct Seconds {
-    std::vector<double> total;        // by type, as long as needed
-    std::vector<double> since_reset;  // same length, without the head start
-  };
-  std::map<JobId, Seconds> seconds_;
+  Seconds& Of(const ShareUnit& unit);  // added when it is new
+
+  std::map<ShareUnit, Seconds> seconds_;
+  std::map<JobId, double> total_;
+  // The pairs of a job that have an entry above, from both sides.
+  std::map<JobId, std::vector<ShareUnit>> pairs_;
   double head_start_s_ = 0;
 };
 

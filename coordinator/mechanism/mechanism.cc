@@ -1,156 +1,188 @@
 #include "coordinator/mechanism/mechanism.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <numeric>
-#include <optional>
 #include <tuple>
+#include <utility>
 
+#include "coordinator/mechanism/choice.h"
 #include "coordinator/mechanism/placement.h"
+#include "coordinator/mechanism/round_table.h"
 
 namespace gavel {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A share below this is dust of the solver: a job that has received nothing
-// would be given a whole round for it.
-constexpr double kShareMin = 1e-9;
+// By the value of the enum.
+constexpr std::array<std::string_view, 2> kMechanismNames = {"gavel",
+                                                             "move_aware"};
+constexpr std::array<std::string_view, 2> kQueueNames = {"global", "per_type"};
 
-// Rows may end before the last type: what is missing is zero.
-double At(const std::vector<double>& row, size_t type) {
-  return type < row.size() ? row[type] : 0.0;
+template <class Kind>
+std::optional<Kind> Find(const std::array<std::string_view, 2>& names,
+                         std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Kind>(found - names.begin());
 }
 
-// One job on one type, as the greedy choice sees it.
-struct Candidate {
-  size_t job = 0;  // index into the jobs of the round
-  size_t type = 0;
-  JobId id;
-  double rank = 0;  // share / time received; infinite when nothing received
-  double share = 0;
-  bool holds = false;  // the job runs on this type now
-};
-
-// The jobs of a round, and what is left of each type while choosing.
-class Choice {
+// From a type for each unit to its accelerators.
+class Places {
  public:
-  Choice(const Cluster& cluster, const std::vector<RoundJob>& jobs)
-      : jobs_(jobs), room_(cluster.Capacity()), type_of_(jobs.size()) {
-    for (const RoundJob& job : jobs) held_.push_back(TypeHeld(cluster, job));
-  }
+  Places(const RoundTable& table, const std::vector<uint32_t>& type_of)
+      : table_(table),
+        type_of_(type_of),
+        placement_(table.cluster),
+        placed_(table.units.size()) {}
 
-  void KeepRunning() {
-    for (size_t m = 0; m < jobs_.size(); ++m) {
-      if (held_[m].has_value()) Take(m, *held_[m]);
-    }
-  }
-
-  // Gavel section 5.2, algorithm 1: by priority, what fits, each job once.
-  void TakeByPriority() {
-    std::vector<Candidate> candidates = Candidates(/*with_share=*/true);
-    std::sort(candidates.begin(), candidates.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return std::tuple(-a.rank, -a.share, !a.holds, a.id, a.type) <
-                       std::tuple(-b.rank, -b.share, !b.holds, b.id, b.type);
-              });
-    for (const Candidate& c : candidates) Take(c.job, c.type);
-  }
-
-  // An idle accelerator is of use to anyone who can run there; who received
-  // least comes first.
-  void TakeLeftovers() {
-    std::vector<Candidate> candidates = Candidates(/*with_share=*/false);
-    std::vector<double> received(jobs_.size());
-    for (size_t m = 0; m < jobs_.size(); ++m) {
-      const std::vector<double>& row = jobs_[m].time_received_s;
-      received[m] = std::accumulate(row.begin(), row.end(), 0.0);
-    }
-    std::sort(candidates.begin(), candidates.end(),
-              [&](const Candidate& a, const Candidate& b) {
-                return std::tuple(received[a.job], a.id, !a.holds, a.type) <
-                       std::tuple(received[b.job], b.id, !b.holds, b.type);
-              });
-    for (const Candidate& c : candidates) Take(c.job, c.type);
-  }
-
-  // Nothing happens when the job has a type already or the gang doesn't fit.
-  void Take(size_t job, size_t type) {
-    if (type >= room_.size() || type_of_[job].has_value()) return;
-    if (room_[type] < jobs_[job].scale_factor) return;
-    room_[type] -= jobs_[job].scale_factor;
-    type_of_[job] = type;
-  }
-
-  const std::vector<std::optional<size_t>>& type_of() const { return type_of_; }
-
- private:
-  // Of jobs that have no type yet, on types that they can use, with a share
-  // there or without one.
-  std::vector<Candidate> Candidates(bool with_share) const {
-    std::vector<Candidate> candidates;
-    for (size_t m = 0; m < jobs_.size(); ++m) {
-      const RoundJob& job = jobs_[m];
-      if (type_of_[m].has_value()) continue;
-      for (size_t j = 0; j < std::min(room_.size(), job.usable.size()); ++j) {
-        const double share = At(job.share, j);
-        if (!job.usable[j] || (share > kShareMin) != with_share) continue;
-        const double received_s = At(job.time_received_s, j);
-        const double rank = received_s > 0 ? share / received_s : kInfinity;
-        candidates.push_back({m, j, job.id, rank, share, held_[m] == j});
+  void KeepOwn() {
+    for (const uint32_t u : table_.order) {
+      if (type_of_[u] == kNone) continue;
+      const std::vector<AcceleratorId>& holds = table_.units[u].holds;
+      if (Stays(u) && placement_.Keep(holds)) {
+        placed_[u] = holds;
+      } else {
+        moving_.push_back(u);
       }
     }
-    return candidates;
   }
 
-  const std::vector<RoundJob>& jobs_;
-  std::vector<int> room_;                       // [J] accelerators
-  std::vector<std::optional<size_t>> held_;     // by job: what it can keep
-  std::vector<std::optional<size_t>> type_of_;  // by job: what was chosen
+  // A pair goes where one of its jobs is, and a job alone stays where it was
+  // in a pair: one of them need not move.
+  void InheritFromPairs() {
+    std::vector<uint32_t> holder(table_.jobs, kNone);  // by job
+    for (const uint32_t u : table_.order) {
+      const RoundRow& row = table_.rows[u];
+      if (row.held == kNone || !placed_[u].empty()) continue;
+      holder[row.job] = holder[row.partner] = u;
+    }
+    std::erase_if(moving_, [&](uint32_t u) {
+      const RoundRow& row = table_.rows[u];
+      return Inherit(u, holder[row.job]) || Inherit(u, holder[row.partner]);
+    });
+  }
+
+  // Large gangs first, while there are large holes; then those who have a home
+  // that another one could take.
+  void PlaceOthers() {
+    std::sort(moving_.begin(), moving_.end(), [&](uint32_t a, uint32_t b) {
+      const auto key = [&](uint32_t u) {
+        const RoundUnit& unit = table_.units[u];
+        return std::tuple(-unit.scale_factor, unit.home_server.empty(),
+                          table_.rows[u].position);
+      };
+      return key(a) < key(b);
+    });
+    for (const uint32_t u : moving_) {
+      placed_[u] = placement_.Place(table_.units[u], type_of_[u]);
+    }
+  }
+
+  RoundAssignment Assignment() {
+    RoundAssignment assignment;
+    for (const uint32_t u : table_.order) {
+      if (placed_[u].empty()) continue;
+      assignment.emplace_hint(assignment.end(), table_.units[u].unit,
+                              std::move(placed_[u]));
+    }
+    return assignment;
+  }
+
+ private:
+  bool Stays(uint32_t u) const { return table_.rows[u].held == type_of_[u]; }
+
+  bool Inherit(uint32_t u, uint32_t from) {
+    if (from == kNone || from == u || table_.rows[from].held != type_of_[u]) {
+      return false;
+    }
+    const std::vector<AcceleratorId>& holds = table_.units[from].holds;
+    if (table_.units[u].scale_factor != table_.units[from].scale_factor ||
+        !placement_.Keep(holds)) {
+      return false;
+    }
+    placed_[u] = holds;
+    return true;
+  }
+
+  const RoundTable& table_;
+  const std::vector<uint32_t>& type_of_;
+  Placement placement_;
+  std::vector<std::vector<AcceleratorId>> placed_;  // by unit
+  std::vector<uint32_t> moving_;
 };
+
+RoundAssignment PlaceAll(const RoundTable& table,
+                         const std::vector<uint32_t>& type_of) {
+  Places places(table, type_of);
+  places.KeepOwn();
+  if (table.packed) places.InheritFromPairs();
+  places.PlaceOthers();
+  return places.Assignment();
+}
 
 }  // namespace
 
-std::vector<std::vector<double>> Priorities(const std::vector<RoundJob>& jobs) {
+std::optional<MechanismKind> FindMechanism(std::string_view name) {
+  return Find<MechanismKind>(kMechanismNames, name);
+}
+
+std::optional<QueueKind> FindQueue(std::string_view name) {
+  return Find<QueueKind>(kQueueNames, name);
+}
+
+std::string_view MechanismName(MechanismKind kind) {
+  return kMechanismNames[static_cast<size_t>(kind)];
+}
+
+std::string_view QueueName(QueueKind kind) {
+  return kQueueNames[static_cast<size_t>(kind)];
+}
+
+std::vector<std::vector<double>> Priorities(
+    const std::vector<RoundUnit>& units) {
   std::vector<double> total_s;  // by type
-  for (const RoundJob& job : jobs) {
-    total_s.resize(std::max(total_s.size(), job.time_received_s.size()), 0.0);
-    for (size_t j = 0; j < job.time_received_s.size(); ++j) {
-      total_s[j] += job.time_received_s[j];
+  for (const RoundUnit& unit : units) {
+    total_s.resize(std::max(total_s.size(), unit.time_received_s.size()), 0.0);
+    for (size_t j = 0; j < unit.time_received_s.size(); ++j) {
+      total_s[j] += unit.time_received_s[j];
     }
   }
   std::vector<std::vector<double>> priorities;
-  for (const RoundJob& job : jobs) {
-    std::vector<double>& row = priorities.emplace_back(job.share.size(), 0.0);
+  for (const RoundUnit& unit : units) {
+    std::vector<double>& row = priorities.emplace_back(unit.share.size(), 0.0);
     for (size_t j = 0; j < row.size(); ++j) {
-      if (job.share[j] <= 0) continue;
-      const double received_s = At(job.time_received_s, j);
-      row[j] =
-          received_s > 0 ? job.share[j] / (received_s / total_s[j]) : kInfinity;
+      if (!(unit.share[j] > 0)) continue;
+      const bool received =
+          j < unit.time_received_s.size() && unit.time_received_s[j] > 0;
+      row[j] = received ? unit.share[j] / (unit.time_received_s[j] / total_s[j])
+                        : kInfinity;
     }
   }
   return priorities;
 }
 
 RoundAssignment PlanRound(const Cluster& cluster,
-                          const std::vector<RoundJob>& jobs,
+                          const std::vector<RoundUnit>& units,
                           const RoundOptions& options) {
-  Choice choice(cluster, jobs);
+  const RoundTable table(cluster, units);
+  Choice choice(table, options);
   if (options.keep_running) choice.KeepRunning();
-  choice.TakeByPriority();
-  if (options.work_conserving) choice.TakeLeftovers();
-  return PlaceAll(cluster, jobs, choice.type_of());
+  choice.TakeAll();
+  return PlaceAll(table, choice.type_of());
 }
 
-RoundAssignment PlaceAssignment(const Cluster& cluster,
-                                const std::vector<RoundJob>& jobs,
-                                const std::map<JobId, size_t>& type_of_job) {
-  Choice choice(cluster, jobs);
-  for (size_t m = 0; m < jobs.size(); ++m) {
-    const auto found = type_of_job.find(jobs[m].id);
-    if (found != type_of_job.end()) choice.Take(m, found->second);
+RoundAssignment PlaceAssignment(
+    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const std::map<ShareUnit, size_t>& type_of_unit) {
+  const RoundTable table(cluster, units);
+  Choice choice(table, RoundOptions());
+  for (size_t u = 0; u < units.size(); ++u) {
+    const auto found = type_of_unit.find(units[u].unit);
+    if (found != type_of_unit.end()) choice.Take(u, found->second);
   }
-  return PlaceAll(cluster, jobs, choice.type_of());
+  return PlaceAll(table, choice.type_of());
 }
 
 }  // namespace gavel

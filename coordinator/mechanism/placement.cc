@@ -1,18 +1,33 @@
 #include "coordinator/mechanism/placement.h"
 
 #include <algorithm>
-#include <tuple>
+#include <functional>
 
 namespace gavel {
+namespace {
 
-std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundJob& job) {
-  if (job.holds.empty()) return std::nullopt;
-  if (job.holds.size() != static_cast<size_t>(job.scale_factor)) {
+bool Usable(const Cluster& cluster, AcceleratorId id) {
+  return cluster.accelerator(id).state == AcceleratorState::kUsable;
+}
+
+bool Known(const Cluster& cluster, AcceleratorId id) {
+  return id.valid() && id.value() <= cluster.accelerators().size();
+}
+
+// Keys of a heap of rooms: a server in use before one that is whole.
+constexpr uint64_t kWhole = uint64_t{1} << 63;
+
+}  // namespace
+
+std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundUnit& unit) {
+  if (unit.holds.empty() || unit.scale_factor < 1 ||
+      unit.holds.size() != static_cast<size_t>(unit.scale_factor) ||
+      !Known(cluster, unit.holds.front())) {
     return std::nullopt;
   }
-  const int type = cluster.TypeOf(job.holds.front());
-  for (const AcceleratorId id : job.holds) {
-    if (cluster.accelerator(id).state != AcceleratorState::kUsable ||
+  const int type = cluster.TypeOf(unit.holds.front());
+  for (const AcceleratorId id : unit.holds) {
+    if (!Known(cluster, id) || !Usable(cluster, id) ||
         cluster.TypeOf(id) != type) {
       return std::nullopt;
     }
@@ -20,124 +35,140 @@ std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundJob& job) {
   return static_cast<size_t>(type);
 }
 
-Placement::Placement(const Cluster& cluster)
-    : cluster_(cluster),
-      rooms_(cluster.types().size()),
-      given_(cluster.accelerators().size(), false) {
+FreeAccelerators::FreeAccelerators(const Cluster& cluster, size_t type,
+                                   const std::vector<bool>& given) {
   for (const auto& [server, ids] : cluster.servers()) {
-    for (const AcceleratorId id : ids) {
-      if (cluster.accelerator(id).state != AcceleratorState::kUsable) continue;
-      auto& rooms = rooms_[static_cast<size_t>(cluster.TypeOf(id))];
-      if (rooms.empty() || rooms.back().server != &server) {
-        rooms.push_back({&server, {}, 0});
-      }
-      rooms.back().free.push_back(id);
-      ++rooms.back().size;
-    }
+    AddRoom(server, cluster, ids, type, given);
   }
-  for (auto& rooms : rooms_) {
-    for (Room& room : rooms) std::sort(room.free.begin(), room.free.end());
+  count_ = free_.size();
+  // Those in use first: sorted, and so a heap.
+  for (const bool whole : {false, true}) {
+    for (size_t r = 0; r < rooms_.size(); ++r) {
+      if ((rooms_[r].free == rooms_[r].size) == whole) File(r);
+    }
   }
 }
 
-bool Placement::Keep(const RoundJob& job) {
-  const std::optional<size_t> type = TypeHeld(cluster_, job);
-  if (!type.has_value()) return false;
-  for (const AcceleratorId id : job.holds) {
-    if (given_[id.value() - 1]) return false;
+void FreeAccelerators::AddRoom(const std::string& server,
+                               const Cluster& cluster,
+                               std::span<const AcceleratorId> ids, size_t type,
+                               const std::vector<bool>& given) {
+  Room room{&server, free_.size(), 0, 0};
+  for (const AcceleratorId id : ids) {
+    if (static_cast<size_t>(cluster.TypeOf(id)) != type) continue;
+    if (!Usable(cluster, id)) continue;
+    ++room.size;
+    if (!given[id.value() - 1]) free_.push_back(id);
   }
-  for (const AcceleratorId id : job.holds) given_[id.value() - 1] = true;
-  for (const AcceleratorId id : job.holds) {
-    std::vector<AcceleratorId>& free = RoomOf(id).free;
-    const auto found = std::lower_bound(free.begin(), free.end(), id);
-    if (found != free.end() && *found == id) free.erase(found);
+  room.free = free_.size() - room.begin;
+  if (room.size == 0) return;
+  std::sort(free_.begin() + static_cast<std::ptrdiff_t>(room.begin),
+            free_.end());
+  rooms_.push_back(room);
+}
+
+// Enters a room under the number that it has free now.
+void FreeAccelerators::File(size_t room) {
+  const size_t free = rooms_[room].free;
+  if (free == 0) return;
+  if (rooms_with_.size() <= free) rooms_with_.resize(free + 1);
+  std::vector<uint64_t>& heap = rooms_with_[free];
+  heap.push_back((free == rooms_[room].size ? kWhole : 0) | room);
+  std::push_heap(heap.begin(), heap.end(), std::greater<>());
+}
+
+// The best of the rooms with exactly so many free.
+std::optional<size_t> FreeAccelerators::BestWith(size_t free) {
+  std::vector<uint64_t>& heap = rooms_with_[free];
+  while (!heap.empty()) {
+    const size_t room = heap.front() & ~kWhole;
+    if (rooms_[room].free == free) return room;
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    heap.pop_back();
+  }
+  return std::nullopt;
+}
+
+// Where all fit: home, else the tightest fit, which leaves the large holes to
+// the gangs; of equal ones a server in use, so that idle ones stay whole.
+// Where none has room for all: the largest hole, so that the gang ends on the
+// fewest servers. Called while something is free.
+size_t FreeAccelerators::BestRoom(size_t needed, std::optional<size_t> home) {
+  if (home.has_value() && rooms_[*home].free >= needed) return *home;
+  for (size_t free = needed; free < rooms_with_.size(); ++free) {
+    if (const auto room = BestWith(free)) return *room;
+  }
+  size_t free = std::min(needed, rooms_with_.size()) - 1;
+  while (!BestWith(free).has_value()) --free;
+  if (home.has_value() && rooms_[*home].free == free) return *home;
+  return *BestWith(free);
+}
+
+std::optional<size_t> FreeAccelerators::Find(const std::string& server) const {
+  const auto found =
+      std::lower_bound(rooms_.begin(), rooms_.end(), server,
+                       [](const Room& room, const std::string& name) {
+                         return *room.server < name;
+                       });
+  if (found == rooms_.end() || *found->server != server) return std::nullopt;
+  return static_cast<size_t>(found - rooms_.begin());
+}
+
+std::vector<AcceleratorId> FreeAccelerators::Take(
+    size_t wanted, const std::string& home_server,
+    std::span<const AcceleratorId> own) {
+  std::vector<AcceleratorId> taken;
+  if (count_ < wanted) return taken;
+  taken.reserve(wanted);
+  std::optional<size_t> home;
+  if (!home_server.empty()) home = Find(home_server);
+  while (taken.size() < wanted) {
+    const size_t index = BestRoom(wanted - taken.size(), home);
+    Room& room = rooms_[index];
+    const auto begin = free_.begin() + static_cast<std::ptrdiff_t>(room.begin);
+    // Its own accelerators first: nobody else has to leave them.
+    if (!own.empty()) {
+      std::stable_partition(
+          begin, begin + static_cast<std::ptrdiff_t>(room.free),
+          [&](AcceleratorId id) {
+            return std::find(own.begin(), own.end(), id) != own.end();
+          });
+    }
+    const size_t count = std::min(wanted - taken.size(), room.free);
+    taken.insert(taken.end(), begin,
+                 begin + static_cast<std::ptrdiff_t>(count));
+    room.begin += count;
+    room.free -= count;
+    count_ -= count;
+    File(index);
+  }
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+Placement::Placement(const Cluster& cluster)
+    : cluster_(cluster),
+      given_(cluster.accelerators().size(), false),
+      free_(cluster.types().size()) {}
+
+bool Placement::Keep(std::span<const AcceleratorId> accelerators) {
+  for (size_t i = 0; i < accelerators.size(); ++i) {
+    const size_t index = accelerators[i].value() - 1;
+    if (given_[index]) {
+      while (i-- > 0) given_[accelerators[i].value() - 1] = false;
+      return false;
+    }
+    given_[index] = true;
   }
   return true;
 }
 
-std::vector<AcceleratorId> Placement::Place(const RoundJob& job, size_t type) {
-  if (type >= rooms_.size()) return {};
-  const size_t wanted = static_cast<size_t>(job.scale_factor);
-  size_t free = 0;
-  for (const Room& room : rooms_[type]) free += room.free.size();
-  if (free < wanted) return {};
-
-  std::vector<AcceleratorId> placed;
-  while (placed.size() < wanted) {
-    const size_t needed = wanted - placed.size();
-    Room& room = BestRoom(rooms_[type], needed, job.home_server);
-    // Its own accelerators first: nobody else has to leave them.
-    std::stable_partition(
-        room.free.begin(), room.free.end(), [&](AcceleratorId id) {
-          return std::find(job.holds.begin(), job.holds.end(), id) !=
-                 job.holds.end();
-        });
-    const auto end = room.free.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                             needed, room.free.size()));
-    placed.insert(placed.end(), room.free.begin(), end);
-    room.free.erase(room.free.begin(), end);
-    std::sort(room.free.begin(), room.free.end());
-  }
-  for (const AcceleratorId id : placed) given_[id.value() - 1] = true;
-  std::sort(placed.begin(), placed.end());
-  return placed;
-}
-
-Placement::Room& Placement::RoomOf(AcceleratorId id) {
-  auto& rooms = rooms_[static_cast<size_t>(cluster_.TypeOf(id))];
-  return *std::lower_bound(rooms.begin(), rooms.end(),
-                           cluster_.accelerator(id).server,
-                           [](const Room& room, const std::string& server) {
-                             return *room.server < server;
-                           });
-}
-
-Placement::Room& Placement::BestRoom(std::vector<Room>& rooms, size_t needed,
-                                     const std::string& home_server) const {
-  // Where all fit: home, else the tightest fit, which leaves the large holes to
-  // the gangs; of equal ones a server in use, so that idle ones stay whole.
-  // Where none has room for all: the largest hole, so that the gang ends on the
-  // fewest servers. Lower keys are better; ties go by the server's name.
-  const auto key = [&](const Room& room) {
-    const bool fits = room.free.size() >= needed;
-    const size_t free = room.free.size();
-    const bool home = *room.server == home_server;
-    const bool in_use = free < room.size;
-    return fits ? std::tuple(0, !home, free, !in_use, false)
-                : std::tuple(1, false, needed - free, false, !home);
-  };
-  return *std::min_element(
-      rooms.begin(), rooms.end(),
-      [&](const Room& a, const Room& b) { return key(a) < key(b); });
-}
-
-RoundAssignment PlaceAll(const Cluster& cluster, std::span<const RoundJob> jobs,
-                         std::span<const std::optional<size_t>> type_of) {
-  Placement placement(cluster);
-  RoundAssignment assignment;
-  std::vector<size_t> others;
-  for (size_t m = 0; m < jobs.size(); ++m) {
-    if (!type_of[m].has_value()) continue;
-    const bool stays = TypeHeld(cluster, jobs[m]) == type_of[m];
-    if (stays && placement.Keep(jobs[m])) {
-      assignment[jobs[m].id] = jobs[m].holds;
-    } else {
-      others.push_back(m);
-    }
-  }
-  // Large gangs first, while there are large holes; then those who have a home
-  // that another one could take.
-  std::sort(others.begin(), others.end(), [&](size_t a, size_t b) {
-    const auto key = [&](const RoundJob& job) {
-      return std::tuple(-job.scale_factor, job.home_server.empty(), job.id);
-    };
-    return key(jobs[a]) < key(jobs[b]);
-  });
-  for (const size_t m : others) {
-    std::vector<AcceleratorId> placed = placement.Place(jobs[m], *type_of[m]);
-    if (!placed.empty()) assignment[jobs[m].id] = std::move(placed);
-  }
-  return assignment;
+std::vector<AcceleratorId> Placement::Place(const RoundUnit& unit,
+                                            size_t type) {
+  if (type >= free_.size() || unit.scale_factor < 1) return {};
+  if (!free_[type].has_value()) free_[type].emplace(cluster_, type, given_);
+  return free_[type]->Take(static_cast<size_t>(unit.scale_factor),
+                           unit.home_server, unit.holds);
 }
 
 }  // namespace gavel

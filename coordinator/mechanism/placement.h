@@ -1,4 +1,4 @@
-// Placement: which accelerators of a type a job gets. Jobs that stay keep
+// Placement: which accelerators of a type a unit gets. Units that stay keep
 // theirs; gangs go to as few servers as possible, single workers fill up
 // servers that are partly used. Gavel section 5 ("Placement").
 // Used by the round mechanism only. Not thread-safe.
@@ -6,6 +6,7 @@
 #define GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,48 +18,68 @@
 
 namespace gavel {
 
-// Type of what `job` holds, if it may keep it: as many as its scale factor, all
-// usable, all of one type.
-std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundJob& job);
+// Type of what `unit` holds, if it may keep it: as many as its scale factor,
+// all usable, all of one type.
+std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundUnit& unit);
 
-// Places the jobs of one round; each accelerator is given away at most once.
+// The free accelerators of one type, server by server. Built from those that
+// nobody has yet; only taken from afterwards.
+class FreeAccelerators {
+ public:
+  // `given`: by accelerator id - 1. Borrows the cluster.
+  FreeAccelerators(const Cluster& cluster, size_t type,
+                   const std::vector<bool>& given);
+
+  // `wanted` accelerators, ascending: on one server when any has room, else on
+  // the fewest. `home_server` first among servers that serve as well, `own`
+  // accelerators first on their server. Empty when there are not as many.
+  std::vector<AcceleratorId> Take(size_t wanted, const std::string& home_server,
+                                  std::span<const AcceleratorId> own);
+
+ private:
+  // One server's accelerators of the type. The free ones are
+  // free_[begin, begin + free), ascending.
+  struct Room {
+    const std::string* server = nullptr;  // borrowed from the cluster
+    size_t begin = 0;
+    size_t free = 0;
+    size_t size = 0;  // usable ones, free or not
+  };
+
+  void AddRoom(const std::string& server, const Cluster& cluster,
+               std::span<const AcceleratorId> ids, size_t type,
+               const std::vector<bool>& given);
+  void File(size_t room);
+  std::optional<size_t> BestWith(size_t free);
+  size_t BestRoom(size_t needed, std::optional<size_t> home);
+  std::optional<size_t> Find(const std::string& server) const;
+
+  std::vector<AcceleratorId> free_;  // room by room
+  std::vector<Room> rooms_;          // by the server's name
+  size_t count_ = 0;                 // that are free
+  // By the number of free accelerators: a heap of rooms, those in use first,
+  // then by name. A room that has become smaller since is passed over.
+  std::vector<std::vector<uint64_t>> rooms_with_;
+};
+
+// Places the units of one round; each accelerator is given away at most once.
 // Borrows the cluster, which must not change meanwhile.
 class Placement {
  public:
   explicit Placement(const Cluster& cluster);
 
-  // Gives the job what it holds. False, and nothing given, when it can't keep
-  // it (TypeHeld) or another job has got some of it.
-  bool Keep(const RoundJob& job);
+  // Gives away exactly these. False, and nothing given, when one of them is
+  // gone already. Before any Place.
+  bool Keep(std::span<const AcceleratorId> accelerators);
 
-  // scale_factor free accelerators of `type`, ascending: all on one server when
-  // any has room, else on the fewest. The job's home server goes first among
-  // servers that serve as well. Empty, and nothing given, when there is no room
-  // for all of the gang.
-  std::vector<AcceleratorId> Place(const RoundJob& job, size_t type);
+  // scale_factor free accelerators of `type`, as FreeAccelerators::Take.
+  std::vector<AcceleratorId> Place(const RoundUnit& unit, size_t type);
 
  private:
-  // One server's accelerators of one type.
-  struct Room {
-    const std::string* server = nullptr;  // borrowed from the cluster
-    std::vector<AcceleratorId> free;      // ascending
-    size_t size = 0;                      // usable ones, free or not
-  };
-
-  // Where a usable accelerator is.
-  Room& RoomOf(AcceleratorId id);
-  Room& BestRoom(std::vector<Room>& rooms, size_t needed,
-                 const std::string& home_server) const;
-
   const Cluster& cluster_;
-  std::vector<std::vector<Room>> rooms_;  // by type; servers by name
-  std::vector<bool> given_;               // by accelerator id - 1
+  std::vector<bool> given_;                            // by accelerator id - 1
+  std::vector<std::optional<FreeAccelerators>> free_;  // by type, when needed
 };
-
-// Places every job that `type_of` gives a type ([jobs], index into the
-// cluster's types): those that stay first, then the largest gangs.
-RoundAssignment PlaceAll(const Cluster& cluster, std::span<const RoundJob> jobs,
-                         std::span<const std::optional<size_t>> type_of);
 
 }  // namespace gavel
 

@@ -8,42 +8,82 @@ namespace gavel {
 
 class Allocation::Form {
  public:
-  // Position of `job`, or jobs.size().
-  size_t Find(JobId job) const {
-    const auto found = std::lower_bound(jobs.begin(), jobs.end(), job);
-    if (found == jobs.end() || *found != job) return jobs.size();
-    return static_cast<size_t>(found - jobs.begin());
+  Form(std::vector<ShareUnit> u, size_t c, std::vector<double> s)
+      : units(std::move(u)), columns(c), shares(std::move(s)) {
+    for (size_t i = 0; i < units.size(); ++i) {
+      if (units[i].packed()) by_partner.emplace_back(units[i].partner, i);
+    }
+    std::sort(by_partner.begin(), by_partner.end());
   }
 
-  std::vector<JobId> jobs;     // ascending
-  size_t types = 0;            // J
-  std::vector<double> shares;  // [jobs x J] row-major
+  // Calls `visit` with the position of each unit that holds `job`.
+  template <class Visit>
+  void ForEach(JobId job, Visit visit) const {
+    auto unit =
+        std::lower_bound(units.begin(), units.end(), ShareUnit{job, JobId()});
+    for (; unit != units.end() && unit->job == job; ++unit) {
+      visit(static_cast<size_t>(unit - units.begin()));
+    }
+    auto pair = std::lower_bound(by_partner.begin(), by_partner.end(),
+                                 std::pair(job, size_t{0}));
+    for (; pair != by_partner.end() && pair->first == job; ++pair) {
+      visit(pair->second);
+    }
+  }
+
+  const double* RowAt(size_t i) const { return shares.data() + i * columns; }
+
+  std::vector<ShareUnit> units;  // ascending
+  size_t columns = 0;
+  std::vector<double> shares;  // [units x columns] row-major
+  // (partner, position) of the packed ones, ascending.
+  std::vector<std::pair<JobId, size_t>> by_partner;
 };
 
-Allocation Allocation::FromRows(std::vector<JobId> jobs, size_t types,
+Allocation Allocation::FromRows(std::vector<ShareUnit> units, size_t columns,
                                 std::vector<double> shares) {
-  shares.resize(jobs.size() * types, 0.0);
+  shares.resize(units.size() * columns, 0.0);
   Allocation allocation;
-  allocation.form_ = std::make_shared<const Form>(
-      Form{std::move(jobs), types, std::move(shares)});
+  allocation.form_ = std::make_shared<const Form>(std::move(units), columns,
+                                                  std::move(shares));
   return allocation;
 }
 
-size_t Allocation::types() const { return form_ == nullptr ? 0 : form_->types; }
+size_t Allocation::columns() const {
+  return form_ == nullptr ? 0 : form_->columns;
+}
 
-std::span<const JobId> Allocation::jobs() const {
+std::span<const ShareUnit> Allocation::units() const {
   if (form_ == nullptr) return {};
-  return form_->jobs;
+  return form_->units;
 }
 
 bool Allocation::Contains(JobId job) const {
-  return form_ != nullptr && form_->Find(job) < form_->jobs.size();
+  bool found = false;
+  if (form_ != nullptr) form_->ForEach(job, [&](size_t) { found = true; });
+  return found;
+}
+
+std::vector<double> Allocation::Row(const ShareUnit& unit) const {
+  std::vector<double> row(columns(), 0.0);
+  if (form_ == nullptr) return row;
+  const auto found =
+      std::lower_bound(form_->units.begin(), form_->units.end(), unit);
+  if (found == form_->units.end() || *found != unit) return row;
+  const double* from =
+      form_->RowAt(static_cast<size_t>(found - form_->units.begin()));
+  std::copy(from, from + row.size(), row.begin());
+  return row;
 }
 
 std::vector<double> Allocation::Row(JobId job) const {
-  if (!Contains(job)) return std::vector<double>(types(), 0.0);
-  const double* row = form_->shares.data() + form_->Find(job) * form_->types;
-  return std::vector<double>(row, row + form_->types);
+  std::vector<double> row(columns(), 0.0);
+  if (form_ == nullptr) return row;
+  form_->ForEach(job, [&](size_t i) {
+    const double* from = form_->RowAt(i);
+    for (size_t c = 0; c < row.size(); ++c) row[c] += from[c];
+  });
+  return row;
 }
 
 }  // namespace gavel

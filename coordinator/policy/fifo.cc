@@ -4,10 +4,16 @@
 //
 // The first job that fits nowhere blocks all behind it, however small they are:
 // that is what keeps a gang from waiting for ever. Jobs that run are not
-// preempted: they keep their type ahead of the queue.
-#include <algorithm>
-#include <numeric>
+// preempted: they keep their type ahead of the queue. Only when nobody waits do
+// they move, in order of arrival, to accelerators that are idle on a type
+// earlier in the order: else the last jobs of a trace would end on the slowest
+// type beside an empty cluster.
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "coordinator/policy/assigner.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
 #include "core/status.h"
@@ -22,78 +28,75 @@ class Fifo : public Policy {
       const PolicyProblem& problem) const override;
 };
 
-// What is left to give, and what was given.
-struct Queue {
-  const PolicyProblem& problem;
-  const UsableJobs& usable;
-  std::vector<int> room;  // accelerators left of each type
-  std::vector<TypeAssignment> assignment;
-
-  const PolicyJob& Job(size_t i) const { return problem.jobs[usable.jobs[i]]; }
-
-  bool Fits(size_t i, size_t type) const {
-    return usable.Row(i)[type] > 0 && room[type] >= Job(i).scale_factor;
+std::optional<size_t> FirstFit(const Assigner& assigner, size_t job) {
+  for (size_t type = 0; type < assigner.types(); ++type) {
+    if (assigner.Fits(job, type)) return type;
   }
+  return std::nullopt;
+}
 
-  void Take(size_t i, size_t type) {
-    room[type] -= Job(i).scale_factor;
-    assignment.push_back({Job(i).id, type});
-  }
-
-  // False when the job runs nowhere or can't stay where it is.
-  bool Keep(size_t i) {
-    const int type = Job(i).running_on;
-    if (type < 0 || static_cast<size_t>(type) >= room.size()) return false;
-    if (!Fits(i, static_cast<size_t>(type))) return false;
-    Take(i, static_cast<size_t>(type));
-    return true;
-  }
-
-  // False when no type has room.
-  bool TakeFirst(size_t i) {
-    for (size_t type = 0; type < room.size(); ++type) {
-      if (!Fits(i, type)) continue;
-      Take(i, type);
-      return true;
-    }
-    return false;
-  }
+// Those that run now, on what they have; the others, by arrival.
+struct Split {
+  std::vector<std::pair<size_t, size_t>> running;  // (job, type)
+  std::vector<size_t> waiting;
 };
 
-// Indices into usable.jobs by arrival, ties by id.
-std::vector<size_t> ArrivalOrder(const PolicyProblem& problem,
-                                 const UsableJobs& usable) {
-  std::vector<size_t> order(usable.jobs.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return problem.jobs[usable.jobs[a]].arrival_s <
-           problem.jobs[usable.jobs[b]].arrival_s;
-  });
-  return order;
+Split SplitQueue(const Assigner& assigner) {
+  Split split;
+  std::vector<int> room;
+  for (size_t type = 0; type < assigner.types(); ++type) {
+    room.push_back(assigner.room(type));
+  }
+  for (const size_t job : assigner.queue()) {
+    const std::optional<size_t> type = assigner.FitWhereItRuns(job);
+    if (type && room[*type] >= assigner.Job(job).scale_factor) {
+      room[*type] -= assigner.Job(job).scale_factor;
+      split.running.emplace_back(job, *type);
+    } else {
+      split.waiting.push_back(job);
+    }
+  }
+  return split;
+}
+
+// Each on the earliest type that has room beside all who run.
+void AssignEarliest(Assigner& assigner,
+                    const std::vector<std::pair<size_t, size_t>>& running) {
+  std::vector<int> room;  // beside all who run
+  for (size_t type = 0; type < assigner.types(); ++type) {
+    room.push_back(assigner.room(type));
+  }
+  for (const auto& [job, type] : running) {
+    room[type] -= assigner.Job(job).scale_factor;
+  }
+  for (const auto& [job, type] : running) {
+    const int needed = assigner.Job(job).scale_factor;
+    size_t best = 0;
+    while (best < type &&
+           (assigner.Throughput(job, best) <= 0 || room[best] < needed)) {
+      ++best;
+    }
+    room[type] += needed;
+    room[best] -= needed;
+    assigner.Assign(job, best);
+  }
 }
 
 absl::StatusOr<PolicyResult> Fifo::Solve(const PolicyProblem& problem) const {
   GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  UsableJobs usable = FindUsableJobs(problem);
-  Queue queue{problem, usable, problem.capacity, {}};
-  std::vector<size_t> waiting;
-  for (const size_t i : ArrivalOrder(problem, usable)) {
-    if (!queue.Keep(i)) waiting.push_back(i);
+  Assigner assigner(problem);
+  const Split split = SplitQueue(assigner);
+  if (split.waiting.empty()) {
+    AssignEarliest(assigner, split.running);
+    return assigner.Result("greedy");
   }
-  for (const size_t i : waiting) {
-    if (!queue.TakeFirst(i)) break;
+  for (const auto& [job, type] : split.running) assigner.Assign(job, type);
+  for (const size_t job : split.waiting) {
+    const std::optional<size_t> type = FirstFit(assigner, job);
+    if (!type) break;
+    assigner.Assign(job, *type);
   }
-
-  PolicyResult result;
-  result.outcome = SolveOutcome::kOptimal;
-  result.is_assignment = true;
-  result.assignment = std::move(queue.assignment);
-  result.left_out = std::move(usable.left_out);
-  // FIFO optimises nothing: the objective counts the jobs that run.
-  result.objective = static_cast<double>(result.assignment.size());
-  result.bound = result.objective;
-  result.solver = "greedy";
-  return result;
+  return assigner.Result("greedy");
 }
 
 }  // namespace

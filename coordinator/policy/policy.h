@@ -6,6 +6,7 @@
 #define GAVEL_COORDINATOR_POLICY_POLICY_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,10 +15,11 @@
 
 #include "absl/status/statusor.h"
 #include "core/ids.h"
+#include "core/share_unit.h"
 
 namespace gavel {
 
-// One job as a policy sees it.
+// One job as a policy sees it. Times are seconds.
 struct PolicyJob {
   JobId id;
   int scale_factor = 1;        // s_m >= 1
@@ -25,35 +27,86 @@ struct PolicyJob {
   double arrival_s = 0;        // orders FIFO; ties by id
   double steps_remaining = 0;  // 0: not known
   double time_since_start_s = 0;
+  double time_received_s = 0;  // that it ran, alone or in a pair
+  // How long an equal part of the cluster (1/n of each type) would have taken
+  // for what it has done so far: Gavel's cumulative isolated time.
+  double isolated_s = 0;
+  double deadline_s = kNoDeadline;  // from now; <= 0: missed
+  int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
+  JobId running_with;   // the other of its packed pair now; invalid: alone
+
+  static constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 };
 
-// A scheduling problem: n jobs, J accelerator types.
+// An organisation that jobs belong to (Gavel section 4.3).
+struct PolicyEntity {
+  std::string name;
+  double weight = 1;                // > 0
+  std::string policy = "fairness";  // inside it: "fairness", "fifo", or the
+                                    // name of any policy
+};
+
+// Two jobs that may share accelerators; both have the same scale factor.
+struct PolicyPair {
+  size_t first = 0;  // indices into PolicyProblem::jobs, first < second
+  size_t second = 0;
+};
+
+// A scheduling problem: n jobs, J accelerator types, P pairs.
+//
+// Columns: where a gang's placement matters the J types are 2 J columns, first
+// the J consolidated ones (all of the gang on one server), then the J
+// unconsolidated ones (Gavel section 3.1). Otherwise columns are types.
 struct PolicyProblem {
   std::vector<std::string> types;   // J names, in a fixed order
   std::vector<int> capacity;        // N_j, accelerators of each type, >= 0
   std::vector<PolicyJob> jobs;      // n, in the order of ids
-  std::vector<double> throughputs;  // [n x J] row-major, steps/s, >= 0;
+  std::vector<double> throughputs;  // [n x columns()] row-major, steps/s, >= 0;
                                     // 0: cannot run there
+  std::vector<PolicyPair> pairs;    // ascending by (first, second)
+  // [P x columns() x 2]: of the first and of the second job, when they share.
+  // 0 for either: they can't share there.
+  std::vector<double> pair_throughputs;
+  std::vector<double> cost;  // [J] per accelerator and hour; empty: 1 each
+  std::vector<PolicyEntity> entities;
+  // [J] accelerators of each server that has the type. Empty: placement does
+  // not matter. Else each inner list sums to capacity[j].
+  std::vector<std::vector<int>> servers;
+
+  bool placement_sensitive() const { return !servers.empty(); }
+  size_t columns() const {
+    return placement_sensitive() ? 2 * types.size() : types.size();
+  }
+  size_t TypeOfColumn(size_t column) const { return column % types.size(); }
   std::span<const double> Row(size_t job) const {
-    return {throughputs.data() + job * types.size(), types.size()};
+    return {throughputs.data() + job * columns(), columns()};
+  }
+  // Throughputs of a pair: element 2 c of the first, 2 c + 1 of the second job
+  // in column c.
+  std::span<const double> PairRow(size_t pair) const {
+    return {pair_throughputs.data() + pair * columns() * 2, columns() * 2};
   }
 };
 
-// Fractions of time X[job][type] in [0, 1]. A handle to a compact form that is
-// shared and never changed; Row() is bit-identical on every CPU. Rows sum to at
-// most 1; sum over jobs of s_m X[m][j] is at most N_j.
+// Fractions of time X[unit][column] in [0, 1]. A handle to a compact form that
+// is shared and never changed; Row() is bit-identical on every CPU. The rows
+// that hold one job sum to at most 1 together; the sum over units of
+// s_u X[u][j] is at most N_j.
 class Allocation {
  public:
   Allocation() = default;
-  // `jobs` ascending; `shares` [jobs x types] row-major.
-  static Allocation FromRows(std::vector<JobId> jobs, size_t types,
+  // `units` ascending; `shares` [units x columns] row-major.
+  static Allocation FromRows(std::vector<ShareUnit> units, size_t columns,
                              std::vector<double> shares);
 
-  size_t types() const;
-  std::span<const JobId> jobs() const;
+  size_t columns() const;
+  std::span<const ShareUnit> units() const;  // ascending
+  // A unit that holds the job is there (with whatever share).
   bool Contains(JobId job) const;
-  // The job's shares by type. All zero for a job that is not contained.
+  // The unit's shares by column. All zero for one that is not there.
+  std::vector<double> Row(const ShareUnit& unit) const;
+  // The job's shares by column, alone and in all of its pairs together.
   std::vector<double> Row(JobId job) const;
 
  private:
@@ -61,11 +114,13 @@ class Allocation {
   std::shared_ptr<const Form> form_;
 };
 
-// One job's accelerators for one lease, by type: what policies return that
+// One unit's accelerators for one lease, by type: what policies return that
 // choose accelerators themselves (FIFO, Gandiva, Themis).
 struct TypeAssignment {
-  JobId job;
-  size_t type = 0;  // index into PolicyProblem::types; all s_m on this type
+  ShareUnit unit;
+  size_t type = 0;  // index into PolicyProblem::types; all s_u on this type
+  friend bool operator==(const TypeAssignment&,
+                         const TypeAssignment&) = default;
 };
 
 enum class SolveOutcome : uint8_t {
@@ -81,6 +136,9 @@ struct PolicyResult {
   SolveOutcome outcome = SolveOutcome::kFailed;
   std::string detail;
   bool is_assignment = false;
+  // An assignment that is asked for again for each round, not only when jobs
+  // come and go (Gandiva's time slices).
+  bool each_round = false;
   Allocation allocation;                   // when !is_assignment
   std::vector<TypeAssignment> assignment;  // when is_assignment
   std::vector<JobId> left_out;             // usable on no type of the cluster
@@ -94,14 +152,16 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
+  // It wants PolicyProblem::pairs filled in.
+  virtual bool packs() const { return false; }
   // Const and free of state: the same problem gives the same bits.
   // INVALID_ARGUMENT when the problem is malformed (names the job).
   virtual absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const = 0;
 };
 
-// The policy called `name`: "max_min_fairness", "max_min_fairness_perf",
-// "fifo". NOT_FOUND names the ones that exist.
+// The policy called `name`; PolicyNames() lists them, and "allox_alpha=A" is
+// AlloX for A in (0, 1]. NOT_FOUND names the ones that exist.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 
 // Names that MakePolicy knows, sorted.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "core/status.h"
 #include "core/text.h"
@@ -9,24 +10,101 @@
 namespace gavel {
 namespace {
 
+template <class... T>
+absl::Status Refuse(const T&... what) {
+  return absl::InvalidArgumentError(StrCat(what...));
+}
+
+bool FiniteFromZero(double value) { return std::isfinite(value) && value >= 0; }
+
 absl::Status CheckSizes(const PolicyProblem& problem) {
   const size_t types = problem.types.size();
+  const size_t columns = problem.columns();
   if (problem.capacity.size() != types) {
-    return absl::InvalidArgumentError(
-        StrCat("problem: ", problem.capacity.size(), " capacities for ", types,
-               " accelerator types; give one for each"));
+    return Refuse("problem: ", problem.capacity.size(), " capacities for ",
+                  types, " accelerator types; give one for each");
   }
-  if (problem.throughputs.size() != problem.jobs.size() * types) {
-    return absl::InvalidArgumentError(
-        StrCat("problem: ", problem.throughputs.size(), " throughputs for ",
-               problem.jobs.size(), " jobs x ", types,
-               " accelerator types; give one for each pair"));
+  if (problem.placement_sensitive() && problem.servers.size() != types) {
+    return Refuse("problem: servers of ", problem.servers.size(), " types for ",
+                  types, " accelerator types; give a list for each, or none");
   }
-  for (size_t j = 0; j < types; ++j) {
-    if (problem.capacity[j] >= 0) continue;
-    return absl::InvalidArgumentError(StrCat("type ", problem.types[j],
-                                             ": capacity ", problem.capacity[j],
-                                             " is negative; give 0 or more"));
+  if (problem.throughputs.size() != problem.jobs.size() * columns) {
+    return Refuse("problem: ", problem.throughputs.size(), " throughputs for ",
+                  problem.jobs.size(), " jobs x ", columns,
+                  " columns; give one for each pair");
+  }
+  if (problem.pair_throughputs.size() != problem.pairs.size() * columns * 2) {
+    return Refuse("problem: ", problem.pair_throughputs.size(),
+                  " pair throughputs for ", problem.pairs.size(), " pairs x ",
+                  columns, " columns x 2 jobs; give one for each");
+  }
+  if (!problem.cost.empty() && problem.cost.size() != types) {
+    return Refuse("problem: ", problem.cost.size(), " costs for ", types,
+                  " accelerator types; give one for each, or none");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckType(const PolicyProblem& problem, size_t j) {
+  const auto refuse = [&](const auto&... what) {
+    return Refuse("type ", problem.types[j], ": ", what...);
+  };
+  if (problem.capacity[j] < 0) {
+    return refuse("capacity ", problem.capacity[j],
+                  " is negative; give 0 or more");
+  }
+  if (!problem.cost.empty() && !FiniteFromZero(problem.cost[j])) {
+    return refuse("cost ", problem.cost[j], "; give a finite one, 0 or more");
+  }
+  if (!problem.placement_sensitive()) return absl::OkStatus();
+  int64_t accelerators = 0;
+  for (const int size : problem.servers[j]) {
+    if (size < 0) return refuse("a server with ", size, " accelerators");
+    accelerators += size;
+  }
+  if (accelerators != problem.capacity[j]) {
+    return refuse("servers with ", accelerators, " accelerators, capacity ",
+                  problem.capacity[j], "; give the same");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEntity(const PolicyEntity& entity) {
+  if (std::isfinite(entity.weight) && entity.weight > 0) {
+    return absl::OkStatus();
+  }
+  return Refuse("entity ", entity.name, ": weight ", entity.weight,
+                "; give a finite one above 0");
+}
+
+// The name of a column, for messages.
+std::string ColumnName(const PolicyProblem& problem, size_t column) {
+  const std::string& type = problem.types[problem.TypeOfColumn(column)];
+  if (!problem.placement_sensitive()) return type;
+  return StrCat(type, column < problem.types.size() ? " consolidated"
+                                                    : " unconsolidated");
+}
+
+absl::Status CheckTimes(const PolicyJob& job) {
+  const struct {
+    const char* name;
+    double value;
+  } fields[] = {{"steps remaining", job.steps_remaining},
+                {"time since start", job.time_since_start_s},
+                {"time received", job.time_received_s},
+                {"isolated time", job.isolated_s}};
+  for (const auto& field : fields) {
+    if (FiniteFromZero(field.value)) continue;
+    return Refuse("job ", job.id.value(), ": ", field.name, " ", field.value,
+                  "; give a finite one, 0 or more");
+  }
+  if (!std::isfinite(job.arrival_s)) {
+    return Refuse("job ", job.id.value(), ": arrival ", job.arrival_s,
+                  "; give seconds");
+  }
+  if (std::isnan(job.deadline_s)) {
+    return Refuse("job ", job.id.value(), ": deadline ", job.deadline_s,
+                  "; give seconds from now, infinity for none");
   }
   return absl::OkStatus();
 }
@@ -34,9 +112,9 @@ absl::Status CheckSizes(const PolicyProblem& problem) {
 absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   const PolicyJob& job = problem.jobs[m];
   const auto refuse = [&](const auto&... what) {
-    return absl::InvalidArgumentError(
-        StrCat("job ", job.id.value(), ": ", what...));
+    return Refuse("job ", job.id.value(), ": ", what...);
   };
+  if (!job.id.valid()) return refuse("not an id; ids count from 1");
   if (m > 0 && !(problem.jobs[m - 1].id < job.id)) {
     return refuse("comes after job ", problem.jobs[m - 1].id.value(),
                   "; give each job once, in ascending order of ids");
@@ -47,11 +125,51 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   if (!std::isfinite(job.weight) || job.weight <= 0) {
     return refuse("weight ", job.weight, "; give a finite one above 0");
   }
+  const auto entities = static_cast<int64_t>(problem.entities.size());
+  if (job.entity < -1 || job.entity >= entities) {
+    return refuse("entity ", job.entity, " of ", entities,
+                  "; give an index, -1 for none");
+  }
   const std::span<const double> row = problem.Row(m);
-  for (size_t j = 0; j < row.size(); ++j) {
-    if (std::isfinite(row[j]) && row[j] >= 0) continue;
-    return refuse("throughput ", row[j], " on ", problem.types[j],
+  for (size_t c = 0; c < row.size(); ++c) {
+    if (FiniteFromZero(row[c])) continue;
+    return refuse("throughput ", row[c], " on ", ColumnName(problem, c),
                   "; give steps/s, 0 when it cannot run there");
+  }
+  return CheckTimes(job);
+}
+
+absl::Status CheckPair(const PolicyProblem& problem, size_t p) {
+  const PolicyPair& pair = problem.pairs[p];
+  if (pair.first >= pair.second || pair.second >= problem.jobs.size()) {
+    return Refuse("pair ", p, ": jobs at ", pair.first, " and ", pair.second,
+                  " of ", problem.jobs.size(),
+                  "; give two indices, the smaller one first");
+  }
+  const PolicyJob& first = problem.jobs[pair.first];
+  const PolicyJob& second = problem.jobs[pair.second];
+  const auto refuse = [&](const auto&... what) {
+    return Refuse("pair of job ", first.id.value(), " and job ",
+                  second.id.value(), ": ", what...);
+  };
+  if (p > 0) {
+    const PolicyPair& last = problem.pairs[p - 1];
+    if (std::pair(last.first, last.second) >=
+        std::pair(pair.first, pair.second)) {
+      return refuse("out of order; give each pair once, ascending");
+    }
+  }
+  if (first.scale_factor != second.scale_factor) {
+    return refuse("scale factors ", first.scale_factor, " and ",
+                  second.scale_factor, "; only equal ones share accelerators");
+  }
+  const std::span<const double> row = problem.PairRow(p);
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (FiniteFromZero(row[i])) continue;
+    return refuse("throughput ", row[i], " of job ",
+                  (i % 2 == 0 ? first : second).id.value(), " on ",
+                  ColumnName(problem, i / 2),
+                  "; give steps/s, 0 when they cannot share there");
   }
   return absl::OkStatus();
 }
@@ -60,29 +178,19 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
 
 absl::Status CheckProblem(const PolicyProblem& problem) {
   GAVEL_RETURN_IF_ERROR(CheckSizes(problem));
+  for (size_t j = 0; j < problem.types.size(); ++j) {
+    GAVEL_RETURN_IF_ERROR(CheckType(problem, j));
+  }
+  for (const PolicyEntity& entity : problem.entities) {
+    GAVEL_RETURN_IF_ERROR(CheckEntity(entity));
+  }
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
     GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
   }
-  return absl::OkStatus();
-}
-
-UsableJobs FindUsableJobs(const PolicyProblem& problem) {
-  UsableJobs usable;
-  usable.types = problem.types.size();
-  for (size_t m = 0; m < problem.jobs.size(); ++m) {
-    const std::span<const double> given = problem.Row(m);
-    std::vector<double> row(given.begin(), given.end());
-    for (size_t j = 0; j < row.size(); ++j) {
-      if (problem.capacity[j] < problem.jobs[m].scale_factor) row[j] = 0;
-    }
-    if (std::all_of(row.begin(), row.end(), [](double t) { return t == 0; })) {
-      usable.left_out.push_back(problem.jobs[m].id);
-      continue;
-    }
-    usable.jobs.push_back(m);
-    usable.throughputs.insert(usable.throughputs.end(), row.begin(), row.end());
+  for (size_t p = 0; p < problem.pairs.size(); ++p) {
+    GAVEL_RETURN_IF_ERROR(CheckPair(problem, p));
   }
-  return usable;
+  return absl::OkStatus();
 }
 
 }  // namespace gavel

@@ -1,9 +1,12 @@
-#include "coordinator/policy/shares.h"
-
+// What share_problem.h says of plain shares.
 #include <algorithm>
 #include <cassert>
-#include <limits>
+#include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
+
+#include "coordinator/policy/share_problem.h"
 
 namespace gavel {
 namespace {
@@ -12,99 +15,253 @@ namespace {
 // mechanism would give it a whole round.
 constexpr double kDust = 1e-13;
 
-void ScaleRows(const Limits& limits, std::span<double> shares) {
-  const size_t types = limits.capacity.size();
-  for (size_t m = 0; m < limits.scale_factor.size(); ++m) {
-    const std::span<double> row = shares.subspan(m * types, types);
-    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-    if (sum <= 1) continue;
-    for (double& share : row) share /= sum;
+// Calls visit(limit, cell) for each limit of each cell.
+template <class Visit>
+void ForEachLimit(const ShareProblem& problem, Visit visit) {
+  for (size_t i = 0; i < problem.cells.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    visit(static_cast<size_t>(cell.type), i);
+    if (cell.placement >= 0) visit(static_cast<size_t>(cell.placement), i);
   }
 }
 
-void ScaleColumns(const Limits& limits, std::span<double> shares) {
-  const size_t types = limits.capacity.size();
-  std::vector<double> used(types, 0.0);
-  for (size_t i = 0; i < shares.size(); ++i) {
-    used[i % types] += limits.scale_factor[i / types] * shares[i];
-  }
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const size_t j = i % types;
-    if (used[j] > limits.capacity[j]) {
-      shares[i] *= limits.capacity[j] / used[j];
+void ScaleJobs(const ShareProblem& problem, std::span<double> shares) {
+  for (size_t m = 0; m < problem.size(); ++m) {
+    double sum = 0;
+    for (const JobCell& cell : problem.Cells(m)) {
+      sum += shares[static_cast<size_t>(cell.cell)];
+    }
+    if (sum <= 1) continue;
+    // In pairs this also lowers the other job's sum: it stays feasible.
+    for (const JobCell& cell : problem.Cells(m)) {
+      shares[static_cast<size_t>(cell.cell)] /= sum;
     }
   }
 }
 
-double Dot(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+void ScaleLimits(const ShareProblem& problem, std::span<double> shares) {
+  std::vector<double> factor(problem.limits.size(), 0.0);
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    factor[limit] += problem.cells[i].scale_factor * shares[i];
+  });
+  for (size_t r = 0; r < factor.size(); ++r) {
+    const double used = factor[r];
+    factor[r] = used > problem.limits[r] ? problem.limits[r] / used : 1;
+  }
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    double least = factor[static_cast<size_t>(cell.type)];
+    if (cell.placement >= 0) {
+      least = std::min(least, factor[static_cast<size_t>(cell.placement)]);
+    }
+    shares[i] *= least;
+  }
 }
+
+bool Alone(const ShareProblem& problem, int cell) {
+  const int unit = problem.cells[static_cast<size_t>(cell)].unit;
+  return problem.units[static_cast<size_t>(unit)].second < 0;
+}
+
+// What is left of the limits while jobs are put in whole cells.
+struct Room {
+  const ShareProblem& problem;
+  std::vector<double> left;
+
+  double Of(const ShareCell& cell) const {
+    const double type = left[static_cast<size_t>(cell.type)];
+    if (cell.placement < 0) return type;
+    return std::min(type, left[static_cast<size_t>(cell.placement)]);
+  }
+  void Take(const ShareCell& cell) {
+    left[static_cast<size_t>(cell.type)] -= cell.scale_factor;
+    if (cell.placement < 0) return;
+    left[static_cast<size_t>(cell.placement)] -= cell.scale_factor;
+  }
+  // The cell with the most room of the job's fastest ones; -1: a pair is
+  // faster, or none has room.
+  int Best(size_t m, double fastest) const {
+    int best = -1;
+    for (const JobCell& entry : problem.Cells(m)) {
+      if (entry.throughput < fastest || !Alone(problem, entry.cell)) continue;
+      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      if (Of(cell) < cell.scale_factor) continue;
+      if (best >= 0 && Of(cell) <= Of(problem.cells[static_cast<size_t>(best)]))
+        continue;
+      best = entry.cell;
+    }
+    return best;
+  }
+};
 
 }  // namespace
 
-void RepairShares(const Limits& limits, std::span<double> shares) {
-  assert(shares.size() == limits.capacity.size() * limits.scale_factor.size());
+double Throughput(const ShareProblem& problem, size_t m,
+                  std::span<const double> shares) {
+  double throughput = 0;
+  for (const JobCell& cell : problem.Cells(m)) {
+    throughput += cell.throughput * shares[static_cast<size_t>(cell.cell)];
+  }
+  return throughput;
+}
+
+std::vector<double> Throughputs(const ShareProblem& problem,
+                                std::span<const double> shares) {
+  std::vector<double> throughputs(problem.size());
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    throughputs[m] = Throughput(problem, m, shares);
+  }
+  return throughputs;
+}
+
+std::vector<double> ProportionalThroughputs(const ShareProblem& problem) {
+  const double accelerators =
+      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  std::vector<double> proportional(problem.size(), 0.0);
+  for (size_t m = 0; m < proportional.size(); ++m) {
+    const std::span<const double> row = problem.Row(m);
+    for (size_t j = 0; j < problem.types; ++j) {
+      const double throughput =
+          row[j] > 0 ? row[j] : row[row.size() - problem.types + j];
+      proportional[m] += throughput * (problem.capacity[j] / accelerators);
+    }
+  }
+  return proportional;
+}
+
+std::vector<double> LargestThroughputs(const ShareProblem& problem) {
+  std::vector<double> largest(problem.size(), 0.0);
+  for (size_t m = 0; m < largest.size(); ++m) {
+    for (const JobCell& cell : problem.Cells(m)) {
+      largest[m] = std::max(largest[m], cell.throughput);
+    }
+  }
+  return largest;
+}
+
+std::vector<double> Normalizers(const ShareProblem& problem) {
+  std::vector<double> normalizers = ProportionalThroughputs(problem);
+  for (size_t m = 0; m < normalizers.size(); ++m) {
+    normalizers[m] = problem.scale_factor[m] / normalizers[m];
+  }
+  return normalizers;
+}
+
+void RepairShares(const ShareProblem& problem, std::span<double> shares) {
+  assert(shares.size() == problem.cells.size());
   for (double& share : shares) {
     // Written so that NaN becomes 0 too.
     if (!(share > kDust)) share = 0;
+    share = std::min(share, 1.0);
   }
-  ScaleRows(limits, shares);
-  // Columns come last: making them smaller leaves the rows feasible.
-  ScaleColumns(limits, shares);
+  ScaleJobs(problem, shares);
+  // Limits come last: making shares smaller leaves the jobs feasible.
+  ScaleLimits(problem, shares);
 }
 
-std::vector<double> EvenShares(const MaxMinProblem& problem) {
-  const size_t types = problem.types();
-  std::vector<double> asked(types, 0.0);  // accelerators of each type
-  for (size_t i = 0; i < problem.values.size(); ++i) {
-    if (problem.values[i] <= 0) continue;
-    asked[i % types] += problem.limits.scale_factor[i / types];
+void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
+                 std::span<double> shares) {
+  constexpr double kShortMin = 1e-9;
+  constexpr double kTakenMax = 1e-9;
+  std::vector<std::pair<size_t, double>> extra;  // (cell, share)
+  double taken = 0;
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const double missing = wanted[m] - Throughput(problem, m, shares);
+    if (missing <= kShortMin * wanted[m]) continue;
+    JobCell best;
+    for (const JobCell& cell : problem.Cells(m)) {
+      if (!Alone(problem, cell.cell)) continue;
+      if (cell.throughput > best.throughput) best = cell;
+    }
+    const auto i = static_cast<size_t>(best.cell);
+    const double share = std::max(missing / best.throughput, 2 * kDust);
+    const auto type = static_cast<size_t>(problem.cells[i].type);
+    extra.emplace_back(i, share);
+    taken += share * std::max(1.0, problem.cells[i].scale_factor /
+                                       problem.limits[type]);
   }
-  std::vector<double> shares(problem.values.size(), 0.0);
+  if (extra.empty() || taken > kTakenMax) return;
+  for (const auto& [i, share] : extra) shares[i] += share;
+  RepairShares(problem, shares);
+}
+
+std::vector<double> EvenShares(const ShareProblem& problem) {
+  std::vector<double> asked(problem.limits.size(), 0.0);
+  const auto alone = [&](size_t i) {
+    return Alone(problem, static_cast<int>(i));
+  };
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    if (alone(i)) asked[limit] += problem.cells[i].scale_factor;
+  });
+  std::vector<double> shares(problem.cells.size(), 0.0);
   for (size_t i = 0; i < shares.size(); ++i) {
-    if (problem.values[i] <= 0) continue;
-    shares[i] = problem.limits.capacity[i % types] / asked[i % types];
+    if (alone(i)) shares[i] = 1;
   }
-  RepairShares(problem.limits, shares);
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    if (!alone(i)) return;
+    shares[i] = std::min(shares[i], problem.limits[limit] / asked[limit]);
+  });
+  RepairShares(problem, shares);
   return shares;
 }
 
-double SmallestValue(const MaxMinProblem& problem,
-                     std::span<const double> shares) {
-  double smallest = std::numeric_limits<double>::infinity();
-  for (size_t m = 0; m < problem.jobs(); ++m) {
-    const auto row = shares.subspan(m * problem.types(), problem.types());
-    smallest = std::min(smallest, Dot(problem.Row(m), row));
+std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
+  const std::vector<double> fastest = LargestThroughputs(problem);
+  std::vector<double> shares(problem.cells.size(), 0.0);
+  Room room{problem, problem.limits};
+  // Those that are as fast in several cells take what the others leave.
+  for (const bool choosy : {true, false}) {
+    for (size_t m = 0; m < problem.size(); ++m) {
+      const auto cells = problem.Cells(m);
+      const auto equal = std::count_if(
+          cells.begin(), cells.end(),
+          [&](const JobCell& cell) { return cell.throughput >= fastest[m]; });
+      if ((equal == 1) != choosy) continue;
+      const int best = room.Best(m, fastest[m]);
+      if (best < 0) return std::nullopt;
+      room.Take(problem.cells[static_cast<size_t>(best)]);
+      shares[static_cast<size_t>(best)] = 1;
+    }
   }
-  return smallest;
+  return shares;
 }
 
-double UpperBound(const MaxMinProblem& problem,
-                  std::span<const double> job_weight,
-                  std::span<const double> price) {
-  const auto positive = [](double value) { return value > 0 ? value : 0.0; };
-  double total_weight = 0;
-  for (const double weight : job_weight) total_weight += positive(weight);
-  if (total_weight <= 0) return std::numeric_limits<double>::infinity();
+Allocation ToAllocation(const ShareProblem& problem,
+                        std::span<const double> shares) {
+  std::vector<bool> held(problem.units.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] > 0) held[static_cast<size_t>(problem.cells[i].unit)] = true;
+  }
+  std::vector<ShareUnit> units;
+  std::vector<size_t> row(problem.units.size(), 0);
+  for (size_t u = 0; u < problem.units.size(); ++u) {
+    if (problem.units[u].second >= 0 && !held[u]) continue;
+    row[u] = units.size();
+    units.push_back(problem.units[u].id);
+  }
+  std::vector<double> rows(units.size() * problem.columns, 0.0);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    if (!(shares[i] > 0)) continue;
+    rows[row[static_cast<size_t>(cell.unit)] * problem.columns +
+         static_cast<size_t>(cell.column)] = shares[i];
+  }
+  return Allocation::FromRows(std::move(units), problem.columns,
+                              std::move(rows));
+}
 
-  // For weights that sum to 1 the least value is at most the weighted mean of
-  // all values. Buying accelerators at the prices, job m gains at most
-  // max_j (weight_m values[m][j] - s_m price_j) per unit of time, and it has
-  // one unit; what all of them pay is at most sum_j price_j N_j.
-  double bound = 0;
-  for (size_t j = 0; j < problem.types(); ++j) {
-    bound += positive(price[j]) * problem.limits.capacity[j];
-  }
-  for (size_t m = 0; m < problem.jobs(); ++m) {
-    double gain = 0;
-    for (size_t j = 0; j < problem.types(); ++j) {
-      gain = std::max(gain,
-                      positive(job_weight[m]) * problem.Row(m)[j] -
-                          problem.limits.scale_factor[m] * positive(price[j]));
-    }
-    bound += gain;
-  }
-  return bound / total_weight;
+PolicyResult ToResult(const ShareProblem& problem,
+                      std::span<const double> shares, double objective,
+                      double bound, std::string_view solver) {
+  PolicyResult result;
+  result.solver = solver;
+  result.outcome = SolveOutcome::kOptimal;
+  result.allocation = ToAllocation(problem, shares);
+  result.left_out = problem.left_out;
+  result.objective = objective;
+  result.bound = bound;
+  result.gap = std::abs(bound - objective) / std::max(1.0, std::abs(bound));
+  return result;
 }
 
 }  // namespace gavel

@@ -179,6 +179,9 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
   solver = std::make_unique<SolverThread>(std::move(policy), wake);
   commits = std::make_unique<CommitThread>(std::move(journal), wake);
   Step(event::CoordinatorStarted{recovered.term + 1});
+  if (!options.prices.empty()) {
+    Step(event::PricesChanged{{options.prices.begin(), options.prices.end()}});
+  }
   return halted;
 }
 
@@ -375,6 +378,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
   GAVEL_RETURN_IF_ERROR(CheckOptions(options));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
+  options.engine.packing = policy->packs();
   GAVEL_ASSIGN_OR_RETURN(options.state_directory,
                          MakeStateDirectory(options.state_directory));
   // The journal first: of two reasons to refuse, it is the one that matters.

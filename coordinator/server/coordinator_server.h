@@ -8,6 +8,7 @@
 #define GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -27,7 +28,8 @@ struct CoordinatorServerOptions {
   std::string state_directory;
   EngineOptions engine;
   std::string policy = "max_min_fairness_perf";
-  std::shared_ptr<spdlog::logger> log;  // null: none
+  std::map<std::string, double> prices;  // per accelerator and hour, by type
+  std::shared_ptr<spdlog::logger> log;   // null: none
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
   // requests are answered; null: none. Borrowed.
   std::FILE* announce = nullptr;

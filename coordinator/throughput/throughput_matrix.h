@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "core/ids.h"
@@ -48,7 +49,7 @@ class ThroughputMatrix {
   // get a bounded trial turn there.
   bool NeedsTrial(JobId job, std::string_view type) const;
 
- private:
+  // What there is to it, for whoever writes it down.
   struct Figure {
     double given = -1;      // -1: none
     double measured = -1;   // -1: none
@@ -56,6 +57,12 @@ class ThroughputMatrix {
     double measured_weight_s = 0;
     double Value() const { return measured >= 0 ? measured : given; }
   };
+  template <class M>
+  static auto State(M& matrix) {
+    return std::tie(matrix.figures_);
+  }
+
+ private:
   using Figures = std::map<std::string, Figure, std::less<>>;
 
   double Guess(const Figures& figures, std::string_view type) const;

@@ -27,6 +27,11 @@ bool IsValidDevice(std::string_view device) {
 
 void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
   reader.ReadName("policy", spec.policy);
+  reader.ReadName("mechanism", spec.mechanism);
+  reader.ReadName("queue", spec.queue);
+  reader.Read("reset_interval_s", spec.reset_interval_s, kNotNegative);
+  reader.Read("placement_sensitive", spec.placement_sensitive);
+  reader.Read("throughputs", spec.throughputs);
   const NumberRange duration = {.above_min = true, .max = kDurationMax_s};
   reader.Read("round_duration_s", spec.round_duration_s, duration);
   if (!reader.Has("lease_duration_s")) {
@@ -40,6 +45,21 @@ void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
                        " exceeds round_duration_s ", spec.round_duration_s,
                        "; lower it, or lengthen the round"));
   }
+}
+
+void ReadPrices(TomlReader reader, SchedulingSpec& spec) {
+  for (const std::string& type : reader.Keys()) {
+    reader.Read(type, spec.prices[type], kNotNegative);
+  }
+}
+
+TraceEntity ReadEntity(TomlReader reader) {
+  TraceEntity entity;
+  reader.Require("name", "name = \"vision\"");
+  reader.ReadName("name", entity.name);
+  reader.Read("weight", entity.weight, kPositive);
+  reader.ReadName("policy", entity.policy);
+  return entity;
 }
 
 // What one [[server.accelerator]] says: `count` slots of the same kind.
@@ -127,13 +147,23 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
   GAVEL_ASSIGN_OR_RETURN(const toml::table root,
                          ParseToml(toml, source, kClusterSpecBytesMax));
   absl::Status status;
-  TomlReader reader(root, source, {"scheduling", "server"}, status);
+  TomlReader reader(root, source, {"scheduling", "server", "prices", "entity"},
+                    status);
   ClusterSpec spec;
   if (const toml::table* table = reader.Table("scheduling")) {
-    ReadScheduling(
-        TomlReader(*table, source,
-                   {"policy", "round_duration_s", "lease_duration_s"}, status),
-        spec.scheduling);
+    ReadScheduling(TomlReader(*table, source,
+                              {"policy", "round_duration_s", "lease_duration_s",
+                               "mechanism", "queue", "reset_interval_s",
+                               "placement_sensitive", "throughputs"},
+                              status),
+                   spec.scheduling);
+  }
+  if (const toml::table* table = reader.Table("prices")) {
+    ReadPrices(TomlReader(*table, source, status), spec.scheduling);
+  }
+  for (const toml::table* table : reader.Tables("entity")) {
+    spec.scheduling.entities.push_back(ReadEntity(
+        TomlReader(*table, source, {"name", "weight", "policy"}, status)));
   }
   std::set<std::string> names;
   for (const toml::table* table : reader.Tables("server")) {

@@ -4,11 +4,13 @@
 #define GAVEL_COORDINATOR_WORKLOAD_CLUSTER_SPEC_H_
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/workload/trace.h"
 #include "core/messages.h"
 
 namespace gavel {
@@ -24,10 +26,19 @@ struct SchedulingSpec {
   std::string policy = "max_min_fairness_perf";
   double round_duration_s = 360;
   double lease_duration_s = 60;
+  std::string mechanism = "gavel";  // or "move_aware"
+  std::string queue = "global";     // or "per_type"
+  double reset_interval_s = 0;      // a new allocation at most this often
+  bool placement_sensitive = false;
+  // Gavel's throughput file; relative to the cluster file. Empty: none.
+  std::string throughputs;
+  // Per accelerator and hour, by type.
+  std::map<std::string, double> prices;
+  std::vector<TraceEntity> entities;
 };
 
 struct ClusterSpec {
-  SchedulingSpec scheduling;        // [scheduling]
+  SchedulingSpec scheduling;        // [scheduling], [prices], [[entity]]
   std::vector<ServerSpec> servers;  // [[server]] with [[server.accelerator]]
 };
 
@@ -41,6 +52,14 @@ inline constexpr int kAcceleratorsPerServerMax = 256;
 //   policy = "max_min_fairness_perf"
 //   round_duration_s = 5
 //   lease_duration_s = 2
+//   mechanism = "move_aware"          # the cost of moves weighs in
+//   throughputs = "throughputs.json"  # of job types that files leave open
+//   [prices]                          # per accelerator and hour
+//   cpu_fast = 0.74
+//   [[entity]]                        # that jobs count for, JobSpec::entity
+//   name = "vision"
+//   weight = 2
+//   policy = "fairness"               # inside it; or "fifo", or a policy
 //   [[server]]
 //   name = "here"
 //   [[server.accelerator]]

@@ -112,6 +112,9 @@ void ReadGoals(TomlReader& reader, JobSpec& spec) {
   if (reader.Read("deadline_s", value, kPositive)) spec.deadline_s = value;
   if (reader.Read("budget", value, kPositive)) spec.budget = value;
   reader.Read("retries_max", spec.retries_max, 0, kRetriesMax);
+  if (reader.Read("pause_s", value, kNotNegative)) spec.pause_s = value;
+  if (reader.Read("resume_s", value, kNotNegative)) spec.resume_s = value;
+  if (reader.Read("move_s", value, kNotNegative)) spec.move_s = value;
 }
 
 void ReadEnvironment(TomlReader reader, JobSpec& spec) {
@@ -174,6 +177,12 @@ void AppendProgram(std::string* toml, const JobSpec& spec) {
 void AppendGoals(std::string* toml, const JobSpec& spec) {
   StrAppend(toml, "weight = ", Digits(spec.weight), "\n",
             "steps_total = ", spec.steps_total, "\n");
+  for (const auto& [key, seconds] : {std::pair("pause_s", spec.pause_s),
+                                     std::pair("resume_s", spec.resume_s),
+                                     std::pair("move_s", spec.move_s)}) {
+    if (!seconds.has_value()) continue;
+    StrAppend(toml, key, " = ", Digits(*seconds), "\n");
+  }
   if (spec.deadline_s.has_value()) {
     StrAppend(toml, "deadline_s = ", Digits(*spec.deadline_s), "\n");
   }
@@ -195,13 +204,28 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   GAVEL_ASSIGN_OR_RETURN(const toml::table root,
                          ParseToml(toml, source, kJobSpecBytesMax));
   absl::Status status;
-  TomlReader reader(
-      root, source,
-      {"name", "command", "working_directory", "checkpoint_directory",
-       "environment", "app", "entity", "class", "scale_factor", "workers_min",
-       "workers_max", "weight", "steps_total", "deadline_s", "budget",
-       "throughputs", "retries_max"},
-      status);
+  TomlReader reader(root, source,
+                    {"name",
+                     "command",
+                     "working_directory",
+                     "checkpoint_directory",
+                     "environment",
+                     "app",
+                     "entity",
+                     "class",
+                     "scale_factor",
+                     "workers_min",
+                     "workers_max",
+                     "weight",
+                     "steps_total",
+                     "deadline_s",
+                     "budget",
+                     "pause_s",
+                     "resume_s",
+                     "move_s",
+                     "throughputs",
+                     "retries_max"},
+                    status);
   JobSpec spec;
   ReadIdentity(reader, spec);
   ReadProgram(reader, spec);

@@ -65,6 +65,11 @@ struct JobSpec {
 
   int retries_max = 3;  // failed ends in a row before the job is held
 
+  // Seconds of work lost when it gives an accelerator up, when it starts on one
+  // again, and when it goes on elsewhere at once (default: resume_s). Any one
+  // given: these count, what is missing is 0; none: they are measured.
+  std::optional<double> pause_s, resume_s, move_s;  // >= 0
+
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 

@@ -38,22 +38,6 @@ std::string_view TypeName(const toml::node& node) {
   }
 }
 
-bool IsWithin(double value, const NumberRange& range) {
-  const bool above = range.above_min ? value > range.min : value >= range.min;
-  return above && value <= range.max;  // false for NaN
-}
-
-std::string Describe(const NumberRange& range) {
-  std::string text =
-      StrCat("a number ", range.above_min ? "above " : "from ", range.min);
-  if (range.max != std::numeric_limits<double>::max()) {
-    StrAppend(&text, " to ", range.max);
-  } else if (!range.above_min) {
-    StrAppend(&text, " on");
-  }
-  return text;
-}
-
 // Levenshtein distance, row by row.
 size_t Edits(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -70,6 +54,22 @@ size_t Edits(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+bool IsWithin(double value, const NumberRange& range) {
+  const bool above = range.above_min ? value > range.min : value >= range.min;
+  return above && value <= range.max;
+}
+
+std::string Describe(const NumberRange& range) {
+  std::string text =
+      StrCat("a number ", range.above_min ? "above " : "from ", range.min);
+  if (range.max != std::numeric_limits<double>::max()) {
+    StrAppend(&text, " to ", range.max);
+  } else if (!range.above_min) {
+    StrAppend(&text, " on");
+  }
+  return text;
+}
 
 absl::StatusOr<toml::table> ParseToml(std::string_view text,
                                       std::string_view source,
@@ -199,6 +199,17 @@ bool TomlReader::Read(std::string_view key, double& out,
     return false;
   }
   out = value;
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, bool& out) {
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return false;
+  if (!node->is_boolean()) {
+    WrongType(key, *node, "true or false");
+    return false;
+  }
+  out = node->as_boolean()->get();
   return true;
 }
 

@@ -1,6 +1,6 @@
 // Reads the tables of a TOML file key by key, with an error that points into
-// the file: "SOURCE:LINE:COLUMN: what; remedy". Internal to this folder: the
-// parsers of specs are written with it.
+// the file: "SOURCE:LINE:COLUMN: what; remedy". The parsers of specs are
+// written with it, here and in the simulator.
 //
 // Errors are sticky and shared: all readers of a file write to one Status,
 // which keeps the first. Not thread-safe; readers borrow the table, the source
@@ -37,6 +37,10 @@ struct NumberRange {
 inline constexpr NumberRange kPositive = {.above_min = true};
 inline constexpr NumberRange kNotNegative = {};
 
+bool IsWithin(double value, const NumberRange& range);  // false for NaN
+// "a number above 0", "a number from 0 to 10".
+std::string Describe(const NumberRange& range);
+
 class TomlReader {
  public:
   // A key that is not `known` is an error, with the closest one as remedy.
@@ -54,6 +58,7 @@ class TomlReader {
   bool Read(std::string_view key, int64_t& out, int64_t min, int64_t max);
   bool Read(std::string_view key, int& out, int min, int max);
   bool Read(std::string_view key, double& out, const NumberRange& range);
+  bool Read(std::string_view key, bool& out);
   // As Read of a string, but it must be a name (job_spec.h, IsValidName).
   bool ReadName(std::string_view key, std::string& out);
 

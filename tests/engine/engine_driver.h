@@ -4,6 +4,7 @@
 #ifndef GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 #define GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,13 +24,15 @@ class EngineDriver {
  public:
   static constexpr double kAgentTimeout_s = 1000;
 
-  explicit EngineDriver(int accelerators = 1, std::string policy = "fifo")
+  explicit EngineDriver(int accelerators = 1, std::string policy = "fifo",
+                        const std::function<void(EngineOptions&)>& adjust = {})
       : accelerators_(accelerators), policy_(*MakePolicy(policy)) {
     options_.round_duration_s = 100;
     options_.lease_duration_s = 10;
     options_.plan_lead_s = 5;
     options_.pause_grace_s = 30;
     options_.agent_timeout_s = kAgentTimeout_s;
+    if (adjust) adjust(options_);
     engine_ = std::make_unique<Engine>(options_);
     Step(event::CoordinatorStarted{1});
     JoinServer("here", 1);
@@ -51,9 +54,11 @@ class EngineDriver {
       if (!hold_disk) Persist();
     } else if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
       ++solves;
+      problem = solve->problem;
       if (hold_solver) return;
-      Step(event::AllocationReady{solve->epoch,
-                                  *policy_->Solve(solve->problem)});
+      Step(event::AllocationReady{
+          solve->epoch,
+          answer ? answer(solve->problem) : *policy_->Solve(solve->problem)});
     }
   }
 
@@ -86,8 +91,8 @@ class EngineDriver {
     Step(event::ServerJoined{hello});
   }
 
-  JobId Submit(const std::string& name, int scale_factor = 1) {
-    JobSpec spec;
+  JobId Submit(const std::string& name, int scale_factor = 1,
+               JobSpec spec = {}) {
     spec.name = name;
     spec.argv = {"./train"};
     spec.scale_factor = scale_factor;
@@ -192,6 +197,9 @@ class EngineDriver {
   bool hold_disk = false;
   bool hold_solver = false;
   int solves = 0;
+  PolicyProblem problem;  // the last one
+  // Answers instead of the policy.
+  std::function<PolicyResult(const PolicyProblem&)> answer;
   uint64_t nonce = 0;
   Actions actions;
   std::vector<action::Persist> rows;

@@ -75,7 +75,9 @@ TEST(Launch, IsAskedForOnlyOnceTheAssignmentIsOnDisk) {
   driver.hold_disk = true;
   driver.Submit("a");
   EXPECT_EQ(driver.Count<LaunchWorker>(), 0);
-  driver.Persist();
+  driver.Persist();  // the job; now the policy is asked
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 0);
+  driver.Persist();  // the assignment
   EXPECT_EQ(driver.Count<LaunchWorker>(), 1);
   EXPECT_EQ(driver.Last<LaunchWorker>()->accelerator.uuid, "here-0");
 }

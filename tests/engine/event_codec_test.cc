@@ -34,13 +34,15 @@ std::vector<Event> Durable() {
   exit.no_failure = true;
   PolicyResult result;
   result.outcome = SolveOutcome::kIterationLimit;
-  result.allocation =
-      Allocation::FromRows({JobId(1), JobId(3)}, 2, {0.5, -0.0, 1e-300, 1});
-  result.assignment = {{JobId(1), 1}};
+  result.allocation = Allocation::FromRows({{JobId(1), {}}, {JobId(3), {}}}, 2,
+                                           {0.5, -0.0, 1e-300, 1});
+  result.assignment = {{{JobId(1), JobId(2)}, 1}};
+  result.each_round = true;
   result.left_out = {JobId(9)};
   result.gap = 1e-9;
   result.solver = "highs";
-  return {event::CoordinatorStarted{7, 360, 60},
+  return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
+                                    QueueKind::kPerType, 4},
           event::JobSubmitted{spec, 0},
           event::JobCommanded{JobId(2), CommandKind::kRelease, 0},
           event::ServerJoined{hello},
@@ -53,8 +55,11 @@ std::vector<Event> Durable() {
           event::WorkerGone{exit},
           event::WorkerAbandoned{key},
           event::AllocationReady{12, result},
-          event::RoundPlanned{},
-          event::RoundStarted{}};
+          event::RoundPlanned{
+              {{{JobId(1), JobId(2)}, {AcceleratorId(4), AcceleratorId(5)}}}},
+          event::RoundStarted{},
+          event::PricesChanged{{{"v100", 0.74}}},
+          event::UnitsAssigned{{{{JobId(3), JobId()}, {AcceleratorId(1)}}}}};
 }
 
 TEST(EventCodec, EveryDurableEventComesBackAsItWas) {

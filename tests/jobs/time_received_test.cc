@@ -10,50 +10,107 @@ namespace {
 
 constexpr JobId kJob(1);
 constexpr JobId kOther(2);
+constexpr JobId kThird(3);
+constexpr ShareUnit kAlone{kJob, JobId()};
+constexpr ShareUnit kOtherAlone{kOther, JobId()};
+constexpr ShareUnit kPair{kJob, kOther};
+constexpr ShareUnit kOtherPair{kOther, kThird};
 using Row = std::vector<double>;
 
-TEST(TimeReceived, AddsUpByJobAndType) {
+TEST(TimeReceived, AddsUpByUnitAndType) {
   TimeReceived received;
-  received.Add(kJob, 1, 10);
-  received.Add(kJob, 0, 5);
-  received.Add(kJob, 1, 2);
-  received.Add(kOther, 0, 1);
+  received.Add(kAlone, 1, 10);
+  received.Add(kAlone, 0, 5);
+  received.Add(kAlone, 1, 2);
+  received.Add(kOtherAlone, 0, 1);
   EXPECT_EQ(received.Total(kJob), 17);
-  EXPECT_EQ(received.TotalByType(kJob, 3), (Row{5, 12, 0}));
-  EXPECT_EQ(received.SinceReset(kJob, 3), (Row{5, 12, 0}));
+  EXPECT_EQ(received.SinceReset(kAlone, 3), (Row{5, 12, 0}));
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{5}));
   EXPECT_EQ(received.Total(kOther), 1);
+}
+
+TEST(TimeReceived, APairHasItsOwnTimeWhichIsOfBothJobs) {
+  TimeReceived received;
+  received.Add(kAlone, 0, 10);
+  received.Add(kPair, 0, 3);
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{10}));
+  EXPECT_EQ(received.SinceReset(kPair, 1), (Row{3}));
+  EXPECT_EQ(received.SinceReset(kOtherAlone, 1), (Row{0}));
+  EXPECT_EQ(received.Total(kJob), 13);
+  EXPECT_EQ(received.Total(kOther), 3);
 }
 
 TEST(TimeReceived, AResetForgetsOnlyWhatWasSinceTheLastOne) {
   TimeReceived received;
-  received.Add(kJob, 0, 10);
+  received.Owe(kAlone, 0, 4);
+  received.Add(kAlone, 0, 10);
   received.Reset();
-  EXPECT_EQ(received.SinceReset(kJob, 1), (Row{0}));
-  received.Add(kJob, 0, 3);
-  EXPECT_EQ(received.SinceReset(kJob, 1), (Row{3}));
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{0}));
+  EXPECT_EQ(received.Deficit(kAlone, 1), (Row{-6}));
+  received.Add(kAlone, 0, 3);
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{3}));
+  EXPECT_EQ(received.Deficit(kAlone, 1), (Row{-9}));
   EXPECT_EQ(received.Total(kJob), 13);
 }
 
-TEST(TimeReceived, TheHeadStartIsForAllJobsAndTypesButNotForShares) {
+TEST(TimeReceived, TheHeadStartIsForAllUnitsAndTypesButIsNeitherTimeNorDebt) {
   TimeReceived received;
   received.Reset(/*head_start_s=*/180);
-  received.Add(kJob, 1, 20);
-  EXPECT_EQ(received.SinceReset(kJob, 2), (Row{180, 200}));
-  EXPECT_EQ(received.SinceReset(kOther, 2), (Row{180, 180}));
-  EXPECT_EQ(received.ShareSinceReset(kJob, 2, 40), (Row{0, 0.5}));
+  received.Add(kAlone, 1, 20);
+  EXPECT_EQ(received.SinceReset(kAlone, 2), (Row{180, 200}));
+  EXPECT_EQ(received.SinceReset(kOtherAlone, 2), (Row{180, 180}));
+  EXPECT_EQ(received.Deficit(kAlone, 2), (Row{0, -20}));
   EXPECT_EQ(received.Total(kJob), 20);
+}
+
+TEST(TimeReceived, ADeficitIsWhatWasOwedLessWhatWasReceived) {
+  TimeReceived received;
+  received.Owe(kPair, 1, 100);
+  EXPECT_EQ(received.Deficit(kPair, 2), (Row{0, 100}));
+  received.Add(kPair, 1, 30);
+  received.Add(kPair, 0, 5);
+  EXPECT_EQ(received.Deficit(kPair, 3), (Row{-5, 70, 0}));
+  EXPECT_EQ(received.Deficit(kAlone, 1), (Row{0}));
+  EXPECT_EQ(received.SinceReset(kPair, 2), (Row{5, 30}));
 }
 
 TEST(TimeReceived, AgeingKeepsTheFractionsAndTheTotals) {
   TimeReceived received;
-  received.Add(kJob, 0, 300);
-  received.Add(kOther, 0, 100);
+  received.Add(kAlone, 0, 300);
+  received.Add(kOtherAlone, 0, 100);
   received.Age(/*keep_s=*/30);
-  EXPECT_EQ(received.SinceReset(kJob, 1), (Row{30}));
-  EXPECT_EQ(received.SinceReset(kOther, 1), (Row{10}));
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{30}));
+  EXPECT_EQ(received.SinceReset(kOtherAlone, 1), (Row{10}));
   EXPECT_EQ(received.Total(kJob), 300);
   received.Age(/*keep_s=*/60);  // nobody has that much
-  EXPECT_EQ(received.SinceReset(kJob, 1), (Row{30}));
+  EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{30}));
+}
+
+TEST(TimeReceived, AgeingScalesBothSidesOfTheDeficitsWhenTheyAreLong) {
+  TimeReceived received;
+  received.Owe(kAlone, 0, 10 * kDeficitMemory);
+  received.Add(kAlone, 1, 2 * kDeficitMemory);
+  received.Owe(kPair, 0, 4 * kDeficitMemory);
+  received.Add(kPair, 0, 3 * kDeficitMemory);
+  received.Age(/*keep_s=*/10);
+  EXPECT_EQ(received.Deficit(kPair, 1), (Row{kDeficitMemory}));
+  received.Age(/*keep_s=*/5);
+  EXPECT_EQ(received.Deficit(kAlone, 2),
+            (Row{5 * kDeficitMemory, -kDeficitMemory}));
+  EXPECT_EQ(received.Deficit(kPair, 1), (Row{kDeficitMemory / 2}));
+}
+
+TEST(TimeReceived, ADebtThatIsNeverPaidStaysWithinItsMemory) {
+  TimeReceived received;
+  for (int round = 0; round < 1000; ++round) {
+    received.Owe(kAlone, 0, 360);
+    received.Owe(kOtherAlone, 0, 180);
+    received.Age(/*keep_s=*/720);
+  }
+  const double most = 720 * kDeficitMemory;
+  EXPECT_NEAR(received.Deficit(kAlone, 1)[0], most, 1e-6);
+  // Not the same for all: who is owed more stays ahead.
+  EXPECT_NEAR(received.Deficit(kOtherAlone, 1)[0], most / 2, 1e-6);
 }
 
 TEST(TimeReceived, NeverFalls) {
@@ -63,26 +120,44 @@ TEST(TimeReceived, NeverFalls) {
   double before = 0;
   for (int i = 0; i < 1000; ++i) {
     if (i % 50 == 0) received.Reset(1);
-    received.Add(kJob, random() % 4, uniform(random));
+    received.Add(i % 3 == 0 ? kPair : kAlone, random() % 4, uniform(random));
     EXPECT_GE(received.Total(kJob), before);
     before = received.Total(kJob);
   }
+  const Row deficit = received.Deficit(kAlone, 4);
   for (const double bad : {-1.0, std::nan(""), HUGE_VAL}) {
-    received.Add(kJob, 0, bad);
+    received.Add(kAlone, 0, bad);
+    received.Owe(kAlone, 0, bad);
     EXPECT_EQ(received.Total(kJob), before);
+    EXPECT_EQ(received.Deficit(kAlone, 4), deficit);
   }
 }
 
 TEST(TimeReceived, ARemovedOrUnknownJobHasReceivedNothing) {
   TimeReceived received;
-  received.Add(kJob, 0, 10);
+  received.Add(kAlone, 0, 10);
+  received.Owe(kAlone, 0, 10);
   received.Remove(kJob);
-  for (const JobId job : {kJob, kOther}) {
-    EXPECT_EQ(received.Total(job), 0);
-    EXPECT_EQ(received.TotalByType(job, 2), (Row{0, 0}));
-    EXPECT_EQ(received.SinceReset(job, 2), (Row{0, 0}));
-    EXPECT_EQ(received.ShareSinceReset(job, 2, 1), (Row{0, 0}));
+  for (const ShareUnit& unit : {kAlone, kOtherAlone}) {
+    EXPECT_EQ(received.Total(unit.job), 0);
+    EXPECT_EQ(received.SinceReset(unit, 2), (Row{0, 0}));
+    EXPECT_EQ(received.Deficit(unit, 2), (Row{0, 0}));
   }
+}
+
+TEST(TimeReceived, ARemovedJobTakesItsPairsAlongAndNothingElse) {
+  TimeReceived received;
+  received.Add(kPair, 0, 3);
+  received.Add(kOtherPair, 0, 5);
+  received.Add(kOtherAlone, 0, 7);
+  received.Remove(kJob);
+  EXPECT_EQ(received.SinceReset(kPair, 1), (Row{0}));
+  EXPECT_EQ(received.SinceReset(kOtherPair, 1), (Row{5}));
+  EXPECT_EQ(received.SinceReset(kOtherAlone, 1), (Row{7}));
+  EXPECT_EQ(received.Total(kOther), 15);
+  received.Remove(kOther);
+  received.Remove(kThird);
+  EXPECT_EQ(received.SinceReset(kOtherPair, 1), (Row{0}));
 }
 
 }  // namespace

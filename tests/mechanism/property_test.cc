@@ -1,44 +1,37 @@
 // What must hold of every round, whatever the cluster and the jobs.
 #include <algorithm>
-#include <numeric>
 #include <random>
+#include <vector>
 
-#include "coordinator/jobs/time_received.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/mechanism/placement.h"
 #include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
+#include "tests/mechanism/rounds.h"
 
 namespace gavel::testing {
 namespace {
 
-constexpr double kRound_s = 360;
+// Every mechanism and queue comes up.
+RoundOptions OptionsOf(uint64_t seed) {
+  RoundOptions options;
+  if (seed % 2 == 1) options.mechanism = MechanismKind::kMoveAware;
+  if (seed / 2 % 2 == 1) options.queue = QueueKind::kPerType;
+  return options;
+}
 
-// Runs rounds and keeps the books, as the engine does.
-struct Rounds {
-  const Cluster& cluster;
-  std::vector<RoundJob> jobs;
-  TimeReceived received;
-  int moves = 0;  // onto other accelerators of the same type
-
-  RoundAssignment Run(const RoundOptions& options) {
-    for (RoundJob& job : jobs) {
-      job.time_received_s = received.SinceReset(job.id, job.share.size());
-    }
-    RoundAssignment assignment = PlanRound(cluster, jobs, options);
-    EXPECT_EQ(RoundErrors(cluster, jobs, assignment), "");
-    for (const RoundJob& job : jobs) {
-      const auto now = assignment.find(job.id);
-      if (now == assignment.end()) continue;
-      const int type = cluster.TypeOf(now->second.front());
-      received.Add(job.id, static_cast<size_t>(type), kRound_s);
-      const bool stays = TypeHeld(cluster, job) == static_cast<size_t>(type);
-      if (stays && now->second != job.holds) ++moves;
-    }
-    Hold(assignment, jobs);
-    return assignment;
+// Alone and packed, gangs of up to `scale_factor_max`, with various costs.
+std::vector<RoundUnit> AllKinds(const Cluster& cluster, int scale_factor_max,
+                                std::mt19937_64& random) {
+  const size_t jobs = 1 + random() % 25;
+  const size_t pairs = random() % 20;
+  std::vector<RoundUnit> units =
+      RandomUnits(cluster, jobs, scale_factor_max, random, pairs);
+  for (RoundUnit& unit : units) {
+    unit.preempt_cost_s = static_cast<double>(random() % 200);
+    unit.move_cost_s = static_cast<double>(random() % 200);
   }
-};
+  return units;
+}
 
 TEST(RoundProperty, TimeReceivedConvergesToTheAllocation) {
   constexpr int kRounds = 2000;
@@ -46,17 +39,15 @@ TEST(RoundProperty, TimeReceivedConvergesToTheAllocation) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const Cluster cluster = RandomCluster(random);
-    Rounds rounds{cluster, RandomJobs(cluster, 2 + random() % 20, 1, random),
-                  TimeReceived()};
-    rounds.received.Reset(kRound_s / 2);
-    for (int round = 0; round < kRounds; ++round) rounds.Run({});
-    for (const RoundJob& job : rounds.jobs) {
-      const std::vector<double> share = rounds.received.ShareSinceReset(
-          job.id, job.share.size(), kRounds * kRound_s);
-      for (size_t j = 0; j < share.size(); ++j) {
+    Rounds rounds(cluster, RandomUnits(cluster, 2 + random() % 20, 1, random));
+    RoundOptions options = OptionsOf(seed);
+    options.queue = QueueKind::kGlobal;  // the only one that promises it
+    rounds.Run(options, kRounds);
+    for (const RoundUnit& unit : rounds.units) {
+      for (size_t j = 0; j < unit.share.size(); ++j) {
         // What nobody was given is given to whoever is there: at least.
-        EXPECT_GE(share[j], job.share[j] - 0.02)
-            << "job " << job.id.value() << " type " << j;
+        EXPECT_GE(rounds.Share(unit, j), unit.share[j] - 0.02)
+            << "job " << unit.unit.job.value() << " type " << j;
       }
     }
   }
@@ -71,14 +62,11 @@ TEST(RoundProperty, GangsConvergeOnTheirSharesToo) {
     std::mt19937_64 random(seed);
     const Cluster cluster =
         MakeCluster({{"a", std::vector<std::string>(8, "v100")}});
-    Rounds rounds{cluster, RandomJobs(cluster, 4 + random() % 12, 4, random),
-                  TimeReceived()};
-    rounds.received.Reset(kRound_s / 2);
-    for (int round = 0; round < kRounds; ++round) rounds.Run({});
-    for (const RoundJob& job : rounds.jobs) {
-      const double share =
-          rounds.received.ShareSinceReset(job.id, 1, kRounds * kRound_s)[0];
-      EXPECT_GE(share, 0.7 * job.share[0]) << "job " << job.id.value();
+    Rounds rounds(cluster, RandomUnits(cluster, 4 + random() % 12, 4, random));
+    rounds.Run(OptionsOf(seed), kRounds);
+    for (const RoundUnit& unit : rounds.units) {
+      EXPECT_GE(rounds.Share(unit, 0), 0.7 * unit.share[0])
+          << "job " << unit.unit.job.value();
     }
   }
 }
@@ -88,18 +76,19 @@ TEST(RoundProperty, EveryRoundIsValidThroughFailuresAndReturns) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     Cluster cluster = RandomCluster(random);
-    Rounds rounds{cluster, RandomJobs(cluster, 1 + random() % 25, 6, random),
-                  TimeReceived()};
+    Rounds rounds(cluster, AllKinds(cluster, 6, random));
     for (int round = 0; round < 40; ++round) {
       if (random() % 5 == 0) {
         const auto& all = cluster.accelerators();
         cluster.MarkUnreachable(all[random() % all.size()].server);
       }
-      rounds.Run({.keep_running = random() % 3 == 0,
-                  .work_conserving = random() % 2 == 0});
-      EXPECT_EQ(rounds.moves, 0);
+      RoundOptions options = OptionsOf(seed);
+      options.keep_running = random() % 3 == 0;
+      options.work_conserving = random() % 2 == 0;
+      rounds.Run(options);
+      EXPECT_EQ(rounds.moves_within_type(), 0);
       if (random() % 4 == 0) {
-        std::shuffle(rounds.jobs.begin(), rounds.jobs.end(), random);
+        std::shuffle(rounds.units.begin(), rounds.units.end(), random);
       }
     }
   }
@@ -110,66 +99,53 @@ TEST(RoundProperty, InTheMiddleOfARoundNobodyIsMoved) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const Cluster cluster = RandomCluster(random);
-    Rounds rounds{cluster, RandomJobs(cluster, 1 + random() % 25, 4, random),
-                  TimeReceived()};
+    Rounds rounds(cluster, AllKinds(cluster, 4, random));
     for (int round = 0; round < 10; ++round) {
-      const RoundAssignment before = rounds.Run({});
+      RoundOptions options = OptionsOf(seed);
+      const RoundAssignment before = rounds.Run(options);
       // Some end; what they leave is filled.
-      for (RoundJob& job : rounds.jobs) {
-        if (random() % 4 == 0) job.holds.clear();
+      for (RoundUnit& unit : rounds.units) {
+        if (random() % 4 == 0) unit.holds.clear();
       }
-      std::vector<RoundJob> jobs = rounds.jobs;
-      const RoundAssignment after =
-          PlanRound(cluster, jobs, {.keep_running = true});
-      for (const RoundJob& job : jobs) {
-        if (job.holds.empty()) continue;
-        EXPECT_EQ(after.at(job.id), before.at(job.id));
+      const std::vector<RoundUnit>& units = rounds.units;
+      options.keep_running = true;
+      const RoundAssignment after = PlanRound(cluster, units, options);
+      for (const RoundUnit& unit : units) {
+        if (unit.holds.empty()) continue;
+        EXPECT_EQ(after.at(unit.unit), before.at(unit.unit));
       }
-      EXPECT_EQ(RoundErrors(cluster, jobs, after), "");
+      EXPECT_EQ(RoundErrors(cluster, units, after), "");
+      EXPECT_EQ(IdleErrors(cluster, units, after), "");
     }
   }
 }
 
-TEST(RoundProperty, NoAcceleratorIsIdleWhileAJobThatFitsWaits) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+TEST(RoundProperty, NoAcceleratorIsIdleWhileAUnitThatFitsWaits) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const Cluster cluster = RandomCluster(random);
-    Rounds rounds{cluster, RandomJobs(cluster, 1 + random() % 25, 4, random),
-                  TimeReceived()};
+    Rounds rounds(cluster, AllKinds(cluster, 4, random));
     for (int round = 0; round < 5; ++round) {
-      const RoundAssignment assignment = rounds.Run({});
-      std::vector<int> idle = cluster.Capacity();
-      for (const auto& [job, accelerators] : assignment) {
-        idle[static_cast<size_t>(cluster.TypeOf(accelerators.front()))] -=
-            static_cast<int>(accelerators.size());
-      }
-      for (const RoundJob& job : rounds.jobs) {
-        if (assignment.contains(job.id)) continue;
-        for (size_t j = 0; j < idle.size(); ++j) {
-          EXPECT_FALSE(job.usable[j] && idle[j] >= job.scale_factor)
-              << "job " << job.id.value() << " type " << j;
-        }
-      }
+      const RoundAssignment assignment = rounds.Run(OptionsOf(seed));
+      EXPECT_EQ(IdleErrors(cluster, rounds.units, assignment), "");
     }
   }
 }
 
-TEST(RoundProperty, TheOrderOfTheJobsDoesNotMatter) {
+TEST(RoundProperty, TheOrderOfTheUnitsDoesNotMatter) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const Cluster cluster = RandomCluster(random);
-    Rounds rounds{cluster, RandomJobs(cluster, 1 + random() % 25, 4, random),
-                  TimeReceived()};
+    Rounds rounds(cluster, AllKinds(cluster, 4, random));
     for (int round = 0; round < 5; ++round) {
-      std::vector<RoundJob> shuffled = rounds.jobs;
-      for (RoundJob& job : shuffled) {
-        job.time_received_s =
-            rounds.received.SinceReset(job.id, job.share.size());
-      }
+      rounds.SetOut();
+      std::vector<RoundUnit> shuffled = rounds.units;
       std::shuffle(shuffled.begin(), shuffled.end(), random);
-      EXPECT_EQ(PlanRound(cluster, shuffled, {}), rounds.Run({}));
+      const RoundAssignment assignment =
+          PlanRound(cluster, shuffled, OptionsOf(seed));
+      EXPECT_EQ(rounds.Run(OptionsOf(seed)), assignment);
     }
   }
 }

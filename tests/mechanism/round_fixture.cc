@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "core/text.h"
 #include "gtest/gtest.h"
@@ -23,21 +24,34 @@ Cluster MakeCluster(const Servers& servers) {
   return cluster;
 }
 
-RoundJob MakeJob(uint64_t id, int scale_factor, std::vector<double> share) {
-  RoundJob job;
-  job.id = JobId(id);
-  job.scale_factor = scale_factor;
-  job.time_received_s.assign(share.size(), 0.0);
-  for (const double value : share) job.usable.push_back(value > 0);
-  job.share = std::move(share);
-  return job;
+ShareUnit Alone(uint64_t job) { return {JobId(job), JobId()}; }
+
+ShareUnit Pair(uint64_t job, uint64_t partner) {
+  return {JobId(job), JobId(partner)};
 }
 
-void Hold(const RoundAssignment& assignment, std::vector<RoundJob>& jobs) {
-  for (RoundJob& job : jobs) {
-    const auto found = assignment.find(job.id);
-    job.holds = found == assignment.end() ? std::vector<AcceleratorId>()
-                                          : found->second;
+RoundUnit MakeUnit(uint64_t id, int scale_factor, std::vector<double> share) {
+  RoundUnit unit;
+  unit.unit = Alone(id);
+  unit.scale_factor = scale_factor;
+  unit.time_received_s.assign(share.size(), 0.0);
+  for (const double value : share) unit.usable.push_back(value > 0);
+  unit.share = std::move(share);
+  return unit;
+}
+
+RoundUnit MakePair(uint64_t job, uint64_t partner, int scale_factor,
+                   std::vector<double> share) {
+  RoundUnit unit = MakeUnit(job, scale_factor, std::move(share));
+  unit.unit = Pair(job, partner);
+  return unit;
+}
+
+void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units) {
+  for (RoundUnit& unit : units) {
+    const auto found = assignment.find(unit.unit);
+    unit.holds = found == assignment.end() ? std::vector<AcceleratorId>()
+                                           : found->second;
   }
 }
 
@@ -47,32 +61,84 @@ std::vector<AcceleratorId> Ids(const std::vector<uint64_t>& ids) {
   return result;
 }
 
+namespace {
+
+std::string Name(const ShareUnit& unit) {
+  if (!unit.packed()) return StrCat("job ", unit.job.value());
+  return StrCat("pair ", unit.job.value(), ",", unit.partner.value());
+}
+
+std::string UnitErrors(const Cluster& cluster, const RoundUnit& unit,
+                       const std::vector<AcceleratorId>& accelerators) {
+  std::string errors;
+  if (accelerators.size() != static_cast<size_t>(unit.scale_factor)) {
+    StrAppend(&errors, Name(unit.unit), ": gang incomplete; ");
+  }
+  std::set<int> types;
+  for (const AcceleratorId accelerator : accelerators) {
+    types.insert(cluster.TypeOf(accelerator));
+    if (cluster.accelerator(accelerator).state != AcceleratorState::kUsable) {
+      StrAppend(&errors, accelerator.value(), " is not usable; ");
+    }
+  }
+  if (types.size() != 1) StrAppend(&errors, Name(unit.unit), ": types mixed; ");
+  if (!types.empty() && !unit.usable[static_cast<size_t>(*types.begin())]) {
+    StrAppend(&errors, Name(unit.unit), " can't use its type; ");
+  }
+  return errors;
+}
+
+bool JobInTwoUnits(const RoundAssignment& assignment) {
+  std::set<JobId> jobs;
+  size_t count = 0;
+  for (const auto& [unit, accelerators] : assignment) {
+    jobs.insert(unit.job);
+    if (unit.packed()) jobs.insert(unit.partner);
+    count += unit.packed() ? 2 : 1;
+  }
+  return jobs.size() != count;
+}
+
+}  // namespace
+
 std::string RoundErrors(const Cluster& cluster,
-                        const std::vector<RoundJob>& jobs,
+                        const std::vector<RoundUnit>& units,
                         const RoundAssignment& assignment) {
   std::string errors;
   std::set<AcceleratorId> given;
   for (const auto& [id, accelerators] : assignment) {
-    const auto job =
-        std::find_if(jobs.begin(), jobs.end(),
-                     [&](const RoundJob& entry) { return entry.id == id; });
-    if (job == jobs.end()) return StrCat("job ", id.value(), " is unknown");
-    if (accelerators.size() != static_cast<size_t>(job->scale_factor)) {
-      StrAppend(&errors, "job ", id.value(), ": gang incomplete; ");
-    }
-    std::set<int> types;
+    const auto unit =
+        std::find_if(units.begin(), units.end(),
+                     [&](const RoundUnit& entry) { return entry.unit == id; });
+    if (unit == units.end()) return StrCat(Name(id), " is unknown");
+    errors += UnitErrors(cluster, *unit, accelerators);
     for (const AcceleratorId accelerator : accelerators) {
-      types.insert(cluster.TypeOf(accelerator));
-      if (!given.insert(accelerator).second) {
-        StrAppend(&errors, "accelerator ", accelerator.value(), " twice; ");
-      }
-      if (cluster.accelerator(accelerator).state != AcceleratorState::kUsable) {
-        StrAppend(&errors, accelerator.value(), " is not usable; ");
-      }
+      if (given.insert(accelerator).second) continue;
+      StrAppend(&errors, "accelerator ", accelerator.value(), " twice; ");
     }
-    if (types.size() != 1) StrAppend(&errors, id.value(), ": types mixed; ");
-    if (!types.empty() && !job->usable[static_cast<size_t>(*types.begin())]) {
-      StrAppend(&errors, id.value(), " can't use its type; ");
+  }
+  if (JobInTwoUnits(assignment)) errors += "a job runs twice; ";
+  return errors;
+}
+
+std::string IdleErrors(const Cluster& cluster,
+                       const std::vector<RoundUnit>& units,
+                       const RoundAssignment& assignment) {
+  std::vector<int> idle = cluster.Capacity();
+  std::set<JobId> running;
+  for (const auto& [unit, accelerators] : assignment) {
+    idle[static_cast<size_t>(cluster.TypeOf(accelerators.front()))] -=
+        static_cast<int>(accelerators.size());
+    running.insert(unit.job);
+    running.insert(unit.partner);
+  }
+  std::string errors;
+  for (const RoundUnit& unit : units) {
+    if (running.contains(unit.unit.job)) continue;
+    if (unit.unit.packed() && running.contains(unit.unit.partner)) continue;
+    for (size_t j = 0; j < std::min(idle.size(), unit.usable.size()); ++j) {
+      if (!unit.usable[j] || idle[j] < unit.scale_factor) continue;
+      StrAppend(&errors, Name(unit.unit), " could run on type ", j, "; ");
     }
   }
   return errors;
@@ -95,34 +161,103 @@ Cluster RandomCluster(std::mt19937_64& random) {
   return MakeCluster(servers);
 }
 
-std::vector<RoundJob> RandomJobs(const Cluster& cluster, size_t count,
-                                 int scale_factor_max,
-                                 std::mt19937_64& random) {
+namespace {
+
+// A random row of shares on the types that have room for the gang.
+std::vector<double> RandomRow(const std::vector<int>& capacity,
+                              int scale_factor, std::mt19937_64& random) {
   std::uniform_real_distribution<double> uniform(0, 1);
-  const std::vector<int> capacity = cluster.Capacity();
-  std::vector<RoundJob> jobs;
-  for (size_t m = 0; m < count; ++m) {
-    const int scale_factor =
-        1 + static_cast<int>(random() % static_cast<size_t>(scale_factor_max));
-    std::vector<double> share;
-    for (const int available : capacity) {
-      const bool none = available < scale_factor || random() % 4 == 0;
-      share.push_back(none ? 0 : uniform(random));
-    }
-    jobs.push_back(MakeJob(m + 1, scale_factor, share));
+  std::vector<double> share;
+  for (const int available : capacity) {
+    const bool none = available < scale_factor || random() % 4 == 0;
+    share.push_back(none ? 0 : uniform(random));
   }
-  // As large as the limits let them be.
-  for (RoundJob& job : jobs) {
-    const double sum = std::accumulate(job.share.begin(), job.share.end(), 0.0);
-    for (double& share : job.share) share /= std::max(sum, 1e-9);
+  return share;
+}
+
+void ScaleShares(std::vector<RoundUnit>& units, JobId job, double factor) {
+  for (RoundUnit& unit : units) {
+    if (!unit.unit.Holds(job)) continue;
+    for (double& share : unit.share) share *= factor;
+  }
+}
+
+// As large as the limits let them be.
+void MakeFeasible(const std::vector<int>& capacity, size_t jobs,
+                  std::vector<RoundUnit>& units) {
+  for (uint64_t job = 1; job <= jobs; ++job) {
+    double sum = 0;
+    for (const RoundUnit& unit : units) {
+      if (!unit.unit.Holds(JobId(job))) continue;
+      sum = std::accumulate(unit.share.begin(), unit.share.end(), sum);
+    }
+    // With pairs a job only shrinks, so that no other one's sum rises again.
+    const double factor = 1 / std::max(sum, 1e-9);
+    const bool packed = units.size() > jobs;
+    ScaleShares(units, JobId(job), packed ? std::min(1.0, factor) : factor);
   }
   for (size_t j = 0; j < capacity.size(); ++j) {
     double used = 0;
-    for (const RoundJob& job : jobs) used += job.scale_factor * job.share[j];
+    for (const RoundUnit& unit : units) {
+      used += unit.scale_factor * unit.share[j];
+    }
     if (used <= capacity[j]) continue;
-    for (RoundJob& job : jobs) job.share[j] *= capacity[j] / used;
+    for (RoundUnit& unit : units) unit.share[j] *= capacity[j] / used;
   }
-  return jobs;
+}
+
+}  // namespace
+
+std::vector<RoundUnit> SaturatedUnits(const Cluster& cluster, size_t jobs,
+                                      std::mt19937_64& random) {
+  std::uniform_real_distribution<double> uniform(0.3, 1);
+  const std::vector<int> capacity = cluster.Capacity();
+  std::vector<double> left(capacity.begin(), capacity.end());
+  std::vector<double> weights(jobs);
+  for (double& weight : weights) weight = uniform(random);
+  const double each = std::accumulate(left.begin(), left.end(), 0.0) /
+                      std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<RoundUnit> units;
+  size_t type = 0;
+  for (size_t m = 0; m < jobs; ++m) {
+    std::vector<double> share(left.size(), 0.0);
+    double wanted = std::min(1.0, weights[m] * each);
+    while (wanted > 1e-6 && type < left.size()) {
+      const double part = std::min(wanted, left[type]);
+      share[type] = part;
+      left[type] -= part;
+      wanted -= part;
+      if (wanted > 1e-6) ++type;
+    }
+    units.push_back(MakeUnit(m + 1, 1, share));
+    units.back().usable.assign(left.size(), true);
+  }
+  return units;
+}
+
+std::vector<RoundUnit> RandomUnits(const Cluster& cluster, size_t jobs,
+                                   int scale_factor_max,
+                                   std::mt19937_64& random, size_t pairs) {
+  const std::vector<int> capacity = cluster.Capacity();
+  std::vector<RoundUnit> units;
+  for (size_t m = 0; m < jobs; ++m) {
+    const int scale_factor =
+        1 + static_cast<int>(random() % static_cast<size_t>(scale_factor_max));
+    units.push_back(MakeUnit(m + 1, scale_factor,
+                             RandomRow(capacity, scale_factor, random)));
+  }
+  std::set<std::pair<size_t, size_t>> drawn;
+  for (size_t p = 0; p < pairs; ++p) {
+    const size_t a = random() % jobs;
+    const size_t b = random() % jobs;
+    const int scale_factor = units[a].scale_factor;
+    if (a >= b || units[b].scale_factor != scale_factor) continue;
+    if (!drawn.insert({a, b}).second) continue;
+    units.push_back(MakePair(a + 1, b + 1, scale_factor,
+                             RandomRow(capacity, scale_factor, random)));
+  }
+  MakeFeasible(capacity, jobs, units);
+  return units;
 }
 
 }  // namespace gavel::testing

@@ -1,4 +1,4 @@
-// Clusters, jobs and the rules that every round must keep.
+// Clusters, units and the rules that every round must keep.
 #ifndef GAVEL_TESTS_MECHANISM_ROUND_FIXTURE_H_
 #define GAVEL_TESTS_MECHANISM_ROUND_FIXTURE_H_
 
@@ -19,28 +19,47 @@ using Servers = std::vector<std::pair<std::string, std::vector<std::string>>>;
 // the first accelerator of the first server has id 1.
 Cluster MakeCluster(const Servers& servers);
 
-// A job that can run wherever its share is above zero, and has received
-// nothing.
-RoundJob MakeJob(uint64_t id, int scale_factor, std::vector<double> share);
+// The units of jobs, by their numbers.
+ShareUnit Alone(uint64_t job);
+ShareUnit Pair(uint64_t job, uint64_t partner);
+
+// A job alone that can run wherever its share is above zero, and has received
+// nothing; and two packed ones.
+RoundUnit MakeUnit(uint64_t id, int scale_factor, std::vector<double> share);
+RoundUnit MakePair(uint64_t job, uint64_t partner, int scale_factor,
+                   std::vector<double> share);
 
 // What is held after a round.
-void Hold(const RoundAssignment& assignment, std::vector<RoundJob>& jobs);
+void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units);
 
 std::vector<AcceleratorId> Ids(const std::vector<uint64_t>& ids);
 
-// Everything wrong with a round: an accelerator twice, a gang incomplete or on
-// two types, one that is not usable, a type that the job can't use. Empty:
-// right.
+// Everything wrong with a round: an accelerator or a job twice, a gang
+// incomplete or on two types, one that is not usable, a type that the unit
+// can't use. Empty: right.
 std::string RoundErrors(const Cluster& cluster,
-                        const std::vector<RoundJob>& jobs,
+                        const std::vector<RoundUnit>& units,
                         const RoundAssignment& assignment);
+
+// Every unit that waits although some type has room for it and its jobs wait.
+std::string IdleErrors(const Cluster& cluster,
+                       const std::vector<RoundUnit>& units,
+                       const RoundAssignment& assignment);
 
 // A cluster of 1-3 types and 1-6 servers of 1-4 accelerators.
 Cluster RandomCluster(std::mt19937_64& random);
 
-// Jobs with feasible shares (rows and types within their limits) on `cluster`.
-std::vector<RoundJob> RandomJobs(const Cluster& cluster, size_t count,
-                                 int scale_factor_max, std::mt19937_64& random);
+// Single workers that share out all of `cluster`, as a linear program does it:
+// type after type, so that few of them have two types. More jobs than
+// accelerators give shares below 1.
+std::vector<RoundUnit> SaturatedUnits(const Cluster& cluster, size_t jobs,
+                                      std::mt19937_64& random);
+
+// Jobs with feasible shares (rows and types within their limits) on `cluster`;
+// `pairs` of them, drawn at random, are packed too.
+std::vector<RoundUnit> RandomUnits(const Cluster& cluster, size_t jobs,
+                                   int scale_factor_max,
+                                   std::mt19937_64& random, size_t pairs = 0);
 
 }  // namespace gavel::testing
 

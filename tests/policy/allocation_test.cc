@@ -7,17 +7,18 @@ namespace gavel::testing {
 namespace {
 
 TEST(Allocation, ARowIsWhatWasPutIn) {
-  const Allocation allocation = Allocation::FromRows(
-      {JobId(2), JobId(5), JobId(9)}, 2, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
-  EXPECT_EQ(allocation.types(), 2u);
-  EXPECT_EQ(allocation.jobs().size(), 3u);
+  const Allocation allocation =
+      Allocation::FromRows({{JobId(2), {}}, {JobId(5), {}}, {JobId(9), {}}}, 2,
+                           {0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
+  EXPECT_EQ(allocation.columns(), 2u);
+  EXPECT_EQ(allocation.units().size(), 3u);
   EXPECT_EQ(allocation.Row(JobId(2)), (std::vector<double>{0.1, 0.2}));
   EXPECT_EQ(allocation.Row(JobId(9)), (std::vector<double>{0.5, 0.6}));
 }
 
 TEST(Allocation, AJobThatIsNotInItHasARowOfZeros) {
-  const Allocation allocation =
-      Allocation::FromRows({JobId(2), JobId(5)}, 2, {0.1, 0.2, 0.3, 0.4});
+  const Allocation allocation = Allocation::FromRows(
+      {{JobId(2), {}}, {JobId(5), {}}}, 2, {0.1, 0.2, 0.3, 0.4});
   for (const uint64_t id : {1, 3, 6}) {
     EXPECT_FALSE(allocation.Contains(JobId(id)));
     EXPECT_EQ(allocation.Row(JobId(id)), (std::vector<double>{0, 0}));
@@ -27,16 +28,17 @@ TEST(Allocation, AJobThatIsNotInItHasARowOfZeros) {
 
 TEST(Allocation, AnEmptyHandleHasNoJobsAndNoTypes) {
   const Allocation allocation;
-  EXPECT_EQ(allocation.types(), 0u);
-  EXPECT_TRUE(allocation.jobs().empty());
+  EXPECT_EQ(allocation.columns(), 0u);
+  EXPECT_TRUE(allocation.units().empty());
   EXPECT_FALSE(allocation.Contains(JobId(1)));
   EXPECT_TRUE(allocation.Row(JobId(1)).empty());
 }
 
 TEST(Allocation, CopiesShareOneForm) {
-  const Allocation allocation = Allocation::FromRows({JobId(1)}, 1, {0.5});
+  const Allocation allocation =
+      Allocation::FromRows({{JobId(1), {}}}, 1, {0.5});
   const Allocation copy = allocation;
-  EXPECT_EQ(copy.jobs().data(), allocation.jobs().data());
+  EXPECT_EQ(copy.units().data(), allocation.units().data());
 }
 
 }  // namespace

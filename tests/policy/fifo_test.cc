@@ -20,7 +20,7 @@ Types Assigned(const PolicyProblem& problem) {
   EXPECT_EQ(result->outcome, SolveOutcome::kOptimal);
   Types types;
   for (const TypeAssignment& entry : result->assignment) {
-    EXPECT_TRUE(types.emplace(entry.job.value(), entry.type).second);
+    EXPECT_TRUE(types.emplace(entry.unit.job.value(), entry.type).second);
   }
   return types;
 }

@@ -11,8 +11,8 @@
 namespace gavel::testing {
 namespace {
 
-const MaxMinFairness kAgnostic(Heterogeneity::kAgnostic);
-const MaxMinFairness kAware(Heterogeneity::kAware);
+const MaxMinFairness kAgnostic(FairnessForm::kAgnostic);
+const MaxMinFairness kAware(FairnessForm::kAware);
 
 PolicyResult Solved(const Policy& policy, const PolicyProblem& problem) {
   absl::StatusOr<PolicyResult> result = policy.Solve(problem);
@@ -29,7 +29,7 @@ TEST(MaxMinFairness, TheAnswerIsFeasibleAndProvesThatItIsOptimal) {
           Solved(agnostic ? kAgnostic : kAware, problem);
       ASSERT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
       ASSERT_EQ(FeasibilityErrors(problem, result), "");
-      if (result.allocation.jobs().empty()) continue;
+      if (result.allocation.units().empty()) continue;
       const double objective = MaxMinObjective(problem, result, agnostic);
       EXPECT_NEAR(result.objective, objective, 1e-12 * objective);
       EXPECT_GE(result.bound, objective * (1 - 1e-12));
@@ -73,9 +73,9 @@ TEST(MaxMinFairness, WhatIsLeftOverIsSpent) {
   // in an optimum that only looks at the least value.
   PolicyProblem problem = MakeProblem({1, 3}, {{1, 0}, {1, 2}, {1, 2}});
   const PolicyResult result = Solved(kAware, problem);
-  for (const JobId job : result.allocation.jobs()) {
-    const std::vector<double> row = result.allocation.Row(job);
-    EXPECT_NEAR(row[0] + row[1], 1, 1e-6) << job.value();
+  for (const ShareUnit& unit : result.allocation.units()) {
+    const std::vector<double> row = result.allocation.Row(unit);
+    EXPECT_NEAR(row[0] + row[1], 1, 1e-6) << unit.job.value();
   }
 }
 
@@ -160,7 +160,7 @@ TEST(MaxMinFairness, NoJobsIsAnOptimalAnswer) {
        {MakeProblem({2}, {}), MakeProblem({}, {}), MakeProblem({0}, {{1}})}) {
     const PolicyResult result = Solved(kAware, problem);
     EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
-    EXPECT_TRUE(result.allocation.jobs().empty());
+    EXPECT_TRUE(result.allocation.units().empty());
     EXPECT_EQ(result.gap, 0);
   }
 }
@@ -170,13 +170,13 @@ TEST(MaxMinFairness, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
   options.method = LpMethod::kSimplex;
   for (const int iterations : {0, 1, 5, 20}) {
     options.iterations_max = iterations;
-    const MaxMinFairness policy(Heterogeneity::kAware, options);
+    const MaxMinFairness policy(FairnessForm::kAware, options);
     for (uint64_t seed = 40; seed < 60; ++seed) {
       SCOPED_TRACE(seed);
       const PolicyProblem problem = RandomProblem(seed, 60);
       const PolicyResult result = Solved(policy, problem);
       ASSERT_EQ(FeasibilityErrors(problem, result), "");
-      if (result.allocation.jobs().empty()) continue;
+      if (result.allocation.units().empty()) continue;
       EXPECT_GT(result.objective, 0);
       const double optimum = Solved(kAware, problem).objective;
       EXPECT_GE(result.bound, optimum * (1 - 1e-9));
@@ -195,9 +195,9 @@ TEST(MaxMinFairness, SimplexAndInteriorPointAgree) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const PolicyProblem problem = RandomProblem(seed + 70, 300);
     const PolicyResult a =
-        Solved(MaxMinFairness(Heterogeneity::kAware, simplex), problem);
+        Solved(MaxMinFairness(FairnessForm::kAware, simplex), problem);
     const PolicyResult b =
-        Solved(MaxMinFairness(Heterogeneity::kAware, interior_point), problem);
+        Solved(MaxMinFairness(FairnessForm::kAware, interior_point), problem);
     EXPECT_NEAR(a.objective, b.objective, 1e-7 * std::max(1.0, a.objective));
     EXPECT_EQ(FeasibilityErrors(problem, b), "");
   }

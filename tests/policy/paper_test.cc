@@ -99,7 +99,7 @@ TEST(GavelPaper41, BeingAwareNeverHurtsTheWorstOff) {
     const PolicyProblem problem = RandomProblem(seed, 25);
     const PolicyResult aware = Solved("max_min_fairness_perf", problem);
     const PolicyResult agnostic = Solved("max_min_fairness", problem);
-    if (aware.allocation.jobs().empty()) continue;
+    if (aware.allocation.units().empty()) continue;
     EXPECT_GE(aware.objective,
               MaxMinObjective(problem, agnostic, false) * (1 - 1e-7));
   }

@@ -56,21 +56,109 @@ TEST(CheckProblem, BadNumbersOfAJobNameTheJob) {
               StatusIs(kInvalidArgument, "job 1: scale factor"));
 }
 
-TEST(FindUsableJobs, ATypeSmallerThanTheGangIsNoTypeForIt) {
+TEST(CheckProblem, TimesAndStepsAreNumbersFromZero) {
+  for (const double bad : {-1.0, HUGE_VAL, std::nan("")}) {
+    double PolicyJob::*const fields[] = {
+        &PolicyJob::steps_remaining, &PolicyJob::time_since_start_s,
+        &PolicyJob::time_received_s, &PolicyJob::isolated_s};
+    for (const auto field : fields) {
+      PolicyProblem problem = Good();
+      problem.jobs[1].*field = bad;
+      EXPECT_THAT(CheckProblem(problem), StatusIs(kInvalidArgument, "job 2: "));
+    }
+  }
   PolicyProblem problem = Good();
-  problem.jobs[0].scale_factor = 3;
-  const UsableJobs usable = FindUsableJobs(problem);
-  EXPECT_EQ(usable.jobs, (std::vector<size_t>{0, 1}));
-  EXPECT_EQ(usable.throughputs, (std::vector<double>{0, 2, 3, 0}));
-  EXPECT_TRUE(usable.left_out.empty());
+  problem.jobs[0].arrival_s = -5;
+  problem.jobs[0].deadline_s = -5;  // missed
+  EXPECT_OK(CheckProblem(problem));
+  problem.jobs[0].deadline_s = std::nan("");
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "job 1: deadline"));
+  problem = Good();
+  problem.jobs[0].arrival_s = HUGE_VAL;
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "job 1: arrival"));
 }
 
-TEST(FindUsableJobs, AJobWithoutAnyTypeIsLeftOut) {
+TEST(CheckProblem, AJobsEntityIsThere) {
   PolicyProblem problem = Good();
-  problem.jobs[1].scale_factor = 3;
-  const UsableJobs usable = FindUsableJobs(problem);
-  EXPECT_EQ(usable.jobs, (std::vector<size_t>{0}));
-  EXPECT_EQ(usable.left_out, (std::vector<JobId>{JobId(2)}));
+  problem.entities = {{"a", 1, "fifo"}};
+  problem.jobs[1].entity = 0;
+  EXPECT_OK(CheckProblem(problem));
+  problem.jobs[1].entity = 1;
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "job 2: entity 1"));
+  problem.jobs[1].entity = -2;
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "job 2: entity -2"));
+}
+
+TEST(CheckProblem, AnEntityHasAWeight) {
+  for (const double weight : {0.0, -1.0, HUGE_VAL, std::nan("")}) {
+    PolicyProblem problem = Good();
+    problem.entities = {{"research", weight, "fifo"}};
+    EXPECT_THAT(CheckProblem(problem),
+                StatusIs(kInvalidArgument, "entity research: weight"));
+  }
+}
+
+TEST(CheckProblem, CostsAreOnePerTypeAndNotNegative) {
+  PolicyProblem problem = Good();
+  problem.cost = {0, 2.5};
+  EXPECT_OK(CheckProblem(problem));
+  problem.cost = {1};
+  EXPECT_THAT(CheckProblem(problem), StatusIs(kInvalidArgument, "1 costs"));
+  problem.cost = {1, std::nan("")};
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "type type1: cost"));
+}
+
+TEST(CheckProblem, PairsAreOrderedOfEqualGangsAndHaveThroughputs) {
+  PolicyProblem problem = MakeProblem({2}, {{1}, {2}, {3}});
+  problem.pairs = {{0, 1}, {0, 2}};
+  problem.pair_throughputs = {1, 1, 1, 1};
+  EXPECT_OK(CheckProblem(problem));
+
+  PolicyProblem bad = problem;
+  std::swap(bad.pairs[0], bad.pairs[1]);
+  EXPECT_THAT(CheckProblem(bad),
+              StatusIs(kInvalidArgument, "pair of job 1 and job 2: out of"));
+  bad = problem;
+  bad.pairs[1] = bad.pairs[0];
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "out of order"));
+  bad = problem;
+  bad.pairs[1] = {1, 1};
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "pair 1"));
+  bad.pairs[1] = {1, 3};
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "pair 1"));
+  bad = problem;
+  bad.jobs[2].scale_factor = 2;
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "job 3: scale"));
+  bad = problem;
+  bad.pair_throughputs[3] = -1;
+  EXPECT_THAT(CheckProblem(bad),
+              StatusIs(kInvalidArgument, "throughput -1 of job 3 on type0"));
+  bad.pair_throughputs.pop_back();
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "3 pair thr"));
+}
+
+TEST(CheckProblem, ServersAddUpToTheCapacity) {
+  PolicyProblem problem = MakeProblem({4}, {{2}});
+  problem.servers = {{2, 2}};
+  EXPECT_THAT(CheckProblem(problem), StatusIs(kInvalidArgument, "throughputs"));
+  problem.throughputs = {2, 1};
+  EXPECT_OK(CheckProblem(problem));
+  problem.throughputs[1] = -1;
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "type0 unconsolidated"));
+  problem.throughputs[1] = 1;
+  problem.servers = {{2, 1}};
+  EXPECT_THAT(CheckProblem(problem),
+              StatusIs(kInvalidArgument, "3 accelerators, capacity 4"));
+  problem.servers = {{5, -1}};
+  EXPECT_THAT(CheckProblem(problem), StatusIs(kInvalidArgument, "type0"));
+  problem.servers = {{4}, {}};
+  EXPECT_THAT(CheckProblem(problem), StatusIs(kInvalidArgument, "servers"));
 }
 
 }  // namespace

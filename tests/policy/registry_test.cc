@@ -28,7 +28,7 @@ TEST(PolicyRegistry, EveryNameMakesAPolicyThatCallsItselfSo) {
 
 TEST(PolicyRegistry, AnUnknownNameIsToldWhichExist) {
   EXPECT_THAT(MakePolicy("las"), StatusIs(kNotFound, "\"las\""));
-  EXPECT_THAT(MakePolicy(""), StatusIs(kNotFound, "fifo, max_min_fairness"));
+  EXPECT_THAT(MakePolicy(""), StatusIs(kNotFound, "allox, drf, fifo, "));
 }
 
 TEST(PolicyRegistry, EveryPolicyRefusesAMalformedProblem) {

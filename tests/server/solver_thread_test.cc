@@ -61,7 +61,9 @@ class SolverThreadTest : public ::testing::Test {
   static action::SolvePolicy Problem(uint64_t epoch, double weight) {
     action::SolvePolicy task;
     task.epoch = epoch;
-    task.problem.jobs.push_back({JobId(1), 1, weight});
+    PolicyJob& job = task.problem.jobs.emplace_back();
+    job.id = JobId(1);
+    job.weight = weight;
     return task;
   }
 

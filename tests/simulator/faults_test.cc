@@ -2,6 +2,7 @@
 // and overtaking, workers, agents and the coordinator killed, servers cut off.
 // Whatever happens, no invariant breaks, no two processes use one accelerator,
 // and every job ends.
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,6 +19,38 @@ constexpr int kJobs = 8;
 constexpr Time kFaultsUntil_s = 300;
 constexpr Time kLimit_s = 6000;
 
+// Mostly the cheap one: what matters here is the engine.
+const std::vector<std::string>& Policies() {
+  static const auto* const policies =
+      new std::vector<std::string>{"fifo", "max_min_fairness_perf",
+                                   "fifo", "max_min_fairness_packed",
+                                   "fifo", "gandiva",
+                                   "fifo"};
+  return *policies;
+}
+
+// Jobs go well together, at either scale factor.
+std::shared_ptr<const ThroughputTable> Throughputs() {
+  static const auto* const table =
+      new std::shared_ptr<const ThroughputTable>([] {
+        const std::string rows = [] {
+          std::string text;
+          for (const int scale : {1, 2}) {
+            StrAppend(&text, scale == 1 ? "" : ", ", "\"('app', ", scale,
+                      ")\": {\"null\": 2, \"('app', ", scale,
+                      ")\": [1.5, 1.5]}");
+          }
+          return text;
+        }();
+        auto parsed = ThroughputTable::Parse(
+            StrCat("{\"fast\": {", rows, "}, \"slow\": {", rows, "}}"),
+            "table");
+        EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+        return std::make_shared<const ThroughputTable>(*std::move(parsed));
+      }());
+  return *table;
+}
+
 VirtualClusterOptions Options(uint64_t seed) {
   VirtualClusterOptions options;
   options.engine.round_duration_s = 10;
@@ -26,7 +59,10 @@ VirtualClusterOptions Options(uint64_t seed) {
   options.engine.pause_grace_s = 5;
   options.engine.stop_grace_s = 2;
   options.engine.launch_timeout_s = 20;
-  options.policy = seed % 4 == 0 ? "max_min_fairness_perf" : "fifo";
+  options.policy = Policies()[seed % Policies().size()];
+  options.engine.mechanism =
+      seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
+  options.engine.throughputs = Throughputs();
   options.network.drop = 0.02 * static_cast<double>(seed % 5);
   options.network.duplicate = 0.02 * static_cast<double>(seed % 3);
   options.network.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed % 4);
@@ -49,6 +85,7 @@ class Chaos {
       JobSpec spec;
       spec.name = StrCat("job", i);
       spec.argv = {"./train"};
+      spec.app = "app";
       spec.scale_factor = Draw(4) == 0 ? 2 : 1;
       spec.retries_max = 1000;  // faults are no failures of the job's own
       VirtualTraining training;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ struct LpSolution {
   std::string solver;  // "highs-simplex" or "highs-ipx"
 };
 
+// Which simplex: primal where the last solution (at first: the lower bounds of
+// all columns) is feasible still, dual where it is optimal but for what it
+// violates (after changes of rows' bounds, new rows).
+enum class Restart : uint8_t { kPrimal, kDual };
+
 class HighsSolver {
  public:
   explicit HighsSolver(const LinearProgram& program, LpOptions options = {});
@@ -44,12 +50,18 @@ class HighsSolver {
   HighsSolver& operator=(const HighsSolver&) = delete;
 
   // The first call starts from nothing; a later one, after changes, starts
-  // from the last basis, by primal simplex.
-  LpSolution Solve();
+  // from the last basis.
+  LpSolution Solve(Restart restart = Restart::kPrimal);
 
   // `costs` by column, sizes as in the program.
   void ChangeCosts(const std::vector<double>& costs);
   void ChangeColumnBounds(int column, double lower, double upper);
+  // Of the rows from `first` on.
+  void ChangeRowBounds(int first, std::span<const double> lower,
+                       std::span<const double> upper);
+  void ChangeValue(int row, int column, double value);
+  // As LinearProgram::AddRow.
+  void AddRow(double lower, double upper, std::span<const LpEntry> entries);
 
  private:
   LpMethod Method() const;

@@ -1,0 +1,260 @@
+// What a round costs the scheduler: microseconds of one PlanRound, against a
+// std::stable_sort of the same candidates by priority in the same run, which is
+// the floor of any mechanism that looks at all of them in order. Rounds follow
+// one another as in the engine: what was given is held and counted as received.
+//
+//   bench_rounds [--out FILE.json]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+
+namespace {
+
+using gavel::AcceleratorId;
+using gavel::Cluster;
+using gavel::JobId;
+using gavel::MechanismKind;
+using gavel::QueueKind;
+using gavel::RoundAssignment;
+using gavel::RoundOptions;
+using gavel::RoundUnit;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kPeer[] = "std::stable_sort of the candidates";
+constexpr size_t kTypes = 3;
+
+struct Scenario {
+  std::string name;
+  size_t units = 0;
+  size_t accelerators_per_type = 36;
+  size_t server_size = 4;
+  int scale_factor_max = 1;  // of every fifth unit; the others have one worker
+  bool pairs = false;        // every fourth unit is a pair
+  RoundOptions options = {};
+  double cost_s = 0;
+  double goal_us = 0;  // 0: none
+};
+
+Cluster MakeCluster(const Scenario& scenario) {
+  Cluster cluster;
+  for (const char* type : {"v100", "p100", "k80"}) {
+    for (size_t first = 0; first < scenario.accelerators_per_type;
+         first += scenario.server_size) {
+      std::vector<gavel::AcceleratorInfo> accelerators(scenario.server_size);
+      for (size_t a = 0; a < accelerators.size(); ++a) {
+        accelerators[a].type = type;
+        accelerators[a].uuid = gavel::StrCat(a);
+      }
+      if (!cluster.Join(gavel::StrCat(type, "-", first), accelerators).ok()) {
+        std::abort();
+      }
+    }
+  }
+  return cluster;
+}
+
+// Shares as a linear program gives them: mostly on one type, for some on two.
+std::vector<RoundUnit> MakeUnits(const Scenario& scenario) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> uniform(0.2, 1);
+  std::vector<RoundUnit> units(scenario.units);
+  for (size_t u = 0; u < units.size(); ++u) {
+    RoundUnit& unit = units[u];
+    unit.unit.job = JobId(u + 1);
+    if (scenario.pairs && u % 4 == 0 && u + 1 < units.size()) {
+      unit.unit.partner = JobId(u + 2);
+    }
+    if (u % 5 == 0) {
+      unit.scale_factor =
+          1 << (random() % static_cast<size_t>(scenario.scale_factor_max));
+    }
+    unit.share.assign(kTypes, 0);
+    unit.time_received_s.assign(kTypes, 180);
+    unit.deficit_s.assign(kTypes, 0);
+    unit.usable.assign(kTypes, true);
+    unit.share[random() % kTypes] = uniform(random) / 2;
+    if (u % 5 == 1) unit.share[random() % kTypes] = uniform(random) / 2;
+    unit.preempt_cost_s = unit.move_cost_s = scenario.cost_s;
+  }
+  return units;
+}
+
+void PlayRound(const Cluster& cluster, const RoundAssignment& assignment,
+               double round_duration_s, std::vector<RoundUnit>& units) {
+  for (RoundUnit& unit : units) {
+    for (size_t j = 0; j < kTypes; ++j) {
+      unit.deficit_s[j] += unit.share[j] * round_duration_s;
+    }
+    const auto found = assignment.find(unit.unit);
+    unit.holds.clear();
+    if (found == assignment.end()) continue;
+    unit.holds = found->second;
+    const auto type = static_cast<size_t>(cluster.TypeOf(unit.holds.front()));
+    unit.time_received_s[type] += round_duration_s;
+    unit.deficit_s[type] -= round_duration_s;
+  }
+}
+
+struct SortCandidate {
+  double priority = 0;
+  uint32_t unit = 0;
+  uint32_t type = 0;
+};
+
+// The peer: candidates gathered and sorted by priority, nothing else.
+size_t SortCandidates(const std::vector<RoundUnit>& units) {
+  std::vector<SortCandidate> candidates;
+  candidates.reserve(units.size());
+  for (uint32_t u = 0; u < units.size(); ++u) {
+    for (uint32_t j = 0; j < kTypes; ++j) {
+      const double share = units[u].share[j];
+      if (share <= 0) continue;
+      candidates.push_back({share / units[u].time_received_s[j], u, j});
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const SortCandidate& a, const SortCandidate& b) {
+                     return a.priority > b.priority;
+                   });
+  return candidates.empty() ? 0 : candidates.front().unit;
+}
+
+void KeepInMind(size_t value) { asm volatile("" : : "r"(value) : "memory"); }
+
+double MicrosecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin)
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Row {
+  std::string name;
+  double value = 0;  // microseconds
+  double peer_value = 0;
+  double goal = 0;  // of the value; 0: none
+  bool met() const { return goal <= 0 || value <= goal; }
+};
+
+Row Measure(const Scenario& scenario) {
+  const Cluster cluster = MakeCluster(scenario);
+  std::vector<RoundUnit> units = MakeUnits(scenario);
+  const size_t rounds =
+      std::clamp<size_t>(2'000'000 / scenario.units, 15, 2000);
+  std::vector<double> plan_us;
+  std::vector<double> sort_us;
+  for (size_t round = 0; round < rounds; ++round) {
+    Clock::time_point begin = Clock::now();
+    const RoundAssignment assignment =
+        PlanRound(cluster, units, scenario.options);
+    plan_us.push_back(MicrosecondsSince(begin));
+    begin = Clock::now();
+    KeepInMind(SortCandidates(units));
+    sort_us.push_back(MicrosecondsSince(begin));
+    PlayRound(cluster, assignment, scenario.options.round_duration_s, units);
+  }
+  return {scenario.name, Median(plan_us), Median(sort_us), scenario.goal_us};
+}
+
+std::vector<Scenario> Scenarios() {
+  const RoundOptions per_type{.queue = QueueKind::kPerType};
+  const RoundOptions move_aware{.mechanism = MechanismKind::kMoveAware};
+  const RoundOptions filling{.keep_running = true};
+  return {
+      {.name = "40 units, 108 accelerators", .units = 40, .goal_us = 50},
+      {.name = "100 units, 108 accelerators", .units = 100, .goal_us = 50},
+      {.name = "200 units, 108 accelerators", .units = 200, .goal_us = 50},
+      {.name = "200 units, servers of one", .units = 200, .server_size = 1},
+      {.name = "200 units, a queue per type",
+       .units = 200,
+       .options = per_type},
+      {.name = "200 units, middle of a round",
+       .units = 200,
+       .options = filling},
+      {.name = "200 units, gangs of up to 8",
+       .units = 200,
+       .scale_factor_max = 4},
+      {.name = "200 units, a quarter pairs", .units = 200, .pairs = true},
+      {.name = "200 units, move-aware, 30 s",
+       .units = 200,
+       .options = move_aware,
+       .cost_s = 30,
+       .goal_us = 50},
+      {.name = "1e3 units, 600 accelerators",
+       .units = 1000,
+       .accelerators_per_type = 200},
+      {.name = "1e4 units, 6e3 accelerators",
+       .units = 10'000,
+       .accelerators_per_type = 2000},
+      {.name = "1e5 units, 6e4 accelerators",
+       .units = 100'000,
+       .accelerators_per_type = 20'000},
+      {.name = "1e5 units, move-aware, 30 s",
+       .units = 100'000,
+       .accelerators_per_type = 20'000,
+       .options = move_aware,
+       .cost_s = 30},
+      {.name = "1e5 units, 108 accelerators", .units = 100'000},
+  };
+}
+
+void Print(const Row& row) {
+  std::printf("%-32s %10.1f us %10.1f %6.2f ", row.name.c_str(), row.value,
+              row.peer_value, row.value / row.peer_value);
+  if (row.goal > 0) {
+    std::printf("%6.0f %s\n", row.goal, row.met() ? "met" : "MISSED");
+  } else {
+    std::printf("%6s\n", "-");
+  }
+  std::fflush(stdout);
+}
+
+void Write(const std::vector<Row>& rows, const char* path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json goal = nullptr;
+    if (row.goal > 0) goal = row.goal;
+    list.push_back({{"case", row.name},
+                    {"value", row.value},
+                    {"unit", "us"},
+                    {"peer", kPeer},
+                    {"peer_value", row.peer_value},
+                    {"ratio", row.value / row.peer_value},
+                    {"goal", goal},
+                    {"met", row.met()}});
+  }
+  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* out = nullptr;
+  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) out = argv[2];
+  if (argc != 1 && out == nullptr) {
+    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
+    return 2;
+  }
+  std::printf("%-32s %10s    %10s %6s %6s   (peer: %s)\n", "case", "value",
+              "peer", "ratio", "goal", kPeer);
+  std::vector<Row> rows;
+  for (const Scenario& scenario : Scenarios()) {
+    rows.push_back(Measure(scenario));
+    Print(rows.back());
+  }
+  if (out != nullptr) Write(rows, out);
+  return std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+}

@@ -1,0 +1,51 @@
+// Reading JSON that people write: a field, checked, or an error that says what
+// is wrong with it and what to give. Called by policy_case*.cc. Pure functions,
+// thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
+#define GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+
+// INVALID_ARGUMENT with line and column for what is no JSON. NaN and Infinity,
+// as Python writes them, become strings.
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text);
+
+// INVALID_ARGUMENT, as all errors below.
+template <class... T>
+absl::Status Refuse(const T&... what) {
+  return absl::InvalidArgumentError(StrCat(what...));
+}
+
+// A member of an object; null where there is none, or one that is null.
+const nlohmann::json* FindField(const nlohmann::json& object,
+                                const std::string& key);
+
+// One that must be there. `form`: what to give.
+absl::StatusOr<const nlohmann::json*> Field(const nlohmann::json& object,
+                                            const std::string& key,
+                                            nlohmann::json::value_t type,
+                                            std::string_view form);
+
+// Finite numbers. `what`: the field, for the error.
+absl::StatusOr<double> Number(const nlohmann::json& value,
+                              std::string_view what);
+absl::StatusOr<double> NotNegative(const nlohmann::json& value,
+                                   std::string_view what);
+absl::StatusOr<double> Positive(const nlohmann::json& value,
+                                std::string_view what);
+absl::StatusOr<int64_t> Whole(const nlohmann::json& value,
+                              std::string_view what, int64_t least,
+                              int64_t most);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_

@@ -1,0 +1,45 @@
+#include "coordinator/cli/report.h"
+
+#include <utility>
+
+#include "coordinator/cli/report_sections.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+std::string SummaryOf(const ReportContext& context) {
+  std::map<RunStatus, size_t> counts;
+  for (const StoredRun& run : context.runs()) ++counts[run.run.status];
+  std::string text = StrCat(context.runs().size(), " runs");
+  for (const auto& [status, count] : counts) {
+    StrAppend(&text, ", ", count, " ", RunStatusName(status));
+  }
+  return text + ". JCT: job completion time, from arrival to completion.";
+}
+
+}  // namespace
+
+absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
+                                      const std::string& title) {
+  GAVEL_ASSIGN_OR_RETURN(const ReportContext context,
+                         ReportContext::Create(store));
+  ReportPage page{title, SummaryOf(context), {}};
+  const auto add = [&page](ReportSection section) {
+    if (!section.figures.empty()) page.sections.push_back(std::move(section));
+  };
+  add(JctAgainstRate(context));
+  using Maker = absl::StatusOr<ReportSection> (*)(const ReportContext& context);
+  GAVEL_ASSIGN_OR_RETURN(ReportSection jcts, JctDistributions(context));
+  add(std::move(jcts));
+  add(MakespanAgainstJobs(context));
+  for (const Maker make : {UsageOverTime, SharesReceived, RoundsOverTime}) {
+    GAVEL_ASSIGN_OR_RETURN(ReportSection section, make(context));
+    add(std::move(section));
+  }
+  page.sections.push_back(AllRuns(context));
+  return page;
+}
+
+}  // namespace gavel

@@ -1,0 +1,20 @@
+// What `gavel report` shows of a results database. Reads the database, writes
+// nothing. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_REPORT_H_
+#define GAVEL_COORDINATOR_CLI_REPORT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/report_page.h"
+#include "coordinator/cli/simulation_store.h"
+
+namespace gavel {
+
+// Sections without anything to draw are left out, but the table of runs.
+absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
+                                      const std::string& title);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_REPORT_H_

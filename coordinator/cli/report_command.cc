@@ -1,0 +1,78 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/report.h"
+#include "coordinator/cli/simulation_store.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string database;
+  std::string output = "report.html";
+  std::string csv_directory;
+  std::string title;
+};
+
+absl::Status WriteCsvs(const ReportPage& page, const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        StrCat(directory, " can't be made: ", error.message()));
+  }
+  for (const ReportSection& section : page.sections) {
+    const fs::path path = fs::path(directory) / (section.id + ".csv");
+    GAVEL_RETURN_IF_ERROR(WriteFile(path.string(), section.csv.text()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options) {
+  GAVEL_ASSIGN_OR_RETURN(SimulationStore store,
+                         SimulationStore::OpenExisting(options.database));
+  const std::string title =
+      options.title.empty()
+          ? StrCat("Gavel: ", fs::path(options.database).stem().string())
+          : options.title;
+  GAVEL_ASSIGN_OR_RETURN(const ReportPage page, MakeReport(store, title));
+  GAVEL_RETURN_IF_ERROR(WriteFile(options.output, RenderPage(page)));
+  if (!options.csv_directory.empty()) {
+    GAVEL_RETURN_IF_ERROR(WriteCsvs(page, options.csv_directory));
+  }
+  std::printf("%s: %s\n", options.output.c_str(), page.summary.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddReportCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "report", "Draws the results of a sweep: one HTML page, and CSV");
+  command->add_option("database", options->database, "of `gavel sweep`")
+      ->type_name("RESULTS.db")
+      ->required();
+  command->add_option("--output", options->output)
+      ->type_name("REPORT.html")
+      ->capture_default_str();
+  command
+      ->add_option("--csv", options->csv_directory,
+                   "writes the data of each plot there, too")
+      ->type_name("DIRECTORY");
+  command->add_option("--title", options->title, "of the page");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+}
+
+}  // namespace gavel

@@ -1,0 +1,67 @@
+// The sections of a report, each with its plots and their data. Internal to the
+// report. Not thread-safe; borrows the store.
+#ifndef GAVEL_COORDINATOR_CLI_REPORT_SECTIONS_H_
+#define GAVEL_COORDINATOR_CLI_REPORT_SECTIONS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/report_page.h"
+#include "coordinator/cli/run_labels.h"
+#include "coordinator/cli/simulation_store.h"
+
+namespace gavel {
+
+// Runs that had the same to do on the same cluster: what plots compare.
+struct RunGroup {
+  std::string title;
+  std::vector<const StoredRun*> runs;  // finished ones, by scheduler and seed
+};
+
+class ReportContext {
+ public:
+  static absl::StatusOr<ReportContext> Create(SimulationStore& store);
+
+  SimulationStore& store() const { return *store_; }
+  const std::vector<StoredRun>& runs() const { return runs_; }
+  const RunLabels& labels() const { return labels_; }
+  // Of a scheduler's name, the same in all plots.
+  size_t ColorOf(const std::string& scheduler) const;
+  // In the order of workload and load.
+  std::vector<RunGroup> Groups() const;
+
+ private:
+  ReportContext(SimulationStore& store, std::vector<StoredRun> runs);
+  SimulationStore* store_;
+  std::vector<StoredRun> runs_;
+  RunLabels labels_;
+  std::map<std::string, size_t> colors_;
+};
+
+// Figures of runs as a whole: report_runs.cc.
+ReportSection JctAgainstRate(const ReportContext& context);
+ReportSection MakespanAgainstJobs(const ReportContext& context);
+ReportSection AllRuns(const ReportContext& context);
+
+// What happened within runs: report_details.cc.
+absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context);
+absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context);
+absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context);
+absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context);
+
+// At most `count` of them, from the first to the last, evenly spread.
+template <class T>
+std::vector<T> Spread(const std::vector<T>& all, size_t count) {
+  if (all.size() <= count) return all;
+  std::vector<T> chosen;
+  for (size_t i = 0; i < count; ++i) {
+    chosen.push_back(all[i * (all.size() - 1) / (count > 1 ? count - 1 : 1)]);
+  }
+  return chosen;
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_REPORT_SECTIONS_H_

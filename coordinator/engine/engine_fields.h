@@ -1,0 +1,128 @@
+// The fields of what the engine keeps, in the order in which they are written:
+// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). Only
+// ever appended to. Included by those two only.
+#ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
+#define GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
+#include "core/fields.h"
+#include "core/message_fields.h"
+
+namespace gavel {
+
+constexpr JobClass LastOf(JobClass) { return JobClass::kOpaque; }
+constexpr SolveOutcome LastOf(SolveOutcome) { return SolveOutcome::kFailed; }
+constexpr MechanismKind LastOf(MechanismKind) {
+  return MechanismKind::kMoveAware;
+}
+constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
+constexpr JobState LastOf(JobState) { return JobState::kHeld; }
+constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kFinished; }
+constexpr AcceleratorState LastOf(AcceleratorState) {
+  return AcceleratorState::kLost;
+}
+
+auto Fields(As<ShareUnit> auto& u) { return std::tie(u.job, u.partner); }
+
+auto Fields(As<JobSpec> auto& s) {
+  return std::tie(s.name, s.argv, s.working_directory, s.checkpoint_directory,
+                  s.environment, s.app, s.entity, s.job_class, s.scale_factor,
+                  s.workers_min, s.workers_max, s.weight, s.steps_total,
+                  s.deadline_s, s.budget, s.throughputs, s.retries_max,
+                  s.pause_s, s.resume_s, s.move_s);
+}
+
+// ---- results of policies
+
+// An allocation is a handle; written it is columns, units and shares [units x
+// columns].
+struct AllocationRows {
+  uint64_t columns = 0;
+  std::vector<ShareUnit> units;
+  std::vector<double> shares;
+};
+
+auto Fields(As<AllocationRows> auto& r) {
+  return std::tie(r.columns, r.units, r.shares);
+}
+
+inline void PutField(Packer& packer, const Allocation& allocation) {
+  AllocationRows rows;
+  rows.columns = allocation.columns();
+  rows.units.assign(allocation.units().begin(), allocation.units().end());
+  for (const ShareUnit& unit : rows.units) {
+    const std::vector<double> row = allocation.Row(unit);
+    rows.shares.insert(rows.shares.end(), row.begin(), row.end());
+  }
+  PutField(packer, rows);
+}
+
+inline void GetField(Unpacker& unpacker, Allocation& out) {
+  AllocationRows rows;
+  GetField(unpacker, rows);
+  if (rows.shares.size() != rows.units.size() * rows.columns) {
+    return unpacker.Fail(
+        "is an allocation whose shares do not match its units");
+  }
+  if (rows.columns == 0) return;
+  out = Allocation::FromRows(std::move(rows.units), rows.columns,
+                             std::move(rows.shares));
+}
+
+auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
+
+auto Fields(As<PolicyResult> auto& r) {
+  return std::tie(r.outcome, r.detail, r.is_assignment, r.allocation,
+                  r.assignment, r.left_out, r.objective, r.bound, r.gap,
+                  r.solver, r.each_round);
+}
+
+// ---- jobs, servers and what they hold
+
+auto Fields(As<Reason> auto& r) {
+  return std::tie(r.code, r.subject, r.first, r.second);
+}
+
+auto Fields(As<Worker> auto& w) {
+  return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
+                  w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
+                  w.progress, w.progress_at, w.lease_expires, w.pause_sent_at,
+                  w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
+                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce);
+}
+
+auto Fields(As<Job> auto& j) {
+  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
+                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
+                  j.planned_partner, j.failures_in_a_row, j.restored,
+                  j.target_share, j.target_s, j.received_s, j.counted_since,
+                  j.isolated_s, j.isolated_steps, j.table_row);
+}
+
+auto Fields(As<Agent> auto& a) {
+  return std::tie(a.incarnation, a.reachable, a.heard_at);
+}
+
+auto Fields(As<Accelerator> auto& a) {
+  return std::tie(a.id, a.server, a.index, a.info, a.state);
+}
+
+auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }
+auto Fields(As<TimeReceived> auto& t) { return TimeReceived::State(t); }
+auto Fields(As<TimeReceived::Seconds> auto& s) {
+  return std::tie(s.since_reset, s.owed, s.received);
+}
+auto Fields(As<ThroughputMatrix> auto& t) { return ThroughputMatrix::State(t); }
+auto Fields(As<ThroughputMatrix::Figure> auto& f) {
+  return std::tie(f.given, f.measured, f.announced, f.measured_weight_s);
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_

@@ -1,0 +1,69 @@
+// The whole engine as bytes, and back.
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/engine_fields.h"
+#include "core/packer.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+
+// Everything but what it was made with (options) and what is on its way out.
+template <class E>
+auto Engine::State(E& e) {
+  return std::tie(
+      e.jobs_, e.names_, e.ended_, e.cluster_, e.agents_, e.quarantined_,
+      e.tried_, e.holders_, e.assigned_to_, e.time_received_, e.throughputs_,
+      e.result_, e.shares_, e.prices_, e.term_, e.seq_, e.next_job_, e.rounds_,
+      e.round_duration_s_, e.lease_duration_s_, e.mechanism_, e.queue_,
+      e.memory_rounds_, e.round_ends_at_, e.planned_, e.booked_at_,
+      e.persisted_, e.halted_, e.fill_due_, e.unsolved_, e.unsolved_seq_,
+      e.throughputs_moved_, e.solve_epoch_, e.solving_, e.solved_placement_,
+      e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_);
+}
+
+absl::StatusOr<std::string> Engine::Snapshot() const {
+  if (!actions_.empty() || !unpersisted_.empty()) {
+    return absl::FailedPreconditionError(
+        "the engine has actions that are not yet done; take the snapshot when "
+        "everything journaled is on disk");
+  }
+  Packer packer(kJournalLimits);
+  std::vector<JobId> live;
+  for (const auto& [id, job] : live_) live.push_back(id);
+  packer.Array(2);
+  PutField(packer, live);
+  const auto state = State(*this);
+  packer.Array(std::tuple_size_v<decltype(state)>);
+  std::apply([&](const auto&... field) { (PutField(packer, field), ...); },
+             state);
+  GAVEL_RETURN_IF_ERROR(packer.status());
+  return packer.Take();
+}
+
+absl::Status Engine::Restore(std::string_view snapshot) {
+  Unpacker unpacker(snapshot, kJournalLimits);
+  std::vector<JobId> live;
+  GetField(unpacker, live);
+  unpacker.Enter();
+  std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
+             State(*this));
+  unpacker.Leave();
+  live_.clear();
+  for (const JobId id : live) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) {
+      return absl::DataLossError(StrCat("the snapshot lists job ", id.value(),
+                                        " and does not hold it"));
+    }
+    live_[id] = &found->second;
+  }
+  if (unpacker.ok()) return absl::OkStatus();
+  return absl::DataLossError(
+      StrCat("the snapshot is damaged: ", ToStd(unpacker.status().message())));
+}
+
+}  // namespace gavel

@@ -1,0 +1,78 @@
+#include "coordinator/policy/even_spread.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gavel {
+namespace {
+
+// Each scales jobs, then limits. Few are needed where most jobs can run
+// anywhere.
+constexpr int kIterationsMax = 500;
+// A job may lose this part of its time to the spread.
+constexpr double kLossMax = 1e-12;
+
+bool AllTypesAlike(const ShareProblem& problem) {
+  if (problem.units.size() != problem.size()) return false;  // pairs
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const std::span<const JobCell> cells = problem.Cells(m);
+    const bool alike =
+        std::all_of(cells.begin(), cells.end(), [&](const JobCell& cell) {
+          return cell.throughput == cells.front().throughput;
+        });
+    if (!alike) return false;
+  }
+  return true;
+}
+
+// [k] time of each job on all types together.
+std::vector<double> Totals(const ShareProblem& problem,
+                           std::span<const double> shares) {
+  std::vector<double> totals(problem.size(), 0.0);
+  for (size_t m = 0; m < totals.size(); ++m) {
+    for (const JobCell& cell : problem.Cells(m)) {
+      totals[m] += shares[static_cast<size_t>(cell.cell)];
+    }
+  }
+  return totals;
+}
+
+// Scales each job's cells so that they sum to its total.
+void ScaleJobs(const ShareProblem& problem, std::span<const double> totals,
+               std::span<double> shares) {
+  const std::vector<double> now = Totals(problem, shares);
+  for (size_t m = 0; m < totals.size(); ++m) {
+    if (now[m] <= 0) continue;
+    for (const JobCell& cell : problem.Cells(m)) {
+      shares[static_cast<size_t>(cell.cell)] *= totals[m] / now[m];
+    }
+  }
+}
+
+}  // namespace
+
+// Iterative proportional fitting: of all shares with these sums that keep to
+// the limits it finds the ones closest to the even spread, by entropy.
+void SpreadEvenly(const ShareProblem& problem, std::span<double> shares) {
+  if (!AllTypesAlike(problem)) return;
+  const std::vector<double> totals = Totals(problem, shares);
+  std::vector<double> spread(shares.size());
+  for (size_t cell = 0; cell < spread.size(); ++cell) {
+    spread[cell] =
+        problem.capacity[static_cast<size_t>(problem.cells[cell].type)];
+  }
+  for (int iteration = 0; iteration < kIterationsMax; ++iteration) {
+    ScaleJobs(problem, totals, spread);
+    RepairShares(problem, spread);
+    const std::vector<double> now = Totals(problem, spread);
+    bool kept = true;
+    for (size_t m = 0; m < totals.size(); ++m) {
+      kept &= now[m] >= totals[m] * (1 - kLossMax);
+    }
+    if (!kept) continue;
+    std::copy(spread.begin(), spread.end(), shares.begin());
+    return;
+  }
+}
+
+}  // namespace gavel

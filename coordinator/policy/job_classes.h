@@ -1,0 +1,37 @@
+// Jobs that are equal in all that a policy looks at, as one: linear programs of
+// clusters where many jobs run the same model become as small as the number of
+// models. Exact for policies that treat equal jobs alike: of any optimum, the
+// mean over all ways to exchange equal jobs is one too, and gives them equal
+// shares. Called by the max-min policies. Pure functions, thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_JOB_CLASSES_H_
+#define GAVEL_COORDINATOR_POLICY_JOB_CLASSES_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "coordinator/policy/share_problem.h"
+
+namespace gavel {
+
+struct JobClasses {
+  // One "job" for each class, in the order of their first members: its shares
+  // are those of each member, its cells hold the accelerators of all members.
+  // scale_factor and weight are those of one member.
+  ShareProblem problem;
+  std::vector<double> members;   // [classes] how many
+  std::vector<size_t> class_of;  // [k] by job of the original
+};
+
+// Same throughputs, scale factor and weight. A problem with pairs has no
+// classes: as it is.
+JobClasses ClassifyJobs(const ShareProblem& problem);
+
+// Shares of the classes' problem as those of the original one.
+std::vector<double> SharesOfMembers(const ShareProblem& problem,
+                                    const JobClasses& classes,
+                                    std::span<const double> shares);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_JOB_CLASSES_H_

@@ -1,0 +1,162 @@
+#include "coordinator/policy/lp/deadline_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// A total shortfall up to this is the solver's tolerance.
+constexpr double kShortfallMax = 1e-9;
+// Needs above this times a job's fastest are all the same: hopeless.
+constexpr double kNeedMax = 1e4;
+// Relative; a program whose bound is further away is solved another way, too.
+constexpr double kGapMax = 1e-8;
+// A job that misses less of its need than this is not told.
+constexpr double kToldMin = 1e-6;
+
+// Adds the rows T_m(X) / floor_m + z_m >= 1 and sum_m z_m <= budget, and
+// returns the column of the budget.
+int AddFloors(const std::vector<DeadlineFloor>& floors, ShareProgram* program) {
+  LinearProgram& lp = program->lp;
+  std::vector<LpEntry> total;
+  for (const DeadlineFloor& floor : floors) {
+    const LpEntry shortfall = {lp.AddColumn(0, 0, 1), 1};
+    program->AddThroughputRow(floor.job, 1 / floor.in_program, {&shortfall, 1},
+                              1, kInfinity);
+    total.push_back(shortfall);
+  }
+  const int budget = lp.AddColumn(0, 0, static_cast<double>(floors.size()));
+  total.push_back({budget, -1});
+  lp.AddRow(-kInfinity, 0, total);
+  return budget;
+}
+
+bool AnyPassed(const std::vector<DeadlineFloor>& floors) {
+  return std::any_of(floors.begin(), floors.end(),
+                     [](const DeadlineFloor& floor) { return floor.passed; });
+}
+
+}  // namespace
+
+std::vector<DeadlineFloor> DeadlineFloors(const PolicyProblem& problem,
+                                          const ShareProblem& shares) {
+  const std::vector<double> fastest = LargestThroughputs(shares);
+  std::vector<DeadlineFloor> floors;
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const PolicyJob& job = problem.jobs[shares.jobs[m]];
+    if (std::isinf(job.deadline_s) || job.steps_remaining <= 0) continue;
+    DeadlineFloor floor{m, fastest[m], job.deadline_s <= 0, 0};
+    if (!floor.passed) floor.needs = job.steps_remaining / job.deadline_s;
+    floor.in_program = std::min(floor.needs, kNeedMax * fastest[m]);
+    floors.push_back(floor);
+  }
+  return floors;
+}
+
+DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
+                                 const ShareProblem& shares,
+                                 std::vector<DeadlineFloor> floors)
+    : problem_(problem),
+      shares_(shares),
+      floors_(std::move(floors)),
+      program_(shares),
+      budget_(AddFloors(floors_, &program_)),
+      solver_(program_.lp),
+      relaxed_(floors_.empty()),
+      infeasible_(AnyPassed(floors_)) {}
+
+// Values are divided by `scale`, so that tolerances mean something.
+LpSolution DeadlineProgram::SolveFor(std::span<const double> value,
+                                     double scale) {
+  std::vector<double>& costs = program_.lp.column_cost;
+  std::fill(costs.begin(), costs.end(), 0.0);
+  for (size_t i = 0; i < value.size(); ++i) costs[i] = value[i] / scale;
+  solver_.ChangeCosts(costs);
+  return solver_.Solve();
+}
+
+// Finds the least total shortfall and allows that much of it from now on. No
+// shares at all are feasible here, and what it finds is where later programs
+// start: the simplex method is never without a feasible point.
+LpSolution DeadlineProgram::Relax() {
+  const auto budget = static_cast<size_t>(budget_);
+  std::vector<double>& costs = program_.lp.column_cost;
+  std::fill(costs.begin(), costs.end(), 0.0);
+  costs[budget] = -1;
+  solver_.ChangeCosts(costs);
+  LpSolution solution = solver_.Solve();
+  if (solution.outcome != SolveOutcome::kOptimal) return solution;
+  // By the duals no allocation falls short by less than this.
+  const double least = -DualBound(program_.lp, solution.row_duals);
+  infeasible_ = infeasible_ || least > kShortfallMax;
+  double& allowed = program_.lp.column_upper[budget];
+  allowed = solution.column_values[budget];
+  allowed = allowed > kShortfallMax ? allowed * (1 + kShortfallMax) : 0;
+  solver_.ChangeColumnBounds(budget_, 0, allowed);
+  relaxed_ = true;
+  return solution;
+}
+
+std::string DeadlineProgram::WhoFallsShort(
+    std::span<const double> shares) const {
+  std::string text;
+  for (const DeadlineFloor& floor : floors_) {
+    double has = Throughput(shares_, floor.job, shares);
+    if (!floor.passed && has >= floor.needs * (1 - kToldMin)) continue;
+    if (has < floor.in_program * kToldMin) has = 0;
+    const JobId id = problem_.jobs[shares_.jobs[floor.job]].id;
+    StrAppend(&text, text.empty() ? "" : ", ", "job ", id.value());
+    StrAppend(&text, floor.passed
+                         ? std::string(" (its deadline has passed)")
+                         : absl::StrFormat(" (needs %.4g steps/s, gets %.4g)",
+                                           floor.needs, has));
+  }
+  return StrCat("infeasible: deadlines can't all be met: ", text,
+                "; they fall short by the least there is; move deadlines or "
+                "add accelerators");
+}
+
+DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
+                                                  double scale) const {
+  Answer answer;
+  answer.outcome = solution.outcome;
+  answer.detail = std::move(solution.detail);
+  answer.solver = std::move(solution.solver);
+  answer.shares = program_.Shares(solution);
+  answer.bound = scale * DualBound(program_.lp, solution.row_duals);
+  return answer;
+}
+
+DeadlineProgram::Answer DeadlineProgram::Maximize(
+    std::span<const double> value) {
+  double scale = 0;
+  for (const double one : value) scale = std::max(scale, std::abs(one));
+  if (scale == 0) scale = 1;
+  LpSolution solution;
+  if (!relaxed_) solution = Relax();
+  if (relaxed_) solution = SolveFor(value, scale);
+  Answer answer = AnswerOf(std::move(solution), scale);
+  const double reached = std::inner_product(
+      answer.shares.begin(), answer.shares.end(), value.begin(), 0.0);
+  if (relaxed_ &&
+      answer.bound - reached > kGapMax * std::max(scale, std::abs(reached))) {
+    // Needs of very different sizes: interior point is better there.
+    Answer second = AnswerOf(
+        HighsSolver(program_.lp, {.method = LpMethod::kInteriorPoint}).Solve(),
+        scale);
+    if (second.outcome == SolveOutcome::kOptimal) answer = std::move(second);
+  }
+  if (infeasible_ && answer.outcome == SolveOutcome::kOptimal) {
+    answer.outcome = SolveOutcome::kInfeasible;
+    answer.detail = WhoFallsShort(answer.shares);
+  }
+  return answer;
+}
+
+}  // namespace gavel

@@ -1,0 +1,76 @@
+// Linear programs over shares in which some jobs have deadlines (Gavel section
+// 4.2, service-level objectives): T_m(X) >= rem_m / deadline_m for each of
+// them. Where no allocation gives all of them what they need it relaxes the
+// least and says which jobs fall short. Called by policies that keep deadlines.
+// Not thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_DEADLINE_PROGRAM_H_
+#define GAVEL_COORDINATOR_POLICY_LP_DEADLINE_PROGRAM_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/share_problem.h"
+
+namespace gavel {
+
+// What a job needs to meet its deadline.
+struct DeadlineFloor {
+  size_t job = 0;         // m, of the ShareProblem
+  double needs = 0;       // rem_m / deadline_m, steps/s
+  bool passed = false;    // then it needs what it can have
+  double in_program = 0;  // the same; but not beyond what a solver can handle
+};
+
+// Of the jobs with a deadline and work left.
+std::vector<DeadlineFloor> DeadlineFloors(const PolicyProblem& problem,
+                                          const ShareProblem& shares);
+
+class DeadlineProgram {
+ public:
+  // Both outlive it.
+  DeadlineProgram(const PolicyProblem& problem, const ShareProblem& shares,
+                  std::vector<DeadlineFloor> floors);
+
+  // Feasible, and what is known of it.
+  struct Answer {
+    // kInfeasible: some deadline can't be met (`detail` says whose); the
+    // shares, the best of those with the least total shortfall, are there all
+    // the same.
+    SolveOutcome outcome = SolveOutcome::kFailed;
+    std::string detail;
+    std::vector<double> shares;  // one per cell; empty: the solver has none
+    // No X that falls short as little has more: by the duals.
+    double bound = 0;
+    std::string solver;
+  };
+
+  // The most of sum_i value[i] X[i] over cells i. Later calls start from where
+  // the last one ended.
+  Answer Maximize(std::span<const double> value);
+
+ private:
+  LpSolution SolveFor(std::span<const double> value, double scale);
+  LpSolution Relax();
+  Answer AnswerOf(LpSolution solution, double scale) const;
+  std::string WhoFallsShort(std::span<const double> shares) const;
+
+  const PolicyProblem& problem_;
+  const ShareProblem& shares_;
+  std::vector<DeadlineFloor> floors_;
+  ShareProgram program_;
+  // Column: the total shortfall that is allowed, sum_m of 1 - T_m(X) / floor_m
+  // where that is positive.
+  int budget_;
+  HighsSolver solver_;
+  bool relaxed_;     // the least budget is known
+  bool infeasible_;  // it is not 0, or a deadline has passed
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_DEADLINE_PROGRAM_H_

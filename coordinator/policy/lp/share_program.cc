@@ -1,0 +1,119 @@
+#include "coordinator/policy/lp/share_program.h"
+
+#include <cassert>
+#include <cmath>
+
+namespace gavel {
+namespace {
+
+// How many entries each row of `limits` and of the jobs' time has, then where
+// they start: rows are filled in one pass over the cells.
+struct Filler {
+  LinearProgram& lp;
+  std::vector<int> next;  // by row, where its next entry goes
+
+  void Put(size_t row, size_t column, double value) {
+    const auto at = static_cast<size_t>(next[row]++);
+    lp.entry_column[at] = static_cast<int>(column);
+    lp.entry_value[at] = value;
+  }
+};
+
+}  // namespace
+
+ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
+  const size_t limits = problem.limits.size();
+  const size_t rows = limits + problem.size();
+  lp.column_cost.assign(problem.cells.size(), 0.0);
+  lp.column_lower.assign(problem.cells.size(), 0.0);
+  lp.column_upper.assign(problem.cells.size(), 1.0);
+  lp.row_lower.assign(rows, -kInfinity);
+  lp.row_upper.assign(rows, 1.0);
+  std::vector<int> count(limits, 0);
+  for (const ShareCell& cell : problem.cells) {
+    ++count[static_cast<size_t>(cell.type)];
+    if (cell.placement >= 0) ++count[static_cast<size_t>(cell.placement)];
+  }
+  int entries = 0;
+  for (size_t r = 0; r < rows; ++r) {
+    lp.row_start.push_back(entries);
+    entries += r < limits ? count[r]
+                          : static_cast<int>(problem.Cells(r - limits).size());
+  }
+  lp.entry_column.resize(static_cast<size_t>(entries));
+  lp.entry_value.resize(static_cast<size_t>(entries));
+  Filler filler{lp, lp.row_start};
+  const auto put = [&](int limit, size_t i) {
+    const auto r = static_cast<size_t>(limit);
+    filler.Put(r, i, problem.cells[i].scale_factor / problem.limits[r]);
+  };
+  for (size_t i = 0; i < problem.cells.size(); ++i) {
+    put(problem.cells[i].type, i);
+    if (problem.cells[i].placement >= 0) put(problem.cells[i].placement, i);
+  }
+  for (size_t m = 0; m < problem.size(); ++m) {
+    for (const JobCell& cell : problem.Cells(m)) {
+      filler.Put(limits + m, static_cast<size_t>(cell.cell), 1);
+    }
+  }
+}
+
+int ShareProgram::AddThroughputRow(size_t m, double factor,
+                                   std::span<const LpEntry> extra, double lower,
+                                   double upper) {
+  row_.clear();
+  for (const JobCell& cell : problem_.Cells(m)) {
+    row_.push_back({cell.cell, factor * cell.throughput});
+  }
+  row_.insert(row_.end(), extra.begin(), extra.end());
+  return lp.AddRow(lower, upper, row_);
+}
+
+void ShareProgram::AddThroughputCost(size_t m, double factor,
+                                     std::span<double> costs) const {
+  for (const JobCell& cell : problem_.Cells(m)) {
+    costs[static_cast<size_t>(cell.cell)] += factor * cell.throughput;
+  }
+}
+
+std::vector<double> ShareProgram::Shares(const LpSolution& solution) const {
+  if (solution.column_values.empty()) return {};
+  std::vector<double> shares(
+      solution.column_values.begin(),
+      solution.column_values.begin() +
+          static_cast<std::ptrdiff_t>(problem_.cells.size()));
+  RepairShares(problem_, shares);
+  return shares;
+}
+
+double DualBound(const LinearProgram& program,
+                 std::span<const double> row_duals) {
+  assert(row_duals.empty() ||
+         row_duals.size() == static_cast<size_t>(program.rows()));
+  // For any y: c x = y A x + (c - y A) x; each part is at most what the bounds
+  // of the rows and of the columns allow.
+  std::vector<double> reduced = program.column_cost;
+  double bound = 0;
+  for (size_t r = 0; r < row_duals.size(); ++r) {
+    const double dual = row_duals[r];
+    const double at = dual > 0 ? program.row_upper[r] : program.row_lower[r];
+    if (dual == 0 || !std::isfinite(dual) || std::isinf(at)) continue;
+    bound += dual * at;
+    const auto begin = static_cast<size_t>(program.row_start[r]);
+    const size_t end = r + 1 < row_duals.size()
+                           ? static_cast<size_t>(program.row_start[r + 1])
+                           : program.entry_column.size();
+    for (size_t e = begin; e < end; ++e) {
+      reduced[static_cast<size_t>(program.entry_column[e])] -=
+          dual * program.entry_value[e];
+    }
+  }
+  for (size_t c = 0; c < reduced.size(); ++c) {
+    if (reduced[c] == 0) continue;
+    bound += reduced[c] * (reduced[c] > 0 ? program.column_upper[c]
+                                          : program.column_lower[c]);
+  }
+  return bound;
+}
+
+}  // namespace gavel

@@ -1,0 +1,165 @@
+#include "coordinator/policy/lp/target_program.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace gavel {
+namespace {
+
+// The second stage may take this part of the level: as much as the tolerance of
+// the first.
+constexpr double kLevelSlack = 1e-9;
+// Rows are scaled down to this largest value, above which the solver's absolute
+// tolerance is below rounding.
+constexpr double kRowValueMax = 1e6;
+// Relative; a program whose bound is further away is solved another way, too.
+constexpr double kGapMax = 1e-8;
+// More than what RepairShares takes for dust.
+constexpr double kShareMin = 2e-13;
+
+const JobCell& FastestCell(const ShareProblem& problem, size_t m) {
+  const std::span<const JobCell> cells = problem.Cells(m);
+  return *std::max_element(cells.begin(), cells.end(),
+                           [](const JobCell& a, const JobCell& b) {
+                             return a.throughput < b.throughput;
+                           });
+}
+
+// The solver's tolerance is much for a job that needs next to nothing: those
+// that it left below `level` get the little that they lack, and all lose as
+// little when that is repaired. Keeps what is better.
+void TopUp(const ShareProblem& problem, std::span<const double> targets,
+           double level, std::vector<double>* shares) {
+  if (shares->empty()) return;
+  std::vector<double> more = *shares;
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const double lacks = level * targets[m] - Throughput(problem, m, *shares);
+    if (lacks <= 0) continue;
+    const JobCell& cell = FastestCell(problem, m);
+    more[static_cast<size_t>(cell.cell)] +=
+        std::max(lacks / cell.throughput, kShareMin);
+  }
+  RepairShares(problem, more);
+  if (Level(problem, targets, more) <= Level(problem, targets, *shares)) return;
+  *shares = std::move(more);
+}
+
+}  // namespace
+
+double Level(const ShareProblem& problem, std::span<const double> targets,
+             std::span<const double> shares) {
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t m = 0; m < problem.size(); ++m) {
+    least = std::min(least, Throughput(problem, m, shares) / targets[m]);
+  }
+  return least;
+}
+
+TargetProgram::TargetProgram(const ShareProblem& problem,
+                             std::vector<double> targets, LpOptions options)
+    : problem_(problem),
+      targets_(std::move(targets)),
+      options_(options),
+      unit_(Level(problem, targets_, EvenShares(problem))),
+      program_(problem),
+      share_rows_(static_cast<size_t>(program_.lp.rows())) {
+  AddTargets();
+  solver_ = std::make_unique<HighsSolver>(program_.lp, options);
+}
+
+// Rows T_m(X) / (unit target_m) - level >= 0, scaled.
+void TargetProgram::AddTargets() {
+  const std::vector<double> fastest = LargestThroughputs(problem_);
+  double most = std::numeric_limits<double>::infinity();
+  for (size_t m = 0; m < targets_.size(); ++m) {
+    most = std::min(most, fastest[m] / targets_[m]);
+  }
+  level_column_ = program_.lp.AddColumn(1, 0, most / unit_);
+  for (size_t m = 0; m < targets_.size(); ++m) {
+    const double most_of_row = fastest[m] / targets_[m] / unit_;
+    const double scale = std::min(1.0, kRowValueMax / most_of_row);
+    row_factor_.push_back(scale / unit_ / targets_[m]);
+    const LpEntry level = {level_column_, -scale};
+    program_.AddThroughputRow(m, row_factor_[m], {&level, 1}, 0, kInfinity);
+  }
+}
+
+void TargetProgram::AddCertificate(const LpSolution& solution,
+                                   Answer* answer) const {
+  answer->bound = unit_ * DualBound(program_.lp, solution.row_duals);
+  if (solution.row_duals.empty()) return;
+  // The Lagrangian of the target rows alone: what is left is a linear function
+  // of X, and the duals of the other rows bound it.
+  ShareProgram shares(problem_);
+  for (size_t m = 0; m < targets_.size(); ++m) {
+    const double dual = std::max(0.0, -solution.row_duals[share_rows_ + m]);
+    answer->slope.push_back(dual * row_factor_[m]);
+    shares.AddThroughputCost(m, answer->slope[m], shares.lp.column_cost);
+  }
+  answer->slope_bound =
+      DualBound(shares.lp, std::span(solution.row_duals).first(share_rows_));
+}
+
+TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
+  Answer answer;
+  answer.outcome = solution.outcome;
+  answer.detail = std::move(solution.detail);
+  answer.solver = std::move(solution.solver);
+  answer.shares = program_.Shares(solution);
+  if (!answer.shares.empty()) {
+    const auto level = static_cast<size_t>(level_column_);
+    TopUp(problem_, targets_, solution.column_values[level] * unit_,
+          &answer.shares);
+    answer.level = Level(problem_, targets_, answer.shares);
+  }
+  if (answer.level < unit_) {
+    answer.shares = EvenShares(problem_);
+    answer.level = unit_;
+  }
+  AddCertificate(solution, &answer);
+  // An exact optimum and its bound may differ by a rounding either way.
+  answer.bound = std::max(answer.bound, answer.level);
+  return answer;
+}
+
+TargetProgram::Answer TargetProgram::Solve() {
+  Answer answer = AnswerOf(solver_->Solve());
+  if (answer.outcome == SolveOutcome::kIterationLimit ||
+      answer.bound <= answer.level * (1 + kGapMax)) {
+    return answer;
+  }
+  // Targets of very different sizes: interior point has better duals there.
+  LpOptions options = options_;
+  options.method = LpMethod::kInteriorPoint;
+  Answer second = AnswerOf(HighsSolver(program_.lp, options).Solve());
+  if (second.outcome != SolveOutcome::kOptimal) return answer;
+  if (second.level < answer.level) {
+    second.level = answer.level;
+    second.shares = std::move(answer.shares);
+    second.bound = std::max(second.bound, second.level);
+  }
+  return second.bound < answer.bound ? second : answer;
+}
+
+std::vector<double> TargetProgram::SpendTheRest(double level,
+                                                std::span<const double> gain) {
+  std::vector<double> costs(program_.lp.column_cost.size(), 0.0);
+  for (size_t m = 0; m < gain.size(); ++m) {
+    program_.AddThroughputCost(m, gain[m], costs);
+  }
+  const double largest = *std::max_element(costs.begin(), costs.end());
+  for (double& cost : costs) cost /= largest;
+  solver_->ChangeCosts(costs);
+  const double least =
+      std::min(level / unit_ * (1 - kLevelSlack),
+               program_.lp.column_upper[static_cast<size_t>(level_column_)]);
+  solver_->ChangeColumnBounds(level_column_, least, kInfinity);
+  const LpSolution solution = solver_->Solve();
+  if (solution.outcome != SolveOutcome::kOptimal) return {};
+  std::vector<double> shares = program_.Shares(solution);
+  TopUp(problem_, targets_, level * (1 - kLevelSlack), &shares);
+  return shares;
+}
+
+}  // namespace gavel

@@ -1,0 +1,67 @@
+// Max-min over shares with a target for each job: max over X of min_m T_m(X) /
+// target_m, the linear program of makespan and finish-time fairness (Gavel
+// section 4.2). Called by those policies. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_TARGET_PROGRAM_H_
+#define GAVEL_COORDINATOR_POLICY_LP_TARGET_PROGRAM_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/share_problem.h"
+
+namespace gavel {
+
+// The least T_m(X) / target_m.
+double Level(const ShareProblem& problem, std::span<const double> targets,
+             std::span<const double> shares);
+
+class TargetProgram {
+ public:
+  // `targets`: [k] steps/s, > 0. `problem` has at least one job, and outlives
+  // the program.
+  TargetProgram(const ShareProblem& problem, std::vector<double> targets,
+                LpOptions options = {});
+
+  struct Answer {
+    SolveOutcome outcome = SolveOutcome::kFailed;
+    std::string detail;
+    std::string solver;
+    std::vector<double> shares;  // feasible; EvenShares at least
+    double level = 0;            // theirs
+    double bound = 0;            // no X has a higher level
+    // A linear inequality that all feasible X satisfy:
+    // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It is what proves
+    // `bound`: at targets * level it is tight. Empty: the solver has no duals.
+    std::vector<double> slope;
+    double slope_bound = 0;
+  };
+  Answer Solve();
+
+  // After Solve: of all X with T_m(X) >= level target_m, to 1e-9, one with the
+  // most sum_m gain[m] T_m(X). Empty when the solver fails.
+  std::vector<double> SpendTheRest(double level, std::span<const double> gain);
+
+ private:
+  void AddTargets();
+  Answer AnswerOf(LpSolution solution) const;
+  void AddCertificate(const LpSolution& solution, Answer* answer) const;
+
+  const ShareProblem& problem_;
+  std::vector<double> targets_;
+  LpOptions options_;
+  double unit_ = 1;  // the level that counts as 1 in the program
+  ShareProgram program_;
+  size_t share_rows_ = 0;  // rows before those of the targets
+  int level_column_ = 0;
+  std::vector<double> row_factor_;  // [k] of T_m(X) in its row
+  std::unique_ptr<HighsSolver> solver_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_TARGET_PROGRAM_H_

@@ -1,0 +1,113 @@
+// The most throughput: max sum over jobs of T_m(X) (Gavel section 4.2, "total
+// throughput" and "minimise cost").
+//
+// As in the original, raw steps/s of all jobs are added, so that jobs with fast
+// steps come first, and neither weights nor scale factors count. With
+// `normalized_by_cost` a step on type j counts 1/cost_j. With `SLOs` every job
+// with a deadline gets T_m(X) >= rem_m / deadline_m; where that can't be, the
+// least total of relative shortfalls comes first, then the objective, and the
+// outcome says whose deadline it is (the original drops all of them).
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/policy/costs.h"
+#include "coordinator/policy/lp/deadline_program.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/problem.h"
+#include "coordinator/policy/share_problem.h"
+#include "core/status.h"
+
+namespace gavel {
+namespace {
+
+struct MaxSumOptions {
+  bool pairs = false;
+  bool by_cost = false;
+  bool deadlines = false;
+};
+
+class MaxSumThroughput : public Policy {
+ public:
+  MaxSumThroughput(std::string_view name, MaxSumOptions options)
+      : name_(name), options_(options) {}
+  std::string_view name() const override { return name_; }
+  bool packs() const override { return options_.pairs; }
+  absl::StatusOr<PolicyResult> Solve(
+      const PolicyProblem& problem) const override;
+
+ private:
+  std::string_view name_;
+  MaxSumOptions options_;
+};
+
+// sum_m T_m of each cell, over the cost of its type.
+std::vector<double> Values(const ShareProblem& shares,
+                           const std::vector<double>& cost) {
+  std::vector<double> values(shares.cells.size(), 0.0);
+  for (const JobCell& entry : shares.job_cells) {
+    const auto cell = static_cast<size_t>(entry.cell);
+    values[cell] +=
+        entry.throughput / cost[static_cast<size_t>(shares.cells[cell].type)];
+  }
+  return values;
+}
+
+absl::StatusOr<PolicyResult> MaxSumThroughput::Solve(
+    const PolicyProblem& problem) const {
+  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+  std::vector<double> cost(problem.types.size(), 1.0);
+  if (options_.by_cost) {
+    GAVEL_ASSIGN_OR_RETURN(cost, Costs(problem));
+  }
+  const ShareProblem shares =
+      MakeShareProblem(problem, {.pairs = options_.pairs});
+  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
+  const std::vector<double> values = Values(shares, cost);
+  std::vector<DeadlineFloor> floors;
+  if (options_.deadlines) floors = DeadlineFloors(problem, shares);
+  DeadlineProgram::Answer answer =
+      DeadlineProgram(problem, shares, std::move(floors)).Maximize(values);
+  if (answer.shares.empty()) answer.shares = EvenShares(shares);
+  const double objective = std::inner_product(values.begin(), values.end(),
+                                              answer.shares.begin(), 0.0);
+  PolicyResult result = ToResult(shares, answer.shares, objective,
+                                 std::max(answer.bound, objective));
+  result.outcome = answer.outcome;
+  result.detail = std::move(answer.detail);
+  result.solver = std::move(answer.solver);
+  return result;
+}
+
+std::unique_ptr<Policy> Make(std::string_view name, MaxSumOptions options) {
+  return std::make_unique<MaxSumThroughput>(name, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeMaxSumThroughputPerf();
+std::unique_ptr<Policy> MakeMaxSumThroughputPerf() {
+  return Make("max_sum_throughput_perf", {});
+}
+
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerf();
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerf() {
+  return Make("max_sum_throughput_normalized_by_cost_perf", {.by_cost = true});
+}
+
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerfSlos();
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerfSlos() {
+  return Make("max_sum_throughput_normalized_by_cost_perf_SLOs",
+              {.by_cost = true, .deadlines = true});
+}
+
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPackedSlos();
+std::unique_ptr<Policy> MakeMaxSumThroughputByCostPackedSlos() {
+  return Make("max_sum_throughput_normalized_by_cost_packed_SLOs",
+              {.pairs = true, .by_cost = true, .deadlines = true});
+}
+
+}  // namespace gavel

@@ -1,0 +1,274 @@
+#include "coordinator/workload/throughput_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/status/status.h"
+#include "coordinator/workload/throughput_table.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kAloneKey = "null";  // Python's None as a key
+
+// ('JOB TYPE', SCALE), as Python prints a tuple.
+std::optional<std::pair<std::string, int>> ParseRowName(std::string_view text) {
+  constexpr std::string_view kBegin = "('";
+  constexpr std::string_view kMiddle = "', ";
+  const size_t middle = text.rfind(kMiddle);
+  if (!text.starts_with(kBegin) || !text.ends_with(')') ||
+      middle == std::string_view::npos || middle <= kBegin.size()) {
+    return std::nullopt;
+  }
+  const std::string_view digits = text.substr(
+      middle + kMiddle.size(), text.size() - 1 - middle - kMiddle.size());
+  int scale_factor = 0;
+  const auto [end, error] = std::from_chars(
+      digits.data(), digits.data() + digits.size(), scale_factor);
+  if (error != std::errc() || end != digits.data() + digits.size() ||
+      scale_factor < 1 || digits[0] == '0') {
+    return std::nullopt;
+  }
+  return std::pair(
+      std::string(text.substr(kBegin.size(), middle - kBegin.size())),
+      scale_factor);
+}
+
+// "LINE:COLUMN" of the last of the first `position` bytes.
+std::string PlaceOf(std::string_view text, size_t position) {
+  const std::string_view read = text.substr(0, position);
+  const auto line = 1 + std::count(read.begin(), read.end(), '\n');
+  const size_t newline = read.rfind('\n');
+  const size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
+  return StrCat(line, ":", std::max<size_t>(1, read.size() - begin));
+}
+
+// The parser of nlohmann::json calls it for each token. Every callback returns
+// false to stop, after it has set status().
+class FigureReader : public nlohmann::json_sax<Json> {
+ public:
+  FigureReader(std::string_view text, std::string_view source)
+      : text_(text), source_(source) {}
+
+  const absl::Status& status() const { return status_; }
+  ThroughputFigures TakeFigures() && { return std::move(figures_); }
+
+  bool start_object(size_t) override {
+    if (depth_ >= kRowDepth || in_pair_) return Misplaced("an object");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ != kRowDepth || in_pair_ || key_ == kAloneKey) {
+      return Misplaced("an array");
+    }
+    in_pair_ = true;
+    pair_.clear();
+    return true;
+  }
+  bool end_array() override {
+    in_pair_ = false;
+    return AddPair();
+  }
+  bool key(std::string& name) override {
+    if (depth_ == 1) return BeginWorkerType(name);
+    if (depth_ == 2) return BeginRow(name);
+    key_ = name;
+    return true;
+  }
+
+  bool null() override { return Misplaced("null"); }
+  bool boolean(bool) override { return Misplaced("a boolean"); }
+  bool string(std::string&) override { return Misplaced("a string"); }
+  bool binary(Json::binary_t&) override { return Misplaced("bytes"); }
+  bool number_integer(int64_t value) override {
+    return AddNumber(static_cast<double>(value));
+  }
+  bool number_unsigned(uint64_t value) override {
+    return AddNumber(static_cast<double>(value));
+  }
+  bool number_float(double value, const std::string&) override {
+    return AddNumber(value);
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const Json::exception& error) override {
+    std::string_view what = error.what();
+    if (const size_t id = what.find("] "); id != std::string_view::npos) {
+      what.remove_prefix(id + 2);
+    }
+    const size_t place = what.find("column ");
+    const size_t colon = what.find(": ", place);
+    if (place != std::string_view::npos && colon != std::string_view::npos) {
+      what.remove_prefix(colon + 2);
+    }
+    status_ = absl::InvalidArgumentError(
+        StrCat(source_, ":", PlaceOf(text_, position), ": not JSON", Where(),
+               ": ", what, "; correct it here or just before"));
+    return false;
+  }
+
+ private:
+  static constexpr int kRowDepth = 3;  // inside { "v100": { "(..)": {
+
+  // ", in v100, row ('A3C', 1)" as far as it has come.
+  std::string Where() const {
+    std::string where;
+    if (!worker_type_.empty()) where = StrCat(" in ", worker_type_);
+    if (depth_ >= 2 && !row_.empty()) StrAppend(&where, ", row ", row_);
+    if (depth_ >= kRowDepth && !key_.empty() && key_ != kAloneKey) {
+      StrAppend(&where, ", with ", key_);
+    }
+    return where;
+  }
+
+  bool Fail(std::string_view what) {
+    status_ = absl::InvalidArgumentError(StrCat(source_, ":", Where(), what));
+    return false;
+  }
+
+  bool Misplaced(std::string_view what) {
+    if (depth_ == 0) {
+      return Fail(StrCat(" the file is ", what,
+                         "; write an object of accelerator types"));
+    }
+    if (depth_ < kRowDepth) {
+      return Fail(StrCat(" is ", what, "; write an object"));
+    }
+    if (in_pair_) {
+      return Fail(StrCat(": throughput is ", what, "; write a number"));
+    }
+    return Fail(StrCat(": throughput is ", what, "; write ",
+                       key_ == kAloneKey ? "a number" : "[number, number]"));
+  }
+
+  bool BeginWorkerType(const std::string& name) {
+    worker_type_ = name;
+    row_.clear();
+    auto& all = figures_.worker_types;
+    if (name.empty()) return Fail(" an accelerator type has no name; name it");
+    if (std::find(all.begin(), all.end(), name) != all.end()) {
+      return Fail(" is there twice; remove one");
+    }
+    all.push_back(name);
+    rows_seen_.clear();
+    return true;
+  }
+
+  bool BeginRow(const std::string& name) {
+    row_ = name;
+    key_.clear();
+    const std::optional<size_t> row = RowOf(name);
+    if (!row.has_value()) return RefuseRowName(name);
+    row_number_ = *row;
+    keys_seen_.clear();
+    if (rows_seen_.insert(*row).second) return true;
+    return Fail(" is there twice; remove one");
+  }
+
+  bool RefuseRowName(std::string_view name) {
+    return Fail(StrCat(": \"", name,
+                       "\" names no row; write ('JOB TYPE', SCALE) with a "
+                       "scale factor from 1"));
+  }
+
+  // Its number; each name is parsed once.
+  std::optional<size_t> RowOf(const std::string& name) {
+    if (const auto known = row_of_.find(name); known != row_of_.end()) {
+      return known->second;
+    }
+    std::optional<std::pair<std::string, int>> parsed = ParseRowName(name);
+    if (!parsed.has_value()) return std::nullopt;
+    row_of_[name] = figures_.names.size();
+    figures_.names.push_back(*std::move(parsed));
+    return figures_.names.size() - 1;
+  }
+
+  bool AddNumber(double value) {
+    if (depth_ != kRowDepth) return Misplaced("a number");
+    if (!(value >= 0 && value <= kStepsPerSecondMax)) {
+      return Fail(StrCat(": throughput is ", value,
+                         "; write steps/s from 0 to ", kStepsPerSecondMax,
+                         ", 0 for what cannot run there"));
+    }
+    if (in_pair_) {
+      pair_.push_back(value);
+      return pair_.size() <= 2 || AddPair();
+    }
+    if (key_ != kAloneKey) return Misplaced("a number");
+    if (!keys_seen_.insert(kAlone).second) return Fail(": null is there twice");
+    figures_.alone.push_back(
+        {figures_.worker_types.size() - 1, row_number_, value});
+    return true;
+  }
+
+  bool AddPair() {
+    if (pair_.size() != 2) {
+      return Fail(
+          StrCat(": ", pair_.size() < 2 ? "too few" : "too many",
+                 " throughputs; write [of the row, of the one it is with]"));
+    }
+    const std::optional<size_t> other = RowOf(key_);
+    if (!other.has_value()) return RefuseRowName(key_);
+    if (!keys_seen_.insert(*other).second) {
+      return Fail(" is there twice; remove one");
+    }
+    figures_.pairs.push_back({figures_.worker_types.size() - 1,
+                              row_number_,
+                              *other,
+                              {pair_[0], pair_[1]}});
+    return true;
+  }
+
+  static constexpr size_t kAlone = SIZE_MAX;  // among keys_seen_
+
+  std::string_view text_;
+  std::string_view source_;
+  absl::Status status_;
+  ThroughputFigures figures_;
+  std::map<std::string, size_t> row_of_;  // by the text of its name
+
+  int depth_ = 0;
+  std::string worker_type_;
+  std::string row_;
+  size_t row_number_ = 0;
+  std::string key_;
+  bool in_pair_ = false;
+  std::vector<double> pair_;
+  std::set<size_t> rows_seen_;  // of this worker type
+  std::set<size_t> keys_seen_;  // of this row
+};
+
+}  // namespace
+
+absl::StatusOr<ThroughputFigures> ReadThroughputs(std::string_view json,
+                                                  std::string_view source) {
+  if (json.size() > kThroughputBytesMax) {
+    return absl::InvalidArgumentError(StrCat(source, ":1:1: ", json.size(),
+                                             " bytes exceed the ",
+                                             kThroughputBytesMax, " allowed"));
+  }
+  FigureReader reader(json, source);
+  if (!Json::sax_parse(json.begin(), json.end(), &reader)) {
+    return reader.status();
+  }
+  ThroughputFigures figures = std::move(reader).TakeFigures();
+  if (figures.alone.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat(source, ": there are no throughputs; write e.g. {\"v100\": ",
+               "{\"('LM (batch size 5)', 1)\": {\"null\": 67.8}}}"));
+  }
+  return figures;
+}
+
+}  // namespace gavel

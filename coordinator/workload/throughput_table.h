@@ -1,0 +1,86 @@
+// Measured throughputs of job types by accelerator type, alone and in pairs:
+// Gavel's throughput file, unchanged. Given text, not files. A value that is
+// not changed once parsed: thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_
+#define GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+inline constexpr size_t kThroughputBytesMax = size_t{1} << 30;
+inline constexpr double kStepsPerSecondMax = 1e9;
+
+struct ThroughputFigures;  // throughput_reader.h
+
+class ThroughputTable {
+ public:
+  // Gavel's JSON: { WORKER_TYPE: { "('JOB TYPE', SCALE)": { "null": steps/s,
+  // "('OTHER', SCALE)": [steps/s, steps/s of the other] } } }. WORKER_TYPE may
+  // end in "_unconsolidated": a gang spread over servers. INVALID_ARGUMENT
+  // names source, and the worker type and row of a bad figure (negative, above
+  // kStepsPerSecondMax, not a number) or the line and column of malformed JSON.
+  static absl::StatusOr<ThroughputTable> Parse(std::string_view json,
+                                               std::string_view source);
+
+  // Rows are numbered, so that who asks often looks a name up once.
+  using Row = size_t;
+  std::optional<Row> FindRow(std::string_view job_type, int scale_factor) const;
+  // Accelerator types without "_unconsolidated", sorted.
+  const std::vector<std::string>& types() const { return types_; }
+  // Index into types(); nullopt when the table does not know it.
+  std::optional<size_t> FindType(std::string_view type) const;
+
+  // steps/s of the whole job, all of its accelerators together. 0: cannot run
+  // there. nullopt: the table has no figure.
+  std::optional<double> Alone(Row row, size_t type,
+                              bool consolidated = true) const;
+  // steps/s of `row` and of `other` when they share. 0 for both unless both can
+  // share. Same scale factor.
+  std::pair<double, double> Together(Row row, Row other, size_t type,
+                                     bool consolidated = true) const;
+  bool has_pairs() const { return has_pairs_; }
+  bool has_unconsolidated() const { return has_unconsolidated_; }
+  // (job type, scale factor) of a row; all rows are [0, rows()).
+  const std::pair<std::string, int>& NameOf(Row row) const {
+    return names_[row];
+  }
+  size_t rows() const { return names_.size(); }
+
+ private:
+  struct NameLess {
+    using is_transparent = void;
+    using Name = std::pair<std::string_view, int>;
+    bool operator()(const Name& a, const Name& b) const { return a < b; }
+  };
+  struct Partner {
+    Row row;
+    std::pair<double, double> steps_per_s;
+  };
+
+  explicit ThroughputTable(ThroughputFigures figures);
+  // Number of the table of that type and placement, from 0.
+  static size_t TableOf(size_t type, bool consolidated) {
+    return type * 2 + (consolidated ? 0 : 1);
+  }
+
+  std::vector<std::string> types_;
+  std::vector<std::pair<std::string, int>> names_;
+  std::map<std::pair<std::string, int>, Row, NameLess> row_of_;
+  std::vector<double> alone_;                   // [tables x rows]
+  std::vector<std::vector<Partner>> partners_;  // [tables x rows], by row
+  bool has_pairs_ = false;
+  bool has_unconsolidated_ = false;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_

@@ -1,0 +1,88 @@
+// Traces: the jobs of a simulation, in the order of arrival. Parsers of all
+// forms that the field uses, given text, not files. Values, thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_H_
+#define GAVEL_COORDINATOR_WORKLOAD_TRACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+// What many jobs of a trace have in common.
+struct JobTemplate {
+  std::string type;  // "ResNet-18 (batch size 64)"; row of the throughputs
+  std::string command;
+  std::string working_directory;
+  std::string steps_flag;  // "--num_steps": how the command takes the steps
+  bool needs_data_directory = false;
+  bool distributed = true;  // may have a scale factor above 1
+  friend bool operator==(const JobTemplate&, const JobTemplate&) = default;
+};
+
+struct TraceJob {
+  size_t job_template = 0;  // index into Trace::templates
+  int scale_factor = 1;     // >= 1
+  double weight = 1;        // > 0
+  // > 0, need not be whole when generated; 0: as many as `duration_s` takes,
+  // which the throughputs tell (trace_steps.h).
+  double steps_total = 0;
+  double arrival_s = 0;  // >= 0, never before the job ahead
+  double slo = 0;        // deadline as a multiple of `duration_s`; 0: none
+  // Alone on the reference type (v100), if the trace tells; else 0.
+  double duration_s = 0;
+  size_t entity = kNoEntity;  // index into Trace::entities
+  static constexpr size_t kNoEntity = std::numeric_limits<size_t>::max();
+  friend bool operator==(const TraceJob&, const TraceJob&) = default;
+};
+
+// An organisation that jobs count for (Gavel section 4.3).
+struct TraceEntity {
+  std::string name;
+  double weight = 1;
+  std::string policy = "fairness";  // inside: "fairness", "fifo", a policy
+  friend bool operator==(const TraceEntity&, const TraceEntity&) = default;
+};
+
+struct Trace {
+  std::vector<JobTemplate> templates;
+  std::vector<TraceJob> jobs;
+  std::vector<TraceEntity> entities;
+};
+
+inline constexpr size_t kTraceBytesMax = size_t{1} << 30;
+
+// Any of the forms below, told apart by the text itself: lines with tabs are
+// Gavel's, a first line with commas is a CSV, all else is TOML. Errors are
+// INVALID_ARGUMENT, "SOURCE:LINE:COLUMN: what; remedy"; the column counts
+// characters of the line from 1.
+//
+// Gavel's own: one job per line, tab-separated, no header, by arrival; ten
+// columns (type, command, working directory, steps flag, needs data directory,
+// steps, scale factor, weight, SLO, arrival), or the old seven (type, command,
+// steps flag, needs data directory, steps, arrival, scale factor).
+//
+// Philly-like CSV: a header that names at least `duration_s` and `num_gpus`;
+// also understood: `arrival_s` (or `submit_time`, seconds), `type`, `weight`.
+// Without arrivals all jobs are there at 0. `duration_s` is on the reference
+// type; a job without a `type` has the type "philly", and steps_total is then
+// its duration_s (1 step/s).
+//
+// TOML: [[job]] with type, steps_total or duration_s, and optionally count,
+// scale_factor, weight, arrival_s, slo, entity, command (a string); [[entity]]
+// with name, weight, policy.
+absl::StatusOr<Trace> ParseTrace(std::string_view text,
+                                 std::string_view source);
+
+// Gavel's ten columns, byte for byte as the original dumps them: steps and
+// weight truncated to whole numbers, arrivals and SLOs with six decimals.
+std::string FormatTrace(const Trace& trace);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_TRACE_H_

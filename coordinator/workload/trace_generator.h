@@ -1,0 +1,72 @@
+// Draws jobs as the original Gavel does, number for number: Python's Mersenne
+// Twister and its random(), uniform() and choice() (docs/from-gavel.md).
+// Deterministic by seed. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
+#define GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/workload/python_random.h"
+#include "coordinator/workload/throughput_table.h"
+#include "coordinator/workload/trace.h"
+
+namespace gavel {
+
+struct GeneratorOptions {
+  uint64_t seed =
+      0;  // of the scheduler: jobs s + 2, arrivals s + 3, SLOs s + 6
+  // Mean time between arrivals, 3600 / (jobs per hour). 0: all at time 0.
+  double interarrival_s = 0;
+  bool multi_gpu = false;       // scale factors 1, 2, 4, 8 as drawn; else all 1
+  bool multi_priority = false;  // a fifth of the jobs has weight 5
+  bool slos = false;            // deadlines of 1.2, 2 or 10 times the duration
+  double fixed_duration_s = 0;  // > 0: every job takes that long on a v100
+  int scale_factor_max = 8;     // larger ones are dropped, arrivals are kept
+};
+
+// The 26 job types of Gavel (its job table), in the order in which it draws.
+std::span<const JobTemplate> GavelJobTable();
+
+class TraceGenerator {
+ public:
+  // `throughputs` must know the v100 and all 26 job types at the scale factors
+  // that can be drawn; INVALID_ARGUMENT names what is missing, and options out
+  // of range.
+  static absl::StatusOr<TraceGenerator> Create(
+      const GeneratorOptions& options, const ThroughputTable& throughputs);
+
+  // The next job; there is always one. job_template indexes GavelJobTable().
+  TraceJob Next();
+  // The first `count` jobs that are not dropped, from the present state on.
+  Trace Take(size_t count);
+
+ private:
+  // steps/s on a v100 by scale factor; 0 for those that are not drawn.
+  using StepsPerSecond = std::map<int, double>;
+
+  TraceGenerator(const GeneratorOptions& options,
+                 std::vector<StepsPerSecond> steps_per_s);
+  int DrawScaleFactor();
+  double DrawDuration();
+  size_t DrawTemplate(int scale_factor);
+  double DrawSlo();
+  double DrawInterarrival();
+  TraceJob Draw();
+
+  GeneratorOptions options_;
+  std::vector<StepsPerSecond> steps_per_s_;  // [26]
+  PythonRandom jobs_;
+  PythonRandom arrivals_;
+  PythonRandom slos_;
+  double arrival_s_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_

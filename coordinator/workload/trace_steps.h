@@ -1,0 +1,25 @@
+// Steps from durations and durations from steps, by the throughputs of the
+// reference type. Thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_
+#define GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "coordinator/workload/throughput_table.h"
+#include "coordinator/workload/trace.h"
+
+namespace gavel {
+
+// What durations of traces are measured on.
+inline constexpr std::string_view kReferenceType = "v100";
+
+// Fills in the one of steps_total and duration_s that a job lacks. Where the
+// table has no row for it, steps are seconds (1 step/s), and durations stay 0.
+// INVALID_ARGUMENT names the job, its type and scale factor when it has a row,
+// but cannot run on the reference type, or would have too many steps.
+absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_

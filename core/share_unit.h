@@ -1,0 +1,23 @@
+// What runs on accelerators as one: a job alone, or two jobs that share them (a
+// packed pair, Gavel section 3.1). Policies give shares of time to units, the
+// mechanism gives them rounds. Values, thread-safe.
+#ifndef GAVEL_CORE_SHARE_UNIT_H_
+#define GAVEL_CORE_SHARE_UNIT_H_
+
+#include <compare>
+
+#include "core/ids.h"
+
+namespace gavel {
+
+struct ShareUnit {
+  JobId job;
+  JobId partner;  // > job; invalid: `job` alone
+  bool packed() const { return partner.valid(); }
+  bool Holds(JobId id) const { return job == id || partner == id; }
+  friend auto operator<=>(const ShareUnit&, const ShareUnit&) = default;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_SHARE_UNIT_H_

@@ -1,0 +1,276 @@
+#include "simulator/fluid_simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kHour_s = 3600;
+// What is left of a job by rounding is not worth another solve.
+constexpr double kStepsLeftMin = 1e-6;
+
+}  // namespace
+
+FluidSimulation::FluidSimulation(SimulationOptions options, SimulatedWork work,
+                                 std::unique_ptr<Policy> policy)
+    : options_(std::move(options)),
+      work_(std::move(work)),
+      policy_(std::move(policy)),
+      now_(work_.job(0).arrival_s),
+      begin_(std::min<size_t>(options_.window_begin, work_.size())),
+      window_end_(std::min<size_t>(options_.window_end, work_.size())),
+      busy_s_(work_.types().size(), 0.0) {
+  Arrive();
+}
+
+bool FluidSimulation::Run(uint64_t events) {
+  for (uint64_t i = 0; i < events && !over_; ++i) {
+    over_ = !RunOne() || ended_in_window_ == window_end_ - begin_;
+  }
+  return over_;
+}
+
+// One stretch of time in which nothing changes.
+bool FluidSimulation::RunOne() {
+  Solve();
+  if (over_) return false;
+  const double round_s = options_.engine.round_duration_s;
+  Time until = next_ < work_.size() ? work_.job(next_).arrival_s : kNever;
+  until = std::min(until, options_.prices.NextChange(now_));
+  // Chosen for one lease, and then chosen anew.
+  if (each_round_) until = std::min(until, now_ + round_s);
+  for (const Active& job : active_) {
+    if (job.steps_per_s <= 0) continue;
+    const double left = work_.job(job.index).steps_total - job.steps;
+    until = std::min(until, now_ + std::max(0.0, left) / job.steps_per_s);
+  }
+  if (until == kNever) {
+    stopped_ = "jobs wait and the policy gives none of them a share";
+    return false;
+  }
+  if (until > options_.time_limit_s) {
+    stopped_ =
+        StrCat("the time limit of ", options_.time_limit_s, " s was reached");
+    Advance(options_.time_limit_s);
+    return false;
+  }
+  Advance(until);
+  End();
+  Arrive();
+  return true;
+}
+
+void FluidSimulation::Advance(Time to) {
+  const double seconds = to - now_;
+  for (Active& job : active_) {
+    job.steps += job.steps_per_s * seconds;
+    job.isolated_s +=
+        work_.IsolatedSeconds(job.index, job.steps_per_s * seconds,
+                              static_cast<double>(active_.size()));
+    job.time_received_s += job.share_total * seconds;
+    job.told.run_s += job.share_total * seconds;
+    for (size_t type = 0; type < job.share.size(); ++type) {
+      const double accelerators = job.share[type] * job.told.scale_factor;
+      const double cost = options_.prices.At(work_.types()[type], now_) *
+                          accelerators * seconds / kHour_s;
+      busy_s_[type] += accelerators * seconds;
+      job.told.cost += cost;
+      total_cost_ += cost;
+    }
+  }
+  now_ = to;
+}
+
+void FluidSimulation::Arrive() {
+  for (; next_ < work_.size() && work_.job(next_).arrival_s <= now_; ++next_) {
+    if (std::string why = work_.WhyUnfit(next_); !why.empty()) {
+      unfit_.push_back({next_, std::move(why)});
+      if (InWindow(next_)) ++ended_in_window_;
+      continue;
+    }
+    Active job;
+    job.index = next_;
+    job.told = work_.Describe(next_);
+    active_.push_back(std::move(job));
+  }
+}
+
+void FluidSimulation::End() {
+  std::erase_if(active_, [this](Active& job) {
+    const double left = work_.job(job.index).steps_total - job.steps;
+    // By time as well: a step may take hours.
+    const bool ended =
+        left <= kStepsLeftMin ||
+        (job.steps_per_s > 0 && now_ + left / job.steps_per_s <= now_);
+    if (!ended) return false;
+    job.told.completion_s = now_;
+    job.told.jct_s = now_ - job.told.arrival_s;
+    job.told.rho = job.isolated_s > 0 ? job.told.jct_s / job.isolated_s : 0;
+    job.told.share_target = job.told.share_received =
+        job.told.jct_s > 0 ? job.told.run_s / job.told.jct_s : 1;
+    last_end_ = now_;
+    if (InWindow(job.index)) {
+      ++ended_in_window_;
+      told_.push_back(std::move(job.told));
+    }
+    return true;
+  });
+}
+
+void FluidSimulation::Solve() {
+  for (Active& job : active_) {
+    job.steps_per_s = 0;
+    job.share.assign(work_.types().size(), 0.0);
+    job.share_total = 0;
+  }
+  if (active_.empty()) return;
+  ++solves_;
+  absl::StatusOr<PolicyResult> result = policy_->Solve(Problem());
+  if (!result.ok() || result->outcome == SolveOutcome::kFailed) {
+    stopped_ = StrCat(
+        "the policy failed: ",
+        result.ok() ? result->detail : std::string(result.status().message()));
+    over_ = true;
+    return;
+  }
+  Take(*result);
+}
+
+PolicyProblem FluidSimulation::Problem() const {
+  PolicyProblem problem;
+  problem.types = work_.types();
+  problem.capacity = work_.capacity();
+  problem.entities = options_.engine.entities;
+  for (const Active& job : active_) {
+    PolicyJob& row = problem.jobs.emplace_back();
+    row.id = JobId(job.index + 1);
+    row.scale_factor = job.told.scale_factor;
+    row.weight = job.told.weight;
+    row.arrival_s = job.told.arrival_s;
+    row.steps_remaining =
+        std::max(0.0, work_.job(job.index).steps_total - job.steps);
+    row.time_since_start_s = now_ - job.told.arrival_s;
+    row.time_received_s = job.time_received_s;
+    row.isolated_s = job.isolated_s;
+    if (job.told.deadline_s < kNever) {
+      row.deadline_s = job.told.deadline_s - now_;
+    }
+    const size_t entity = work_.job(job.index).entity;
+    if (entity != TraceJob::kNoEntity) row.entity = static_cast<int>(entity);
+    for (size_t type = 0; type < problem.types.size(); ++type) {
+      problem.throughputs.push_back(work_.Alone(job.index, type, true));
+    }
+  }
+  if (!options_.prices.empty()) {
+    for (const std::string& type : problem.types) {
+      problem.cost.push_back(options_.prices.At(type, now_));
+    }
+  }
+  if (policy_->packs()) AddPairs(problem);
+  return problem;
+}
+
+void FluidSimulation::AddPairs(PolicyProblem& problem) const {
+  for (size_t a = 0; a < active_.size(); ++a) {
+    for (size_t b = a + 1; b < active_.size(); ++b) {
+      if (active_[a].told.scale_factor != active_[b].told.scale_factor) {
+        continue;
+      }
+      problem.pairs.push_back({a, b});
+      for (size_t type = 0; type < problem.types.size(); ++type) {
+        problem.pair_throughputs.push_back(
+            work_.Together(active_[a].index, active_[b].index, type, true));
+        problem.pair_throughputs.push_back(
+            work_.Together(active_[b].index, active_[a].index, type, true));
+      }
+    }
+  }
+}
+
+void FluidSimulation::Take(const PolicyResult& result) {
+  each_round_ = result.each_round;
+  if (result.is_assignment) {
+    for (const TypeAssignment& entry : result.assignment) {
+      Give(entry.unit, entry.type, 1);
+    }
+    return;
+  }
+  for (const ShareUnit& unit : result.allocation.units()) {
+    const std::vector<double> row = result.allocation.Row(unit);
+    for (size_t column = 0; column < row.size(); ++column) {
+      if (row[column] > 0) {
+        Give(unit, column % work_.types().size(), row[column]);
+      }
+    }
+  }
+}
+
+void FluidSimulation::Give(const ShareUnit& unit, size_t type, double share) {
+  const auto find = [this](JobId id) -> Active* {
+    const auto found = std::lower_bound(active_.begin(), active_.end(), id,
+                                        [](const Active& job, JobId key) {
+                                          return job.index + 1 < key.value();
+                                        });
+    return found != active_.end() && found->index + 1 == id.value() ? &*found
+                                                                    : nullptr;
+  };
+  const auto give = [&](Active* job, Active* other) {
+    if (job == nullptr) return;
+    job->steps_per_s +=
+        share * (other == nullptr
+                     ? work_.Alone(job->index, type, true)
+                     : work_.Together(job->index, other->index, type, true));
+    job->share[type] += other == nullptr ? share : share / 2;
+    job->share_total += share;
+  };
+  Active* const job = find(unit.job);
+  Active* const partner = unit.packed() ? find(unit.partner) : nullptr;
+  give(job, partner);
+  if (partner != nullptr) give(partner, job);
+}
+
+absl::StatusOr<std::string> FluidSimulation::Checkpoint() const {
+  return absl::UnimplementedError(
+      "the ideal simulation has no checkpoints; leave --ideal or them out");
+}
+
+absl::Status FluidSimulation::Resume(std::string_view) {
+  return Checkpoint().status();
+}
+
+SimulationResult FluidSimulation::Result() const {
+  std::vector<SimulatedJob> jobs = told_;
+  for (const Active& job : active_) {
+    if (InWindow(job.index)) jobs.push_back(job.told);
+  }
+  std::sort(jobs.begin(), jobs.end(),
+            [](const auto& a, const auto& b) { return a.job < b.job; });
+  SimulationResult result = work_.Summary(std::move(jobs));
+  result.complete = ended_in_window_ == window_end_ - begin_;
+  result.stopped = result.complete ? "" : stopped_;
+  result.unfit = unfit_;
+  const Time end = result.complete ? last_end_ : now_;
+  result.makespan_s = std::max(0.0, end - work_.job(0).arrival_s);
+  result.total_cost = total_cost_;
+  result.solves = solves_;
+  double busy_s = 0;
+  double accelerators = 0;
+  for (size_t type = 0; type < busy_s_.size(); ++type) {
+    const double count = work_.capacity()[type];
+    busy_s += busy_s_[type];
+    accelerators += count;
+    result.utilization[work_.types()[type]] =
+        count * result.makespan_s > 0
+            ? busy_s_[type] / (count * result.makespan_s)
+            : 0;
+  }
+  if (accelerators * result.makespan_s > 0) {
+    result.cluster_utilization = busy_s / (accelerators * result.makespan_s);
+  }
+  return result;
+}
+
+}  // namespace gavel

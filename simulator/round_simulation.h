@@ -1,0 +1,184 @@
+// The simulation of rounds: the real engine, and workers that do at once what
+// it says, over a perfect network. Used through TraceSimulation. Not
+// thread-safe.
+#ifndef GAVEL_SIMULATOR_ROUND_SIMULATION_H_
+#define GAVEL_SIMULATOR_ROUND_SIMULATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "simulator/simulated_work.h"
+#include "simulator/timed_queue.h"
+#include "simulator/trace_simulation.h"
+
+namespace gavel {
+
+class RoundSimulation : public TraceSimulation {
+ public:
+  RoundSimulation(SimulationOptions options, SimulatedWork work,
+                  std::unique_ptr<Policy> policy);
+
+  bool Run(uint64_t events) override;
+  Time now() const override { return queue_.now(); }
+  uint64_t jobs_ended() const override { return ended_in_window_; }
+  uint64_t jobs_in_window() const override { return window_end_ - begin_; }
+  SimulationResult Result() const override;
+  absl::StatusOr<std::string> Checkpoint() const override;
+  absl::Status Resume(std::string_view checkpoint) override;
+
+  // For tests.
+  const Engine& engine() const { return engine_; }
+
+  // ---- what is written into a checkpoint
+
+  // What is to happen at some time.
+  enum class Kind : uint8_t {
+    kArrive,  // of the next job
+    kPrices,
+    kFail,    // accelerator `id`
+    kGiveUp,  // the lease of job `id`, rank `number`
+    kFinish,  // job `id`, if its plan is still `number`
+    kTick,    // the engine's deadline
+  };
+  struct Task {
+    Kind kind = Kind::kArrive;
+    uint64_t id = 0;
+    uint64_t number = 0;
+  };
+  // One worker's process.
+  struct Worker {
+    uint64_t incarnation = 0;  // 0: no process
+    uint64_t nonce = 0;
+    uint64_t epoch = 0;  // of the lease that it holds; 0: none
+    bool pausing = false;
+    bool leaves = false;  // its process ends after the pause
+    AcceleratorId held;
+    Time from = 0;  // since when
+  };
+
+  // A job that has arrived and not ended. It trains while all of its workers
+  // hold leases of one epoch.
+  struct Running {
+    size_t index = 0;  // in the trace
+    JobId id;
+    std::vector<Worker> workers;
+    std::vector<AcceleratorId> last;  // where it ran before
+    size_t type = 0;                  // where it holds or held leases
+    bool consolidated = true;
+    Time trains_from = kNever;  // kNever: not all leases held
+    double steps = 0;           // done up to `counted_at`
+    Time counted_at = 0;
+    double steps_per_s = 0;  // from trains_from on
+    double shared = 1;       // its part of the accelerators: 1/2 in a pair
+    uint64_t plan = 0;       // a finish planned for another number is off
+    uint64_t pauses = 0;
+    double pausing_s = 0;
+    SimulatedJob told;
+  };
+
+  struct Counters {
+    uint64_t preemptions = 0;
+    uint64_t moves = 0;
+    uint64_t solves = 0;
+    uint64_t failures = 0;
+    double lost_s = 0;
+    double cost = 0;
+  };
+
+ private:
+  // ---- the world
+  template <class S>
+  static auto State(S& simulation);
+  void Do(const Task& task);
+  void AddServers();
+  void Arrive();
+  void ChangePrices();
+  void PlanFailure(AcceleratorId accelerator);
+  void Fail(AcceleratorId accelerator);
+
+  // ---- the engine's door
+  void Drain();
+  void Handle(const Actions& actions);
+  void Do(const action::Persist& action) { journaled_ = action.seq; }
+  void Do(const action::SolvePolicy& action) { problem_ = action; }
+  void Do(const action::SendToWorker& action);
+  void Do(const action::SendToAgent& action);
+  void Do(const action::Reply& action);
+  void Do(const action::Halt& action);
+  void Arm();
+
+  // ---- workers
+  Running* Find(JobId id);
+  Running* Find(const WorkerKey& key);
+  Running* PartnerOf(const Running& job);
+  void Launch(const WorkerKey& key);
+  void Exit(Running& job, int rank, int code, int signal, bool no_failure);
+  void Ask(Running& job, int rank);
+  void Granted(Running& job, int rank, uint64_t epoch);
+  void Asked(Running& job, int rank, PauseTier tier);
+  void Begin(Running& job);
+  void Stop(Running& job);
+  void GiveUp(JobId id, int rank);
+  void Count(Running& job);
+  void Train(Running& job);
+  void Finish(JobId id, uint64_t plan);
+  void TakeEnded();
+  Progress ProgressOf(const Running& job) const;
+
+  // ---- accounts
+  void Occupy(Running& job, Worker& worker);
+  void Leave(Running& job, Worker& worker);
+  void CountBusy();
+  void Sample();
+  bool Stuck();
+  bool InWindow(size_t index) const {
+    return index >= begin_ && index < window_end_;
+  }
+
+  SimulationOptions options_;
+  SimulatedWork work_;
+  std::unique_ptr<Policy> policy_;
+  TimedQueue<Task> queue_;
+  Engine engine_;
+  std::mt19937_64 random_;
+
+  std::deque<Event> inbox_;
+  uint64_t journaled_ = 0;
+  uint64_t persisted_ = 0;
+  std::optional<action::SolvePolicy> problem_;
+  Time armed_ = kNever;
+  bool over_ = false;
+  std::string stopped_;
+
+  size_t next_ = 0;  // the next job to arrive
+  size_t begin_ = 0;
+  size_t window_end_ = 0;
+  uint64_t ended_in_window_ = 0;
+  std::map<JobId, Running> running_;
+  std::deque<JobId> finished_;      // not yet taken by the engine
+  std::vector<SimulatedJob> told_;  // of the window, as they end
+  std::vector<UnfitJob> unfit_;
+  Time first_arrival_ = 0;
+  Time last_end_ = 0;
+
+  std::vector<int> occupants_;  // by accelerator id - 1
+  std::vector<double> busy_;    // accelerators of each type, now
+  std::vector<double> busy_s_;  // accelerator-seconds of each type
+  Time busy_at_ = 0;
+  Counters counters_;
+  Time idle_since_ = kNever;
+  std::vector<UsageSample> usage_;
+  std::vector<RecordedLease> leases_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_SIMULATOR_ROUND_SIMULATION_H_

@@ -1,0 +1,261 @@
+// The workers of a simulation of rounds: they do at once what they are told.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "simulator/round_simulation.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kExitEvicted = 75;
+constexpr double kHour_s = 3600;
+
+}  // namespace
+
+RoundSimulation::Running* RoundSimulation::Find(JobId id) {
+  const auto found = running_.find(id);
+  return found == running_.end() ? nullptr : &found->second;
+}
+
+// By the present incarnation only: to any other one the message is late.
+RoundSimulation::Running* RoundSimulation::Find(const WorkerKey& key) {
+  Running* job = Find(key.job);
+  if (job == nullptr) return nullptr;
+  const Worker& worker = job->workers[static_cast<size_t>(key.rank)];
+  return worker.incarnation == key.incarnation ? job : nullptr;
+}
+
+RoundSimulation::Running* RoundSimulation::PartnerOf(const Running& job) {
+  const auto found = engine_.jobs().find(job.id);
+  if (found == engine_.jobs().end()) return nullptr;
+  Running* partner = Find(found->second.partner);
+  if (partner == nullptr || partner->trains_from == kNever) return nullptr;
+  return partner->workers.front().held == job.workers.front().held ? partner
+                                                                   : nullptr;
+}
+
+void RoundSimulation::Launch(const WorkerKey& key) {
+  Running* job = Find(key.job);
+  if (job == nullptr) return;
+  Worker& worker = job->workers[static_cast<size_t>(key.rank)];
+  if (worker.incarnation >= key.incarnation) return;
+  worker = Worker();
+  worker.incarnation = key.incarnation;
+  WorkerHello hello;
+  hello.worker = key;
+  hello.progress = ProgressOf(*job);
+  inbox_.emplace_back(event::WorkerJoined{std::move(hello)});
+}
+
+void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
+                           bool no_failure) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.epoch != 0) {
+    Stop(job);
+    Leave(job, worker);
+  }
+  WorkerExited exit;
+  exit.server =
+      engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].server;
+  exit.worker = {job.id, rank, worker.incarnation};
+  exit.exit_code = code;
+  exit.signal = signal;
+  exit.no_failure = no_failure;
+  inbox_.emplace_back(event::WorkerGone{std::move(exit)});
+}
+
+void RoundSimulation::Ask(Running& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.pausing) return;
+  LeaseRequest request;
+  request.worker = {job.id, rank, worker.incarnation};
+  request.epoch = worker.epoch;
+  request.nonce = ++worker.nonce;
+  request.holding = worker.epoch != 0;
+  inbox_.emplace_back(event::LeaseRequested{request});
+}
+
+void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.epoch != 0) return;  // goes on
+  worker.epoch = epoch;
+  worker.held =
+      engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].held;
+  Occupy(job, worker);
+  const bool all = std::all_of(
+      job.workers.begin(), job.workers.end(),
+      [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
+  if (all) Begin(job);
+}
+
+void RoundSimulation::Asked(Running& job, int rank, PauseTier tier) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const bool leaves = tier != PauseTier::kPark;
+  if (worker.epoch == 0) {
+    if (leaves) Exit(job, rank, kExitEvicted, 0, /*no_failure=*/false);
+    return;
+  }
+  worker.leaves |= leaves;
+  if (worker.pausing) return;
+  worker.pausing = true;
+  const double pause_s = work_.OverheadOf(job.index).pause_s;
+  if (job.trains_from != kNever) {
+    Stop(job);
+    ++job.told.preemptions;
+    ++job.pauses;
+    job.pausing_s += pause_s;
+    job.told.lost_s += pause_s;
+    counters_.lost_s += pause_s * job.told.scale_factor;
+    ++counters_.preemptions;
+  }
+  if (pause_s == 0) return GiveUp(job.id, rank);
+  queue_.After(pause_s,
+               {Kind::kGiveUp, job.id.value(), static_cast<uint64_t>(rank)});
+}
+
+void RoundSimulation::GiveUp(JobId id, int rank) {
+  Running* job = Find(id);
+  if (job == nullptr) return;
+  Worker& worker = job->workers[static_cast<size_t>(rank)];
+  if (worker.epoch == 0) return;
+  const uint64_t epoch = worker.epoch;
+  Leave(*job, worker);
+  inbox_.emplace_back(event::LeaseEnded{
+      {id, rank, worker.incarnation}, epoch, ProgressOf(*job), false});
+  if (worker.leaves) Exit(*job, rank, kExitEvicted, 0, /*no_failure=*/false);
+}
+
+// All of its workers hold their leases: it resumes, then trains.
+void RoundSimulation::Begin(Running& job) {
+  std::vector<AcceleratorId> held;
+  for (const Worker& worker : job.workers) held.push_back(worker.held);
+  const Cluster& cluster = engine_.cluster();
+  job.type = static_cast<size_t>(cluster.TypeOf(held.front()));
+  job.consolidated =
+      std::all_of(held.begin(), held.end(), [&](AcceleratorId id) {
+        return cluster.accelerator(id).server ==
+               cluster.accelerator(held.front()).server;
+      });
+  double wait = 0;
+  if (!job.last.empty()) {
+    const Overhead overhead = work_.OverheadOf(job.index);
+    const bool moved = job.last != held;
+    wait = moved ? overhead.move_s : overhead.resume_s;
+    job.told.moves += moved ? 1 : 0;
+    counters_.moves += moved ? 1 : 0;
+    job.pausing_s += wait;
+    job.told.lost_s += wait;
+    counters_.lost_s += wait * job.told.scale_factor;
+  }
+  job.last = std::move(held);
+  job.trains_from = queue_.now() + wait;
+  job.counted_at = queue_.now();
+  Train(job);
+  if (Running* partner = PartnerOf(job)) Train(*partner);
+}
+
+// Counts what it has done at its old speed, and plans its end by the new one.
+void RoundSimulation::Train(Running& job) {
+  Count(job);
+  ++job.plan;
+  const bool consolidated =
+      job.consolidated || !options_.engine.placement_sensitive;
+  const Running* partner = PartnerOf(job);
+  job.shared = partner != nullptr ? 0.5 : 1;
+  job.steps_per_s =
+      partner != nullptr
+          ? work_.Together(job.index, partner->index, job.type, consolidated)
+          : work_.Alone(job.index, job.type, consolidated);
+  if (!(job.steps_per_s > 0)) return;
+  const double left =
+      std::max(0.0, work_.job(job.index).steps_total - job.steps);
+  const Time end =
+      std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
+  queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
+}
+
+void RoundSimulation::Count(Running& job) {
+  if (job.trains_from == kNever) return;
+  const Time now = queue_.now();
+  const double held_s = now - job.counted_at;
+  const double cost =
+      options_.prices.At(work_.types()[job.type], job.counted_at) * held_s *
+      job.told.scale_factor * job.shared / kHour_s;
+  job.steps += job.steps_per_s *
+               std::max(0.0, now - std::max(job.counted_at, job.trains_from));
+  job.told.run_s += held_s;
+  job.told.cost += cost;
+  counters_.cost += cost;
+  job.counted_at = now;
+}
+
+void RoundSimulation::Stop(Running& job) {
+  if (job.trains_from == kNever) return;
+  Count(job);
+  Running* partner = PartnerOf(job);
+  job.trains_from = kNever;
+  ++job.plan;
+  if (partner != nullptr) Train(*partner);
+}
+
+void RoundSimulation::Finish(JobId id, uint64_t plan) {
+  Running* job = Find(id);
+  if (job == nullptr || job->plan != plan) return;
+  Stop(*job);
+  job->steps = work_.job(job->index).steps_total;
+  job->told.completion_s = queue_.now();
+  for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+    Worker& worker = job->workers[rank];
+    WorkerFinished finished;
+    finished.worker = {id, static_cast<int>(rank), worker.incarnation};
+    finished.epoch = worker.epoch;
+    finished.progress = ProgressOf(*job);
+    Leave(*job, worker);
+    inbox_.emplace_back(event::WorkerSaidFinished{std::move(finished)});
+    Exit(*job, static_cast<int>(rank), 0, 0, /*no_failure=*/false);
+  }
+  finished_.push_back(id);
+}
+
+// The engine has taken note of a job's end: its last figures can be read.
+void RoundSimulation::TakeEnded() {
+  while (!finished_.empty()) {
+    const JobId id = finished_.front();
+    const auto found = engine_.jobs().find(id);
+    if (found != engine_.jobs().end() && found->second.active()) return;
+    finished_.pop_front();
+    Running& job = running_.at(id);
+    SimulatedJob& told = job.told;
+    told.jct_s = told.completion_s - told.arrival_s;
+    last_end_ = std::max(last_end_, told.completion_s);
+    if (found != engine_.jobs().end()) {
+      const Job& ended = found->second;
+      const double isolated =
+          ended.isolated_s +
+          work_.IsolatedSeconds(job.index, job.steps - ended.isolated_steps,
+                                static_cast<double>(running_.size()));
+      told.rho = isolated > 0 ? told.jct_s / isolated : 0;
+      const Engine::Shares shares = engine_.SharesOf(id, queue_.now());
+      told.share_target = shares.target;
+      told.share_received = shares.received;
+    }
+    if (InWindow(job.index)) {
+      ++ended_in_window_;
+      told_.push_back(std::move(told));
+    }
+    running_.erase(id);
+  }
+}
+
+Progress RoundSimulation::ProgressOf(const Running& job) const {
+  Progress progress;
+  progress.steps_done = static_cast<uint64_t>(job.steps);
+  progress.pauses = job.pauses;
+  progress.moves = job.told.moves;
+  progress.pausing_s = job.pausing_s;
+  return progress;
+}
+
+}  // namespace gavel

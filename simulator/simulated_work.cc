@@ -1,0 +1,243 @@
+#include "simulator/simulated_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "coordinator/workload/trace_steps.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// The value below which the fraction `p` of the sorted values lies, linear
+// between neighbours.
+double Percentile(const std::vector<double>& sorted, double p) {
+  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double place = p * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double part = place - static_cast<double>(below);
+  return sorted[below] + part * (sorted[above] - sorted[below]);
+}
+
+}  // namespace
+
+SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
+                             const ThroughputTable& table)
+    : options_(options), trace_(std::move(trace)), table_(&table) {
+  for (const ClusterPart& part : options.cluster) {
+    const auto known = std::find(types_.begin(), types_.end(), part.type);
+    if (known != types_.end()) {
+      capacity_[static_cast<size_t>(known - types_.begin())] += part.count;
+      continue;
+    }
+    types_.push_back(part.type);
+    capacity_.push_back(part.count);
+    table_type_.push_back(table.FindType(part.type));
+  }
+  rows_.reserve(trace_.jobs.size());
+  for (size_t i = 0; i < trace_.jobs.size(); ++i) {
+    rows_.push_back(table.FindRow(type(i), trace_.jobs[i].scale_factor));
+  }
+}
+
+absl::StatusOr<SimulatedWork> SimulatedWork::Create(
+    const SimulationOptions& options, const Trace& trace,
+    const ThroughputTable& table) {
+  if (trace.jobs.empty()) {
+    return absl::InvalidArgumentError("the trace has no jobs");
+  }
+  Trace complete = trace;
+  GAVEL_RETURN_IF_ERROR(CompleteTrace(table, complete));
+  SimulatedWork work(options, std::move(complete), table);
+  if (options.steady_state) work.StartSteady();
+  GAVEL_RETURN_IF_ERROR(work.Check());
+  return work;
+}
+
+absl::Status SimulatedWork::Check() const {
+  int accelerators = 0;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    accelerators += capacity_[type];
+    if (table_type_[type].has_value() || capacity_[type] == 0) continue;
+    bool needed = false;
+    for (size_t i = 0; i < trace_.jobs.size(); ++i)
+      needed |= rows_[i].has_value();
+    if (!needed) continue;
+    return absl::InvalidArgumentError(
+        StrCat("accelerator type \"", types_[type],
+               "\" of the cluster is not in the throughput file; name one that "
+               "is, or profile it"));
+  }
+  if (accelerators == 0) {
+    return absl::InvalidArgumentError(
+        "the cluster has no accelerators; write e.g. v100:36,p100:36");
+  }
+  for (size_t i = 0; i < trace_.jobs.size(); ++i) {
+    if (rows_[i].has_value() || trace_.jobs[i].duration_s > 0) continue;
+    return absl::InvalidArgumentError(
+        StrCat("job ", i, ": the throughput file has no row for type \"",
+               type(i), "\" at scale factor ", trace_.jobs[i].scale_factor,
+               "; add it, or give the job a duration_s"));
+  }
+  return absl::OkStatus();
+}
+
+// Gavel's --simulate-steady-state: the jobs that fill the cluster are there
+// from the beginning, at a random point of their work.
+void SimulatedWork::StartSteady() {
+  std::mt19937_64 random(options_.seed);
+  int left = 0;
+  for (const int count : capacity_) left += count;
+  for (TraceJob& job : trace_.jobs) {
+    left -= job.scale_factor;
+    if (left < 0) return;
+    const double part =
+        static_cast<double>(random() >> 11) * 0x1.0p-53;  // [0, 1)
+    job.arrival_s = 0;
+    job.steps_total *= 1 - part;
+  }
+}
+
+std::string SimulatedWork::WhyUnfit(size_t i) const {
+  const int needed = trace_.jobs[i].scale_factor;
+  bool fits = false;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    if (capacity_[type] < needed) continue;
+    fits = true;
+    if (Alone(i, type, true) > 0) return "";
+  }
+  if (!fits) {
+    return StrCat("scale factor ", needed,
+                  " is larger than every accelerator type of the cluster");
+  }
+  return StrCat("\"", type(i), "\" at scale factor ", needed,
+                " has no throughput on any accelerator type with room for it");
+}
+
+JobSpec SimulatedWork::Spec(size_t i) const {
+  const TraceJob& job = trace_.jobs[i];
+  JobSpec spec;
+  spec.name = StrCat("job-", i);
+  spec.argv = {"-"};
+  spec.app = type(i);
+  if (job.entity != TraceJob::kNoEntity) {
+    spec.entity = trace_.entities[job.entity].name;
+  }
+  spec.scale_factor = job.scale_factor;
+  spec.weight = job.weight;
+  spec.steps_total = static_cast<uint64_t>(std::ceil(job.steps_total));
+  if (const double deadline = Deadline(i); deadline < kNever) {
+    spec.deadline_s = deadline;
+  }
+  for (size_t type = 0; type < types_.size(); ++type) {
+    spec.throughputs[types_[type]] = Alone(i, type, true);
+    if (options_.engine.placement_sensitive && job.scale_factor > 1) {
+      spec.throughputs[StrCat(types_[type], "_unconsolidated")] =
+          Alone(i, type, false);
+    }
+  }
+  const Overhead overhead = OverheadOf(i);
+  spec.pause_s = overhead.pause_s;
+  spec.resume_s = overhead.resume_s;
+  spec.move_s = overhead.move_s;
+  return spec;
+}
+
+Overhead SimulatedWork::OverheadOf(size_t i) const {
+  const auto found = options_.overheads.by_type.find(type(i));
+  return found == options_.overheads.by_type.end() ? options_.overheads.all
+                                                   : found->second;
+}
+
+double SimulatedWork::Deadline(size_t i) const {
+  const TraceJob& job = trace_.jobs[i];
+  if (job.slo <= 0) return kNever;
+  return job.duration_s > 0 ? job.slo * job.duration_s : kNever;
+}
+
+double SimulatedWork::Alone(size_t i, size_t type, bool consolidated) const {
+  if (!rows_[i].has_value()) {
+    // Known by its duration only: the same everywhere.
+    return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s;
+  }
+  if (!table_type_[type].has_value()) return 0;
+  const std::optional<double> known =
+      table_->Alone(*rows_[i], *table_type_[type], consolidated);
+  if (known.has_value()) return *known;
+  return consolidated
+             ? 0
+             : table_->Alone(*rows_[i], *table_type_[type]).value_or(0);
+}
+
+double SimulatedWork::Together(size_t i, size_t k, size_t type,
+                               bool consolidated) const {
+  if (!rows_[i].has_value() || !rows_[k].has_value() ||
+      !table_type_[type].has_value()) {
+    return 0;
+  }
+  return table_
+      ->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated)
+      .first;
+}
+
+double SimulatedWork::IsolatedSeconds(size_t i, double steps, double n) const {
+  double share = 0;
+  double steps_per_s = 0;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    const double part = capacity_[type] / (n * trace_.jobs[i].scale_factor);
+    share += part;
+    steps_per_s += part * Alone(i, type, true);
+  }
+  steps_per_s /= std::max(1.0, share);
+  return steps_per_s > 0 ? steps / steps_per_s : 0;
+}
+
+SimulatedJob SimulatedWork::Describe(size_t i) const {
+  SimulatedJob job;
+  job.job = i;
+  job.type = type(i);
+  job.scale_factor = trace_.jobs[i].scale_factor;
+  job.weight = trace_.jobs[i].weight;
+  job.arrival_s = trace_.jobs[i].arrival_s;
+  const double deadline = Deadline(i);
+  if (deadline < kNever) job.deadline_s = job.arrival_s + deadline;
+  return job;
+}
+
+SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs) const {
+  SimulationResult result;
+  result.policy = options_.policy;
+  result.types = types_;
+  std::vector<double> jcts;
+  double rho = 0;
+  result.worst_share = 1;
+  for (const SimulatedJob& job : jobs) {
+    if (job.deadline_s < kNever) ++result.slo_jobs;
+    result.slo_violations += job.completion_s > job.deadline_s ? 1 : 0;
+    if (job.completion_s == kNever) continue;
+    jcts.push_back(job.jct_s);
+    rho += job.rho;
+    result.max_rho = std::max(result.max_rho, job.rho);
+    if (job.share_target > 0) {
+      result.worst_share =
+          std::min(result.worst_share, job.share_received / job.share_target);
+    }
+  }
+  std::sort(jcts.begin(), jcts.end());
+  double total = 0;
+  for (const double jct : jcts) total += jct;
+  const auto ended = static_cast<double>(jcts.size());
+  result.avg_jct_s = total / ended;  // NaN when none did
+  result.p50_jct_s = Percentile(jcts, 0.5);
+  result.p99_jct_s = Percentile(jcts, 0.99);
+  result.avg_rho = rho / ended;
+  result.jobs = std::move(jobs);
+  return result;
+}
+
+}  // namespace gavel

@@ -1,0 +1,75 @@
+#include "simulator/trace_simulation.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "simulator/fluid_simulation.h"
+#include "simulator/round_simulation.h"
+#include "simulator/simulated_work.h"
+
+namespace gavel {
+namespace {
+
+absl::Status CheckFigure(std::string_view name, double value, double min,
+                         bool above_min) {
+  const bool fine =
+      !std::isnan(value) && (above_min ? value > min : value >= min);
+  if (fine) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(name, " is ", value, "; give one ",
+             above_min ? "above " : "of at least ", min));
+}
+
+absl::Status CheckOptions(const SimulationOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckFigure("the round duration",
+                                    options.engine.round_duration_s, 0, true));
+  GAVEL_RETURN_IF_ERROR(CheckFigure("the reset interval",
+                                    options.engine.reset_interval_s, 0, false));
+  GAVEL_RETURN_IF_ERROR(
+      CheckFigure("the time limit", options.time_limit_s, 0, true));
+  GAVEL_RETURN_IF_ERROR(
+      CheckFigure("the rate of failures", options.failures_per_hour, 0, false));
+  GAVEL_RETURN_IF_ERROR(CheckFigure("the checkpoint interval",
+                                    options.checkpoint_interval_s, 0, true));
+  if (options.window_begin >= options.window_end) {
+    return absl::InvalidArgumentError(
+        StrCat("the window ", options.window_begin, ":", options.window_end,
+               " holds no jobs; write BEGIN:END with BEGIN below END"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TraceSimulation>> TraceSimulation::Create(
+    SimulationOptions options, const Trace& trace,
+    const ThroughputTable& throughputs) {
+  GAVEL_RETURN_IF_ERROR(CheckOptions(options));
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
+                         MakePolicy(options.policy));
+  options.engine.packing = policy->packs();
+  // Borrowed, as the caller was told.
+  options.engine.throughputs = std::shared_ptr<const ThroughputTable>(
+      std::shared_ptr<void>(), &throughputs);
+  for (const TraceEntity& entity : trace.entities) {
+    options.engine.entities.push_back(
+        {entity.name, entity.weight, entity.policy});
+  }
+  GAVEL_ASSIGN_OR_RETURN(SimulatedWork work,
+                         SimulatedWork::Create(options, trace, throughputs));
+  if (options.window_begin >= work.size()) {
+    return absl::InvalidArgumentError(
+        StrCat("the window begins at job ", options.window_begin,
+               ", and the trace ends at job ", work.size() - 1));
+  }
+  if (options.ideal) {
+    return std::make_unique<FluidSimulation>(
+        std::move(options), std::move(work), std::move(policy));
+  }
+  return std::make_unique<RoundSimulation>(std::move(options), std::move(work),
+                                           std::move(policy));
+}
+
+}  // namespace gavel

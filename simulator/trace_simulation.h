@@ -1,0 +1,154 @@
+// Replays a trace through the scheduling engine in virtual time, with workers
+// that do what they are told at once and servers that never fail unless asked
+// to: the simulator of researchers. What a real network and real processes do
+// to the same engine is VirtualCluster's part (same clock, same engine).
+//
+// Not thread-safe; several may run on several threads. Deterministic by the
+// options and the trace.
+#ifndef GAVEL_SIMULATOR_TRACE_SIMULATION_H_
+#define GAVEL_SIMULATOR_TRACE_SIMULATION_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/workload/price_series.h"
+#include "coordinator/workload/throughput_table.h"
+#include "coordinator/workload/trace.h"
+#include "core/units.h"
+#include "simulator/simulation_input.h"
+
+namespace gavel {
+
+struct SimulationOptions {
+  EngineOptions engine;
+  std::string policy = "max_min_fairness_perf";
+  std::vector<ClusterPart> cluster;
+  Overheads overheads;
+  PriceSeries prices;
+  uint64_t seed = 0;  // of failures
+  // Only jobs [window_begin, window_end) by number count in the means, and the
+  // run is over when they have ended.
+  uint64_t window_begin = 0;
+  uint64_t window_end = std::numeric_limits<uint64_t>::max();
+  double time_limit_s = kNever;  // simulated; the run ends unfinished
+  // Fluid: each job runs at its allocated fractions all the time, without
+  // rounds.
+  bool ideal = false;
+  // Jobs that arrive before enough are there to fill the cluster start at once,
+  // part of their work done (Gavel's --simulate-steady-state).
+  bool steady_state = false;
+  // Failures per accelerator and hour; the worker that runs there then starts
+  // again from its last generation, `checkpoint_interval_s` old at most.
+  double failures_per_hour = 0;
+  double checkpoint_interval_s = 600;
+  bool record_rounds = false;  // fills SimulationResult::leases and usage
+};
+
+// What became of one job of the trace.
+struct SimulatedJob {
+  uint64_t job = 0;  // its number in the trace, from 0
+  std::string type;
+  int scale_factor = 1;
+  double weight = 1;
+  Time arrival_s = 0;
+  Time completion_s = kNever;  // kNever: it had not ended
+  double jct_s = 0;            // completion - arrival
+  // Finish-time fairness, Themis: jct over what it would have been with an
+  // equal part of the cluster all the time. 0: not ended.
+  double rho = 0;
+  double cost = 0;
+  double run_s = 0;   // that it held accelerators
+  double lost_s = 0;  // of these, for pausing, resuming and moving
+  uint64_t preemptions = 0;
+  uint64_t moves = 0;
+  Time deadline_s = kNever;
+  double share_target = 0;  // fractions of its life, as in Engine::SharesOf
+  double share_received = 0;
+};
+
+struct UnfitJob {
+  uint64_t job = 0;
+  std::string reason;
+};
+
+// One job's stay on one accelerator.
+struct RecordedLease {
+  uint64_t job = 0;
+  uint64_t accelerator = 0;  // id, from 1
+  Time from_s = 0;
+  Time to_s = 0;
+};
+
+// Busy accelerators of each type over the time up to the next sample.
+struct UsageSample {
+  Time time_s = 0;
+  std::vector<double> busy;  // [J] fraction of the type's accelerators
+  double waiting_jobs = 0;
+};
+
+struct SimulationResult {
+  bool complete = false;  // all jobs of the window ended
+  std::string stopped;    // why not
+  std::string policy;
+  double avg_jct_s = 0;  // of the window's jobs that ended; NaN: none did
+  double p50_jct_s = 0;
+  double p99_jct_s = 0;
+  uint64_t slo_jobs = 0;
+  uint64_t slo_violations = 0;  // ended after their deadline
+  double avg_rho = 0;
+  double max_rho = 0;
+  // Least share received / target among the window's jobs that ended.
+  double worst_share = 0;
+  // Of all jobs, those outside the window too.
+  double makespan_s = 0;           // from the first arrival to the last end
+  double cluster_utilization = 0;  // busy time / (accelerators x makespan)
+  std::map<std::string, double> utilization;  // the same by type
+  double total_cost = 0;
+  uint64_t preemptions = 0;
+  uint64_t moves = 0;
+  uint64_t rounds = 0;
+  uint64_t solves = 0;
+  double lost_s = 0;  // accelerator-seconds
+  uint64_t failures = 0;
+  std::vector<SimulatedJob> jobs;  // of the window, by number
+  std::vector<UnfitJob> unfit;     // fit nowhere; the rest went on
+  std::vector<std::string> types;  // J
+  std::vector<UsageSample> usage;
+  std::vector<RecordedLease> leases;
+};
+
+class TraceSimulation {
+ public:
+  // INVALID_ARGUMENT: a policy that does not exist, an empty cluster, a job
+  // type or accelerator type without a throughput (names it), figures out of
+  // range. `trace` and `throughputs` are borrowed.
+  static absl::StatusOr<std::unique_ptr<TraceSimulation>> Create(
+      SimulationOptions options, const Trace& trace,
+      const ThroughputTable& throughputs);
+  virtual ~TraceSimulation() = default;
+
+  // Goes on for about `events` events; true when it is over.
+  virtual bool Run(uint64_t events) = 0;
+  virtual Time now() const = 0;
+  virtual uint64_t jobs_ended() const = 0;
+  virtual uint64_t jobs_in_window() const = 0;
+  // When Run has returned true; before, of what has ended by now.
+  virtual SimulationResult Result() const = 0;
+  // Between two calls of Run: all that has happened, as bytes. A simulation
+  // made by Create from the same options, trace and throughputs that resumes
+  // them goes on to the same result. UNIMPLEMENTED when `ideal`.
+  // DATA_LOSS: damaged, or of another simulation.
+  virtual absl::StatusOr<std::string> Checkpoint() const = 0;
+  virtual absl::Status Resume(std::string_view checkpoint) = 0;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_SIMULATOR_TRACE_SIMULATION_H_

@@ -1,0 +1,123 @@
+#include "coordinator/cli/report.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/sample_runs.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportTest : public ::testing::Test {
+ protected:
+  ReportPage PageOf(const std::vector<StoredRun>& runs) {
+    auto store = SimulationStore::Open(folder_.path() + "/results.db");
+    EXPECT_TRUE(store.ok()) << store.status();
+    for (const StoredRun& run : runs) EXPECT_OK(store->Append(run));
+    auto page = MakeReport(*store, "Sample");
+    EXPECT_TRUE(page.ok()) << page.status();
+    return *std::move(page);
+  }
+  static std::vector<std::string> IdsOf(const ReportPage& page) {
+    std::vector<std::string> ids;
+    for (const ReportSection& section : page.sections) {
+      ids.push_back(section.id);
+    }
+    return ids;
+  }
+  static const ReportSection& SectionOf(const ReportPage& page,
+                                        const std::string& id) {
+    return *std::ranges::find(page.sections, id, &ReportSection::id);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReportTest, EachKindOfPlotIsThere) {
+  const ReportPage page = PageOf(SampleSweep());
+  EXPECT_THAT(IdsOf(page), ElementsAre("jct-rate", "jct-cdf", "makespan-jobs",
+                                       "usage", "shares", "rounds", "runs"));
+  for (const ReportSection& section : page.sections) {
+    EXPECT_FALSE(section.csv.empty()) << section.id;
+    if (section.id != "runs") {
+      EXPECT_FALSE(section.figures.empty());
+    }
+  }
+  EXPECT_THAT(page.summary, HasSubstr("43 runs"));
+}
+
+TEST_F(ReportTest, JctIsAMeanOverSeedsAndCrossesMarkWhatDoesNotDrain) {
+  const ReportSection section = SectionOf(PageOf(SampleSweep()), "jct-rate");
+  ASSERT_EQ(section.figures.size(), 1);
+  EXPECT_THAT(section.figures[0],
+              AllOf(HasSubstr("jobs per hour"), HasSubstr("average JCT (h)"),
+                    HasSubstr("2 seeds"), HasSubstr("class=\"cross\""),
+                    HasSubstr("fifo at 3.5: does not drain")));
+  EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,3.5,0,,,,2\n"));
+}
+
+TEST_F(ReportTest, SchedulersThatDifferOtherThanByPolicyHaveTheirOwnLines) {
+  StoredRun one = SampleRun("fifo", 1, 0);
+  StoredRun two = SampleRun("fifo", 1, 0);
+  two.key = "two";
+  two.spec.mechanism = "move_aware";
+  two.spec.overheads = "pause=2";
+  const ReportPage page = PageOf({one, two});
+  EXPECT_THAT(SectionOf(page, "jct-rate").figures[0],
+              AllOf(HasSubstr("fifo, gavel, overheads none"),
+                    HasSubstr("fifo, move_aware, pause=2")));
+}
+
+TEST_F(ReportTest, OtherClustersHaveTheirOwnPlots) {
+  StoredRun one = SampleRun("fifo", 1, 0);
+  StoredRun two = SampleRun("fifo", 1, 0);
+  two.key = "two";
+  two.spec.cluster = "v100:8";
+  two.spec.multi_gpu = true;
+  const ReportPage page = PageOf({one, two});
+  EXPECT_EQ(SectionOf(page, "jct-rate").figures.size(), 2);
+  EXPECT_EQ(SectionOf(page, "jct-cdf").figures.size(), 2);
+  EXPECT_THAT(SectionOf(page, "jct-cdf").figures[1],
+              HasSubstr("v100:8, multi gpu"));
+}
+
+TEST_F(ReportTest, NoRunsIsAPageThatSaysSo) {
+  const ReportPage page = PageOf({});
+  EXPECT_THAT(IdsOf(page), ElementsAre("runs"));
+  EXPECT_THAT(page.summary, HasSubstr("0 runs"));
+  EXPECT_THAT(RenderPage(page), HasSubstr("</html>"));
+}
+
+TEST_F(ReportTest, ThePageNeedsNothingElse) {
+  const std::string html = RenderPage(PageOf(SampleSweep()));
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("http://")), Not(HasSubstr("https://")),
+                          Not(HasSubstr("src=")), Not(HasSubstr("@import"))));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
+  EXPECT_THAT(html, HasSubstr("download=\"jct-rate.csv\""));
+  EXPECT_THAT(html, HasSubstr("cannot_drain"));
+}
+
+TEST_F(ReportTest, NamesOfUsersAreNotMarkup) {
+  StoredRun run = SampleRun("fifo", 1, 0);
+  run.spec.policy = "<script>alert(1)</script>";
+  const std::string html = RenderPage(PageOf({run}));
+  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
+}
+
+TEST(Csv, QuotesWhatNeedsIt) {
+  Csv csv({"a", "b"});
+  EXPECT_TRUE(csv.empty());
+  csv.Add({"1,5", "say \"no\""});
+  EXPECT_EQ(csv.text(), "a,b\n\"1,5\",\"say \"\"no\"\"\"\n");
+  EXPECT_FALSE(csv.empty());
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,134 @@
+// Packed pairs: two jobs on one accelerator, each with one of its two slots.
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+PolicyResult Shares(std::vector<ShareUnit> units, std::vector<double> shares) {
+  PolicyResult result;
+  result.outcome = SolveOutcome::kOptimal;
+  result.allocation =
+      Allocation::FromRows(std::move(units), 1, std::move(shares));
+  return result;
+}
+
+// All jobs of the problem in pairs, one after the other.
+PolicyResult InPairs(const PolicyProblem& problem) {
+  std::vector<ShareUnit> units;
+  for (size_t i = 0; i < problem.jobs.size(); i += 2) {
+    const bool two = i + 1 < problem.jobs.size();
+    units.push_back(
+        {problem.jobs[i].id, two ? problem.jobs[i + 1].id : JobId()});
+  }
+  const size_t count = units.size();
+  return Shares(std::move(units), std::vector<double>(count, 1.0));
+}
+
+// Known there, or it would get a turn alone on trial.
+JobSpec Known() {
+  JobSpec spec;
+  spec.throughputs["v100"] = 1;
+  return spec;
+}
+
+class Packing : public testing::Test {
+ protected:
+  Packing() { driver_.answer = InPairs; }
+  EngineDriver driver_{1, "max_min_fairness"};
+};
+
+TEST_F(Packing, APairGetsOneSlotEachOfOneAccelerator) {
+  driver_.hold_solver = true;
+  const JobId a = driver_.Submit("a", 1, Known());
+  driver_.hold_solver = false;
+  driver_.Submit("b", 1, Known());
+  driver_.Step(event::AllocationReady{1, InPairs(driver_.problem)});
+  // a ran alone first; with the next round it is in a pair.
+  const WorkerKey first = driver_.Run(a);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->slots, 2);
+  driver_.At(driver_.engine().round_ends_at() + 1);
+  EXPECT_EQ(driver_.Last<PauseRequest>()->worker, first);
+  const JobId b = JobId(2);
+  EXPECT_EQ(driver_.job(a).partner, b);
+  EXPECT_EQ(driver_.job(b).partner, a);
+  EXPECT_EQ(driver_.job(a).assigned, driver_.job(b).assigned);
+
+  // b does not start beside a lease of both slots.
+  driver_.Hello(driver_.Key(b));
+  driver_.Request(driver_.Key(b));
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, a);
+  driver_.Step(event::LeaseEnded{first, driver_.worker(a).held_epoch,
+                                 Progress(), false});
+  driver_.Request(driver_.Key(b));
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, b);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->slots, 1);
+  driver_.Request(first);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, a);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->slots, 1);
+}
+
+class RunningPair : public Packing {
+ protected:
+  RunningPair() {
+    driver_.hold_solver = true;
+    a_ = driver_.Submit("a", 1, Known());
+    b_ = driver_.Submit("b", 1, Known());
+    driver_.Step(event::AllocationReady{1, InPairs(driver_.problem)});
+    driver_.hold_solver = false;
+    driver_.Step(event::AllocationReady{2, InPairs(driver_.problem)});
+    driver_.At(driver_.engine().round_ends_at() + 1);
+    first_ = driver_.Run(a_);
+    second_ = driver_.Run(b_);
+  }
+  JobId a_, b_;
+  WorkerKey first_, second_;
+};
+
+TEST_F(RunningPair, HoldsOneAcceleratorTogether) {
+  EXPECT_NE(driver_.worker(a_).held_epoch, 0u);
+  EXPECT_NE(driver_.worker(b_).held_epoch, 0u);
+  EXPECT_EQ(driver_.worker(a_).held, driver_.worker(b_).held);
+}
+
+TEST_F(RunningPair, GoesOnWithoutAPauseWhenOneEnds) {
+  const int pauses = driver_.Count<PauseRequest>();
+  driver_.Gone(second_, 0);
+  EXPECT_EQ(driver_.job(b_).state, JobState::kFinished);
+  driver_.At(driver_.engine().round_ends_at() + 1);
+  EXPECT_EQ(driver_.Count<PauseRequest>(), pauses);
+  EXPECT_NE(driver_.worker(a_).held_epoch, 0u);
+}
+
+TEST_F(RunningPair, IsPartedByAPauseOfBoth) {
+  driver_.answer = [](const PolicyProblem& problem) {
+    return Shares({{problem.jobs[0].id, JobId()}}, {1.0});
+  };
+  driver_.Submit("c", 1, Known());  // solved anew
+  driver_.At(driver_.engine().round_ends_at() + 1);
+  EXPECT_FALSE(driver_.job(a_).partner.valid());
+  EXPECT_TRUE(driver_.job(b_).assigned.empty());
+  EXPECT_NE(driver_.worker(a_).pause_sent_at, kNever);
+  EXPECT_NE(driver_.worker(b_).pause_sent_at, kNever);
+}
+
+TEST_F(RunningPair, CountsTheTimeOfBothJobsOnce) {
+  driver_.At(driver_.now + 20);
+  driver_.Gone(second_, 0);
+  EXPECT_NEAR(driver_.job(b_).received_s, 20, 1e-9);
+  EXPECT_NEAR(driver_.engine().SharesOf(b_, driver_.now).received *
+                  (driver_.job(b_).ended_at - driver_.job(b_).counted_since),
+              20, 1e-9);
+}
+
+TEST_F(RunningPair, SurvivesARestart) {
+  driver_.Restart();
+  EXPECT_EQ(driver_.job(a_).partner, b_);
+  driver_.Request(first_, /*holding=*/true);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, first_);
+  driver_.Request(second_, /*holding=*/true);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, second_);
+}
+
+}  // namespace
+}  // namespace gavel

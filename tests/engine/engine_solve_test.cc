@@ -1,0 +1,219 @@
+// What the policy is asked, when, and what is done with its answer.
+#include <memory>
+
+#include "coordinator/workload/throughput_table.h"
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::shared_ptr<const ThroughputTable> Table() {
+  return std::make_shared<const ThroughputTable>(*ThroughputTable::Parse(
+      R"json({"v100": {"('app', 1)": {"null": 5, "('app', 1)": [3, 4]},
+                       "('app', 2)": {"null": 9}},
+              "v100_unconsolidated": {"('app', 2)": {"null": 6}}})json",
+      "table"));
+}
+
+JobSpec App(double throughput = 0) {
+  JobSpec spec;
+  spec.app = "app";
+  if (throughput > 0) spec.throughputs["v100"] = throughput;
+  return spec;
+}
+
+TEST(Solve, FillsThroughputsInByTheTableAndKeepsThemInTheJournal) {
+  EngineDriver driver(1, "fifo",
+                      [](EngineOptions& o) { o.throughputs = Table(); });
+  driver.Submit("a", 1, App());
+  EXPECT_THAT(driver.problem.throughputs, ElementsAre(5));
+  driver.Submit("b", 1, App(7));  // what the user gives counts more
+  EXPECT_THAT(driver.problem.throughputs, ElementsAre(5, 7));
+  Engine replayed((EngineOptions()));  // without the table
+  for (const action::Persist& row : driver.rows) {
+    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+  }
+  EXPECT_EQ(replayed.throughputs().Get(JobId(1), "v100").steps_per_s, 5);
+}
+
+TEST(Solve, OffersThePairsThatTheTableKnows) {
+  EngineDriver driver(2, "fifo", [](EngineOptions& o) {
+    o.throughputs = Table();
+    o.packing = true;
+  });
+  driver.Submit("a", 1, App());
+  driver.Submit("b", 1);  // no job type of the table
+  driver.Submit("c", 1, App());
+  driver.Submit("d", 2, App());  // another scale factor
+  ASSERT_EQ(driver.problem.pairs.size(), 1u);
+  EXPECT_EQ(driver.problem.pairs[0].first, 0u);
+  EXPECT_EQ(driver.problem.pairs[0].second, 2u);
+  EXPECT_THAT(driver.problem.pair_throughputs, ElementsAre(3, 4));
+}
+
+TEST(Solve, TellsPlacementsOnlyWhereTheyMatter) {
+  EngineDriver driver(2, "max_min_fairness_perf", [](EngineOptions& o) {
+    o.throughputs = Table();
+    o.placement_sensitive = true;
+  });
+  driver.Submit("a", 1, App());
+  EXPECT_FALSE(driver.problem.placement_sensitive());
+  driver.Submit("b", 2, App());
+  ASSERT_TRUE(driver.problem.placement_sensitive());
+  EXPECT_THAT(driver.problem.servers, ElementsAre(ElementsAre(2)));
+  EXPECT_THAT(driver.problem.throughputs, ElementsAre(5, 5, 9, 6));
+  // The mechanism knows types only.
+  EXPECT_EQ(driver.engine().allocation().allocation.columns(), 1u);
+}
+
+TEST(Solve, TellsDeadlinesWeightsAndEntities) {
+  EngineDriver driver(1, "fifo", [](EngineOptions& o) {
+    o.entities = {{"vision", 2, "fifo"}, {"speech", 1, "fairness"}};
+  });
+  JobSpec spec;
+  spec.entity = "speech";
+  spec.deadline_s = 100;
+  spec.weight = 3;
+  driver.now = 5;
+  driver.Submit("a", 1, spec);
+  driver.now = 25;
+  driver.Submit("b");
+  const PolicyJob& job = driver.problem.jobs[0];
+  EXPECT_EQ(job.entity, 1);
+  EXPECT_EQ(job.deadline_s, 80);
+  EXPECT_EQ(job.weight, 3);
+  EXPECT_EQ(driver.problem.jobs[1].entity, -1);
+  EXPECT_EQ(driver.problem.jobs[1].deadline_s, PolicyJob::kNoDeadline);
+  EXPECT_EQ(driver.problem.entities.size(), 2u);
+}
+
+TEST(Solve, ANewPriceAsksThePolicyAgain) {
+  EngineDriver driver;
+  driver.Submit("a");
+  EXPECT_TRUE(driver.problem.cost.empty());
+  const int solves = driver.solves;
+  driver.Step(event::PricesChanged{{{"v100", 0.74}}});
+  EXPECT_EQ(driver.solves, solves + 1);
+  EXPECT_THAT(driver.problem.cost, ElementsAre(0.74));
+}
+
+TEST(Solve, CountsOnReportsAndOnWhatWasDoneSince) {
+  EngineDriver driver(2, "fifo");
+  JobSpec spec = App(2);
+  spec.steps_total = 1000;
+  const JobId job = driver.Submit("a", 1, spec);
+  const WorkerKey key = driver.Run(job);
+  Progress progress;
+  progress.steps_done = 50;
+  driver.now = 20;
+  driver.Step(
+      event::StepsReported{key, driver.worker(job).held_epoch, progress});
+  driver.now = 30;
+  driver.Submit("b");
+  EXPECT_DOUBLE_EQ(driver.problem.jobs[0].steps_remaining, 1000 - 50 - 20);
+  EXPECT_DOUBLE_EQ(driver.problem.jobs[0].time_received_s, 30);
+}
+
+TEST(Solve, AtMostOncePerResetInterval) {
+  EngineDriver driver(2, "max_min_fairness",
+                      [](EngineOptions& o) { o.reset_interval_s = 60; });
+  driver.Submit("a");
+  EXPECT_EQ(driver.solves, 1);
+  driver.At(10);
+  const JobId late = driver.Submit("b");
+  EXPECT_EQ(driver.solves, 1);
+  // It is in no allocation, and takes the idle accelerator all the same.
+  EXPECT_FALSE(driver.job(late).assigned.empty());
+  driver.At(61);
+  EXPECT_EQ(driver.solves, 2);
+}
+
+TEST(Solve, ChoosesForEachRoundWhatIsChosenForOneLease) {
+  EngineDriver driver(1);
+  size_t turn = 0;
+  driver.answer = [&](const PolicyProblem& problem) {
+    PolicyResult result;
+    result.outcome = SolveOutcome::kOptimal;
+    result.is_assignment = true;
+    result.each_round = true;
+    const size_t who = turn++ % problem.jobs.size();
+    result.assignment = {{{problem.jobs[who].id, JobId()}, 0}};
+    return result;
+  };
+  driver.Submit("a");
+  driver.Submit("b");
+  const int solves = driver.solves;
+  driver.At(driver.engine().round_ends_at() + 1);
+  EXPECT_EQ(driver.solves, solves + 1);
+  driver.At(driver.engine().round_ends_at() + 1);
+  EXPECT_EQ(driver.solves, solves + 2);
+}
+
+TEST(Solve, DeadlinesThatCannotBeMetStillGiveAnAllocation) {
+  EngineDriver driver;
+  driver.answer = [](const PolicyProblem& problem) {
+    PolicyResult result;
+    result.outcome = SolveOutcome::kInfeasible;
+    result.detail = "infeasible: job 1";
+    result.allocation =
+        Allocation::FromRows({{problem.jobs[0].id, JobId()}}, 1, {1.0});
+    return result;
+  };
+  const JobId job = driver.Submit("a");
+  EXPECT_FALSE(driver.job(job).assigned.empty());
+  EXPECT_EQ(driver.engine().allocation().detail, "infeasible: job 1");
+}
+
+TEST(Solve, ForgetsJobsThatEndedLongAgo) {
+  EngineDriver driver(1, "fifo",
+                      [](EngineOptions& o) { o.ended_jobs_kept = 2; });
+  for (int i = 0; i < 5; ++i) {
+    const JobId job = driver.Submit(StrCat("job", i));
+    driver.Gone(driver.Run(job), 0);
+  }
+  ASSERT_EQ(driver.engine().jobs().size(), 2u);
+  EXPECT_EQ(driver.engine().jobs().begin()->first, JobId(4));
+  driver.Restart();
+  EXPECT_EQ(driver.engine().jobs().size(), 2u);
+  EXPECT_EQ(driver.Submit("next"), JobId(6));
+}
+
+TEST(Snapshot, GivesTheSameEngineAgain) {
+  EngineDriver driver(2, "max_min_fairness");
+  const JobId a = driver.Submit("a");
+  driver.Submit("b");
+  driver.Submit("c");
+  driver.Run(a);
+  driver.At(150);
+  const auto snapshot = driver.engine().Snapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().message();
+  Engine other(driver.engine().options());
+  ASSERT_TRUE(other.Restore(*snapshot).ok());
+  EXPECT_EQ(*other.Snapshot(), *snapshot);
+  EXPECT_EQ(other.NextDeadline(), driver.engine().NextDeadline());
+  EXPECT_EQ(RenderReason(other.Why(a, 150)),
+            RenderReason(driver.engine().Why(a, 150)));
+}
+
+TEST(Snapshot, DamagedOnesAreRefused) {
+  EngineDriver driver;
+  driver.Submit("a");
+  const std::string good = *driver.engine().Snapshot();
+  for (size_t size = 0; size < good.size(); ++size) {
+    Engine other(driver.engine().options());
+    EXPECT_FALSE(other.Restore(good.substr(0, size)).ok()) << size;
+  }
+}
+
+TEST(Snapshot, WaitsForTheDisk) {
+  EngineDriver driver;
+  driver.hold_disk = true;
+  driver.Submit("a");
+  EXPECT_FALSE(driver.engine().Snapshot().ok());
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,206 @@
+// The policies of most throughput and of least cost, with deadlines and
+// without.
+#include <algorithm>
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/policy/certificate.h"
+#include "tests/policy/policy_kit.h"
+#include "tests/policy/solved.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kSum[] = "max_sum_throughput_perf";
+constexpr char kByCost[] = "max_sum_throughput_normalized_by_cost_perf";
+constexpr char kDeadlines[] = "max_sum_throughput_normalized_by_cost_perf_SLOs";
+constexpr char kPacked[] = "max_sum_throughput_normalized_by_cost_packed_SLOs";
+constexpr char kRatio[] = "max_throughput_per_cost";
+
+double Throughput(const PolicyProblem& problem, const PolicyResult& result,
+                  size_t job) {
+  return JobThroughputs(problem, result, PolicyView::kReal)[job];
+}
+
+void SetDeadline(size_t job, double steps, double seconds,
+                 PolicyProblem* problem) {
+  problem->jobs[job].steps_remaining = steps;
+  problem->jobs[job].deadline_s = seconds;
+}
+
+TEST(MaxSumThroughput, TheFastestJobsRun) {
+  const PolicyResult result =
+      Solved(kSum, MakeProblem({1, 1}, {{5, 1}, {4, 3}}));
+  EXPECT_NEAR(result.objective, 8, 1e-9);
+  EXPECT_NEAR(result.bound, 8, 1e-9);
+}
+
+TEST(MaxSumThroughput, ByCostAStepOnACheapTypeCountsMore) {
+  PolicyProblem problem = MakeProblem({1, 1}, {{5, 4}});
+  problem.cost = {2, 1};
+  const PolicyResult result = Solved(kByCost, problem);
+  EXPECT_NEAR(result.objective, 4, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[1], 1, 1e-9);
+}
+
+TEST(MaxSumThroughput, ATypeThatCostsNothingIsRefused) {
+  PolicyProblem problem = MakeProblem({1, 1}, {{5, 4}});
+  problem.cost = {0, 1};
+  for (const char* name : {kByCost, kDeadlines, kPacked, kRatio}) {
+    ASSERT_OK_AND_ASSIGN(const auto policy, MakePolicy(name));
+    EXPECT_THAT(policy->Solve(problem), StatusIs(kInvalidArgument, "type0"));
+  }
+  EXPECT_NEAR(Solved(kSum, problem).objective, 5, 1e-9);
+}
+
+TEST(MaxSumThroughput, ADeadlineIsMetThoughItCostsThroughput) {
+  PolicyProblem problem = MakeProblem({1}, {{10}, {1}});
+  SetDeadline(1, 30, 100, &problem);
+  EXPECT_NEAR(Throughput(problem, Solved(kByCost, problem), 1), 0, 1e-9);
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
+  EXPECT_NEAR(Throughput(problem, result, 1), 0.3, 1e-8);
+  EXPECT_NEAR(result.objective, 7.3, 1e-7);
+}
+
+TEST(Deadlines, OneThatCannotBeMetIsNamedAndTheOthersAreKept) {
+  PolicyProblem problem = MakeProblem({2}, {{1}, {1}, {1}});
+  SetDeadline(0, 50, 100, &problem);
+  SetDeadline(2, 300, 100, &problem);  // needs 3 steps/s, 1 is all there is
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
+  EXPECT_THAT(result.detail,
+              AllOf(HasSubstr("infeasible"), HasSubstr("job 3 (needs 3 "),
+                    Not(HasSubstr("job 1"))));
+  EXPECT_NEAR(Throughput(problem, result, 2), 1, 1e-7);
+  EXPECT_GE(Throughput(problem, result, 0), 0.5 - 1e-7);
+  // What is left is still maximised.
+  EXPECT_NEAR(result.objective, 2, 1e-7);
+  EXPECT_NEAR(result.bound, 2, 1e-7);
+}
+
+TEST(Deadlines, TogetherTooManyFallShortByTheLeastInTotal) {
+  // Each alone can be met. Half of what job 1 needs is cheaper to give up.
+  PolicyProblem problem = MakeProblem({1}, {{1}, {1}});
+  SetDeadline(0, 90, 100, &problem);
+  SetDeadline(1, 40, 100, &problem);
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
+  // 0.3 accelerators are missing: a third of job 1's, three quarters of job
+  // 2's.
+  EXPECT_NEAR(Throughput(problem, result, 0), 0.6, 1e-6);
+  EXPECT_NEAR(Throughput(problem, result, 1), 0.4, 1e-6);
+  EXPECT_THAT(result.detail,
+              AllOf(HasSubstr("job 1 "), Not(HasSubstr("job 2 "))));
+}
+
+TEST(Deadlines, AMissedOneIsToldAndItsJobFinishesAsSoonAsItCan) {
+  PolicyProblem problem = MakeProblem({1}, {{1}, {10}});
+  SetDeadline(0, 10, -5, &problem);
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
+  EXPECT_THAT(result.detail, HasSubstr("job 1 (its deadline has passed)"));
+  EXPECT_NEAR(Throughput(problem, result, 0), 1, 1e-6);
+}
+
+TEST(Deadlines, OneThatIsHopelessStillHasWhatIsLeft) {
+  PolicyProblem problem = MakeProblem({1}, {{1}, {10}});
+  SetDeadline(0, 1e9, 1e-3, &problem);
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_THAT(result.detail, HasSubstr("job 1 (needs 1e+12 "));
+  EXPECT_NEAR(Throughput(problem, result, 0), 1, 1e-3);
+}
+
+TEST(Deadlines, AJobThatFitsNowhereIsLeftOutWithItsDeadline) {
+  PolicyProblem problem = MakeProblem({1}, {{1}, {1}});
+  problem.jobs[0].scale_factor = 4;
+  SetDeadline(0, 10, 1, &problem);
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
+  EXPECT_EQ(result.left_out, (std::vector<JobId>{JobId(1)}));
+}
+
+TEST(Deadlines, AJobWithNothingLeftOrOfUnknownLengthHasNone) {
+  PolicyProblem problem = MakeProblem({1}, {{1}});
+  SetDeadline(0, 0, -5, &problem);
+  EXPECT_EQ(Solved(kDeadlines, problem).outcome, SolveOutcome::kOptimal);
+}
+
+TEST(Deadlines, PairsMeetWhatTimeSlicesCannot) {
+  PolicyProblem problem = MakeProblem({1}, {{1}, {1}});
+  AddPair(0, 1, 0.9, 0.9, &problem);
+  SetDeadline(0, 80, 100, &problem);
+  SetDeadline(1, 80, 100, &problem);
+  EXPECT_EQ(Solved(kDeadlines, problem).outcome, SolveOutcome::kInfeasible);
+  EXPECT_EQ(Solved(kPacked, problem).outcome, SolveOutcome::kOptimal);
+}
+
+TEST(Deadlines, ThoseThatCanBeMetAreMetOnRandomProblems) {
+  int met = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = GeneralProblem(seed);
+    const PolicyResult result = Solved(kDeadlines, problem);
+    if (result.outcome != SolveOutcome::kOptimal) continue;
+    const std::vector<double> has =
+        JobThroughputs(problem, result, PolicyView::kReal);
+    for (size_t m = 0; m < has.size(); ++m) {
+      const PolicyJob& job = problem.jobs[m];
+      if (!result.allocation.Contains(job.id)) continue;
+      if (std::isinf(job.deadline_s) || job.steps_remaining == 0) continue;
+      EXPECT_GE(has[m] * job.deadline_s * (1 + 1e-7), job.steps_remaining);
+      ++met;
+    }
+  }
+  EXPECT_GT(met, 100);
+}
+
+TEST(MaxThroughputPerCost, OnlyTimeOfTheBestRatioIsBought) {
+  // Per cost: 5 on type 0, 8 on type 1.
+  PolicyProblem problem = MakeProblem({1, 1}, {{10, 8}});
+  problem.cost = {2, 1};
+  const PolicyResult result = Solved(kRatio, problem);
+  // prop = 9: normalised throughput 8 / 9 for 1.
+  EXPECT_NEAR(result.objective, 8.0 / 9, 1e-7);
+  EXPECT_NEAR(result.bound, 8.0 / 9, 1e-7);
+  EXPECT_EQ(result.allocation.Row(JobId(1)), (std::vector<double>{0, 1}));
+}
+
+TEST(MaxThroughputPerCost, OfEqualRatiosAllAreUsed) {
+  const PolicyResult result = Solved(kRatio, MakeProblem({2}, {{3}, {7}, {5}}));
+  EXPECT_NEAR(result.objective, 1, 1e-7);
+  double used = 0;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    used += result.allocation.Row(JobId(id))[0];
+  }
+  EXPECT_NEAR(used, 2, 1e-7);
+}
+
+TEST(MaxThroughputPerCost, DeadlinesBuyTimeOfAWorseRatio) {
+  PolicyProblem problem = MakeProblem({1, 1}, {{10, 8}});
+  problem.cost = {2, 1};
+  SetDeadline(0, 90, 10, &problem);  // 9 steps/s: half of its time on type 0
+  const PolicyResult result = Solved(kRatio, problem);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 0.5, 1e-6);
+  EXPECT_NEAR(result.objective, 1 / 1.5, 1e-6);
+  EXPECT_NEAR(result.bound, result.objective, 1e-6);
+}
+
+TEST(MaxThroughputPerCost, NoMixtureOfTwoAllocationsIsBetter) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = GeneralProblem(seed);
+    const PolicyResult result = Solved(kRatio, problem);
+    if (result.allocation.units().empty()) continue;
+    EXPECT_LE(result.gap, 1e-7);
+    EXPECT_GT(result.objective, 0);
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing

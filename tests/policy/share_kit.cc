@@ -1,0 +1,273 @@
+#include "tests/policy/share_kit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/share_problem.h"
+#include "core/text.h"
+#include "tests/policy/certificate.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr double kTolerance = 1e-9;
+
+double Between(std::mt19937_64& random, double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random);
+}
+
+void AddPairs(std::mt19937_64& random, PolicyProblem* problem) {
+  for (size_t a = 0; a < problem->jobs.size(); ++a) {
+    for (size_t b = a + 1; b < problem->jobs.size(); ++b) {
+      if (problem->jobs[a].scale_factor != problem->jobs[b].scale_factor) {
+        continue;
+      }
+      if (random() % 4 == 0) continue;
+      problem->pairs.push_back({a, b});
+      for (size_t c = 0; c < problem->columns(); ++c) {
+        for (const size_t m : {a, b}) {
+          const double part = random() % 16 == 0 ? 0 : Between(random, 0.3, 1);
+          problem->pair_throughputs.push_back(part * problem->Row(m)[c]);
+        }
+      }
+    }
+  }
+}
+
+size_t IndexOf(const PolicyProblem& problem, JobId id) {
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    if (problem.jobs[m].id == id) return m;
+  }
+  return problem.jobs.size();
+}
+
+// A gang of the job has a place in the column.
+bool HasRoom(const PolicyProblem& problem, size_t job, size_t column) {
+  const size_t type = problem.TypeOfColumn(column);
+  const int gang = problem.jobs[job].scale_factor;
+  if (problem.capacity[type] < gang) return false;
+  if (!problem.placement_sensitive() || column >= problem.types.size()) {
+    return true;
+  }
+  const std::vector<int>& servers = problem.servers[type];
+  return std::any_of(servers.begin(), servers.end(),
+                     [&](int size) { return size >= gang; });
+}
+
+// Steps/s of job m in the unit, 0 where the unit can't run.
+double UnitThroughput(const PolicyProblem& problem, const ShareUnit& unit,
+                      size_t m, size_t column) {
+  if (!HasRoom(problem, m, column)) return 0;
+  if (!unit.packed()) return problem.Row(m)[column];
+  const size_t first = IndexOf(problem, unit.job);
+  const size_t second = IndexOf(problem, unit.partner);
+  for (size_t p = 0; p < problem.pairs.size(); ++p) {
+    const PolicyPair& pair = problem.pairs[p];
+    if (pair.first != first || pair.second != second) continue;
+    const double a = problem.PairRow(p)[2 * column];
+    const double b = problem.PairRow(p)[2 * column + 1];
+    if (a <= 0 || b <= 0) return 0;
+    return m == first ? a : b;
+  }
+  return 0;
+}
+
+bool RunsSomewhere(const PolicyProblem& problem, size_t m) {
+  for (size_t c = 0; c < problem.columns(); ++c) {
+    if (HasRoom(problem, m, c) && problem.Row(m)[c] > 0) return true;
+  }
+  return false;
+}
+
+// What all units use: time of jobs, accelerators of types, and of consolidated
+// gangs by (type, scale factor).
+struct Usage {
+  std::vector<double> time;
+  std::vector<double> type;
+  std::map<std::pair<size_t, int>, double> consolidated;
+};
+
+Usage UsageOf(const PolicyProblem& problem, const Allocation& allocation,
+              std::string* errors) {
+  Usage usage{std::vector<double>(problem.jobs.size(), 0.0),
+              std::vector<double>(problem.types.size(), 0.0),
+              {}};
+  for (const ShareUnit& unit : allocation.units()) {
+    const size_t m = IndexOf(problem, unit.job);
+    const std::vector<double> row = allocation.Row(unit);
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (!(row[c] >= 0)) StrAppend(errors, "negative share; ");
+      if (row[c] == 0) continue;
+      if (UnitThroughput(problem, unit, m, c) <= 0) {
+        StrAppend(errors, "job ", unit.job.value(), " and ",
+                  unit.partner.value(), " can't run on ", c, "; ");
+      }
+      const int gang = problem.jobs[m].scale_factor;
+      const size_t type = problem.TypeOfColumn(c);
+      usage.time[m] += row[c];
+      if (unit.packed()) usage.time[IndexOf(problem, unit.partner)] += row[c];
+      usage.type[type] += gang * row[c];
+      if (problem.placement_sensitive() && c < problem.types.size()) {
+        usage.consolidated[{type, gang}] += gang * row[c];
+      }
+    }
+  }
+  return usage;
+}
+
+}  // namespace
+
+PolicyProblem RandomPairs(uint64_t seed, size_t jobs_max) {
+  PolicyProblem problem = RandomProblem(seed, jobs_max);
+  std::mt19937_64 random(seed + 1);
+  AddPairs(random, &problem);
+  return problem;
+}
+
+PolicyProblem RandomPlacement(uint64_t seed, size_t jobs_max, bool pairs) {
+  PolicyProblem problem = RandomProblem(seed, jobs_max);
+  std::mt19937_64 random(seed + 2);
+  const size_t types = problem.types.size();
+  std::vector<double> throughputs;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const std::span<const double> row = problem.Row(m);
+    throughputs.insert(throughputs.end(), row.begin(), row.end());
+    for (size_t j = 0; j < types; ++j) {
+      const bool alone = problem.jobs[m].scale_factor == 1;
+      throughputs.push_back(row[j] * (alone ? 1 : Between(random, 0.2, 1)));
+    }
+  }
+  problem.throughputs = std::move(throughputs);
+  for (const int count : problem.capacity) {
+    std::vector<int> servers;
+    for (int left = count; left > 0; left -= servers.back()) {
+      servers.push_back(std::min(left, 1 + static_cast<int>(random() % 4)));
+    }
+    problem.servers.push_back(std::move(servers));
+  }
+  if (pairs) AddPairs(random, &problem);
+  return problem;
+}
+
+std::string ShareErrors(const PolicyProblem& problem,
+                        const PolicyResult& result) {
+  std::string errors;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const JobId id = problem.jobs[m].id;
+    const bool left_out =
+        std::count(result.left_out.begin(), result.left_out.end(), id) == 1;
+    if (left_out == RunsSomewhere(problem, m) ||
+        left_out == result.allocation.Contains(id)) {
+      StrAppend(&errors, "job ", id.value(), " wrongly left out or in; ");
+    }
+  }
+  const Usage usage = UsageOf(problem, result.allocation, &errors);
+  for (const double time : usage.time) {
+    if (time > 1 + kTolerance) StrAppend(&errors, "time ", time, "; ");
+  }
+  for (size_t j = 0; j < usage.type.size(); ++j) {
+    if (usage.type[j] > problem.capacity[j] * (1 + kTolerance)) {
+      StrAppend(&errors, "type ", j, ": ", usage.type[j], "; ");
+    }
+  }
+  for (const auto& [key, used] : usage.consolidated) {
+    int room = 0;
+    for (const int size : problem.servers[key.first]) {
+      room += size / key.second * key.second;
+    }
+    if (used > room * (1 + kTolerance)) {
+      StrAppend(&errors, "gangs of ", key.second, " on type ", key.first,
+                " hold ", used, " of ", room, "; ");
+    }
+  }
+  return errors;
+}
+
+std::vector<double> JobThroughputs(const PolicyProblem& problem,
+                                   const Allocation& allocation,
+                                   bool agnostic) {
+  std::vector<double> throughputs(problem.jobs.size(), 0.0);
+  for (const ShareUnit& unit : allocation.units()) {
+    const std::vector<double> row = allocation.Row(unit);
+    for (size_t m = 0; m < problem.jobs.size(); ++m) {
+      if (!unit.Holds(problem.jobs[m].id)) continue;
+      for (size_t c = 0; c < row.size(); ++c) {
+        throughputs[m] +=
+            row[c] * (agnostic ? 1 : UnitThroughput(problem, unit, m, c));
+      }
+    }
+  }
+  return throughputs;
+}
+
+std::vector<double> JobValues(const PolicyProblem& problem,
+                              const Allocation& allocation, bool agnostic) {
+  std::vector<double> values = JobThroughputs(problem, allocation, agnostic);
+  const size_t types = problem.types.size();
+  double accelerators = 0;
+  for (const int count : problem.capacity) accelerators += count;
+  for (size_t m = 0; m < values.size(); ++m) {
+    double proportional = 0;
+    for (size_t j = 0; j < types; ++j) {
+      const ShareUnit unit{problem.jobs[m].id, JobId()};
+      double best = UnitThroughput(problem, unit, m, j);
+      if (best <= 0 && problem.placement_sensitive()) {
+        best = UnitThroughput(problem, unit, m, types + j);
+      }
+      if (agnostic && best > 0) best = 1;
+      proportional += best * problem.capacity[j] / accelerators;
+    }
+    if (!RunsSomewhere(problem, m)) {
+      values[m] = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
+    values[m] *= problem.jobs[m].scale_factor;
+    values[m] /= problem.jobs[m].weight * proportional;
+  }
+  return values;
+}
+
+double LeastValue(const std::vector<double>& values) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const double value : values) {
+    if (value < least) least = value;
+  }
+  return least;
+}
+
+std::string LexicographicErrors(const PolicyProblem& problem,
+                                const Allocation& allocation,
+                                const std::vector<double>& values, bool packs,
+                                bool agnostic, double tolerance) {
+  const ShareProblem shares =
+      MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
+  const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
+  std::string errors;
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const double value = values[shares.jobs[m]];
+    ShareProgram program(shares);
+    program.AddThroughputCost(m, 1 / now[shares.jobs[m]],
+                              program.lp.column_cost);
+    for (size_t k = 0; k < shares.size(); ++k) {
+      if (k == m || values[shares.jobs[k]] > value * (1 + 1e-9)) continue;
+      program.AddThroughputRow(k, 1 / now[shares.jobs[k]], {}, 1 - 1e-12,
+                               kInfinity);
+    }
+    HighsSolver solver(program.lp, {.tolerance = 1e-10});
+    const LpSolution solution = solver.Solve(Restart::kDual);
+    if (solution.outcome != SolveOutcome::kOptimal) {
+      StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");
+    } else if (solution.objective > 1 + tolerance) {
+      StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
+                solution.objective - 1, "; ");
+    }
+  }
+  return errors;
+}
+
+}  // namespace gavel::testing

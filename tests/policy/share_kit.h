@@ -1,0 +1,50 @@
+// Problems with pairs and placement, and what is right about shares of them,
+// worked out from the problem alone.
+#ifndef GAVEL_TESTS_POLICY_SHARE_KIT_H_
+#define GAVEL_TESTS_POLICY_SHARE_KIT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/policy/policy.h"
+
+namespace gavel::testing {
+
+// RandomProblem with three quarters of the pairs of equal gangs; together jobs
+// have 0.3 to 1 of what they have alone, rarely 0.
+PolicyProblem RandomPairs(uint64_t seed, size_t jobs_max);
+// RandomProblem on servers of 1 to 4 accelerators; gangs across servers have
+// 0.2 to 1 of what they have on one. `pairs`: as above.
+PolicyProblem RandomPlacement(uint64_t seed, size_t jobs_max, bool pairs);
+
+// All that makes the allocation infeasible by more than 1e-9: negative shares,
+// time where a unit can't run, more than all of a job's time or of a type's
+// accelerators, more consolidated gangs than servers have room for, jobs
+// wrongly left out or in. Empty: feasible.
+std::string ShareErrors(const PolicyProblem& problem,
+                        const PolicyResult& result);
+
+// [n] steps/s of all jobs. `agnostic`: the time that they run.
+std::vector<double> JobThroughputs(const PolicyProblem& problem,
+                                   const Allocation& allocation, bool agnostic);
+// [n] s_m / (w_m prop_m) T_m(X), Gavel section 4.1; NaN for jobs that run
+// nowhere. Shares of servers' types as for ProportionalThroughputs.
+std::vector<double> JobValues(const PolicyProblem& problem,
+                              const Allocation& allocation, bool agnostic);
+// The least of them, NaN left aside.
+double LeastValue(const std::vector<double>& values);
+
+// The jobs whose value some feasible allocation could raise by more than
+// `tolerance`, relative, without lowering one that is not higher: those are
+// there if and only if the sorted values are not the lexicographically largest
+// ones. By one linear program for each job. `values`: [n], NaN for jobs that
+// run nowhere; linear in throughputs, as JobValues.
+std::string LexicographicErrors(const PolicyProblem& problem,
+                                const Allocation& allocation,
+                                const std::vector<double>& values, bool packs,
+                                bool agnostic, double tolerance = 1e-6);
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_POLICY_SHARE_KIT_H_

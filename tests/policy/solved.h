@@ -1,0 +1,56 @@
+// Policies by name, and what they give, for tests.
+#ifndef GAVEL_TESTS_POLICY_SOLVED_H_
+#define GAVEL_TESTS_POLICY_SOLVED_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "coordinator/policy/policy.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+
+inline PolicyResult Solved(std::string_view name,
+                           const PolicyProblem& problem) {
+  const absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(name);
+  EXPECT_OK(policy.status());
+  if (!policy.ok()) return {};
+  absl::StatusOr<PolicyResult> result = (*policy)->Solve(problem);
+  EXPECT_OK(result.status());
+  return result.ok() ? *std::move(result) : PolicyResult();
+}
+
+// Types by (job, partner); partner 0: alone.
+using Assigned = std::map<std::pair<uint64_t, uint64_t>, size_t>;
+
+inline Assigned AssignedBy(std::string_view name,
+                           const PolicyProblem& problem) {
+  const PolicyResult result = Solved(name, problem);
+  EXPECT_TRUE(result.is_assignment);
+  Assigned assigned;
+  for (const TypeAssignment& entry : result.assignment) {
+    const std::pair unit(entry.unit.job.value(), entry.unit.partner.value());
+    EXPECT_TRUE(assigned.emplace(unit, entry.type).second);
+  }
+  return assigned;
+}
+
+// Lets two jobs of `problem` (indices, first < second; pairs in order) share
+// every type with these parts of what they have alone.
+inline void AddPair(size_t first, size_t second, double part_of_first,
+                    double part_of_second, PolicyProblem* problem) {
+  problem->pairs.push_back({first, second});
+  for (size_t c = 0; c < problem->columns(); ++c) {
+    problem->pair_throughputs.push_back(problem->Row(first)[c] * part_of_first);
+    problem->pair_throughputs.push_back(problem->Row(second)[c] *
+                                        part_of_second);
+  }
+}
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_POLICY_SOLVED_H_

@@ -1,0 +1,283 @@
+#include "coordinator/policy/water_filling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gtest/gtest.h"
+#include "tests/policy/certificate.h"
+#include "tests/policy/share_kit.h"
+#include "tests/policy/solved.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr char kAgnostic[] = "max_min_fairness_water_filling";
+constexpr char kAware[] = "max_min_fairness_water_filling_perf";
+constexpr char kPacked[] = "max_min_fairness_water_filling_packed";
+
+std::vector<double> Sorted(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return std::isnan(v); });
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+void ExpectLexicographic(const char* name, const PolicyProblem& problem,
+                         bool packs, bool agnostic) {
+  const PolicyResult result = Solved(name, problem);
+  ASSERT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
+  ASSERT_EQ(ShareErrors(problem, result), "");
+  const std::vector<double> values =
+      JobValues(problem, result.allocation, agnostic);
+  EXPECT_EQ(
+      LexicographicErrors(problem, result.allocation, values, packs, agnostic),
+      "");
+  if (result.allocation.units().empty()) return;
+  EXPECT_NEAR(result.objective, LeastValue(values), 1e-9 * result.objective);
+  EXPECT_LE(result.objective, result.bound);
+  EXPECT_GE(result.objective, result.bound * (1 - 1e-7));
+}
+
+// Job 3 alone can use the second type; the other two share the first.
+TEST(WaterFilling, WhoCanHaveMoreDoesWhenTheLeastCannot) {
+  const PolicyProblem problem = MakeProblem({1, 1}, {{1, 0}, {1, 0}, {0, 1}});
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 0.5, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 0.5, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(3))[1], 1, 1e-9);
+}
+
+// Three levels: jobs 1 to 3 on one accelerator of type 0, 4 and 5 on one of
+// type 1, job 6 on type 2 alone.
+TEST(WaterFilling, EachLevelIsAsHighAsItCanBe) {
+  const PolicyProblem problem = MakeProblem(
+      {1, 1, 1},
+      {{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {0, 0, 1}});
+  const PolicyResult result = Solved(kAware, problem);
+  const std::vector<double> values =
+      JobValues(problem, result.allocation, false);
+  const std::vector<double> expected = {1, 1, 1, 1.5, 1.5, 3};
+  for (size_t m = 0; m < values.size(); ++m) {
+    EXPECT_NEAR(values[m], expected[m], 1e-9) << m;
+  }
+}
+
+TEST(WaterFilling, AWeightBelowOneEndsNothingEarly) {
+  // Where the original stops: the rest of the first type was left idle.
+  PolicyProblem problem = MakeProblem({2, 1}, {{1, 0}, {1, 0}, {0, 1}, {0, 1}});
+  problem.jobs[0].weight = 0.5;
+  problem.jobs[2].weight = 0.25;
+  const PolicyResult result = Solved(kAware, problem);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 1, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 1, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(3))[1], 0.2, 1e-9);
+  EXPECT_NEAR(result.allocation.Row(JobId(4))[1], 0.8, 1e-9);
+}
+
+TEST(WaterFilling, SortedValuesAreTheLexicographicallyLargest) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomProblem(seed + 300, 20);
+    ExpectLexicographic(kAware, problem, false, false);
+    ExpectLexicographic(kAgnostic, problem, false, true);
+  }
+}
+
+TEST(WaterFilling, PackedToo) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    ExpectLexicographic(kPacked, RandomPairs(seed + 400, 10), true, false);
+  }
+}
+
+TEST(WaterFilling, WithPlacementToo) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomPlacement(seed + 500, 10, true);
+    ExpectLexicographic(kPacked, problem, true, false);
+    ExpectLexicographic(kAware, problem, false, false);
+    ExpectLexicographic(kAgnostic, problem, false, true);
+  }
+}
+
+TEST(WaterFilling, TheLeastValueIsThatOfMaxMinFairness) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomProblem(seed + 600, 30);
+    const double least = Solved("max_min_fairness_perf", problem).objective;
+    EXPECT_NEAR(Solved(kAware, problem).objective, least, 1e-7 * least);
+  }
+}
+
+TEST(WaterFilling, UnitsOfThroughputsDoNotMatter) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomProblem(seed + 700, 15);
+    PolicyProblem other = problem;
+    const size_t columns = problem.columns();
+    for (size_t i = 0; i < other.throughputs.size(); ++i) {
+      other.throughputs[i] *= i / columns % 2 == 0 ? 1e6 : 1e-6;
+    }
+    const std::vector<double> a =
+        Sorted(JobValues(problem, Solved(kAware, problem).allocation, false));
+    const std::vector<double> b =
+        Sorted(JobValues(other, Solved(kAware, other).allocation, false));
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i], b[i], 1e-7 * a[i]);
+    }
+  }
+}
+
+// The first value that differs is the larger one: pairs only add choices.
+TEST(WaterFilling, PackingIsNeverLexicographicallyWorse) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = RandomPairs(seed + 800, 12);
+    const std::vector<double> alone =
+        Sorted(JobValues(problem, Solved(kAware, problem).allocation, false));
+    const std::vector<double> packed =
+        Sorted(JobValues(problem, Solved(kPacked, problem).allocation, false));
+    ASSERT_EQ(alone.size(), packed.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      ASSERT_GE(packed[i], alone[i] * (1 - 1e-6));
+      if (packed[i] > alone[i] * (1 + 1e-6)) break;
+    }
+  }
+}
+
+TEST(WaterFilling, EqualJobsHaveEqualValues) {
+  std::vector<std::vector<double>> rows(30, {4, 2, 1});
+  rows.insert(rows.end(), 30, {1, 3, 0});
+  const PolicyProblem problem = MakeProblem({3, 5, 7}, rows);
+  const std::vector<double> values =
+      JobValues(problem, Solved(kAware, problem).allocation, false);
+  for (size_t m = 0; m < 60; ++m) {
+    EXPECT_NEAR(values[m], values[m < 30 ? 0 : 59], 1e-8);
+  }
+}
+
+// Throughputs of 1e-6 to 1e6 by job and type, and weights by job.
+PolicyProblem Extreme(uint64_t seed, double weights) {
+  PolicyProblem problem = RandomPairs(seed, 15);
+  const size_t columns = problem.columns();
+  const auto scale = [&](size_t m, size_t c) {
+    return std::pow(10, static_cast<double>((m * columns + c) % 13) - 6);
+  };
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    problem.jobs[m].weight =
+        std::pow(weights, static_cast<double>(m % 13) / 6 - 1);
+    for (size_t c = 0; c < columns; ++c) {
+      problem.throughputs[m * columns + c] *= scale(m, c);
+    }
+  }
+  for (size_t p = 0; p < problem.pairs.size(); ++p) {
+    for (size_t c = 0; c < columns; ++c) {
+      double* of = &problem.pair_throughputs[2 * (p * columns + c)];
+      of[0] *= scale(problem.pairs[p].first, c);
+      of[1] *= scale(problem.pairs[p].second, c);
+    }
+  }
+  return problem;
+}
+
+constexpr const char* kAll[] = {"max_min_fairness",
+                                "max_min_fairness_perf",
+                                "max_min_fairness_packed",
+                                kAgnostic,
+                                kAware,
+                                kPacked,
+                                "drf"};
+
+TEST(WaterFilling, ExtremeThroughputsAreNoMatter) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = Extreme(seed + 900, 1e3);
+    for (const char* name : kAll) {
+      const PolicyResult result = Solved(name, problem);
+      EXPECT_EQ(result.outcome, SolveOutcome::kOptimal)
+          << name << ": " << result.detail;
+      EXPECT_EQ(ShareErrors(problem, result), "") << name;
+      EXPECT_GE(result.bound, result.objective);
+      EXPECT_LE(result.bound, result.objective * (1 + 1e-6)) << name;
+    }
+  }
+}
+
+// Weights whose ratio is beyond the solver's precision: no promise of the
+// optimum, but of all else.
+TEST(WaterFilling, ExtremeWeightsBreakNothing) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = Extreme(seed + 1000, 1e6);
+    for (const char* name : kAll) {
+      const PolicyResult result = Solved(name, problem);
+      EXPECT_EQ(ShareErrors(problem, result), "") << name;
+      EXPECT_GE(result.bound, result.objective);
+      EXPECT_TRUE(std::isfinite(result.bound));
+      if (result.allocation.units().empty()) continue;
+      EXPECT_GT(result.objective, 0) << name;
+      EXPECT_LE(result.bound, result.objective * 1.01) << name;
+    }
+  }
+}
+
+TEST(WaterFilling, NoJobsIsAnOptimalAnswer) {
+  for (const char* name : {kAgnostic, kAware, kPacked, "drf"}) {
+    for (const PolicyProblem& problem :
+         {MakeProblem({2}, {}), MakeProblem({}, {}), MakeProblem({0}, {{1}})}) {
+      const PolicyResult result = Solved(name, problem);
+      EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
+      EXPECT_TRUE(result.allocation.units().empty());
+      EXPECT_EQ(result.gap, 0);
+    }
+  }
+}
+
+TEST(WaterFilling, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
+  for (const int iterations : {0, 1, 5, 20}) {
+    for (uint64_t seed = 40; seed < 50; ++seed) {
+      SCOPED_TRACE(seed);
+      const PolicyProblem problem = RandomProblem(seed, 40);
+      const ShareProblem shares = MakeShareProblem(problem);
+      if (shares.size() == 0) continue;
+      const std::vector<double> factor = Normalizers(shares);
+      const PolicyResult result =
+          SolveFlatWaterFilling(shares, factor, {.iterations_max = iterations});
+      EXPECT_EQ(ShareErrors(problem, result), "");
+      const double optimum = Solved(kAware, problem).objective;
+      EXPECT_GT(result.objective, 0);
+      EXPECT_LE(result.objective, optimum * (1 + 1e-7));
+      EXPECT_GE(result.bound, optimum * (1 - 1e-7));
+      if (result.outcome != SolveOutcome::kOptimal) {
+        EXPECT_NE(result.detail, "");
+      }
+    }
+  }
+}
+
+TEST(FillWater, TakesFewProgramsHoweverManyLevels) {
+  // Each job has a type of its own, all different: as many levels as jobs.
+  const size_t jobs = 20;
+  std::vector<std::vector<double>> rows(jobs, std::vector<double>(jobs + 1));
+  for (size_t m = 0; m < jobs; ++m) {
+    rows[m][m] = 1;
+    rows[m][jobs] = 0.5;
+  }
+  std::vector<int> capacity(jobs, 1);
+  capacity.push_back(2);
+  PolicyProblem problem = MakeProblem(capacity, rows);
+  for (size_t m = 0; m < jobs; ++m) {
+    problem.jobs[m].weight = 1 + 0.1 * static_cast<double>(m);
+  }
+  problem.capacity[0] = 0;  // so that not all are at their best
+  const ShareProblem shares = MakeShareProblem(problem);
+  const std::vector<double> factor = Normalizers(shares);
+  const WaterLevels levels =
+      FillWater(shares, factor,
+                Demands::Flat(shares.weight, LargestAmounts(shares, factor)));
+  EXPECT_EQ(levels.outcome, SolveOutcome::kOptimal);
+  EXPECT_LE(levels.programs, 12);
+}
+
+}  // namespace
+}  // namespace gavel::testing

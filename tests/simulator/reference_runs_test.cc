@@ -1,0 +1,115 @@
+// Runs of the original Gavel replayed: the same trace, cluster and policy, with
+// its one quirk switched off that makes jobs wait for the next allocation
+// ("minreset0"). Average JCT and makespan are as there, or better.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/text.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "simulator/trace_simulation.h"
+
+namespace gavel {
+namespace {
+
+#ifndef GAVEL_REFERENCE_DIR
+#define GAVEL_REFERENCE_DIR ""
+#endif
+
+// Of policies that decide everything: both ways.
+constexpr double kDeterministicMax = 0.02;
+// Of the others, which depend on the solver's choice of vertex: upwards.
+constexpr double kOtherMax = 0.04;
+
+struct ReferenceRun {
+  std::string name;  // "c1_60_r0.4_s0@4:4:4.minreset0.fifo_perf"
+  std::string trace;
+  std::string cluster;
+  std::string policy;
+};
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// "TRACE@CLUSTER[.VARIANT].POLICY"; the traces' own names have dots.
+ReferenceRun ParseName(const std::string& name) {
+  ReferenceRun run;
+  run.name = name;
+  const size_t at = name.find('@');
+  run.trace = name.substr(0, at);
+  run.cluster = name.substr(at + 1, name.find('.', at) - at - 1);
+  run.policy = name.substr(name.rfind('.') + 1);
+  return run;
+}
+
+std::vector<ReferenceRun> Runs() {
+  std::vector<ReferenceRun> runs;
+  const std::filesystem::path folder =
+      std::filesystem::path(GAVEL_REFERENCE_DIR) / "sim";
+  if (!std::filesystem::exists(folder)) return runs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    const bool fresh = name.find(".minreset0.") != std::string::npos;
+    if (fresh || name == "c1_60_r0.4_s0@4:4:4.isolated") {
+      runs.push_back(ParseName(name));
+    }
+  }
+  std::sort(runs.begin(), runs.end(),
+            [](const ReferenceRun& a, const ReferenceRun& b) {
+              return a.name < b.name;
+            });
+  return runs;
+}
+
+TEST(ReferenceRuns, AreMatchedOrBeaten) {
+  const std::vector<ReferenceRun> runs = Runs();
+  if (runs.empty()) GTEST_SKIP() << "the reference runs are not here";
+  const std::filesystem::path folder(GAVEL_REFERENCE_DIR);
+  const auto table = ThroughputTable::Parse(
+      ReadAll(folder / "data" / "simulation_throughputs.json"), "throughputs");
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  for (const ReferenceRun& run : runs) {
+    SCOPED_TRACE(run.name);
+    const auto trace = ParseTrace(
+        ReadAll(folder / "sim" / "traces" / (run.trace + ".trace")), run.trace);
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    const auto expected =
+        nlohmann::json::parse(ReadAll(folder / "sim" / (run.name + ".json")));
+    if (expected["status"] != "ok") continue;
+    SimulationOptions options;
+    options.policy = run.policy;
+    options.cluster = *ParseCluster(run.cluster);
+    auto simulation = TraceSimulation::Create(options, *trace, *table);
+    ASSERT_TRUE(simulation.ok()) << simulation.status().message();
+    while (!(*simulation)->Run(10'000)) {
+    }
+    const SimulationResult result = (*simulation)->Result();
+    ASSERT_TRUE(result.complete) << result.stopped;
+    const double jct = result.avg_jct_s / expected["avg_jct_s"].get<double>();
+    const double makespan =
+        result.makespan_s / expected["makespan_s"].get<double>();
+    std::printf("%-55s jct %.4f makespan %.4f\n", run.name.c_str(), jct,
+                makespan);
+    const bool deterministic =
+        run.policy == "fifo_perf" || run.policy == "isolated";
+    if (deterministic) {
+      EXPECT_NEAR(jct, 1, kDeterministicMax);
+      EXPECT_NEAR(makespan, 1, kDeterministicMax);
+    } else {
+      EXPECT_LE(jct, 1 + kOtherMax);
+      EXPECT_LE(makespan, 1 + kOtherMax);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel

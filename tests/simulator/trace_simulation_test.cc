@@ -1,0 +1,367 @@
+#include "simulator/trace_simulation.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/text.h"
+#include "gtest/gtest.h"
+#include "simulator/virtual_cluster.h"
+#include "tests/simulator/trace_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+TEST(TraceSimulation, AJobAloneTakesItsStepsOverItsThroughput) {
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1,slow:1"), SmallTrace({{"a", 1000, 50}}));
+  ASSERT_TRUE(result.complete);
+  ASSERT_EQ(result.jobs.size(), 1u);
+  EXPECT_DOUBLE_EQ(result.jobs[0].jct_s, 250);  // 4 steps/s, at once
+  EXPECT_DOUBLE_EQ(result.jobs[0].completion_s, 300);
+  EXPECT_DOUBLE_EQ(result.makespan_s, 250);
+  EXPECT_DOUBLE_EQ(result.utilization.at("fast"), 1);
+  EXPECT_DOUBLE_EQ(result.utilization.at("slow"), 0);
+  EXPECT_DOUBLE_EQ(result.cluster_utilization, 0.5);
+  EXPECT_EQ(result.preemptions, 0u);
+}
+
+TEST(TraceSimulation, TwoEqualJobsShareOneAcceleratorByRounds) {
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1"), SmallTrace({{"a", 2000}, {"a", 2000}}));
+  ASSERT_TRUE(result.complete);
+  // 500 s of work each, in turns of 100 s.
+  EXPECT_DOUBLE_EQ(result.jobs[0].jct_s + result.jobs[1].jct_s, 900 + 1000);
+  EXPECT_DOUBLE_EQ(result.makespan_s, 1000);
+  EXPECT_DOUBLE_EQ(result.cluster_utilization, 1);
+  EXPECT_NEAR(result.worst_share, 1, 0.25);
+}
+
+TEST(TraceSimulation, AnIdleAcceleratorNeverWaitsForTheRound) {
+  const SimulationResult result = Simulate(
+      SmallOptions("fast:1"), SmallTrace({{"a", 400, 0}, {"a", 400, 10}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_DOUBLE_EQ(result.jobs[1].completion_s, 200);
+}
+
+TEST(TraceSimulation, PreemptionsCostWhatIsAsked) {
+  SimulationOptions options = SmallOptions("fast:1");
+  const Trace trace = SmallTrace({{"a", 2000}, {"a", 2000}});
+  const SimulationResult free = Simulate(options, trace);
+  options.overheads.all = {.pause_s = 2, .resume_s = 3, .move_s = 7};
+  const SimulationResult charged = Simulate(options, trace);
+  ASSERT_TRUE(charged.complete);
+  EXPECT_GT(charged.preemptions, 0u);
+  EXPECT_EQ(charged.moves, 0u);  // there is nowhere else to go
+  EXPECT_DOUBLE_EQ(charged.lost_s,
+                   5.0 * static_cast<double>(charged.preemptions));
+  EXPECT_NEAR(charged.makespan_s, free.makespan_s + charged.lost_s, 1e-6);
+}
+
+TEST(TraceSimulation, MovesAreCountedAndCharged) {
+  SimulationOptions options = SmallOptions("fast:1,slow:1");
+  options.overheads.all = {.pause_s = 0, .resume_s = 0, .move_s = 10};
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 4000}, {"b", 4000}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_GT(result.moves, 0u);
+  EXPECT_DOUBLE_EQ(result.lost_s, 10.0 * static_cast<double>(result.moves));
+}
+
+TEST(TraceSimulation, AGangRunsAllTogetherOrNotAtAll) {
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:2"),
+               SmallTrace({{"a", 800, 0, 1}, {"a", 1600, 0, 2}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_EQ(result.jobs[1].scale_factor, 2);
+  // 200 s on one and 200 s on both accelerators.
+  EXPECT_LE(result.makespan_s, 400 + 1e-9);
+}
+
+TEST(TraceSimulation, PlacementCountsWhenAsked) {
+  // Two servers of one accelerator each: the gang is always spread.
+  SimulationOptions options = SmallOptions("fast:2x1");
+  const Trace trace = SmallTrace({{"a", 1600, 0, 2}});
+  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 200);
+  options.engine.placement_sensitive = true;
+  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 400);
+  options.cluster = *ParseCluster("fast:2x2");
+  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 200);
+}
+
+TEST(TraceSimulation, AJobThatFitsNowhereIsReportedAndTheRestGoesOn) {
+  const SimulationResult result = Simulate(
+      SmallOptions("fast:1"), SmallTrace({{"a", 400, 0, 2}, {"a", 400, 0, 1}}));
+  EXPECT_TRUE(result.complete);
+  ASSERT_EQ(result.unfit.size(), 1u);
+  EXPECT_EQ(result.unfit[0].job, 0u);
+  EXPECT_NE(result.unfit[0].reason.find("scale factor 2"), std::string::npos);
+  ASSERT_EQ(result.jobs.size(), 1u);
+  EXPECT_DOUBLE_EQ(result.jobs[0].jct_s, 100);
+}
+
+TEST(TraceSimulation, CostIsPriceTimesTimeHeld) {
+  SimulationOptions options = SmallOptions("fast:1");
+  const auto prices = PriceSeries::Parse(
+      "time_s,type,price\n0,fast,3.6\n100,fast,7.2\n", "prices");
+  ASSERT_TRUE(prices.ok()) << prices.status().message();
+  options.prices = *prices;
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 800, 0}, {"a", 400, 1000}}));
+  ASSERT_TRUE(result.complete);
+  // 100 s at 3.6 per hour, then 100 s and 100 s at 7.2: no charge for the gap.
+  EXPECT_NEAR(result.total_cost, 0.1 + 0.2 + 0.2, 1e-9);
+  EXPECT_NEAR(result.jobs[0].cost, 0.3, 1e-9);
+}
+
+TEST(TraceSimulation, AViolatedDeadlineIsCountedInItsOwnUnits) {
+  SmallJob met{"a", 400, 5000};
+  met.slo = 1.2;
+  met.duration_s = 100;
+  SmallJob missed{"a", 4000, 5000};
+  missed.slo = 1.2;
+  missed.duration_s = 100;  // it takes 1000
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:2"), SmallTrace({met, missed}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_EQ(result.slo_jobs, 2u);
+  EXPECT_EQ(result.slo_violations, 1u);
+  EXPECT_DOUBLE_EQ(result.jobs[0].deadline_s, 5120);
+}
+
+TEST(TraceSimulation, OnlyTheWindowCountsAndEndsTheRun) {
+  SimulationOptions options = SmallOptions("fast:4");
+  options.window_begin = 1;
+  options.window_end = 3;
+  const SimulationResult result = Simulate(
+      options, SmallTrace({{"a", 400}, {"a", 800}, {"a", 1200}, {"a", 1e9}}));
+  EXPECT_TRUE(result.complete);
+  ASSERT_EQ(result.jobs.size(), 2u);
+  EXPECT_EQ(result.jobs[0].job, 1u);
+  EXPECT_DOUBLE_EQ(result.avg_jct_s, 250);
+  EXPECT_DOUBLE_EQ(result.p50_jct_s, 250);
+}
+
+TEST(TraceSimulation, TheTimeLimitEndsARunUnfinished) {
+  SimulationOptions options = SmallOptions("fast:1");
+  options.time_limit_s = 50;
+  const SimulationResult result = Simulate(options, SmallTrace({{"a", 1e6}}));
+  EXPECT_FALSE(result.complete);
+  EXPECT_NE(result.stopped.find("time limit of 50"), std::string::npos);
+  EXPECT_TRUE(std::isnan(result.avg_jct_s));
+  EXPECT_EQ(result.jobs[0].completion_s, kNever);
+}
+
+TEST(TraceSimulation, FailuresCostTheWorkSinceTheLastGeneration) {
+  SimulationOptions options = SmallOptions("fast:1");
+  options.failures_per_hour = 20;
+  options.checkpoint_interval_s = 50;
+  options.seed = 3;
+  const SimulationResult result = Simulate(options, SmallTrace({{"a", 8000}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_GT(result.failures, 0u);
+  EXPECT_GT(result.makespan_s, 2000);
+  EXPECT_LE(result.makespan_s,
+            2000 + 50.0 * static_cast<double>(result.failures));
+}
+
+TEST(TraceSimulation, TheIdealSharesWithoutRounds) {
+  SimulationOptions options = SmallOptions("fast:1");
+  options.ideal = true;
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 2000}, {"a", 1000}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_NEAR(result.jobs[0].jct_s, 750, 1e-6);
+  EXPECT_NEAR(result.jobs[1].jct_s, 500, 1e-6);
+}
+
+TEST(TraceSimulation, RoundsComeCloseToTheIdeal) {
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 20; ++i) {
+    jobs.push_back({i % 3 == 0 ? "b" : "a", 40000.0 + 5000 * i, 2000.0 * i, 1});
+  }
+  SimulationOptions options = SmallOptions("fast:2,slow:3");
+  options.engine.round_duration_s = 20;
+  const SimulationResult rounds = Simulate(options, SmallTrace(jobs));
+  options.ideal = true;
+  const SimulationResult ideal = Simulate(options, SmallTrace(jobs));
+  EXPECT_NEAR(rounds.avg_jct_s / ideal.avg_jct_s, 1, 0.02);
+}
+
+TEST(TraceSimulation, PackedJobsRunTogether) {
+  // Alone in turns they would take 1000 s; together each has 3 steps/s.
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1", "max_min_fairness_packed"),
+               SmallTrace({{"a", 2000}, {"a", 2000}}));
+  ASSERT_TRUE(result.complete);
+  EXPECT_NEAR(result.makespan_s, 2000 / 3.0, 1e-6);
+  EXPECT_NEAR(result.cluster_utilization, 1, 1e-9);
+}
+
+TEST(TraceSimulation, TheSameOptionsGiveTheSameRun) {
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 12; ++i)
+    jobs.push_back({"a", 3000.0 + 700 * i, 90.0 * i});
+  const auto run = [&] {
+    const SimulationResult result =
+        Simulate(SmallOptions("fast:2,slow:1"), SmallTrace(jobs));
+    std::string text = StrCat(result.rounds, " ", result.preemptions);
+    for (const SimulatedJob& job : result.jobs)
+      StrAppend(&text, " ", job.jct_s);
+    return text;
+  };
+  EXPECT_EQ(run(), run());
+}
+
+TEST(TraceSimulation, RecordsLeasesThatNeverOverlap) {
+  SimulationOptions options = SmallOptions("fast:2,slow:1");
+  options.record_rounds = true;
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 6; ++i) jobs.push_back({"a", 3000.0 + 500 * i, 50.0 * i});
+  const SimulationResult result = Simulate(options, SmallTrace(jobs));
+  ASSERT_FALSE(result.leases.empty());
+  ASSERT_FALSE(result.usage.empty());
+  std::map<uint64_t, Time> free_from;
+  for (const RecordedLease& lease : result.leases) {
+    EXPECT_GE(lease.from_s, free_from[lease.accelerator] - 1e-9);
+    EXPECT_GE(lease.to_s, lease.from_s);
+    free_from[lease.accelerator] = lease.to_s;
+  }
+}
+
+// The simulator of researchers and the whole system under a perfect network
+// are one engine: what differs are milliseconds of messages and boundaries.
+TEST(TraceSimulation, AgreesWithTheWholeSystem) {
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 6; ++i) {
+    jobs.push_back({i % 2 == 0 ? "a" : "b", 20000.0 + 4000 * i, 1300.0 * i});
+  }
+  const SimulationOptions options = SmallOptions("fast:2,slow:1");
+  const SimulationResult simulated = Simulate(options, SmallTrace(jobs));
+
+  VirtualClusterOptions system_options;
+  system_options.engine.round_duration_s = options.engine.round_duration_s;
+  system_options.policy = options.policy;
+  VirtualCluster system(system_options);
+  for (const char* server : {"fast-0", "fast-1", "slow-0"}) {
+    AcceleratorInfo info;
+    info.type = std::string(server).substr(0, 4);
+    info.uuid = StrCat(server, "-0");
+    system.AddServer(server, {info});
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    system.RunUntil(jobs[i].arrival_s);
+    JobSpec spec;
+    spec.name = StrCat("job-", i);
+    spec.argv = {"-"};
+    spec.steps_total = static_cast<uint64_t>(jobs[i].steps);
+    VirtualTraining training;
+    training.steps_total = spec.steps_total;
+    training.steps_per_s = {{"fast", jobs[i].type == "a" ? 4 : 2}, {"slow", 1}};
+    training.start_s = 0.01;
+    training.park_s = 0.001;
+    training.checkpoint_s = 0.001;
+    for (const auto& [type, speed] : training.steps_per_s) {
+      spec.throughputs[type] = speed;
+    }
+    system.Submit(spec, training);
+  }
+  ASSERT_TRUE(system.RunUntilAllEnded(200'000));
+  for (const std::string& broken : system.violations()) ADD_FAILURE() << broken;
+  double jct = 0;
+  for (const auto& [id, job] : system.engine().jobs()) {
+    jct += job.ended_at - job.submitted_at;
+  }
+  EXPECT_NEAR(jct / 6 / simulated.avg_jct_s, 1, 0.02);
+}
+
+TEST(TraceSimulation, ResumesFromACheckpointToTheSameEnd) {
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 15; ++i) {
+    jobs.push_back({i % 2 == 0 ? "a" : "b", 3000.0 + 700 * i, 300.0 * i});
+  }
+  SimulationOptions options = SmallOptions("fast:2,slow:2");
+  options.failures_per_hour = 1;
+  options.record_rounds = true;
+  options.overheads.all = {.pause_s = 3, .resume_s = 2, .move_s = 2};
+  const Trace trace = SmallTrace(jobs);
+  const SimulationResult straight = Simulate(options, trace);
+  for (const uint64_t events : {1, 50, 200}) {
+    auto first = TraceSimulation::Create(options, trace, SmallTable());
+    ASSERT_TRUE(first.ok());
+    ASSERT_FALSE((*first)->Run(events));
+    const auto checkpoint = (*first)->Checkpoint();
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    auto second = TraceSimulation::Create(options, trace, SmallTable());
+    ASSERT_TRUE(second.ok());
+    ASSERT_TRUE((*second)->Resume(*checkpoint).ok());
+    while (!(*second)->Run(1000)) {
+    }
+    const SimulationResult resumed = (*second)->Result();
+    EXPECT_EQ(resumed.avg_jct_s, straight.avg_jct_s) << events;
+    EXPECT_EQ(resumed.makespan_s, straight.makespan_s);
+    EXPECT_EQ(resumed.preemptions, straight.preemptions);
+    EXPECT_EQ(resumed.failures, straight.failures);
+    EXPECT_EQ(resumed.lost_s, straight.lost_s);
+    EXPECT_EQ(resumed.rounds, straight.rounds);
+    EXPECT_EQ(resumed.leases.size(), straight.leases.size());
+    EXPECT_EQ(resumed.worst_share, straight.worst_share);
+  }
+}
+
+TEST(TraceSimulation, ADamagedCheckpointIsRefused) {
+  const SimulationOptions options = SmallOptions("fast:1");
+  const Trace trace = SmallTrace({{"a", 4000}});
+  auto simulation = TraceSimulation::Create(options, trace, SmallTable());
+  (*simulation)->Run(3);
+  const std::string good = *(*simulation)->Checkpoint();
+  for (size_t size = 0; size < good.size(); size += 7) {
+    auto other = TraceSimulation::Create(options, trace, SmallTable());
+    EXPECT_FALSE((*other)->Resume(good.substr(0, size)).ok()) << size;
+  }
+  const Trace longer = SmallTrace({{"a", 4000}, {"a", 1}});
+  auto other = TraceSimulation::Create(options, longer, SmallTable());
+  const absl::Status status = (*other)->Resume(good);
+  EXPECT_NE(status.message().find("of a simulation of 1 jobs, this one has 2"),
+            absl::string_view::npos)
+      << status.message();
+}
+
+struct BadInput {
+  std::string what;
+  SimulationOptions options;
+  Trace trace;
+  std::string message;
+};
+
+TEST(TraceSimulation, BadInputIsNamed) {
+  const Trace good = SmallTrace({{"a", 100}});
+  const SimulationOptions fine = SmallOptions("fast:1");
+  std::vector<BadInput> cases;
+  const auto add = [&](std::string message) -> BadInput& {
+    return cases.emplace_back(BadInput{message, fine, good, message});
+  };
+  add("policy \"nobody\" does not exist").options.policy = "nobody";
+  add("\"gone\" of the cluster").options.cluster[0].type = "gone";
+  add("no row for type \"c\"").trace = SmallTrace({{"c", 100}});
+  add("the trace has no jobs").trace = Trace();
+  add("no accelerators").options.cluster.clear();
+  add("the round duration is nan").options.engine.round_duration_s =
+      std::nan("");
+  add("the rate of failures is -1").options.failures_per_hour = -1;
+  add("the window 5:5 holds no jobs").options.window_begin = 5;
+  cases.back().options.window_end = 5;
+  add("the window begins at job 7").options.window_begin = 7;
+  for (const BadInput& bad : cases) {
+    const auto made =
+        TraceSimulation::Create(bad.options, bad.trace, SmallTable());
+    ASSERT_FALSE(made.ok()) << bad.what;
+    EXPECT_NE(made.status().message().find(ToAbsl(bad.message)),
+              absl::string_view::npos)
+        << made.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,226 @@
+#include "coordinator/workload/throughput_table.h"
+
+#include <random>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::kInvalidArgument;
+using ::testing::Optional;
+using testing::StatusIs;
+
+constexpr std::string_view kTable = R"json({
+  "v100": {
+    "('A (b)', 1)": {"null": 10.5,
+                     "('A (b)', 1)": [6, 5.5],
+                     "('it's', 1)": [3.0, 4.0]},
+    "('A (b)', 2)": {"null": 20},
+    "('it's', 1)": {"null": 8, "('A (b)', 1)": [4.0, 3.0]}
+  },
+  "k80_unconsolidated": {"('A (b)', 2)": {"null": 1.5}},
+  "k80": {
+    "('A (b)', 2)": {"null": 2, "('A (b)', 2)": [0.0, 1.0]},
+    "('it's', 1)": {"null": 0}
+  }
+})json";
+
+absl::Status ErrorOf(std::string_view json) {
+  return ThroughputTable::Parse(json, "t.json").status();
+}
+
+// A table of a single row, `figures`.
+std::string OneRow(std::string_view figures) {
+  return "{\"v100\": {\"('A', 1)\": " + std::string(figures) + "}}";
+}
+
+TEST(ThroughputTable, KnowsTypesAndRows) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(kTable, "t.json"));
+  EXPECT_THAT(table.types(), ElementsAre("k80", "v100"));
+  EXPECT_EQ(table.FindType("k80"), 0U);
+  EXPECT_EQ(table.FindType("v100"), 1U);
+  EXPECT_EQ(table.FindType("k80_unconsolidated"), std::nullopt);
+  EXPECT_EQ(table.FindType("p100"), std::nullopt);
+  EXPECT_EQ(table.FindType(""), std::nullopt);
+  EXPECT_EQ(table.rows(), 3U);
+  for (ThroughputTable::Row row = 0; row < table.rows(); ++row) {
+    EXPECT_EQ(table.FindRow(table.NameOf(row).first, table.NameOf(row).second),
+              row);
+  }
+  EXPECT_EQ(table.FindRow("A (b)", 3), std::nullopt);
+  EXPECT_EQ(table.FindRow("A", 1), std::nullopt);
+}
+
+TEST(ThroughputTable, KnowsWhatAJobMakesAlone) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(kTable, "t.json"));
+  const size_t k80 = *table.FindType("k80");
+  const size_t v100 = *table.FindType("v100");
+  const auto a = *table.FindRow("A (b)", 1);
+  const auto a2 = *table.FindRow("A (b)", 2);
+  const auto its = *table.FindRow("it's", 1);
+  EXPECT_THAT(table.Alone(a, v100), Optional(10.5));
+  EXPECT_THAT(table.Alone(a2, v100), Optional(20));
+  EXPECT_THAT(table.Alone(its, k80), Optional(0));
+  EXPECT_EQ(table.Alone(a, k80), std::nullopt);
+  EXPECT_TRUE(table.has_unconsolidated());
+  EXPECT_THAT(table.Alone(a2, k80, false), Optional(1.5));
+  EXPECT_THAT(table.Alone(a2, k80, true), Optional(2));
+  EXPECT_EQ(table.Alone(a2, v100, false), std::nullopt);
+}
+
+TEST(ThroughputTable, KnowsWhatTwoJobsMakeTogether) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(kTable, "t.json"));
+  const size_t v100 = *table.FindType("v100");
+  const auto a = *table.FindRow("A (b)", 1);
+  const auto a2 = *table.FindRow("A (b)", 2);
+  const auto its = *table.FindRow("it's", 1);
+  EXPECT_TRUE(table.has_pairs());
+  EXPECT_EQ(table.Together(a, a, v100), std::pair(6.0, 5.5));
+  EXPECT_EQ(table.Together(a, its, v100), std::pair(3.0, 4.0));
+  EXPECT_EQ(table.Together(its, a, v100), std::pair(4.0, 3.0));
+  EXPECT_EQ(table.Together(its, its, v100), std::pair(0.0, 0.0));
+  EXPECT_EQ(table.Together(a, a, v100, false), std::pair(0.0, 0.0));
+  // One of two that stands still: they cannot share.
+  EXPECT_EQ(table.Together(a2, a2, *table.FindType("k80")),
+            std::pair(0.0, 0.0));
+}
+
+TEST(ThroughputTable, MayHaveNeitherPairsNorSpreadGangs) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(OneRow("{\"null\": 1}"), "t"));
+  EXPECT_FALSE(table.has_pairs());
+  EXPECT_FALSE(table.has_unconsolidated());
+  EXPECT_THAT(table.types(), ElementsAre("v100"));
+}
+
+TEST(ThroughputTable, BadFiguresAreNamedByTypeAndRow) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"null\": -1}",
+       "t.json: in v100, row ('A', 1): throughput is -1; write steps/s"},
+      {"{\"null\": 2e9}", "throughput is 2e+09; write steps/s from 0 to 1e+09"},
+      {"{\"null\": -1.5e-3}", "throughput is -0.0015"},
+      {"{\"null\": \"fast\"}",
+       "in v100, row ('A', 1): throughput is a string; write a number"},
+      {"{\"null\": null}", "throughput is null; write a number"},
+      {"{\"null\": true}", "throughput is a boolean"},
+      {"{\"null\": [1, 2]}", "throughput is an array; write a number"},
+      {"{\"null\": {}}", "throughput is an object"},
+      {"3", "in v100, row ('A', 1) is a number; write an object"},
+      {"[3]", "in v100, row ('A', 1) is an array; write an object"},
+  };
+  for (const auto& [row, error] : cases) {
+    EXPECT_THAT(ErrorOf(OneRow(row)), StatusIs(kInvalidArgument, error)) << row;
+  }
+}
+
+TEST(ThroughputTable, BadPairsAreNamedByBoth) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"3",
+       "in v100, row ('A', 1), with ('B', 1): throughput is a number; write "
+       "[number, number]"},
+      {"[]", "with ('B', 1): too few throughputs; write [of the row, of the"},
+      {"[3]", "with ('B', 1): too few throughputs"},
+      {"[3, 4, 5]", "with ('B', 1): too many throughputs"},
+      {"[3, -4]", "with ('B', 1): throughput is -4; write steps/s"},
+      {"[3, \"4\"]", "with ('B', 1): throughput is a string; write a number"},
+      {"[3, [4]]", "with ('B', 1): throughput is an array; write a number"},
+      {"[3, {}]", "with ('B', 1): throughput is an object; write a number"},
+      {"{}", "with ('B', 1): throughput is an object; write [number, number]"},
+      {"null", "with ('B', 1): throughput is null"},
+  };
+  for (const auto& [pair, error] : cases) {
+    const std::string row =
+        "{\"null\": 1, \"('B', 1)\": " + std::string(pair) + "}";
+    EXPECT_THAT(ErrorOf(OneRow(row)), StatusIs(kInvalidArgument, error)) << row;
+  }
+}
+
+TEST(ThroughputTable, BadNamesAreQuoted) {
+  for (const std::string name :
+       {"A", "('A', 0)", "('A', -1)", "('A', 01)", "('A', 1.5)", "('A', )",
+        "('A')", "('A', 1", "(A, 1)", "('', 1)", "", "('A', 99999999999)"}) {
+    const std::string error = "\"" + name + "\" names no row; write ";
+    EXPECT_THAT(ErrorOf("{\"v100\": {\"" + name + "\": {\"null\": 1}}}"),
+                StatusIs(kInvalidArgument, error));
+    EXPECT_THAT(ErrorOf(OneRow("{\"" + name + "\": [1, 2]}")),
+                StatusIs(kInvalidArgument, error));
+  }
+  EXPECT_THAT(ErrorOf("{\"\": {}}"),
+              StatusIs(kInvalidArgument, "an accelerator type has no name"));
+}
+
+TEST(ThroughputTable, NothingMayBeThereTwice) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"{\"v100\": {}, \"v100\": {}}", "t.json: in v100 is there twice"},
+      {"{\"v100\": {\"('A', 1)\": {\"null\": 1}, \"('A', 1)\": {}}}",
+       "in v100, row ('A', 1) is there twice"},
+      {OneRow("{\"null\": 1, \"null\": 1}"),
+       "in v100, row ('A', 1): null is there twice"},
+      {OneRow("{\"('B', 1)\": [1, 1], \"('B', 1)\": [1, 1]}"),
+       "row ('A', 1), with ('B', 1) is there twice"},
+  };
+  for (const auto& [json, error] : cases) {
+    EXPECT_THAT(ErrorOf(json), StatusIs(kInvalidArgument, error)) << json;
+  }
+}
+
+TEST(ThroughputTable, WhatIsNotJsonIsPointedAt) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "t.json:1:1: not JSON"},
+      {"{", "t.json:1:1: not JSON"},
+      {"{\n  \"v100\" 3", "t.json:2:10: not JSON in v100: syntax error"},
+      {OneRow("{\"null\": NaN}"),
+       "t.json:1:32: not JSON in v100, row ('A', 1): syntax error"},
+      {OneRow("{\"null\": Infinity}"), "t.json:1:32: not JSON in v100, row"},
+      {OneRow("{\"null\": 1e999}"), "number overflow parsing '1e999'"},
+      {OneRow("{\"null\": 1}") + " x", "t.json:1:37: not JSON"},
+      {"{\"v\xff\": {}}", "t.json:1:4: not JSON"},
+      {"[]", "t.json: the file is an array; write an object"},
+      {"7", "t.json: the file is a number; write an object"},
+      {"{\"v100\": 7}", "t.json: in v100 is a number; write an object"},
+      {"{}", "t.json: there are no throughputs; write e.g."},
+      {OneRow("{}"), "t.json: there are no throughputs; write e.g."},
+  };
+  for (const auto& [json, error] : cases) {
+    EXPECT_THAT(ErrorOf(json), StatusIs(kInvalidArgument, error)) << json;
+  }
+}
+
+TEST(ThroughputTable, DeepNestingIsRefused) {
+  EXPECT_THAT(ErrorOf(std::string(1'000'000, '[')),
+              StatusIs(kInvalidArgument, "the file is an array"));
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"('A', 1)\":";
+  EXPECT_THAT(ErrorOf(objects), StatusIs(kInvalidArgument, "an object"));
+}
+
+TEST(ThroughputTable, SurvivesDamagedFiles) {
+  std::mt19937 random(11);
+  const auto below = [&random](size_t size) { return random() % size; };
+  for (int i = 0; i < 5000; ++i) {
+    std::string json(kTable);
+    for (size_t n = 1 + below(3); n > 0; --n) {
+      const size_t at = below(json.size());
+      if (below(2) == 0) {
+        json[at] = static_cast<char>(below(256));
+      } else {
+        json.erase(at, 1 + below(20));
+      }
+    }
+    const auto table = ThroughputTable::Parse(json, "t.json");
+    if (!table.ok()) {
+      EXPECT_THAT(table, StatusIs(kInvalidArgument, "t.json:"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,343 @@
+#include "coordinator/workload/trace.h"
+
+#include <random>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::kInvalidArgument;
+using testing::StatusIs;
+
+absl::StatusOr<Trace> Parse(std::string_view text) {
+  return ParseTrace(text, "a.trace");
+}
+
+// One line of Gavel's form.
+std::string Line(std::string_view steps, std::string_view scale_factor,
+                 std::string_view weight, std::string_view slo,
+                 std::string_view arrival) {
+  std::string line = "A (b)\t./a %s\tdir\t-n\t1";
+  for (const auto field : {steps, scale_factor, weight, slo, arrival}) {
+    line += "\t" + std::string(field);
+  }
+  return line + "\n";
+}
+
+TEST(ParseTrace, ReadsTheTenColumnsOfGavel) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t100387\t1\t1"
+            "\t-1.000000\t0\n"
+            "A3C\tpython3 b.py\trl\t--max-steps\t0\t500.5\t8\t5\t1.2\t12.25\n"
+            "ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t7\t2\t2.5\t0"
+            "\t12.25"));
+  EXPECT_THAT(trace.templates,
+              ElementsAre(JobTemplate{"ResNet (64)", "python3 a.py %s",
+                                      "images", "--num_steps", true, true},
+                          JobTemplate{"A3C", "python3 b.py", "rl",
+                                      "--max-steps", false, true}));
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{.job_template = 0, .steps_total = 100387},
+                          TraceJob{.job_template = 1,
+                                   .scale_factor = 8,
+                                   .weight = 5,
+                                   .steps_total = 500.5,
+                                   .arrival_s = 12.25,
+                                   .slo = 1.2},
+                          TraceJob{.job_template = 0,
+                                   .scale_factor = 2,
+                                   .weight = 2.5,
+                                   .steps_total = 7,
+                                   .arrival_s = 12.25}));
+  EXPECT_TRUE(trace.entities.empty());
+}
+
+TEST(ParseTrace, ReadsTheSevenOldColumnsOfGavel) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("LM\tcd %s/lm && python3 lm.py\t--steps\t1\t95121\t6.000000\t4\n"));
+  EXPECT_THAT(trace.templates,
+              ElementsAre(JobTemplate{"LM", "cd %s/lm && python3 lm.py", "",
+                                      "--steps", true, true}));
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{
+                  .scale_factor = 4, .steps_total = 95121, .arrival_s = 6}));
+}
+
+TEST(ParseTrace, LineEndsAndBlankLinesAreOfNoAccount) {
+  const std::string one = Line("5", "1", "1", "-1", "0");
+  const std::string two = Line("6", "2", "1", "-1", "3");
+  ASSERT_OK_AND_ASSIGN(const Trace expected, Parse(one + two));
+  const auto without_end = [](std::string line) {
+    line.pop_back();
+    return line;
+  };
+  for (const std::string& text :
+       {one + without_end(two), without_end(one) + "\r\n" + without_end(two),
+        without_end(one) + "\r\n" + without_end(two) + "\r\n",
+        "\n\n" + one + "  \n\t\n" + two + "\n", "\xef\xbb\xbf" + one + two}) {
+    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    EXPECT_EQ(trace.jobs, expected.jobs) << text;
+    EXPECT_EQ(trace.templates, expected.templates) << text;
+  }
+}
+
+TEST(ParseTrace, AnEmptyTraceIsToldSo) {
+  for (const char* text : {"", "\n", " \r\n\t\n", "\xef\xbb\xbf", "# none\n",
+                           "duration_s,num_gpus\n", "[[entity]]\nname=\"a\""}) {
+    EXPECT_THAT(Parse(text), StatusIs(kInvalidArgument,
+                                      "a.trace:1:1: the trace has no jobs"))
+        << text;
+  }
+}
+
+TEST(ParseTrace, WhatHasNoFormIsToldTheForms) {
+  EXPECT_THAT(Parse("\nA (b) ./a dir\n"),
+              StatusIs(kInvalidArgument,
+                       "a.trace:2:1: a line of no form of a trace; write "));
+}
+
+TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
+  const std::pair<std::string, const char*> cases[] = {
+      {Line("0", "1", "1", "-1", "0"),
+       "a.trace:1:23: steps is \"0\"; write a number above 0 to 9.0072e+15"},
+      {Line("-5", "1", "1", "-1", "0"), "1:23: steps is \"-5\"; write"},
+      {Line("nan", "1", "1", "-1", "0"), "1:23: steps is \"nan\"; write"},
+      {Line("1e300", "1", "1", "-1", "0"), "1:23: steps is \"1e300\"; write"},
+      {Line("1e999", "1", "1", "-1", "0"), "1:23: steps is \"1e999\"; write"},
+      {Line("5x", "1", "1", "-1", "0"), "1:23: steps is \"5x\"; write"},
+      {Line("", "1", "1", "-1", "0"), "1:23: steps is \"\"; write"},
+      {Line("5", "0", "1", "-1", "0"),
+       "1:25: scale factor is \"0\"; write an integer from 1 to 4096"},
+      {Line("5", "-1", "1", "-1", "0"), "1:25: scale factor is \"-1\"; write"},
+      {Line("5", "1.5", "1", "-1", "0"), "1:25: scale factor is \"1.5\""},
+      {Line("5", "99999999999999999999", "1", "-1", "0"), "1:25: scale factor"},
+      {Line("5", "1", "0", "-1", "0"),
+       "1:27: weight is \"0\"; write a number above 0"},
+      {Line("5", "1", "-1", "-1", "0"), "1:27: weight is \"-1\"; write"},
+      {Line("5", "1", "inf", "-1", "0"), "1:27: weight is \"inf\"; write"},
+      {Line("5", "1", "1", "-2", "0"), "1:29: SLO is \"-2\"; write"},
+      {Line("5", "1", "1", "-0.5", "0"), "1:29: SLO is \"-0.5\"; write a mul"},
+      {Line("5", "1", "1", "nan", "0"), "1:29: SLO is \"nan\"; write"},
+      {Line("5", "1", "1", "-1", "-3"),
+       "1:32: arrival is \"-3\"; write a number from 0 to 1e+11"},
+      {Line("5", "1", "1", "-1", "nan"), "1:32: arrival is \"nan\"; write"},
+      {Line("5", "1", "1", "-1", "1e12"), "1:32: arrival is \"1e12\"; write"},
+      {Line("5", "1", "1", "-1", "7") + "\n" + Line("5", "1", "1", "-1", "6.5"),
+       "3:32: arrival 6.5 is before that of the job ahead; sort the jobs"},
+      {Line("5", "1", "1", "-1", "0") + "A\tb\n",
+       "2:4: the line has 2 columns; write ten between tabs"},
+      {Line("5", "1", "1", "-1", "0\t9"), "1:35: the line has 11 columns"},
+      {"A\tb\tc\td\t2\t5\t1\t1\t-1\t0\n",
+       "1:9: needs data directory is \"2\"; write an integer from 0 to 1"},
+      {"\tb\tc\td\t1\t5\t1\t1\t-1\t0\n", "1:1: the job type is empty; write"},
+      {"\xc3\xa4\tb\tc\td\t1\t0\t1\t1\t-1\t0\n", "1:11: steps is \"0\""},
+      {"A\tb\t-n\t1\t5\t0\t0\n", "1:14: scale factor is \"0\""},
+  };
+  for (const auto& [text, error] : cases) {
+    EXPECT_THAT(Parse(text), StatusIs(kInvalidArgument, error)) << text;
+  }
+}
+
+TEST(ParseTrace, LongFieldsAreCutInErrors) {
+  EXPECT_THAT(Parse(Line(std::string(100'000, '9'), "1", "1", "-1", "0")),
+              StatusIs(kInvalidArgument, "999...\"; write a number above"));
+}
+
+TEST(ParseTrace, ReadsACsv) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("user,duration_s , num_gpus,type,weight,submit_time"
+            "\r\nu,860662.5,1,\"LM (5, 2)\",2.5,7\r\n"
+            "u , 7944 ,8,,1,8"));
+  ASSERT_EQ(trace.templates.size(), 2U);
+  EXPECT_EQ(trace.templates[0].type, "LM (5, 2)");
+  EXPECT_EQ(trace.templates[1].type, "philly");
+  EXPECT_THAT(trace.jobs, ElementsAre(TraceJob{.job_template = 0,
+                                               .weight = 2.5,
+                                               .steps_total = 0,
+                                               .arrival_s = 7,
+                                               .duration_s = 860662.5},
+                                      TraceJob{.job_template = 1,
+                                               .scale_factor = 8,
+                                               .steps_total = 7944,
+                                               .arrival_s = 8,
+                                               .duration_s = 7944}));
+}
+
+TEST(ParseTrace, ACsvNeedsDurationsAndAcceleratorsOnly) {
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       Parse("num_gpus,duration_s\n2,3600\n1,60\n"));
+  EXPECT_THAT(
+      trace.jobs,
+      ElementsAre(
+          TraceJob{.scale_factor = 2, .steps_total = 3600, .duration_s = 3600},
+          TraceJob{.steps_total = 60, .duration_s = 60}));
+}
+
+TEST(ParseTrace, BadLinesOfACsvArePointedAt) {
+  const std::string header = "duration_s,num_gpus,arrival_s,weight\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"duration,num_gpus\n3,1",
+       "a.trace:1:1: there is no column \"duration_s\"; rename \"duration\"?"},
+      {"duration_s,jobs\n3,1", "1:1: there is no column \"num_gpus\"; name"},
+      {"duration_s,num_gpus,duration_s\n",
+       "1:21: column \"duration_s\" is the"},
+      {header + "0,1,0,1", "2:1: duration_s is \"0\"; write a number above 0"},
+      {header + "-5,1,0,1", "2:1: duration_s is \"-5\"; write"},
+      {header + "nan,1,0,1", "2:1: duration_s is \"nan\"; write"},
+      {header + "1e12,1,0,1", "2:1: duration_s is \"1e12\"; write"},
+      {header + "5,0,0,1", "2:3: num_gpus is \"0\"; write an integer from 1"},
+      {header + "5,2.5,0,1", "2:3: num_gpus is \"2.5\"; write an integer"},
+      {header + "5,1,-1,1", "2:5: arrival_s is \"-1\"; write a number from 0"},
+      {header + "5,1,0,0", "2:7: weight is \"0\"; write a number above 0"},
+      {header + "5,1,9,1\n5,1,8,1", "3:5: arrival 8 is before that of the job"},
+      {header + "5,1,0", "2:6: the line has 3 fields; write 4"},
+      {header + "5,1,0,1,1", "2:10: the line has 5 fields; write 4"},
+      {header + "5,1,0,\"1", "2:7: the quotes do not end with the field"},
+  };
+  for (const auto& [text, error] : cases) {
+    EXPECT_THAT(Parse(text), StatusIs(kInvalidArgument, error)) << text;
+  }
+}
+
+TEST(ParseTrace, ReadsToml) {
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       Parse(R"toml(# two entities, three jobs
+[[entity]]
+name = "vision"
+weight = 2
+policy = "fifo"
+[[entity]]
+name = "text"
+
+[[job]]
+type = "LM (batch size 5)"
+command = "python3 lm.py"
+steps_total = 1000
+count = 2
+scale_factor = 4
+weight = 0.5
+entity = "text"
+[[job]]
+type = "LM (batch size 5)"
+duration_s = 3600.5
+arrival_s = 10
+slo = 1.5
+)toml"));
+  EXPECT_THAT(trace.entities, ElementsAre(TraceEntity{"vision", 2, "fifo"},
+                                          TraceEntity{"text", 1, "fairness"}));
+  ASSERT_EQ(trace.templates.size(), 2U);
+  EXPECT_EQ(trace.templates[0].type, "LM (batch size 5)");
+  EXPECT_EQ(trace.templates[0].command, "python3 lm.py");
+  EXPECT_EQ(trace.templates[1].command, "");
+  const TraceJob twice = {.job_template = 0,
+                          .scale_factor = 4,
+                          .weight = 0.5,
+                          .steps_total = 1000,
+                          .entity = 1};
+  EXPECT_THAT(trace.jobs, ElementsAre(twice, twice,
+                                      TraceJob{.job_template = 1,
+                                               .arrival_s = 10,
+                                               .slo = 1.5,
+                                               .duration_s = 3600.5}));
+}
+
+TEST(ParseTrace, BadTomlIsPointedAt) {
+  const std::string job = "[[job]]\ntype = \"A\"\nsteps_total = 5\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"[[job]\n", "a.trace:1:7: not TOML"},
+      {"[[jobs]]\n", "unknown key \"jobs\"; did you mean \"job\"?"},
+      {"job = 3\n", "a.trace:1:7: job is an integer; write tables, each as"},
+      {"[[job]]\nsteps_total = 5", "there is no \"type\"; add e.g. type"},
+      {"[[job]]\ntype = \"A\"",
+       "there is no \"steps_total\"; add e.g. "
+       "steps_total = 10000, or duration_s = 3600"},
+      {"[[job]]\ntype = \"\"\nsteps_total = 5", "2:8: type is empty; write"},
+      {job + "step = 5", "4:1: unknown key \"step\""},
+      {job + "duration_s = 0", "4:14: duration_s is 0; write a number above"},
+      {job + "scale_factor = 0", "4:16: scale_factor is 0; write an integer"},
+      {job + "count = 0", "4:9: count is 0; write an integer from 1"},
+      {job + "count = 1000001", "4:9: count is 1000001; write an integer"},
+      {job + "count = 600000\n" + job + "count = 400001",
+       "8:9: the trace has more than 1000000 jobs; lower count"},
+      {job + "weight = nan", "4:10: weight is nan; write a number above 0"},
+      {job + "slo = 0", "4:7: slo is 0; write a number above 0"},
+      {job + "arrival_s = -1", "4:13: arrival_s is -1; write a number from 0"},
+      {job + "arrival_s = 5\n" + job, "arrival_s 0 is before that of the job"},
+      {job + "entity = \"a\"",
+       "4:10: there is no entity \"a\"; add [[entity]]"},
+      {"[[entity]]\nweight = 1", "there is no \"name\"; add e.g. name"},
+      {"[[entity]]\nname = \"a\"\n[[entity]]\nname = \"a\"",
+       "4:8: entity \"a\" is named twice; give each its own name"},
+      {"[[entity]]\nname = \"a\"\nweight = 0", "3:10: weight is 0; write"},
+      {"[[entity]]\nname = \"a\"\npolicy = \"a b\"", "3:10: policy is \"a b\""},
+  };
+  for (const auto& [text, error] : cases) {
+    EXPECT_THAT(Parse(text), StatusIs(kInvalidArgument, error)) << text;
+  }
+}
+
+TEST(FormatTrace, IsWhatTheOriginalDumps) {
+  Trace trace;
+  trace.templates = {{"A (b)", "./a %s", "dir", "-n", true, true},
+                     {"C", "./c", "", "--steps", false, false}};
+  trace.jobs = {{.job_template = 0,
+                 .scale_factor = 8,
+                 .weight = 5.9,
+                 .steps_total = 1646636.9758419,
+                 .arrival_s = 2445.8607291,
+                 .slo = 1.2},
+                {.job_template = 1, .steps_total = 7, .arrival_s = 1e10}};
+  EXPECT_EQ(FormatTrace(trace),
+            "A (b)\t./a %s\tdir\t-n\t1\t1646636\t8\t5\t1.200000\t2445.860729\n"
+            "C\t./c\t\t--steps\t0\t7\t1\t1\t-1.000000\t10000000000.000000\n");
+  EXPECT_EQ(FormatTrace(Trace()), "");
+}
+
+TEST(FormatTrace, IsReadBack) {
+  const std::string text = Line("5", "1", "1", "-1.000000", "0.000000") +
+                           Line("6", "2", "5", "10.000000", "3.500000");
+  ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+  EXPECT_EQ(FormatTrace(trace), text);
+}
+
+TEST(ParseTrace, SurvivesDamagedTraces) {
+  const std::string good[] = {
+      Line("5", "1", "1", "-1", "0") + Line("6", "2", "5", "10", "3"),
+      "duration_s,num_gpus,type\n3,1,\"a\"\n4,8,\n",
+      "[[entity]]\nname = \"e\"\n[[job]]\ntype = \"A\"\nsteps_total = 5\n"
+      "entity = \"e\"\narrival_s = 3\n"};
+  std::mt19937 random(12);
+  const auto below = [&random](size_t size) { return random() % size; };
+  for (int i = 0; i < 6000; ++i) {
+    std::string text = good[i % 3];
+    for (size_t n = 1 + below(3); n > 0; --n) {
+      const size_t at = below(text.size());
+      if (below(2) == 0) {
+        text[at] = static_cast<char>(below(256));
+      } else {
+        text.erase(at, 1 + below(5));
+      }
+    }
+    const auto trace = Parse(text);
+    if (!trace.ok()) {
+      EXPECT_THAT(trace, StatusIs(kInvalidArgument, "a.trace:"));
+      continue;
+    }
+    for (const TraceJob& job : trace->jobs) {
+      ASSERT_LT(job.job_template, trace->templates.size());
+      EXPECT_GT(job.steps_total + job.duration_s, 0);
+      EXPECT_GE(job.scale_factor, 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel
