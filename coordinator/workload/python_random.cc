@@ -25,7 +25,7 @@ class InitByArray {
         key_size_(key_[1] == 0 ? 1 : 2) {}
 
   template <class Iterator>
-  void generate(Iterator begin, Iterator end) const {
+  void generate(Iterator begin, [[maybe_unused]] Iterator end) const {
     assert(std::distance(begin, end) == kStateWords);
     const std::array<uint32_t, kStateWords> state = State();
     std::copy(state.begin(), state.end(), begin);
