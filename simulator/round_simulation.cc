@@ -15,8 +15,6 @@ namespace {
 constexpr double kStuckRounds = 1000;
 // Ended jobs that the engine keeps until they are read here.
 constexpr size_t kEndedJobsKept = 256;
-constexpr int kExitEvicted = 75;
-constexpr double kHour_s = 3600;
 
 // Deadlines of real networks and processes, which are perfect here.
 EngineOptions Perfect(EngineOptions options) {
@@ -268,13 +266,12 @@ void RoundSimulation::CountBusy() {
   busy_at_ = queue_.now();
 }
 
-void RoundSimulation::Occupy(Running& job, Worker& worker) {
+void RoundSimulation::Occupy(Worker& worker) {
   worker.from = queue_.now();
   idle_since_ = kNever;
   if (occupants_[worker.held.value() - 1]++ > 0) return;
   CountBusy();
   busy_[static_cast<size_t>(engine_.cluster().TypeOf(worker.held))] += 1;
-  (void)job;
 }
 
 void RoundSimulation::Leave(Running& job, Worker& worker) {

@@ -21,6 +21,9 @@
 
 namespace gavel {
 
+inline constexpr int kExitEvicted = 75;  // EX_TEMPFAIL, as real workers
+inline constexpr double kHour_s = 3600;
+
 class RoundSimulation : public TraceSimulation {
  public:
   RoundSimulation(SimulationOptions options, SimulatedWork work,
@@ -134,7 +137,7 @@ class RoundSimulation : public TraceSimulation {
   Progress ProgressOf(const Running& job) const;
 
   // ---- accounts
-  void Occupy(Running& job, Worker& worker);
+  void Occupy(Worker& worker);
   void Leave(Running& job, Worker& worker);
   void CountBusy();
   void Sample();

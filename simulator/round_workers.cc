@@ -7,13 +7,6 @@
 #include "simulator/round_simulation.h"
 
 namespace gavel {
-namespace {
-
-constexpr int kExitEvicted = 75;
-constexpr double kHour_s = 3600;
-
-}  // namespace
-
 RoundSimulation::Running* RoundSimulation::Find(JobId id) {
   const auto found = running_.find(id);
   return found == running_.end() ? nullptr : &found->second;
@@ -83,7 +76,7 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   worker.epoch = epoch;
   worker.held =
       engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].held;
-  Occupy(job, worker);
+  Occupy(worker);
   const bool all = std::all_of(
       job.workers.begin(), job.workers.end(),
       [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/policy/outcome.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -14,20 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kNone[] = "-";
-
-std::string_view StatusWord(SolveOutcome outcome) {
-  switch (outcome) {
-    case SolveOutcome::kOptimal:
-      return "optimal";
-    case SolveOutcome::kIterationLimit:
-      return "iteration_limit";
-    case SolveOutcome::kInfeasible:
-      return "infeasible";
-    case SolveOutcome::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
 
 // "3" or "3,5".
 std::string UnitName(const ShareUnit& unit) {
@@ -99,7 +86,7 @@ Json AnswerJson(const PolicyAnswer& answer) {
   }
   Json json;
   json["case"] = answer.of.number;
-  json["status"] = StatusWord(result.outcome);
+  json["status"] = OutcomeName(result.outcome);
   json["allocation"] = std::move(allocation);
   json["objective"] = result.objective;
   json["bound"] = result.bound;
@@ -119,7 +106,7 @@ std::string RenderSummary(const std::vector<PolicyAnswer>& answers,
   for (const PolicyAnswer& answer : answers) {
     const PolicyResult& result = answer.result;
     rows.push_back({StrCat(answer.of.number),
-                    std::string(StatusWord(result.outcome)),
+                    std::string(OutcomeName(result.outcome)),
                     StrCat(answer.of.problem.jobs.size()),
                     absl::StrFormat("%.6g", result.objective),
                     absl::StrFormat("%.6g", result.bound),

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/outcome.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 
@@ -84,20 +85,6 @@ std::string_view SourceName(ThroughputSource source) {
       return "given";
     case ThroughputSource::kMeasured:
       return "measured";
-  }
-  return "unknown";
-}
-
-std::string_view OutcomeName(SolveOutcome outcome) {
-  switch (outcome) {
-    case SolveOutcome::kOptimal:
-      return "optimal";
-    case SolveOutcome::kIterationLimit:
-      return "iteration_limit";
-    case SolveOutcome::kInfeasible:
-      return "infeasible";
-    case SolveOutcome::kFailed:
-      return "failed";
   }
   return "unknown";
 }
