@@ -1,6 +1,7 @@
-// What a boundary costs a training loop: nanoseconds of gavel::Iterator's hook
-// under a lease, with reports and checkpoints armed, against a read of the
-// steady clock in the same run; and the system calls and allocations that the
+// What the runtime costs a training loop: nanoseconds of gavel::Iterator's hook
+// under a lease, with reports and checkpoints armed, of Session::Boundary() and
+// of a span, against a read of the steady clock in the same run; and the system
+// calls and allocations that the
 // training thread makes over a million steps, counted, not assumed.
 //
 //   bench_iterator_overhead [--out FILE.json]
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "gavel/iterator.h"
+#include "gavel/profile.h"
 #include "gavel/session.h"
 #include "tests/iterator/fake_coordinator.h"
 
@@ -79,7 +81,7 @@ constexpr int kRounds = 9;
 
 class ArmedSession {
  public:
-  ArmedSession() {
+  explicit ArmedSession(bool with_trace = false) {
     std::string pattern =
         (std::filesystem::temp_directory_path() / "gavel-bench-XXXXXX")
             .string();
@@ -91,6 +93,7 @@ class ArmedSession {
     options.incarnation = 1;
     options.run_directory = folder_ + "/run";
     options.checkpoint_directory = folder_ + "/checkpoints";
+    if (with_trace) options.trace_file = folder_ + "/trace.json";
     options.log = [](gavel::LogLevel, const std::string&) {};
     session_ = gavel::Session::Create(options);
     session_->Track("tensor", tensor_);
@@ -138,6 +141,20 @@ void Loop(gavel::Session& session, Batch batch, int64_t steps, bool report) {
   for (auto& one : gavel::Iterator(session, range)) {
     KeepInMind(reinterpret_cast<intptr_t>(&one));
     if (report) session.Report("loss", loss += 0.5);
+  }
+}
+
+// A step of a loop without Iterator, and a boundary inside a step.
+void OwnLoop(gavel::Session& session) {
+  for (int64_t i = 0; i < kSteps && session.Boundary(); ++i) session.StepDone();
+}
+void Evaluate(gavel::Session& session) {
+  for (int64_t i = 0; i < kSteps && session.Boundary(); ++i) KeepInMind(i);
+}
+void Spans(gavel::Session& session) {
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const gavel::Span span(session, "forward");
+    KeepInMind(i);
   }
 }
 
@@ -275,8 +292,32 @@ bool WriteJson(const std::vector<Row>& rows, const std::string& path) {
   return std::fclose(file) == 0;
 }
 
+// Of a span beyond its two clock reads, and of a boundary in a traced loop.
+struct Traced {
+  double span_ns = 0;
+  double hook_ns = 0;
+};
+Traced MeasureTraced(bool with_trace) {
+  ArmedSession armed(with_trace);
+  gavel::Session& session = armed.session();
+  Loop(session, 0, kSteps, false);  // warm
+  std::vector<double> span;
+  std::vector<double> hook;
+  for (int i = 0; i < kRounds; ++i) {
+    const double clock_ns = NanosecondsPerStep(ReadClock);
+    const double span_ns = NanosecondsPerStep([&] { Spans(session); });
+    span.push_back(std::max(0.0, span_ns - 2 * clock_ns));
+    hook.push_back(
+        NanosecondsPerStep([&] { Loop(session, 0, kSteps, false); }));
+  }
+  session.Finish();
+  return {Median(span), Median(hook)};
+}
+
 std::vector<Row> Measure(const char* self) {
   const double system_calls = CountSystemCalls(self);
+  const Traced untraced = MeasureTraced(false);
+  const Traced traced = MeasureTraced(true);
   ArmedSession armed;
   gavel::Session& session = armed.session();
   Loop(session, 0, kSteps, true);  // warm
@@ -285,6 +326,8 @@ std::vector<Row> Measure(const char* self) {
   std::vector<double> hook;
   std::vector<double> hook_and_report;
   std::vector<double> tensor;
+  std::vector<double> own;
+  std::vector<double> evaluation;
   for (int i = 0; i < kRounds; ++i) {  // interleaved, so that all see the same
     clock.push_back(NanosecondsPerStep(ReadClock));
     hook.push_back(
@@ -293,6 +336,8 @@ std::vector<Row> Measure(const char* self) {
         NanosecondsPerStep([&] { Loop(session, 0, kSteps, true); }));
     tensor.push_back(
         NanosecondsPerStep([&] { Loop(session, batch, kSteps, false); }));
+    evaluation.push_back(NanosecondsPerStep([&] { Evaluate(session); }));
+    own.push_back(NanosecondsPerStep([&] { OwnLoop(session); }));
   }
   const uint64_t before = allocations;
   Loop(session, 0, 0, true);
@@ -301,7 +346,7 @@ std::vector<Row> Measure(const char* self) {
   const double allocated =
       static_cast<double>(allocations - before - 2 * of_a_loop);
   // Had the lease been lost, loops would have ended at once, and very fast.
-  if (session.steps_done() != (3 * kRounds + 2) * kSteps) {
+  if (session.steps_done() != (4 * kRounds + 2) * kSteps) {
     std::fprintf(stderr, "the session stopped: %s\n",
                  session.status().message().c_str());
     std::exit(1);
@@ -318,6 +363,14 @@ std::vector<Row> Measure(const char* self) {
        clock_ns, -1},
       {"with a tensor as batch, on its device already", Median(tensor), "ns",
        peer, clock_ns, -1},
+      {"Boundary() in an evaluation", Median(evaluation), "ns", peer, clock_ns,
+       2},
+      {"StepDone() and Boundary() of an own loop", Median(own), "ns", peer,
+       clock_ns, 3},
+      {"a span, beyond its two clock reads", untraced.span_ns, "ns", "", 0, 20},
+      {"a traced span, beyond its two clock reads", traced.span_ns, "ns", "", 0,
+       20},
+      {"traced boundary hook", traced.hook_ns, "ns", peer, clock_ns, -1},
       {"system calls in 1e6 steps", system_calls, "", "", 0, 0},
       {"allocations in 1e6 steps", allocated, "", "", 0, 0},
   };

@@ -17,3 +17,8 @@ endif()
 set(GAVEL_CACHE_DIR "${gavel_cache_root}/${gavel_cache_key}")
 
 file(GLOB GAVEL_SITE_PACKAGES ${GAVEL_CACHE_DIR}/venv/lib/python3*/site-packages)
+
+# Headers of the oldest LibTorch that the public headers support, once `gavel-dev test` fetched them.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/oldest-torch.txt gavel_oldest_torch REGEX "^torch==")
+string(REPLACE "==" "-headers-" gavel_oldest_torch "${gavel_oldest_torch}")
+set(GAVEL_OLDEST_TORCH "${gavel_cache_root}/${gavel_oldest_torch}")

@@ -8,7 +8,7 @@
 //
 // and an enumeration by its last enumerator:
 //
-//   constexpr PauseTier LastOf(PauseTier) { return PauseTier::kStop; }
+//   constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }
 //
 // A struct becomes an array of its fields; Fields() is only ever appended to.
 // Ids, pairs, optionals and the containers of the standard library are known

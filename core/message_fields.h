@@ -25,15 +25,20 @@ auto Fields(As<WorkerKey> auto& m) {
 auto Fields(As<JournalPosition> auto& m) { return std::tie(m.term, m.seq); }
 
 auto Fields(As<AcceleratorInfo> auto& m) {
-  return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor);
+  return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor,
+                  m.memory_bytes, m.context_bytes);
 }
 
 auto Fields(As<Progress> auto& m) {
   return std::tie(m.steps_done, m.last_generation, m.throughput_steps_per_s,
-                  m.window_s, m.pauses, m.moves, m.pausing_s, m.scalars);
+                  m.window_s, m.pauses, m.moves, m.pausing_s, m.scalars,
+                  m.state_bytes, m.device_bytes, m.host_bytes);
 }
 
-constexpr PauseTier LastOf(PauseTier) { return PauseTier::kStop; }
+constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }
+constexpr ReleaseCause LastOf(ReleaseCause) {
+  return ReleaseCause::kOutOfMemory;
+}
 
 // ---- worker -> coordinator
 
@@ -43,7 +48,7 @@ auto Fields(As<WorkerHello> auto& m) {
 
 auto Fields(As<LeaseRequest> auto& m) {
   return std::tie(m.worker, m.highest_seen, m.epoch, m.nonce, m.holding,
-                  m.released_epoch);
+                  m.released_epoch, m.gang_address);
 }
 
 auto Fields(As<StepReport> auto& m) {
@@ -51,7 +56,7 @@ auto Fields(As<StepReport> auto& m) {
 }
 
 auto Fields(As<LeaseReleased> auto& m) {
-  return std::tie(m.worker, m.epoch, m.progress);
+  return std::tie(m.worker, m.epoch, m.progress, m.cause);
 }
 
 auto Fields(As<WorkerFinished> auto& m) {
@@ -62,7 +67,7 @@ auto Fields(As<WorkerFinished> auto& m) {
 
 auto Fields(As<LeaseGrant> auto& m) {
   return std::tie(m.worker, m.position, m.epoch, m.nonce, m.duration_s,
-                  m.accelerator, m.slots, m.world_size);
+                  m.accelerator, m.slots, m.world_size, m.gang_address);
 }
 
 auto Fields(As<LeaseDenied> auto& m) {
@@ -87,7 +92,7 @@ auto Fields(As<RunningWorker> auto& m) { return std::tie(m.worker, m.pid); }
 
 auto Fields(As<AgentHello> auto& m) {
   return std::tie(m.server, m.incarnation, m.highest_seen, m.address,
-                  m.accelerators, m.running);
+                  m.accelerators, m.running, m.host_memory_bytes);
 }
 
 auto Fields(As<AgentHeartbeat> auto& m) {
@@ -100,7 +105,7 @@ auto Fields(As<WorkerLaunched> auto& m) {
 
 auto Fields(As<WorkerExited> auto& m) {
   return std::tie(m.server, m.worker, m.exit_code, m.signal, m.launch_error,
-                  m.no_failure);
+                  m.no_failure, m.stopped);
 }
 
 // ---- coordinator -> agent

@@ -27,6 +27,8 @@ struct AcceleratorInfo {
   std::string device = "cpu";   // "cpu" or "cuda:N"
   int threads = 1;              // intra-op threads of a worker, CPU slots only
   double slow_down_factor = 1;  // >= 1; demonstration only, labelled as such
+  uint64_t memory_bytes = 0;    // its memory; 0: not known, no budget
+  uint64_t context_bytes = 0;   // of it, what each process on it takes anyway
   friend bool operator==(const AcceleratorInfo&,
                          const AcceleratorInfo&) = default;
 };
@@ -41,13 +43,36 @@ struct Progress {
   uint64_t moves = 0;                 // resumed on another accelerator
   double pausing_s = 0;  // time lost to saving, releasing and restoring
   std::vector<std::pair<std::string, double>> scalars;  // e.g. loss, last value
+  // Memory, for the coordinator's budgets; 0: not known.
+  uint64_t state_bytes = 0;   // tensors of the job's state, wherever they are
+  uint64_t device_bytes = 0;  // accelerator memory that it holds at present
+  uint64_t host_bytes = 0;    // host memory of its parked tensors and arena
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
 // How far a pause goes (design section 5). kPark: tensors in host memory,
 // process stays. kEvict: checkpoint, then the process ends with code 75.
 // kStop: the job was cancelled; the process ends, no checkpoint is needed.
-enum class PauseTier : uint8_t { kPark = 0, kEvict = 1, kStop = 2 };
+// kKeep: tensors stay on the accelerator, only its lock is given up. The
+// values are the wire's, in the order of their invention.
+enum class PauseTier : uint8_t { kPark = 0, kEvict = 1, kStop = 2, kKeep = 3 };
+
+// Whether `a` goes further than `b`: kKeep < kPark < kEvict < kStop.
+constexpr bool StrongerThan(PauseTier a, PauseTier b) {
+  const auto strength = [](PauseTier tier) {
+    return tier == PauseTier::kKeep ? 0 : static_cast<int>(tier) + 1;
+  };
+  return strength(a) > strength(b);
+}
+
+// Why a lease was given back. kPaused: it ran, and stopped at a boundary.
+// kResumeFailed: it never ran (lock held by another, device gone, the gang did
+// not come together). kOutOfMemory: the job does not fit on the accelerator.
+enum class ReleaseCause : uint8_t {
+  kPaused = 0,
+  kResumeFailed = 1,
+  kOutOfMemory = 2
+};
 
 // ---- worker -> coordinator
 
@@ -68,6 +93,9 @@ struct LeaseRequest {
   uint64_t nonce = 0;           // rises with every request of an incarnation
   bool holding = false;         // holds a running lease of `epoch`
   uint64_t released_epoch = 0;  // highest epoch that it ran under and gave up
+  // Rank 0 of a gang, while holding: where its store for `epoch` listens,
+  // "ADDRESS:PORT". Empty: not open yet.
+  std::string gang_address;
 };
 
 // Progress, about once a second while running and once at each pause.
@@ -82,6 +110,7 @@ struct LeaseReleased {
   WorkerKey worker;
   uint64_t epoch = 0;
   Progress progress;
+  ReleaseCause cause = ReleaseCause::kPaused;
 };
 
 // The job is done (or has failed for good) in this worker's eyes; the agent's
@@ -107,6 +136,8 @@ struct LeaseGrant {
   AcceleratorInfo accelerator;
   int slots = 2;  // lock slots to take: 2 alone, 1 in a packed pair
   int world_size = 1;
+  // Ranks above 0 of a gang: where rank 0's store for `epoch` listens.
+  std::string gang_address;
 };
 
 // No lease now; ask again after `retry_after_s`, or when a LeaseNotice comes.
@@ -159,6 +190,7 @@ struct AgentHello {
   std::string address;  // where other machines reach this server
   std::vector<AcceleratorInfo> accelerators;
   std::vector<RunningWorker> running;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
 };
 
 struct AgentHeartbeat {
@@ -184,6 +216,8 @@ struct WorkerExited {
   // It ended with its agent, or was stopped before it started: that does not
   // count as a failure of the job.
   bool no_failure = false;
+  // The agent had signalled it (StopWorker) before it ended.
+  bool stopped = false;
 };
 
 // ---- coordinator -> agent

@@ -1,6 +1,8 @@
 // Trains ResNet-18 on small images: handwritten digits by default, or a folder
-// of CIFAR-10 binary or MNIST IDX files (--data). Alone or under a coordinator.
-// Prints one line of JSON at the end: the loss and accuracy on the test images.
+// of CIFAR-10 binary or MNIST IDX files (--data). Alone or under a coordinator,
+// on one worker or as a gang: with --global-batch-size the steps are the same
+// on any number of workers, so that the job may grow and shrink. Prints one
+// line of JSON at the end: the loss and accuracy on the test images.
 #include <ATen/Context.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
@@ -13,6 +15,7 @@
 #include <string>
 
 #include "gavel/data_loader.h"
+#include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "models/image_dataset.h"
@@ -31,6 +34,7 @@ struct Flags {
   int64_t epochs = 10;
   int64_t steps = 0;
   int64_t batch_size = 32;
+  int64_t global_batch_size = 0;
   double learning_rate = 0.02;
   int64_t width = 16;
   uint64_t seed = 1;
@@ -43,6 +47,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--steps", flags.steps, "end after so many; 0: by epochs");
   app.add_option("--batch-size", flags.batch_size, "images per step and worker")
       ->check(CLI::PositiveNumber);
+  app.add_option("--global-batch-size", flags.global_batch_size,
+                 "images per step of all workers, at most --batch-size at once;"
+                 " 0: --batch-size on each")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--lr", flags.learning_rate, "learning rate")
       ->check(CLI::PositiveNumber);
   app.add_option("--width", flags.width, "64: the published ResNet-18")
@@ -90,9 +98,11 @@ int Train(const Flags& flags, const ImageDataset& train,
                                   .momentum(0.9)
                                   .weight_decay(5e-4));
   // Without the last, smaller batch, whose statistics would be poor.
-  gavel::DataLoader loader(
-      train,
-      {.batch_size = flags.batch_size, .seed = flags.seed, .drop_last = true});
+  gavel::DataLoader loader(train,
+                           {.batch_size = flags.batch_size,
+                            .seed = flags.seed,
+                            .drop_last = true,
+                            .global_batch_size = flags.global_batch_size});
   int64_t epoch = 0;
 
   gavel::SessionOptions options;
@@ -105,20 +115,22 @@ int Train(const Flags& flags, const ImageDataset& train,
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
+  gavel::DataParallel parallel(*session, model);
 
   while (epoch < flags.epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {
-      optimizer.zero_grad();
       const auto loss =
           functional::cross_entropy(model(batch.data), batch.target);
-      loss.backward();
+      (loss * session->loss_scale()).backward();
+      if (!session->last_micro_batch()) continue;
       optimizer.step();
+      optimizer.zero_grad();
       session->Report("loss", loss);
     }
     if (!session->stopped()) ++epoch;
   }
 
-  if (session->finished()) {
+  if (session->finished() && session->rank() == 0) {
     const Score score = Evaluate(model, test, session->device());
     std::printf(
         "{\"steps\": %lld, \"test_loss\": %.9g, \"test_accuracy\": %.4f}\n",

@@ -42,6 +42,11 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   if (!status.ok()) {
     tracked.MoveTo(at::Device(at::kCPU)).IgnoreError();
     ReleaseMemory(*device).IgnoreError();
+  }
+  const bool left = kept_ && (!status.ok() || device_ != *device);
+  if (left) ReleaseMemory(device_).IgnoreError();
+  kept_ = false;
+  if (!status.ok()) {
     lock_.reset();
     return Annotate(status, what);
   }
@@ -70,11 +75,13 @@ absl::Status Accelerator::Lock(const lease_action::Resume& lease) {
   }
 }
 
-absl::Status Accelerator::Use(const std::string& device,
+absl::Status Accelerator::Use(const std::string& device, int local_rank,
                               TrackedState& tracked) {
   absl::StatusOr<at::Device> parsed =
-      ParseDevice(device.empty() ? "cuda:0" : device);
-  if (device.empty() && !parsed.ok()) parsed = at::Device(at::kCPU);
+      ParseDevice(device.empty() ? StrCat("cuda:", local_rank) : device);
+  if (device.empty() && !ParseDevice("cuda:0").ok()) {
+    parsed = at::Device(at::kCPU);
+  }
   if (!parsed.ok()) return parsed.status();
   GAVEL_RETURN_IF_ERROR(tracked.MoveTo(*parsed));
   held_ = true;
@@ -82,13 +89,16 @@ absl::Status Accelerator::Use(const std::string& device,
   return absl::OkStatus();
 }
 
-absl::Status Accelerator::Release(TrackedState& tracked) {
+absl::Status Accelerator::Release(TrackedState& tracked, bool keep) {
   if (!held_) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Synchronize(device_));
-  GAVEL_RETURN_IF_ERROR(tracked.MoveTo(at::Device(at::kCPU)));
-  GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
+  if (!keep) {
+    GAVEL_RETURN_IF_ERROR(tracked.MoveTo(at::Device(at::kCPU)));
+    GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
+  }
   lock_.reset();
   held_ = false;
+  kept_ = keep;
   return absl::OkStatus();
 }
 

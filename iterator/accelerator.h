@@ -27,17 +27,24 @@ class Accelerator {
   // another process, whose pid is in the message. FAILED_PRECONDITION: no such
   // device. RESOURCE_EXHAUSTED: the state does not fit.
   absl::Status Take(const lease_action::Resume& lease, TrackedState& tracked);
-  // Alone: no lock. `device` empty: the first GPU, or the CPU.
-  absl::Status Use(const std::string& device, TrackedState& tracked);
+  // Alone: no lock. `device` empty: the GPU of that number, or the CPU where
+  // there are no GPUs.
+  absl::Status Use(const std::string& device, int local_rank,
+                   TrackedState& tracked);
   // Waits for the device, moves `tracked` to host memory, gives memory and
-  // lock back. On an error the accelerator is still held.
-  absl::Status Release(TrackedState& tracked);
+  // lock back. On an error the accelerator is still held. `keep`: the state
+  // stays where it is, and only the lock is given back.
+  absl::Status Release(TrackedState& tracked, bool keep = false);
   // The lock only: at the process's end, when the state is needed no more.
   void Unlock();
 
   bool held() const { return held_; }
-  // Where the tracked state is: in host memory when none is held.
-  at::Device device() const { return held_ ? device_ : at::Device(at::kCPU); }
+  // Where the tracked state is: in host memory when none is held, unless it
+  // was kept.
+  at::Device device() const {
+    return held_ || kept_ ? device_ : at::Device(at::kCPU);
+  }
+  bool kept() const { return kept_; }
   // The one held, or held last: its random generator is the job's.
   at::Device last_device() const { return device_; }
   // Of the present lease, or the last one; of its kind: >= 1.
@@ -50,6 +57,7 @@ class Accelerator {
   std::string run_directory_;
   std::optional<AcceleratorLock> lock_;
   bool held_ = false;
+  bool kept_ = false;  // not held, but the state is still there
   at::Device device_{at::kCPU};
   std::string uuid_;
   double slow_down_factor_ = 1;

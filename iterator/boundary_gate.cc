@@ -33,7 +33,7 @@ void BoundaryGate::Grant(const lease_action::Resume& resume) {
   std::lock_guard<std::mutex> lock(mutex_);
   resume_ = resume;
   // A pause of an earlier lease has no meaning for this one; an end has.
-  if (pause_ && pause_->tier == PauseTier::kPark) pause_.reset();
+  if (pause_ && !StrongerThan(pause_->tier, PauseTier::kPark)) pause_.reset();
   epoch_ = resume.epoch;
   deadline_ = resume.deadline;
   called_.store(true, std::memory_order_release);

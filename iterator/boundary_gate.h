@@ -27,6 +27,9 @@ class BoundaryGate {
            now_ns >= deadline_ns_.load(std::memory_order_relaxed);
   }
 
+  // A pause, a grant or a signal is there.
+  bool has_calls() const { return called_.load(std::memory_order_acquire); }
+
   // What there is to do. A pause comes before a grant that is older than it.
   struct Calls {
     bool stop = false;  // a signal came

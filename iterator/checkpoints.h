@@ -1,53 +1,76 @@
 // The job's generations as the session needs them: the one to go on from, and
-// commits. Without a directory there are none, and nothing fails.
-// Training thread only.
+// saves in the background. Without a directory there are none, and nothing
+// fails. Training thread only, but for latest() and IsSuperseded().
 #ifndef GAVEL_ITERATOR_CHECKPOINTS_H_
 #define GAVEL_ITERATOR_CHECKPOINTS_H_
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/generation.h"
-#include "runtime/checkpoint/generation_store.h"
+#include "runtime/checkpoint/checkpoint_writer.h"
 
 namespace gavel::internal {
 
 class Checkpoints {
  public:
   // Reads the latest generation that verifies. Errors as of GenerationStore,
-  // but that there is none yet is no error.
-  absl::Status Open(const std::string& directory, int kept);
+  // but that there is none yet is no error. `done` is told what came of each
+  // save, by the writer's thread.
+  absl::Status Open(const std::string& directory, int kept, int rank,
+                    CheckpointWriter::Done done);
 
-  bool enabled() const { return store_.has_value(); }
-  // Null: the job begins. Until Forget().
+  bool enabled() const { return writer_ != nullptr; }
+  // Null: the job begins. Until Forget(). Entries of this rank have the names
+  // that it collected them under, those of other ranks are left out.
   const Snapshot* restored() const {
     return restored_ ? &restored_->snapshot : nullptr;
   }
   // Later generations that were rejected, one line each.
   const std::vector<std::string>& notes() const { return notes_; }
   // Of the last commit or restore; (0, 0): none.
-  Generation latest() const { return latest_; }
-  // Frees the memory of what was restored.
+  Generation latest() const;
+  // Lets saves use the memory of what was restored.
   void Forget() { restored_.reset(); }
 
-  // Does nothing when not enabled or when it is committed already.
-  absl::Status Commit(Generation generation, const Snapshot& snapshot,
-                      int world_size,
-                      const std::function<absl::Status()>& before_commit);
+  // Copies `snapshot` and begins to make it durable; waits for the save under
+  // way before. Does nothing when not enabled. Of a gang each rank calls, with
+  // the same generation.
+  absl::Status Begin(Generation generation, Snapshot snapshot, int world_size,
+                     std::function<absl::Status()> before_commit,
+                     std::function<bool()> gives_up);
+  // Begins to get the memory for copies of `snapshot`.
+  void Prepare(const Snapshot& snapshot, int world_size);
+  // Memory that is kept for copies, as it was when no save was under way.
+  uint64_t arena_size_bytes() {
+    if (enabled() && !writer_->IsBusy()) {
+      arena_size_bytes_ = writer_->arena_size_bytes();
+    }
+    return arena_size_bytes_;
+  }
+  bool IsBusy() const { return enabled() && writer_->IsBusy(); }
+  // Until no save is under way; what came of the last one.
+  absl::Status Wait();
+
   // Another worker has committed a generation of a higher epoch meanwhile.
   bool IsSuperseded(Generation generation) const;
-  bool IsCommitted(Generation generation) const {
-    return latest_ == generation && has_latest_;
-  }
+  bool IsCommitted(Generation generation) const;
 
  private:
-  std::optional<GenerationStore> store_;
+  void SetLatest(Generation generation);
+
+  int rank_ = 0;
+  uint64_t arena_size_bytes_ = 0;
   std::optional<Restored> restored_;
   std::vector<std::string> notes_;
-  Generation latest_;
-  bool has_latest_ = false;
+  mutable std::mutex mutex_;
+  std::optional<Generation> latest_;
+  std::unique_ptr<CheckpointWriter> writer_;  // last: it calls what is above
 };
 
 }  // namespace gavel::internal

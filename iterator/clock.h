@@ -14,10 +14,14 @@ namespace gavel::internal {
 
 inline constexpr int64_t kNever_ns = std::numeric_limits<int64_t>::max();
 
-inline int64_t Now_ns() {
+inline int64_t ToNanoseconds(std::chrono::steady_clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+             time.time_since_epoch())
       .count();
+}
+
+inline int64_t Now_ns() {
+  return ToNanoseconds(std::chrono::steady_clock::now());
 }
 
 inline double ToSeconds(int64_t time_ns) {

@@ -38,10 +38,36 @@ absl::Status Read(const char* variable, T* value) {
   return absl::OkStatus();
 }
 
+// torchrun keeps its store over restarts of the workers, hence their count in
+// the name.
+absl::Status ReadStore(GangOptions* gang) {
+  std::string host;
+  int port = 0;
+  std::string run;
+  std::string restarts;
+  std::string launcher_hosts;
+  GAVEL_RETURN_IF_ERROR(Read("MASTER_ADDR", &host));
+  GAVEL_RETURN_IF_ERROR(Read("MASTER_PORT", &port));
+  GAVEL_RETURN_IF_ERROR(Read("TORCHELASTIC_RUN_ID", &run));
+  GAVEL_RETURN_IF_ERROR(Read("TORCHELASTIC_RESTART_COUNT", &restarts));
+  GAVEL_RETURN_IF_ERROR(Read("TORCHELASTIC_USE_AGENT_STORE", &launcher_hosts));
+  if (port > 65535) {
+    return absl::InvalidArgumentError(
+        StrCat("MASTER_PORT=", port, " is no port; correct it or unset it"));
+  }
+  if (!host.empty() && port > 0) gang->store = StrCat(host, ":", port);
+  gang->name = StrCat(run, "/", restarts);
+  gang->launcher_hosts = launcher_hosts == "True";
+  return absl::OkStatus();
+}
+
 // torchrun's names count when ours are not set.
 absl::Status ReadGang(SessionOptions* options) {
   GAVEL_RETURN_IF_ERROR(Read("RANK", &options->rank));
   GAVEL_RETURN_IF_ERROR(Read("WORLD_SIZE", &options->world_size));
+  GAVEL_RETURN_IF_ERROR(Read("LOCAL_RANK", &options->gang.local_rank));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_ADDRESS", &options->address));
+  GAVEL_RETURN_IF_ERROR(ReadStore(&options->gang));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_RANK", &options->rank));
   return Read("GAVEL_WORLD_SIZE", &options->world_size);
 }
@@ -56,10 +82,15 @@ absl::Status ReadAll(SessionOptions* options) {
       Read("GAVEL_CHECKPOINT_DIRECTORY", &options->checkpoint_directory));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_CHECKPOINT_INTERVAL_S", &options->checkpoint_interval_s));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_FAILURE_INTERVAL_S", &options->failure_interval_s));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_CHECKPOINT_INTERVAL_STEPS",
                              &options->checkpoint_interval_steps));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_STEPS", &options->steps_total));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_DEVICE", &options->device));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_TRACE_FILE", &options->trace_file));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_TENSORBOARD_DIRECTORY", &options->tensorboard_directory));
   return Read("GAVEL_REPORT_FILE", &options->report_file);
 }
 
@@ -71,10 +102,13 @@ absl::Status CheckOptions(const SessionOptions& options) {
         StrCat("SessionOptions::checkpoints_kept is ", options.checkpoints_kept,
                "; keep at least 2"));
   }
-  if (!(options.checkpoint_interval_s >= 0) ||
+  if (std::isnan(options.checkpoint_interval_s) ||
+      !(options.failure_interval_s > 0) ||
       options.checkpoint_interval_steps < 0 || options.steps_total < 0) {
     return absl::InvalidArgumentError(
-        "SessionOptions: checkpoint intervals and steps_total must be >= 0");
+        "SessionOptions: checkpoint_interval_s must be a number, "
+        "failure_interval_s > 0, checkpoint_interval_steps and steps_total "
+        ">= 0");
   }
   if (options.world_size < 1 || options.rank < 0 ||
       options.rank >= options.world_size) {

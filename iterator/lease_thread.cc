@@ -1,7 +1,5 @@
 #include "iterator/lease_thread.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
+#include "iterator/signals_blocked.h"
 
 namespace gavel::internal {
 namespace {
@@ -19,20 +18,6 @@ constexpr double kConnectWait_s = 1;
 constexpr std::chrono::milliseconds kFailureWait(100);
 // A queued message is on the wire within a millisecond when the peer is there.
 constexpr std::chrono::milliseconds kFlushTime(50);
-
-// Signals are for the threads of the host.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

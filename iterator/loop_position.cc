@@ -16,6 +16,7 @@ using Kind = RangePosition::Kind;
 
 constexpr std::string_view kPrefixes[] = {"gavel/loop", "gavel/random"};
 constexpr char kLoop[] = "gavel/loop";
+constexpr char kEnded[] = "ended";
 constexpr char kBatches[] = "gavel/loop/batches";
 constexpr char kPosition[] = "gavel/loop/position";
 constexpr char kBeginRandom[] = "gavel/loop/random";
@@ -67,6 +68,7 @@ absl::StatusOr<int64_t> LoopPosition::Enter(RangePosition* range,
   range_ = range;
   steps_at_begin_ = steps_done;
   batches_before_ = 0;
+  at_end_ = false;
   if (!pending_ || pending_->loop_taken) {
     GAVEL_ASSIGN_OR_RETURN(begin_random_, GetRngState(kCpu));
     return 0;
@@ -74,6 +76,7 @@ absl::StatusOr<int64_t> LoopPosition::Enter(RangePosition* range,
   pending_->loop_taken = true;
   const Snapshot& saved = pending_->entries;
   const std::string kind = Entry(saved, kLoop);
+  at_end_ = kind == kEnded;
   int64_t batches = 0;
   if (!absl::SimpleAtoi(Entry(saved, kBatches), &batches)) batches = 0;
   const int64_t skip = BatchesToSkip(kind, batches);
@@ -115,20 +118,43 @@ int64_t LoopPosition::BatchesToSkip(const std::string& saved_kind,
 
 absl::Status LoopPosition::Forwarded(at::Device device, int rank,
                                      int world_size) {
-  SetShard(rank, world_size);
+  GAVEL_RETURN_IF_ERROR(SetShard(rank, world_size));
   if (!pending_) return absl::OkStatus();
   const Pending pending = *std::exchange(pending_, std::nullopt);
   return RestoreRngState(pending.entries, device, kRandom);
 }
 
-void LoopPosition::SetShard(int rank, int world_size) {
-  if (range_ != nullptr) range_->SetShard(rank, world_size);
+absl::Status LoopPosition::SetShard(int rank, int world_size) {
+  if (range_ == nullptr || range_->SetShard(rank, world_size)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      StrCat("the data can't be cut for ", world_size,
+             " workers: each needs a sample in the smallest step; raise "
+             "DataLoaderOptions::global_batch_size to twice the workers, or "
+             "use fewer"));
 }
 
 void LoopPosition::Leave() {
   if (range_ == nullptr) return;
   SaveRangePosition();
   range_ = nullptr;
+}
+
+absl::Status LoopPosition::RestoreRandom(at::Device device) const {
+  if (!pending_) return absl::OkStatus();
+  return RestoreRngState(pending_->entries, device, kRandom);
+}
+
+void LoopPosition::BeginOwnLoop() {
+  if (!pending_) return;
+  if (Entry(pending_->entries, kLoop) != "none") {
+    log_.Warning(
+        "the checkpoint was taken inside a gavel::Iterator, but steps are "
+        "counted by StepDone() before its loop is begun: its position in the "
+        "data is lost");
+  }
+  pending_.reset();
 }
 
 void LoopPosition::SaveRangePosition() {
@@ -147,9 +173,11 @@ absl::Status LoopPosition::Collect(at::Device device, uint64_t steps_done,
     int64_t batches = 0;
     std::string kind = "none";
     if (range_ != nullptr) {
-      kind = NameOf(range_->kind());
-      batches =
-          batches_before_ + static_cast<int64_t>(steps_done - steps_at_begin_);
+      kind = at_end_ ? kEnded : NameOf(range_->kind());
+      if (!at_end_) {
+        batches = batches_before_ +
+                  static_cast<int64_t>(steps_done - steps_at_begin_);
+      }
       SaveRangePosition();
     }
     snapshot->bytes[kLoop] = kind;

@@ -1,7 +1,7 @@
 // Where the loop is: the position in the range of batches, and the state of the
 // random generators, into a Snapshot and back. Training thread only.
 //
-//   gavel/loop            positioned | forwarded | restarted | none
+//   gavel/loop            positioned | forwarded | restarted | ended | none
 //   gavel/loop/batches    batches of this loop that were trained on
 //   gavel/loop/position   of a positioned range, as it gave it
 //   gavel/loop/random     the CPU's generator when the loop was begun
@@ -36,9 +36,21 @@ class LoopPosition {
   // The device is there and batches were skipped: sets the range's shard and
   // the restored random states.
   absl::Status Forwarded(at::Device device, int rank, int world_size);
-  void SetShard(int rank, int world_size);
+  // INVALID_ARGUMENT: the range can't be read by so many.
+  absl::Status SetShard(int rank, int world_size);
+  // Of the batch that was handed out last.
+  bool EndsStep() const { return range_ == nullptr || range_->EndsStep(); }
+  double LossScale() const { return range_ ? range_->LossScale() : 1; }
   void Leave();
+  // Outside of a loop: the restored random states, which the first loop sets
+  // once more.
+  absl::Status RestoreRandom(at::Device device) const;
+  // The program counts its steps itself, so there is no loop to go on with.
+  void BeginOwnLoop();
   bool inside() const { return range_ != nullptr; }
+  // The range is used up: of the loop that runs, or already before it began.
+  void ReachEnd() { at_end_ = true; }
+  bool at_end() const { return at_end_; }
 
   absl::Status Collect(at::Device device, uint64_t steps_done,
                        Snapshot* snapshot);
@@ -55,6 +67,7 @@ class LoopPosition {
   std::string begin_random_;
   std::string last_position_;  // of the positioned range, also after its loop
   bool restart_reported_ = false;
+  bool at_end_ = false;
 
   // Restored, until the first loop has them.
   struct Pending {

@@ -1,11 +1,11 @@
 #include "iterator/optimizer_check.h"
 
 #include <ATen/ops/equal.h>
-#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/text.h"
 #include "runtime/torch_errors.h"
@@ -39,14 +39,12 @@ absl::Status OptimizerCheck::Begin(const TrackedState& tracked) {
   return CatchAsStatus("looking for an optimizer that is not tracked", [&] {
     const auto optimized = OptimizedParameters(tracked, &has_optimizer_);
     for (const auto& item : tracked.items()) {
-      const torch::nn::Module* module = ModuleOf(*item);
-      if (module == nullptr) continue;
-      for (const auto& entry : module->named_parameters()) {
-        const at::Tensor& parameter = entry.value();
+      for (auto& [name, parameter] : item->Parameters()) {
         if (!parameter.defined() || !parameter.requires_grad()) continue;
+        if (!parameter.is_leaf() || parameter.layout() != at::kStrided)
+          continue;
         if (optimized.count(parameter.unsafeGetTensorImpl()) > 0) continue;
-        watched_.push_back(
-            {StrCat(item->name(), "/", entry.key()), parameter, {}});
+        watched_.push_back({std::move(name), parameter, {}});
       }
     }
     std::stable_sort(watched_.begin(), watched_.end(),

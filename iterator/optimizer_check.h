@@ -1,5 +1,5 @@
 // Finds an optimizer that the user forgot to track. LibTorch tells nobody which
-// optimizers there are; but a parameter of a tracked module that changes from
+// optimizers there are; but a tracked parameter that changes from
 // step to step, is trained (has a gradient) and belongs to no tracked optimizer
 // gives it away. Looks at the first steps only, at a bounded number of bytes.
 // Training thread only.

@@ -8,6 +8,7 @@
 namespace gavel::internal {
 
 RangePosition::~RangePosition() = default;
+BatchOwner::~BatchOwner() = default;
 
 void PlaceTensor(at::Tensor& tensor, at::Device device) {
   if (!tensor.defined() || tensor.device() == device) return;

@@ -17,36 +17,68 @@ Generation SessionState::NextGeneration() const {
 
 absl::Status SessionState::Commit() {
   ScheduleCheckpoint();
+  if (!CanCommit()) return CannotCommit();
   const Generation generation = NextGeneration();
-  if (!checkpoints_.enabled() || checkpoints_.IsCommitted(generation)) {
-    return absl::OkStatus();
-  }
+  if (!checkpoints_.enabled()) return absl::OkStatus();
   const int64_t begin_ns = Now_ns();
+  // One save at a time; and what is under way may be this generation.
+  checkpoints_.Wait().IgnoreError();
+  if (checkpoints_.IsCommitted(generation)) return absl::OkStatus();
+  const int64_t copy_begin_ns = Now_ns();
+  const RuntimeSpan span(profile_.ring(), "checkpoint copy");
+  profile_.CountCheckpoint();
+  checkpoint_begin_ns_ = copy_begin_ns;
   Snapshot snapshot;
   absl::Status status = CollectSnapshot(&snapshot);
   if (status.ok()) {
-    status = checkpoints_.Commit(generation, snapshot, world_size_, [this] {
-      if (!IsRejected()) return absl::OkStatus();
-      return absl::CancelledError(
-          "the coordinator has given this job to another process");
-    });
+    status = checkpoints_.Begin(
+        generation, std::move(snapshot), world_size_,
+        [this] {
+          if (!IsRejected()) return absl::OkStatus();
+          return absl::CancelledError(
+              "the coordinator has given this job to another process");
+        },
+        [this] { return gang_broken_.load(std::memory_order_acquire); });
   }
+  checkpoint_stall_s_ = ToSeconds(Now_ns() - copy_begin_ns);
   stats_.AddPausing(Now_ns() - begin_ns);
+  ScheduleCheckpoint();
+  if (!status.ok()) CheckpointDone(generation, status);
+  return status;
+}
+
+// The writer's thread calls this, or the training thread when there was no
+// copy to write.
+void SessionState::CheckpointDone(Generation generation,
+                                  const absl::Status& status) {
   board_.SetCheckpoint(status);
-  if (status.ok()) {
-    stats_.SetLastGeneration(generation);
-    return status;
+  if (profile_.ring() != nullptr) {
+    profile_.ring()->AddRuntime(RuntimeEvent{"checkpoint", checkpoint_begin_ns_,
+                                             Now_ns(),
+                                             RuntimeEvent::Row::kWriter});
   }
-  if (checkpoints_.IsSuperseded(generation)) {
+  if (status.ok()) {
+    stats_.SetLastGeneration(generation);  // for the next report
+  } else if (checkpoints_.IsSuperseded(generation)) {
     Fail(status);  // training on would be for nothing
   } else {
     log_.Warning(StrCat("no checkpoint this time: ", status.message()));
   }
-  return status;
+}
+
+void SessionState::PrepareCheckpoints() {
+  checkpoints_prepared_ = true;
+  Snapshot snapshot;
+  // What is wrong with the state is said when it is saved.
+  if (checkpoints_.enabled() && CanCommit() &&
+      CollectSnapshot(&snapshot).ok()) {
+    checkpoints_.Prepare(snapshot, world_size_);
+  }
 }
 
 absl::Status SessionState::CollectSnapshot(Snapshot* snapshot) {
   GAVEL_RETURN_IF_ERROR(tracked_.Collect(snapshot));
+  if (!at_boundary_) return mark_.Restore(snapshot), absl::OkStatus();
   return position_.Collect(accelerator_.last_device(), stats_.steps_done(),
                            snapshot);
 }
@@ -55,6 +87,9 @@ void SessionState::EndProcess(const std::string& why) {
   log_.Info(StrCat("leaving the process after step ", stats_.steps_done(), ": ",
                    why));
   accelerator_.Unlock();
+  checkpoints_.Wait().IgnoreError();  // what was begun is in the last report
+  FinishProfile();
+  gang_.WaitForOthers();
   lease_thread_->Finish({kExitEvicted, why, stats_.Read()});
   std::cout.flush();
   std::clog.flush();
@@ -67,16 +102,22 @@ void SessionState::EndProcess(const std::string& why) {
 int SessionState::Finish() {
   if (finish_done_) return exit_code_;
   if (started_ && !evicted_ && !board_.has_fatal()) {
+    at_boundary_ = true;  // the program has come to its end
     absl::Status status = Commit();
+    if (status.ok()) status = checkpoints_.Wait();
     // Done means that the result is on disk.
     if (!status.ok()) Fail(std::move(status));
   }
   finish_done_ = true;
+  checkpoints_.Wait().IgnoreError();
+  FinishProfile();
   signals_.Restore();
   exit_code_ = board_.has_fatal() ? kExitFailed
                : evicted_         ? kExitEvicted
                                   : kExitDone;
   accelerator_.Unlock();
+  gang_.Leave(exit_code_ == kExitDone ? Leaving::kDone : Leaving::kBroken);
+  gang_.WaitForOthers();
   if (lease_thread_) {
     lease_thread_->Finish(
         {exit_code_, std::string(board_.Get().message()), stats_.Read()});

@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/session_state.h"
+#include "iterator/step_profile_memory.h"
 #include "runtime/checkpoint/rng_state.h"
 
 namespace gavel::internal {
@@ -38,21 +39,32 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   log_.Info(StrCat("paused after step ", stats_.steps_done(), " on ",
                    accelerator_.uuid(), ": ", pause.why));
   stats_.CountPause();
-  if (!ReleaseAccelerator()) return false;
+  const RuntimeSpan span(profile_.ring(), "pause");
+  profile_.MarkMemory(begin_ns, device());
+  const bool keep = pause.tier == PauseTier::kKeep;
+  // What stays on the accelerator is read while it is still ours.
+  if (keep && !IsRejected()) Commit().IgnoreError();
+  if (!ReleaseAccelerator(keep)) return false;
   stats_.AddPausing(Now_ns() - begin_ns);
+  TellMemory();
   // The accelerator is free for the next job from here on; the disk write goes
   // on beside it.
   lease_thread_->Post(lease_event::Parked{lease_epoch_, stats_.Read()});
-  if (pause.tier != PauseTier::kStop && !IsRejected()) {
+  if (!keep && pause.tier != PauseTier::kStop && !IsRejected()) {
     Commit().IgnoreError();
+    TellMemory();
     lease_thread_->Post(lease_event::Progressed{stats_.Read()});
   }
-  if (pause.tier != PauseTier::kPark) EndProcess(pause.why);
+  if (StrongerThan(pause.tier, PauseTier::kPark)) EndProcess(pause.why);
+  WriteProfile();
   return WaitForLease();
 }
 
-bool SessionState::ReleaseAccelerator() {
-  absl::Status status = accelerator_.Release(tracked_);
+bool SessionState::ReleaseAccelerator(bool keep) {
+  const RuntimeSpan span(profile_.ring(), "leave accelerator");
+  BeforeMove();
+  absl::Status status = accelerator_.Release(tracked_, keep);
+  AfterMove(accelerator_.device());
   gate_.ForgetLease();
   if (status.ok()) return true;
   Fail(Annotate(status, StrCat("leaving accelerator ", accelerator_.uuid())));
@@ -63,7 +75,8 @@ bool SessionState::WaitForLease() {
   while (true) {
     const BoundaryGate::Calls calls = gate_.Take(/*wait=*/true);
     const bool ends =
-        calls.stop || (calls.pause && calls.pause->tier != PauseTier::kPark);
+        calls.stop ||
+        (calls.pause && StrongerThan(calls.pause->tier, PauseTier::kPark));
     if (!ends && !calls.pause && calls.resume && Resume(*calls.resume)) {
       return true;
     }
@@ -84,25 +97,33 @@ bool SessionState::Resume(const lease_action::Resume& lease) {
   const int64_t begin_ns = Now_ns();
   const std::string last_uuid = accelerator_.uuid();
   const at::Device last_device = accelerator_.last_device();
+  const RuntimeSpan span(profile_.ring(), "take accelerator");
+  BeforeMove();
   absl::Status status = accelerator_.Take(lease, tracked_);
+  AfterMove(accelerator_.device());
   if (status.ok()) status = MoveRandom(last_device);
+  if (status.ok()) {
+    status = position_.SetShard(options_.rank, lease.world_size);
+  }
+  if (status.ok()) status = JoinLeased(lease);
   board_.SetAccelerator(status);
   if (!status.ok()) {
     const std::string why(status.message());
     log_.Warning(StrCat("can't take the leased accelerator: ", why));
     accelerator_.Release(tracked_).IgnoreError();
-    lease_thread_->Post(lease_event::ResumeFailed{lease.epoch, why});
+    lease_thread_->Post(lease_event::ResumeFailed{
+        lease.epoch, why, absl::IsResourceExhausted(status)});
     return false;
   }
   lease_epoch_ = lease.epoch;
   generation_epoch_ = std::max(generation_epoch_, lease.epoch);
   world_size_ = lease.world_size;
-  position_.SetShard(options_.rank, world_size_);
   if (!last_uuid.empty()) {
     stats_.AddPausing(Now_ns() - begin_ns);
     if (last_uuid != accelerator_.uuid()) stats_.CountMove();
   }
   gate_.HoldLease();
+  TellMemory();
   lease_thread_->Post(lease_event::Resumed{lease.epoch});
   log_.Info(StrCat("running from step ", stats_.steps_done(), " on ",
                    lease.accelerator.uuid, " (", lease.accelerator.type, ", ",
@@ -115,6 +136,20 @@ bool SessionState::Resume(const lease_action::Resume& lease) {
   return true;
 }
 
+// For the coordinator's budgets.
+void SessionState::TellMemory() {
+  const uint64_t state = tracked_.SizeBytes();
+  const at::Device device = accelerator_.device();
+  const bool on_accelerator = accelerator_.held() || accelerator_.kept();
+  uint64_t on_device = on_accelerator ? state : 0;
+  if (on_accelerator && !device.is_cpu()) {
+    on_device = static_cast<uint64_t>(ReadMemory(device).now_bytes);
+  }
+  stats_.SetMemory(
+      state, on_device,
+      checkpoints_.arena_size_bytes() + (on_accelerator ? 0 : state));
+}
+
 // A job that moves to another GPU goes on with the same random numbers there.
 absl::Status SessionState::MoveRandom(at::Device from) {
   const at::Device to = accelerator_.device();
@@ -124,7 +159,11 @@ absl::Status SessionState::MoveRandom(at::Device from) {
 }
 
 bool SessionState::TakeDeviceAlone() {
-  absl::Status status = accelerator_.Use(options_.device, tracked_);
+  BeforeMove();
+  absl::Status status =
+      accelerator_.Use(options_.device, options_.gang.local_rank, tracked_);
+  AfterMove(accelerator_.device());
+  if (status.ok()) status = JoinAlone();
   if (!status.ok()) return Fail(std::move(status)), false;
   gate_.NeedNoLease();
   log_.Info(StrCat("running alone from step ", stats_.steps_done(), " on ",

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/environment.h"
+#include "runtime/checkpoint/checkpoint_interval.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -21,12 +22,10 @@ constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
 // A tensor on a GPU is read this often at most, as reading waits for it.
 constexpr int64_t kTensorReadInterval_ns = 500'000'000;
 
-// Ranks of a gang keep their own generations; each is as good as the other for
-// itself, and two writers must not share a directory.
-std::string DirectoryOf(const SessionOptions& options) {
-  if (options.rank == 0) return options.checkpoint_directory;
-  return StrCat(options.checkpoint_directory, "/rank-", options.rank);
-}
+// While a save is under way, what came of it is looked at this often.
+constexpr int64_t kSaveLookInterval_ns = 50'000'000;
+// Until the first save has shown what one costs.
+constexpr double kFirstInterval_s = 30;
 
 }  // namespace
 
@@ -48,6 +47,7 @@ SessionState::~SessionState() {
         "the session ends without Finish(): no last checkpoint is written");
   }
   signals_.Restore();
+  checkpoints_.Wait().IgnoreError();  // it reports to what goes now
   lease_thread_.reset();
   if (report_file_ != nullptr) std::fclose(report_file_);
 }
@@ -67,8 +67,11 @@ absl::Status SessionState::OpenCheckpoints() {
         "no checkpoints are written: GAVEL_CHECKPOINT_DIRECTORY is not set");
     return absl::OkStatus();
   }
-  GAVEL_RETURN_IF_ERROR(
-      checkpoints_.Open(DirectoryOf(options_), options_.checkpoints_kept));
+  GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
+      options_.checkpoint_directory, options_.checkpoints_kept, options_.rank,
+      [this](Generation generation, const absl::Status& status) {
+        CheckpointDone(generation, status);
+      }));
   for (const std::string& note : checkpoints_.notes()) {
     log_.Warning(StrCat("fell back to an earlier checkpoint: ", note));
     board_.SetCheckpoint(absl::DataLossError(
@@ -78,7 +81,7 @@ absl::Status SessionState::OpenCheckpoints() {
   GAVEL_RETURN_IF_ERROR(position_.Restore(*checkpoints_.restored()));
   const Generation generation = checkpoints_.latest();
   log_.Info(StrCat("going on from ", GenerationName(generation), " in ",
-                   DirectoryOf(options_)));
+                   options_.checkpoint_directory));
   generation_epoch_ = generation.epoch;
   stats_.SetStepsDone(generation.step);
   stats_.SetLastGeneration(generation);
@@ -108,6 +111,7 @@ void SessionState::Report(std::string_view name, double value) {
                         ScalarSlots::kCountMax, " names of 1 to ",
                         ScalarSlots::kNameLengthMax, " characters are"));
   }
+  Warn(profile_.Report(name, stats_.steps_done(), value));
   if (report_file_ != nullptr) {
     // In full, so that two runs can be compared to the bit.
     std::fprintf(report_file_, "%llu %.*s %a\n",
@@ -134,8 +138,9 @@ void SessionState::ReportTensor(std::string_view name,
   if (!status.ok()) Fail(Annotate(status, name));
 }
 
-LoopPlan SessionState::EnterLoop(RangePosition* range) {
+LoopPlan SessionState::EnterLoop(RangePosition* range, BatchOwner* batch) {
   LoopPlan plan;
+  iterator_used_ = true;
   if (stopped()) return plan;
   absl::Status status = CatchAsStatus("beginning the loop",
                                       [&] { return StartLoop(range, &plan); });
@@ -143,6 +148,7 @@ LoopPlan SessionState::EnterLoop(RangePosition* range) {
     Fail(std::move(status));
     return LoopPlan();
   }
+  if (plan.run) batch_owner_ = batch;
   return plan;
 }
 
@@ -162,6 +168,7 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
   if (stopped_) return absl::OkStatus();
   GAVEL_ASSIGN_OR_RETURN(plan->skip,
                          position_.Enter(range, stats_.steps_done()));
+  plan->ended = position_.at_end();
   plan->run = true;
   return absl::OkStatus();
 }
@@ -176,6 +183,7 @@ absl::Status SessionState::Start() {
     }
   }
   checkpoints_.Forget();
+  GAVEL_RETURN_IF_ERROR(profile_.Open(options_, stats_.steps_done()));
   ScheduleCheckpoint();
   if (BudgetIsUsedUp()) {
     log_.Info(StrCat("all ", options_.steps_total, " steps are done"));
@@ -191,12 +199,15 @@ absl::Status SessionState::Start() {
     GAVEL_ASSIGN_OR_RETURN(lease_thread_,
                            LeaseThread::Start(options_.coordinator, lease,
                                               {gate_, stats_, board_, log_}));
-    lease_thread_->Post(lease_event::Started{stats_.Read(), getpid()});
-    log_.Info(StrCat("job ", options_.job, ", rank ", options_.rank,
-                     ": asking ", options_.coordinator, " for a lease"));
   }
   if (options_.handle_signals) {
     signals_.Install(&gate_, managed() ? &lease_thread_->waker() : nullptr);
+  }
+  if (managed()) {
+    // Only now: whoever hears of this process may send it a signal.
+    lease_thread_->Post(lease_event::Started{stats_.Read(), getpid()});
+    log_.Info(StrCat("job ", options_.job, ", rank ", options_.rank,
+                     ": asking ", options_.coordinator, " for a lease"));
   }
   return absl::OkStatus();
 }
@@ -209,12 +220,22 @@ void SessionState::LoopForwarded() {
   if (!status.ok()) Fail(std::move(status));
 }
 
-void SessionState::LeaveLoop() {
+void SessionState::LeaveLoop(bool at_step_end) {
+  batch_owner_ = nullptr;
+  step_counted_ = false;
+  if (at_step_end) {
+    position_.ReachEnd();
+    SetMark();
+  }
   absl::Status status = CatchAsStatus("leaving the loop", [&] {
     position_.Leave();
     return absl::OkStatus();
   });
   if (!status.ok()) Fail(std::move(status));
+}
+
+void SessionState::Warn(const absl::Status& status) {
+  if (!status.ok()) log_.Warning(std::string(status.message()));
 }
 
 void SessionState::Fail(absl::Status status) {
@@ -229,25 +250,46 @@ bool SessionState::finished() const {
 // The branches of a boundary that something called at, gravest first.
 bool SessionState::Attend(bool after_step) {
   if (stopped()) return false;
-  if (after_step) {
-    SlowDown();
-    if (!optimizer_check_.done()) {
-      absl::Status status = optimizer_check_.Check();
-      if (!status.ok()) return Fail(std::move(status)), false;
-    }
+  at_boundary_ = true;
+  const bool goes_on = AttendPlace(after_step);
+  at_boundary_ = false;
+  stats_.MarkBoundary(Now_ns());
+  profile_.EndBoundary();
+  return goes_on;
+}
+
+bool SessionState::AttendPlace(bool after_step) {
+  if (after_step && gang_.joined() && !EndGangStep()) return false;
+  if (after_step && !AttendStep()) return false;
+  const int64_t begin_ns = Now_ns();
+  if (!AttendLease()) return false;
+  const bool is_due = !gang_.joined() && CheckpointIsDue(Now_ns());
+  if (is_due && CanCommit()) Commit().IgnoreError();
+  if (after_step && !checkpoints_prepared_) PrepareCheckpoints();
+  profile_.Exclude(Now_ns() - begin_ns);
+  Warn(profile_.Tick(Now_ns(), device(), stats_));
+  SetAttention();
+  return true;
+}
+
+bool SessionState::AttendStep() {
+  SlowDown();
+  if (!optimizer_check_.done()) {
+    absl::Status status = optimizer_check_.Check();
+    if (!status.ok()) return Fail(std::move(status)), false;
   }
-  if (BudgetIsUsedUp()) {
-    stopped_ = used_up_ = true;
-    Commit().IgnoreError();
-    return false;
-  }
+  if (!BudgetIsUsedUp()) return true;
+  stopped_ = used_up_ = true;
+  Commit().IgnoreError();
+  return false;
+}
+
+bool SessionState::AttendLease() {
   const bool needs_device = !managed() && !accelerator_.held();
   if (needs_device && !TakeDeviceAlone()) return false;
-  if (gate_.IsCalled(Now_ns()) && !AnswerCalls()) return false;
-  if (CheckpointIsDue(Now_ns())) Commit().IgnoreError();
-  SetAttention();
-  stats_.MarkBoundary(Now_ns());
-  return true;
+  const bool answers = !gang_.joined() && gate_.IsCalled(Now_ns());
+  if (answers && !AnswerCalls()) return false;
+  return !gang_.joined() || AttendGang();
 }
 
 // Sleeps as long as the step would take more on a slower accelerator: for
@@ -267,12 +309,21 @@ bool SessionState::BudgetIsUsedUp() const {
 
 bool SessionState::CheckpointIsDue(int64_t now_ns) const {
   if (!checkpoints_.enabled()) return false;
-  return now_ns >= checkpoint_due_ns_ ||
-         stats_.steps_done() >= checkpoint_due_step_;
+  // By steps: at just these, waiting for the save before. By time: put off
+  // until that one is done.
+  return stats_.steps_done() >= checkpoint_due_step_ ||
+         (now_ns >= checkpoint_due_ns_ && !checkpoints_.IsBusy());
 }
 
 void SessionState::ScheduleCheckpoint() {
-  const double interval_s = options_.checkpoint_interval_s;
+  double interval_s = options_.checkpoint_interval_s;
+  if (interval_s < 0) {
+    interval_s = kFirstInterval_s;
+    if (checkpoint_stall_s_ > 0) {
+      interval_s = CheckpointInterval_s(
+          checkpoint_stall_s_, options_.failure_interval_s, world_size_);
+    }
+  }
   const int64_t interval_steps = options_.checkpoint_interval_steps;
   checkpoint_due_ns_ =
       interval_s > 0 ? ToNanoseconds(Now() + interval_s) : kNever_ns;
@@ -292,7 +343,12 @@ void SessionState::SetAttention() {
     attention_step_ = std::min(attention_step_, checkpoint_due_step_);
     attention_ns_ = checkpoint_due_ns_;
   }
-  if (!optimizer_check_.done() || accelerator_.slow_down_factor() > 1) {
+  if (checkpoints_.IsBusy()) {
+    attention_ns_ = Now_ns() + kSaveLookInterval_ns;
+  }
+  attention_ns_ = std::min(attention_ns_, profile_.next_tick_ns());
+  if (!optimizer_check_.done() || accelerator_.slow_down_factor() > 1 ||
+      gang_.joined()) {
     attention_step_ = 0;  // every step
   }
 }

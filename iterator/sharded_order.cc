@@ -22,19 +22,41 @@ uint64_t DrawBelow(uint64_t bound, std::mt19937_64& generator) {
 ShardedOrder::ShardedOrder(int64_t sample_count, DataLoaderOptions options)
     : sample_count_(std::max<int64_t>(sample_count, 0)), options_(options) {
   options_.batch_size = std::max<int64_t>(options_.batch_size, 1);
+  options_.global_batch_size = std::max<int64_t>(options_.global_batch_size, 0);
 }
 
-void ShardedOrder::SetShard(int rank, int world_size) {
+bool ShardedOrder::SetShard(int rank, int world_size) {
+  const int64_t global = options_.global_batch_size;
+  if (global > 0 && sample_count_ > 0) {
+    const int64_t smallest_step =
+        options_.drop_last ? global : std::min((global + 1) / 2, sample_count_);
+    if (world_size > smallest_step) return false;
+  }
   rank_ = rank;
   world_size_ = std::max(world_size, 1);
+  return true;
+}
+
+size_t ShardedOrder::MicroBatch(size_t from, size_t sample_count) const {
+  const size_t left = sample_count - from;
+  if (options_.global_batch_size == 0) return left;
+  return std::min(left, static_cast<size_t>(options_.batch_size));
+}
+
+double ShardedOrder::LossScale(size_t sample_count) const {
+  return static_cast<double>(sample_count) * world_size_ /
+         static_cast<double>(step_size_);
 }
 
 // Samples that all workers together read in the step that begins at `from`; 0
 // at the epoch's end.
 int64_t ShardedOrder::StepSize(int64_t from) const {
   const int64_t left = sample_count_ - from;
-  const int64_t full = options_.batch_size * world_size_;
+  const int64_t global = options_.global_batch_size;
+  const int64_t full = global > 0 ? global : options_.batch_size * world_size_;
   if (options_.drop_last) return left < full ? 0 : full;
+  // Independent of the number of workers, and enough for each.
+  if (global > 0) return 2 * (left - full) < full ? left : full;
   // Fewer than one each can't be a step: they join this one.
   return left - full < world_size_ ? left : full;
 }
@@ -53,6 +75,7 @@ bool ShardedOrder::Next(std::vector<size_t>* samples) {
   const int64_t end = next_index_ + size * (rank_ + 1) / world_size_;
   samples->assign(permutation_.begin() + begin, permutation_.begin() + end);
   next_index_ += size;
+  step_size_ = size;
   return true;
 }
 

@@ -55,6 +55,14 @@ void StepStats::SetLastGeneration(Generation generation) {
   last_generation_ = generation;
 }
 
+void StepStats::SetMemory(uint64_t state_bytes, uint64_t device_bytes,
+                          uint64_t host_bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_bytes_ = state_bytes;
+  device_bytes_ = device_bytes;
+  host_bytes_ = host_bytes;
+}
+
 Progress StepStats::Read() const {
   Progress progress;
   progress.steps_done = steps_done();
@@ -64,6 +72,9 @@ Progress StepStats::Read() const {
   progress.moves = moves_;
   progress.pausing_s = ToSeconds(pausing_ns_);
   progress.last_generation = last_generation_;
+  progress.state_bytes = state_bytes_;
+  progress.device_bytes = device_bytes_;
+  progress.host_bytes = host_bytes_;
   return progress;
 }
 

@@ -51,6 +51,8 @@ class StepStats {
   }
   // Time runs from here: after a pause, a checkpoint, a first boundary.
   void MarkBoundary(int64_t now_ns) { last_boundary_ns_ = now_ns; }
+  // In the midst of a step, of whose time this is no part.
+  void Skip(int64_t time_ns) { last_boundary_ns_ += time_ns; }
   void AddRunning(int64_t time_ns) {
     running_ns_.fetch_add(time_ns, std::memory_order_relaxed);
   }
@@ -62,6 +64,9 @@ class StepStats {
   void CountMove();
   void AddPausing(int64_t time_ns);
   void SetLastGeneration(Generation generation);
+  // As in Progress.
+  void SetMemory(uint64_t state_bytes, uint64_t device_bytes,
+                 uint64_t host_bytes);
   ScalarSlots& scalars() { return scalars_; }
 
   // Any thread.
@@ -86,6 +91,9 @@ class StepStats {
   uint64_t moves_ = 0;
   int64_t pausing_ns_ = 0;
   Generation last_generation_;
+  uint64_t state_bytes_ = 0;
+  uint64_t device_bytes_ = 0;
+  uint64_t host_bytes_ = 0;
 };
 
 // Steps per second between two looks, pauses excluded. Lease thread.

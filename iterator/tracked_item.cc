@@ -1,18 +1,23 @@
 #include "iterator/tracked_item.h"
 
+#include <ATen/core/Generator.h>
+
 #include <cstring>
 
+#include "core/status.h"
 #include "core/text.h"
+#include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {
 
+// `load` may throw, or return what is wrong.
 class BytesItem final : public TrackedItem {
  public:
-  BytesItem(std::string name, std::string kind,
-            std::function<std::string()> save,
-            std::function<void(const std::string&)> load)
+  using Save = std::function<absl::StatusOr<std::string>()>;
+  using Load = std::function<absl::Status(const std::string&)>;
+  BytesItem(std::string name, std::string kind, Save save, Load load)
       : TrackedItem(std::move(name)),
         kind_(std::move(kind)),
         save_(std::move(save)),
@@ -22,7 +27,7 @@ class BytesItem final : public TrackedItem {
 
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving '", name(), "'"), [&] {
-      snapshot->bytes[name()] = save_();
+      GAVEL_ASSIGN_OR_RETURN(snapshot->bytes[name()], save_());
       return absl::OkStatus();
     });
   }
@@ -33,16 +38,14 @@ class BytesItem final : public TrackedItem {
       return absl::DataLossError(
           StrCat("the checkpoint lost its entry '", name(), "'"));
     }
-    return CatchAsStatus(StrCat("loading '", name(), "'"), [&] {
-      load_(found->second);
-      return absl::OkStatus();
-    });
+    return CatchAsStatus(StrCat("loading '", name(), "'"),
+                         [&] { return load_(found->second); });
   }
 
  private:
   std::string kind_;
-  std::function<std::string()> save_;
-  std::function<void(const std::string&)> load_;
+  Save save_;
+  Load load_;
 };
 
 }  // namespace
@@ -56,7 +59,10 @@ absl::Status TrackedItem::Moved(at::Device) { return absl::OkStatus(); }
 std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text) {
   return std::make_unique<BytesItem>(
       std::move(name), "text", [&text] { return text; },
-      [&text](const std::string& bytes) { text = bytes; });
+      [&text](const std::string& bytes) {
+        text = bytes;
+        return absl::OkStatus();
+      });
 }
 
 std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
@@ -69,14 +75,47 @@ std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
       },
       [number, size](const std::string& bytes) {
         if (bytes.size() == size) std::memcpy(number, bytes.data(), size);
+        return absl::OkStatus();
       });
 }
 
 std::unique_ptr<TrackedItem> TrackBytes(
     std::string name, std::function<std::string()> save,
     std::function<void(const std::string&)> load) {
-  return std::make_unique<BytesItem>(std::move(name), "bytes", std::move(save),
-                                     std::move(load));
+  return std::make_unique<BytesItem>(
+      std::move(name), "bytes", std::move(save),
+      [load = std::move(load)](const std::string& bytes) {
+        load(bytes);
+        return absl::OkStatus();
+      });
+}
+
+std::unique_ptr<TrackedItem> TrackEngine(
+    std::string name, std::function<std::string()> save,
+    std::function<bool(const std::string&)> load) {
+  const std::string wrong =
+      StrCat("random engine '", name,
+             "' is of another type in the checkpoint; restore with the type "
+             "that wrote it, or give it another name");
+  return std::make_unique<BytesItem>(
+      std::move(name), "random engine", std::move(save),
+      [load = std::move(load), wrong](const std::string& text) {
+        return load(text) ? absl::OkStatus()
+                          : absl::FailedPreconditionError(wrong);
+      });
+}
+
+std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
+                                            const at::Generator& generator) {
+  const std::string kind =
+      generator.defined() ? StrCat("generator on ", generator.device().str())
+                          : "undefined generator";
+  return std::make_unique<BytesItem>(
+      std::move(name), kind,
+      [generator] { return GetGeneratorState(generator); },
+      [generator](const std::string& state) {
+        return SetGeneratorState(generator, state);
+      });
 }
 
 }  // namespace gavel::internal

@@ -1,7 +1,7 @@
 // One thing that the user tracks: how it gets into a Snapshot, out of it, and
 // which tensors of it live on the accelerator. Made by session.cc, kept by
 // TrackedState, used by the training thread only. What is tracked is borrowed,
-// but for modules, of which the handle is shared.
+// but for modules and generators, of which the handle is shared.
 #ifndef GAVEL_ITERATOR_TRACKED_ITEM_H_
 #define GAVEL_ITERATOR_TRACKED_ITEM_H_
 
@@ -20,9 +20,14 @@
 namespace torch::nn {
 class Module;
 }
-namespace torch::optim {
-class Optimizer;
+namespace torch::jit {
+struct Module;
 }
+namespace torch::optim {
+class LRScheduler;
+class Optimizer;
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
 
 namespace gavel::internal {
 
@@ -41,6 +46,8 @@ class TrackedItem {
   virtual absl::Status Restore(const Snapshot& snapshot) = 0;
   // What moves with the lease; none for most kinds.
   virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
+  // Those that an optimizer may train, each under its name in the snapshot.
+  virtual std::vector<NamedTensor> Parameters() { return {}; }
   // After all tensors moved.
   virtual absl::Status Moved(at::Device device);
 
@@ -50,18 +57,31 @@ class TrackedItem {
 
 std::unique_ptr<TrackedItem> TrackModule(
     std::string name, std::shared_ptr<torch::nn::Module> module);
+std::unique_ptr<TrackedItem> TrackScriptModule(
+    std::string name, const torch::jit::Module& module);
 std::unique_ptr<TrackedItem> TrackOptimizer(std::string name,
                                             torch::optim::Optimizer& optimizer);
 std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor);
+std::unique_ptr<TrackedItem> TrackTensors(std::string name,
+                                          std::vector<at::Tensor>& tensors);
+std::unique_ptr<TrackedItem> TrackScheduler(
+    std::string name, torch::optim::LRScheduler& scheduler);
+std::unique_ptr<TrackedItem> TrackScheduler(
+    std::string name, torch::optim::ReduceLROnPlateauScheduler& scheduler);
+std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
+                                            const at::Generator& generator);
 std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text);
 std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
                                          size_t size);
 std::unique_ptr<TrackedItem> TrackBytes(
     std::string name, std::function<std::string()> save,
     std::function<void(const std::string&)> load);
+// `load` is false for the text of another type of engine.
+std::unique_ptr<TrackedItem> TrackEngine(
+    std::string name, std::function<std::string()> save,
+    std::function<bool(const std::string&)> load);
 
 // Null when `item` is of another kind.
-torch::nn::Module* ModuleOf(TrackedItem& item);
 torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
 
 }  // namespace gavel::internal

@@ -1,6 +1,7 @@
 #include "iterator/tracked_state.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -75,11 +76,31 @@ absl::Status TrackedState::MoveTo(at::Device device) {
   std::vector<at::Tensor> all;
   for (const auto& item : items_) {
     GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors, item->Tensors());
-    all.insert(all.end(), tensors.begin(), tensors.end());
+    for (at::Tensor& tensor : tensors) {
+      // Moved() replaces those.
+      const bool is_csr = tensor.defined() && tensor.layout() == at::kSparseCsr;
+      if (!is_csr) all.push_back(std::move(tensor));
+    }
   }
   GAVEL_RETURN_IF_ERROR(MoveTensors(all, device));
   for (const auto& item : items_) GAVEL_RETURN_IF_ERROR(item->Moved(device));
   return absl::OkStatus();
+}
+
+uint64_t TrackedState::SizeBytes() const {
+  std::set<const void*> storages;
+  uint64_t size_bytes = 0;
+  for (const auto& item : items_) {
+    const absl::StatusOr<std::vector<at::Tensor>> tensors = item->Tensors();
+    if (!tensors.ok()) continue;  // said when it is moved
+    for (const at::Tensor& tensor : *tensors) {
+      if (!tensor.defined() || !tensor.has_storage()) continue;
+      const at::Storage& storage = tensor.storage();
+      if (!storages.insert(storage.unsafeGetStorageImpl()).second) continue;
+      size_bytes += storage.nbytes();
+    }
+  }
+  return size_bytes;
 }
 
 std::vector<std::string> TrackedState::Untracked(

@@ -26,6 +26,8 @@ class TrackedState {
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device);
+  // Of all tensors that move; what shares memory counts once.
+  uint64_t SizeBytes() const;
   // What is in `restored` and not tracked: state that the program forgot.
   std::vector<std::string> Untracked(const Snapshot& restored) const;
 

@@ -1,10 +1,11 @@
 // Modules, optimizers and tensors as tracked items.
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "iterator/tensor_entry.h"
 #include "iterator/tracked_item.h"
 #include "runtime/checkpoint/optimizer_state.h"
 #include "runtime/device/device_move.h"
@@ -13,36 +14,6 @@
 
 namespace gavel::internal {
 namespace {
-
-std::string ShapeOf(const at::Tensor& tensor) {
-  std::string shape = StrCat(c10::toString(tensor.scalar_type()), "[");
-  for (const int64_t size : tensor.sizes()) StrAppend(&shape, size, ",");
-  if (shape.back() == ',') shape.pop_back();
-  return shape + "]";
-}
-
-// Copies into the memory that is there, so that all who share it see it.
-absl::Status CopyFrom(const Snapshot& snapshot, const std::string& name,
-                      at::Tensor& tensor) {
-  const at::Tensor* saved = FindTensor(snapshot, name);
-  if (saved == nullptr) {
-    return absl::FailedPreconditionError(
-        StrCat("the checkpoint has no tensor '", name,
-               "'; restore with the model that wrote it, or start in an empty "
-               "checkpoint directory"));
-  }
-  if (saved->sizes() != tensor.sizes() ||
-      saved->scalar_type() != tensor.scalar_type()) {
-    return absl::FailedPreconditionError(
-        StrCat("tensor '", name, "' is ", ShapeOf(tensor), " here and ",
-               ShapeOf(*saved),
-               " in the checkpoint; restore with the model that wrote it, or "
-               "start in an empty checkpoint directory"));
-  }
-  at::NoGradGuard no_grad;
-  tensor.detach().copy_(*saved);
-  return absl::OkStatus();
-}
 
 class ModuleItem final : public TrackedItem {
  public:
@@ -53,13 +24,9 @@ class ModuleItem final : public TrackedItem {
 
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving module '", name(), "'"), [&] {
-      ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
-        if (tensor.defined()) {
-          snapshot->tensors.emplace_back(tensor_name, tensor.detach());
-        }
-        return absl::OkStatus();
-      }).IgnoreError();
-      return absl::OkStatus();
+      return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
+        return CollectTensor(tensor_name, tensor, snapshot);
+      });
     });
   }
 
@@ -67,7 +34,7 @@ class ModuleItem final : public TrackedItem {
     return CatchAsStatus(StrCat("restoring module '", name(), "'"), [&] {
       return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
         if (!tensor.defined()) return absl::OkStatus();
-        return CopyFrom(snapshot, tensor_name, tensor);
+        return RestoreTensor(snapshot, tensor_name, tensor);
       });
     });
   }
@@ -85,10 +52,18 @@ class ModuleItem final : public TrackedItem {
   }
 
   absl::Status Moved(at::Device device) override {
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Tensors());
+    GAVEL_RETURN_IF_ERROR(CheckNoCsr(name(), tensors, device));
     return MoveModule(*module_, device);
   }
 
-  torch::nn::Module& module() { return *module_; }
+  std::vector<NamedTensor> Parameters() override {
+    std::vector<NamedTensor> parameters;
+    for (const auto& item : module_->named_parameters()) {
+      parameters.emplace_back(StrCat(name(), "/", item.key()), item.value());
+    }
+    return parameters;
+  }
 
  private:
   template <class Body>
@@ -143,26 +118,85 @@ class TensorItem final : public TrackedItem {
   std::string kind() const override { return "tensor"; }
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving tensor '", name(), "'"), [&] {
-      if (tensor_.defined()) {
-        snapshot->tensors.emplace_back(name(), tensor_.detach());
-      }
-      return absl::OkStatus();
+      return CollectTensor(name(), tensor_, snapshot);
     });
   }
   absl::Status Restore(const Snapshot& snapshot) override {
     return CatchAsStatus(StrCat("restoring tensor '", name(), "'"), [&] {
-      if (tensor_.defined()) return CopyFrom(snapshot, name(), tensor_);
-      const at::Tensor* saved = FindTensor(snapshot, name());
-      if (saved != nullptr) tensor_ = saved->clone();
-      return absl::OkStatus();
+      return RestoreTensor(snapshot, name(), tensor_);
     });
   }
   absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
     return std::vector<at::Tensor>{tensor_};
   }
+  std::vector<NamedTensor> Parameters() override { return {{name(), tensor_}}; }
 
  private:
   at::Tensor& tensor_;
+};
+
+// A copy of a model that follows it, a list of parameters, scales.
+class TensorListItem final : public TrackedItem {
+ public:
+  TensorListItem(std::string name, std::vector<at::Tensor>& tensors)
+      : TrackedItem(std::move(name)), tensors_(tensors) {}
+
+  std::string kind() const override { return "list of tensors"; }
+  absl::Status Collect(Snapshot* snapshot) override {
+    return CatchAsStatus(StrCat("saving tensors '", name(), "'"), [&] {
+      snapshot->bytes[StrCat(name(), "/count")] = StrCat(tensors_.size());
+      for (size_t i = 0; i < tensors_.size(); ++i) {
+        GAVEL_RETURN_IF_ERROR(CollectTensor(NameOf(i), tensors_[i], snapshot));
+      }
+      return absl::OkStatus();
+    });
+  }
+  absl::Status Restore(const Snapshot& snapshot) override {
+    return CatchAsStatus(StrCat("restoring tensors '", name(), "'"), [&] {
+      GAVEL_RETURN_IF_ERROR(RestoreCount(snapshot));
+      for (size_t i = 0; i < tensors_.size(); ++i) {
+        GAVEL_RETURN_IF_ERROR(RestoreTensor(snapshot, NameOf(i), tensors_[i]));
+      }
+      return absl::OkStatus();
+    });
+  }
+  absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
+    return tensors_;
+  }
+  std::vector<NamedTensor> Parameters() override {
+    std::vector<NamedTensor> parameters;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      parameters.emplace_back(NameOf(i), tensors_[i]);
+    }
+    return parameters;
+  }
+  absl::Status Moved(at::Device device) override {
+    return CatchAsStatus(StrCat("moving tensors '", name(), "'"), [&] {
+      for (at::Tensor& tensor : tensors_) ReplaceCsr(tensor, device);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  std::string NameOf(size_t i) const { return StrCat(name(), "/", i); }
+
+  absl::Status RestoreCount(const Snapshot& snapshot) {
+    const auto entry = snapshot.bytes.find(StrCat(name(), "/count"));
+    size_t count = 0;
+    if (entry == snapshot.bytes.end() ||
+        !absl::SimpleAtoi(entry->second, &count)) {
+      return absl::DataLossError(
+          StrCat("the checkpoint lost its entry '", name(), "/count'"));
+    }
+    if (tensors_.empty()) tensors_.resize(count);
+    if (tensors_.size() == count) return absl::OkStatus();
+    return absl::FailedPreconditionError(StrCat(
+        "'", name(), "' has ", tensors_.size(), " tensors here and ", count,
+        " in the checkpoint; restore with the program that wrote it, or start "
+        "in an empty checkpoint directory"));
+  }
+
+  std::vector<at::Tensor>& tensors_;
 };
 
 }  // namespace
@@ -181,9 +215,9 @@ std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor) {
   return std::make_unique<TensorItem>(std::move(name), tensor);
 }
 
-torch::nn::Module* ModuleOf(TrackedItem& item) {
-  auto* module = dynamic_cast<ModuleItem*>(&item);
-  return module == nullptr ? nullptr : &module->module();
+std::unique_ptr<TrackedItem> TrackTensors(std::string name,
+                                          std::vector<at::Tensor>& tensors) {
+  return std::make_unique<TensorListItem>(std::move(name), tensors);
 }
 
 torch::optim::Optimizer* OptimizerOf(TrackedItem& item) {

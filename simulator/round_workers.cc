@@ -67,6 +67,7 @@ void RoundSimulation::Ask(Running& job, int rank) {
   request.epoch = worker.epoch;
   request.nonce = ++worker.nonce;
   request.holding = worker.epoch != 0;
+  if (rank == 0 && request.holding) request.gang_address = "rank-0";
   inbox_.emplace_back(event::LeaseRequested{request});
 }
 
@@ -77,6 +78,8 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   worker.held =
       engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].held;
   Occupy(worker);
+  // The other ranks are granted when rank 0's store is open: at once.
+  if (rank == 0 && job.workers.size() > 1) Ask(job, rank);
   const bool all = std::all_of(
       job.workers.begin(), job.workers.end(),
       [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
@@ -85,7 +88,7 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
 
 void RoundSimulation::Asked(Running& job, int rank, PauseTier tier) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  const bool leaves = tier != PauseTier::kPark;
+  const bool leaves = StrongerThan(tier, PauseTier::kPark);
   if (worker.epoch == 0) {
     if (leaves) Exit(job, rank, kExitEvicted, 0, /*no_failure=*/false);
     return;

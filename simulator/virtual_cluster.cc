@@ -38,7 +38,8 @@ std::optional<Event> ToEvent(const Message& message) {
             return event::StepsReported{m.worker, m.epoch, m.progress};
           },
           [](const LeaseReleased& m) -> std::optional<Event> {
-            return event::LeaseEnded{m.worker, m.epoch, m.progress, false};
+            return event::LeaseEnded{m.worker, m.epoch, m.progress, false,
+                                     m.cause};
           },
           [](const WorkerFinished& m) -> std::optional<Event> {
             return event::WorkerSaidFinished{m};
@@ -329,6 +330,11 @@ void VirtualCluster::Spawn(Server& server, const LaunchWorker& launch) {
   world.free = [this, key](const std::string& uuid) {
     in_use_[uuid].erase(key);
   };
+  world.hold = [this, key](const std::string& uuid, uint64_t bytes) {
+    Hold(key, uuid, bytes);
+  };
+  world.gang = &gangs_[key.job];
+  world.violation = [this](std::string what) { Violation(std::move(what)); };
   world.commit = [this, key](Generation generation) {
     Generation& latest = generations_[key.job];
     latest = std::max(latest, generation);
@@ -350,6 +356,25 @@ void VirtualCluster::Spawn(Server& server, const LaunchWorker& launch) {
     StepAgent(*home, agent_event::ProcessStarted{
                          key, static_cast<int64_t>(key.incarnation)});
   });
+}
+
+// What the accelerators of the cluster are too small for is a violation, where
+// their memory was told.
+void VirtualCluster::Hold(const WorkerKey& key, const std::string& uuid,
+                          uint64_t bytes) {
+  memory_[uuid].erase(key);
+  if (bytes > 0) memory_[uuid][key] = bytes;
+  uint64_t used = 0;
+  for (const auto& [worker, held] : memory_[uuid]) used += held;
+  for (const auto& [name, server] : servers_) {
+    for (const AcceleratorInfo& info : server->accelerators) {
+      if (info.uuid == uuid && info.memory_bytes > 0 &&
+          used > info.memory_bytes) {
+        Violation(StrCat("accelerator ", uuid, " has ", info.memory_bytes,
+                         " bytes of memory, and ", used, " are in use"));
+      }
+    }
+  }
 }
 
 void VirtualCluster::KillWorker(const WorkerId& worker) {

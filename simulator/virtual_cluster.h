@@ -103,6 +103,7 @@ class VirtualCluster {
   void DoAgent(Server& server, const AgentAction& action);
   void ArmAgent(Server& server);
   void Spawn(Server& server, const LaunchWorker& launch);
+  void Hold(const WorkerKey& key, const std::string& uuid, uint64_t bytes);
   void Violation(std::string what);
 
   VirtualClusterOptions options_;
@@ -118,8 +119,11 @@ class VirtualCluster {
   std::map<std::string, VirtualTraining> training_;  // by job name
   std::map<std::string, std::unique_ptr<Server>> servers_;
   std::map<JobId, Generation> generations_;  // latest committed
+  std::map<JobId, VirtualGang> gangs_;
   // By accelerator uuid: who uses it, and how many of its slots.
   std::map<std::string, std::map<WorkerKey, int>> in_use_;
+  // Of an accelerator's memory, by uuid.
+  std::map<std::string, std::map<WorkerKey, uint64_t>> memory_;
   std::set<std::string> partitioned_;
   std::vector<std::pair<JobId, std::string>> replies_;
   std::vector<std::string> violations_;

@@ -5,12 +5,19 @@
 #include <utility>
 #include <variant>
 
+#include "core/text.h"
+
 namespace gavel {
 namespace {
 
 constexpr int kSigkill = 9;
 constexpr int kExitEvicted = 75;
 constexpr double kReportInterval_s = 1;
+
+// Where rank 0's store of an epoch is.
+std::string AddressOf(const WorkerKey& key, uint64_t epoch) {
+  return StrCat("job-", key.job.value(), ":", epoch);
+}
 
 }  // namespace
 
@@ -67,26 +74,125 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
     return Step(lease_event::ResumeFailed{action.epoch, "lock held"});
   }
   accelerator_ = action.accelerator;
+  running_epoch_ = action.epoch;
+  world_size_ = action.world_size;
+  gang_address_ = action.gang_address;
+  taking_ = true;
+  const bool kept = kept_on_ == accelerator_.uuid;
+  const double resume_s = last_uuid_.empty() ? 0
+                          : kept             ? training_.resume_kept_s
+                                             : training_.resume_parked_s;
+  if (resume_s == 0) return TakeState();
+  const std::weak_ptr<int> life = life_;
+  const uint64_t epoch = action.epoch;
+  world_.queue->After(resume_s, [this, life, epoch] {
+    if (!life.expired() && taking_ && running_epoch_ == epoch) TakeState();
+  });
+}
+
+// Its tensors are on the accelerator.
+void VirtualProcess::TakeState() {
+  taking_ = false;
+  LeaveMemory();
+  kept_on_ = accelerator_.uuid;
+  world_.hold(kept_on_, training_.state_bytes);
+  if (world_size_ > 1) return Meet();
+  Begin();
+}
+
+// Its tensors go to host memory, or with the process.
+void VirtualProcess::LeaveMemory() {
+  if (!kept_on_.empty()) world_.hold(kept_on_, 0);
+  kept_on_.clear();
+}
+
+void VirtualProcess::Begin() {
   if (!last_uuid_.empty() && last_uuid_ != accelerator_.uuid) ++moves_;
   last_uuid_ = accelerator_.uuid;
+  meeting_ = false;
   running_ = true;
   pausing_ = false;
-  running_epoch_ = action.epoch;
   resumed_at_ = world_.queue->now();
-  Step(lease_event::Resumed{action.epoch});
+  Step(lease_event::Resumed{running_epoch_});
   ArmEnd();
   ArmReport();
 }
 
+// ---- gangs
+
+// Waits for all ranks at rank 0's store.
+void VirtualProcess::Meet() {
+  meeting_ = true;
+  const uint64_t epoch = running_epoch_;
+  const std::weak_ptr<int> life = life_;
+  const auto still = [this, life, epoch] {
+    return !life.expired() && meeting_ && running_epoch_ == epoch;
+  };
+  if (key_.rank == 0) {
+    world_.queue->After(training_.gang_open_s, [this, still, epoch] {
+      if (still()) OpenGang(epoch);
+    });
+  } else if (gang_address_ != AddressOf(key_, epoch)) {
+    world_.violation(StrCat("job ", key_.job.value(), " rank ", key_.rank,
+                            " is sent to \"", gang_address_, "\""));
+  }
+  world_.queue->After(training_.gang_timeout_s, [this, still, epoch] {
+    if (!still()) return;
+    LeaveGang(/*broken=*/false);
+    Step(lease_event::ResumeFailed{epoch, "the gang did not come together"});
+  });
+  auto& ranks = world_.gang->ranks[epoch];
+  ranks[key_.rank] = this;
+  if (ranks.size() < static_cast<size_t>(world_size_)) return;
+  if (world_.gang->failed++ < training_.gang_failures) return;
+  const std::map<int, VirtualProcess*> all = ranks;
+  for (const auto& [rank, process] : all) process->Begin();
+}
+
+void VirtualProcess::OpenGang(uint64_t epoch) {
+  Step(lease_event::GangOpened{epoch, AddressOf(key_, epoch)});
+}
+
+// Frees the accelerator. Where others ran with it, they can't go on.
+void VirtualProcess::LeaveGang(bool broken) {
+  if (taking_ || meeting_) {
+    world_.free(accelerator_.uuid);
+    LeaveMemory();
+  }
+  taking_ = false;
+  meeting_ = false;
+  const auto found = world_.gang->ranks.find(running_epoch_);
+  if (found == world_.gang->ranks.end()) return;
+  found->second.erase(key_.rank);
+  const std::map<int, VirtualProcess*> others = found->second;
+  if (others.empty()) world_.gang->ranks.erase(found);
+  if (!broken) return;
+  for (const auto& [rank, process] : others) {
+    const std::weak_ptr<int> life = process->life_;
+    world_.queue->After(training_.gang_abort_s,
+                        [other = process, life, epoch = running_epoch_] {
+                          if (life.expired() || !other->running_ ||
+                              other->running_epoch_ != epoch) {
+                            return;
+                          }
+                          other->Exit(kExitEvicted, 0);
+                        });
+  }
+}
+
 void VirtualProcess::Do(const lease_action::Pause& action) {
   if (training_.ignores_pauses && action.tier != PauseTier::kStop) return;
+  if (taking_ || meeting_) {
+    LeaveGang(/*broken=*/false);
+    Step(lease_event::Parked{running_epoch_, ProgressNow()});
+  }
   if (!running_) {
-    if (action.tier != PauseTier::kPark) Exit(kExitEvicted, 0);
+    if (StrongerThan(action.tier, PauseTier::kPark)) Exit(kExitEvicted, 0);
     return;
   }
   // A stronger tier counts until the boundary is there.
   if (pausing_) {
-    pause_tier_ = std::max(pause_tier_, action.tier);
+    if (StrongerThan(action.tier, pause_tier_)) pause_tier_ = action.tier;
     return;
   }
   pausing_ = true;
@@ -95,7 +201,9 @@ void VirtualProcess::Do(const lease_action::Pause& action) {
   const double into = std::fmod(world_.queue->now() - resumed_at_, step_s);
   const std::weak_ptr<int> life = life_;
   const uint64_t epoch = running_epoch_;
-  world_.queue->After(step_s - into + training_.park_s, [this, life, epoch] {
+  const double leave_s =
+      action.tier == PauseTier::kKeep ? training_.keep_s : training_.park_s;
+  world_.queue->After(step_s - into + leave_s, [this, life, epoch] {
     if (life.expired() || running_epoch_ != epoch) return;
     Park(pause_tier_);
   });
@@ -123,6 +231,10 @@ Progress VirtualProcess::ProgressNow() const {
     progress.throughput_steps_per_s = StepsPerSecond();
     progress.window_s = kReportInterval_s;
   }
+  progress.state_bytes = training_.state_bytes;
+  const bool on_accelerator = !kept_on_.empty();
+  progress.device_bytes = on_accelerator ? training_.state_bytes : 0;
+  progress.host_bytes = on_accelerator ? 0 : training_.state_bytes;
   progress.pauses = pauses_;
   progress.moves = moves_;
   return progress;
@@ -166,12 +278,14 @@ void VirtualProcess::ArmReport() {
 void VirtualProcess::StopRunning() {
   steps_before_ = StepsDone();
   running_ = false;
+  LeaveGang(/*broken=*/false);
   world_.free(accelerator_.uuid);
 }
 
 void VirtualProcess::Park(PauseTier tier) {
   if (!running_) return;
   StopRunning();
+  if (tier != PauseTier::kKeep) LeaveMemory();
   pausing_ = false;
   ++pauses_;
   const Generation generation{running_epoch_, steps_before_};
@@ -184,7 +298,7 @@ void VirtualProcess::Park(PauseTier tier) {
   world_.queue->After(training_.checkpoint_s, [this, life, commit, tier] {
     if (life.expired()) return;
     commit();
-    if (tier != PauseTier::kPark) Exit(kExitEvicted, 0);
+    if (StrongerThan(tier, PauseTier::kPark)) Exit(kExitEvicted, 0);
   });
 }
 
@@ -197,7 +311,10 @@ void VirtualProcess::Kill() { Exit(0, kSigkill); }
 
 void VirtualProcess::Exit(int code, int signal) {
   if (!alive_) return;
+  const bool dies = signal != 0 || (code != 0 && code != kExitEvicted);
+  LeaveGang(/*broken=*/running_ && !pausing_ && dies);
   if (running_) StopRunning();
+  LeaveMemory();
   alive_ = false;
   life_.reset();
   world_.exited(code, signal);

@@ -21,14 +21,35 @@ struct VirtualTraining {
   uint64_t steps_total = 100;
   // steps/s by accelerator type; a type that is not named: 1.
   std::map<std::string, double> steps_per_s;
-  double start_s = 0.3;       // exec to hello, restore included
-  double park_s = 0.05;       // boundary to released
+  double start_s = 0.3;  // exec to hello, restore included
+  double park_s = 0.05;  // boundary to released
+  double keep_s = 0.05;  // the same when it is kept on the accelerator
+  // Granted to running: where it was kept, else from host memory. What comes
+  // back from the disk starts anew, start_s.
+  double resume_kept_s = 0;
+  double resume_parked_s = 0;
+  uint64_t state_bytes = 0;   // on the accelerator or in host memory
   double checkpoint_s = 0.1;  // after the release; 0.1 s later it is durable
   // Exits with this code at this step of its first incarnations.
   int fail_code = 0;
   uint64_t fail_at_step = 0;
   int fail_incarnations = 0;
   bool ignores_pauses = false;  // never reaches a boundary
+  // Of a gang: rank 0's store opens after this; whoever waits for the others
+  // longer than the time-out gives its lease back; and a rank whose gang has
+  // lost one ends with 75 after this.
+  double gang_open_s = 0.05;
+  double gang_timeout_s = 3;
+  double gang_abort_s = 0.2;
+  int gang_failures = 0;  // so many of its meetings come to nothing
+};
+
+class VirtualProcess;
+
+// The ranks of a job that meet, or run together, by epoch.
+struct VirtualGang {
+  std::map<uint64_t, std::map<int, VirtualProcess*>> ranks;
+  int failed = 0;
 };
 
 class VirtualProcess {
@@ -41,7 +62,11 @@ class VirtualProcess {
     // false: held by another process.
     std::function<bool(const std::string& uuid, int slots)> take;
     std::function<void(const std::string& uuid)> free;
+    // Has so much memory of an accelerator from now on; 0: none.
+    std::function<void(const std::string& uuid, uint64_t bytes)> hold;
     std::function<void(Generation)> commit;  // a checkpoint is durable
+    VirtualGang* gang = nullptr;
+    std::function<void(std::string)> violation;
     std::function<void(int exit_code, int signal)> exited;
   };
 
@@ -64,6 +89,12 @@ class VirtualProcess {
   void Do(const lease_action::Resume& action);
   void Do(const lease_action::Extend&) {}
   void Do(const lease_action::Pause& action);
+  void TakeState();
+  void LeaveMemory();
+  void Begin();
+  void Meet();
+  void OpenGang(uint64_t epoch);
+  void LeaveGang(bool broken);
   void ArmTick();
   void ArmEnd();
   void ArmReport();
@@ -80,9 +111,14 @@ class VirtualProcess {
   bool alive_ = true;
   bool running_ = false;
   bool pausing_ = false;
+  bool meeting_ = false;  // has the accelerator, waits for the other ranks
   PauseTier pause_tier_ = PauseTier::kPark;
   uint64_t running_epoch_ = 0;
   AcceleratorInfo accelerator_;
+  int world_size_ = 1;
+  std::string gang_address_;
+  bool taking_ = false;  // has the accelerator, brings its tensors there
+  std::string kept_on_;  // uuid of the accelerator that has its tensors
   std::string last_uuid_;
   Time resumed_at_ = 0;
   uint64_t steps_before_ = 0;  // done before resumed_at_

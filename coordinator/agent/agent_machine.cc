@@ -126,9 +126,12 @@ void AgentMachine::On(Time now, const agent_event::ProcessNotStarted& e,
 
 void AgentMachine::On(Time now, const agent_event::ProcessExited& e,
                       AgentActions& actions) {
-  if (processes_.erase(e.worker) == 0) return;
-  Record(actions);
+  const auto process = processes_.find(e.worker);
+  if (process == processes_.end()) return;
   WorkerExited exit = ExitOf(e.worker);
+  exit.stopped = process->second.stopping;
+  processes_.erase(process);
+  Record(actions);
   exit.exit_code = e.exit_code;
   exit.signal = e.signal;
   TellExit(now, std::move(exit), actions);
@@ -324,9 +327,9 @@ void AgentMachine::TellExit(Time now, WorkerExited exit,
 
 void AgentMachine::SayHello(Time now, AgentActions& actions) {
   next_hello_ = now + kHelloInterval_s;
-  actions.emplace_back(agent_action::Send{
-      AgentHello{options_.server, options_.incarnation, highest_seen_,
-                 options_.address, options_.accelerators, Running()}});
+  actions.emplace_back(agent_action::Send{AgentHello{
+      options_.server, options_.incarnation, highest_seen_, options_.address,
+      options_.accelerators, Running(), options_.host_memory_bytes}});
 }
 
 void AgentMachine::Record(AgentActions& actions) const {

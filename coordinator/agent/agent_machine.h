@@ -84,6 +84,7 @@ struct AgentOptions {
   uint64_t incarnation = 0;  // rises with each start of the agent
   std::string address = "127.0.0.1";
   std::vector<AcceleratorInfo> accelerators;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
 };
 
 class AgentMachine {

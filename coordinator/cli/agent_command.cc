@@ -20,7 +20,7 @@
 namespace gavel {
 namespace {
 
-struct Options {
+struct AgentOptions {
   std::string coordinator = kDefaultCoordinator;
   std::optional<std::string> cluster;
   std::string server;
@@ -42,7 +42,7 @@ std::string HostName() {
   return text.empty() ? "server" : text;
 }
 
-absl::StatusOr<ServerSpec> FromCluster(const Options& options) {
+absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
                          ReadClusterFile(*options.cluster));
   std::string names;
@@ -61,7 +61,7 @@ absl::StatusOr<ServerSpec> FromCluster(const Options& options) {
       "; choose one with --server: ", names.empty() ? "none is there" : names));
 }
 
-absl::StatusOr<ServerSpec> FindServer(const Options& options) {
+absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FromCluster(options));
     GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
@@ -73,7 +73,7 @@ absl::StatusOr<ServerSpec> FindServer(const Options& options) {
   return server;
 }
 
-absl::Status Run(const Options& options) {
+absl::Status Run(const AgentOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
   AgentShellOptions shell_options;
   shell_options.server = server.name;
@@ -83,6 +83,7 @@ absl::Status Run(const Options& options) {
                                     ? DefaultRunDirectory(server.accelerators)
                                     : options.run_directory;
   shell_options.accelerators = std::move(server.accelerators);
+  shell_options.host_memory_bytes = server.host_memory_bytes;
   shell_options.stop_grace_s = options.stop_grace_s;
   shell_options.log = MakeStderrLog();
 
@@ -98,7 +99,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddAgentCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AgentOptions>();
   CLI::App* command = app.add_subcommand(
       "agent",
       "Runs the agent of this server: declares its accelerators, launches and "

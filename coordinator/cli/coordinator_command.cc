@@ -15,14 +15,14 @@
 namespace gavel {
 namespace {
 
-struct Options {
+struct CoordinatorOptions {
   std::string listen = "tcp://127.0.0.1:7077";
   std::string state = kDefaultState;
   std::optional<std::string> cluster;
   SchedulingFlags scheduling;
 };
 
-absl::Status Run(const Options& options) {
+absl::Status Run(const CoordinatorOptions& options) {
   ClusterSpec cluster;
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(cluster, ReadClusterFile(*options.cluster));
@@ -52,7 +52,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CoordinatorOptions>();
   CLI::App* command = app.add_subcommand(
       "coordinator", "Runs the coordinator; agents and clients connect to it");
   command

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -13,8 +14,10 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/doctor_examination.h"
+#include "coordinator/cli/doctor_output.h"
 #include "coordinator/cli/doctor_run.h"
 #include "coordinator/cli/stop_signals.h"
+#include "coordinator/server/agent_accelerators.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -29,6 +32,10 @@ struct Options {
   uint64_t steps = 20;
   std::string state;
   double timeout_s = 120;
+  double tolerance = 0;
+  std::string device;
+  std::string move_to;
+  bool json = false;
   std::vector<std::string> ignored;
   std::vector<std::string> command;
 };
@@ -70,29 +77,60 @@ class WorkFolder {
   bool kept_ = false;
 };
 
-absl::StatusOr<int> Run(const Options& options) {
+// What is not given: GAVEL_DEVICE, else the first GPU, else the CPU; and the
+// next GPU to move to, where there is one.
+void FillDevices(Options* options) {
+  const char* variable = std::getenv("GAVEL_DEVICE");
+  if (options->device.empty() && variable != nullptr) {
+    options->device = variable;
+  }
+  const size_t gpus =
+      DetectAccelerators().value_or(std::vector<AcceleratorInfo>()).size();
+  if (options->device.empty()) options->device = gpus > 0 ? "cuda:0" : "cpu";
+  if (!options->move_to.empty()) return;
+  options->move_to = options->device;
+  if (gpus > 1 && options->device == "cuda:0") options->move_to = "cuda:1";
+}
+
+// As the user's own runs; an agent would give a CPU slot one thread.
+int Threads() {
+  const char* variable = std::getenv("OMP_NUM_THREADS");
+  const int number = variable == nullptr ? 1 : std::atoi(variable);
+  return std::max(1, number);
+}
+
+absl::StatusOr<int> Run(Options options) {
+  FillDevices(&options);
   std::atomic<bool> stop = false;
   StopSignals signals;
   GAVEL_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Create(options.state));
   signals.Attach([&stop] { stop = true; });
-  std::printf("gavel doctor: %s\n", options.command.front().c_str());
-  const DoctorProgram program{options.command, folder.path(), options.timeout_s,
-                              &stop};
-  const absl::StatusOr<Verdict> verdict = Examine(
-      program,
-      {options.steps, {options.ignored.begin(), options.ignored.end()}});
-  signals.Attach(nullptr);
-  if (!verdict.ok()) return verdict.status();
-  if (verdict->passed) {
-    std::printf("PASS: %s\n", verdict->text.c_str());
-    return kExitOk;
+  const std::string& name = options.command.front();
+  const DoctorProgram program{options.command,   folder.path(),
+                              options.device,    Threads(),
+                              options.timeout_s, &stop};
+  ExaminationOptions examination;
+  examination.steps = options.steps;
+  examination.ignored = {options.ignored.begin(), options.ignored.end()};
+  examination.tolerance = options.tolerance;
+  examination.move_to = options.move_to;
+  if (!options.json) {
+    std::printf("gavel doctor: %s\n", name.c_str());
+    examination.say = [](const char* what, const std::string& text) {
+      std::fputs(RenderDoctorLine(what, text).c_str(), stdout);
+      std::fflush(stdout);
+    };
   }
-  folder.Keep();
-  std::string text = verdict->text;
-  if (!text.ends_with('\n')) text += '\n';
-  std::printf("FAIL: %s  Outputs, reports and checkpoints are kept in %s\n",
-              text.c_str(), folder.path().c_str());
-  return kExitFailed;
+  const absl::StatusOr<Examined> found = Examine(program, examination);
+  signals.Attach(nullptr);
+  if (!found.ok()) return found.status();
+  if (!found->passed) folder.Keep();
+  const std::string text = options.json
+                               ? RenderDoctorJson(*found, name, folder.path())
+                               : RenderCosts(found->measures) +
+                                     RenderVerdict(*found, name, folder.path());
+  std::fputs(text.c_str(), stdout);
+  return found->passed ? kExitOk : kExitFailed;
 }
 
 }  // namespace
@@ -103,9 +141,13 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
   options->command = std::move(program);
   CLI::App* command = app.add_subcommand(
       "doctor",
-      "Tells whether a training program resumes exactly: runs it alone, kills "
-      "it in the middle, starts it again and compares all that it reports");
-  command->footer("Called as: gavel doctor [OPTIONS] -- ./train ARGUMENTS...");
+      "Tells whether a training program resumes exactly: runs it alone, pauses "
+      "it, moves it, kills it and starts it again, and compares all that it "
+      "reports");
+  command->footer(
+      "Called as: gavel doctor [OPTIONS] -- ./train ARGUMENTS...\n"
+      "Exit codes: 0 PASS, 1 FAIL or it could not be examined, 2 a wrong "
+      "command line. docs/doctor.md explains what is said.");
   command->add_option("--steps", options->steps, "how many; at least 2")
       ->check(CLI::Range(uint64_t{2}, kStepsMax))
       ->capture_default_str();
@@ -120,6 +162,19 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
       ->type_name("NAME")
       ->expected(1)
       ->take_all();
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "values that differ by less than this part of the larger "
+                   "one count as equal (default: equal to the bit)")
+      ->type_name("FRACTION")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--device", options->device,
+                      "cpu, cuda:0, ... (default: GAVEL_DEVICE, else the first "
+                      "GPU, else the CPU)");
+  command->add_option("--move-to", options->move_to,
+                      "device of the run that is moved (default: another GPU, "
+                      "else another slot of the same)");
+  command->add_flag("--json", options->json, "one JSON object on stdout");
   command->add_option("--state", options->state,
                       "directory for its files, which are removed unless it "
                       "fails (default: the one for temporary files)");

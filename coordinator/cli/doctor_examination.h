@@ -1,15 +1,21 @@
-// What `gavel doctor` finds out: whether a training program that is killed goes
-// on from its last checkpoint exactly as if nothing had happened. It runs the
-// program alone, runs it again and kills it in the middle, starts it once more,
-// and compares every value that it reports. Not thread-safe.
+// What `gavel doctor` finds out: whether a training program that is paused,
+// moved or killed goes on exactly as if nothing had happened. It runs the
+// program undisturbed; under leases that it takes back, once for the same
+// accelerator and once for another; and once it kills it and starts it again.
+// Every value that these report is compared with the undisturbed run's. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_EXAMINATION_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_EXAMINATION_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/doctor_report.h"
 #include "coordinator/cli/doctor_run.h"
 
 namespace gavel {
@@ -17,16 +23,48 @@ namespace gavel {
 struct ExaminationOptions {
   uint64_t steps = 20;            // at least 2
   std::set<std::string> ignored;  // reported names that are not compared
+  double tolerance = 0;           // as of CompareReports
+  std::string move_to = "cpu";    // device of the run that is moved
+  // Called with each line on a run, as soon as it is known. May be empty.
+  std::function<void(const char* what, const std::string& text)> say;
 };
 
-struct Verdict {
+// A run beside the undisturbed one.
+struct ExaminedRun {
+  std::string name;             // "paused", "moved", "restored"
+  uint64_t from_step = 0;       // values from here on were compared
+  uint64_t interrupted_at = 0;  // steps done by then
+  uint64_t values_compared = 0;
+  std::vector<ReportDifference> differences;  // the earliest first
+};
+
+// Seconds; what could not be measured is left out.
+struct DoctorMeasures {
+  std::optional<double> save_s;     // of one checkpoint, until it is committed
+  std::optional<double> start_s;    // from the start to the first step
+  std::optional<double> restart_s;  // the same with a checkpoint to read
+  std::optional<double> pause_s;    // from the request to the free accelerator
+  std::optional<double> lost_s;     // to the pause in all, as the runtime says
+  std::optional<double> step_s;     // one step, undisturbed
+  std::optional<double> leased_step_s;  // and under a lease
+  uint64_t checkpoint_bytes = 0;
+  uint64_t checkpoints_verified = 0;
+
+  std::optional<double> load_s() const;
+};
+
+struct Examined {
   bool passed = false;
-  std::string text;  // what was found; after a failure the remedy, too
+  std::string problem;  // what was found; empty when passed
+  std::string remedy;   // for it; may have several lines
+  uint64_t steps = 0;   // of the undisturbed run
+  std::vector<ExaminedRun> runs;
+  DoctorMeasures measures;
 };
 
-// Prints a line on each run to stdout. Errors: those of RunUnderDoctor.
-absl::StatusOr<Verdict> Examine(const DoctorProgram& program,
-                                const ExaminationOptions& options);
+// Errors: those of RunUnderDoctor and DoctorLease.
+absl::StatusOr<Examined> Examine(const DoctorProgram& program,
+                                 const ExaminationOptions& options);
 
 }  // namespace gavel
 

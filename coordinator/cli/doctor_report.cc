@@ -1,6 +1,7 @@
 #include "coordinator/cli/doctor_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -57,10 +58,19 @@ std::vector<Key> KeysInOrder(const std::vector<ReportedValue>& expected,
   return keys;
 }
 
+bool IsClose(const std::optional<std::string>& a,
+             const std::optional<std::string>& b, double tolerance) {
+  if (a == b) return true;
+  if (!a || !b || tolerance <= 0) return false;
+  const double x = std::strtod(a->c_str(), nullptr);
+  const double y = std::strtod(b->c_str(), nullptr);
+  return std::abs(x - y) <= tolerance * std::max(std::abs(x), std::abs(y));
+}
+
 // The first value that differs; at the first step `found` may begin with more.
 std::optional<ReportDifference> Differ(const Key& key, const Values& expected,
-                                       const Values& found,
-                                       bool is_first_step) {
+                                       const Values& found, bool is_first_step,
+                                       double tolerance) {
   size_t skip = 0;
   if (is_first_step && found.size() > expected.size()) {
     skip = found.size() - expected.size();
@@ -70,7 +80,9 @@ std::optional<ReportDifference> Differ(const Key& key, const Values& expected,
     ReportDifference difference{key.first, key.second, {}, {}};
     if (i < expected.size()) difference.expected = expected[i];
     if (i + skip < found.size()) difference.found = found[i + skip];
-    if (difference.expected != difference.found) return difference;
+    if (!IsClose(difference.expected, difference.found, tolerance)) {
+      return difference;
+    }
   }
   return std::nullopt;
 }
@@ -104,7 +116,8 @@ std::vector<std::string> NamesOf(const std::vector<ReportedValue>& values) {
 
 std::vector<ReportDifference> CompareReports(
     const std::vector<ReportedValue>& expected,
-    const std::vector<ReportedValue>& found, uint64_t from_step) {
+    const std::vector<ReportedValue>& found, uint64_t from_step,
+    double tolerance) {
   std::map<Key, Values> left = ByStepAndName(expected, from_step);
   std::map<Key, Values> right = ByStepAndName(found, from_step);
   std::vector<ReportDifference> differences;
@@ -112,7 +125,7 @@ std::vector<ReportDifference> CompareReports(
   for (const Key& key : KeysInOrder(expected, found, from_step)) {
     if (names.contains(key.second)) continue;
     auto difference =
-        Differ(key, left[key], right[key], key.first == from_step);
+        Differ(key, left[key], right[key], key.first == from_step, tolerance);
     if (!difference) continue;
     names.insert(key.second);
     differences.push_back(*std::move(difference));

@@ -35,9 +35,12 @@ struct ReportDifference {
 // The first difference of each name from `from_step` on, the earliest first; at
 // one step the name that was reported first. A run that begins there may have
 // reported more at its first step, before its loop: the last values count.
+// Numbers differ when they do by more than `tolerance` times the larger one; 0:
+// to the bit.
 std::vector<ReportDifference> CompareReports(
     const std::vector<ReportedValue>& expected,
-    const std::vector<ReportedValue>& found, uint64_t from_step);
+    const std::vector<ReportedValue>& found, uint64_t from_step,
+    double tolerance = 0);
 
 // "loss at step 12: 0.25 (0x1p-2) undisturbed, not reported in the other run".
 std::string DescribeDifference(const ReportDifference& difference,

@@ -1,6 +1,7 @@
-// One run of a training program under `gavel doctor`: alone, with a step
-// budget, a checkpoint directory and a file for what it reports; perhaps killed
-// on the way. Not thread-safe; a program dies with the thread that runs it.
+// One run of a training program under `gavel doctor`: with a step budget, a
+// checkpoint directory and a file for what it reports; alone, or with leases of
+// a coordinator that asks for one back on the way; perhaps killed. Not
+// thread-safe; a program dies with the thread that runs it.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_RUN_H_
 
@@ -12,14 +13,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/doctor_checkpoint.h"
+#include "coordinator/cli/doctor_lease.h"
 #include "coordinator/cli/doctor_report.h"
-#include "core/generation.h"
 
 namespace gavel {
 
 struct DoctorProgram {
   std::vector<std::string> argv;
   std::string folder;  // of the runs' files
+  std::string device = "cpu";
+  int threads = 1;  // of an operation, on the CPU
   double timeout_s = 120;
   const std::atomic<bool>* stop = nullptr;  // borrowed; true: give up
 };
@@ -32,11 +36,16 @@ struct DoctorRunOptions {
   // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is
   // there; 0: the program ends by itself.
   uint64_t kill_before_step = 0;
+  // Borrowed; null: it runs alone. Asked to interrupt when that many steps are
+  // done, by report or checkpoint.
+  DoctorLease* lease = nullptr;
+  uint64_t interrupt_after_step = 0;
 };
 
-struct DoctorCheckpoint {
-  Generation generation;
-  std::string path;
+// When a step was first heard of, in seconds since the program was started.
+struct StepTime {
+  uint64_t step = 0;
+  double at_s = 0;
 };
 
 struct DoctorRun {
@@ -45,12 +54,17 @@ struct DoctorRun {
   bool timed_out = false;  // and killed for that
   double duration_s = 0;
   std::vector<ReportedValue> values;
+  std::vector<StepTime> step_times;  // of steps that reported, ascending
   std::optional<DoctorCheckpoint> last_checkpoint;  // committed, at the end
-  std::string log_path;                             // of all that it printed
+  std::string checkpoint_directory;
+  std::string log_path;  // of all that it printed
 
   uint64_t last_step() const {
     return last_checkpoint ? last_checkpoint->generation.step : 0;
   }
+  // The median duration of a step, from the third up to `end_step`: the first
+  // ones warm up. Nothing when they were not reported, or take less than 1 ms.
+  std::optional<double> StepDuration_s(uint64_t end_step) const;
 };
 
 // NOT_FOUND and others of SpawnProcess: it can't be started. CANCELLED: stop.
@@ -59,9 +73,6 @@ absl::StatusOr<DoctorRun> RunUnderDoctor(const DoctorProgram& program,
 
 // The last lines of a file, each with an indent; empty if there are none.
 std::string TailOf(const std::string& path);
-
-// Of all files in the folder.
-uint64_t BytesIn(const std::string& folder);
 
 }  // namespace gavel
 

@@ -71,6 +71,20 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
       StrCat(path, " can't be written: ", std::strerror(errno)));
 }
 
+absl::Status MakeDirectory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      StrCat(path, " can't be made: ", error.message()));
+}
+
+absl::StatusOr<std::string> MakeResultsPath(const std::string& name) {
+  const fs::path directory = "gavel-results";
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(directory.string()));
+  return (directory / name).string();
+}
+
 absl::Status ReplaceFile(const std::string& path, const std::string& text) {
   const std::string written = path + ".new";
   GAVEL_RETURN_IF_ERROR(WriteFile(written, text));

@@ -19,6 +19,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 absl::Status WriteFile(const std::string& path, const std::string& text);
 // The old file or the new one, whatever happens meanwhile.
 absl::Status ReplaceFile(const std::string& path, const std::string& text);
+// With all of its parents; one that is there stays.
+absl::Status MakeDirectory(const std::string& path);
+// "gavel-results/NAME", where commands keep results that the user has named no
+// file for; makes the folder.
+absl::StatusOr<std::string> MakeResultsPath(const std::string& name);
 // Before hours of work whose end WriteFile is to keep.
 absl::Status CheckWritable(const std::string& path);
 

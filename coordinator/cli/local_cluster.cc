@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
 
 void LocalCluster::Ended(const absl::Status& status) {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     const bool first = failure_.ok();
     if (first && !status.ok()) failure_ = status;
     if (first && status.ok() && !stopping_) {
@@ -43,7 +43,7 @@ void LocalCluster::Ended(const absl::Status& status) {
 
 absl::Status LocalCluster::Stop() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   for (const std::unique_ptr<AgentShell>& agent : agents_) agent->Stop();
@@ -55,7 +55,7 @@ absl::Status LocalCluster::Stop() {
 }
 
 absl::Status LocalCluster::failure() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return failure_;
 }
 

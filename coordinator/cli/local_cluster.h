@@ -6,14 +6,13 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "coordinator/server/agent_shell.h"
 #include "coordinator/server/coordinator_server.h"
 
@@ -47,9 +46,9 @@ class LocalCluster {
   void Ended(const absl::Status& status);
 
   const std::function<void()> on_failure_;
-  mutable absl::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // guards the next two
+  bool stopping_ = false;
+  absl::Status failure_;
   std::unique_ptr<CoordinatorServer> server_;
   std::vector<std::unique_ptr<AgentShell>> agents_;
   std::vector<std::thread> agent_threads_;

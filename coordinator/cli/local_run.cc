@@ -112,6 +112,7 @@ absl::Status LocalRun::StartCluster() {
     agent.state_directory = options_.state_directory;
     agent.run_directory = DefaultRunDirectory(server.accelerators);
     agent.accelerators = server.accelerators;
+    agent.host_memory_bytes = server.host_memory_bytes;
     agent.stop_grace_s =
         options_.scheduling.stop_grace_s.value_or(kStopGrace_s);
     agent.log = log;

@@ -12,6 +12,7 @@
 namespace gavel {
 
 // Sections without anything to draw are left out, but the table of runs.
+// NOT_FOUND: the database has no runs.
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
                                       const std::string& title);
 

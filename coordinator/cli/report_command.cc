@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
@@ -17,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ReportOptions {
   std::string database;
   std::string output = "report.html";
   std::string csv_directory;
@@ -25,12 +24,7 @@ struct Options {
 };
 
 absl::Status WriteCsvs(const ReportPage& page, const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) {
-    return absl::PermissionDeniedError(
-        StrCat(directory, " can't be made: ", error.message()));
-  }
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(directory));
   for (const ReportSection& section : page.sections) {
     const fs::path path = fs::path(directory) / (section.id + ".csv");
     GAVEL_RETURN_IF_ERROR(WriteFile(path.string(), section.csv.text()));
@@ -38,14 +32,16 @@ absl::Status WriteCsvs(const ReportPage& page, const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const Options& options) {
+absl::Status Run(const ReportOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(SimulationStore store,
                          SimulationStore::OpenExisting(options.database));
   const std::string title =
       options.title.empty()
           ? StrCat("Gavel: ", fs::path(options.database).stem().string())
           : options.title;
-  GAVEL_ASSIGN_OR_RETURN(const ReportPage page, MakeReport(store, title));
+  const absl::StatusOr<ReportPage> made = MakeReport(store, title);
+  if (!made.ok()) return Annotate(made.status(), options.database);
+  const ReportPage& page = *made;
   GAVEL_RETURN_IF_ERROR(WriteFile(options.output, RenderPage(page)));
   if (!options.csv_directory.empty()) {
     GAVEL_RETURN_IF_ERROR(WriteCsvs(page, options.csv_directory));
@@ -57,7 +53,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* command = app.add_subcommand(
       "report", "Draws the results of a sweep: one HTML page, and CSV");
   command->add_option("database", options->database, "of `gavel sweep`")

@@ -191,6 +191,10 @@ std::vector<std::string> CsvCells(const StoredRun& run) {
 
 absl::StatusOr<ReportContext> ReportContext::Create(SimulationStore& store) {
   GAVEL_ASSIGN_OR_RETURN(std::vector<StoredRun> runs, store.Runs());
+  if (runs.empty()) {
+    return absl::NotFoundError(
+        "no runs in it yet; `gavel sweep` and `gavel reproduce` make them");
+  }
   return ReportContext(store, std::move(runs));
 }
 

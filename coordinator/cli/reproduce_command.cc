@@ -23,14 +23,14 @@
 namespace gavel {
 namespace {
 
-struct Options {
+struct ReproduceOptions {
   std::string name;
   bool list = false;
   bool quick = false;
   bool slow = false;
   bool markdown = false;
   std::string throughputs;
-  std::string database = "reproduction.db";
+  std::string database;  // empty: in the folder of results
   std::string page;
   SweepOptions run;
 };
@@ -43,7 +43,8 @@ void PrintList(const std::vector<Experiment>& experiments) {
 }
 
 // Those that the user asks for.
-absl::StatusOr<std::vector<Experiment>> Choose(const Options& options) {
+absl::StatusOr<std::vector<Experiment>> Choose(
+    const ReproduceOptions& options) {
   std::vector<Experiment> all = Experiments(options.quick);
   if (options.name == "all") return all;
   std::vector<std::string_view> names;
@@ -62,7 +63,7 @@ absl::StatusOr<std::vector<Experiment>> Choose(const Options& options) {
 
 // Fills in the files that the runs read. The trace of the cost experiment is
 // written beside the database.
-absl::Status AddFiles(const Options& options,
+absl::Status AddFiles(const ReproduceOptions& options,
                       std::vector<Experiment>* experiments) {
   const std::string trace = StrCat(
       options.database, options.quick ? ".cost-quick" : ".cost", ".toml");
@@ -79,7 +80,7 @@ absl::Status AddFiles(const Options& options,
 }
 
 // Makes the runs that the database lacks.
-absl::StatusOr<SweepOutcome> MakeRuns(const Options& options,
+absl::StatusOr<SweepOutcome> MakeRuns(const ReproduceOptions& options,
                                       const std::vector<Experiment>& all,
                                       SimulationStore& store,
                                       SimulationInputCache& inputs) {
@@ -99,7 +100,7 @@ absl::StatusOr<SweepOutcome> MakeRuns(const Options& options,
   return outcome;
 }
 
-absl::StatusOr<ExperimentTable> TableOf(const Options& options,
+absl::StatusOr<ExperimentTable> TableOf(const ReproduceOptions& options,
                                         const Experiment& experiment,
                                         const ThroughputTable& throughputs,
                                         const FindRun& find,
@@ -121,11 +122,11 @@ absl::StatusOr<ExperimentTable> TableOf(const Options& options,
 
 // Runs what is to be run, and puts our figures beside the published ones.
 absl::StatusOr<std::vector<Reproduction>> Reproduce(
-    const Options& options, std::vector<Experiment> experiments) {
-  GAVEL_RETURN_IF_ERROR(AddFiles(options, &experiments));
+    const ReproduceOptions& options, std::vector<Experiment> experiments) {
   SimulationInputCache inputs;
   GAVEL_ASSIGN_OR_RETURN(const auto throughputs,
                          inputs.LoadThroughputs(options.throughputs));
+  GAVEL_RETURN_IF_ERROR(AddFiles(options, &experiments));
   GAVEL_ASSIGN_OR_RETURN(SimulationStore store,
                          SimulationStore::Open(options.database));
   GAVEL_ASSIGN_OR_RETURN(const SweepOutcome outcome,
@@ -150,7 +151,7 @@ absl::StatusOr<std::vector<Reproduction>> Reproduce(
   return all;
 }
 
-absl::Status Run(const Options& options) {
+absl::Status Run(ReproduceOptions options) {
   if (options.list) {
     PrintList(Experiments(options.quick));
     return absl::OkStatus();
@@ -161,6 +162,10 @@ absl::Status Run(const Options& options) {
         "no throughputs; give --throughputs FILE.json, the table that Gavel "
         "published (simulation_throughputs.json)");
   }
+  if (options.database.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(options.database,
+                           MakeResultsPath("reproduction.db"));
+  }
   GAVEL_ASSIGN_OR_RETURN(const std::vector<Reproduction> all,
                          Reproduce(options, std::move(experiments)));
   if (options.markdown) {
@@ -170,6 +175,13 @@ absl::Status Run(const Options& options) {
     for (const Reproduction& one : all) {
       std::fputs(RenderReproduction(one, width).c_str(), stdout);
     }
+    const bool simulated = std::ranges::any_of(all, [](const auto& one) {
+      return one.experiment.kind == ExperimentKind::kSimulation;
+    });
+    if (simulated) {
+      std::printf("the runs are kept in %s; `gavel report %s` draws them\n",
+                  options.database.c_str(), options.database.c_str());
+    }
   }
   if (options.page.empty()) return absl::OkStatus();
   return WriteFile(options.page, RenderPage(PageOf(all)));
@@ -178,7 +190,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddReproduceCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReproduceOptions>();
   options->run.threads =
       static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   CLI::App* command = app.add_subcommand(
@@ -204,9 +216,9 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command
       ->add_option("--results", options->database,
-                   "keeps the runs: the next call makes only what is missing")
-      ->type_name("FILE.db")
-      ->capture_default_str();
+                   "keeps the runs: the next call makes only what is missing; "
+                   "default: gavel-results/reproduction.db")
+      ->type_name("FILE.db");
   command->add_option("-j,--threads", options->run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -36,9 +36,9 @@ constexpr Row kLasSingle[] = {
     {kLasPerf, 2.0, 16.95},
     {kLasPerf, 4.0, 16.82},
     {kLasPerf, 5.6, 28.96},
-    {"allox", 2.0, 16.93, true},
-    {"allox", 4.0, 17.13, true},
-    {"allox", 5.6, 25.32, true},
+    {"allox", 2.0, 16.93},
+    {"allox", 4.0, 17.13},
+    {"allox", 5.6, 25.32},
     {"gandiva", 2.0, std::nullopt},
     {"gandiva", 4.0, std::nullopt},
 };

@@ -22,7 +22,7 @@
 namespace gavel {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   SimulationFlags flags;
   bool record_rounds = false;
   std::string output;
@@ -72,7 +72,7 @@ absl::Status AddSaving(const std::string& path, RunControl* control) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Watched> Simulate(const Options& options,
+absl::StatusOr<Watched> Simulate(const SimulateOptions& options,
                                  const SimulationSpec& spec) {
   StopSignals signals;
   SimulationInputCache cache;
@@ -99,7 +99,7 @@ absl::StatusOr<Watched> Simulate(const Options& options,
   return watched;
 }
 
-absl::Status Run(const Options& options) {
+absl::Status Run(const SimulateOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const SimulationSpec spec, SpecOf(options.flags));
   if (!options.output.empty()) {
     GAVEL_RETURN_IF_ERROR(CheckWritable(options.output));
@@ -125,7 +125,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddSimulateCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   CLI::App* command = app.add_subcommand(
       "simulate",
       "Replays a trace of jobs through the scheduler in virtual time");

@@ -1,6 +1,7 @@
 #include "coordinator/cli/simulation_flags.h"
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/draw_flags.h"
 #include "core/status.h"
 
 namespace gavel {
@@ -21,23 +22,7 @@ void AddTraceFlags(CLI::App& command, SimulationFlags* flags) {
                    "draws the jobs as the original Gavel does for the seed");
   command.add_option("--jobs", spec.jobs,
                      "how many; default: enough for --window");
-  command.add_option("--rate", flags->rate_per_h, "mean arrivals; 0: --static")
-      ->type_name("JOBS/H");
-  command.add_flag("--static", flags->all_at_zero, "all jobs arrive at time 0");
-  command.add_flag("--multi-gpu", spec.multi_gpu,
-                   "30 % of the jobs need 2, 4 or 8 accelerators");
-  command.add_flag("--multi-priority", spec.multi_priority,
-                   "a fifth of the jobs has weight 5");
-  command.add_flag("--slos", spec.slos,
-                   "deadlines of 1.2, 2 or 10 times the duration");
-  command
-      .add_option("--fixed-duration", spec.fixed_duration_s,
-                  "of every job on a v100, in place of a drawn one")
-      ->type_name("SECONDS");
-  command
-      .add_option("--scale-factor-max", spec.scale_factor_max,
-                  "larger jobs are dropped")
-      ->capture_default_str();
+  AddDrawFlags(command, &spec, &flags->rate_per_h, &flags->all_at_zero);
   command.add_option("--seed", spec.seed, "of jobs, arrivals and failures")
       ->capture_default_str();
 }

@@ -97,7 +97,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
 absl::StatusOr<std::shared_ptr<const SimulationInputCache::File>>
 SimulationInputCache::Read(const std::string& path) {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (const auto it = files_.find(path); it != files_.end()) {
       return it->second;
     }
@@ -105,7 +105,7 @@ SimulationInputCache::Read(const std::string& path) {
   auto file = std::make_shared<File>();
   GAVEL_ASSIGN_OR_RETURN(file->text, ReadFile(path, kFileBytesMax));
   file->digest = Digest(file->text);
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (file->text.size() <= kKeptBytesMax) files_[path] = file;
   return file;
 }
@@ -113,7 +113,7 @@ SimulationInputCache::Read(const std::string& path) {
 absl::StatusOr<std::shared_ptr<const ThroughputTable>>
 SimulationInputCache::LoadThroughputs(const std::string& path) {
   GAVEL_ASSIGN_OR_RETURN(const auto file, Read(path));
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<const ThroughputTable>& known = throughputs_[path];
   if (known == nullptr) {
     GAVEL_ASSIGN_OR_RETURN(ThroughputTable table,
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const Trace>> SimulationInputCache::LoadTrace(
     const std::shared_ptr<const ThroughputTable>& throughputs) {
   const std::string key = TraceKey(spec);
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (auto known = traces_[key].lock(); known != nullptr) return known;
   }
   absl::StatusOr<Trace> trace;
@@ -144,7 +144,7 @@ absl::StatusOr<std::shared_ptr<const Trace>> SimulationInputCache::LoadTrace(
   }
   if (!trace.ok()) return trace.status();
   auto made = std::make_shared<const Trace>(*std::move(trace));
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   traces_[key] = made;
   return made;
 }

@@ -7,11 +7,10 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "coordinator/cli/simulation_spec.h"
 #include "simulator/trace_simulation.h"
 
@@ -47,13 +46,10 @@ class SimulationInputCache {
   absl::StatusOr<Overheads> LoadOverheads(const std::string& overheads);
   absl::StatusOr<PriceSeries> LoadPrices(const std::string& prices);
 
-  absl::Mutex mutex_;
-  std::map<std::string, std::shared_ptr<const File>> files_
-      ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<const ThroughputTable>> throughputs_
-      ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::weak_ptr<const Trace>> traces_
-      ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;  // guards all below
+  std::map<std::string, std::shared_ptr<const File>> files_;
+  std::map<std::string, std::shared_ptr<const ThroughputTable>> throughputs_;
+  std::map<std::string, std::weak_ptr<const Trace>> traces_;
 };
 
 }  // namespace gavel

@@ -218,7 +218,7 @@ absl::StatusOr<uint64_t> AskInteger(SqliteDatabase& database,
 absl::StatusOr<SimulationStore> SimulationStore::Open(const std::string& path) {
   auto database = SqliteDatabase::Open(path);
   if (!database.ok()) return Annotate(database.status(), path);
-  SimulationStore store(*std::move(database));
+  SimulationStore store(path, *std::move(database));
   const absl::Status status = store.Prepare();
   if (!status.ok()) return Annotate(status, path);
   return store;
@@ -263,6 +263,10 @@ absl::Status SimulationStore::Prepare() {
 }
 
 absl::Status SimulationStore::Append(const StoredRun& run) {
+  return Annotate(AppendWhole(run), path_);
+}
+
+absl::Status SimulationStore::AppendWhole(const StoredRun& run) {
   GAVEL_RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
   absl::Status status = InsertAll(run);
   if (status.ok()) status = database_.Execute("COMMIT");

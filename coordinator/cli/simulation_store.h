@@ -69,7 +69,7 @@ class SimulationStore {
 
   // Adds a run, in one transaction; one with the same key is replaced.
   // Samples of usage are thinned to kUsageSamplesMax, leases after the first
-  // kLeasesMax are left out.
+  // kLeasesMax are left out. Errors name the file.
   static constexpr size_t kUsageSamplesMax = 1000;
   static constexpr size_t kLeasesMax = 200'000;
   absl::Status Append(const StoredRun& run);
@@ -85,12 +85,14 @@ class SimulationStore {
   absl::StatusOr<std::set<uint64_t>> RunsWithLeases();
 
  private:
-  explicit SimulationStore(SqliteDatabase database)
-      : database_(std::move(database)) {}
+  SimulationStore(std::string path, SqliteDatabase database)
+      : path_(std::move(path)), database_(std::move(database)) {}
   absl::Status Prepare();
+  absl::Status AppendWhole(const StoredRun& run);
   absl::Status InsertAll(const StoredRun& run);
   absl::StatusOr<uint64_t> InsertRun(const StoredRun& run);
 
+  std::string path_;  // for messages
   SqliteDatabase database_;
 };
 

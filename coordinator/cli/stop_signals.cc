@@ -46,13 +46,13 @@ StopSignals::~StopSignals() {
 }
 
 void StopSignals::Attach(std::function<void()> stop) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   stop_ = std::move(stop);
   if (count_ > 0 && stop_) stop_();
 }
 
 void StopSignals::Count() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (++count_ == kSignalsMax) _exit(kExitInterrupted);
   if (stop_) stop_();
 }

@@ -5,10 +5,8 @@
 #define GAVEL_COORDINATOR_CLI_STOP_SIGNALS_H_
 
 #include <functional>
+#include <mutex>
 #include <thread>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace gavel {
 
@@ -31,9 +29,9 @@ class StopSignals {
 
   const int signals_;  // signalfd
   const int end_;      // eventfd
-  absl::Mutex mutex_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::function<void()> stop_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;   // guards the next two
+  int count_ = 0;
+  std::function<void()> stop_;
   std::thread thread_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SweepCommandOptions {
   std::string sweep;
   std::string database;
   SweepOptions run;
@@ -32,16 +32,16 @@ absl::StatusOr<SweepSpec> ReadSweep(const std::string& path) {
   return ParseSweep(text, path, fs::path(path).parent_path().string());
 }
 
-// "las.toml" keeps its results in "las.db", where it is called.
-std::string DatabaseOf(const Options& options) {
+// "las.toml" keeps its results in "gavel-results/las.db".
+absl::StatusOr<std::string> DatabaseOf(const SweepCommandOptions& options) {
   if (!options.database.empty()) return options.database;
-  return fs::path(options.sweep).stem().string() + ".db";
+  return MakeResultsPath(fs::path(options.sweep).stem().string() + ".db");
 }
 
-absl::Status Run(const Options& options) {
+absl::Status Run(const SweepCommandOptions& options) {
   StopSignals signals;
   GAVEL_ASSIGN_OR_RETURN(const SweepSpec spec, ReadSweep(options.sweep));
-  const std::string path = DatabaseOf(options);
+  GAVEL_ASSIGN_OR_RETURN(const std::string path, DatabaseOf(options));
   GAVEL_ASSIGN_OR_RETURN(SimulationStore store, SimulationStore::Open(path));
   SimulationInputCache inputs;
   Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
@@ -51,7 +51,7 @@ absl::Status Run(const Options& options) {
       sweep.Run([&](const SweepProgress& progress) { screen.Show(progress); });
   signals.Attach(nullptr);
   screen.Clear();
-  if (!outcome.ok()) return Annotate(outcome.status(), path);
+  GAVEL_RETURN_IF_ERROR(outcome.status());
   std::fputs(RenderOutcome(*outcome, screen.width()).c_str(), stdout);
   if (outcome->stopped) {
     return absl::CancelledError(
@@ -66,7 +66,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddSweepCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepCommandOptions>();
   options->run.threads =
       static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   CLI::App* command = app.add_subcommand(
@@ -80,7 +80,8 @@ void AddSweepCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
-      ->add_option("--output", options->database, "results; default: SWEEP.db")
+      ->add_option("--output", options->database,
+                   "results; default: gavel-results/SWEEP.db")
       ->type_name("RESULTS.db");
   command->add_flag("--retry", options->run.retry,
                     "runs again what ended in an error or timeout");

@@ -1,10 +1,10 @@
 #include "coordinator/cli/sweep_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "coordinator/cli/rate_search.h"
 #include "coordinator/cli/run_labels.h"
 #include "core/status.h"
@@ -13,7 +13,7 @@
 namespace gavel {
 namespace {
 
-constexpr absl::Duration kShowEvery = absl::Milliseconds(200);
+constexpr std::chrono::milliseconds kShowEvery(200);
 
 std::string LabelOf(const SimulationSpec& spec) {
   return StrCat(spec.policy, ", ", LoadLabel(spec), ", seed ", spec.seed);
@@ -44,7 +44,7 @@ bool Sweep::IsSettled(const StoredRun& run) const {
 }
 
 std::optional<StoredRun> Sweep::Known(const std::string& key) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto it = known_.find(key);
   if (it == known_.end()) return std::nullopt;
   return it->second;
@@ -52,7 +52,7 @@ std::optional<StoredRun> Sweep::Known(const std::string& key) {
 
 absl::Status Sweep::Prepare() {
   GAVEL_ASSIGN_OR_RETURN(std::vector<StoredRun> runs, store_.Runs());
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (StoredRun& run : runs) {
     if (IsSettled(run)) known_.emplace(run.key, std::move(run));
   }
@@ -77,13 +77,13 @@ absl::Status Sweep::Prepare() {
 }
 
 void Sweep::Fail(const absl::Status& status) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (error_.ok()) error_ = status;
   stop_ = true;
 }
 
 bool Sweep::GoesOn(Active* active, double fraction) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   active->fraction = fraction;
   return !stop_;
 }
@@ -109,12 +109,12 @@ std::optional<StoredRun> Sweep::Simulate(const SimulationSpec& spec,
                                          const std::string& key) {
   Active active{LabelOf(spec), 0};
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     active_.insert(&active);
   }
   Watched watched = RunWatched(spec, &active);
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     active_.erase(&active);
   }
   if (watched.stopped) return std::nullopt;
@@ -125,7 +125,7 @@ std::optional<StoredRun> Sweep::Simulate(const SimulationSpec& spec,
 }
 
 bool Sweep::Keep(StoredRun* run) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const absl::Status status = store_.Append(*run);
   if (!status.ok()) {
     if (error_.ok()) error_ = status;
@@ -146,7 +146,7 @@ std::optional<StoredRun> Sweep::Obtain(const SimulationSpec& spec) {
     return std::nullopt;
   }
   if (std::optional<StoredRun> known = Known(*key)) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     ++skipped_;
     --total_;
     return known;
@@ -165,7 +165,7 @@ void Sweep::Search(SimulationSpec spec) {
     search.Answer(IsSustainable(run->run, spec_.search->growth_max));
   }
   spec.rate_per_h = 0;
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   total_ -= static_cast<size_t>(tries_left);
   answers_.push_back({spec, search.highest(), search.at_upper_end()});
 }
@@ -180,12 +180,13 @@ void Sweep::Work() {
       Obtain(tasks_[task]);
     }
   }
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   --working_;
+  idle_.notify_one();
 }
 
 SweepProgress Sweep::Look() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   SweepProgress progress;
   progress.runs = total_;
   progress.done = done_;
@@ -205,7 +206,7 @@ SweepProgress Sweep::Look() {
 absl::StatusOr<SweepOutcome> Sweep::Outcome() {
   SweepOutcome outcome;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     GAVEL_RETURN_IF_ERROR(error_);
     outcome.stopped = stop_;
     outcome.searches = answers_;
@@ -228,7 +229,7 @@ absl::StatusOr<SweepOutcome> Sweep::Run(
   const auto count = std::clamp<size_t>(static_cast<size_t>(options_.threads),
                                         1, std::max<size_t>(1, tasks_.size()));
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     working_ = static_cast<int>(count);
   }
   std::vector<std::thread> threads;
@@ -236,11 +237,8 @@ absl::StatusOr<SweepOutcome> Sweep::Run(
   bool over = false;
   while (!over) {
     {
-      const absl::MutexLock lock(&mutex_);
-      over = mutex_.AwaitWithTimeout(
-          absl::Condition(
-              +[](int* working) { return *working == 0; }, &working_),
-          kShowEvery);
+      std::unique_lock lock(mutex_);
+      over = idle_.wait_for(lock, kShowEvery, [this] { return working_ == 0; });
     }
     show(Look());
   }

@@ -7,17 +7,17 @@
 #define GAVEL_COORDINATOR_CLI_SWEEP_RUN_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "coordinator/cli/simulation_inputs.h"
 #include "coordinator/cli/simulation_store.h"
 #include "coordinator/cli/sweep_spec.h"
@@ -100,16 +100,19 @@ class Sweep {
   std::atomic<bool> stop_ = false;
   std::atomic<size_t> next_ = 0;
 
-  absl::Mutex mutex_;
-  absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, StoredRun> known_ ABSL_GUARDED_BY(mutex_);
-  std::set<const Active*> active_ ABSL_GUARDED_BY(mutex_);
-  std::vector<StoredRun> ended_ ABSL_GUARDED_BY(mutex_);
-  std::vector<SearchAnswer> answers_ ABSL_GUARDED_BY(mutex_);
-  size_t total_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t done_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t skipped_ ABSL_GUARDED_BY(mutex_) = 0;
-  int working_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the standard library: the thread sanitizer does not see into Debian's
+  // absl::Mutex.
+  std::mutex mutex_;  // guards all below
+  std::condition_variable idle_;
+  absl::Status error_;
+  std::map<std::string, StoredRun> known_;
+  std::set<const Active*> active_;
+  std::vector<StoredRun> ended_;
+  std::vector<SearchAnswer> answers_;
+  size_t total_ = 0;
+  size_t done_ = 0;
+  size_t skipped_ = 0;
+  int working_ = 0;
 };
 
 }  // namespace gavel

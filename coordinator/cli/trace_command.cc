@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/draw_flags.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/trace_summary.h"
@@ -86,25 +87,6 @@ absl::Status Show(const ShowOptions& options) {
   return absl::OkStatus();
 }
 
-void AddDrawOptions(CLI::App& command, GenerateOptions* options) {
-  GeneratorOptions& generator = options->generator;
-  command.add_option("--seed", generator.seed)->capture_default_str();
-  command.add_flag("--multi-gpu", generator.multi_gpu,
-                   "30 % of the jobs need 2, 4 or 8 accelerators");
-  command
-      .add_option("--scale-factor-max", generator.scale_factor_max,
-                  "larger jobs are dropped")
-      ->capture_default_str();
-  command.add_flag("--multi-priority", generator.multi_priority,
-                   "a fifth of the jobs has weight 5");
-  command.add_flag("--slos", generator.slos,
-                   "deadlines of 1.2, 2 or 10 times the duration");
-  command
-      .add_option("--fixed-duration", generator.fixed_duration_s,
-                  "of every job on a v100, in place of a drawn one")
-      ->type_name("SECONDS");
-}
-
 void AddGenerate(CLI::App& parent, int* exit_code) {
   constexpr uint64_t kJobsMax = 10'000'000;
   auto options = std::make_shared<GenerateOptions>();
@@ -115,11 +97,10 @@ void AddGenerate(CLI::App& parent, int* exit_code) {
   command->add_option("--jobs", options->jobs, "how many")
       ->required()
       ->check(CLI::Range(uint64_t{1}, kJobsMax));
-  command->add_option("--rate", options->rate_per_h, "mean arrivals")
-      ->type_name("JOBS/H");
-  command->add_flag("--static", options->all_at_zero,
-                    "all jobs arrive at time 0");
-  AddDrawOptions(*command, options.get());
+  GeneratorOptions& generator = options->generator;
+  AddDrawFlags(*command, &generator, &options->rate_per_h,
+               &options->all_at_zero);
+  command->add_option("--seed", generator.seed)->capture_default_str();
   command
       ->add_option("--throughputs", options->throughputs,
                    "steps/s of job types on accelerator types: Gavel's JSON")

@@ -30,6 +30,7 @@ Actions Engine::Step(Time now, const Event& event) {
   const bool unsolved = unsolved_;
   std::visit([&](const auto& e) { Admit(now, e); }, event);
   if (fill_due_) Fill(now);
+  if (memory_due_) MakeRoom(now);
   if (unsolved_ && !unsolved) unsolved_seq_ = seq_;
   MaybeSolve(now);
   return Close();
@@ -70,6 +71,7 @@ void Engine::Replay(uint64_t seq, uint64_t term, Time time,
   Prune();
   replaying_ = false;
   fill_due_ = false;
+  memory_due_ = false;
   actions_.clear();
   unpersisted_.clear();
 }

@@ -43,8 +43,17 @@ struct EngineOptions {
   // accelerators come or go.
   double reset_interval_s = 0;
   // Pairs of jobs are offered to the policy (Policy::packs()), those whose
-  // throughputs together `throughputs` knows.
+  // throughputs together were measured, or are in `throughputs`.
   bool packing = false;
+  // While jobs wait, pairs whose throughputs nobody knows run together for a
+  // round on trial: on at most a quarter of a type's accelerators at once, each
+  // job in at most four.
+  bool pair_trials = false;
+  // How far a pause goes, by how long the job is expected to be away (see
+  // engine_memory.cc): it stays on the accelerator up to the first, where the
+  // memory budgets allow; it is evicted beyond the second.
+  double keep_absence_s_max = 0;
+  double park_absence_s_max = kNever;
   // The policy is asked for consolidated and unconsolidated shares, where a
   // job's throughputs name "TYPE_unconsolidated" too.
   bool placement_sensitive = false;
@@ -68,6 +77,9 @@ struct EngineOptions {
   double heartbeat_interval_s = 2;
   // A process that has not said hello by then is ended and counted as failed.
   double launch_timeout_s = 120;
+  // So is rank 0 of a gang that has its lease and opens no store for the
+  // others.
+  double gang_timeout_s = 60;
 };
 
 // An agent as the engine knows it.
@@ -75,6 +87,7 @@ struct Agent {
   uint64_t incarnation = 0;
   bool reachable = false;
   Time heard_at = 0;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
 };
 
 class Engine {
@@ -128,6 +141,9 @@ class Engine {
   };
   Shares SharesOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
+  // Where a job that holds no lease has its tensors, for a person: "parked in
+  // host memory on head, 1.2 GiB". Empty when it runs, or never ran.
+  std::string MemoryText(const Job& job) const;
 
  private:
   template <class E>
@@ -180,6 +196,8 @@ class Engine {
   }
   void AnswerRequest(Time now, Job& job, Worker& worker,
                      const LeaseRequest& request);
+  void Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
+            double retry_after_s);
   void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
   bool CanStart(const Job& job) const;
   static bool Usable(const PolicyResult& result);
@@ -192,6 +210,7 @@ class Engine {
   void SweepWorker(Time now, Job& job, int rank);
   void RepeatLaunch(Time now, const Job& job, int rank, Worker& worker);
   void SweepLease(Time now, const Job& job, int rank, Worker& worker);
+  void SweepGang(Time now, const Job& job, Worker& worker);
   void Stop(Time now, Worker& worker, const WorkerKey& key, double grace_s);
   void Due(Time at) { next_sweep_ = at < next_sweep_ ? at : next_sweep_; }
 
@@ -213,15 +232,17 @@ class Engine {
   void On(Time now, const event::RoundStarted& e);
   void On(Time now, const event::PricesChanged& e);
   void On(Time now, const event::UnitsAssigned& e);
+  void On(Time now, const event::WorkersEvicted& e);
   template <class E>
   void On(Time, const E&) {}  // the volatile ones
   void Reconcile(Time now, const AgentHello& hello, bool new_agent);
+  void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
 
   // ---- engine_job.cc: a job's processes and leases
   Job* Find(JobId id);
   Worker* Find(const WorkerKey& key);
   void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
-              JobId partner);
+              JobId partner, PauseTier tier = PauseTier::kPark);
   bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                  JobId partner) const;
   bool Together(const Job& job, JobId other) const;
@@ -233,8 +254,8 @@ class Engine {
   Message LaunchMessage(const Job& job, int rank, AcceleratorId where) const;
   void Pause(Time now, Job& job, int rank, PauseTier tier);
   void EndWorkers(Time now, Job& job, PauseTier tier);
-  void RestartGang(Time now, Job& job);
   void NotifyReady(Job& job);
+  void Notify(const Job& job, int rank);
   void AcceleratorFreed(AcceleratorId accelerator);
   void Book(Time now, Job& job, Worker& worker);
   void EndLease(Time now, Job& job, Worker& worker);
@@ -243,6 +264,47 @@ class Engine {
   void EndJob(Time now, Job& job, JobState state, Reason reason);
   static bool MustGo(const Job& job, int rank);
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
+
+  // ---- engine_memory.cc: tiers of pauses, and memory budgets
+  using Tiers = std::vector<std::pair<JobId, PauseTier>>;
+  Tiers ChooseTiers(Time now) const;
+  // Who could run in the next round, and how far each is ahead by type.
+  struct Line {
+    std::vector<RoundUnit> units;
+    std::vector<std::vector<double>> priorities;
+  };
+  double ExpectedAbsence(const Job& job, const Line& line) const;
+  bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
+  void MakeRoom(Time now);
+  void MakeRoomOn(AcceleratorId accelerator,
+                  std::set<WorkerKey>& evicted) const;
+  void MakeRoomIn(const std::string& server,
+                  std::set<WorkerKey>& evicted) const;
+  std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
+  const WorkerKey* LeavingMemory(AcceleratorId accelerator,
+                                 const Job& job) const;
+  const Worker& WorkerOf(const WorkerKey& key) const;
+  void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
+
+  // ---- engine_pairs.cc: two jobs beside each other, live
+  void MeasurePair(Time now, const Job& job, const std::string& type,
+                   const Progress& progress);
+  std::optional<std::pair<double, double>> PairThroughput(
+      const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
+      bool consolidated) const;
+  bool PairFits(const Job& a, const Job& b, size_t type) const;
+  void AddPairTrials(std::vector<RoundUnit>& units, Time at) const;
+  bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
+  void NoteTried(Job& job, size_t type);
+
+  // ---- engine_gang.cc: what several ranks of a job need of each other
+  void NoteGang(Job& job, const Worker& worker, const LeaseRequest& request);
+  static bool WaitsForGang(const Job& job, int rank, uint64_t epoch);
+  void RestartGang(Time now, Job& job);
+  static bool IsRestarting(const Job& job);
+  static int StartsMax(const Job& job);
+  void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
+  static bool DiedByItself(const Worker& worker, const WorkerExited& exit);
 
   // ---- engine_round.cc: rounds
   std::vector<RoundUnit> RoundUnits(Time at, bool with_trials) const;
@@ -261,6 +323,9 @@ class Engine {
   double PlanLead() const;
   Reason WhyWaiting(const Job& job, Time now) const;
 
+  // A turn on trial goes before whatever anybody is owed.
+  static constexpr double kTrialDebt_s = 1e9;
+
   EngineOptions options_;
 
   // Durable: the same after a replay.
@@ -273,6 +338,10 @@ class Engine {
   std::map<std::string, Agent, std::less<>> agents_;
   std::map<AcceleratorId, WorkerKey> quarantined_;
   std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
+  std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
+  // Worker::contexts, inverted: of processes that are there.
+  std::multimap<AcceleratorId, WorkerKey> contexts_;
+  bool has_budgets_ = false;  // some accelerator or server told its memory
   // Two on one accelerator only of a packed pair.
   std::multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
   std::multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
@@ -304,6 +373,7 @@ class Engine {
   bool replaying_ = false;
   bool halted_ = false;
   bool fill_due_ = false;           // accelerators or jobs came free
+  bool memory_due_ = false;         // somebody parked, or is to start
   bool unsolved_ = false;           // jobs or cluster changed since the solve
   uint64_t unsolved_seq_ = 0;       // the row that made it so
   bool throughputs_moved_ = false;  // solved again when the next round begins
@@ -313,6 +383,7 @@ class Engine {
   Time solved_at_ = -kNever;       // when the last problem went out
   Time solve_retry_at_ = kNever;   // after a solve that failed
   uint64_t term_seq_ = 0;          // of this term's CoordinatorStarted
+  Time term_began_at_ = 0;
   Time next_sweep_ = kNever;
 };
 

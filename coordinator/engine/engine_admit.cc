@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
 #include "core/text.h"
@@ -17,8 +19,16 @@ namespace {
 constexpr double kReportIntervalMin_s = 10;
 // Denied workers ask again after this, though a notice comes before.
 constexpr double kRetryAfter_s = 2;
+// The other ranks of a gang, while rank 0 opens its store; the same.
+constexpr double kGangRetry_s = 0.5;
 // A lease shorter than this is not begun.
 constexpr double kLeaseMin_s = 0.05;
+
+// LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …".
+bool TellsOutOfMemory(std::string_view detail) {
+  return absl::StrContains(absl::AsciiStrToLower(ToAbsl(detail)),
+                           "out of memory");
+}
 
 std::string Capacities(const Cluster& cluster) {
   std::vector<std::string> parts;
@@ -84,7 +94,8 @@ void Engine::Admit(Time now, const event::JobCommanded& e) {
   if (job == nullptr) {
     error =
         StrCat("there is no job ", e.job.value(), "; `gavel queue` lists them");
-  } else if (e.kind == CommandKind::kRelease && job->state != JobState::kHeld) {
+  } else if (e.kind == CommandKind::kRelease && job->state != JobState::kHeld &&
+             !throughputs_.HasExclusions(job->id)) {
     error = StrCat("job ", e.job.value(), " is not held, it is ",
                    JobStateName(job->state));
   } else if (e.kind == CommandKind::kCancel && !job->active() &&
@@ -174,7 +185,9 @@ void Engine::Admit(Time now, const event::StepsReported& e) {
   if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
     return;
   }
-  if (now - worker->reported_at < kReportIntervalMin_s) return Apply(now, e);
+  if (now - worker->reported_at < kReportIntervalMin_s) {
+    return TakeReport(now, *worker, e);
+  }
   worker->reported_at = now;
   Record(now, e);
 }
@@ -198,8 +211,12 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
 
 void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
   // The lease is over; the exit code that counts comes from the agent.
+  const bool out_of_memory =
+      e.message.exit_code != 0 && TellsOutOfMemory(e.message.detail);
   Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
-                               e.message.progress, true});
+                               e.message.progress, true,
+                               out_of_memory ? ReleaseCause::kOutOfMemory
+                                             : ReleaseCause::kPaused});
 }
 
 void Engine::Admit(Time now, const event::LeaseRequested& e) {
@@ -240,22 +257,36 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
   }
   if (worker.held_epoch != 0) {
     if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
-      Pause(now, job, key.rank, PauseTier::kPark);
+      Pause(now, job, key.rank, worker.pause_tier);
       return Flush();
+    }
+    if (key.rank == 0) NoteGang(job, worker, request);
+    // Granted, but it never heard of it, and the address is not known (any
+    // more): nothing to start with.
+    if (!request.holding && WaitsForGang(job, key.rank, worker.held_epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
     }
     // Its first grant may still wait for the disk; then so does this one.
     return Grant(now, job, key.rank, request.nonce,
                  /*renewal=*/worker.lease_seq <= persisted_);
   }
   if (CanStart(job) && LeaseHorizon(job) - now >= kLeaseMin_s) {
+    if (WaitsForGang(job, key.rank, job.epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
+    }
     Record(now,
            event::LeaseStarted{key, job.epoch,
                                job.assigned[static_cast<size_t>(key.rank)]});
     return Grant(now, job, key.rank, request.nonce, /*renewal=*/false);
   }
-  // It names the epoch, so it may not overtake the event that raised it.
-  Emit(action::SendToWorker{key, LeaseDenied{key, position(), job.epoch,
-                                             request.nonce, kRetryAfter_s}});
+  Deny(key, job, request.nonce, kRetryAfter_s);
+}
+
+// It names the epoch, so it may not overtake the event that raised it.
+void Engine::Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
+                  double retry_after_s) {
+  Emit(action::SendToWorker{
+      key, LeaseDenied{key, position(), job.epoch, nonce, retry_after_s}});
   Flush();
 }
 
@@ -273,6 +304,9 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   grant.accelerator = cluster_.accelerator(worker.held).info;
   grant.slots = job.partner.valid() ? 1 : 2;
   grant.world_size = job.spec.scale_factor;
+  if (rank != 0 && job.gang_epoch == worker.held_epoch) {
+    grant.gang_address = job.gang_address;
+  }
   worker.lease_expires = now + grant.duration_s * (1 + options_.drift);
   Due(worker.lease_expires);
   if (renewal) {
@@ -293,6 +327,7 @@ bool Engine::CanStart(const Job& job) const {
     if (next.state != AcceleratorState::kUsable) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
     if (HeldByOther(next.id, job) != nullptr) return false;
+    if (LeavingMemory(next.id, job) != nullptr) return false;
   }
   return true;
 }

@@ -25,6 +25,7 @@ WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
+  term_began_at_ = now;
   if (e.round_duration_s > 0) round_duration_s_ = e.round_duration_s;
   if (e.lease_duration_s > 0) lease_duration_s_ = e.lease_duration_s;
   mechanism_ = e.mechanism;
@@ -35,6 +36,8 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   for (auto& [id, live] : live_) {
     Job& job = *live;
     job.planned.clear();
+    job.gang_address.clear();
+    job.gang_epoch = 0;
     assigned |= !job.assigned.empty();
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
       Worker& worker = job.workers[rank];
@@ -57,6 +60,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   round_ends_at_ = assigned ? now + round_duration_s_ : kNever;
   solving_ = false;
   unsolved_ = true;
+  memory_due_ = true;
   Due(now);
 }
 
@@ -83,8 +87,10 @@ void Engine::On(Time now, const event::JobCommanded& e) {
   Job* job = Find(e.job);
   Emit(action::Reply{e.reply_to, e.job, ""});
   if (e.kind == CommandKind::kRelease) {
+    throughputs_.Readmit(job->id);
     job->state = JobState::kActive;
     job->failures_in_a_row = 0;
+    job->failed_starts = 0;
     live_[job->id] = job;
     unsolved_ = true;
     return;
@@ -99,7 +105,11 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   const bool new_agent = agent.incarnation != hello.incarnation;
   const std::vector<int> before = cluster_.Capacity();
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
-  agent = {hello.incarnation, true, now};
+  agent = {hello.incarnation, true, now, hello.host_memory_bytes};
+  has_budgets_ |= hello.host_memory_bytes > 0;
+  for (const AcceleratorInfo& info : hello.accelerators) {
+    has_budgets_ |= info.memory_bytes > 0;
+  }
   Due(now + options_.agent_timeout_s);
   Emit(action::SendToAgent{
       hello.server,
@@ -203,8 +213,17 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   worker->leased_at = now;
   worker->accrued_at = now;
   worker->lease_expires = now + lease_duration_s_ * (1 + options_.drift);
+  worker->reported_at = -kNever;  // the first report of each lease is journaled
+  job->failure_counted = false;
+  worker->pause_tier = PauseTier::kPark;
+  worker->parked_at = kNever;
+  worker->kept_on = AcceleratorId();
+  if (cluster_.accelerator(worker->held).info.memory_bytes > 0 &&
+      worker->contexts.insert(worker->held).second) {
+    contexts_.emplace(worker->held, e.worker);
+  }
   holders_.emplace(worker->held, e.worker);
-  tried_.emplace(job->id, static_cast<size_t>(cluster_.TypeOf(worker->held)));
+  NoteTried(*job, static_cast<size_t>(cluster_.TypeOf(worker->held)));
 }
 
 void Engine::On(Time now, const event::LeaseEnded& e) {
@@ -214,17 +233,21 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;
+  worker->need_bytes = std::max({worker->need_bytes, e.progress.state_bytes});
   const bool given_up = worker->held_epoch == job->epoch;
+  const AcceleratorId held = worker->held;
+  const JobId held_with = worker->held_with;
+  const bool kept = worker->pause_tier == PauseTier::kKeep &&
+                    e.cause == ReleaseCause::kPaused && !e.finished;
   EndLease(now, *job, *worker);
-  if (given_up && !e.finished && job->active() && !job->assigned.empty()) {
-    // It stopped on its own (its lease ran out, or the accelerator was not to
-    // be had): no lease of this epoch again, for any of the gang.
-    ++job->epoch;
-    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
-      if (job->workers[rank].held_epoch != 0) {
-        Pause(now, *job, static_cast<int>(rank), PauseTier::kPark);
-      }
-    }
+  worker->parked_at = now;
+  worker->kept_on = kept ? held : AcceleratorId();
+  if (e.cause == ReleaseCause::kOutOfMemory) {
+    worker->out_of_memory = e.finished;
+    OutOfMemory(*job, held, held_with, now);
+  } else if (given_up && !e.finished && job->active() &&
+             !job->assigned.empty()) {
+    GiveUpEpoch(now, *job, e.cause);
   }
   ReviveDone(now, *job);
   NotifyReady(*job);
@@ -233,12 +256,26 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
 void Engine::On(Time now, const event::StepsReported& e) {
   Worker* worker = Find(e.worker);
   if (worker == nullptr) return;
+  // It runs. Judged by this row alone: others are not there at a replay.
+  if (e.progress.throughput_steps_per_s > 0) {
+    jobs_.at(e.worker.job).failed_starts = 0;
+  }
+  worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);
+  TakeReport(now, *worker, e);
+}
+
+// Whether it is journaled or not: what is shown is always the latest.
+void Engine::TakeReport(Time now, Worker& reporting,
+                        const event::StepsReported& e) {
+  Worker* worker = &reporting;
   worker->progress = e.progress;
   worker->progress_at = now;
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
-  // Beside another job it says nothing of how fast it is alone.
-  if (jobs_.at(e.worker.job).partner.valid()) return;
   const std::string& type = cluster_.accelerator(worker->held).info.type;
+  // Beside another job it says nothing of how fast it is alone.
+  if (const Job& job = jobs_.at(e.worker.job); job.partner.valid()) {
+    return MeasurePair(now, job, type, e.progress);
+  }
   if (throughputs_.Measure(e.worker.job, type,
                            e.progress.throughput_steps_per_s,
                            e.progress.window_s)) {
@@ -275,8 +312,9 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
   fill_due_ = true;
 }
 
-void Engine::On(Time now, const event::RoundStarted&) {
+void Engine::On(Time now, const event::RoundStarted& e) {
   BookAll(now);
+  const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
   planned_ = false;
   ++rounds_;
   round_ends_at_ = now + round_duration_s_;
@@ -286,7 +324,9 @@ void Engine::On(Time now, const event::RoundStarted&) {
     job->planned.clear();
     if (!job->active()) continue;
     any = true;
-    Assign(now, *job, next, job->planned_partner);
+    const auto tier = tiers.find(id);
+    Assign(now, *job, next, job->planned_partner,
+           tier == tiers.end() ? PauseTier::kPark : tier->second);
     // Whoever asked too late in the last round to begin in it.
     if (!job->HoldsAny()) NotifyReady(*job);
   }

@@ -23,7 +23,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kFinished; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kOutOfMemory; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -94,7 +94,9 @@ auto Fields(As<Worker> auto& w) {
                   w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
                   w.progress, w.progress_at, w.lease_expires, w.pause_sent_at,
                   w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
-                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce);
+                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
+                  w.restarting, w.pause_tier, w.parked_at, w.kept_on,
+                  w.need_bytes, w.contexts, w.out_of_memory);
 }
 
 auto Fields(As<Job> auto& j) {
@@ -102,11 +104,13 @@ auto Fields(As<Job> auto& j) {
                   j.epoch, j.workers, j.assigned, j.partner, j.planned,
                   j.planned_partner, j.failures_in_a_row, j.restored,
                   j.target_share, j.target_s, j.received_s, j.counted_since,
-                  j.isolated_s, j.isolated_steps, j.table_row);
+                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
+                  j.failure_counted, j.gang_address, j.gang_epoch,
+                  j.pair_trials);
 }
 
 auto Fields(As<Agent> auto& a) {
-  return std::tie(a.incarnation, a.reachable, a.heard_at);
+  return std::tie(a.incarnation, a.reachable, a.heard_at, a.host_memory_bytes);
 }
 
 auto Fields(As<Accelerator> auto& a) {
@@ -120,7 +124,8 @@ auto Fields(As<TimeReceived::Seconds> auto& s) {
 }
 auto Fields(As<ThroughputMatrix> auto& t) { return ThroughputMatrix::State(t); }
 auto Fields(As<ThroughputMatrix::Figure> auto& f) {
-  return std::tie(f.given, f.measured, f.announced, f.measured_weight_s);
+  return std::tie(f.given, f.measured, f.announced, f.measured_weight_s,
+                  f.out_of_memory);
 }
 
 }  // namespace gavel

@@ -87,8 +87,9 @@ bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
 // waits). Whoever holds a lease of the old assignment is asked to stop; the new
 // one is granted when they have.
 void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
-                    JobId partner) {
+                    JobId partner, PauseTier tier) {
   if (Unchanged(job, next, partner)) return;
+  memory_due_ = true;
   for (AcceleratorId old : job.assigned) {
     const auto [begin, end] = assigned_to_.equal_range(old);
     const auto own = std::find_if(
@@ -107,7 +108,7 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
         next.empty() ||
         cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
             worker.server;
-    Pause(now, job, rank, stays ? PauseTier::kPark : PauseTier::kEvict);
+    Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
   }
   if (next.empty()) return;
   ++job.epoch;
@@ -119,6 +120,9 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
 // asked to end where it is on another server (its exit comes back here).
 void Engine::EnsureProcesses(Time now, Job& job,
                              const std::vector<AcceleratorId>& where) {
+  // All ranks start from the same generation: the last of the old processes
+  // may still be writing one.
+  if (IsRestarting(job)) return;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
     const AcceleratorId accelerator = where[static_cast<size_t>(rank)];
@@ -155,7 +159,11 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.process = ProcessState::kLaunching;
   worker.server = cluster_.accelerator(where).server;
   worker.leaving = false;
+  worker.restarting = false;
   worker.finished = false;
+  worker.out_of_memory = false;
+  worker.parked_at = kNever;
+  worker.kept_on = AcceleratorId();
   worker.launch_sent_at = now;
   worker.launch_repeated_at = kNever;
   ++job.epoch;
@@ -187,7 +195,10 @@ Message Engine::LaunchMessage(const Job& job, int rank,
 void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   const WorkerKey key{job.id, rank, worker.incarnation};
-  if (tier != PauseTier::kPark) worker.leaving = true;
+  if (StrongerThan(tier, PauseTier::kPark)) worker.leaving = true;
+  if (worker.pause_sent_at == kNever || StrongerThan(tier, worker.pause_tier)) {
+    worker.pause_tier = tier;
+  }
   if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
   Due(now + options_.pause_grace_s);
   const uint64_t epoch = worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
@@ -202,32 +213,20 @@ void Engine::EndWorkers(Time now, Job& job, PauseTier tier) {
   }
 }
 
-// One rank is gone, so the others can't go on either: they are ended, and all
-// start again from the last generation.
-void Engine::RestartGang(Time now, Job& job) {
-  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (!Live(worker)) continue;
-    worker.leaving = true;
-    worker.stop_sent_at = now;
-    if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-    Due(now + options_.pause_grace_s);
-    Emit(action::SendToAgent{
-        worker.server,
-        StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
-                   position(), options_.stop_grace_s}});
-  }
-}
-
 // "Ask now": all ranks are there and the accelerators are free.
 void Engine::NotifyReady(Job& job) {
   if (!CanStart(job)) return;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (worker.held_epoch != 0) continue;
-    const WorkerKey key{job.id, rank, worker.incarnation};
-    Emit(action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
+    if (worker.held_epoch != 0 || WaitsForGang(job, rank, job.epoch)) continue;
+    Notify(job, rank);
   }
+}
+
+void Engine::Notify(const Job& job, int rank) {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  Emit(action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
 }
 
 void Engine::AcceleratorFreed(AcceleratorId accelerator) {
@@ -261,6 +260,7 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   Due(now + options_.launch_timeout_s);
   worker.held_epoch = 0;
   worker.held = AcceleratorId();
+  memory_due_ = true;
   if (!worker.leaving) {
     worker.pause_sent_at = kNever;
     worker.stop_sent_at = kNever;
@@ -271,15 +271,31 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
 void Engine::ProcessEnded(Time now, Job& job, int rank,
                           const WorkerExited& exit) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  const bool leaving = worker.leaving;
+  const bool leaving =
+      worker.out_of_memory ||
+      (worker.leaving && (job.failure_counted || !DiedByItself(worker, exit)));
+  const bool restarts = worker.out_of_memory && job.is_gang();
+  fill_due_ |= worker.out_of_memory;  // it may run again, elsewhere
+  const std::set<AcceleratorId> contexts = std::move(worker.contexts);
+  worker.contexts.clear();
+  worker.parked_at = kNever;
+  worker.kept_on = AcceleratorId();
+  worker.out_of_memory = false;
   worker.process = ProcessState::kNone;
   worker.leaving = false;
+  worker.restarting = false;
   worker.finished = false;
   EndLease(now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
   worker.launch_sent_at = kNever;
   worker.last_nonce = 0;
+  if (!contexts.empty()) {
+    std::erase_if(contexts_, [&](const auto& entry) {
+      return entry.second == WorkerKey{job.id, rank, worker.incarnation};
+    });
+  }
+  for (const AcceleratorId freed : contexts) AcceleratorFreed(freed);
   const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
   if (by_itself && exit.exit_code == 0 && job.active()) {
     worker.process = ProcessState::kDone;
@@ -295,7 +311,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
                       !(by_itself && exit.exit_code == kExitEvicted);
   if (failed) {
     CountFailure(now, job, exit);
-  } else if (!leaving && job.HoldsAny()) {
+  } else if (restarts || (!leaving && job.HoldsAny())) {
     RestartGang(now, job);  // no failure, but the others can't go on alone
   }
   if (job.active() && !job.assigned.empty()) {
@@ -305,6 +321,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
 
 void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
   ++job.failures_in_a_row;
+  job.failure_counted = true;
   if (!exit.launch_error.empty()) {
     // Trying again would end the same way.
     return EndJob(now, job, JobState::kHeld,
@@ -335,6 +352,8 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
     time_received_.Remove(job.id);
     std::erase_if(tried_,
                   [&](const auto& entry) { return entry.first == job.id; });
+    std::erase_if(tried_pairs_,
+                  [&](const auto& entry) { return entry.first.Holds(job.id); });
   }
   unsolved_ = true;
   fill_due_ = true;

@@ -1,19 +1,16 @@
 // Rounds: from the allocation to who has which accelerators (Gavel section 5),
 // and what a job is told about its place.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "core/text.h"
 
 namespace gavel {
-namespace {
-
-// A turn on trial goes before whatever anybody is owed.
-constexpr double kTrialDebt_s = 1e9;
-
-}  // namespace
 
 Time Engine::LeaseHorizon(const Job& job) const {
   const bool continues = planned_ && !job.planned.empty() &&
@@ -102,7 +99,10 @@ std::vector<RoundUnit> Engine::RoundUnits(Time at, bool with_trials) const {
   for (const auto& [unit, row] : shares_) {
     if (unit.packed() && MayRun(unit)) units.push_back(MakeUnit(unit, at));
   }
-  if (with_trials && !result_.is_assignment) AddTrials(units);
+  if (with_trials && !result_.is_assignment) {
+    AddTrials(units);
+    if (options_.packing && options_.pair_trials) AddPairTrials(units, at);
+  }
   return units;
 }
 
@@ -277,10 +277,9 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
 // They may ask for the next round's lease.
 void Engine::NoticeHolders(Job& job) {
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    const Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (worker.held_epoch == 0) continue;
-    const WorkerKey key{job.id, rank, worker.incarnation};
-    Emit(action::SendToWorker{key, LeaseNotice{key, position(), job.epoch}});
+    if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
+      Notify(job, rank);
+    }
   }
 }
 
@@ -307,12 +306,35 @@ Reason Engine::Why(JobId id, Time now) const {
       return {ReasonCode::kWaitsForRelease, first.info.type,
               static_cast<double>(holder->job.value()), 0};
     }
-    if (worker.held_epoch == 0) {
-      return {ReasonCode::kStarting, first.server, 0, 0};
+    const WorkerKey* parked = LeavingMemory(job.assigned[rank], job);
+    if (parked != nullptr && worker.held_epoch == 0) {
+      return {ReasonCode::kWaitsForRelease,
+              StrCat("memory of its ", first.info.type),
+              static_cast<double>(parked->job.value()), 0};
     }
+    if (worker.held_epoch != 0) continue;
+    if (job.failed_starts > 0) {
+      return {ReasonCode::kGangStarting, first.server,
+              static_cast<double>(job.failed_starts),
+              static_cast<double>(StartsMax(job))};
+    }
+    return {ReasonCode::kStarting, first.server, 0, 0};
   }
   const Shares shares = SharesOf(id, now);
-  return {ReasonCode::kRunning, first.info.type, shares.received,
+  if (!Together(job, job.partner)) {
+    return {ReasonCode::kRunning, first.info.type, shares.received,
+            shares.target};
+  }
+  std::string beside =
+      StrCat(first.info.type, " beside job ", job.partner.value());
+  const double alone = throughputs_.Get(id, first.info.type).steps_per_s;
+  const std::optional<double> together =
+      throughputs_.Together(id, job.partner, first.info.type);
+  if (together.has_value() && alone > 0) {
+    StrAppend(&beside, " at ", std::lround(100 * *together / alone),
+              " % of its speed alone");
+  }
+  return {ReasonCode::kRunningPacked, std::move(beside), shares.received,
           shares.target};
 }
 
@@ -323,9 +345,17 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
     return {ReasonCode::kNoServer, "", 0, 0};
   }
   bool usable = false;
+  std::vector<std::string> too_small;
   for (size_t type = 0; type < capacity.size(); ++type) {
+    if (throughputs_.IsExcluded(job.id, cluster_.types()[type])) {
+      too_small.push_back(cluster_.types()[type]);
+    }
     usable |= capacity[type] >= job.spec.scale_factor &&
               throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
+  }
+  if (!usable && !too_small.empty()) {
+    return {ReasonCode::kOutOfMemory, absl::StrJoin(too_small, ", "),
+            static_cast<double>(job.id.value()), 0};
   }
   if (!usable) {
     return {ReasonCode::kUnusable, "",

@@ -22,7 +22,9 @@ auto Engine::State(E& e) {
       e.memory_rounds_, e.round_ends_at_, e.planned_, e.booked_at_,
       e.persisted_, e.halted_, e.fill_due_, e.unsolved_, e.unsolved_seq_,
       e.throughputs_moved_, e.solve_epoch_, e.solving_, e.solved_placement_,
-      e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_);
+      e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_,
+      e.term_began_at_, e.tried_pairs_, e.contexts_, e.has_budgets_,
+      e.memory_due_);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {

@@ -140,31 +140,31 @@ void Engine::AddThroughputs(PolicyProblem& problem) const {
   }
 }
 
-// All pairs of equal scale factor that the table knows to go together.
+// All pairs of equal scale factor that are known to go together.
 void Engine::AddPairs(PolicyProblem& problem) const {
   const ThroughputTable* table = options_.throughputs.get();
-  if (table == nullptr || !table->has_pairs()) return;
+  const bool in_table = table != nullptr && table->has_pairs();
+  if (!in_table && !throughputs_.has_pairs()) return;
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
-    type_of.push_back(table->FindType(type));
+    type_of.push_back(in_table ? table->FindType(type) : std::nullopt);
   }
   const size_t columns = problem.columns();
   std::vector<double> row(2 * columns);
   for (size_t a = 0; a < problem.jobs.size(); ++a) {
     const Job& first = jobs_.at(problem.jobs[a].id);
-    if (!first.table_row.has_value()) continue;
+    if (!first.table_row.has_value() && !throughputs_.has_pairs()) continue;
     for (size_t b = a + 1; b < problem.jobs.size(); ++b) {
       if (problem.jobs[b].scale_factor != problem.jobs[a].scale_factor)
         continue;
       const Job& second = jobs_.at(problem.jobs[b].id);
-      if (!second.table_row.has_value()) continue;
       bool any = false;
       for (size_t c = 0; c < columns; ++c) {
-        const std::optional<size_t> type = type_of[problem.TypeOfColumn(c)];
-        if (!type.has_value()) continue;
+        const size_t type = problem.TypeOfColumn(c);
         std::tie(row[2 * c], row[2 * c + 1]) =
-            table->Together(*first.table_row, *second.table_row, *type,
-                            /*consolidated=*/c < problem.types.size());
+            PairThroughput(first, second, type, type_of[type],
+                           /*consolidated=*/c < problem.types.size())
+                .value_or(std::pair(0.0, 0.0));
         any |= row[2 * c] > 0 && row[2 * c + 1] > 0;
       }
       if (!any) continue;
@@ -198,12 +198,10 @@ double Engine::TogetherThroughput(const Job& job, const Job& other,
                                   size_t type) const {
   const std::string& name = cluster_.types()[type];
   const ThroughputTable* table = options_.throughputs.get();
-  if (table != nullptr && job.table_row.has_value() &&
-      other.table_row.has_value()) {
-    if (const std::optional<size_t> known = table->FindType(name)) {
-      return table->Together(*job.table_row, *other.table_row, *known).first;
-    }
-  }
+  const auto known = PairThroughput(
+      job, other, type, table == nullptr ? std::nullopt : table->FindType(name),
+      /*consolidated=*/true);
+  if (known.has_value()) return known->first;
   return throughputs_.Get(job.id, name).steps_per_s / 2;
 }
 

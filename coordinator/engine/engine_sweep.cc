@@ -22,7 +22,7 @@ void Engine::Admit(Time now, const event::Tick&) {
     PlanRoundAhead(now);
   }
   if (round_ends_at_ != kNever && planned_ && now >= round_ends_at_) {
-    Record(now, event::RoundStarted{});
+    Record(now, event::RoundStarted{ChooseTiers(now)});
     if (throughputs_moved_) unsolved_ = true;
     throughputs_moved_ = false;
   }
@@ -107,7 +107,21 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
       Due(timeout);
     }
   }
+  if (rank == 0 && job.is_gang()) SweepGang(now, job, worker);
   SweepLease(now, job, rank, worker);
+}
+
+// A rank 0 that trains nowhere and opens no store keeps the whole gang's
+// accelerators for nothing. It is stuck before its first step, so nothing is
+// lost when it is killed at once.
+void Engine::SweepGang(Time now, const Job& job, Worker& worker) {
+  const bool opening =
+      worker.held_epoch == job.epoch && job.gang_epoch != job.epoch;
+  if (!opening) return;
+  const Time timeout =
+      std::max(worker.leased_at, term_began_at_) + options_.gang_timeout_s;
+  if (now < timeout) return Due(timeout);
+  Stop(now, worker, {job.id, 0, worker.incarnation}, 0);
 }
 
 void Engine::RepeatLaunch(Time now, const Job& job, int rank, Worker& worker) {

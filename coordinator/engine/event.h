@@ -78,6 +78,7 @@ struct LeaseEnded {
   uint64_t epoch = 0;
   Progress progress;
   bool finished = false;  // its training loop has ended; it won't ask again
+  ReleaseCause cause = ReleaseCause::kPaused;
 };
 
 // Cumulative progress. Journaled at most once in kReportIntervalMin_s for each
@@ -116,8 +117,15 @@ struct UnitsAssigned {
 struct RoundPlanned {
   UnitPlaces places;
 };
-// The round that was planned begins.
-struct RoundStarted {};
+// The round that was planned begins. How far the pauses of those that have to
+// wait go, where it is not kPark.
+struct RoundStarted {
+  std::vector<std::pair<JobId, PauseTier>> tiers;
+};
+// Parked processes that memory was needed of: they end, with a checkpoint.
+struct WorkersEvicted {
+  std::vector<WorkerKey> workers;
+};
 
 // What an accelerator costs per hour, by type, from now on.
 struct PricesChanged {
@@ -145,16 +153,15 @@ struct Tick {};
 
 namespace gavel {
 
-using Event =
-    std::variant<event::CoordinatorStarted, event::JobSubmitted,
-                 event::JobCommanded, event::ServerJoined, event::ServerLost,
-                 event::AcceleratorLost, event::WorkerJoined,
-                 event::LeaseStarted, event::LeaseEnded, event::StepsReported,
-                 event::WorkerGone, event::WorkerAbandoned,
-                 event::AllocationReady, event::RoundPlanned,
-                 event::RoundStarted, event::PricesChanged,
-                 event::UnitsAssigned, event::LeaseRequested, event::AgentHeard,
-                 event::WorkerSaidFinished, event::Persisted, event::Tick>;
+using Event = std::variant<
+    event::CoordinatorStarted, event::JobSubmitted, event::JobCommanded,
+    event::ServerJoined, event::ServerLost, event::AcceleratorLost,
+    event::WorkerJoined, event::LeaseStarted, event::LeaseEnded,
+    event::StepsReported, event::WorkerGone, event::WorkerAbandoned,
+    event::AllocationReady, event::RoundPlanned, event::RoundStarted,
+    event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
+    event::LeaseRequested, event::AgentHeard, event::WorkerSaidFinished,
+    event::Persisted, event::Tick>;
 
 }  // namespace gavel
 

@@ -18,18 +18,15 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<Event>> kNames = {
-    "CoordinatorStarted", "JobSubmitted",
-    "JobCommanded",       "ServerJoined",
-    "ServerLost",         "AcceleratorLost",
-    "WorkerJoined",       "LeaseStarted",
-    "LeaseEnded",         "StepsReported",
-    "WorkerGone",         "WorkerAbandoned",
-    "AllocationReady",    "RoundPlanned",
-    "RoundStarted",       "PricesChanged",
-    "UnitsAssigned",      "LeaseRequested",
-    "AgentHeard",         "WorkerSaidFinished",
+    "CoordinatorStarted", "JobSubmitted",  "JobCommanded",
+    "ServerJoined",       "ServerLost",    "AcceleratorLost",
+    "WorkerJoined",       "LeaseStarted",  "LeaseEnded",
+    "StepsReported",      "WorkerGone",    "WorkerAbandoned",
+    "AllocationReady",    "RoundPlanned",  "RoundStarted",
+    "PricesChanged",      "UnitsAssigned", "WorkersEvicted",
+    "LeaseRequested",     "AgentHeard",    "WorkerSaidFinished",
     "Persisted",          "Tick"};
-constexpr size_t kDurableEvents = 17;
+constexpr size_t kDurableEvents = 18;
 
 }  // namespace
 
@@ -50,7 +47,7 @@ auto Fields(As<LeaseStarted> auto& e) {
   return std::tie(e.worker, e.epoch, e.accelerator);
 }
 auto Fields(As<LeaseEnded> auto& e) {
-  return std::tie(e.worker, e.epoch, e.progress, e.finished);
+  return std::tie(e.worker, e.epoch, e.progress, e.finished, e.cause);
 }
 auto Fields(As<StepsReported> auto& e) {
   return std::tie(e.worker, e.epoch, e.progress);
@@ -61,12 +58,14 @@ auto Fields(As<AllocationReady> auto& e) { return std::tie(e.epoch, e.result); }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
 auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places); }
 auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places); }
+auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
+auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 
 }  // namespace event
 
 namespace {
 
-// Rounds have no fields; volatile events are never written.
+// Volatile events are never written.
 template <class E>
 void PutBody(Packer& packer, const E& e) {
   if constexpr (HasFields<E>) {

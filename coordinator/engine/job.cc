@@ -109,6 +109,27 @@ std::string RenderReason(const Reason& reason) {
       return HeldAfterFailures(reason);
     case ReasonCode::kHeldLaunch:
       return StrCat("held: could not be started: ", reason.subject);
+    case ReasonCode::kGangStarting:
+      return absl::StrFormat(
+          "starting on %s: its gang did not come together %d times in a row, "
+          "it is held after %d; `gavel logs` tells which rank",
+          reason.subject, static_cast<int>(reason.first),
+          static_cast<int>(reason.second));
+    case ReasonCode::kHeldGang:
+      return absl::StrFormat(
+          "held: its gang did not come together %d times in a row; see that "
+          "its servers reach each other, read `gavel logs %s`, then `gavel "
+          "release %s`",
+          static_cast<int>(reason.first), reason.subject, reason.subject);
+    case ReasonCode::kRunningPacked:
+      return absl::StrFormat(
+          "running on %s: received %.0f %% of the time, target %.0f %%",
+          reason.subject, 100 * reason.first, 100 * reason.second);
+    case ReasonCode::kOutOfMemory:
+      return absl::StrFormat(
+          "waiting: it ran out of memory on %s, and nothing else is left; "
+          "lower its batch size, or `gavel release %d` to try again",
+          reason.subject, static_cast<int>(reason.first));
     case ReasonCode::kCancelled:
       return "cancelled by its user";
     case ReasonCode::kFinished:

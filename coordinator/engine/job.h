@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,13 +40,29 @@ struct Worker {
   // The lease that it holds: an epoch, 0 for none, and the accelerator.
   uint64_t held_epoch = 0;
   AcceleratorId held;
-  JobId held_with;        // who may hold it too; invalid: nobody
-  Time leased_at = 0;     // held_epoch began
-  Time accrued_at = 0;    // time received is booked up to here
-  bool finished = false;  // its training loop has ended; exits by itself
-  bool leaving = false;   // its process is told to end; that is no failure
+  JobId held_with;          // who may hold it too; invalid: nobody
+  Time leased_at = 0;       // held_epoch began
+  Time accrued_at = 0;      // time received is booked up to here
+  bool finished = false;    // its training loop has ended; exits by itself
+  bool leaving = false;     // its process is told to end; that is no failure
+  bool restarting = false;  // leaving, for its gang is to start again
   Progress progress;
   Time progress_at = 0;  // when it was told
+  // Memory. How far its last pause goes; since when it holds no lease any more
+  // but is still there (kNever: it holds one, or never did), and where its
+  // tensors stayed: invalid: in host memory.
+  PauseTier pause_tier = PauseTier::kPark;
+  Time parked_at = kNever;
+  AcceleratorId kept_on;
+  uint64_t need_bytes = 0;  // most accelerator memory that it was seen to hold
+  // Accelerators with a memory budget that this process has run on: its
+  // context there goes with the process only.
+  std::set<AcceleratorId> contexts;
+  bool out_of_memory = false;  // why its process ends: that is no failure
+  bool is_parked() const {
+    return process == ProcessState::kJoined && held_epoch == 0 &&
+           parked_at != kNever;
+  }
 
   // Forgotten by a restart, and set again in its grace:
   Time lease_expires = 0;        // of held_epoch, drift included
@@ -76,6 +93,10 @@ enum class ReasonCode : uint8_t {
   kHeldLaunch,       // text: what the agent said
   kCancelled,
   kFinished,
+  kGangStarting,   // type; numbers: failed attempts, how many are allowed
+  kHeldGang,       // text: job id; numbers: failed attempts
+  kRunningPacked,  // type and partner; numbers: as kRunning
+  kOutOfMemory,    // types; number: job id
 };
 
 struct Reason {
@@ -115,12 +136,22 @@ struct Job {
   double isolated_steps = 0;
   // Its row of EngineOptions::throughputs.
   std::optional<ThroughputTable::Row> table_row;
+  // Of a gang: starts in a row that came to nothing, some rank having given its
+  // lease back before it ran; and whether the present restart has been counted
+  // as somebody's failure.
+  int failed_starts = 0;
+  bool failure_counted = false;
+  // Where rank 0's store listens, and for which epoch; forgotten by a restart.
+  std::string gang_address;
+  uint64_t gang_epoch = 0;
+  int pair_trials = 0;  // pairs and types that it was tried in
 
   bool active() const { return state == JobState::kActive; }
   bool HoldsAny() const;  // some worker holds a lease
   bool AnyLive() const;   // some worker has a process
   bool AllJoined() const;
   bool AllDone() const;
+  bool is_gang() const { return workers.size() > 1; }
 };
 
 std::string_view JobStateName(JobState state);

@@ -31,6 +31,7 @@
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/reference_type.h"
@@ -50,22 +51,6 @@ constexpr int kBisectionsMax = 200;
 struct FairnessOptions {
   bool agnostic = false;
   bool pairs = false;
-};
-
-class FinishTimeFairness : public Policy {
- public:
-  FinishTimeFairness(std::string_view name, FairnessOptions options)
-      : name_(name), options_(options) {}
-  std::string_view name() const override { return name_; }
-  bool packs() const override { return options_.pairs; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-
- private:
-  absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem) const;
-
-  std::string_view name_;
-  FairnessOptions options_;
 };
 
 // One job's rho as a function of its throughput.
@@ -225,17 +210,9 @@ class Search {
   std::string solver_ = "none";
 };
 
-absl::StatusOr<PolicyResult> FinishTimeFairness::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  return options_.agnostic ? SolveAware(WithReferenceType(problem))
-                           : SolveAware(problem);
-}
-
-absl::StatusOr<PolicyResult> FinishTimeFairness::SolveAware(
-    const PolicyProblem& problem) const {
-  const ShareProblem shares =
-      MakeShareProblem(problem, {.pairs = options_.pairs});
+absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
+                                        bool pairs) {
+  const ShareProblem shares = MakeShareProblem(problem, {.pairs = pairs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   std::vector<Finish> finishes = Finishes(problem, shares);
   if (auto best = EveryoneAtBest(shares)) {
@@ -252,24 +229,32 @@ absl::StatusOr<PolicyResult> FinishTimeFairness::SolveAware(
   return search.Result();
 }
 
+absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
+                                   const FairnessOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+  if (!options.agnostic) return SolveAware(problem, options.pairs);
+  return SolveAware(WithReferenceType(problem), options.pairs);
+}
+
+std::unique_ptr<Policy> Make(std::string_view name, FairnessOptions options) {
+  return std::make_unique<OptionPolicy<FairnessOptions>>(name, Solve, options);
+}
+
 }  // namespace
 
 std::unique_ptr<Policy> MakeFinishTimeFairness();
 std::unique_ptr<Policy> MakeFinishTimeFairness() {
-  return std::make_unique<FinishTimeFairness>(
-      "finish_time_fairness", FairnessOptions{.agnostic = true});
+  return Make("finish_time_fairness", {.agnostic = true});
 }
 
 std::unique_ptr<Policy> MakeFinishTimeFairnessPerf();
 std::unique_ptr<Policy> MakeFinishTimeFairnessPerf() {
-  return std::make_unique<FinishTimeFairness>("finish_time_fairness_perf",
-                                              FairnessOptions{});
+  return Make("finish_time_fairness_perf", {});
 }
 
 std::unique_ptr<Policy> MakeFinishTimeFairnessPacked();
 std::unique_ptr<Policy> MakeFinishTimeFairnessPacked() {
-  return std::make_unique<FinishTimeFairness>("finish_time_fairness_packed",
-                                              FairnessOptions{.pairs = true});
+  return Make("finish_time_fairness_packed", {.pairs = true});
 }
 
 }  // namespace gavel

@@ -16,6 +16,7 @@
 
 #include "coordinator/policy/costs.h"
 #include "coordinator/policy/lp/deadline_program.h"
+#include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/share_problem.h"
@@ -30,20 +31,6 @@ struct MaxSumOptions {
   bool deadlines = false;
 };
 
-class MaxSumThroughput : public Policy {
- public:
-  MaxSumThroughput(std::string_view name, MaxSumOptions options)
-      : name_(name), options_(options) {}
-  std::string_view name() const override { return name_; }
-  bool packs() const override { return options_.pairs; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-
- private:
-  std::string_view name_;
-  MaxSumOptions options_;
-};
-
 // sum_m T_m of each cell, over the cost of its type.
 std::vector<double> Values(const ShareProblem& shares,
                            const std::vector<double>& cost) {
@@ -56,19 +43,19 @@ std::vector<double> Values(const ShareProblem& shares,
   return values;
 }
 
-absl::StatusOr<PolicyResult> MaxSumThroughput::Solve(
-    const PolicyProblem& problem) const {
+absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
+                                   const MaxSumOptions& options) {
   GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
   std::vector<double> cost(problem.types.size(), 1.0);
-  if (options_.by_cost) {
+  if (options.by_cost) {
     GAVEL_ASSIGN_OR_RETURN(cost, Costs(problem));
   }
   const ShareProblem shares =
-      MakeShareProblem(problem, {.pairs = options_.pairs});
+      MakeShareProblem(problem, {.pairs = options.pairs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<double> values = Values(shares, cost);
   std::vector<DeadlineFloor> floors;
-  if (options_.deadlines) floors = DeadlineFloors(problem, shares);
+  if (options.deadlines) floors = DeadlineFloors(problem, shares);
   DeadlineProgram::Answer answer =
       DeadlineProgram(problem, shares, std::move(floors)).Maximize(values);
   if (answer.shares.empty()) answer.shares = EvenShares(shares);
@@ -83,7 +70,7 @@ absl::StatusOr<PolicyResult> MaxSumThroughput::Solve(
 }
 
 std::unique_ptr<Policy> Make(std::string_view name, MaxSumOptions options) {
-  return std::make_unique<MaxSumThroughput>(name, options);
+  return std::make_unique<OptionPolicy<MaxSumOptions>>(name, Solve, options);
 }
 
 }  // namespace

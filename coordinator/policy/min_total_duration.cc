@@ -12,6 +12,7 @@
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/reference_type.h"
@@ -27,22 +28,6 @@ constexpr double kLossMax = 1e-8;
 struct MakespanOptions {
   bool agnostic = false;
   bool pairs = false;
-};
-
-class MinTotalDuration : public Policy {
- public:
-  MinTotalDuration(std::string_view name, MakespanOptions options)
-      : name_(name), options_(options) {}
-  std::string_view name() const override { return name_; }
-  bool packs() const override { return options_.pairs; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-
- private:
-  absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem) const;
-
-  std::string_view name_;
-  MakespanOptions options_;
 };
 
 // [k] steps left.
@@ -62,17 +47,9 @@ std::vector<double> Remaining(const PolicyProblem& problem,
   return remaining;
 }
 
-absl::StatusOr<PolicyResult> MinTotalDuration::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  return options_.agnostic ? SolveAware(WithReferenceType(problem))
-                           : SolveAware(problem);
-}
-
-absl::StatusOr<PolicyResult> MinTotalDuration::SolveAware(
-    const PolicyProblem& problem) const {
-  const ShareProblem shares =
-      MakeShareProblem(problem, {.pairs = options_.pairs});
+absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
+                                        bool pairs) {
+  const ShareProblem shares = MakeShareProblem(problem, {.pairs = pairs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<double> remaining = Remaining(problem, shares);
   if (auto best = EveryoneAtBest(shares)) {
@@ -101,24 +78,32 @@ absl::StatusOr<PolicyResult> MinTotalDuration::SolveAware(
   return result;
 }
 
+absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
+                                   const MakespanOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+  if (!options.agnostic) return SolveAware(problem, options.pairs);
+  return SolveAware(WithReferenceType(problem), options.pairs);
+}
+
+std::unique_ptr<Policy> Make(std::string_view name, MakespanOptions options) {
+  return std::make_unique<OptionPolicy<MakespanOptions>>(name, Solve, options);
+}
+
 }  // namespace
 
 std::unique_ptr<Policy> MakeMinTotalDuration();
 std::unique_ptr<Policy> MakeMinTotalDuration() {
-  return std::make_unique<MinTotalDuration>("min_total_duration",
-                                            MakespanOptions{.agnostic = true});
+  return Make("min_total_duration", {.agnostic = true});
 }
 
 std::unique_ptr<Policy> MakeMinTotalDurationPerf();
 std::unique_ptr<Policy> MakeMinTotalDurationPerf() {
-  return std::make_unique<MinTotalDuration>("min_total_duration_perf",
-                                            MakespanOptions{});
+  return Make("min_total_duration_perf", {});
 }
 
 std::unique_ptr<Policy> MakeMinTotalDurationPacked();
 std::unique_ptr<Policy> MakeMinTotalDurationPacked() {
-  return std::make_unique<MinTotalDuration>("min_total_duration_packed",
-                                            MakespanOptions{.pairs = true});
+  return Make("min_total_duration_packed", {.pairs = true});
 }
 
 }  // namespace gavel

@@ -41,7 +41,10 @@ class Matcher {
  private:
   double Cost(size_t job, const Slot& slot) const {
     const MachineGroup& group = problem_.groups[slot.group];
-    return slot.from_end * problem_.time_s[job * problem_.types + group.type] +
+    const double price =
+        problem_.price.empty() ? 0 : problem_.price[group.type];
+    return (slot.from_end + price) *
+               problem_.time_s[job * problem_.types + group.type] +
            group.ready_s;
   }
   bool Full(const Slot& slot) const {

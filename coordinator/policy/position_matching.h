@@ -23,6 +23,9 @@ struct MatchingProblem {
   std::vector<MachineGroup> groups;  // by type, then ready_s, all different
   // [n x J] row-major, > 0; kInfinity: cannot run there.
   std::vector<double> time_s;
+  // [J] added to each job's from_end: that many more wait for a machine of the
+  // type while one is busy. >= 0; empty: 0 each.
+  std::vector<double> price;
 
   size_t jobs() const { return types == 0 ? 0 : time_s.size() / types; }
 };
@@ -36,7 +39,8 @@ struct Position {
 
 struct Matching {
   std::vector<Position> positions;  // by job
-  double cost = 0;   // sum over jobs of from_end * time_s + ready_s
+  // Sum over jobs of (from_end + price) * time_s + ready_s.
+  double cost = 0;
   double bound = 0;  // no matching is cheaper: by its duals
 };
 

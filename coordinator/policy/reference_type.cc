@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 
 #include "coordinator/policy/share_problem.h"
+#include "core/reference_type.h"
 
 namespace gavel {
 namespace {
-
-constexpr std::string_view kReferenceType = "v100";
 
 // Throughput on the reference type, else the highest. `row`: 0 where the job
 // can't run, by column.

@@ -35,6 +35,7 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
                  Variables* to) {
   const std::string rank = StrCat(launch.worker.rank);
   const std::string world_size = StrCat(launch.world_size);
+  (*to)["GAVEL_ADDRESS"] = place.address;
   (*to)["GAVEL_COORDINATOR"] = place.coordinator;
   (*to)["GAVEL_JOB"] = StrCat(launch.worker.job.value());
   (*to)["GAVEL_JOB_NAME"] = launch.job_name;

@@ -16,6 +16,7 @@ struct WorkerPlace {
   std::string coordinator;    // endpoint that workers connect to
   std::string run_directory;  // of the accelerators' lock files
   bool has_gpus = false;      // among the server's declared accelerators
+  std::string address = "127.0.0.1";  // where other machines reach this server
 };
 
 // "NAME=value", sorted by name. `own`: the agent's environment. GPUs that the

@@ -129,8 +129,9 @@ AgentShell::Impl::Impl(AgentShellOptions given, AgentRecord opened,
       logs_directory(options.state_directory + "/logs"),
       record(std::move(opened)),
       dealer(std::move(connected)),
-      machine(AgentOptions{options.server, record.incarnation(), "127.0.0.1",
-                           options.accelerators}),
+      machine(AgentOptions{options.server, record.incarnation(),
+                           options.address, options.accelerators,
+                           options.host_memory_bytes}),
       children([this] { dealer->waker().Wake(); }) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
@@ -285,6 +286,7 @@ absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
   WorkerPlace place;
   place.coordinator = options.coordinator;
   place.run_directory = options.run_directory;
+  place.address = options.address;
   place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
   ProcessSpec spec;
   spec.argv = launch.argv;

@@ -25,12 +25,14 @@ namespace gavel {
 struct AgentShellOptions {
   std::string server;       // [A-Za-z0-9_-]{1,64}
   std::string coordinator;  // endpoint; loopback, until it is encrypted
+  std::string address = "127.0.0.1";  // where other machines reach this server
   // Logs, who runs, incarnation; created when it is not there, mode 0700.
   std::string state_directory;
   // Lock files of the accelerators; empty: STATE/run. All agents of a machine
   // that share accelerators must share it.
   std::string run_directory;
   std::vector<AcceleratorInfo> accelerators;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   // At the agent's end workers get SIGTERM, and SIGKILL this much later.
   double stop_grace_s = 10;
   std::shared_ptr<spdlog::logger> log;  // null: none

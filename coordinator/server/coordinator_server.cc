@@ -39,6 +39,11 @@ constexpr double kWaitMax_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
 
+// Tiers of pauses: a job that is expected back within so many rounds may stay
+// on its accelerator; one that is away for longer than this frees everything.
+constexpr double kKeepRounds_max = 2;
+constexpr double kParkAbsence_s_max = 3600;
+
 // Seconds of the engine: goes on where the journal ended, so that the time
 // without a coordinator does not count, and never goes back.
 class EngineClock {
@@ -379,6 +384,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
   options.engine.packing = policy->packs();
+  options.engine.pair_trials = policy->packs();
+  options.engine.keep_absence_s_max =
+      kKeepRounds_max * options.engine.round_duration_s;
+  options.engine.park_absence_s_max = kParkAbsence_s_max;
   GAVEL_ASSIGN_OR_RETURN(options.state_directory,
                          MakeStateDirectory(options.state_directory));
   // The journal first: of two reasons to refuse, it is the one that matters.

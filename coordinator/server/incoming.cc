@@ -105,7 +105,11 @@ std::optional<Event> Convert(WorkerHello message) {
 }
 
 std::optional<Event> Convert(LeaseRequest message) {
-  return event::LeaseRequested{message};
+  // It goes to the other ranks as it is.
+  if (!message.gang_address.empty() && !IsOpenName(message.gang_address)) {
+    message.gang_address.clear();
+  }
+  return event::LeaseRequested{std::move(message)};
 }
 
 std::optional<Event> Convert(StepReport message) {
@@ -115,7 +119,8 @@ std::optional<Event> Convert(StepReport message) {
 
 std::optional<Event> Convert(LeaseReleased message) {
   return event::LeaseEnded{message.worker, message.epoch,
-                           Bounded(std::move(message.progress))};
+                           Bounded(std::move(message.progress)),
+                           /*finished=*/false, message.cause};
 }
 
 std::optional<Event> Convert(WorkerFinished message) {

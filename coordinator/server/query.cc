@@ -73,6 +73,14 @@ std::string_view CodeName(ReasonCode code) {
       return "cancelled";
     case ReasonCode::kFinished:
       return "finished";
+    case ReasonCode::kGangStarting:
+      return "gang_starting";
+    case ReasonCode::kHeldGang:
+      return "held_gang";
+    case ReasonCode::kRunningPacked:
+      return "running_packed";
+    case ReasonCode::kOutOfMemory:
+      return "out_of_memory";
   }
   return "unknown";
 }
@@ -172,6 +180,13 @@ double ReceivedSeconds(const Job& job, Time now) {
   return seconds;
 }
 
+// Why it is where it is, and where its tensors are meanwhile.
+std::string ReasonText(const Job& job, const Reason& reason,
+                       const Engine& engine) {
+  const std::string memory = engine.MemoryText(job);
+  return StrCat(RenderReason(reason), memory.empty() ? "" : "; ", memory);
+}
+
 Json QueueRow(const Job& job, const QueryView& view) {
   const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
   const Reason reason = view.engine.Why(job.id, view.now);
@@ -197,7 +212,8 @@ Json QueueRow(const Job& job, const QueryView& view) {
           {"epoch", job.epoch},
           {"incarnations", progress.incarnations},
           {"last_generation", GenerationJson(progress.last_generation)},
-          {"reason", RenderReason(reason)},
+          {"reason", ReasonText(job, reason, view.engine)},
+          {"memory", view.engine.MemoryText(job)},
           {"submitted_at_s", job.submitted_at},
           {"ended_at_s", over ? Json(job.ended_at) : Json()},
           {"age_s", (over ? job.ended_at : view.now) - job.submitted_at},
@@ -237,17 +253,6 @@ void AnswerQueue(const QueryRequest& request, const QueryView& view,
   reply->json = page.Take();
 }
 
-// Who holds each accelerator now.
-std::map<AcceleratorId, JobId> Holders(const Engine& engine) {
-  std::map<AcceleratorId, JobId> holders;
-  for (const auto& [id, job] : engine.jobs()) {
-    for (const Worker& worker : job.workers) {
-      if (worker.held_epoch != 0) holders[worker.held] = id;
-    }
-  }
-  return holders;
-}
-
 std::string_view AcceleratorStateName(const Accelerator& accelerator,
                                       const Engine& engine, bool held) {
   if (accelerator.state == AcceleratorState::kLost) return "lost";
@@ -257,20 +262,40 @@ std::string_view AcceleratorStateName(const Accelerator& accelerator,
 }
 
 struct Nodes {
+  explicit Nodes(const Engine& of);
+
   const Engine& engine;
-  std::map<AcceleratorId, JobId> holders;
+  std::map<AcceleratorId, JobId> holders;        // who runs there now
+  std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
+  std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
+
+Nodes::Nodes(const Engine& of) : engine(of) {
+  for (const auto& [id, job] : engine.jobs()) {
+    for (const Worker& worker : job.workers) {
+      if (worker.held_epoch != 0) holders[worker.held] = id;
+      if (!worker.is_parked()) continue;
+      parked_bytes[worker.server] += worker.progress.host_bytes;
+      if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
+    }
+  }
+}
 
 Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
   const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
   const auto holder = nodes.holders.find(id);
   const bool held = holder != nodes.holders.end();
+  Json kept = Json::array();
+  const auto [begin, end] = nodes.kept.equal_range(id);
+  for (auto it = begin; it != end; ++it) kept.push_back(it->second.value());
   return {{"type", accelerator.info.type},
           {"uuid", accelerator.info.uuid},
           {"device", accelerator.info.device},
           {"slow_down_factor", accelerator.info.slow_down_factor},
           {"state", AcceleratorStateName(accelerator, nodes.engine, held)},
-          {"job", held ? Json(holder->second.value()) : Json()}};
+          {"job", held ? Json(holder->second.value()) : Json()},
+          {"kept_jobs", std::move(kept)},
+          {"memory_bytes", accelerator.info.memory_bytes}};
 }
 
 // As sinfo's, of all its accelerators.
@@ -296,14 +321,17 @@ Json NodeRow(const Nodes& nodes, const std::string& server,
   for (size_t i = from; i < to; ++i) {
     list.push_back(AcceleratorJson(nodes, accelerators[i]));
   }
-  return {{"server", server},
-          {"state", ServerState(nodes, accelerators)},
-          {"accelerators", std::move(list)}};
+  const auto parked = nodes.parked_bytes.find(server);
+  return {
+      {"server", server},
+      {"state", ServerState(nodes, accelerators)},
+      {"parked_bytes", parked == nodes.parked_bytes.end() ? 0 : parked->second},
+      {"accelerators", std::move(list)}};
 }
 
 void AnswerNodes(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply) {
-  const Nodes nodes{view.engine, Holders(view.engine)};
+  const Nodes nodes(view.engine);
   Page page;
   uint64_t index = 0;
   for (const auto& [server, accelerators] : view.engine.cluster().servers()) {
@@ -326,7 +354,9 @@ Json ThroughputsOf(const Job& job, const Engine& engine) {
     const Throughput known = engine.throughputs().Get(job.id, type);
     list.push_back({{"type", type},
                     {"steps_per_s", known.steps_per_s},
-                    {"source", SourceName(known.source)}});
+                    {"source", engine.throughputs().IsExcluded(job.id, type)
+                                   ? "out of memory"
+                                   : SourceName(known.source)}});
   }
   return list;
 }
@@ -346,7 +376,8 @@ void AnswerWhy(const QueryRequest& request, const QueryView& view,
       {{"job", job.id.value()},
        {"name", job.spec.name},
        {"state", StateLetters(job)},
-       {"reason", RenderReason(reason)},
+       {"reason", ReasonText(job, reason, view.engine)},
+       {"memory", view.engine.MemoryText(job)},
        {"code", CodeName(reason.code)},
        {"throughputs",
         IsOver(job) ? Json::array() : ThroughputsOf(job, view.engine)},

@@ -25,6 +25,36 @@ double Mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+bool IsPlausible(double steps_per_s, double window_s) {
+  return std::isfinite(steps_per_s) && steps_per_s > 0 &&
+         std::isfinite(window_s) && window_s > 0;
+}
+
+// True when the figure has moved since it was last announced; `before`: what
+// was taken for it before it was ever measured.
+bool Average(ThroughputMatrix::Figure& figure, double before,
+             double steps_per_s, double window_s) {
+  const bool first = figure.measured < 0;
+  // Slow drift must count too: the change is taken from the figure that was
+  // last announced, not from the last measurement.
+  if (first) figure.announced = before;
+  const double weight_new_s = std::min(window_s, kMeasuringWindow_s);
+  const double weight_old_s = first
+                                  ? 0
+                                  : std::min(figure.measured_weight_s,
+                                             kMeasuringWindow_s - weight_new_s);
+  const double weight_s = weight_old_s + weight_new_s;
+  const double old_part = first ? 0 : figure.measured * weight_old_s;
+  figure.measured = (old_part + steps_per_s * weight_new_s) / weight_s;
+  figure.measured_weight_s = weight_s;
+  const double change = std::abs(figure.measured - figure.announced);
+  if (change <= kRelativeChangeMin * figure.announced) return false;
+  figure.announced = figure.measured;
+  return true;
+}
+
+ShareUnit PairOf(JobId a, JobId b) { return {std::min(a, b), std::max(a, b)}; }
+
 }  // namespace
 
 void ThroughputMatrix::AddJob(JobId job,
@@ -39,37 +69,108 @@ void ThroughputMatrix::AddJob(JobId job,
 
 void ThroughputMatrix::RemoveJob(JobId job) {
   figures_.erase(job);
+  std::erase_if(pairs_,
+                [job](const auto& entry) { return entry.first.Holds(job); });
   ratios_.clear();
 }
 
 bool ThroughputMatrix::Measure(JobId job, std::string_view type,
                                double steps_per_s, double window_s) {
-  const bool plausible = std::isfinite(steps_per_s) && steps_per_s > 0 &&
-                         std::isfinite(window_s) && window_s > 0;
   const auto row = figures_.find(job);
-  if (!plausible || row == figures_.end()) return false;
-
+  if (!IsPlausible(steps_per_s, window_s) || row == figures_.end()) {
+    return false;
+  }
   const double before = Get(job, type).steps_per_s;
-  Figure& figure = row->second[std::string(type)];
-  const bool first = figure.measured < 0;
-  // Slow drift must count too: the change is taken from the figure that was
-  // last announced, not from the last measurement.
-  if (first) figure.announced = before;
-  const double weight_new_s = std::min(window_s, kMeasuringWindow_s);
-  const double weight_old_s = first
-                                  ? 0
-                                  : std::min(figure.measured_weight_s,
-                                             kMeasuringWindow_s - weight_new_s);
-  const double weight_s = weight_old_s + weight_new_s;
-  const double old_part = first ? 0 : figure.measured * weight_old_s;
-  figure.measured = (old_part + steps_per_s * weight_new_s) / weight_s;
-  figure.measured_weight_s = weight_s;
   ratios_.clear();
+  return Average(row->second[std::string(type)], before, steps_per_s, window_s);
+}
 
-  const double change = std::abs(figure.measured - figure.announced);
-  if (change <= kRelativeChangeMin * figure.announced) return false;
-  figure.announced = figure.measured;
-  return true;
+bool ThroughputMatrix::MeasureTogether(JobId job, JobId other,
+                                       std::string_view type,
+                                       double steps_per_s, double window_s) {
+  if (!IsPlausible(steps_per_s, window_s) || !figures_.contains(job) ||
+      !figures_.contains(other)) {
+    return false;
+  }
+  PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
+  return Average(job < other ? pair.first : pair.second, 0, steps_per_s,
+                 window_s);
+}
+
+const ThroughputMatrix::PairFigure* ThroughputMatrix::FindPair(
+    JobId job, JobId other, std::string_view type) const {
+  const auto row = pairs_.find(PairOf(job, other));
+  if (row == pairs_.end()) return nullptr;
+  const auto found = row->second.find(type);
+  return found == row->second.end() ? nullptr : &found->second;
+}
+
+std::optional<double> ThroughputMatrix::Together(JobId job, JobId other,
+                                                 std::string_view type) const {
+  const PairFigure* pair = FindPair(job, other, type);
+  if (pair == nullptr) return std::nullopt;
+  const Figure& figure = job < other ? pair->first : pair->second;
+  if (figure.out_of_memory) return 0;
+  if (figure.measured < 0) return std::nullopt;
+  return figure.measured;
+}
+
+void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
+  const auto row = figures_.find(job);
+  if (row == figures_.end()) return;
+  row->second[std::string(type)].out_of_memory = true;
+  ratios_.clear();
+}
+
+void ThroughputMatrix::ExcludePair(JobId job, JobId other,
+                                   std::string_view type) {
+  PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
+  pair.first.out_of_memory = true;
+  pair.second.out_of_memory = true;
+}
+
+bool ThroughputMatrix::Readmit(JobId job) {
+  bool any = false;
+  if (const auto row = figures_.find(job); row != figures_.end()) {
+    for (auto& [type, figure] : row->second) {
+      any |= figure.out_of_memory;
+      figure.out_of_memory = false;
+    }
+    // Nothing else is known of them.
+    std::erase_if(row->second, [](const auto& entry) {
+      return entry.second.given < 0 && entry.second.measured < 0;
+    });
+  }
+  for (auto& [unit, types] : pairs_) {
+    if (!unit.Holds(job)) continue;
+    any |= std::erase_if(types, [](const auto& entry) {
+             return entry.second.first.out_of_memory;
+           }) > 0;
+  }
+  ratios_.clear();
+  return any;
+}
+
+bool ThroughputMatrix::IsExcluded(JobId job, std::string_view type) const {
+  const auto row = figures_.find(job);
+  if (row == figures_.end()) return false;
+  const auto found = row->second.find(type);
+  return found != row->second.end() && found->second.out_of_memory;
+}
+
+bool ThroughputMatrix::HasExclusions(JobId job) const {
+  const auto row = figures_.find(job);
+  if (row != figures_.end() &&
+      std::any_of(row->second.begin(), row->second.end(),
+                  [](const auto& f) { return f.second.out_of_memory; })) {
+    return true;
+  }
+  return std::any_of(pairs_.begin(), pairs_.end(), [job](const auto& pair) {
+    return pair.first.Holds(job) &&
+           std::any_of(
+               pair.second.begin(), pair.second.end(),
+               [](const auto& f) { return f.second.first.out_of_memory; });
+  });
 }
 
 Throughput ThroughputMatrix::Get(JobId job, std::string_view type) const {
@@ -80,6 +181,7 @@ Throughput ThroughputMatrix::Get(JobId job, std::string_view type) const {
     return {Guess(row->second, type), ThroughputSource::kGuessed};
   }
   const Figure& figure = found->second;
+  if (figure.out_of_memory) return {0, ThroughputSource::kMeasured};
   if (figure.measured >= 0) {
     return {figure.measured, ThroughputSource::kMeasured};
   }

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "core/ids.h"
+#include "core/share_unit.h"
 
 namespace gavel {
 
@@ -49,27 +51,58 @@ class ThroughputMatrix {
   // get a bounded trial turn there.
   bool NeedsTrial(JobId job, std::string_view type) const;
 
+  // ---- two jobs beside each other on one accelerator
+
+  // As Measure, of `job` while it ran beside `other`.
+  bool MeasureTogether(JobId job, JobId other, std::string_view type,
+                       double steps_per_s, double window_s);
+  // Of `job` beside `other`, as measured; 0 when they ran out of memory there;
+  // nullopt: not known.
+  std::optional<double> Together(JobId job, JobId other,
+                                 std::string_view type) const;
+  bool has_pairs() const { return !pairs_.empty(); }
+
+  // ---- out of memory: 0 there, whatever was given or measured
+
+  void Exclude(JobId job, std::string_view type);
+  void ExcludePair(JobId job, JobId other, std::string_view type);
+  // Takes the job's exclusions back, alone and in pairs; false: it had none.
+  bool Readmit(JobId job);
+  bool IsExcluded(JobId job, std::string_view type) const;
+  bool HasExclusions(JobId job) const;
+
   // What there is to it, for whoever writes it down.
   struct Figure {
     double given = -1;      // -1: none
     double measured = -1;   // -1: none
     double announced = -1;  // when Measure last returned true, or before it all
     double measured_weight_s = 0;
-    double Value() const { return measured >= 0 ? measured : given; }
+    bool out_of_memory = false;
+    double Value() const {
+      if (out_of_memory) return 0;
+      return measured >= 0 ? measured : given;
+    }
   };
+  // Of each job of a pair, in the order of the pair.
+  using PairFigure = std::pair<Figure, Figure>;
   template <class M>
   static auto State(M& matrix) {
-    return std::tie(matrix.figures_);
+    return std::tie(matrix.figures_, matrix.pairs_);
   }
 
  private:
   using Figures = std::map<std::string, Figure, std::less<>>;
+  using PairFigures = std::map<std::string, PairFigure, std::less<>>;
 
   double Guess(const Figures& figures, std::string_view type) const;
   // Median of type / other; 0 when no job knows both.
   double Ratio(std::string_view type, std::string_view other) const;
 
+  const PairFigure* FindPair(JobId job, JobId other,
+                             std::string_view type) const;
+
   std::map<JobId, Figures> figures_;
+  std::map<ShareUnit, PairFigures> pairs_;
   // Ratios by (type, other), filled on demand and dropped at each change: the
   // rows of one problem share them.
   mutable std::map<std::pair<std::string, std::string>, double> ratios_;

@@ -1,7 +1,9 @@
 #include "coordinator/workload/cluster_spec.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "coordinator/workload/toml_reader.h"
@@ -13,6 +15,8 @@ namespace {
 
 constexpr int kThreadsMax = 1024;
 constexpr double kSlowDownMax = 1000;
+// 8 EiB would not be exact any more.
+constexpr double kBytesMax = 1024.0 * 1024 * 1024 * 1024 * 1024;
 constexpr double kDurationMax_s = 30 * 24 * 3600;
 
 // "cpu" or "cuda:N", N without signs or leading zeros.
@@ -23,6 +27,45 @@ bool IsValidDevice(std::string_view device) {
   return device.starts_with(kCuda) &&
          absl::SimpleAtoi(ToAbsl(device.substr(kCuda.size())), &index) &&
          index >= 0 && device == StrCat(kCuda, index);
+}
+
+// "64GiB", "1.5 TiB". nullopt: no size.
+std::optional<uint64_t> ParseBytes(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"KiB", 1024.0},
+      {"MiB", 1024.0 * 1024},
+      {"GiB", 1024.0 * 1024 * 1024},
+      {"TiB", 1024.0 * 1024 * 1024 * 1024},
+      {"B", 1.0}};
+  for (const auto& [unit, bytes] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    double number = 0;
+    text.remove_suffix(unit.size());
+    if (!absl::SimpleAtod(ToAbsl(text), &number)) return std::nullopt;
+    if (!(number > 0 && number * bytes <= kBytesMax)) return std::nullopt;
+    return static_cast<uint64_t>(number * bytes);
+  }
+  return std::nullopt;
+}
+
+void ReadBytes(TomlReader& reader, std::string_view key, uint64_t& out) {
+  std::string text;
+  if (!reader.Read(key, text)) return;
+  const std::optional<uint64_t> bytes = ParseBytes(text);
+  if (bytes.has_value()) {
+    out = *bytes;
+  } else {
+    reader.Fail(key, StrCat(key, " is ", QuoteToml(text),
+                            "; write a size such as \"64GiB\" (B, KiB, MiB, "
+                            "GiB, TiB; at most 1024 TiB)"));
+  }
+}
+
+void CheckMemory(TomlReader& reader, const AcceleratorInfo& info) {
+  if (info.context_bytes == 0 || info.context_bytes < info.memory_bytes) return;
+  reader.Fail("context_bytes",
+              "context_bytes is part of memory_bytes; give memory_bytes, and "
+              "less here");
 }
 
 void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
@@ -90,6 +133,9 @@ AcceleratorEntry ReadAccelerator(TomlReader reader) {
     reader.Fail("device", StrCat("device is ", QuoteToml(entry.info.device),
                                  "; write \"cpu\" or \"cuda:N\""));
   }
+  ReadBytes(reader, "memory_bytes", entry.info.memory_bytes);
+  ReadBytes(reader, "context_bytes", entry.info.context_bytes);
+  CheckMemory(reader, entry.info);
   CheckGpu(reader, entry.info);
   return entry;
 }
@@ -126,15 +172,19 @@ void Append(TomlReader reader, const AcceleratorEntry& entry,
 
 ServerSpec ReadServer(const toml::table& table, std::string_view source,
                       absl::Status& status) {
-  TomlReader reader(table, source, {"name", "accelerator"}, status);
+  TomlReader reader(table, source, {"name", "accelerator", "host_memory_bytes"},
+                    status);
   ServerSpec server;
   reader.Require("name", "name = \"node-1\"");
   reader.ReadName("name", server.name);
+  ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
   reader.Require("accelerator", "[[server.accelerator]] with type = \"v100\"");
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
     const TomlReader entry(
         *accelerator, source,
-        {"type", "count", "threads", "device", "slow_down_factor"}, status);
+        {"type", "count", "threads", "device", "slow_down_factor",
+         "memory_bytes", "context_bytes"},
+        status);
     Append(entry, ReadAccelerator(entry), server);
   }
   return server;

@@ -4,6 +4,7 @@
 #define GAVEL_COORDINATOR_WORKLOAD_CLUSTER_SPEC_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ namespace gavel {
 struct ServerSpec {
   std::string name;  // [A-Za-z0-9_-]{1,64}, unique
   std::vector<AcceleratorInfo> accelerators;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   friend bool operator==(const ServerSpec&, const ServerSpec&) = default;
 };
 
@@ -62,6 +64,7 @@ inline constexpr int kAcceleratorsPerServerMax = 256;
 //   policy = "fairness"               # inside it; or "fifo", or a policy
 //   [[server]]
 //   name = "here"
+//   host_memory_bytes = "64GiB"  # that parked jobs may take; else no limit
 //   [[server.accelerator]]
 //   type = "cpu_fast"        # open name
 //   count = 2                # that many equal slots
@@ -73,6 +76,10 @@ inline constexpr int kAcceleratorsPerServerMax = 256;
 //   [[server.accelerator]]
 //   type = "h200"
 //   device = "cuda:0"
+//   memory_bytes = "141GiB"   # jobs may stay on it while paused, within this
+//   context_bytes = "500MiB"  # of it, what each CUDA process takes anyway
+//
+// Sizes are text: a number and B, KiB, MiB, GiB or TiB.
 //
 // Without lease_duration_s it is 60 or the round, whichever is shorter; a lease
 // longer than the round is refused. Without servers the list is empty: the

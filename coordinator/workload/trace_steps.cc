@@ -4,6 +4,7 @@
 
 #include "coordinator/workload/toml_reader.h"
 #include "coordinator/workload/trace_forms.h"
+#include "core/reference_type.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -3,16 +3,11 @@
 #ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_
 #define GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_
 
-#include <string_view>
-
 #include "absl/status/status.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 
 namespace gavel {
-
-// What durations of traces are measured on.
-inline constexpr std::string_view kReferenceType = "v100";
 
 // Fills in the one of steps_total and duration_s that a job lacks. Where the
 // table has no row for it, steps are seconds (1 step/s), and durations stay 0.

@@ -51,6 +51,16 @@ class Descriptor {
     if (::fsync(fd_) == 0) return absl::OkStatus();
     return ErrnoStatus(errno, "cannot fsync", path_);
   }
+  absl::Status SyncData() const {
+    if (::fdatasync(fd_) == 0) return absl::OkStatus();
+    return ErrnoStatus(errno, "cannot fdatasync", path_);
+  }
+  // From here on through the page cache. False: it was so already.
+  bool StopDirect() const {
+    const int flags = ::fcntl(fd_, F_GETFL);
+    return flags >= 0 && (flags & O_DIRECT) != 0 &&
+           ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0;
+  }
 
  private:
   int fd_;
@@ -65,6 +75,17 @@ int OpenRetrying(const std::string& path, int flags) {
   return fd;
 }
 
+// Some file systems (tmpfs) refuse O_DIRECT when a file is opened, with EINVAL.
+// O_CREAT may have made the file by then, so O_DIRECT is set afterwards.
+int OpenFor(FileAccess access, const std::string& path, int flags) {
+  const int fd = OpenRetrying(path, flags);
+  if (fd >= 0 && access == FileAccess::kDirect) {
+    // Where it is refused the file stays as it is: buffered.
+    (void)::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_DIRECT);
+  }
+  return fd;
+}
+
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(int fd, const std::string& path) : file_(fd, path) {}
@@ -74,6 +95,8 @@ class PosixWritableFile : public WritableFile {
       ssize_t written = ::write(file_.fd(), data.data(),
                                 std::min(data.size(), kTransferBytesMax));
       if (written < 0 && errno == EINTR) continue;
+      // Refused only now, or a short write has left the alignment.
+      if (written < 0 && errno == EINVAL && file_.StopDirect()) continue;
       if (written <= 0) {
         return ErrnoStatus(written < 0 ? errno : EIO, "cannot write",
                            file_.path());
@@ -82,7 +105,13 @@ class PosixWritableFile : public WritableFile {
     }
     return absl::OkStatus();
   }
-  absl::Status Sync() override { return file_.Sync(); }
+  absl::Status Truncate(uint64_t size_bytes) override {
+    if (::ftruncate(file_.fd(), static_cast<off_t>(size_bytes)) == 0) {
+      return absl::OkStatus();
+    }
+    return ErrnoStatus(errno, "cannot truncate", file_.path());
+  }
+  absl::Status Sync() override { return file_.SyncData(); }
   absl::Status Close() override { return file_.Close(); }
 
  private:
@@ -97,23 +126,33 @@ class PosixReadableFile : public ReadableFile {
   uint64_t size_bytes() const override { return size_bytes_; }
 
   absl::Status Read(uint64_t offset, char* data, size_t size) override {
+    return ReadUpTo(size, offset, data, size);
+  }
+  absl::Status ReadAligned(uint64_t offset, char* data, size_t size) override {
+    return ReadUpTo(AlignUp(size), offset, data, size);
+  }
+
+ private:
+  // Reads `size` bytes, asking for as many as `room`.
+  absl::Status ReadUpTo(size_t room, uint64_t offset, char* data, size_t size) {
     while (size > 0) {
-      ssize_t got = ::pread(file_.fd(), data, std::min(size, kTransferBytesMax),
+      ssize_t got = ::pread(file_.fd(), data, std::min(room, kTransferBytesMax),
                             static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EINVAL && file_.StopDirect()) continue;
       if (got < 0) return ErrnoStatus(errno, "cannot read", file_.path());
       if (got == 0) {
         return absl::OutOfRangeError(
             StrCat(file_.path(), " ends at byte ", offset));
       }
       data += got;
-      size -= static_cast<size_t>(got);
+      size -= std::min(size, static_cast<size_t>(got));
+      room -= static_cast<size_t>(got);
       offset += static_cast<uint64_t>(got);
     }
     return absl::OkStatus();
   }
 
- private:
   Descriptor file_;
   uint64_t size_bytes_;
 };
@@ -127,16 +166,16 @@ bool IsDirectory(const std::string& path, const dirent& entry) {
 class PosixFileSystem : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
-      const std::string& path) override {
-    int fd = OpenRetrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+      const std::string& path, FileAccess access) override {
+    int fd = OpenFor(access, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     if (fd < 0) return ErrnoStatus(errno, "cannot create", path);
     return std::make_unique<PosixWritableFile>(fd, path);
   }
 
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
-      const std::string& path) override {
+      const std::string& path, FileAccess access) override {
     // O_NONBLOCK: a FIFO in the place of a shard must not hang the program.
-    int fd = OpenRetrying(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    int fd = OpenFor(access, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0) return ErrnoStatus(errno, "cannot open", path);
     struct stat info;
     int error = ::fstat(fd, &info) == 0 ? 0 : errno;
@@ -189,6 +228,11 @@ class PosixFileSystem : public FileSystem {
                  StrCat("cannot rename to ", to, ":"), from);
   }
 
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return Check(::link(from.c_str(), to.c_str()),
+                 StrCat("cannot link to ", to, ":"), from);
+  }
+
   absl::Status RemoveFile(const std::string& path) override {
     return Check(::unlink(path.c_str()), "cannot remove", path);
   }
@@ -216,7 +260,7 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem& file_system,
                                           const std::string& path,
                                           uint64_t size_bytes_max) {
   absl::StatusOr<std::unique_ptr<ReadableFile>> file =
-      file_system.OpenFile(path);
+      file_system.OpenFile(path, FileAccess::kBuffered);
   if (!file.ok()) return file.status();
   uint64_t size = (*file)->size_bytes();
   if (size > size_bytes_max) {
@@ -227,6 +271,17 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem& file_system,
   absl::Status status = (*file)->Read(0, contents.data(), contents.size());
   if (!status.ok()) return status;
   return contents;
+}
+
+absl::Status WriteTextFile(FileSystem& file_system, const std::string& path,
+                           std::string_view text) {
+  absl::StatusOr<std::unique_ptr<WritableFile>> file =
+      file_system.CreateFile(path, FileAccess::kBuffered);
+  if (!file.ok()) return file.status();
+  absl::Status status = (*file)->Append(text);
+  if (status.ok()) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  return status;
 }
 
 }  // namespace gavel

@@ -1,9 +1,9 @@
 // The few file operations that checkpoints need, as a seam: GenerationStore
 // goes through it for everything, so that tests can fail, shorten or cut off
-// any call. Called by safetensors.cc and generation_store.cc.
+// any call.
 //
-// Thread-safety: a FileSystem may be used from several threads, a file object
-// from one at a time.
+// Thread-safety: a FileSystem may be used from several threads, and so may a
+// file that is read; one that is written by one thread at a time.
 // Status codes: those of absl::ErrnoToStatus (NOT_FOUND, ALREADY_EXISTS,
 // PERMISSION_DENIED, RESOURCE_EXHAUSTED for a full disk or quota, ...); every
 // message names the path.
@@ -22,6 +22,19 @@
 
 namespace gavel {
 
+// How a file is accessed. kDirect goes past the page cache (O_DIRECT) where the
+// file system can do that, else it is as kBuffered. Then memory, sizes and
+// offsets of Append and ReadAligned are multiples of kDirectAlignmentBytes.
+enum class FileAccess { kBuffered, kDirect };
+
+// Enough for all disks in use, and a page.
+inline constexpr uint64_t kDirectAlignmentBytes = 4096;
+
+constexpr uint64_t AlignUp(uint64_t size_bytes) {
+  return (size_bytes + kDirectAlignmentBytes - 1) / kDirectAlignmentBytes *
+         kDirectAlignmentBytes;
+}
+
 // A new file that is written once from front to back. Destruction closes it
 // without syncing.
 class WritableFile {
@@ -29,8 +42,11 @@ class WritableFile {
   virtual ~WritableFile() = default;
   // All of `data` is written, or an error returned; then some of it may be.
   virtual absl::Status Append(std::string_view data) = 0;
-  // fsync. After a failure the file's contents are undefined for good: the
-  // caller gives the file up and never syncs it again.
+  // Cuts off what was appended to fill up the last aligned block.
+  virtual absl::Status Truncate(uint64_t size_bytes) = 0;
+  // fdatasync: the data, and the size needed to read it. After a failure the
+  // file's contents are undefined for good: the caller gives the file up and
+  // never syncs it again.
   virtual absl::Status Sync() = 0;
   virtual absl::Status Close() = 0;
 };
@@ -41,6 +57,11 @@ class ReadableFile {
   virtual uint64_t size_bytes() const = 0;
   // Fills data[0, size). OUT_OF_RANGE when the file ends before.
   virtual absl::Status Read(uint64_t offset, char* data, size_t size) = 0;
+  // As Read, and the memory up to the next multiple of kDirectAlignmentBytes
+  // is overwritten, too.
+  virtual absl::Status ReadAligned(uint64_t offset, char* data, size_t size) {
+    return Read(offset, data, size);
+  }
 };
 
 struct DirectoryEntry {
@@ -58,10 +79,10 @@ class FileSystem {
 
   // ALREADY_EXISTS when there is a file of that name.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
-      const std::string& path) = 0;
+      const std::string& path, FileAccess access) = 0;
   // Opens regular files only, and follows no symbolic link in the last part.
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
-      const std::string& path) = 0;
+      const std::string& path, FileAccess access) = 0;
   // Without "." and "..", sorted by name.
   virtual absl::StatusOr<std::vector<DirectoryEntry>> List(
       const std::string& path) = 0;
@@ -70,6 +91,8 @@ class FileSystem {
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
+  // A second name for the same file. Not every file system has them.
+  virtual absl::Status Link(const std::string& from, const std::string& to) = 0;
   virtual absl::Status RemoveFile(const std::string& path) = 0;
   virtual absl::Status RemoveDirectory(const std::string& path) = 0;
 };
@@ -78,6 +101,10 @@ class FileSystem {
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& file_system,
                                           const std::string& path,
                                           uint64_t size_bytes_max);
+
+// Writes a small new file, syncs and closes it.
+absl::Status WriteTextFile(FileSystem& file_system, const std::string& path,
+                           std::string_view text);
 
 }  // namespace gavel
 

@@ -12,7 +12,7 @@ namespace {
 
 bool IsOurs(std::string_view name) {
   return name == kManifestFileName || name == kManifestTemporaryName ||
-         IsShardFileName(name);
+         ParseShardFileName(name) || IsPartFileName(name);
 }
 
 bool HasFile(const std::vector<DirectoryEntry>& entries,

@@ -1,64 +1,23 @@
 #include "runtime/checkpoint/generation_store.h"
 
 #include <algorithm>
-#include <memory>
-#include <span>
+#include <map>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/gang_commit.h"
+#include "runtime/checkpoint/shard_reader.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
+GangWait WaitOf(const CommitOptions& options) {
+  return {options.gang_wait_s, options.gives_up};
+}
+
 using internal::CatchAsStatus;
-
-// [begin, end) of the tensors of each shard; always at least one shard.
-std::vector<std::pair<size_t, size_t>> CutIntoShards(
-    const std::vector<NamedTensor>& tensors, uint64_t size_bytes_max) {
-  std::vector<std::pair<size_t, size_t>> shards;
-  size_t begin = 0;
-  uint64_t size_bytes = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    uint64_t tensor_size = tensors[i].second.nbytes();
-    if (i > begin && size_bytes + tensor_size > size_bytes_max) {
-      shards.emplace_back(begin, i);
-      begin = i;
-      size_bytes = 0;
-    }
-    size_bytes += tensor_size;
-  }
-  shards.emplace_back(begin, tensors.size());
-  return shards;
-}
-
-absl::Status WriteTextFile(FileSystem& file_system, const std::string& path,
-                           const std::string& text) {
-  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                         file_system.CreateFile(path));
-  GAVEL_RETURN_IF_ERROR(file->Append(text));
-  GAVEL_RETURN_IF_ERROR(file->Sync());
-  return file->Close();
-}
-
-absl::Status Damaged(const std::string& path, std::string_view why) {
-  return absl::DataLossError(StrCat(path, " is damaged: ", why));
-}
-
-absl::Status CheckShard(const std::string& path, const ShardSummary& expected,
-                        const ShardSummary& found) {
-  if (found.size_bytes != expected.size_bytes) {
-    return Damaged(
-        path, StrCat("it has ", found.size_bytes, " bytes, its manifest says ",
-                     expected.size_bytes));
-  }
-  if (found.checksum != expected.checksum || found != expected) {
-    return Damaged(path, "its checksum differs from its manifest's");
-  }
-  return absl::OkStatus();
-}
 
 // A file that is missing, short or of another kind is damage, too.
 bool IsDamage(const absl::Status& status) {
@@ -71,6 +30,16 @@ bool IsDamage(const absl::Status& status) {
 // it and lose work.
 bool MayFallBack(const absl::Status& status) {
   return IsDamage(status) || absl::IsUnknown(status);
+}
+
+absl::Status CheckGang(const CommitOptions& options) {
+  if (options.world_size >= 1 && options.rank >= 0 &&
+      options.rank < options.world_size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      StrCat("rank ", options.rank, " with a world_size of ",
+             options.world_size, "; ranks are 0 to world_size - 1"));
 }
 
 absl::Status Superseded(const std::string& directory, Generation mine,
@@ -96,33 +65,76 @@ absl::StatusOr<GenerationStore> GenerationStore::Open(
                options.keep_last,
                "; keep at least 2, so that a damaged one can be replaced"));
   }
+  if (options.threads < 1) {
+    return absl::InvalidArgumentError(StrCat("checkpoint directory ", directory,
+                                             ": ", options.threads,
+                                             " threads; give at least 1"));
+  }
   GAVEL_RETURN_IF_ERROR(
       Annotate(CreateDirectories(*options.file_system, directory),
                StrCat("checkpoint directory ", directory)));
   return GenerationStore(directory, options);
 }
 
+GenerationStore::GenerationStore(std::string directory, const Options& options)
+    : directory_(std::move(directory)),
+      options_(options),
+      pool_(std::make_unique<WorkerPool>(options.threads)),
+      arena_(std::make_unique<Arena>()),
+      stage_(std::make_unique<SnapshotStage>(options.shard_size_bytes_max,
+                                             *pool_, *arena_)) {}
+
 std::string GenerationStore::FolderOf(const Attempt& attempt) const {
   return StrCat(directory_, "/", AttemptName(attempt));
+}
+
+absl::Status GenerationStore::Stage(const Snapshot& snapshot,
+                                    const CommitOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckGang(options));
+  is_staged_ = false;
+  GAVEL_RETURN_IF_ERROR(
+      stage_->Copy(snapshot, options.rank, options.world_size));
+  is_staged_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> GenerationStore::SizeOf(const Snapshot& snapshot,
+                                                 const CommitOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckGang(options));
+  is_staged_ = false;
+  return stage_->SizeOf(snapshot, options.rank, options.world_size);
+}
+
+absl::Status GenerationStore::Prepare(uint64_t size_bytes) {
+  return arena_->Fault(size_bytes, *pool_);
 }
 
 absl::Status GenerationStore::Commit(Generation generation,
                                      const Snapshot& snapshot,
                                      const CommitOptions& options) {
-  if (options.world_size < 1) {
-    return absl::InvalidArgumentError(
-        StrCat("world_size is ", options.world_size, "; it is at least 1"));
+  GAVEL_RETURN_IF_ERROR(Stage(snapshot, options));
+  return CommitStaged(generation, options);
+}
+
+absl::Status GenerationStore::CommitStaged(Generation generation,
+                                           const CommitOptions& options) {
+  if (!is_staged_) {
+    return absl::FailedPreconditionError(
+        "nothing is staged for a checkpoint; call Stage first");
   }
-  GAVEL_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, ToTensors(snapshot));
+  const std::string what =
+      StrCat("checkpoint ", GenerationName(generation),
+             " is not committed, earlier ones are unchanged");
+  if (options.rank > 0) {
+    return Annotate(JoinAttempt(generation, options), what);
+  }
   GAVEL_ASSIGN_OR_RETURN(Attempt attempt, PrepareAttempt(generation));
-  absl::Status status = WriteAttempt(attempt, tensors, options);
+  absl::Status status = WriteAttempt(attempt, options);
   if (!status.ok()) {
     // Of no consequence when this fails, too: it has no manifest, and the next
     // commit tries again.
     RemoveAttempt(file_system(), directory_, attempt).IgnoreError();
-    return Annotate(status,
-                    StrCat("checkpoint ", GenerationName(generation),
-                           " is not committed, earlier ones are unchanged"));
+    return Annotate(status, what);
   }
   damaged_.erase(attempt);
   cleanup_status_ = DeleteSuperseded(attempt);
@@ -154,47 +166,84 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
   return attempt;
 }
 
-absl::Status GenerationStore::WriteAttempt(
-    const Attempt& attempt, const std::vector<NamedTensor>& tensors,
-    const CommitOptions& options) {
-  std::string folder = FolderOf(attempt);
-  Manifest manifest{attempt.generation, options.world_size, {}};
+absl::Status GenerationStore::WriteAttempt(const Attempt& attempt,
+                                           const CommitOptions& options) {
+  const std::string folder = FolderOf(attempt);
   GAVEL_RETURN_IF_ERROR(file_system().CreateDirectory(folder));
-  GAVEL_RETURN_IF_ERROR(WriteShards(folder, tensors, &manifest));
-  GAVEL_RETURN_IF_ERROR(file_system().SyncDirectory(folder));
-  GAVEL_RETURN_IF_ERROR(WriteManifest(folder, manifest, options.before_commit));
-  GAVEL_RETURN_IF_ERROR(file_system().SyncDirectory(folder));
-  return file_system().SyncDirectory(directory_);
-}
-
-absl::Status GenerationStore::WriteShards(
-    const std::string& folder, const std::vector<NamedTensor>& tensors,
-    Manifest* manifest) {
-  const std::map<std::string, std::string> metadata = {
-      {"format", "pt"}, {"gavel", GenerationName(manifest->generation)}};
-  for (const auto& [begin, end] :
-       CutIntoShards(tensors, options_.shard_size_bytes_max)) {
-    std::string path =
-        StrCat(folder, "/", ShardFileName(manifest->shards.size()));
-    std::span<const NamedTensor> part(tensors.data() + begin, end - begin);
-    GAVEL_ASSIGN_OR_RETURN(ShardSummary summary,
-                           WriteShard(file_system(), path, part, metadata));
-    manifest->shards.push_back(std::move(summary));
+  AttemptWriter writer(file_system(), *pool_, history_);
+  const bool is_gang = options.world_size > 1;
+  const auto write_manifest = [&](std::vector<ShardSummary> shards) {
+    Manifest manifest{attempt.generation, options.world_size,
+                      std::move(shards)};
+    return WriteTextFile(file_system(),
+                         StrCat(folder, "/", kManifestTemporaryName),
+                         EncodeManifest(manifest));
+  };
+  GAVEL_RETURN_IF_ERROR(
+      writer.Write(folder, stage_->shards(),
+                   [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
+                     if (is_gang) return absl::OkStatus();
+                     std::vector<ShardSummary> summaries;
+                     for (const auto& shard : shards)
+                       summaries.push_back(shard.summary);
+                     return write_manifest(std::move(summaries));
+                   }));
+  if (is_gang) {
+    const ManifestPart own{attempt.generation, 0, options.world_size,
+                           writer.summaries()};
+    GAVEL_ASSIGN_OR_RETURN(
+        std::vector<ShardSummary> shards,
+        CollectParts(file_system(), folder, own, WaitOf(options)));
+    GAVEL_RETURN_IF_ERROR(write_manifest(std::move(shards)));
   }
+  GAVEL_RETURN_IF_ERROR(CommitManifest(folder, options.before_commit));
+  Remember(folder, writer);
   return absl::OkStatus();
 }
 
-absl::Status GenerationStore::WriteManifest(
-    const std::string& folder, const Manifest& manifest,
-    const std::function<absl::Status()>& veto) {
-  std::string temporary = StrCat(folder, "/", kManifestTemporaryName);
-  GAVEL_RETURN_IF_ERROR(
-      WriteTextFile(file_system(), temporary, EncodeManifest(manifest)));
+absl::Status GenerationStore::CommitManifest(
+    const std::string& folder, const std::function<absl::Status()>& veto) {
   if (veto) {
     GAVEL_RETURN_IF_ERROR(CatchAsStatus("before_commit", veto));
   }
-  return file_system().Rename(temporary,
-                              StrCat(folder, "/", kManifestFileName));
+  GAVEL_RETURN_IF_ERROR(
+      file_system().Rename(StrCat(folder, "/", kManifestTemporaryName),
+                           StrCat(folder, "/", kManifestFileName)));
+  return file_system().SyncDirectory(folder);
+}
+
+absl::Status GenerationStore::JoinAttempt(Generation generation,
+                                          const CommitOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const Attempt attempt,
+                         WaitForAttempt(file_system(), directory_, generation,
+                                        options.rank, WaitOf(options)));
+  const std::string folder = FolderOf(attempt);
+  AttemptWriter writer(file_system(), *pool_, history_);
+  GAVEL_RETURN_IF_ERROR(writer.Write(
+      folder, stage_->shards(),
+      [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
+        return WritePart(
+            file_system(), folder,
+            {generation, options.rank, options.world_size, shards});
+      }));
+  GAVEL_RETURN_IF_ERROR(PublishPart(file_system(), folder, options.rank));
+  GAVEL_RETURN_IF_ERROR(
+      WaitForCommit(file_system(), directory_, attempt, WaitOf(options)));
+  Remember(folder, writer);
+  return absl::OkStatus();
+}
+
+void GenerationStore::Remember(const std::string& folder,
+                               const AttemptWriter& writer) {
+  std::map<size_t, ShardHistory::Entry> shards;
+  for (const AttemptWriter::IndexedShard& shard : writer.summaries()) {
+    const auto before = history_.shards.find(shard.index);
+    const bool changed = before != history_.shards.end() &&
+                         before->second.summary != shard.summary;
+    shards[shard.index] = {shard.summary, changed};
+  }
+  history_ = {folder, std::move(shards)};
+  linked_shards_ = writer.linked_count();
 }
 
 // Lists anew: another worker may have committed a higher epoch meanwhile.
@@ -232,6 +281,8 @@ absl::Status GenerationStore::RemoveAll(const std::vector<Attempt>& attempts) {
 }
 
 absl::StatusOr<Restored> GenerationStore::Restore() {
+  is_staged_ = false;
+  stage_->Release();
   GAVEL_ASSIGN_OR_RETURN(Attempts attempts,
                          ListAttempts(file_system(), directory_));
   std::vector<std::string> notes;
@@ -248,6 +299,7 @@ absl::StatusOr<Restored> GenerationStore::Restore() {
                       StrCat("cannot restore ", AttemptName(attempt)));
     }
     if (IsDamage(restored.status())) damaged_.insert(attempt);
+    if (history_.folder == FolderOf(attempt)) history_ = {};
     notes.push_back(StrCat(AttemptName(attempt),
                            " rejected: ", restored.status().message()));
   }
@@ -296,23 +348,23 @@ absl::StatusOr<Manifest> GenerationStore::ReadAttemptManifest(
   absl::StatusOr<Manifest> manifest = DecodeManifest(text);
   if (!manifest.ok()) return Annotate(manifest.status(), path);
   if (manifest->generation != attempt.generation) {
-    return Damaged(path, "it belongs to another generation");
+    return absl::DataLossError(
+        StrCat(path, " is damaged: it belongs to another generation"));
   }
   return manifest;
 }
 
 absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
-    const Attempt& attempt) const {
+    const Attempt& attempt) {
   GAVEL_ASSIGN_OR_RETURN(Manifest manifest, ReadAttemptManifest(attempt));
-  std::vector<NamedTensor> tensors;
-  for (size_t i = 0; i < manifest.shards.size(); ++i) {
-    std::string path = StrCat(FolderOf(attempt), "/", ShardFileName(i));
-    GAVEL_ASSIGN_OR_RETURN(Shard shard, ReadShard(file_system(), path));
-    GAVEL_RETURN_IF_ERROR(CheckShard(path, manifest.shards[i], shard.summary));
-    std::move(shard.tensors.begin(), shard.tensors.end(),
-              std::back_inserter(tensors));
-  }
+  GAVEL_ASSIGN_OR_RETURN(
+      std::vector<NamedTensor> tensors,
+      ReadShards(file_system(), FolderOf(attempt), manifest, *pool_, *arena_));
   GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
+  history_ = {FolderOf(attempt), {}};
+  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+    history_.shards[i].summary = std::move(manifest.shards[i]);
+  }
   return Restored{
       manifest.generation, manifest.world_size, std::move(snapshot), {}};
 }

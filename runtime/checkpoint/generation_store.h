@@ -2,19 +2,22 @@
 // that after a crash at any moment either it or an earlier one can be restored;
 // Restore gives the latest that verifies.
 //
-// Called by the iterator at boundaries. Not thread-safe; one committing store
-// per directory at a time, which the lease ensures, and if it does not, the
-// higher epoch wins. Restoring from another process meanwhile is safe.
+// Called by CheckpointWriter. Not thread-safe; one committing store per
+// directory (of a gang: one per rank) at a time, which the lease ensures, and
+// if it does not, the higher epoch wins. Restoring from another process
+// meanwhile is safe.
 //
-// The protocol (design section 6), in this order: shards written and fsynced,
-// their folder fsynced; the manifest written under another name, fsynced,
-// renamed; folder and parent fsynced; only then acknowledged, and only after
-// that older generations deleted, never one of a higher epoch.
+// The protocol (design section 6): a manifest gets its name only when all
+// shards and their names are durable and it is itself; acknowledged is only
+// what has a durable manifest and a durable folder; only after that are older
+// generations deleted, never one of a higher epoch. What the order leaves open
+// goes on at once: names are made durable while the data is written.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
 #define GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,10 +26,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/generation.h"
+#include "runtime/checkpoint/arena.h"
+#include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/generation_directory.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/snapshot_stage.h"
+#include "runtime/checkpoint/worker_pool.h"
 
 namespace gavel {
 
@@ -34,23 +41,37 @@ struct GenerationStoreOptions {
   // Committed generations that stay, at least 2.
   int keep_last = 2;
   // A new shard is begun when the tensors of one reach this many bytes; a
-  // larger tensor has a shard of its own.
-  uint64_t shard_size_bytes_max = uint64_t{2} << 30;
+  // larger tensor has a shard of its own. Small enough for several threads, and
+  // for what does not change to lie in shards of its own.
+  uint64_t shard_size_bytes_max = uint64_t{64} << 20;
+  // Threads that copy, sum, write and read, the caller among them; >= 1.
+  int threads = 4;
   // Borrowed; must outlive the store.
   FileSystem* file_system = &FileSystem::Posix();
 };
 
 struct CommitOptions {
-  // Number of workers that trained up to this generation, >= 1; recorded only.
+  // The gang that trained up to this generation: each rank calls with the same
+  // generation and state (but for its RankEntryPrefix entries), stores its part
+  // of it, and returns when all is committed.
+  int rank = 0;
   int world_size = 1;
+  // How long ranks wait for one another, in seconds, > 0.
+  double gang_wait_s = 60;
   // Asked when all is durable but the manifest's name: anything but OK (the
-  // lease ran out) gives the attempt up and is returned. May be empty.
+  // lease ran out) gives the attempt up and is returned. May be empty. Rank 0
+  // only.
   std::function<absl::Status()> before_commit = nullptr;
+  // Asked while ranks wait for one another: true (one is lost) ends that with
+  // CANCELLED. May be empty.
+  std::function<bool()> gives_up = nullptr;
 };
 
 struct Restored {
   Generation generation;
   int world_size = 1;
+  // Its tensors look into the arena; while one is there, the next save takes
+  // other memory.
   Snapshot snapshot;
   // Later generations that were rejected, and why; empty when all is well.
   std::vector<std::string> notes;
@@ -65,20 +86,40 @@ class GenerationStore {
   static absl::StatusOr<GenerationStore> Open(const std::string& directory,
                                               const Options& options = {});
 
-  // OK: the generation is durable. On any error the attempt is removed and all
-  // earlier generations are as they were; calling again makes a new attempt
-  // with new files, as a file whose fsync failed is lost.
-  // FAILED_PRECONDITION: a generation of a higher epoch is there, so this
-  // worker was replaced. INVALID_ARGUMENT: see ToTensors. RESOURCE_EXHAUSTED:
-  // the disk is full. Else before_commit's or the FileSystem's errors.
+  // Copies what this rank stores of `snapshot`, which may change afterwards.
+  // INVALID_ARGUMENT: an empty, repeated or reserved name, or a tensor that
+  // cannot be stored (see CheckStorable); rank and world size that don't fit.
+  // RESOURCE_EXHAUSTED: no memory for the copy.
+  absl::Status Stage(const Snapshot& snapshot,
+                     const CommitOptions& options = {});
+
+  // Commits what was staged. OK: the generation is durable. On any error the
+  // attempt is removed and all earlier generations are as they were; calling
+  // again makes a new attempt with new files, as a file whose fsync failed is
+  // lost. FAILED_PRECONDITION: nothing is staged; a generation of a higher
+  // epoch is there, so this worker was replaced; or ranks that don't fit
+  // together. RESOURCE_EXHAUSTED: the disk is full. DEADLINE_EXCEEDED: a rank
+  // is missing. Else before_commit's or the FileSystem's errors.
+  absl::Status CommitStaged(Generation generation,
+                            const CommitOptions& options = {});
+
+  // Both.
   absl::Status Commit(Generation generation, const Snapshot& snapshot,
                       const CommitOptions& options = {});
+
+  // Bytes of memory that Stage will need; looks at names and sizes only.
+  // Errors as of Stage.
+  absl::StatusOr<uint64_t> SizeOf(const Snapshot& snapshot,
+                                  const CommitOptions& options = {});
+  // Gets that much and makes its pages be there, so that the first Stage is as
+  // fast as the others.
+  absl::Status Prepare(uint64_t size_bytes);
 
   // The latest by (epoch, step) that verifies. NOT_FOUND: nothing was committed
   // yet. DATA_LOSS: all that was committed is damaged; the message lists why.
   // FAILED_PRECONDITION: the latest was written by a newer version. Other
   // errors (memory, permission) concern the latest and are no reason to fall
-  // back to an older state.
+  // back to an older state. What was staged is staged no more.
   absl::StatusOr<Restored> Restore();
 
   // The latest committed, by its name, without reading it. NOT_FOUND if none.
@@ -91,30 +132,41 @@ class GenerationStore {
   // last one.
   const absl::Status& cleanup_status() const { return cleanup_status_; }
 
+  // Of the last commit: shards that were as in the generation before it, and
+  // were not written again.
+  size_t linked_shards() const { return linked_shards_; }
+
+  // Memory that is kept for copies.
+  uint64_t arena_size_bytes() const { return arena_->size_bytes(); }
+
  private:
-  GenerationStore(std::string directory, const Options& options)
-      : directory_(std::move(directory)), options_(options) {}
+  GenerationStore(std::string directory, const Options& options);
 
   std::string FolderOf(const Attempt& attempt) const;
   absl::StatusOr<Attempt> PrepareAttempt(Generation generation);
   absl::Status WriteAttempt(const Attempt& attempt,
-                            const std::vector<NamedTensor>& tensors,
                             const CommitOptions& options);
-  absl::Status WriteShards(const std::string& folder,
-                           const std::vector<NamedTensor>& tensors,
-                           Manifest* manifest);
-  absl::Status WriteManifest(const std::string& folder,
-                             const Manifest& manifest,
-                             const std::function<absl::Status()>& veto);
+  // Rank > 0 of a gang.
+  absl::Status JoinAttempt(Generation generation, const CommitOptions& options);
+  absl::Status CommitManifest(const std::string& folder,
+                              const std::function<absl::Status()>& veto);
+  // What was written is what the next generation is compared with.
+  void Remember(const std::string& folder, const AttemptWriter& writer);
   absl::Status DeleteSuperseded(const Attempt& committed);
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
-  absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt) const;
+  absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
 
   FileSystem& file_system() const { return *options_.file_system; }
 
   std::string directory_;
   Options options_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<SnapshotStage> stage_;
+  bool is_staged_ = false;
+  ShardHistory history_;
+  size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
   // Found damaged by Restore: they do not count as kept.
   std::set<Attempt> damaged_;

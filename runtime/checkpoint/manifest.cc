@@ -55,11 +55,7 @@ uint64_t DecodeUnsigned(const Json& value) {
   return value.get<uint64_t>();
 }
 
-// A shard's name is never used as a path: it must be the one of its place.
-ShardSummary DecodeShard(const Json& value, size_t index) {
-  if (value.at("file") != ShardFileName(index)) {
-    throw std::invalid_argument("unexpected name of a shard");
-  }
+ShardSummary DecodeSummary(const Json& value) {
   ShardSummary shard;
   shard.size_bytes = DecodeUnsigned(value.at("size_bytes"));
   shard.checksum = DecodeHex(value.at("xxh3"));
@@ -70,32 +66,68 @@ ShardSummary DecodeShard(const Json& value, size_t index) {
   return shard;
 }
 
-Manifest DecodeBody(const Json& body) {
-  Manifest manifest;
-  manifest.generation = {DecodeUnsigned(body.at("epoch")),
-                         DecodeUnsigned(body.at("step"))};
-  uint64_t world_size = DecodeUnsigned(body.at("world_size"));
-  if (world_size < 1 || world_size > std::numeric_limits<int>::max()) {
-    throw std::invalid_argument("world_size out of range");
+// A shard's name is never used as a path: it must be the one of its place.
+ShardSummary DecodeShard(const Json& value, size_t index) {
+  if (value.at("file") != ShardFileName(index)) {
+    throw std::invalid_argument("unexpected name of a shard");
   }
-  manifest.world_size = static_cast<int>(world_size);
+  return DecodeSummary(value);
+}
+
+ManifestPart::IndexedShard DecodeIndexedShard(const Json& value) {
+  const std::optional<size_t> index =
+      ParseShardFileName(value.at("file").get_ref<const std::string&>());
+  if (!index) throw std::invalid_argument("unexpected name of a shard");
+  return {*index, DecodeSummary(value)};
+}
+
+int DecodeInt(const Json& value, int min) {
+  const uint64_t number = DecodeUnsigned(value);
+  if (number < static_cast<uint64_t>(min) ||
+      number > std::numeric_limits<int>::max()) {
+    throw std::invalid_argument("world_size or rank out of range");
+  }
+  return static_cast<int>(number);
+}
+
+const Json& ShardsOf(const Json& body) {
   const Json& shards = body.at("shards");
   if (!shards.is_array()) throw std::invalid_argument("shards is no list");
-  for (const Json& shard : shards) {
-    manifest.shards.push_back(DecodeShard(shard, manifest.shards.size()));
+  return shards;
+}
+
+void DecodeBody(const Json& body, Manifest* manifest) {
+  manifest->format_version = DecodeInt(body.at("format_version"), 1);
+  manifest->generation = {DecodeUnsigned(body.at("epoch")),
+                          DecodeUnsigned(body.at("step"))};
+  manifest->world_size = DecodeInt(body.at("world_size"), 1);
+  for (const Json& shard : ShardsOf(body)) {
+    manifest->shards.push_back(DecodeShard(shard, manifest->shards.size()));
   }
-  return manifest;
+}
+
+void DecodeBody(const Json& body, ManifestPart* part) {
+  part->generation = {DecodeUnsigned(body.at("epoch")),
+                      DecodeUnsigned(body.at("step"))};
+  part->world_size = DecodeInt(body.at("world_size"), 1);
+  part->rank = DecodeInt(body.at("rank"), 0);
+  for (const Json& shard : ShardsOf(body)) {
+    part->shards.push_back(DecodeIndexedShard(shard));
+  }
 }
 
 absl::Status CheckVersion(const Json& body) {
   uint64_t version = DecodeUnsigned(body.at("format_version"));
-  if (version == kManifestFormatVersion) return absl::OkStatus();
+  if (version >= 1 && version <= kManifestFormatVersion) {
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(StrCat(
       "checkpoint format version ", version, " is not known here (this Gavel ",
       "writes ", kManifestFormatVersion, "); use the version that wrote it"));
 }
 
-absl::Status Decode(std::string_view text, Manifest* manifest) {
+template <class Value>
+absl::Status DecodeText(std::string_view text, Value* value) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Corrupt("not valid JSON");
   // The dump of equal values is equal, so the checksum does not depend on how
@@ -107,8 +139,27 @@ absl::Status Decode(std::string_view text, Manifest* manifest) {
   }
   absl::Status version = CheckVersion(body);
   if (!version.ok()) return version;
-  *manifest = DecodeBody(body);
+  DecodeBody(body, value);
   return absl::OkStatus();
+}
+
+template <class Value>
+absl::StatusOr<Value> Decode(std::string_view text) {
+  Value value;
+  absl::Status status = internal::CatchAsStatus(
+      "manifest", [&] { return DecodeText(text, &value); });
+  // What the JSON accessors throw.
+  if (absl::IsInternal(status)) return absl::DataLossError(status.message());
+  if (!status.ok()) return status;
+  return value;
+}
+
+// A body with its checksum.
+std::string Sealed(Json body) {
+  const std::string dump = body.dump();
+  const uint64_t checksum = XXH3_64bits(dump.data(), dump.size());
+  const Json json = {{"body", std::move(body)}, {"xxh3", Hex(checksum)}};
+  return json.dump(1) + "\n";
 }
 
 std::map<std::string, uint64_t> ChecksumsByName(const Manifest& manifest) {
@@ -127,14 +178,34 @@ std::string ShardFileName(size_t index) {
   return absl::StrFormat("shard-%05d.safetensors", index);
 }
 
-bool IsShardFileName(std::string_view name) {
+std::optional<size_t> ParseShardFileName(std::string_view name) {
   constexpr std::string_view kPrefix = "shard-";
   size_t index = 0;
+  if (!name.starts_with(kPrefix) ||
+      !absl::SimpleAtoi(
+          ToAbsl(name.substr(kPrefix.size(), name.find('.') - kPrefix.size())),
+          &index) ||
+      name != ShardFileName(index)) {
+    return std::nullopt;
+  }
+  return index;
+}
+
+std::string PartFileName(int rank) {
+  return absl::StrFormat("part-%05d.json", rank);
+}
+
+std::string PartTemporaryName(int rank) { return PartFileName(rank) + ".tmp"; }
+
+bool IsPartFileName(std::string_view name) {
+  constexpr std::string_view kPrefix = "part-";
+  int rank = 0;
   return name.starts_with(kPrefix) &&
          absl::SimpleAtoi(ToAbsl(name.substr(kPrefix.size(),
                                              name.find('.') - kPrefix.size())),
-                          &index) &&
-         name == ShardFileName(index);
+                          &rank) &&
+         rank >= 0 &&
+         (name == PartFileName(rank) || name == PartTemporaryName(rank));
 }
 
 std::string EncodeManifest(const Manifest& manifest, int format_version) {
@@ -142,25 +213,32 @@ std::string EncodeManifest(const Manifest& manifest, int format_version) {
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     shards.push_back(EncodeShard(i, manifest.shards[i]));
   }
-  Json body = {{"format_version", format_version},
-               {"epoch", manifest.generation.epoch},
-               {"step", manifest.generation.step},
-               {"world_size", manifest.world_size},
-               {"shards", std::move(shards)}};
-  std::string dump = body.dump();
-  uint64_t checksum = XXH3_64bits(dump.data(), dump.size());
-  Json json = {{"body", std::move(body)}, {"xxh3", Hex(checksum)}};
-  return json.dump(1) + "\n";
+  return Sealed({{"format_version", format_version},
+                 {"epoch", manifest.generation.epoch},
+                 {"step", manifest.generation.step},
+                 {"world_size", manifest.world_size},
+                 {"shards", std::move(shards)}});
 }
 
 absl::StatusOr<Manifest> DecodeManifest(std::string_view text) {
-  Manifest manifest;
-  absl::Status status = internal::CatchAsStatus(
-      "manifest", [&] { return Decode(text, &manifest); });
-  // What the JSON accessors throw.
-  if (absl::IsInternal(status)) return absl::DataLossError(status.message());
-  if (!status.ok()) return status;
-  return manifest;
+  return Decode<Manifest>(text);
+}
+
+std::string EncodePart(const ManifestPart& part) {
+  Json shards = Json::array();
+  for (const ManifestPart::IndexedShard& shard : part.shards) {
+    shards.push_back(EncodeShard(shard.index, shard.summary));
+  }
+  return Sealed({{"format_version", kManifestFormatVersion},
+                 {"epoch", part.generation.epoch},
+                 {"step", part.generation.step},
+                 {"world_size", part.world_size},
+                 {"rank", part.rank},
+                 {"shards", std::move(shards)}});
+}
+
+absl::StatusOr<ManifestPart> DecodePart(std::string_view text) {
+  return Decode<ManifestPart>(text);
 }
 
 std::vector<std::string> DifferingTensors(const Manifest& a,

@@ -31,6 +31,26 @@ absl::Status CheckDevice(c10::Device device) {
                                               " GPUs; choose one of them"));
 }
 
+std::string Of(c10::Device device) {
+  return StrCat("random state of ", device.str());
+}
+
+absl::Status NoGenerator() {
+  return absl::InvalidArgumentError(
+      "a random generator is undefined; make it before it is tracked");
+}
+
+absl::StatusOr<at::Generator> GeneratorOf(c10::Device device) {
+  at::Generator generator;
+  absl::Status status = CatchAsStatus(Of(device), [&] {
+    GAVEL_RETURN_IF_ERROR(CheckDevice(device));
+    generator = at::globalContext().defaultGenerator(device);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return generator;
+}
+
 std::string NameOf(c10::Device device, std::string_view prefix) {
   return StrCat(prefix, device.is_cpu() ? "/cpu" : "/cuda");
 }
@@ -51,32 +71,29 @@ absl::Status CollectOne(c10::Device device, std::string_view prefix,
 
 }  // namespace
 
-absl::StatusOr<std::string> GetRngState(c10::Device device) {
+absl::StatusOr<std::string> GetGeneratorState(at::Generator generator) {
+  if (!generator.defined()) return NoGenerator();
   std::string state;
-  absl::Status status =
-      CatchAsStatus(StrCat("random state of ", device.str()), [&] {
-        GAVEL_RETURN_IF_ERROR(CheckDevice(device));
-        at::Generator generator = at::globalContext().defaultGenerator(device);
-        std::lock_guard<std::mutex> lock(generator.mutex());
-        at::Tensor bytes = generator.get_state();
-        state.assign(static_cast<const char*>(bytes.const_data_ptr()),
-                     bytes.nbytes());
-        return absl::OkStatus();
-      });
+  absl::Status status = CatchAsStatus(Of(generator.device()), [&] {
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    at::Tensor bytes = generator.get_state();
+    state.assign(static_cast<const char*>(bytes.const_data_ptr()),
+                 bytes.nbytes());
+    return absl::OkStatus();
+  });
   if (!status.ok()) return status;
   return state;
 }
 
-absl::Status SetRngState(c10::Device device, std::string_view state) {
-  std::string what = StrCat("random state of ", device.str());
-  absl::Status status = CatchAsStatus(what, [&] {
-    GAVEL_RETURN_IF_ERROR(CheckDevice(device));
+absl::Status SetGeneratorState(at::Generator generator,
+                               std::string_view state) {
+  if (!generator.defined()) return NoGenerator();
+  absl::Status status = CatchAsStatus(Of(generator.device()), [&] {
     at::Tensor bytes = at::empty({static_cast<int64_t>(state.size())},
                                  at::device(at::kCPU).dtype(at::kByte));
     if (!state.empty()) {
       std::memcpy(bytes.mutable_data_ptr(), state.data(), state.size());
     }
-    at::Generator generator = at::globalContext().defaultGenerator(device);
     std::lock_guard<std::mutex> lock(generator.mutex());
     generator.set_state(bytes);
     return absl::OkStatus();
@@ -86,6 +103,16 @@ absl::Status SetRngState(c10::Device device, std::string_view state) {
     return absl::InvalidArgumentError(status.message());
   }
   return status;
+}
+
+absl::StatusOr<std::string> GetRngState(c10::Device device) {
+  GAVEL_ASSIGN_OR_RETURN(const at::Generator generator, GeneratorOf(device));
+  return GetGeneratorState(generator);
+}
+
+absl::Status SetRngState(c10::Device device, std::string_view state) {
+  GAVEL_ASSIGN_OR_RETURN(const at::Generator generator, GeneratorOf(device));
+  return SetGeneratorState(generator, state);
 }
 
 absl::Status CollectRngState(c10::Device device, std::string_view prefix,

@@ -18,7 +18,15 @@
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
 
+namespace at {
+struct Generator;
+}
+
 namespace gavel {
+
+// INVALID_ARGUMENT: `generator` is not one, or `state` not that of its kind.
+absl::StatusOr<std::string> GetGeneratorState(at::Generator generator);
+absl::Status SetGeneratorState(at::Generator generator, std::string_view state);
 
 // UNIMPLEMENTED: neither CPU nor CUDA. FAILED_PRECONDITION: no such GPU here.
 absl::StatusOr<std::string> GetRngState(c10::Device device);

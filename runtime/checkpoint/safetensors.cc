@@ -1,13 +1,18 @@
 #include "runtime/checkpoint/safetensors.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // the same checksums, by AVX2 or AVX-512 if there
+#endif
 
 #include <algorithm>
 #include <bit>
-#include <memory>
+#include <string_view>
 #include <utility>
 
+#include "core/status.h"
 #include "core/text.h"
 #include "runtime/torch_errors.h"
 
@@ -17,8 +22,6 @@ static_assert(std::endian::native == std::endian::little,
 namespace gavel {
 namespace {
 
-using internal::CatchAsStatus;
-
 // XXH3-64 over parts.
 class Checksum {
  public:
@@ -26,25 +29,22 @@ class Checksum {
     if (state_ == nullptr) throw std::bad_alloc();
     XXH3_64bits_reset(state_.get());
   }
-  void Add(std::string_view data) {
-    XXH3_64bits_update(state_.get(), data.data(), data.size());
+  void Add(const void* data, size_t size) {
+    XXH3_64bits_update(state_.get(), data, size);
   }
+  void Add(std::string_view text) { Add(text.data(), text.size()); }
   uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
 
  private:
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
-std::string_view DataOf(const at::Tensor& tensor) {
-  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
-
-uint64_t ChecksumOf(const TensorEntry& entry, std::string_view data) {
+uint64_t ChecksumOf(const TensorEntry& entry, const char* data) {
   Checksum checksum;
   std::string kind = c10::toString(entry.dtype);
   for (int64_t extent : entry.shape) StrAppend(&kind, " ", extent);
   checksum.Add(kind);
-  checksum.Add(data);
+  checksum.Add(data, entry.end - entry.begin);
   return checksum.value();
 }
 
@@ -55,176 +55,103 @@ void SortByName(std::vector<TensorChecksum>* checksums) {
             });
 }
 
-// Tensors in the order in which they are stored.
-std::vector<NamedTensor> InStorageOrder(std::span<const NamedTensor> tensors) {
-  std::vector<NamedTensor> order(tensors.begin(), tensors.end());
-  std::sort(order.begin(), order.end(),
-            [](const NamedTensor& a, const NamedTensor& b) {
-              auto a_size = a.second.element_size();
-              auto b_size = b.second.element_size();
-              return a_size != b_size ? a_size > b_size : a.first < b.first;
-            });
-  return order;
+uint64_t SizeInBytes(const TensorEntry& entry) {
+  uint64_t size = c10::elementSize(entry.dtype);
+  for (int64_t extent : entry.shape) size *= static_cast<uint64_t>(extent);
+  return size;
 }
 
-absl::StatusOr<SafetensorsHeader> HeaderOf(
-    const std::vector<NamedTensor>& tensors,
-    const std::map<std::string, std::string>& metadata) {
-  SafetensorsHeader header;
-  header.metadata = metadata;
-  uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    TensorEntry entry{name, tensor.scalar_type(), tensor.sizes().vec(), offset,
-                      0};
-    // nbytes() of an expanded tensor is that of its elements, as stored here.
-    offset += tensor.nbytes();
-    entry.end = offset;
-    header.tensors.push_back(std::move(entry));
-  }
-  return header;
+at::Tensor ViewOf(const TensorEntry& entry, char* data,
+                  const std::shared_ptr<void>& owner) {
+  const auto options = at::device(at::kCPU).dtype(entry.dtype);
+  if (entry.begin == entry.end) return at::empty(entry.shape, options);
+  return at::from_blob(
+      data, entry.shape, [owner](void*) {}, options);
 }
 
-absl::Status CheckAllStorable(std::span<const NamedTensor> tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    absl::Status status = CheckStorable(name, tensor);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+// Data that another program wrote need not be aligned for its dtype.
+bool IsAligned(const char* data, at::ScalarType dtype) {
+  return reinterpret_cast<uintptr_t>(data) % c10::elementSize(dtype) == 0;
 }
 
-absl::Status AppendTensors(const std::vector<NamedTensor>& tensors,
-                           const SafetensorsHeader& header, WritableFile& file,
-                           Checksum* checksum, ShardSummary* summary) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    at::Tensor host =
-        tensors[i].second.detach().resolve_neg().to(at::kCPU).contiguous();
-    std::string_view data = DataOf(host);
-    checksum->Add(data);
-    summary->tensors.push_back(
-        {tensors[i].first, ChecksumOf(header.tensors[i], data)});
-    absl::Status status = file.Append(data);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteContents(const std::vector<NamedTensor>& tensors,
-                           const SafetensorsHeader& header, WritableFile& file,
-                           ShardSummary* summary) {
-  absl::StatusOr<std::string> encoded = EncodeSafetensorsHeader(header);
-  if (!encoded.ok()) return encoded.status();
-  Checksum checksum;
-  checksum.Add(*encoded);
-  absl::Status status = file.Append(*encoded);
-  if (status.ok()) {
-    status = AppendTensors(tensors, header, file, &checksum, summary);
-  }
-  if (status.ok()) status = file.Sync();
-  if (status.ok()) status = file.Close();
-  uint64_t data_size = header.tensors.empty() ? 0 : header.tensors.back().end;
-  summary->size_bytes = encoded->size() + data_size;
-  summary->checksum = checksum.value();
-  SortByName(&summary->tensors);
-  return status;
-}
-
-absl::Status WriteShardTo(FileSystem& file_system, const std::string& path,
-                          std::span<const NamedTensor> tensors,
-                          const std::map<std::string, std::string>& metadata,
-                          ShardSummary* summary) {
-  absl::Status status = CheckAllStorable(tensors);
-  if (!status.ok()) return status;
-  std::vector<NamedTensor> order = InStorageOrder(tensors);
-  absl::StatusOr<SafetensorsHeader> header = HeaderOf(order, metadata);
-  if (!header.ok()) return header.status();
-  absl::StatusOr<std::unique_ptr<WritableFile>> file =
-      file_system.CreateFile(path);
-  if (!file.ok()) return file.status();
-  return WriteContents(order, *header, **file, summary);
-}
-
-absl::StatusOr<SafetensorsHeader> ReadHeader(ReadableFile& file,
-                                             uint64_t* data_begin,
-                                             Checksum* checksum) {
-  std::string length_bytes(std::min(kSafetensorsLengthBytes, file.size_bytes()),
-                           '\0');
-  absl::Status status = file.Read(0, length_bytes.data(), length_bytes.size());
-  if (!status.ok()) return status;
-  absl::StatusOr<uint64_t> length =
-      DecodeSafetensorsHeaderLength(length_bytes, file.size_bytes());
-  if (!length.ok()) return length.status();
-  std::string json(*length, '\0');
-  status = file.Read(kSafetensorsLengthBytes, json.data(), json.size());
-  if (!status.ok()) return status;
-  checksum->Add(length_bytes);
-  checksum->Add(json);
-  *data_begin = kSafetensorsLengthBytes + *length;
-  return DecodeSafetensorsHeader(json, file.size_bytes() - *data_begin);
-}
-
-// The header was checked against the file's size, so what is allocated here is
-// bounded by the file.
-absl::Status ReadTensors(ReadableFile& file, uint64_t data_begin,
-                         const SafetensorsHeader& header, Checksum* checksum,
-                         Shard* shard) {
-  for (const TensorEntry& entry : header.tensors) {
-    at::Tensor tensor =
-        at::empty(entry.shape, at::device(at::kCPU).dtype(entry.dtype));
-    std::string_view data = DataOf(tensor);
-    absl::Status status =
-        file.Read(data_begin + entry.begin,
-                  static_cast<char*>(tensor.mutable_data_ptr()), data.size());
-    if (!status.ok()) return status;
-    checksum->Add(data);
-    shard->summary.tensors.push_back({entry.name, ChecksumOf(entry, data)});
-    shard->tensors.emplace_back(entry.name, std::move(tensor));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadShardFrom(FileSystem& file_system, const std::string& path,
-                           Shard* shard) {
-  absl::StatusOr<std::unique_ptr<ReadableFile>> file =
-      file_system.OpenFile(path);
-  if (!file.ok()) return file.status();
-  Checksum checksum;
-  uint64_t data_begin = 0;
-  absl::StatusOr<SafetensorsHeader> header =
-      ReadHeader(**file, &data_begin, &checksum);
-  if (!header.ok()) {
-    return absl::Status(header.status().code(),
-                        StrCat(path, ": ", header.status().message()));
-  }
-  absl::Status status =
-      ReadTensors(**file, data_begin, *header, &checksum, shard);
-  shard->metadata = std::move(header->metadata);
-  shard->summary.size_bytes = (*file)->size_bytes();
-  shard->summary.checksum = checksum.value();
-  SortByName(&shard->summary.tensors);
-  return status;
+absl::StatusOr<ShardLayout> DecodeLayout(const char* file,
+                                         uint64_t size_bytes) {
+  const std::string_view length_bytes(
+      file, std::min(kSafetensorsLengthBytes, size_bytes));
+  GAVEL_ASSIGN_OR_RETURN(const uint64_t length, DecodeSafetensorsHeaderLength(
+                                                    length_bytes, size_bytes));
+  const uint64_t data_begin = kSafetensorsLengthBytes + length;
+  ShardLayout layout;
+  layout.encoded_header.assign(file, data_begin);
+  layout.size_bytes = size_bytes;
+  const std::string_view json(file + kSafetensorsLengthBytes, length);
+  GAVEL_ASSIGN_OR_RETURN(
+      layout.header, DecodeSafetensorsHeader(json, size_bytes - data_begin));
+  return layout;
 }
 
 }  // namespace
 
-absl::StatusOr<ShardSummary> WriteShard(
-    FileSystem& file_system, const std::string& path,
-    std::span<const NamedTensor> tensors,
+absl::StatusOr<ShardLayout> LayOutShard(
+    std::vector<TensorEntry> tensors,
     const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const TensorEntry& a, const TensorEntry& b) {
+              const auto a_size = c10::elementSize(a.dtype);
+              const auto b_size = c10::elementSize(b.dtype);
+              return a_size != b_size ? a_size > b_size : a.name < b.name;
+            });
+  uint64_t offset = 0;
+  for (TensorEntry& entry : tensors) {
+    entry.begin = offset;
+    offset += SizeInBytes(entry);
+    entry.end = offset;
+  }
+  ShardLayout layout;
+  layout.header = {std::move(tensors), metadata};
+  GAVEL_ASSIGN_OR_RETURN(layout.encoded_header,
+                         EncodeSafetensorsHeader(layout.header));
+  layout.size_bytes = layout.encoded_header.size() + offset;
+  return layout;
+}
+
+ShardSummary SummarizeShard(const ShardLayout& layout, const char* file) {
   ShardSummary summary;
-  absl::Status status = CatchAsStatus(StrCat("writing ", path), [&] {
-    return WriteShardTo(file_system, path, tensors, metadata, &summary);
-  });
-  if (!status.ok()) return status;
+  summary.size_bytes = layout.size_bytes;
+  Checksum checksum;
+  checksum.Add(layout.encoded_header);
+  for (size_t i = 0; i < layout.header.tensors.size(); ++i) {
+    const TensorEntry& entry = layout.header.tensors[i];
+    const uint64_t value = ChecksumOf(entry, file + layout.TensorOffset(i));
+    checksum.Add(&value, sizeof(value));
+    summary.tensors.push_back({entry.name, value});
+  }
+  summary.checksum = checksum.value();
+  SortByName(&summary.tensors);
   return summary;
 }
 
-absl::StatusOr<Shard> ReadShard(FileSystem& file_system,
-                                const std::string& path) {
+absl::StatusOr<Shard> DecodeShard(char* file, uint64_t size_bytes,
+                                  std::shared_ptr<void> owner,
+                                  ShardChecksum kind) {
+  GAVEL_ASSIGN_OR_RETURN(ShardLayout layout, DecodeLayout(file, size_bytes));
   Shard shard;
-  absl::Status status = CatchAsStatus(StrCat("reading ", path), [&] {
-    return ReadShardFrom(file_system, path, &shard);
+  shard.summary = SummarizeShard(layout, file);
+  if (kind == ShardChecksum::kAllBytes) {
+    shard.summary.checksum = XXH3_64bits(file, size_bytes);
+  }
+  absl::Status status = internal::CatchAsStatus("a restored tensor", [&] {
+    for (size_t i = 0; i < layout.header.tensors.size(); ++i) {
+      const TensorEntry& entry = layout.header.tensors[i];
+      char* data = file + layout.TensorOffset(i);
+      at::Tensor tensor = ViewOf(entry, data, owner);
+      if (!IsAligned(data, entry.dtype)) tensor = tensor.clone();
+      shard.tensors.emplace_back(entry.name, std::move(tensor));
+    }
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
+  shard.metadata = std::move(layout.header.metadata);
   return shard;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
-constexpr size_t kDataAlignmentBytes = 8;
+constexpr size_t kDataAlignmentBytes = 64;
 constexpr size_t kDimensionsMax = 64;
 
 struct DtypeName {
@@ -241,9 +241,10 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(
         return absl::OkStatus();
       });
   if (!status.ok()) return absl::InvalidArgumentError(status.message());
-  text.append((kDataAlignmentBytes - text.size() % kDataAlignmentBytes) %
-                  kDataAlignmentBytes,
-              ' ');
+  const size_t size = kSafetensorsLengthBytes + text.size();
+  text.append(
+      (kDataAlignmentBytes - size % kDataAlignmentBytes) % kDataAlignmentBytes,
+      ' ');
   if (text.size() > kSafetensorsHeaderBytesMax) {
     return absl::InvalidArgumentError(
         StrCat("the names of ", header.tensors.size(), " tensors take ",

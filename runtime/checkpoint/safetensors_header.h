@@ -46,7 +46,8 @@ struct SafetensorsHeader {
 // numbers, other dtypes.
 absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor);
 
-// Length and JSON, padded so that the data starts at a multiple of 8.
+// Length and JSON, padded so that the data starts at a multiple of 64, as
+// LibTorch aligns memory.
 // INVALID_ARGUMENT: over kSafetensorsHeaderBytesMax.
 absl::StatusOr<std::string> EncodeSafetensorsHeader(
     const SafetensorsHeader& header);

@@ -1,23 +1,14 @@
 #include "runtime/checkpoint/snapshot.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
-#include <set>
 
+#include "absl/strings/numbers.h"
 #include "core/text.h"
-#include "runtime/checkpoint/safetensors_header.h"
-#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
 
-// A tensor over the bytes themselves, which nobody writes through.
-at::Tensor BorrowBytes(const std::string& bytes) {
-  return at::from_blob(const_cast<char*>(bytes.data()),
-                       {static_cast<int64_t>(bytes.size())},
-                       at::device(at::kCPU).dtype(at::kByte));
-}
+constexpr std::string_view kRankPrefix = "gavel/rank/";
 
 absl::StatusOr<std::string> BytesOf(const std::string& name,
                                     const at::Tensor& tensor) {
@@ -30,24 +21,6 @@ absl::StatusOr<std::string> BytesOf(const std::string& name,
                      host.nbytes());
 }
 
-absl::Status CheckNames(const std::vector<NamedTensor>& tensors) {
-  std::set<std::string_view> seen;
-  for (const auto& [name, tensor] : tensors) {
-    absl::Status status = CheckStorable(name, tensor);
-    if (!status.ok()) return status;
-    if (name.starts_with(kBytesPrefix)) {
-      return absl::InvalidArgumentError(
-          StrCat("tensor '", name, "' has a name with the reserved ", "prefix ",
-                 kBytesPrefix, "; give it another"));
-    }
-    if (!seen.insert(name).second) {
-      return absl::InvalidArgumentError(
-          StrCat("two tensors are named '", name, "'; names must be unique"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name) {
@@ -57,18 +30,15 @@ const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name) {
   return nullptr;
 }
 
-absl::StatusOr<std::vector<NamedTensor>> ToTensors(const Snapshot& snapshot) {
-  absl::Status status = CheckNames(snapshot.tensors);
-  if (!status.ok()) return status;
-  std::vector<NamedTensor> tensors = snapshot.tensors;
-  status = internal::CatchAsStatus("bytes entries", [&] {
-    for (const auto& [name, bytes] : snapshot.bytes) {
-      tensors.emplace_back(StrCat(kBytesPrefix, name), BorrowBytes(bytes));
-    }
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  return tensors;
+std::string RankEntryPrefix(int rank) { return StrCat(kRankPrefix, rank, "/"); }
+
+std::optional<int> RankOfEntry(std::string_view name) {
+  int rank = 0;
+  if (!name.starts_with(kRankPrefix)) return std::nullopt;
+  name.remove_prefix(kRankPrefix.size());
+  const std::string_view number = name.substr(0, name.find('/'));
+  if (!absl::SimpleAtoi(ToAbsl(number), &rank) || rank < 0) return std::nullopt;
+  return rank;
 }
 
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors) {

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,12 +38,14 @@ inline constexpr std::string_view kBytesPrefix = "gavel.bytes/";
 // Null when there is none of that name. The result is borrowed from `snapshot`.
 const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name);
 
-// All entries as tensors. The tensors of bytes entries borrow from `snapshot`.
-// INVALID_ARGUMENT: an empty, repeated or reserved name, or a tensor that
-// cannot be stored (see CheckStorable).
-absl::StatusOr<std::vector<NamedTensor>> ToTensors(const Snapshot& snapshot);
+// Of a gang each rank has the same tensors and entries, but for those under
+// this prefix, which are that rank's own: "gavel/rank/3/".
+std::string RankEntryPrefix(int rank);
+// The rank that a bytes entry belongs to by its name; nullopt: to all.
+std::optional<int> RankOfEntry(std::string_view name);
 
-// The inverse; sorts by name.
+// What the tensors of all shards of a generation make: bytes entries are the
+// rows of U8 under kBytesPrefix. Sorts by name. DATA_LOSS: one is no such row.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);
 
 }  // namespace gavel

@@ -80,11 +80,21 @@ void LeaseMachine::On(Time, const lease_event::Resumed& e, LeaseActions&) {
   if (state_ == State::kResuming && e.epoch == epoch_) state_ = State::kRunning;
 }
 
+void LeaseMachine::On(Time now, const lease_event::GangOpened& e,
+                      LeaseActions&) {
+  if (!HoldsLease() || e.epoch != epoch_) return;
+  gang_address_ = e.address;
+  AskNow(now);  // the other ranks wait for it
+}
+
 void LeaseMachine::On(Time now, const lease_event::ResumeFailed& e,
                       LeaseActions& actions) {
   if (state_ != State::kResuming && state_ != State::kPausing) return;
   if (e.epoch != epoch_) return;
-  GiveBack(progress_, actions);
+  GiveBack(progress_,
+           e.out_of_memory ? ReleaseCause::kOutOfMemory
+                           : ReleaseCause::kResumeFailed,
+           actions);
   no_request_before_ = now + kRetryAfterFailure_s;
   next_request_ = no_request_before_;
 }
@@ -93,7 +103,7 @@ void LeaseMachine::On(Time now, const lease_event::Parked& e,
                       LeaseActions& actions) {
   if (!HoldsLease() && state_ != State::kPausing) return;
   if (e.epoch != epoch_) return;
-  GiveBack(e.progress, actions);
+  GiveBack(e.progress, ReleaseCause::kPaused, actions);
   next_request_ = now;
 }
 
@@ -136,10 +146,9 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   unanswered_ = 0;
   known_epoch_ = grant.epoch;
   const Time deadline = request_sent_at_ + grant.duration_s;
-  next_request_ = std::max(request_sent_at_ + grant.duration_s / 3,
-                           now + options_.renew_interval_s_min);
-  if (deadline <= now) return;  // over before it arrived
   const bool moved = deadline != deadline_;
+  next_request_ = NextRenewal(now, grant.duration_s, renewal);
+  if (deadline <= now) return;  // over before it arrived
   deadline_ = deadline;
   duration_s_ = grant.duration_s;
   if (!renewal) {
@@ -147,10 +156,28 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
     state_ = State::kResuming;
     actions.emplace_back(lease_action::Resume{grant.epoch, grant.accelerator,
                                               grant.slots, grant.world_size,
-                                              deadline});
+                                              deadline, grant.gang_address});
   } else if (moved) {
     actions.emplace_back(lease_action::Extend{epoch_, deadline});
   }
+}
+
+// When to ask after a grant of `duration_s`: a third into it. Near a round's
+// end, when the lease is not to be longer, a third of what is left would come
+// ever sooner, and in vain: a LeaseNotice tells when it can be extended. So it
+// asks at its usual pace then, and once more shortly before the end, lest the
+// notice was lost.
+Time LeaseMachine::NextRenewal(Time now, double duration_s, bool renewal) {
+  const Time third = request_sent_at_ + duration_s / 3;
+  const Time deadline = request_sent_at_ + duration_s;
+  const double margin_s = PaceFor(lease_duration_s_) / 4;
+  if (!renewal || deadline > deadline_ + margin_s) {
+    lease_duration_s_ = duration_s;
+    return std::max(third, now + options_.renew_interval_s_min);
+  }
+  const Time next = std::max(third, now + PaceFor(lease_duration_s_));
+  if (next < deadline) return next;
+  return std::max(now + margin_s, deadline - margin_s);
 }
 
 void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
@@ -183,7 +210,7 @@ void LeaseMachine::Take(Time, const PauseRequest& request,
     if (request.epoch < known_epoch_) return;
     known_epoch_ = request.epoch;
   }
-  const bool ends = request.tier != PauseTier::kPark;
+  const bool ends = StrongerThan(request.tier, PauseTier::kPark);
   Pause(request.tier, ends ? "ended by the coordinator" : "round over",
         actions);
 }
@@ -216,26 +243,29 @@ void LeaseMachine::Pause(PauseTier tier, std::string why,
                          LeaseActions& actions) {
   if (HoldsLease()) {
     state_ = State::kPausing;
-  } else if (tier <= pause_tier_) {
+  } else if (!StrongerThan(tier, pause_tier_)) {
     return;  // parked, pausing or ending already, and as far as this
   } else if (state_ == State::kWaiting) {
+    if (!StrongerThan(tier, PauseTier::kPark)) return;  // holds no lease
     state_ = State::kEnded;
   }
   pause_tier_ = tier;
   actions.emplace_back(lease_action::Pause{tier, std::move(why)});
 }
 
-void LeaseMachine::GiveBack(const Progress& progress, LeaseActions& actions) {
+void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause,
+                            LeaseActions& actions) {
   const bool ends =
-      state_ == State::kPausing && pause_tier_ != PauseTier::kPark;
+      state_ == State::kPausing && StrongerThan(pause_tier_, PauseTier::kPark);
   state_ = ends ? State::kEnded : State::kWaiting;
   released_epoch_ = epoch_;
   deadline_ = 0;
   unanswered_ = 0;
+  gang_address_.clear();
   progress_ = progress;
   reported_generation_ = progress.last_generation;
-  actions.emplace_back(
-      lease_action::Send{LeaseReleased{options_.worker, epoch_, progress}});
+  actions.emplace_back(lease_action::Send{
+      LeaseReleased{options_.worker, epoch_, progress, cause}});
 }
 
 void LeaseMachine::SendHello(Time now, LeaseActions& actions) {
@@ -252,7 +282,7 @@ void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
   ++unanswered_;
   actions.emplace_back(lease_action::Send{LeaseRequest{
       options_.worker, highest_seen_, holding ? epoch_ : known_epoch_, nonce_,
-      holding, released_epoch_}});
+      holding, released_epoch_, holding ? gang_address_ : ""}});
 }
 
 void LeaseMachine::SendReport(LeaseActions& actions) {
@@ -275,12 +305,14 @@ void LeaseMachine::AskNow(Time now) {
 // comes back in time finds its workers running. The shorter the lease, the less
 // time there is to ask again. Without one there is no hurry.
 double LeaseMachine::RequestInterval() const {
-  if (HoldsLease()) {
-    return std::clamp(duration_s_ / 3, options_.renew_interval_s_min,
-                      options_.request_interval_s);
-  }
+  if (HoldsLease()) return PaceFor(duration_s_);
   return options_.request_interval_s *
          std::min(unanswered_ + 1, kRequestSlowDownMax);
+}
+
+double LeaseMachine::PaceFor(double duration_s) const {
+  return std::clamp(duration_s / 3, options_.renew_interval_s_min,
+                    options_.request_interval_s);
 }
 
 }  // namespace gavel

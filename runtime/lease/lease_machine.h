@@ -29,11 +29,21 @@ struct MessageReceived {
 struct Resumed {
   uint64_t epoch = 0;
 };
-// It could not (lock held by another, device gone), and holds nothing of it:
-// the lease goes back.
+// Rank 0 of a gang, between Resume and the end of its lease: its store for
+// `epoch` listens at `address` ("ADDRESS:PORT"). Told to the coordinator at
+// once and with every request of that lease; the other ranks are granted only
+// then, so Resumed may come long after.
+struct GangOpened {
+  uint64_t epoch = 0;
+  std::string address;
+};
+// It could not (lock held by another, device gone, the gang did not come
+// together), and holds nothing of it: the lease goes back. `out_of_memory`: the
+// job does not fit on this accelerator.
 struct ResumeFailed {
   uint64_t epoch = 0;
   std::string why;
+  bool out_of_memory = false;
 };
 // The training thread stopped at a boundary; device synchronised, tensors
 // moved away, locks released.
@@ -54,11 +64,10 @@ struct Progressed {
 struct Tick {};
 }  // namespace lease_event
 
-using LeaseEvent =
-    std::variant<lease_event::Started, lease_event::MessageReceived,
-                 lease_event::Resumed, lease_event::ResumeFailed,
-                 lease_event::Parked, lease_event::Finished,
-                 lease_event::Progressed, lease_event::Tick>;
+using LeaseEvent = std::variant<
+    lease_event::Started, lease_event::MessageReceived, lease_event::Resumed,
+    lease_event::ResumeFailed, lease_event::Parked, lease_event::Finished,
+    lease_event::Progressed, lease_event::Tick, lease_event::GangOpened>;
 
 namespace lease_action {
 struct Send {
@@ -72,14 +81,15 @@ struct Resume {
   int slots = 2;
   int world_size = 1;
   Time deadline = 0;
+  std::string gang_address = {};  // of rank 0's store; empty for rank 0 itself
 };
 struct Extend {
   uint64_t epoch = 0;
   Time deadline = 0;
 };
 // Stop at the next boundary and answer with Parked. A later Pause of the same
-// lease only raises the tier. One that comes while parked (kEvict, kStop) is
-// answered by Finished alone.
+// lease only raises the tier. One that comes while parked or kept (kEvict,
+// kStop) is answered by Finished alone.
 struct Pause {
   PauseTier tier = PauseTier::kPark;
   std::string why;  // for the log: "round over", "lease ended", …
@@ -131,6 +141,7 @@ class LeaseMachine {
   void On(Time now, const lease_event::MessageReceived& e,
           LeaseActions& actions);
   void On(Time now, const lease_event::Resumed& e, LeaseActions& actions);
+  void On(Time now, const lease_event::GangOpened& e, LeaseActions& actions);
   void On(Time now, const lease_event::ResumeFailed& e, LeaseActions& actions);
   void On(Time now, const lease_event::Parked& e, LeaseActions& actions);
   void On(Time now, const lease_event::Finished& e, LeaseActions& actions);
@@ -148,12 +159,15 @@ class LeaseMachine {
   bool HoldsLease() const;
   bool Asks() const;
   void Pause(PauseTier tier, std::string why, LeaseActions& actions);
-  void GiveBack(const Progress& progress, LeaseActions& actions);
+  void GiveBack(const Progress& progress, ReleaseCause cause,
+                LeaseActions& actions);
   void SendHello(Time now, LeaseActions& actions);
   void SendRequest(Time now, LeaseActions& actions);
   void SendReport(LeaseActions& actions);
   void AskNow(Time now);
   double RequestInterval() const;
+  double PaceFor(double duration_s) const;
+  Time NextRenewal(Time now, double duration_s, bool renewal);
 
   LeaseOptions options_;
   State state_ = State::kWaiting;
@@ -167,9 +181,11 @@ class LeaseMachine {
   // The lease: held in kResuming, kRunning and kPausing, else the last one.
   uint64_t epoch_ = 0;
   Time deadline_ = 0;
-  double duration_s_ = 0;
-  // Only rises: beyond kPark nothing is asked for again.
+  double duration_s_ = 0;        // as last granted
+  double lease_duration_s_ = 0;  // as granted when the deadline last moved
+  // Of the last pause. Beyond kPark nothing is asked for again.
   PauseTier pause_tier_ = PauseTier::kPark;
+  std::string gang_address_;     // of this lease's store, if rank 0 has one
   uint64_t known_epoch_ = 0;     // highest that any message named; >= epoch_
   uint64_t released_epoch_ = 0;  // highest that was given up
 

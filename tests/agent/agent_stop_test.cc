@@ -39,6 +39,19 @@ TEST_F(AgentMachineTest, TheNextDeadlineIsTheEndOfTheGrace) {
   EXPECT_NEAR(machine_.NextDeadline(), 1.1, kTolerance_s);
 }
 
+TEST_F(AgentMachineTest, AnExitTellsWhetherItWasAskedFor) {
+  for (const bool stopped : {false, true}) {
+    machine_ = AgentMachine(Options());
+    StartAndWelcome();
+    LaunchAndStart(1, Key(1, 1), 100);
+    if (stopped) Hear(2, Stop(Key(1, 1), 5));
+    const auto exits =
+        MessagesOf<WorkerExited>(Exited(3, Key(1, 1), 0, SIGKILL));
+    ASSERT_THAT(exits, SizeIs(1));
+    EXPECT_EQ(exits[0].stopped, stopped);
+  }
+}
+
 TEST_F(AgentMachineTest, StopWithoutGraceKillsAtOnce) {
   StartAndWelcome();
   LaunchAndStart(1, Key(1, 1), 100);

@@ -1,9 +1,11 @@
 // Passes calls on to another file system until the chosen one, which goes
-// wrong. Every call that may fail is counted, from 1.
+// wrong. Every call that may fail is counted, from 1. Thread-safe: one call at
+// a time, so that the other need not be.
 #ifndef GAVEL_TESTS_CHECKPOINT_FAULT_INJECTING_FILE_SYSTEM_H_
 #define GAVEL_TESTS_CHECKPOINT_FAULT_INJECTING_FILE_SYSTEM_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,19 +35,19 @@ class FaultInjectingFileSystem : public FileSystem {
   int calls() const { return calls_; }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
-      const std::string& path) override {
+      const std::string& path, FileAccess access) override {
     std::unique_ptr<WritableFile> file;
     GAVEL_RETURN_IF_ERROR(Do([&]() -> absl::Status {
-      GAVEL_ASSIGN_OR_RETURN(file, base_.CreateFile(path));
+      GAVEL_ASSIGN_OR_RETURN(file, base_.CreateFile(path, access));
       return absl::OkStatus();
     }));
     return std::make_unique<File>(*this, std::move(file));
   }
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
-      const std::string& path) override {
+      const std::string& path, FileAccess access) override {
     std::unique_ptr<ReadableFile> file;
     GAVEL_RETURN_IF_ERROR(Do([&]() -> absl::Status {
-      GAVEL_ASSIGN_OR_RETURN(file, base_.OpenFile(path));
+      GAVEL_ASSIGN_OR_RETURN(file, base_.OpenFile(path, access));
       return absl::OkStatus();
     }));
     return file;
@@ -68,6 +70,9 @@ class FaultInjectingFileSystem : public FileSystem {
   absl::Status Rename(const std::string& from, const std::string& to) override {
     return Do([&] { return base_.Rename(from, to); });
   }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return Do([&] { return base_.Link(from, to); });
+  }
   absl::Status RemoveFile(const std::string& path) override {
     return Do([&] { return base_.RemoveFile(path); });
   }
@@ -84,6 +89,9 @@ class FaultInjectingFileSystem : public FileSystem {
       return owner_.Do(
           [&] { return base_->Append(data); },
           [&] { return base_->Append(data.substr(0, data.size() / 2)); });
+    }
+    absl::Status Truncate(uint64_t size_bytes) override {
+      return owner_.Do([&] { return base_->Truncate(size_bytes); });
     }
     absl::Status Sync() override {
       return owner_.Do([&] { return base_->Sync(); });
@@ -103,6 +111,7 @@ class FaultInjectingFileSystem : public FileSystem {
   }
   template <class Call, class Half>
   absl::Status Do(Call call, Half half) {
+    std::lock_guard<std::recursive_mutex> lock(mutex_);
     ++calls_;
     bool crashed = fault_ == Fault::kCrash && calls_ > fail_at_;
     if (fail_at_ == 0 || (calls_ != fail_at_ && !crashed)) return call();
@@ -115,6 +124,7 @@ class FaultInjectingFileSystem : public FileSystem {
   }
 
   FileSystem& base_;
+  std::recursive_mutex mutex_;  // a test's Rename calls another
   int calls_ = 0;
   int fail_at_ = 0;
   Fault fault_ = Fault::kError;

@@ -23,7 +23,8 @@ class PosixFileSystemTest : public ::testing::Test {
 };
 
 TEST_F(PosixFileSystemTest, WritesAndReadsBack) {
-  ASSERT_OK_AND_ASSIGN(auto file, file_system_.CreateFile(Path("a")));
+  ASSERT_OK_AND_ASSIGN(
+      auto file, file_system_.CreateFile(Path("a"), FileAccess::kBuffered));
   ASSERT_OK(file->Append("hello "));
   ASSERT_OK(file->Append("world"));
   ASSERT_OK(file->Sync());
@@ -36,7 +37,8 @@ TEST_F(PosixFileSystemTest, WritesAndReadsBack) {
 
 TEST_F(PosixFileSystemTest, ReadsParts) {
   WriteBytes(Path("a"), "0123456789");
-  ASSERT_OK_AND_ASSIGN(auto file, file_system_.OpenFile(Path("a")));
+  ASSERT_OK_AND_ASSIGN(auto file,
+                       file_system_.OpenFile(Path("a"), FileAccess::kBuffered));
   char data[4];
   ASSERT_OK(file->Read(3, data, 4));
   EXPECT_EQ(std::string(data, 4), "3456");
@@ -45,7 +47,7 @@ TEST_F(PosixFileSystemTest, ReadsParts) {
 }
 
 TEST_F(PosixFileSystemTest, ErrorsNameThePath) {
-  EXPECT_THAT(file_system_.OpenFile(Path("none")),
+  EXPECT_THAT(file_system_.OpenFile(Path("none"), FileAccess::kBuffered),
               StatusIs(kNotFound, Path("none")));
   EXPECT_THAT(file_system_.List(Path("none")),
               StatusIs(kNotFound, Path("none")));
@@ -63,7 +65,7 @@ TEST_F(PosixFileSystemTest, ErrorsNameThePath) {
 
 TEST_F(PosixFileSystemTest, NeverOverwritesAFile) {
   WriteBytes(Path("a"), "old");
-  EXPECT_THAT(file_system_.CreateFile(Path("a")),
+  EXPECT_THAT(file_system_.CreateFile(Path("a"), FileAccess::kBuffered),
               StatusIs(absl::StatusCode::kAlreadyExists, Path("a")));
   EXPECT_EQ(ReadBytes(Path("a")), "old");
 }
@@ -82,16 +84,18 @@ TEST_F(PosixFileSystemTest, ListsSortedAndTellsDirectoriesFromLinks) {
 
 TEST_F(PosixFileSystemTest, OpensRegularFilesOnlyAndNeverHangs) {
   ASSERT_EQ(::mkfifo(Path("fifo").c_str(), 0600), 0);
-  EXPECT_FALSE(file_system_.OpenFile(Path("fifo")).ok());
-  EXPECT_FALSE(file_system_.OpenFile(folder_.path()).ok());
+  EXPECT_FALSE(file_system_.OpenFile(Path("fifo"), FileAccess::kBuffered).ok());
+  EXPECT_FALSE(
+      file_system_.OpenFile(folder_.path(), FileAccess::kBuffered).ok());
   WriteBytes(Path("a"), "x");
   std::filesystem::create_symlink(Path("a"), Path("link"));
-  EXPECT_FALSE(file_system_.OpenFile(Path("link")).ok());
+  EXPECT_FALSE(file_system_.OpenFile(Path("link"), FileAccess::kBuffered).ok());
 }
 
 // RLIMIT_FSIZE stands for a full disk: the write is cut short, then fails.
 TEST_F(PosixFileSystemTest, ShortWritesAreContinuedAndFailuresReported) {
-  ASSERT_OK_AND_ASSIGN(auto file, file_system_.CreateFile(Path("a")));
+  ASSERT_OK_AND_ASSIGN(
+      auto file, file_system_.CreateFile(Path("a"), FileAccess::kBuffered));
   rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   auto handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -21,10 +21,10 @@ class Corruption : public ::testing::Test {
   Corruption() : store_(*GenerationStore::Open(folder_.path())) {
     EXPECT_OK(store_.Commit({1, 10}, SnapshotOfStep(10)));
     EXPECT_OK(store_.Commit({1, 20}, SnapshotOfStep(20)));
-    shard_ = folder_.path() + "/" + GenerationName({1, 20}) +
-             "/shard-00000.safetensors";
-    manifest_ =
-        folder_.path() + "/" + GenerationName({1, 20}) + "/manifest.json";
+    const std::string latest = folder_.path() + "/" + GenerationName({1, 20});
+    shard_ = latest + "/shard-00000.safetensors";
+    shards_ = {shard_, latest + "/shard-00001.safetensors"};
+    manifest_ = latest + "/manifest.json";
   }
 
   void ExpectFallsBack() {
@@ -47,15 +47,19 @@ class Corruption : public ::testing::Test {
   TemporaryFolder folder_;
   GenerationStore store_;
   std::string shard_, manifest_;
+  std::vector<std::string> shards_;  // of tensors, and of bytes entries
 };
 
 TEST_F(Corruption, ShardTruncatedAtEveryByte) {
-  std::string bytes = ReadBytes(shard_);
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    SCOPED_TRACE(size);
-    WriteBytes(shard_, bytes.substr(0, size));
-    ExpectFallsBack();
-    if (HasFatalFailure()) return;
+  for (const std::string& shard : shards_) {
+    std::string bytes = ReadBytes(shard);
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      SCOPED_TRACE(size);
+      WriteBytes(shard, bytes.substr(0, size));
+      ExpectFallsBack();
+      if (HasFatalFailure()) return;
+    }
+    WriteBytes(shard, bytes);
   }
 }
 
@@ -71,14 +75,17 @@ TEST_F(Corruption, ManifestTruncatedAtEveryByte) {
 }
 
 TEST_F(Corruption, EveryBitOfTheShardFlipped) {
-  std::string bytes = ReadBytes(shard_);
-  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
-    SCOPED_TRACE(bit);
-    std::string flipped = bytes;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    WriteBytes(shard_, flipped);
-    ExpectFallsBack();
-    if (HasFatalFailure()) return;
+  for (const std::string& shard : shards_) {
+    std::string bytes = ReadBytes(shard);
+    for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+      SCOPED_TRACE(bit);
+      std::string flipped = bytes;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+      WriteBytes(shard, flipped);
+      ExpectFallsBack();
+      if (HasFatalFailure()) return;
+    }
+    WriteBytes(shard, bytes);
   }
 }
 

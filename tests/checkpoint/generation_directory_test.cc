@@ -56,7 +56,7 @@ TEST(GenerationDirectory, FolderWithForeignFilesStays) {
   ASSERT_OK(CreateDirectories(disk, folder));
   for (const char* name :
        {"manifest.json", "shard-00000.safetensors", "mine"}) {
-    ASSERT_OK(disk.CreateFile(folder + "/" + name));
+    ASSERT_OK(disk.CreateFile(folder + "/" + name, FileAccess::kBuffered));
   }
   EXPECT_THAT(RemoveAttempt(disk, "/a", attempt),
               StatusIs(kFailedPrecondition, "not empty"));

@@ -19,10 +19,12 @@ constexpr char kDirectory[] = "/checkpoints";
 constexpr int kCallsMax = 1000;
 constexpr int kCrashesPerCall = 20;
 
-GenerationStore OpenOn(FileSystem& file_system) {
+// One thread: calls come in the same order each time. Several: in any.
+GenerationStore OpenOn(FileSystem& file_system, int threads = 1) {
   // Small shards, so that a generation has several.
-  auto store = GenerationStore::Open(
-      kDirectory, {.shard_size_bytes_max = 40, .file_system = &file_system});
+  auto store = GenerationStore::Open(kDirectory, {.shard_size_bytes_max = 40,
+                                                  .threads = threads,
+                                                  .file_system = &file_system});
   EXPECT_OK(store.status());
   return *std::move(store);
 }
@@ -53,16 +55,26 @@ bool IsEmptyOfLeftovers(FileSystem& file_system) {
   return attempts.ok() && attempts->uncommitted.empty();
 }
 
-class ErrorAtEveryCall : public ::testing::TestWithParam<Fault> {};
+struct FaultCase {
+  Fault fault;
+  int threads;
+  bool links;
+};
+
+class ErrorAtEveryCall : public ::testing::TestWithParam<FaultCase> {};
 
 TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
   int failures = 0;
   for (int call = 1; call < kCallsMax; ++call) {
     SCOPED_TRACE(call);
     std::unique_ptr<SimulatedDisk> disk = DiskWithTwo();
+    if (!GetParam().links) disk->RefuseLinks();
     FaultInjectingFileSystem faulty(*disk);
-    GenerationStore store = OpenOn(faulty);
-    faulty.FailAt(call, GetParam(), absl::ResourceExhaustedError("disk full"));
+    GenerationStore store = OpenOn(faulty, GetParam().threads);
+    // So that it knows which shards are as they were.
+    ASSERT_EQ(store.Restore()->generation.step, 20u);
+    faulty.FailAt(call, GetParam().fault,
+                  absl::ResourceExhaustedError("disk full"));
     absl::Status status = store.Commit({1, 30}, SnapshotOfStep(30));
     bool reached = faulty.calls() >= call;
     faulty.FailAt(0, Fault::kError, absl::OkStatus());
@@ -79,6 +91,7 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
     }
     // The job goes on: the same step again, then the next.
     ASSERT_OK(store.Commit({1, 30}, SnapshotOfStep(30)));
+    ASSERT_EQ(store.linked_shards() > 0, GetParam().links);
     ASSERT_EQ(RestoredStep(*disk), 30u);
     ASSERT_OK(store.Commit({1, 40}, SnapshotOfStep(40)));
     ASSERT_EQ(RestoredStep(*disk), 40u);
@@ -91,11 +104,46 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
   FAIL() << "a commit takes more than " << kCallsMax << " calls";
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, ErrorAtEveryCall,
-                         ::testing::Values(Fault::kError, Fault::kShortWrite,
-                                           Fault::kDoneAndError));
+INSTANTIATE_TEST_SUITE_P(
+    Faults, ErrorAtEveryCall,
+    ::testing::Values(FaultCase{Fault::kError, 1, true},
+                      FaultCase{Fault::kShortWrite, 1, true},
+                      FaultCase{Fault::kDoneAndError, 1, true},
+                      FaultCase{Fault::kError, 1, false},
+                      FaultCase{Fault::kError, 4, true},
+                      FaultCase{Fault::kShortWrite, 4, true},
+                      FaultCase{Fault::kDoneAndError, 4, true}));
 
-TEST(GenerationFault, CrashAtEveryCallLeavesTheOldOrTheNewGeneration) {
+// What is restored is whole, or nothing is.
+TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
+  for (int call = 1; call < kCallsMax; ++call) {
+    SCOPED_TRACE(call);
+    std::unique_ptr<SimulatedDisk> disk = DiskWithTwo();
+    FaultInjectingFileSystem faulty(*disk);
+    GenerationStore store = OpenOn(faulty);
+    faulty.FailAt(call, Fault::kError, absl::UnknownError("EIO"));
+    absl::StatusOr<Restored> restored = store.Restore();
+    if (faulty.calls() < call) {
+      EXPECT_GT(call, 5);
+      return;
+    }
+    if (restored.ok()) {
+      EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, 10));
+      EXPECT_EQ(restored->notes.size(), 1u);
+    } else {
+      EXPECT_THAT(restored, StatusIs(absl::StatusCode::kUnknown, "EIO"));
+    }
+    // A disk that reads again is believed again.
+    ASSERT_OK_AND_ASSIGN(restored, store.Restore());
+    EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, 20));
+  }
+  FAIL() << "a restore takes more than " << kCallsMax << " calls";
+}
+
+class CrashAtEveryCall : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, CrashAtEveryCall, ::testing::Values(1, 4));
+
+TEST_P(CrashAtEveryCall, LeavesTheOldOrTheNewGeneration) {
   std::mt19937 random(1);
   int old_count = 0, new_count = 0;
   for (int call = 1; call < kCallsMax; ++call) {
@@ -104,7 +152,8 @@ TEST(GenerationFault, CrashAtEveryCallLeavesTheOldOrTheNewGeneration) {
       SCOPED_TRACE(call);
       std::unique_ptr<SimulatedDisk> disk = DiskWithTwo();
       FaultInjectingFileSystem faulty(*disk);
-      GenerationStore store = OpenOn(faulty);
+      GenerationStore store = OpenOn(faulty, GetParam());
+      ASSERT_OK(store.Restore());
       faulty.FailAt(call, Fault::kCrash, absl::UnknownError("power lost"));
       bool acknowledged = store.Commit({1, 30}, SnapshotOfStep(30)).ok();
       reached = faulty.calls() >= call;
@@ -171,8 +220,10 @@ TEST(GenerationFaultProperty, AcknowledgedGenerationsNeverGetLost) {
     uint64_t acknowledged = 0, attempted = 0;
     for (uint64_t epoch = 1; epoch <= 6; ++epoch) {
       FaultInjectingFileSystem faulty(disk);
-      absl::StatusOr<GenerationStore> store = GenerationStore::Open(
-          kDirectory, {.shard_size_bytes_max = 40, .file_system = &faulty});
+      absl::StatusOr<GenerationStore> store =
+          GenerationStore::Open(kDirectory, {.shard_size_bytes_max = 40,
+                                             .threads = seed % 2 == 0 ? 1 : 4,
+                                             .file_system = &faulty});
       ASSERT_OK(store.status());
       absl::StatusOr<Restored> restored = store->Restore();
       uint64_t step = 0;

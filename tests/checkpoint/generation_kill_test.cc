@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <random>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
@@ -20,6 +24,7 @@ namespace gavel::testing {
 namespace {
 
 constexpr int kKills = 20;
+constexpr int kKillsPerCall = 5;
 constexpr int64_t kElements = 20000;
 
 struct Writer {
@@ -27,22 +32,24 @@ struct Writer {
   int output = -1;
 };
 
-// By posix_spawn: a process that has used LibTorch must not fork.
-Writer Start(const std::string& directory, int epoch) {
+// By posix_spawn: a process that has used LibTorch must not fork. `before`: a
+// command that runs the writer.
+Writer Start(const std::string& directory, int epoch,
+             std::vector<std::string> before = {}) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe2(pipe_ends, O_CLOEXEC), 0);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
-  std::string program = GAVEL_CHECKPOINT_WRITER;
-  std::string epoch_text = std::to_string(epoch);
-  std::string elements_text = std::to_string(kElements);
-  std::string directory_text = directory;
-  char* arguments[] = {program.data(), directory_text.data(), epoch_text.data(),
-                       elements_text.data(), nullptr};
+  std::vector<std::string> words = std::move(before);
+  words.insert(words.end(), {GAVEL_CHECKPOINT_WRITER, directory,
+                             std::to_string(epoch), std::to_string(kElements)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   Writer writer;
-  EXPECT_EQ(::posix_spawn(&writer.pid, program.c_str(), &actions, nullptr,
-                          arguments, environ),
+  EXPECT_EQ(::posix_spawnp(&writer.pid, arguments[0], &actions, nullptr,
+                           arguments.data(), environ),
             0);
   posix_spawn_file_actions_destroy(&actions);
   ::close(pipe_ends[1]);
@@ -76,6 +83,54 @@ uint64_t RunAndKill(const std::string& directory, int epoch,
   uint64_t last = 0;
   for (uint64_t step; lines >> step;) last = step;
   return last;
+}
+
+// Kills it as it enters its `count`-th call of `syscall` (on one thread); gives
+// back the last acknowledged step, 0 if none.
+uint64_t RunAndKillAt(const std::string& directory, int epoch,
+                      const std::string& syscall, int count) {
+  Writer writer = Start(
+      directory, epoch,
+      {"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + syscall, "-e",
+       "inject=" + syscall + ":signal=SIGKILL:when=" + std::to_string(count)});
+  std::istringstream lines(ReadToEnd(writer.output));
+  ::close(writer.output);
+  int wait_status = 0;
+  ::waitpid(writer.pid, &wait_status, 0);
+  EXPECT_TRUE(WIFSIGNALED(wait_status)) << "strace: " << wait_status;
+  uint64_t last = 0;
+  for (uint64_t step; lines >> step;) last = step;
+  return last;
+}
+
+// All calls with which a save changes a disk, each the first few times.
+TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
+  if (std::system("strace -qq -o /dev/null true 2>/dev/null") != 0) {
+    GTEST_SKIP() << "no strace, or it may not trace here";
+  }
+  TemporaryFolder folder;
+  int epoch = 0;
+  uint64_t acknowledged = 0;
+  for (const char* syscall : {"mkdir", "write", "ftruncate", "fdatasync",
+                              "fsync", "rename", "unlink", "rmdir"}) {
+    for (int count = 1; count <= kKillsPerCall; ++count) {
+      SCOPED_TRACE(std::string(syscall) + " " + std::to_string(count));
+      acknowledged = std::max(
+          acknowledged, RunAndKillAt(folder.path(), ++epoch, syscall, count));
+      ASSERT_OK_AND_ASSIGN(GenerationStore store,
+                           GenerationStore::Open(folder.path()));
+      absl::StatusOr<Restored> restored = store.Restore();
+      if (acknowledged == 0 && absl::IsNotFound(restored.status())) continue;
+      ASSERT_OK(restored.status());
+      const uint64_t step = restored->generation.step;
+      ASSERT_GE(step, acknowledged);
+      ASSERT_LE(step, acknowledged + 1);
+      ASSERT_TRUE(IsSnapshotOfStep(restored->snapshot, step, kElements));
+      EXPECT_TRUE(restored->notes.empty()) << restored->notes[0];
+      acknowledged = step;  // the next writer goes on from it
+    }
+  }
+  EXPECT_GT(acknowledged, 5u);
 }
 
 TEST(GenerationKill, AcknowledgedStepsSurviveKilledWriters) {

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/generation_store.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
 #include <filesystem>
@@ -43,10 +44,10 @@ class GenerationStoreTest : public ::testing::Test {
 
 TEST_F(GenerationStoreTest, RestoresWhatWasCommitted) {
   GenerationStore store = Open();
-  ASSERT_OK(store.Commit({3, 100}, SnapshotOfStep(100), {.world_size = 4}));
+  ASSERT_OK(store.Commit({3, 100}, SnapshotOfStep(100)));
   ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
   EXPECT_EQ(restored.generation, (Generation{3, 100}));
-  EXPECT_EQ(restored.world_size, 4);
+  EXPECT_EQ(restored.world_size, 1);
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 100));
   EXPECT_THAT(restored.notes, IsEmpty());
 }
@@ -58,6 +59,152 @@ TEST_F(GenerationStoreTest, RestoresOverSeveralShards) {
   EXPECT_GT(manifest.shards.size(), 3u);
   ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 7));
+}
+
+// What the state becomes after Stage is of no consequence.
+TEST_F(GenerationStoreTest, WhatWasStagedIsACopy) {
+  GenerationStore store = Open();
+  Snapshot snapshot = SnapshotOfStep(7, 100000);
+  ASSERT_OK(store.Stage(snapshot));
+  snapshot.tensors[0].second.fill_(-1);
+  snapshot.tensors.clear();
+  snapshot.bytes.clear();
+  ASSERT_OK(store.CommitStaged({1, 7}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 7, 100000));
+}
+
+TEST_F(GenerationStoreTest, NothingStagedIsAnError) {
+  GenerationStore store = Open();
+  EXPECT_THAT(store.CommitStaged({1, 7}),
+              StatusIs(kFailedPrecondition, "nothing is staged"));
+  Snapshot bad;
+  bad.tensors = {{"", at::ones({1})}};
+  ASSERT_OK(store.Stage(SnapshotOfStep(7)));
+  EXPECT_FALSE(store.Stage(bad).ok());
+  EXPECT_THAT(store.CommitStaged({1, 7}),
+              StatusIs(kFailedPrecondition, "nothing is staged"));
+}
+
+TEST_F(GenerationStoreTest, MemoryForCopiesIsKeptWhileItSuffices) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({1, 1}, SnapshotOfStep(1, 100000)));
+  const uint64_t size_bytes = store.arena_size_bytes();
+  EXPECT_GE(size_bytes, 400000u);
+  ASSERT_OK(store.Commit({1, 2}, SnapshotOfStep(2, 10)));
+  ASSERT_OK(store.Commit({1, 3}, SnapshotOfStep(3, 100000)));
+  EXPECT_EQ(store.arena_size_bytes(), size_bytes);
+  ASSERT_OK_AND_ASSIGN(uint64_t needed, store.SizeOf(SnapshotOfStep(4, 1000)));
+  EXPECT_GE(needed, 4000u);
+  EXPECT_LT(needed, size_bytes);
+}
+
+// Restored tensors look into the arena: a save must not write over them.
+TEST_F(GenerationStoreTest, RestoredTensorsOutliveLaterSaves) {
+  GenerationStore store = Open();
+  ASSERT_OK(store.Commit({1, 1}, SnapshotOfStep(1, 1000)));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  ASSERT_OK(store.Commit({1, 2}, SnapshotOfStep(2, 1000)));
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 1, 1000));
+  ASSERT_OK_AND_ASSIGN(Restored again, store.Restore());
+  EXPECT_TRUE(IsSnapshotOfStep(again.snapshot, 2, 1000));
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 1, 1000));
+}
+
+// Two tensors in shards of their own, of which one never changes.
+Snapshot WithFrozenPart(double value) {
+  Snapshot snapshot;
+  snapshot.tensors = {{"backbone", at::ones({1000})},
+                      {"head", at::full({1000}, value)}};
+  return snapshot;
+}
+
+TEST_F(GenerationStoreTest, UnchangedShardsAreNotWrittenAgain) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  ASSERT_OK(store.Commit({1, 1}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 0u);
+  for (uint64_t step : {2, 3, 4}) {
+    const double value = static_cast<double>(step);
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(value)));
+    EXPECT_EQ(store.linked_shards(), 2u);  // and the shard of no bytes entries
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00000.safetensors"), 2u);
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00001.safetensors"), 1u);
+    // A new process goes on from it, and shares with it.
+    store = Open({.shard_size_bytes_max = 4000});
+    ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+    EXPECT_EQ(restored.snapshot.tensors[0].second.sum().item<double>(), 1000);
+    EXPECT_EQ(restored.snapshot.tensors[1].second[0].item<double>(), value);
+  }
+}
+
+TEST_F(GenerationStoreTest, AShardThatChangesAgainIsWrittenAgain) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  const double values[] = {1, 1, 2, 2, 2, 2, 3};
+  // Changed the last time: it is summed while it is written, and only linked
+  // from the next time on.
+  const size_t linked[] = {0, 3, 2, 2, 3, 3, 2};
+  for (uint64_t step = 0; step < 7; ++step) {
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(values[step])));
+    EXPECT_EQ(store.linked_shards(), linked[step]) << step;
+    ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+    EXPECT_EQ(restored.snapshot.tensors[1].second[0].item<double>(),
+              values[step]);
+  }
+}
+
+// Only an undamaged generation is shared with: one that was found damaged, or
+// whose file is gone, is written in full.
+TEST_F(GenerationStoreTest, NothingIsSharedWithADamagedGeneration) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  ASSERT_OK(store.Commit({1, 1}, WithFrozenPart(1)));
+  const std::string shard =
+      directory_ + "/" + GenerationName({1, 1}) + "/shard-00000.safetensors";
+  const std::string bytes = ReadBytes(shard);
+  WriteBytes(shard, bytes.substr(0, bytes.size() - 1) + "!");
+  EXPECT_FALSE(store.Restore().ok());
+  ASSERT_OK(store.Commit({1, 2}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 0u);
+  fs::remove(directory_ + "/" + GenerationName({1, 2}) +
+             "/shard-00000.safetensors");
+  ASSERT_OK(store.Commit({1, 3}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 2u);
+  ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+  EXPECT_EQ(restored.generation.step, 3u);
+}
+
+// A generation that the first version of the format laid out.
+TEST_F(GenerationStoreTest, FormatVersionOneIsStillRead) {
+  fs::create_directories(directory_);
+  fs::copy(std::string(GAVEL_SOURCE_DIR) + "/tests/checkpoint/format_1",
+           directory_, fs::copy_options::recursive);
+  GenerationStore store = Open();
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  EXPECT_EQ(restored.generation, (Generation{3, 4}));
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 4));
+  // And gone on from, in the present format.
+  ASSERT_OK(store.Commit({3, 5}, restored.snapshot));
+  ASSERT_OK_AND_ASSIGN(Manifest manifest, store.ReadManifest({3, 5}));
+  EXPECT_EQ(manifest.format_version, kManifestFormatVersion);
+  ASSERT_OK_AND_ASSIGN(restored, store.Restore());
+  EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 4));
+}
+
+TEST_F(GenerationStoreTest, EveryBitOfFormatVersionOneIsVerified) {
+  fs::create_directories(directory_);
+  fs::copy(std::string(GAVEL_SOURCE_DIR) + "/tests/checkpoint/format_1",
+           directory_, fs::copy_options::recursive);
+  const std::string shard =
+      directory_ + "/" + GenerationName({3, 4}) + "/shard-00001.safetensors";
+  const std::string bytes = ReadBytes(shard);
+  GenerationStore store = Open();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string flipped = bytes;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    WriteBytes(shard, flipped);
+    ASSERT_THAT(store.Restore(), StatusIs(absl::StatusCode::kDataLoss, ""))
+        << i;
+  }
 }
 
 TEST_F(GenerationStoreTest, EmptySnapshotIsAGenerationToo) {
@@ -227,8 +374,12 @@ TEST_F(GenerationStoreTest, OptionsOutOfRangeAreRefused) {
   EXPECT_THAT(GenerationStore::Open(directory_, {.keep_last = 1}),
               StatusIs(kInvalidArgument, "keep at least 2"));
   EXPECT_THAT(GenerationStore::Open(""), StatusIs(kInvalidArgument, "no name"));
+  EXPECT_THAT(GenerationStore::Open(directory_, {.threads = 0}),
+              StatusIs(kInvalidArgument, "threads"));
   EXPECT_THAT(Open().Commit({1, 1}, {}, {.world_size = 0}),
               StatusIs(kInvalidArgument, "world_size"));
+  EXPECT_THAT(Open().Commit({1, 1}, {}, {.rank = 2, .world_size = 2}),
+              StatusIs(kInvalidArgument, "rank 2"));
 }
 
 TEST_F(GenerationStoreTest, BadNamesAreRefusedBeforeAnythingIsWritten) {

@@ -88,19 +88,53 @@ TEST(Manifest, TextThatIsNoManifestIsDataLoss) {
 }
 
 TEST(Manifest, NewerVersionIsSaidToBeNewer) {
-  EXPECT_THAT(DecodeManifest(EncodeManifest(Sample(), 2)),
-              StatusIs(kFailedPrecondition, "format version 2"));
+  EXPECT_THAT(DecodeManifest(EncodeManifest(Sample(), 3)),
+              StatusIs(kFailedPrecondition, "format version 3"));
 }
 
 TEST(Manifest, ShardFileNames) {
   EXPECT_EQ(ShardFileName(3), "shard-00003.safetensors");
-  EXPECT_TRUE(IsShardFileName(ShardFileName(0)));
-  EXPECT_TRUE(IsShardFileName(ShardFileName(123456)));
+  EXPECT_EQ(ParseShardFileName(ShardFileName(0)), 0u);
+  EXPECT_EQ(ParseShardFileName(ShardFileName(123456)), 123456u);
   for (const char* bad : {"", "shard-", "shard-.safetensors", "shard-00003",
                           "shard-3.safetensors", "shard-00003.safetensors.tmp",
                           "a/shard-00003.safetensors"}) {
-    EXPECT_FALSE(IsShardFileName(bad)) << bad;
+    EXPECT_EQ(ParseShardFileName(bad), std::nullopt) << bad;
   }
+}
+
+TEST(Manifest, PartFileNames) {
+  EXPECT_EQ(PartFileName(3), "part-00003.json");
+  EXPECT_TRUE(IsPartFileName(PartFileName(123456)));
+  EXPECT_TRUE(IsPartFileName(PartTemporaryName(0)));
+  for (const char* bad :
+       {"", "part-", "part-3.json", "part-00003", "part--0003.json",
+        "part-00003.json.tmp.tmp", "a/part-00003.json", "shard-00003.json"}) {
+    EXPECT_FALSE(IsPartFileName(bad)) << bad;
+  }
+}
+
+TEST(Manifest, PartsSurviveEncodingAndDecoding) {
+  const ManifestPart part = {
+      {7, 1200}, 3, 4, {{1, Sample().shards[0]}, {5, Sample().shards[1]}}};
+  ASSERT_OK_AND_ASSIGN(ManifestPart decoded, DecodePart(EncodePart(part)));
+  EXPECT_EQ(decoded.generation, part.generation);
+  EXPECT_EQ(decoded.rank, 3);
+  EXPECT_EQ(decoded.world_size, 4);
+  ASSERT_EQ(decoded.shards.size(), 2u);
+  EXPECT_EQ(decoded.shards[1].index, 5u);
+  EXPECT_EQ(decoded.shards[1].summary, part.shards[1].summary);
+  // A manifest is not a part.
+  EXPECT_THAT(DecodePart(EncodeManifest(Sample())),
+              StatusIs(kDataLoss, "rank"));
+}
+
+TEST(Manifest, SaysHowItsShardsAreSummed) {
+  ASSERT_OK_AND_ASSIGN(Manifest old,
+                       DecodeManifest(EncodeManifest(Sample(), 1)));
+  EXPECT_EQ(old.shard_checksum(), ShardChecksum::kAllBytes);
+  ASSERT_OK_AND_ASSIGN(Manifest now, DecodeManifest(EncodeManifest(Sample())));
+  EXPECT_EQ(now.shard_checksum(), ShardChecksum::kHeaderAndTensors);
 }
 
 TEST(Manifest, DifferencesDoNotDependOnShards) {

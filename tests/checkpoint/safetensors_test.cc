@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/checkpoint/shard_files.h"
 #include "tests/checkpoint/snapshot_samples.h"
 #include "tests/support/status_matchers.h"
 
@@ -13,21 +14,20 @@ namespace gavel::testing {
 namespace {
 
 using ::testing::ElementsAre;
-constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
+constexpr auto kDamaged = absl::StatusCode::kDataLoss;
 
 class Safetensors : public ::testing::Test {
  protected:
   // Writes, reads and compares; gives back what was read.
   Shard RoundTrip(const std::vector<NamedTensor>& tensors) {
     std::filesystem::remove(path_);
-    auto written =
-        WriteShard(FileSystem::Posix(), path_, tensors, {{"k", "v"}});
+    auto written = WriteShard(path_, tensors);
     EXPECT_OK(written.status());
-    auto shard = ReadShard(FileSystem::Posix(), path_);
+    auto shard = ReadShard(path_);
     EXPECT_OK(shard.status());
     if (!written.ok() || !shard.ok()) return {};
     EXPECT_EQ(shard->summary, *written);
-    EXPECT_EQ(shard->metadata.at("k"), "v");
+    EXPECT_EQ(shard->metadata.at("format"), "pt");
     EXPECT_EQ(shard->tensors.size(), tensors.size());
     for (const auto& [name, tensor] : tensors) {
       const at::Tensor* found = nullptr;
@@ -39,9 +39,7 @@ class Safetensors : public ::testing::Test {
     return *std::move(shard);
   }
   absl::Status Write(const at::Tensor& tensor) {
-    return WriteShard(FileSystem::Posix(), path_,
-                      std::vector<NamedTensor>{{"bad", tensor}}, {})
-        .status();
+    return WriteShard(path_, {{"bad", tensor}}).status();
   }
 
   TemporaryFolder folder_;
@@ -66,8 +64,8 @@ TEST_F(Safetensors, BitsOfNanAndNegativeZeroSurvive) {
   RoundTrip({{"x", at::ones({1})}});
   std::filesystem::remove(path_);
   std::vector<NamedTensor> tensors = {{"bits", bits.view(at::kDouble)}};
-  ASSERT_OK(WriteShard(FileSystem::Posix(), path_, tensors, {}));
-  ASSERT_OK_AND_ASSIGN(Shard shard, ReadShard(FileSystem::Posix(), path_));
+  ASSERT_OK(WriteShard(path_, tensors));
+  ASSERT_OK_AND_ASSIGN(Shard shard, ReadShard(path_));
   EXPECT_TRUE(shard.tensors[0].second.view(at::kLong).equal(bits));
 }
 
@@ -125,11 +123,30 @@ TEST_F(Safetensors, WhatCannotBeStoredIsNamed) {
   EXPECT_THAT(Write(at::eye(3).to_sparse()),
               StatusIs(kInvalidArgument, "only dense"));
   std::vector<NamedTensor> no_utf8 = {{"\xff", at::ones({1})}};
-  EXPECT_THAT(WriteShard(FileSystem::Posix(), path_, no_utf8, {}),
-              StatusIs(kInvalidArgument, "UTF-8"));
+  EXPECT_THAT(WriteShard(path_, no_utf8), StatusIs(kInvalidArgument, "UTF-8"));
   std::vector<NamedTensor> reserved = {{"__metadata__", at::ones({1})}};
-  EXPECT_THAT(WriteShard(FileSystem::Posix(), path_, reserved, {}),
+  EXPECT_THAT(WriteShard(path_, reserved),
               StatusIs(kInvalidArgument, "reserved"));
+}
+
+TEST_F(Safetensors, DataIsAlignedAsLibTorchAlignsMemory) {
+  RoundTrip({{"x", at::ones({1}, at::kDouble)}, {"y", at::ones({3})}});
+  const std::string bytes = ReadBytes(path_);
+  ASSERT_OK_AND_ASSIGN(uint64_t length, DecodeSafetensorsHeaderLength(
+                                            bytes.substr(0, 8), bytes.size()));
+  EXPECT_EQ((8 + length) % 64, 0u);
+}
+
+// What another program wrote may lie anywhere.
+TEST_F(Safetensors, UnalignedDataIsCopied) {
+  const std::string json =
+      R"({"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}})";
+  std::string file = {static_cast<char>(json.size()), 0, 0, 0, 0, 0, 0, 0};
+  file += json + std::string({1, 0, 0, 0, 2, 0, 0, 0});
+  ASSERT_NE(json.size() % 4, 0u);
+  WriteBytes(path_, file);
+  ASSERT_OK_AND_ASSIGN(Shard shard, ReadShard(path_));
+  EXPECT_TRUE(shard.tensors[0].second.equal(at::tensor({1, 2}, at::kInt)));
 }
 
 // ---- The header alone ----
@@ -177,8 +194,7 @@ TEST(SafetensorsHeader, RejectsBadEntries) {
       {"[]", "exactly dtype"},
   };
   for (const auto& [entry, message] : cases) {
-    EXPECT_THAT(Decode("{\"x\":" + entry + "}", 8),
-                StatusIs(kDataLoss, message))
+    EXPECT_THAT(Decode("{\"x\":" + entry + "}", 8), StatusIs(kDamaged, message))
         << entry;
   }
 }
@@ -186,34 +202,34 @@ TEST(SafetensorsHeader, RejectsBadEntries) {
 TEST(SafetensorsHeader, RejectsGapsOverlapsAndOtherSizes) {
   std::string first = "{\"x\":" + Entry("U8", "[4]", "[0,4]");
   EXPECT_THAT(Decode(first + ",\"y\":" + Entry("U8", "[4]", "[5,9]") + "}", 9),
-              StatusIs(kDataLoss, "gap"));
+              StatusIs(kDamaged, "gap"));
   EXPECT_THAT(Decode(first + ",\"y\":" + Entry("U8", "[4]", "[2,6]") + "}", 6),
-              StatusIs(kDataLoss, "overlaps"));
+              StatusIs(kDamaged, "overlaps"));
   EXPECT_THAT(Decode(first + ",\"y\":" + Entry("U8", "[4]", "[0,4]") + "}", 4),
-              StatusIs(kDataLoss, "overlaps"));
-  EXPECT_THAT(Decode(first + "}", 5), StatusIs(kDataLoss, "5"));
-  EXPECT_THAT(Decode(first + "}", 3), StatusIs(kDataLoss, "3"));
+              StatusIs(kDamaged, "overlaps"));
+  EXPECT_THAT(Decode(first + "}", 5), StatusIs(kDamaged, "5"));
+  EXPECT_THAT(Decode(first + "}", 3), StatusIs(kDamaged, "3"));
 }
 
 TEST(SafetensorsHeader, RejectsWhatIsNoHeader) {
   for (const char* json :
        {"", "[]", "3", "null", "{", "{\"x\":", "\xff", "{\"__metadata__\":3}",
         "{\"__metadata__\":{\"a\":3}}"}) {
-    EXPECT_THAT(Decode(json, 0), StatusIs(kDataLoss, "header")) << json;
+    EXPECT_THAT(Decode(json, 0), StatusIs(kDamaged, "header")) << json;
   }
   EXPECT_THAT(Decode(std::string(1'000'000, '['), 0),
-              StatusIs(kDataLoss, "JSON"));
+              StatusIs(kDamaged, "JSON"));
 }
 
 TEST(SafetensorsHeader, LengthIsBoundedByTheFileAndTheLimit) {
   std::string eight = {8, 0, 0, 0, 0, 0, 0, 0};
   EXPECT_EQ(*DecodeSafetensorsHeaderLength(eight, 16), 8u);
   EXPECT_THAT(DecodeSafetensorsHeaderLength(eight, 15),
-              StatusIs(kDataLoss, "beyond the file"));
+              StatusIs(kDamaged, "beyond the file"));
   EXPECT_THAT(DecodeSafetensorsHeaderLength(eight.substr(1), 7),
-              StatusIs(kDataLoss, "shorter"));
+              StatusIs(kDamaged, "shorter"));
   EXPECT_THAT(DecodeSafetensorsHeaderLength(std::string(8, '\xff'), 16),
-              StatusIs(kDataLoss, "over the limit"));
+              StatusIs(kDamaged, "over the limit"));
 }
 
 }  // namespace

@@ -25,6 +25,10 @@ class SimulatedFile : public WritableFile, public ReadableFile {
     node_->data.append(data);
     return absl::OkStatus();
   }
+  absl::Status Truncate(uint64_t size_bytes) override {
+    node_->data.resize(size_bytes);
+    return absl::OkStatus();
+  }
   absl::Status Sync() override { return disk_.SyncFile(*node_); }
   absl::Status Close() override { return absl::OkStatus(); }
   uint64_t size_bytes() const override { return node_->data.size(); }
@@ -120,7 +124,7 @@ SimulatedDisk::NodePointer SimulatedDisk::FindParent(const std::string& path,
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> SimulatedDisk::CreateFile(
-    const std::string& path) {
+    const std::string& path, FileAccess) {
   std::string name;
   NodePointer parent = FindParent(path, &name);
   if (parent == nullptr) return Missing(path);
@@ -130,7 +134,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> SimulatedDisk::CreateFile(
 }
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> SimulatedDisk::OpenFile(
-    const std::string& path) {
+    const std::string& path, FileAccess) {
   NodePointer node = Find(path);
   if (node == nullptr || node->is_directory) return Missing(path);
   return std::make_unique<SimulatedFile>(*this, node);
@@ -174,6 +178,20 @@ absl::Status SimulatedDisk::Rename(const std::string& from,
   }
   to_parent->names[to_name] = from_parent->names[from_name];
   from_parent->names.erase(from_name);
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedDisk::Link(const std::string& from,
+                                 const std::string& to) {
+  std::string name;
+  NodePointer node = Find(from);
+  NodePointer parent = FindParent(to, &name);
+  if (node == nullptr || parent == nullptr) return Missing(from);
+  if (parent->names.contains(name)) return There(to);
+  if (refuse_links_) {
+    return absl::PermissionDeniedError("this disk has no links");
+  }
+  parent->names[name] = node;
   return absl::OkStatus();
 }
 

@@ -25,18 +25,21 @@ class SimulatedDisk : public FileSystem {
   // The next Sync of a file fails as a real one does: its unwritten data is
   // marked clean and lost, and a later Sync would report success.
   void FailNextSync() { fail_next_sync_ = true; }
+  // From now on no file gets a second name.
+  void RefuseLinks() { refuse_links_ = true; }
   // Whether a file was synced again after that: never right.
   bool synced_after_failure() const { return synced_after_failure_; }
 
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
-      const std::string& path) override;
+      const std::string& path, FileAccess access) override;
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
-      const std::string& path) override;
+      const std::string& path, FileAccess access) override;
   absl::StatusOr<std::vector<DirectoryEntry>> List(
       const std::string& path) override;
   absl::Status CreateDirectory(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Link(const std::string& from, const std::string& to) override;
   absl::Status RemoveFile(const std::string& path) override;
   absl::Status RemoveDirectory(const std::string& path) override;
 
@@ -61,6 +64,7 @@ class SimulatedDisk : public FileSystem {
 
   NodePointer root_;
   bool fail_next_sync_ = false;
+  bool refuse_links_ = false;
   bool synced_after_failure_ = false;
 };
 

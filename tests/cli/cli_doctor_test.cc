@@ -4,15 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/doctor_report.h"
-#include "core/text.h"
+#include "nlohmann/json.hpp"
 #include "tests/cli/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -55,10 +53,55 @@ TEST_F(DoctorTest, AProgramThatResumesPasses) {
   EXPECT_THAT(
       ended.output,
       AllOf(HasSubstr("alone      20 steps"), HasSubstr("reported: loss"),
+            HasSubstr("paused     after step 1"),
+            HasSubstr("moved      after step 1"),
+            HasSubstr("20 values equal to the bit"),
             HasSubstr("by SIGKILL once the checkpoint of step 10 was there"),
             HasSubstr("from step 10 to step 20"), HasSubstr("10 values"),
+            HasSubstr("checkpoint "), HasSubstr("verified; saved in"),
+            HasSubstr("alone, "), HasSubstr("under a lease"),
             HasSubstr("PASS")));
   EXPECT_THAT(Kept(), IsEmpty());
+}
+
+TEST_F(DoctorTest, TheAnswerIsJsonWhenAsked) {
+  const Ended ended = Examine({}, {"--json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
+  const auto json = nlohmann::json::parse(ended.output, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << ended.output;
+  EXPECT_EQ(json["passed"], true);
+  EXPECT_EQ(json["steps"], 20);
+  ASSERT_EQ(json["runs"].size(), 3);
+  EXPECT_EQ(json["runs"][0]["run"], "paused");
+  EXPECT_EQ(json["runs"][1]["values_compared"], 20);
+  EXPECT_EQ(json["runs"][2]["compared_from_step"], 10);
+  for (const auto& run : json["runs"]) EXPECT_TRUE(run["differences"].empty());
+  const auto& measures = json["measures"];
+  EXPECT_GE(measures["save_s"], 0);
+  EXPECT_GE(measures["load_s"], 0);
+  EXPECT_GT(measures["checkpoint_bytes"], 0);
+  EXPECT_GE(measures["checkpoints_verified"], 5);
+  EXPECT_GE(measures["step_s"], 0.003);  // it sleeps for that long
+  EXPECT_GE(measures["leased_step_s"], 0.003);
+}
+
+TEST_F(DoctorTest, AFailureIsInTheJsonToo) {
+  const Ended ended = Examine({"forgets"}, {"--json"});
+  EXPECT_EQ(ended.exit_code, 1);
+  const auto json = nlohmann::json::parse(ended.output, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << ended.output;
+  EXPECT_EQ(json["passed"], false);
+  const auto& difference = json["runs"][2]["differences"][0];
+  EXPECT_EQ(difference["name"], "loss");
+  EXPECT_EQ(difference["step"], 10);
+  EXPECT_NE(difference["found"], difference["undisturbed"]);
+  EXPECT_TRUE(std::filesystem::exists(json["kept"].get<std::string>()));
+}
+
+TEST_F(DoctorTest, StepsThatAreTooQuickAreSlowedDownToBePaused) {
+  const Ended ended = Examine({"--step-ms", "0"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("paused     after step "));
 }
 
 TEST_F(DoctorTest, AnOddNumberOfStepsPasses) {
@@ -82,6 +125,47 @@ TEST_F(DoctorTest, StateThatIsNotSavedIsFound) {
               AllOf(HasSubstr("undisturbed"), HasSubstr("after the restart"),
                     HasSubstr("0x"), HasSubstr("Track()"),
                     Not(HasSubstr("not deterministic"))));
+}
+
+TEST_F(DoctorTest, StateThatAPauseLosesIsFound) {
+  const Ended ended = Examine({"loses-paused"});
+  ExpectFailure(ended, "in the run that was paused");
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("FAIL: loss at step 1"), HasSubstr("Suspect:")));
+}
+
+TEST_F(DoctorTest, AToleranceLetsSmallDifferencesPass) {
+  EXPECT_EQ(Examine({"forgets"}, {"--tolerance", "1"}).exit_code, 0);
+  EXPECT_EQ(Examine({"forgets"}, {"--tolerance", "1e-9"}).exit_code, 1);
+}
+
+TEST_F(DoctorTest, AProgramThatAsksForNoLeaseIsToldSo) {
+  ExpectFailure(Examine({"leaseless"}), "it never asked for a lease");
+}
+
+TEST_F(DoctorTest, AProgramThatReachesNoBoundaryWhenAskedIsToldSo) {
+  ExpectFailure(Examine({"deaf"}), "it could not be paused");
+}
+
+TEST_F(DoctorTest, AProgramThatHangsInsteadOfPausingIsToldSo) {
+  ExpectFailure(Examine({"hangs-paused"}, {"--timeout", "2"}),
+                "it could not be paused");
+}
+
+TEST_F(DoctorTest, AProgramWithoutALoopIsToldSo) {
+  ExpectFailure(Examine({"loopless"}), "never reached a boundary");
+}
+
+TEST_F(DoctorTest, ACheckpointThatDoesNotVerifyIsNamed) {
+  const Ended ended = Examine({"damages"});
+  ExpectFailure(ended, "a checkpoint does not verify");
+  EXPECT_THAT(ended.output, HasSubstr("/state: "));
+}
+
+TEST_F(DoctorTest, AProgramThatWantsArgumentsIsToldWhereTheyGo) {
+  const Ended ended = Examine({"asks"});
+  ExpectFailure(ended, "exits with 2");
+  EXPECT_THAT(ended.output, HasSubstr("gavel doctor -- ./train ARGUMENTS"));
 }
 
 TEST_F(DoctorTest, AProgramThatIsNotDeterministicIsToldSo) {
@@ -186,33 +270,6 @@ TEST_F(DoctorTest, TheSmallestExamplePasses) {
   const Ended ended = Run({"doctor", "--state", state(), "--", kMinimal});
   EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("PASS"), HasSubstr("loss")));
-}
-
-TEST(DoctorReport, NamesMayHaveBlanksAndACutLineIsLeftOut) {
-  EXPECT_THAT(
-      ParseReport("0 loss 0x1p+0\nno report\n3 step time nan\n4 loss 0x"),
-      ElementsAre(ReportedValue{0, "loss", "0x1p+0"},
-                  ReportedValue{3, "step time", "nan"}));
-}
-
-TEST(DoctorReport, TheEarliestDifferenceComesFirst) {
-  const auto expected = ParseReport("1 b 1\n1 a 1\n2 b 2\n3 b 3\n4 a 4\n");
-  const auto found = ParseReport("1 b 9\n1 a 1\n2 b 2\n3 b 5\n");
-  const auto all = CompareReports(expected, found, 2);
-  ASSERT_EQ(all.size(), 2);
-  EXPECT_EQ(DescribeDifference(all[0], "there"),
-            "b at step 3: 3 (3) undisturbed, 5 (5) there");
-  EXPECT_EQ(DescribeDifference(all[1], "there"),
-            "a at step 4: 4 (4) undisturbed, not reported there");
-}
-
-TEST(DoctorReport, WhatIsReportedBeforeTheLoopDoesNotCount) {
-  const auto expected = ParseReport("0 size 5\n1 a 1\n2 a 2\n3 a 3\n");
-  EXPECT_THAT(
-      CompareReports(expected, ParseReport("2 size 5\n2 a 2\n3 a 3\n"), 2),
-      IsEmpty());
-  EXPECT_THAT(CompareReports(expected, ParseReport("2 a 2\n3 a 3\n3 a 3\n"), 2),
-              Not(IsEmpty()));
 }
 
 }  // namespace

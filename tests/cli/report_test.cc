@@ -88,11 +88,11 @@ TEST_F(ReportTest, OtherClustersHaveTheirOwnPlots) {
               HasSubstr("v100:8, multi gpu"));
 }
 
-TEST_F(ReportTest, NoRunsIsAPageThatSaysSo) {
-  const ReportPage page = PageOf({});
-  EXPECT_THAT(IdsOf(page), ElementsAre("runs"));
-  EXPECT_THAT(page.summary, HasSubstr("0 runs"));
-  EXPECT_THAT(RenderPage(page), HasSubstr("</html>"));
+TEST_F(ReportTest, NoRunsAreNoPage) {
+  auto store = SimulationStore::Open(folder_.path() + "/results.db");
+  ASSERT_OK(store.status());
+  EXPECT_THAT(MakeReport(*store, "Sample").status(),
+              StatusIs(absl::StatusCode::kNotFound, "no runs in it"));
 }
 
 TEST_F(ReportTest, ThePageNeedsNothingElse) {

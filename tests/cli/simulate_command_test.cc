@@ -275,6 +275,29 @@ TEST_F(SimulateTest, AStoppedSweepGoesOnWhereItWas) {
   EXPECT_EQ(Count(rest.output, "] fifo_perf"), 6 - told);
 }
 
+TEST_F(SimulateTest, ResultsWithoutANameAreInAFolderOfTheirOwn) {
+  const std::string sweep = WriteSweep("policy = \"fifo_perf\"\n");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder());
+  const Ended ended = Run({"sweep", sweep});
+  std::filesystem::current_path(before);
+  ASSERT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("results in gavel-results/sweep.db"));
+  EXPECT_TRUE(std::filesystem::exists(Path("gavel-results/sweep.db")));
+}
+
+TEST_F(SimulateTest, ASweepNamesTheFileThatIsMissing) {
+  const std::string sweep = WriteSweep("policy = \"fifo_perf\"\n");
+  std::filesystem::remove(throughputs_);
+  const Ended ended = Run({"sweep", sweep, "--output", Path("results.db")});
+  ExpectRefused(ended, "throughputs.json: no such file");
+  EXPECT_THAT(ended.errors, Not(HasSubstr("results.db")));
+  // The database is there, and empty.
+  ExpectRefused(Run({"report", Path("results.db"), "--output", Path("r.html")}),
+                "results.db: no runs in it");
+  EXPECT_FALSE(std::filesystem::exists(Path("r.html")));
+}
+
 TEST_F(SimulateTest, BadSweepsReportsAndReproductionsAreRefused) {
   ExpectRefused(Run({"sweep", Path("none.toml")}), "no such file");
   ExpectRefused(Run({"sweep", WriteSweep("polices = [\"fifo\"]\n")}),

@@ -137,6 +137,43 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                        "QueryReply",       "LogRequest",     "LogReply"}));
 }
 
+TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {
+  PauseRequest request;
+  for (const auto& [tier, byte] :
+       {std::pair{PauseTier::kPark, 0}, std::pair{PauseTier::kEvict, 1},
+        std::pair{PauseTier::kStop, 2}, std::pair{PauseTier::kKeep, 3}}) {
+    request.tier = tier;
+    EXPECT_EQ(Encode(request).back(), byte);
+  }
+}
+
+TEST(Messages, PauseTiersAreStrongerTheMoreTheyTakeAway) {
+  const std::vector<PauseTier> rising = {PauseTier::kKeep, PauseTier::kPark,
+                                         PauseTier::kEvict, PauseTier::kStop};
+  for (size_t a = 0; a < rising.size(); ++a) {
+    for (size_t b = 0; b < rising.size(); ++b) {
+      EXPECT_EQ(StrongerThan(rising[a], rising[b]), a > b) << a << " " << b;
+    }
+  }
+}
+
+// A worker of the version before said less.
+TEST(Codec, ProgressOfAnOlderWorkerKnowsNoMemory) {
+  Packer packer;
+  packer.Array(3);
+  packer.Array(0);
+  packer.Put(7);
+  packer.Array(1);
+  packer.Put(1200);
+  ASSERT_OK_AND_ASSIGN(
+      const Message read,
+      DecodeMessage(Header(TypeOf<LeaseReleased>()) + packer.Take()));
+  const auto& released = std::get<LeaseReleased>(read);
+  EXPECT_EQ(released.progress.steps_done, 1200u);
+  EXPECT_EQ(released.progress.device_bytes, 0u);
+  EXPECT_EQ(released.cause, ReleaseCause::kPaused);
+}
+
 TEST(Codec, NamesBelongToTheirTypes) {
   EXPECT_EQ(MessageName(WorkerHello{}), "WorkerHello");
   EXPECT_EQ(MessageName(LeaseGrant{}), "LeaseGrant");
@@ -283,7 +320,7 @@ TEST(Codec, UnknownChoicesAreRefused) {
   PauseRequest request;
   request.tier = PauseTier::kStop;
   std::string frame = Encode(request);
-  frame.back() = 3;
+  frame.back() = 4;
   EXPECT_THAT(DecodeMessage(frame),
               StatusIs(kInvalidArgument, "PauseRequest: field 4 is a choice"));
 }

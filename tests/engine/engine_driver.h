@@ -85,9 +85,12 @@ class EngineDriver {
       AcceleratorInfo info;
       info.type = "v100";
       info.uuid = StrCat(name, "-", i);
+      info.memory_bytes = memory_bytes;
+      info.context_bytes = context_bytes;
       hello.accelerators.push_back(info);
     }
     hello.running = std::move(running);
+    hello.host_memory_bytes = host_memory_bytes;
     Step(event::ServerJoined{hello});
   }
 
@@ -115,12 +118,13 @@ class EngineDriver {
   }
 
   void Request(const WorkerKey& key, bool holding = false,
-               uint64_t released_epoch = 0) {
+               uint64_t released_epoch = 0, std::string gang_address = "") {
     LeaseRequest request;
     request.worker = key;
     request.nonce = ++nonce;
     request.holding = holding;
     request.released_epoch = released_epoch;
+    request.gang_address = std::move(gang_address);
     const auto job = engine_->jobs().find(key.job);
     if (job != engine_->jobs().end()) request.epoch = job->second.epoch;
     Step(event::LeaseRequested{request});
@@ -194,6 +198,10 @@ class EngineDriver {
   const Worker& worker(JobId id) const { return job(id).workers.front(); }
 
   Time now = 0;
+  // Of servers that join from now on.
+  uint64_t memory_bytes = 0;
+  uint64_t context_bytes = 0;
+  uint64_t host_memory_bytes = 0;
   bool hold_disk = false;
   bool hold_solver = false;
   int solves = 0;

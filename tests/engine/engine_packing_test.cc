@@ -130,5 +130,126 @@ TEST_F(RunningPair, SurvivesARestart) {
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, second_);
 }
 
+TEST_F(RunningPair, OutOfMemoryPartsThePairAndNotTheType) {
+  driver_.Step(event::LeaseEnded{second_, driver_.worker(b_).held_epoch,
+                                 Progress(), false,
+                                 ReleaseCause::kOutOfMemory});
+  EXPECT_EQ(driver_.engine().throughputs().Together(a_, b_, "v100"), 0.0);
+  EXPECT_EQ(driver_.engine().throughputs().Get(b_, "v100").steps_per_s, 1);
+  EXPECT_TRUE(driver_.job(b_).assigned.empty());
+  EXPECT_NE(driver_.worker(a_).held_epoch, 0u);
+}
+
+// ---- pairs that nobody knows: measured live, first on trial
+
+// More jobs than accelerators, each alone in the allocation.
+class PairTrials : public testing::Test {
+ protected:
+  static constexpr int kJobs = 3;
+
+  PairTrials()
+      : driver_(1, "max_min_fairness", [](EngineOptions& options) {
+          options.packing = true;
+          options.pair_trials = true;
+        }) {
+    for (int i = 0; i < kJobs; ++i) {
+      driver_.Submit(StrCat("job", i), 1, Known());
+    }
+  }
+  // The pair that the round gives the accelerator to; invalid: a job alone.
+  ShareUnit Pair() const {
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      if (!job.assigned.empty() && job.partner.valid()) {
+        return {std::min(id, job.partner), std::max(id, job.partner)};
+      }
+    }
+    return {};
+  }
+  void NextRound() {
+    driver_.At(driver_.engine().round_ends_at());
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      const Worker& worker = job.workers.front();
+      if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
+      driver_.Step(event::LeaseEnded{driver_.Key(id), worker.held_epoch,
+                                     worker.progress, false});
+    }
+  }
+  void Start(JobId job) {
+    if (driver_.worker(job).process == ProcessState::kLaunching) {
+      driver_.Hello(driver_.Key(job));
+    }
+    driver_.Request(driver_.Key(job));
+    ASSERT_NE(driver_.worker(job).held_epoch, 0u);
+  }
+  void Report(JobId job, double steps_per_s, double window_s) {
+    Progress progress;
+    progress.throughput_steps_per_s = steps_per_s;
+    progress.window_s = window_s;
+    driver_.Step(event::StepsReported{
+        driver_.Key(job), driver_.worker(job).held_epoch, progress});
+  }
+  ShareUnit StartPair() {
+    for (int round = 0; round < 5 && !Pair().packed(); ++round) NextRound();
+    const ShareUnit pair = Pair();
+    EXPECT_TRUE(pair.packed());
+    Start(pair.job);
+    Start(pair.partner);
+    return pair;
+  }
+
+  EngineDriver driver_;
+};
+
+TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
+  EXPECT_TRUE(driver_.problem.pairs.empty());
+  const ShareUnit pair = StartPair();
+  driver_.At(driver_.now + 10);
+  Report(pair.job, 0.8, 5);
+  Report(pair.partner, 0.6, 5);
+  EXPECT_THAT(RenderReason(driver_.engine().Why(pair.partner, driver_.now)),
+              ::testing::HasSubstr(StrCat("v100 beside job ", pair.job.value(),
+                                          " at 60 % of its speed alone")));
+  NextRound();
+  ASSERT_EQ(driver_.problem.pairs.size(), 1u);
+  EXPECT_EQ(driver_.problem.pair_throughputs, (std::vector<double>{0.8, 0.6}));
+  // Alone it is as fast as before.
+  EXPECT_EQ(driver_.engine().throughputs().Get(pair.job, "v100").steps_per_s,
+            1);
+}
+
+TEST_F(PairTrials, WhatWasMeasuredBeforeThePartnerCameDoesNotCount) {
+  const ShareUnit pair = StartPair();
+  driver_.At(driver_.now + 2);
+  Report(pair.job, 0.9, 5);
+  EXPECT_FALSE(driver_.engine()
+                   .throughputs()
+                   .Together(pair.job, pair.partner, "v100")
+                   .has_value());
+}
+
+TEST_F(PairTrials, EachPairHasOneTurn) {
+  std::vector<ShareUnit> seen;
+  for (int round = 0; round < 12; ++round) {
+    if (const ShareUnit pair = Pair(); pair.packed()) {
+      seen.push_back(pair);
+      Start(pair.job);
+      Start(pair.partner);
+    }
+    NextRound();
+  }
+  EXPECT_EQ(seen.size(), 3u);  // of three jobs
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
+}
+
+TEST_F(PairTrials, WithAnAcceleratorForEachNobodyIsTried) {
+  driver_.JoinServer("there", 1);
+  driver_.JoinServer("yonder", 1);
+  for (int round = 0; round < 4; ++round) {
+    driver_.At(driver_.engine().round_ends_at());
+    EXPECT_FALSE(Pair().packed());
+  }
+}
+
 }  // namespace
 }  // namespace gavel

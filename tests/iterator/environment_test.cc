@@ -27,7 +27,8 @@ TEST(Environment, IsAloneWhenNothingIsSet) {
   EXPECT_TRUE(ReadWith({}, &options).ok());
   EXPECT_EQ(options.coordinator, "");
   EXPECT_EQ(options.world_size, 1);
-  EXPECT_EQ(options.checkpoint_interval_s, 30);
+  EXPECT_LT(options.checkpoint_interval_s, 0);  // tuned
+  EXPECT_EQ(options.failure_interval_s, 6 * 3600);
   EXPECT_TRUE(CheckOptions(options).ok());
 }
 
@@ -41,25 +42,56 @@ TEST(Environment, ReadsWhatTheAgentSets) {
                         {"GAVEL_RUN_DIRECTORY", "/run/gavel"},
                         {"GAVEL_CHECKPOINT_DIRECTORY", "/data/12"},
                         {"GAVEL_CHECKPOINT_INTERVAL_S", "2.5"},
+                        {"GAVEL_FAILURE_INTERVAL_S", "100"},
                         {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "10"},
                         {"GAVEL_STEPS", "500"},
                         {"GAVEL_DEVICE", "cpu"},
+                        {"GAVEL_TRACE_FILE", "/tmp/trace.json"},
+                        {"GAVEL_TENSORBOARD_DIRECTORY", "/tmp/events"},
                         {"GAVEL_REPORT_FILE", "/tmp/report"}},
                        &options)
                   .ok());
   EXPECT_EQ(options.coordinator, "127.0.0.1:7000");
   EXPECT_EQ(options.job, 12u);
+  EXPECT_EQ(options.trace_file, "/tmp/trace.json");
+  EXPECT_EQ(options.tensorboard_directory, "/tmp/events");
   EXPECT_EQ(options.rank, 1);
   EXPECT_EQ(options.world_size, 2);
   EXPECT_EQ(options.incarnation, 3u);
   EXPECT_EQ(options.run_directory, "/run/gavel");
   EXPECT_EQ(options.checkpoint_directory, "/data/12");
   EXPECT_EQ(options.checkpoint_interval_s, 2.5);
+  EXPECT_EQ(options.failure_interval_s, 100);
   EXPECT_EQ(options.checkpoint_interval_steps, 10);
   EXPECT_EQ(options.steps_total, 500);
   EXPECT_EQ(options.device, "cpu");
   EXPECT_EQ(options.report_file, "/tmp/report");
   EXPECT_TRUE(CheckOptions(options).ok());
+}
+
+TEST(Environment, FindsItsGangAsTorchrunSays) {
+  SessionOptions options;
+  ASSERT_TRUE(ReadWith({{"MASTER_ADDR", "node-1"},
+                        {"MASTER_PORT", "29500"},
+                        {"LOCAL_RANK", "3"},
+                        {"GAVEL_ADDRESS", "10.0.0.7"},
+                        {"TORCHELASTIC_RUN_ID", "run"},
+                        {"TORCHELASTIC_RESTART_COUNT", "2"},
+                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+                       &options)
+                  .ok());
+  EXPECT_EQ(options.gang.store, "node-1:29500");
+  EXPECT_EQ(options.gang.name, "run/2");
+  EXPECT_TRUE(options.gang.launcher_hosts);
+  EXPECT_EQ(options.gang.local_rank, 3);
+  EXPECT_EQ(options.address, "10.0.0.7");
+
+  SessionOptions none;
+  ASSERT_TRUE(ReadWith({{"MASTER_ADDR", "node-1"}}, &none).ok());
+  EXPECT_EQ(none.gang.store, "");
+  EXPECT_FALSE(none.gang.launcher_hosts);
+  EXPECT_FALSE(ReadWith({{"MASTER_PORT", "70000"}}, &none).ok());
+  EXPECT_FALSE(ReadWith({{"MASTER_PORT", "x"}}, &none).ok());
 }
 
 TEST(Environment, TakesTorchrunsNamesWhereOursAreNotSet) {

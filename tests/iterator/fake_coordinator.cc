@@ -64,12 +64,13 @@ void FakeCoordinator::Pause(PauseTier tier) {
   router_->waker().Wake();
 }
 
-void FakeCoordinator::PauseThenGrant(const AcceleratorInfo& accelerator) {
+void FakeCoordinator::PauseThenGrant(const AcceleratorInfo& accelerator,
+                                     PauseTier tier) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     next_ = accelerator;
   }
-  Pause();
+  Pause(tier);
 }
 
 void FakeCoordinator::Reject(const std::string& reason) {
@@ -130,8 +131,15 @@ Message FakeCoordinator::AnswerTo(const LeaseRequest& request) const {
   if (!grant) {
     return LeaseDenied{request.worker, {1, epoch_}, epoch_, request.nonce, 0.1};
   }
-  return LeaseGrant{request.worker, {1, epoch_},  epoch_, request.nonce,
-                    duration_s_,    accelerator_, 2,      1};
+  return LeaseGrant{request.worker,
+                    {1, epoch_},
+                    epoch_,
+                    request.nonce,
+                    duration_s_,
+                    accelerator_,
+                    2,
+                    1,
+                    ""};
 }
 
 }  // namespace gavel::testing

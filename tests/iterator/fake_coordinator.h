@@ -33,7 +33,8 @@ class FakeCoordinator {
   // Asks for the present lease back; no grants until the next Grant.
   void Pause(PauseTier tier = PauseTier::kPark);
   // As soon as the present lease was given back, grants this one.
-  void PauseThenGrant(const AcceleratorInfo& accelerator);
+  void PauseThenGrant(const AcceleratorInfo& accelerator,
+                      PauseTier tier = PauseTier::kPark);
   void Reject(const std::string& reason);
 
   // Of this type, in the order of arrival.

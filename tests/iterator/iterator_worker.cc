@@ -2,6 +2,7 @@
 // by the environment, and writes its weights to the file it is given.
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -17,6 +18,16 @@ int main(int argc, char** argv) {
   training.after_step = [](gavel::Session&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(120));
   };
+  // An evaluation that is longer than the test.
+  if (const char* steps = std::getenv("EVALUATE_AFTER")) {
+    training.after_epoch = [steps = std::atoll(steps)](gavel::Session& session,
+                                                       torch::nn::Module&) {
+      for (int i = 0; session.steps_done() == steps && i < 1000; ++i) {
+        if (!session.Boundary()) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    };
+  }
   std::atexit([] { std::puts("atexit"); });
   std::printf("a line that is not flushed;");
   const gavel::testing::Outcome outcome =

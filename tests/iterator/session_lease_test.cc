@@ -110,6 +110,39 @@ TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
   EXPECT_TRUE(log_.Contain("paused after step " + std::to_string(paused_at)));
 }
 
+// Where the state was while it was paused.
+TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
+  for (const PauseTier tier : {PauseTier::kKeep, PauseTier::kPark}) {
+    SCOPED_TRACE(static_cast<int>(tier));
+    const TemporaryFolder folder;
+    FakeCoordinator coordinator;
+    coordinator.Grant(CpuSlot("slot-a"));
+    TrainingOptions training;
+    bool asked = false;
+    training.after_step = [&](Session& session) {
+      if (session.steps_done() == 7) {
+        coordinator.PauseThenGrant(CpuSlot("slot-a"), tier);
+        asked = true;
+      }
+      if (asked && coordinator.Heard<LeaseReleased>().empty()) Sleep(50);
+    };
+    SessionOptions options = Options(coordinator.endpoint());
+    options.checkpoint_directory = folder.path();
+    const Outcome outcome = Train(options, training);
+    EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+    EXPECT_EQ(outcome.losses, Uninterrupted().losses);
+    EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+    const auto released = coordinator.Heard<LeaseReleased>();
+    ASSERT_FALSE(released.empty());
+    const Progress& paused = released[0].progress;
+    EXPECT_GT(paused.state_bytes, 0u);
+    const bool kept = tier == PauseTier::kKeep;
+    EXPECT_EQ(paused.device_bytes, kept ? paused.state_bytes : 0u);
+    EXPECT_GE(paused.host_bytes, kept ? 0u : paused.state_bytes);
+    EXPECT_FALSE(IsLocked("slot-a"));
+  }
+}
+
 TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
   auto coordinator = std::make_unique<FakeCoordinator>();
   const std::string endpoint = coordinator->endpoint();

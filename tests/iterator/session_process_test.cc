@@ -17,10 +17,12 @@ using ::testing::Not;
 
 class SessionProcess : public ::testing::Test {
  protected:
-  WorkerProcess Start(const std::string& coordinator, int incarnation) {
+  WorkerProcess Start(const std::string& coordinator, int incarnation,
+                      const std::string& evaluate_after = "0") {
     return WorkerProcess(
         folder_.path(),
-        {{"GAVEL_COORDINATOR", coordinator},
+        {{"EVALUATE_AFTER", evaluate_after},
+         {"GAVEL_COORDINATOR", coordinator},
          {"GAVEL_JOB", "1"},
          {"GAVEL_INCARNATION", std::to_string(incarnation)},
          {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
@@ -62,6 +64,18 @@ TEST_F(SessionProcess, AnEvictedWorkerLeavesInsideTheBoundary) {
   EXPECT_EQ(finished[0].exit_code, 75);
   EXPECT_EQ(finished[0].progress.last_generation.step,
             finished[0].progress.steps_done);
+  ExpectTheRestIsTrained();
+}
+
+TEST_F(SessionProcess, AWorkerIsEvictedInAnEvaluationAndLosesNoStep) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker = Start(coordinator_.endpoint(), 1, "6");
+  ASSERT_TRUE(WaitForSteps(6)) << worker.Output();
+  coordinator_.Pause(PauseTier::kEvict);
+  EXPECT_EQ(worker.Wait(), 75);
+  const auto finished = coordinator_.Heard<WorkerFinished>();
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].progress.last_generation.step, 6u);
   ExpectTheRestIsTrained();
 }
 

@@ -112,6 +112,9 @@ Outcome Train(SessionOptions options, const TrainingOptions& training) {
       outcome.device = batch.data.device();
       if (training.after_step) training.after_step(*session);
     }
+    if (!session->stopped() && training.after_epoch) {
+      training.after_epoch(*session, *model);
+    }
     if (!session->stopped()) ++outcome.epoch;
   }
   outcome.exit_code = session->Finish();

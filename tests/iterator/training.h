@@ -16,6 +16,10 @@
 
 #include "gavel/session.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace gavel::testing {
 
 // Collects the log of a session.
@@ -53,6 +57,8 @@ struct TrainingOptions {
   bool track_optimizer = true;
   // Called after each step, before the boundary.
   std::function<void(Session&)> after_step;
+  // Called between two loops, as an evaluation is.
+  std::function<void(Session&, torch::nn::Module& model)> after_epoch;
 };
 
 // What a run came to.

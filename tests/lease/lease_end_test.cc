@@ -168,6 +168,66 @@ TEST_F(LeaseMachineTest, AParkedWorkerIsNotParkedAgain) {
   EXPECT_EQ(machine_.state(), State::kWaiting);
 }
 
+TEST_F(LeaseMachineTest, AKeptWorkerReleasesAndGoesOnAsking) {
+  Run();
+  const auto pauses =
+      ActionsOf<lease_action::Pause>(Hear(9, PauseOf(5, PauseTier::kKeep)));
+  ASSERT_THAT(pauses, SizeIs(1));
+  EXPECT_EQ(pauses[0].tier, PauseTier::kKeep);
+  EXPECT_THAT(MessagesOf<LeaseReleased>(Step(10, lease_event::Parked{5, {}})),
+              SizeIs(1));
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  EXPECT_THAT(ActionsOf<lease_action::Pause>(Hear(12, PauseOf(5))), IsEmpty());
+  EXPECT_EQ(machine_.state(), State::kWaiting);
+  EXPECT_THAT(
+      ActionsOf<lease_action::Pause>(Hear(13, PauseOf(5, PauseTier::kEvict))),
+      SizeIs(1));
+  EXPECT_EQ(machine_.state(), State::kEnded);
+}
+
+TEST_F(LeaseMachineTest, KeepingIsTheWeakestPause) {
+  Run();
+  EXPECT_THAT(Hear(9, PauseOf(5, PauseTier::kKeep)), SizeIs(1));
+  EXPECT_THAT(Hear(9.1, PauseOf(5, PauseTier::kPark)), SizeIs(1));
+  EXPECT_THAT(Hear(9.2, PauseOf(5, PauseTier::kKeep)), IsEmpty());
+  EXPECT_THAT(Hear(9.3, PauseOf(5, PauseTier::kEvict)), SizeIs(1));
+}
+
+TEST_F(LeaseMachineTest, AKeptWorkerMayBeKeptOrParkedTheNextTime) {
+  for (const PauseTier next : {PauseTier::kKeep, PauseTier::kPark}) {
+    machine_ = LeaseMachine({.worker = kWorker});
+    Run();
+    Hear(9, PauseOf(5, PauseTier::kKeep));
+    Step(10, lease_event::Parked{5, {}});
+    Hear(11, Grant(6));
+    Step(11.5, lease_event::Resumed{6});
+    EXPECT_THAT(Hear(12, PauseOf(6, next)), SizeIs(1));
+    Step(13, lease_event::Parked{6, {}});
+    EXPECT_EQ(machine_.state(), State::kWaiting);
+  }
+}
+
+TEST_F(LeaseMachineTest, AReleaseSaysWhyItWas) {
+  Start(0);
+  Hear(0.1, Grant(5));
+  auto released =
+      MessagesOf<LeaseReleased>(Step(1, lease_event::ResumeFailed{5, "busy"}));
+  ASSERT_THAT(released, SizeIs(1));
+  EXPECT_EQ(released[0].cause, ReleaseCause::kResumeFailed);
+  Tick(6);
+  Hear(6.1, Grant(6));
+  released = MessagesOf<LeaseReleased>(
+      Step(7, lease_event::ResumeFailed{6, "too big", true}));
+  ASSERT_THAT(released, SizeIs(1));
+  EXPECT_EQ(released[0].cause, ReleaseCause::kOutOfMemory);
+  Tick(12);
+  Hear(12.1, Grant(7));
+  Step(12.2, lease_event::Resumed{7});
+  released = MessagesOf<LeaseReleased>(Step(13, lease_event::Parked{7, {}}));
+  ASSERT_THAT(released, SizeIs(1));
+  EXPECT_EQ(released[0].cause, ReleaseCause::kPaused);
+}
+
 TEST_F(LeaseMachineTest, AParkedWorkerIgnoresPausesOlderThanItKnows) {
   RunAndPark();
   Hear(11, Notice(6));

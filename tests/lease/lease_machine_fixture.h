@@ -68,6 +68,7 @@ class LeaseMachineTest : public ::testing::Test {
     grant.accelerator.uuid = "gpu-0";
     grant.slots = 1;
     grant.world_size = 2;
+    grant.gang_address = "10.0.0.7:4100";
     return grant;
   }
   LeaseDenied Denied(uint64_t epoch, double retry_after_s) {

@@ -187,6 +187,7 @@ TEST_F(LeaseMachineTest, AGrantResumesOnItsAccelerator) {
   EXPECT_EQ(resumes[0].accelerator.uuid, "gpu-0");
   EXPECT_EQ(resumes[0].slots, 1);
   EXPECT_EQ(resumes[0].world_size, 2);
+  EXPECT_EQ(resumes[0].gang_address, "10.0.0.7:4100");
   EXPECT_EQ(machine_.state(), State::kResuming);
   Step(0.3, lease_event::Resumed{4});
   EXPECT_EQ(machine_.state(), State::kResuming);
@@ -338,6 +339,92 @@ TEST_F(LeaseMachineTest, ADeniedRenewalTrainsOnToTheEnd) {
   EXPECT_THAT(Hear(20.1, Denied(5, 50)), IsEmpty());
   EXPECT_EQ(machine_.state(), State::kRunning);
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
+}
+
+// The coordinator grants up to the round's end and no further; each renewal
+// says so again. A third of what is left would be asked for ever more often.
+TEST_F(LeaseMachineTest, ALeaseThatIsNotExtendedIsAskedForAtTheUsualPace) {
+  constexpr Time kRoundEnd = 60;
+  constexpr double kLatency_s = 0.01;
+  Run();
+  std::vector<Time> asked;
+  while (machine_.NextDeadline() < kRoundEnd) {
+    const Time now = machine_.NextDeadline();
+    if (MessagesOf<LeaseRequest>(Tick(now)).empty()) break;
+    asked.push_back(now);
+    // Answers take longer and less long: the deadline wobbles.
+    const double late_s = kLatency_s * static_cast<double>(asked.size() % 3);
+    Hear(now + late_s, Grant(5, kRoundEnd - now - late_s));
+  }
+  EXPECT_LE(asked.size(), 12u);
+  for (size_t i = 1; i + 1 < asked.size(); ++i) {
+    EXPECT_GE(asked[i] - asked[i - 1], 1);
+  }
+  EXPECT_NEAR(asked.back(), kRoundEnd, 0.26);
+}
+
+// A coordinator that was away and is back just before the end still finds it
+// running: what goes unanswered is asked again at the pace of what is left.
+TEST_F(LeaseMachineTest, UnansweredNearTheEndItAsksAtFullPace) {
+  Run();
+  Tick(20);
+  Hear(20, Grant(5, 3));  // until 23, although the lease was to 60
+  Tick(21);
+  Hear(21, Grant(5, 2));
+  std::vector<Time> asked;
+  while (machine_.state() == State::kRunning) {
+    const Time now = machine_.NextDeadline();
+    if (!MessagesOf<LeaseRequest>(Tick(now)).empty()) asked.push_back(now);
+  }
+  ASSERT_GE(asked.size(), 2u);
+  for (size_t i = 1; i < asked.size(); ++i) {
+    EXPECT_LE(asked[i] - asked[i - 1], 2.0 / 3 + kTolerance_s);
+  }
+}
+
+TEST_F(LeaseMachineTest, ANoticeExtendsALeaseThatWasNotToBeLonger) {
+  Run();
+  Tick(20);
+  Hear(20, Grant(5, 40));  // the round's end stays at 60
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(30, Notice(5))), SizeIs(1));
+  Hear(30, Grant(5));
+  EXPECT_DOUBLE_EQ(machine_.deadline(), 90);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 50);
+}
+
+// ---- gangs
+
+TEST_F(LeaseMachineTest, AGangsAddressIsToldAtOnceAndWithEveryRequest) {
+  Start(0);
+  Hear(0.1, Grant(5));
+  Step(1, lease_event::GangOpened{5, "10.0.0.7:4100"});
+  EXPECT_EQ(last_request_.gang_address, "10.0.0.7:4100");
+  EXPECT_TRUE(last_request_.holding);
+  EXPECT_EQ(machine_.state(), State::kResuming);
+  Tick(2);
+  EXPECT_EQ(last_request_.nonce, 3u);
+  EXPECT_EQ(last_request_.gang_address, "10.0.0.7:4100");
+}
+
+TEST_F(LeaseMachineTest, AGangsAddressEndsWithItsLease) {
+  Start(0);
+  Hear(0.1, Grant(5));
+  Step(1, lease_event::GangOpened{5, "10.0.0.7:4100"});
+  Step(2, lease_event::ResumeFailed{5, "rank 1 did not come"});
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(7)), SizeIs(1));
+  EXPECT_EQ(last_request_.gang_address, "");
+  Hear(7.1, Grant(6));
+  Tick(27);
+  EXPECT_EQ(last_request_.gang_address, "");
+}
+
+TEST_F(LeaseMachineTest, AGangOpenedOfAnEpochNotHeldSaysNothing) {
+  Start(0);
+  EXPECT_THAT(Step(0.1, lease_event::GangOpened{5, "a:1"}), IsEmpty());
+  Hear(0.2, Grant(5));
+  EXPECT_THAT(Step(0.3, lease_event::GangOpened{4, "a:1"}), IsEmpty());
+  Tick(20);
+  EXPECT_EQ(last_request_.gang_address, "");
 }
 
 TEST_F(LeaseMachineTest, ARequestWhileHoldingNamesTheEpochHeld) {

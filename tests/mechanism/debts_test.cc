@@ -10,7 +10,6 @@
 namespace gavel::testing {
 namespace {
 
-constexpr RoundOptions kMoveAware{.mechanism = MechanismKind::kMoveAware};
 constexpr double kRound_s = 360;
 
 Cluster OneOf(const std::vector<std::string>& types) {

@@ -12,18 +12,17 @@
 namespace gavel::testing {
 namespace {
 
-constexpr int kRounds = 500;
+constexpr int kRoundsPlayed = 500;
 constexpr uint64_t kSeeds = 40;
 constexpr double kShareMin = 0.05;  // of those whose share is looked at
 constexpr RoundOptions kGavel{.mechanism = MechanismKind::kGavel};
-constexpr RoundOptions kMoveAware{.mechanism = MechanismKind::kMoveAware};
 
 // How the shares come about, and what happens to the books meanwhile.
 struct Play {
   bool few_types = true;  // SaturatedUnits, else RandomUnits
   int scale_factor_max = 1;
   size_t pairs = 0;
-  int rounds = kRounds;
+  int rounds = kRoundsPlayed;
   int age_every = 0;  // rounds; 0: never
   int reset_every = 0;
 };

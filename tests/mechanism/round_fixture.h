@@ -13,6 +13,9 @@
 
 namespace gavel::testing {
 
+inline constexpr RoundOptions kMoveAware{.mechanism =
+                                             MechanismKind::kMoveAware};
+
 using Servers = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 // Servers by name with the types of their accelerators, joined in this order:

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "coordinator/policy/position_matching.h"
+#include "coordinator/policy/type_prices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
@@ -32,7 +33,9 @@ double Cheapest(const MatchingProblem& problem,
   for (Machine& machine : machines) {
     const double time = problem.time_s[order[m] * problem.types + machine.type];
     if (time == kNever) continue;
-    const double cost = ++machine.jobs * time + machine.ready_s;
+    const double price =
+        problem.price.empty() ? 0 : problem.price[machine.type];
+    const double cost = (++machine.jobs + price) * time + machine.ready_s;
     cheapest =
         std::min(cheapest, cost + Cheapest(problem, order, m + 1, machines));
     --machine.jobs;
@@ -66,6 +69,7 @@ MatchingProblem RandomMatching(std::mt19937_64& random) {
   if (random() % 2 == 0) problem.groups.push_back({0, uniform(random), 1});
   if (random() % 2 == 0) problem.groups.push_back({1, 0, 1});
   if (random() % 2 == 0) problem.groups.push_back({1, uniform(random), 1});
+  if (random() % 2 == 0) problem.price = {uniform(random), uniform(random)};
   for (size_t m = 0; m < 1 + random() % 5; ++m) {
     problem.time_s.push_back(uniform(random));
     problem.time_s.push_back(random() % 4 == 0 ? kNever : uniform(random));
@@ -104,7 +108,8 @@ TEST(MatchPositions, PositionsAreTakenFromTheEnd) {
 }
 
 TEST(MatchPositions, AJobThatCanRunNowhereHasNoPosition) {
-  const Matching matching = MatchPositions({2, {{1, 0, 1}}, {5, kNever, 7, 3}});
+  const Matching matching =
+      MatchPositions({2, {{1, 0, 1}}, {5, kNever, 7, 3}, {}});
   EXPECT_EQ(matching.positions[0].from_end, 0);
   EXPECT_EQ(matching.positions[1].from_end, 1);
   EXPECT_EQ(matching.cost, 3);
@@ -144,9 +149,63 @@ TEST(Allox, AJobWaitsForABusyTypeWhenTheFreeOneIsWorse) {
   PolicyProblem problem = Jobs({1, 1}, {{1, 1}, {1, 0.01}}, {5, 1});
   problem.jobs[0].running_on = 0;
   EXPECT_EQ(AssignedBy("allox", problem), (Assigned{{{1, 0}, 0}}));
-  EXPECT_DOUBLE_EQ(Solved("allox", problem).objective, 1 + 5);
+  // One job waits, and half of the accelerators are busy.
+  const double price =
+      30.0 / 4 * TypePrices(std::vector<double>{5, 5, 1, 100}, {{1, 1}})[0];
+  EXPECT_DOUBLE_EQ(Solved("allox", problem).objective, 1 + price + 5);
   problem.jobs[0].steps_remaining = 1000;
   EXPECT_EQ(AssignedBy("allox", problem), (Assigned{{{1, 0}, 0}, {{2, 0}, 1}}));
+}
+
+// Two accelerators of type 0 run jobs for 20 s more, one of type 1 is free. 120
+// jobs take 10 s on type 0 and 50 s on type 1, 11 take 60 s on both. By
+// position alone one of the 120 would start on type 1.
+TEST(Allox, UnderLoadEachJobGoesWhereItIsFastInComparison) {
+  std::vector<std::vector<double>> throughputs(122, {5, 1});
+  throughputs.resize(133, {1, 1});
+  std::vector<double> steps(133, 50);
+  std::fill(steps.begin(), steps.begin() + 2, 100);
+  std::fill(steps.begin() + 122, steps.end(), 60);
+  PolicyProblem problem = Jobs({2, 1}, throughputs, steps);
+  problem.jobs[0].running_on = 0;
+  problem.jobs[1].running_on = 0;
+  const Assigned assigned = AssignedBy("allox", problem);
+  EXPECT_EQ(assigned.size(), 3u);
+  for (const auto& [unit, type] : assigned) {
+    if (type == 1) {
+      EXPECT_GT(unit.first, 122u);
+    }
+  }
+}
+
+TEST(Allox, AFullClusterWithNothingRunningHasNoPrices) {
+  const PolicyProblem problem = Jobs({1}, {{1}, {1}, {1}}, {30, 10, 20});
+  EXPECT_DOUBLE_EQ(Solved("allox", problem).objective, 30 + 2 * 20 + 3 * 10);
+}
+
+TEST(TypePrices, AreWhereAllTypesAreEquallyBusy) {
+  // One job in two is 4 times, the others twice as fast on type 0. When both
+  // kinds are where they are better in comparison, type 0 has 50 x 1 s, type 1
+  // 50 x 2 s: some of the others go to type 0, and cost as much on both.
+  std::vector<double> time_s;
+  for (int i = 0; i < 50; ++i) time_s.insert(time_s.end(), {1, 4, 1, 2});
+  const std::vector<double> prices = TypePrices(time_s, {{1, 1}});
+  EXPECT_DOUBLE_EQ(prices[0], 1);
+  EXPECT_NEAR(prices[1], 0.5, 0.05);
+}
+
+TEST(TypePrices, OfTypesThatAreAlikeAreEqual) {
+  const std::vector<double> prices =
+      TypePrices(std::vector<double>{3, 3, 3, 5, 5, 5}, {{1, 1, 0}});
+  EXPECT_NEAR(prices[0], prices[1], 0.3);
+  EXPECT_EQ(prices[2], 0);
+}
+
+TEST(TypePrices, WithoutJobsOrTypesAreNoNonsense) {
+  EXPECT_EQ(TypePrices({}, {}), std::vector<double>{});
+  EXPECT_EQ(TypePrices({}, {{2, 1}}), (std::vector<double>{1, 1}));
+  EXPECT_EQ(TypePrices(std::vector<double>{kNever, 1}, {{1, 0}}),
+            (std::vector<double>{1, 0}));
 }
 
 TEST(Allox, AlphaHoldsTheYoungestBack) {

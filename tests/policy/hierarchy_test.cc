@@ -10,7 +10,7 @@
 namespace gavel::testing {
 namespace {
 
-constexpr char kAware[] = "max_min_fairness_water_filling_perf";
+constexpr char kInnerPolicy[] = "max_min_fairness_water_filling_perf";
 
 // Equal jobs of one type; `entity_of`: by job.
 PolicyProblem Organisations(int capacity, std::vector<PolicyEntity> entities,
@@ -28,7 +28,7 @@ PolicyProblem Organisations(int capacity, std::vector<PolicyEntity> entities,
 // With one type the normalised throughput is the time that the job runs.
 void ExpectTimes(const PolicyProblem& problem,
                  const std::vector<double>& expected) {
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kInnerPolicy, problem);
   ASSERT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
   EXPECT_EQ(ShareErrors(problem, result), "");
   EXPECT_LE(result.gap, 1e-9);
@@ -91,7 +91,7 @@ TEST(Hierarchy, AnyPolicyCanDivideTheEntitysPart) {
   for (const std::string& name : PolicyNames()) {
     SCOPED_TRACE(name);
     problem.entities[1].policy = name;
-    const PolicyResult result = Solved(kAware, problem);
+    const PolicyResult result = Solved(kInnerPolicy, problem);
     EXPECT_EQ(result.outcome, SolveOutcome::kOptimal);
     EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 0.5, 1e-9);
     EXPECT_NEAR(
@@ -103,7 +103,7 @@ TEST(Hierarchy, AnyPolicyCanDivideTheEntitysPart) {
 TEST(Hierarchy, APolicyThatDoesNotExistIsNamedWithItsEntity) {
   const PolicyProblem problem =
       Organisations(1, {{"product", 1, "lottery"}}, {0, 0});
-  EXPECT_THAT((*MakePolicy(kAware))->Solve(problem),
+  EXPECT_THAT((*MakePolicy(kInnerPolicy))->Solve(problem),
               StatusIs(kInvalidArgument, "entity product"));
 }
 
@@ -119,9 +119,9 @@ TEST(Hierarchy, OfEntitiesOfOneJobIsFlat) {
       problem.jobs[m].entity = static_cast<int>(m);
     }
     const std::vector<double> a =
-        JobValues(flat, Solved(kAware, flat).allocation, false);
+        JobValues(flat, Solved(kInnerPolicy, flat).allocation, false);
     const std::vector<double> b =
-        JobValues(problem, Solved(kAware, problem).allocation, false);
+        JobValues(problem, Solved(kInnerPolicy, problem).allocation, false);
     for (size_t m = 0; m < a.size(); ++m) {
       if (std::isnan(a[m])) continue;
       EXPECT_NEAR(a[m], b[m], 1e-7 * a[m]);
@@ -135,10 +135,10 @@ TEST(Hierarchy, OfOneEntityHasTheFlatLeastValue) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
     PolicyProblem problem = RandomProblem(seed + 1700, 15);
-    const double flat = Solved(kAware, problem).objective;
+    const double flat = Solved(kInnerPolicy, problem).objective;
     problem.entities = {{"all", 2, "fairness"}};
     for (PolicyJob& job : problem.jobs) job.entity = 0;
-    const PolicyResult result = Solved(kAware, problem);
+    const PolicyResult result = Solved(kInnerPolicy, problem);
     EXPECT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
     if (result.allocation.units().empty()) continue;
     EXPECT_NEAR(LeastValue(JobValues(problem, result.allocation, false)), flat,
@@ -161,8 +161,9 @@ TEST(Hierarchy, MixedProblemsAreSolvedAndTheBoundHolds) {
     for (size_t m = 0; m < problem.jobs.size(); ++m) {
       problem.jobs[m].entity = static_cast<int>(m % 5) - 1;
     }
-    const PolicyResult result = Solved(
-        packs ? "max_min_fairness_water_filling_packed" : kAware, problem);
+    const PolicyResult result =
+        Solved(packs ? "max_min_fairness_water_filling_packed" : kInnerPolicy,
+               problem);
     EXPECT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
     EXPECT_EQ(ShareErrors(problem, result), "");
     EXPECT_LE(result.objective, result.bound);

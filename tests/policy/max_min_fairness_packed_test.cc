@@ -12,7 +12,7 @@ namespace gavel::testing {
 namespace {
 
 constexpr char kPacked[] = "max_min_fairness_packed";
-constexpr char kAware[] = "max_min_fairness_perf";
+constexpr char kAlone[] = "max_min_fairness_perf";
 
 void ExpectCertified(const PolicyProblem& problem, const char* name,
                      bool agnostic) {
@@ -29,7 +29,7 @@ void ExpectCertified(const PolicyProblem& problem, const char* name,
 
 TEST(MaxMinFairnessPacked, WantsPairs) {
   EXPECT_TRUE((*MakePolicy(kPacked))->packs());
-  EXPECT_FALSE((*MakePolicy(kAware))->packs());
+  EXPECT_FALSE((*MakePolicy(kAlone))->packs());
 }
 
 TEST(MaxMinFairnessPacked, TwoJobsThatFitTogetherShareAllTheTime) {
@@ -40,7 +40,7 @@ TEST(MaxMinFairnessPacked, TwoJobsThatFitTogetherShareAllTheTime) {
   EXPECT_NEAR(result.objective, 0.9 / 1.1, 1e-9);
   const ShareUnit pair{JobId(1), JobId(2)};
   EXPECT_NEAR(result.allocation.Row(pair)[0], 1 / 1.1, 1e-8);
-  EXPECT_NEAR(Solved(kAware, problem).objective, 0.5, 1e-9);
+  EXPECT_NEAR(Solved(kAlone, problem).objective, 0.5, 1e-9);
 }
 
 TEST(MaxMinFairnessPacked, JobsThatSlowEachOtherDownStayAlone) {
@@ -76,7 +76,7 @@ TEST(MaxMinFairnessPacked, WithPlacementToo) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomPlacement(seed, 12, true);
     ExpectCertified(problem, kPacked, false);
-    ExpectCertified(problem, kAware, false);
+    ExpectCertified(problem, kAlone, false);
     ExpectCertified(problem, "max_min_fairness", true);
   }
 }
@@ -85,7 +85,7 @@ TEST(MaxMinFairnessPacked, IsNeverWorseThanWithoutPairs) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     PolicyProblem problem = RandomPairs(seed + 100, 15);
-    const double alone = Solved(kAware, problem).objective;
+    const double alone = Solved(kAlone, problem).objective;
     EXPECT_GE(Solved(kPacked, problem).objective, alone * (1 - 1e-8));
     problem.pairs.clear();
     problem.pair_throughputs.clear();
@@ -125,7 +125,7 @@ TEST(MaxMinFairnessPlacement, GangsAreConsolidatedWhereServersAllow) {
   problem.throughputs = {10, 1, 10, 1, 10, 9};
   problem.jobs[0].scale_factor = problem.jobs[1].scale_factor = 2;
   problem.jobs[2].scale_factor = 3;
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kAlone, problem);
   EXPECT_EQ(ShareErrors(problem, result), "");
   EXPECT_EQ(result.allocation.columns(), 2u);
   EXPECT_EQ(result.allocation.Row(JobId(3))[0], 0);
@@ -143,9 +143,9 @@ TEST(MaxMinFairnessPlacement, WhatGangsCannotFillIsLeftToOthers) {
     problem.jobs[m].scale_factor = 2;
     problem.throughputs[2 * m + 1] = 0;
   }
-  EXPECT_NEAR(Solved(kAware, problem).objective, 1.5, 1e-9);  // 2 * 3/4
+  EXPECT_NEAR(Solved(kAlone, problem).objective, 1.5, 1e-9);  // 2 * 3/4
   problem.throughputs[1] = 0.5;  // job 1 can also run across servers
-  EXPECT_GT(Solved(kAware, problem).objective, 1.5 + 1e-3);
+  EXPECT_GT(Solved(kAlone, problem).objective, 1.5 + 1e-3);
 }
 
 }  // namespace

@@ -9,12 +9,12 @@
 namespace gavel::testing {
 namespace {
 
-constexpr char kAgnostic[] = "strategy_proof";
-constexpr char kAware[] = "strategy_proof_perf";
+constexpr char kAgnosticProof[] = "strategy_proof";
+constexpr char kAwareProof[] = "strategy_proof_perf";
 
 TEST(StrategyProof, AJobAloneKeepsAll) {
   const PolicyProblem problem = MakeProblem({1, 1}, {{1, 3}});
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kAwareProof, problem);
   EXPECT_EQ(result.allocation.Row(JobId(1)), (std::vector<double>{0, 1}));
   EXPECT_NEAR(result.objective, 1.5, 1e-9);
 }
@@ -22,7 +22,7 @@ TEST(StrategyProof, AJobAloneKeepsAll) {
 // Two jobs, one accelerator: half each; without the one the other would have
 // all, so each keeps half of its half.
 TEST(StrategyProof, AJobKeepsThePartThatItLeavesToTheOthers) {
-  const PolicyResult result = Solved(kAware, MakeProblem({1}, {{5}, {7}}));
+  const PolicyResult result = Solved(kAwareProof, MakeProblem({1}, {{5}, {7}}));
   EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 0.25, 1e-8);
   EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 0.25, 1e-8);
   EXPECT_NEAR(result.objective, 0.5, 1e-9);  // before the discount
@@ -31,7 +31,7 @@ TEST(StrategyProof, AJobKeepsThePartThatItLeavesToTheOthers) {
 
 TEST(StrategyProof, WhereNobodyStandsInTheWayNothingIsTaken) {
   const PolicyResult result =
-      Solved(kAware, MakeProblem({1, 1}, {{4, 1}, {1, 3}}));
+      Solved(kAwareProof, MakeProblem({1, 1}, {{4, 1}, {1, 3}}));
   EXPECT_EQ(result.allocation.Row(JobId(1)), (std::vector<double>{1, 0}));
   EXPECT_EQ(result.allocation.Row(JobId(2)), (std::vector<double>{0, 1}));
 }
@@ -41,7 +41,7 @@ TEST(StrategyProof, DiscountsAreProductsOfWhatTheOthersLose) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomProblem(seed + 1900, 8);
-    const PolicyResult result = Solved(kAware, problem);
+    const PolicyResult result = Solved(kAwareProof, problem);
     EXPECT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
     EXPECT_EQ(ShareErrors(problem, result), "");
     const ShareProblem shares = MakeShareProblem(problem);
@@ -66,9 +66,9 @@ TEST(StrategyProof, DiscountsAreProductsOfWhatTheOthersLose) {
 
 TEST(StrategyProof, TheAgnosticFormDoesNotLookAtThroughputs) {
   const PolicyResult a =
-      Solved(kAgnostic, MakeProblem({1, 1}, {{1, 9}, {5, 1}, {3, 3}}));
+      Solved(kAgnosticProof, MakeProblem({1, 1}, {{1, 9}, {5, 1}, {3, 3}}));
   const PolicyResult b =
-      Solved(kAgnostic, MakeProblem({1, 1}, {{7, 1}, {2, 8}, {1, 1}}));
+      Solved(kAgnosticProof, MakeProblem({1, 1}, {{7, 1}, {2, 8}, {1, 1}}));
   for (const uint64_t id : {1, 2, 3}) {
     EXPECT_EQ(a.allocation.Row(JobId(id)), b.allocation.Row(JobId(id)));
   }
@@ -77,9 +77,9 @@ TEST(StrategyProof, TheAgnosticFormDoesNotLookAtThroughputs) {
 
 TEST(StrategyProof, WeightsScaleTheObjectiveOnly) {
   PolicyProblem problem = MakeProblem({1, 1}, {{4, 1}, {3, 2}, {1, 1}});
-  const PolicyResult equal = Solved(kAware, problem);
+  const PolicyResult equal = Solved(kAwareProof, problem);
   problem.jobs[1].weight = 8;
-  const PolicyResult weighted = Solved(kAware, problem);
+  const PolicyResult weighted = Solved(kAwareProof, problem);
   EXPECT_NEAR(weighted.objective, equal.objective / 2, 1e-9);
   for (const PolicyJob& job : problem.jobs) {
     EXPECT_EQ(equal.allocation.Row(job.id), weighted.allocation.Row(job.id));
@@ -89,8 +89,8 @@ TEST(StrategyProof, WeightsScaleTheObjectiveOnly) {
 TEST(StrategyProof, TheShortNamesAreTheSamePolicies) {
   const PolicyProblem problem = RandomProblem(3, 8);
   for (const auto& [name, full] :
-       {std::pair(kAgnostic, "max_min_fairness_strategy_proof"),
-        std::pair(kAware, "max_min_fairness_strategy_proof_perf")}) {
+       {std::pair(kAgnosticProof, "max_min_fairness_strategy_proof"),
+        std::pair(kAwareProof, "max_min_fairness_strategy_proof_perf")}) {
     const PolicyResult a = Solved(name, problem);
     const PolicyResult b = Solved(full, problem);
     EXPECT_EQ(a.objective, b.objective);
@@ -105,12 +105,12 @@ TEST(StrategyProof, LyingAboutThroughputsGainsNothing) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
     const PolicyProblem truth = RandomProblem(seed + 2000, 6);
-    const PolicyResult honest = Solved(kAware, truth);
+    const PolicyResult honest = Solved(kAwareProof, truth);
     const double has = JobThroughputs(truth, honest.allocation, false)[0];
     for (size_t c = 0; c < truth.columns(); ++c) {
       PolicyProblem lie = truth;
       lie.throughputs[c] *= 3;
-      const PolicyResult result = Solved(kAware, lie);
+      const PolicyResult result = Solved(kAwareProof, lie);
       const double gets = JobThroughputs(truth, result.allocation, false)[0];
       EXPECT_LE(gets, has * (1 + 1e-6));
     }

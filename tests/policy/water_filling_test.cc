@@ -11,8 +11,8 @@
 namespace gavel::testing {
 namespace {
 
-constexpr char kAgnostic[] = "max_min_fairness_water_filling";
-constexpr char kAware[] = "max_min_fairness_water_filling_perf";
+constexpr char kAgnosticFilling[] = "max_min_fairness_water_filling";
+constexpr char kAwareFilling[] = "max_min_fairness_water_filling_perf";
 constexpr char kPacked[] = "max_min_fairness_water_filling_packed";
 
 std::vector<double> Sorted(std::vector<double> values) {
@@ -40,7 +40,7 @@ void ExpectLexicographic(const char* name, const PolicyProblem& problem,
 // Job 3 alone can use the second type; the other two share the first.
 TEST(WaterFilling, WhoCanHaveMoreDoesWhenTheLeastCannot) {
   const PolicyProblem problem = MakeProblem({1, 1}, {{1, 0}, {1, 0}, {0, 1}});
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kAwareFilling, problem);
   EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 0.5, 1e-9);
   EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 0.5, 1e-9);
   EXPECT_NEAR(result.allocation.Row(JobId(3))[1], 1, 1e-9);
@@ -52,7 +52,7 @@ TEST(WaterFilling, EachLevelIsAsHighAsItCanBe) {
   const PolicyProblem problem = MakeProblem(
       {1, 1, 1},
       {{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 1, 0}, {0, 0, 1}});
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kAwareFilling, problem);
   const std::vector<double> values =
       JobValues(problem, result.allocation, false);
   const std::vector<double> expected = {1, 1, 1, 1.5, 1.5, 3};
@@ -66,7 +66,7 @@ TEST(WaterFilling, AWeightBelowOneEndsNothingEarly) {
   PolicyProblem problem = MakeProblem({2, 1}, {{1, 0}, {1, 0}, {0, 1}, {0, 1}});
   problem.jobs[0].weight = 0.5;
   problem.jobs[2].weight = 0.25;
-  const PolicyResult result = Solved(kAware, problem);
+  const PolicyResult result = Solved(kAwareFilling, problem);
   EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 1, 1e-9);
   EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 1, 1e-9);
   EXPECT_NEAR(result.allocation.Row(JobId(3))[1], 0.2, 1e-9);
@@ -77,8 +77,8 @@ TEST(WaterFilling, SortedValuesAreTheLexicographicallyLargest) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomProblem(seed + 300, 20);
-    ExpectLexicographic(kAware, problem, false, false);
-    ExpectLexicographic(kAgnostic, problem, false, true);
+    ExpectLexicographic(kAwareFilling, problem, false, false);
+    ExpectLexicographic(kAgnosticFilling, problem, false, true);
   }
 }
 
@@ -94,8 +94,8 @@ TEST(WaterFilling, WithPlacementToo) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomPlacement(seed + 500, 10, true);
     ExpectLexicographic(kPacked, problem, true, false);
-    ExpectLexicographic(kAware, problem, false, false);
-    ExpectLexicographic(kAgnostic, problem, false, true);
+    ExpectLexicographic(kAwareFilling, problem, false, false);
+    ExpectLexicographic(kAgnosticFilling, problem, false, true);
   }
 }
 
@@ -104,7 +104,7 @@ TEST(WaterFilling, TheLeastValueIsThatOfMaxMinFairness) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomProblem(seed + 600, 30);
     const double least = Solved("max_min_fairness_perf", problem).objective;
-    EXPECT_NEAR(Solved(kAware, problem).objective, least, 1e-7 * least);
+    EXPECT_NEAR(Solved(kAwareFilling, problem).objective, least, 1e-7 * least);
   }
 }
 
@@ -117,10 +117,10 @@ TEST(WaterFilling, UnitsOfThroughputsDoNotMatter) {
     for (size_t i = 0; i < other.throughputs.size(); ++i) {
       other.throughputs[i] *= i / columns % 2 == 0 ? 1e6 : 1e-6;
     }
-    const std::vector<double> a =
-        Sorted(JobValues(problem, Solved(kAware, problem).allocation, false));
-    const std::vector<double> b =
-        Sorted(JobValues(other, Solved(kAware, other).allocation, false));
+    const std::vector<double> a = Sorted(
+        JobValues(problem, Solved(kAwareFilling, problem).allocation, false));
+    const std::vector<double> b = Sorted(
+        JobValues(other, Solved(kAwareFilling, other).allocation, false));
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) {
       EXPECT_NEAR(a[i], b[i], 1e-7 * a[i]);
@@ -133,8 +133,8 @@ TEST(WaterFilling, PackingIsNeverLexicographicallyWorse) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem = RandomPairs(seed + 800, 12);
-    const std::vector<double> alone =
-        Sorted(JobValues(problem, Solved(kAware, problem).allocation, false));
+    const std::vector<double> alone = Sorted(
+        JobValues(problem, Solved(kAwareFilling, problem).allocation, false));
     const std::vector<double> packed =
         Sorted(JobValues(problem, Solved(kPacked, problem).allocation, false));
     ASSERT_EQ(alone.size(), packed.size());
@@ -150,7 +150,7 @@ TEST(WaterFilling, EqualJobsHaveEqualValues) {
   rows.insert(rows.end(), 30, {1, 3, 0});
   const PolicyProblem problem = MakeProblem({3, 5, 7}, rows);
   const std::vector<double> values =
-      JobValues(problem, Solved(kAware, problem).allocation, false);
+      JobValues(problem, Solved(kAwareFilling, problem).allocation, false);
   for (size_t m = 0; m < 60; ++m) {
     EXPECT_NEAR(values[m], values[m < 30 ? 0 : 59], 1e-8);
   }
@@ -183,8 +183,8 @@ PolicyProblem Extreme(uint64_t seed, double weights) {
 constexpr const char* kAll[] = {"max_min_fairness",
                                 "max_min_fairness_perf",
                                 "max_min_fairness_packed",
-                                kAgnostic,
-                                kAware,
+                                kAgnosticFilling,
+                                kAwareFilling,
                                 kPacked,
                                 "drf"};
 
@@ -222,7 +222,7 @@ TEST(WaterFilling, ExtremeWeightsBreakNothing) {
 }
 
 TEST(WaterFilling, NoJobsIsAnOptimalAnswer) {
-  for (const char* name : {kAgnostic, kAware, kPacked, "drf"}) {
+  for (const char* name : {kAgnosticFilling, kAwareFilling, kPacked, "drf"}) {
     for (const PolicyProblem& problem :
          {MakeProblem({2}, {}), MakeProblem({}, {}), MakeProblem({0}, {{1}})}) {
       const PolicyResult result = Solved(name, problem);
@@ -244,7 +244,7 @@ TEST(WaterFilling, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
       const PolicyResult result =
           SolveFlatWaterFilling(shares, factor, {.iterations_max = iterations});
       EXPECT_EQ(ShareErrors(problem, result), "");
-      const double optimum = Solved(kAware, problem).objective;
+      const double optimum = Solved(kAwareFilling, problem).objective;
       EXPECT_GT(result.objective, 0);
       EXPECT_LE(result.objective, optimum * (1 + 1e-7));
       EXPECT_GE(result.bound, optimum * (1 - 1e-7));

@@ -64,6 +64,25 @@ TEST(Incoming, EachMessageOfAWorkerIsItsEvent) {
             kWorker);
 }
 
+TEST(Incoming, AReleaseKeepsItsCause) {
+  LeaseReleased released = FromWorker<LeaseReleased>();
+  released.cause = ReleaseCause::kOutOfMemory;
+  EXPECT_EQ(EventFrom<event::LeaseEnded>(released).cause,
+            ReleaseCause::kOutOfMemory);
+}
+
+TEST(Incoming, AGangsAddressThatIsNoNameIsDropped) {
+  LeaseRequest request = FromWorker<LeaseRequest>();
+  for (const auto& [told, taken] :
+       {std::pair<std::string, std::string>{"10.0.0.7:4100", "10.0.0.7:4100"},
+        {"10.0.0.7\x1b[2J", ""},
+        {std::string(5000, 'a'), ""}}) {
+    request.gang_address = told;
+    EXPECT_EQ(EventFrom<event::LeaseRequested>(request).request.gang_address,
+              taken);
+  }
+}
+
 TEST(Incoming, EachMessageOfAnAgentIsItsEvent) {
   EXPECT_EQ(EventFrom<event::ServerJoined>(Hello()).hello.incarnation, 4u);
   EXPECT_EQ(EventFrom<event::AgentHeard>(FromServer<AgentHeartbeat>())

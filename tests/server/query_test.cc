@@ -173,6 +173,73 @@ TEST_F(QueryTest, WhySaysWhereTheThroughputsComeFrom) {
   EXPECT_THAT(Ask(QueryKind::kWhy, JobId(9)).error, HasSubstr("no job 9"));
 }
 
+// A job of 3 KiB that ran on the server's accelerator and was paused.
+TEST_F(QueryTest, APausedJobSaysWhereItsTensorsAre) {
+  AgentHello hello;
+  hello.server = "here";
+  hello.incarnation = 1;
+  hello.accelerators.push_back({"v100", "here-0"});
+  hello.accelerators[0].memory_bytes = 16 * 1024;
+  Step(event::ServerJoined{hello});
+  Submit("a");
+  PolicyResult result;
+  result.outcome = SolveOutcome::kOptimal;
+  result.allocation = Allocation::FromRows({{JobId(1), JobId()}}, 1, {1.0});
+  Step(event::AllocationReady{1, result});
+  const WorkerKey key{JobId(1), 0, 1};
+  WorkerHello joined;
+  joined.worker = key;
+  Step(event::WorkerJoined{joined});
+  LeaseRequest request;
+  request.worker = key;
+  request.nonce = 1;
+  Step(event::LeaseRequested{request});
+  const uint64_t epoch = engine_.jobs().at(JobId(1)).epoch;
+  ASSERT_EQ(engine_.jobs().at(JobId(1)).workers[0].held_epoch, epoch);
+  EXPECT_EQ(AskAll(QueryKind::kQueue)[0]["memory"], "");
+  Progress progress;
+  progress.host_bytes = 3 * 1024;
+  Step(event::LeaseEnded{key, epoch, progress, false});
+  const std::string where = "parked in host memory on here, 3.0 KiB";
+  EXPECT_EQ(AskAll(QueryKind::kQueue)[0]["memory"], where);
+  EXPECT_THAT(AskAll(QueryKind::kQueue)[0]["reason"].get<std::string>(),
+              HasSubstr("; " + where));
+  const json why = json::parse(Ask(QueryKind::kWhy, JobId(1)).json);
+  EXPECT_EQ(why["memory"], where);
+  EXPECT_EQ(AskAll(QueryKind::kNodes)[0]["parked_bytes"], 3 * 1024);
+  EXPECT_EQ(AskAll(QueryKind::kNodes)[0]["accelerators"][0]["memory_bytes"],
+            16 * 1024);
+}
+
+TEST_F(QueryTest, AJobThatRanOutOfMemorySaysSo) {
+  Join("here", 1);
+  Submit("a");
+  Step(event::AllocationReady{1, [] {
+                                PolicyResult result;
+                                result.outcome = SolveOutcome::kOptimal;
+                                result.allocation = Allocation::FromRows(
+                                    {{JobId(1), JobId()}}, 1, {1.0});
+                                return result;
+                              }()});
+  const WorkerKey key{JobId(1), 0, 1};
+  WorkerHello joined;
+  joined.worker = key;
+  Step(event::WorkerJoined{joined});
+  LeaseRequest request;
+  request.worker = key;
+  request.nonce = 1;
+  Step(event::LeaseRequested{request});
+  Step(event::LeaseEnded{key,
+                         engine_.jobs().at(JobId(1)).epoch,
+                         {},
+                         false,
+                         ReleaseCause::kOutOfMemory});
+  const json why = json::parse(Ask(QueryKind::kWhy, JobId(1)).json);
+  EXPECT_EQ(why["code"], "out_of_memory");
+  EXPECT_EQ(why["throughputs"][0]["source"], "out of memory");
+  EXPECT_EQ(why["throughputs"][0]["steps_per_s"], 0.0);
+}
+
 TEST_F(QueryTest, StatusCountsJobsByState) {
   for (const char* name : {"a", "b", "c"}) Submit(name);
   Step(event::JobCommanded{JobId(2), CommandKind::kCancel});

@@ -2,9 +2,11 @@
 // and overtaking, workers, agents and the coordinator killed, servers cut off.
 // Whatever happens, no invariant breaks, no two processes use one accelerator,
 // and every job ends.
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/text.h"
@@ -63,6 +65,9 @@ VirtualClusterOptions Options(uint64_t seed) {
   options.engine.mechanism =
       seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
   options.engine.throughputs = Throughputs();
+  options.engine.gang_timeout_s = 10;
+  options.engine.keep_absence_s_max = 25;
+  if (seed % 3 == 0) options.engine.park_absence_s_max = 35;
   options.network.drop = 0.02 * static_cast<double>(seed % 5);
   options.network.duplicate = 0.02 * static_cast<double>(seed % 3);
   options.network.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed % 4);
@@ -73,11 +78,17 @@ VirtualClusterOptions Options(uint64_t seed) {
 class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed), cluster_(Options(seed)) {
+    cluster_.set_observer([this](Time, const Action& a) { Count(a); });
     for (int i = 0; i < kServers; ++i) {
       std::vector<AcceleratorInfo> accelerators(2);
       for (int k = 0; k < 2; ++k) {
         accelerators[static_cast<size_t>(k)].type = k == 0 ? "fast" : "slow";
         accelerators[static_cast<size_t>(k)].uuid = StrCat(Name(i), "-", k);
+        // Room for two and a half jobs, contexts included; or nobody says.
+        if (seed % 2 == 0) {
+          accelerators[static_cast<size_t>(k)].memory_bytes = 250;
+          accelerators[static_cast<size_t>(k)].context_bytes = 10;
+        }
       }
       cluster_.AddServer(Name(i), accelerators);
     }
@@ -91,6 +102,11 @@ class Chaos {
       VirtualTraining training;
       training.steps_total = 20 + Draw(60);
       training.steps_per_s = {{"fast", 2.0}, {"slow", 1.0}};
+      training.state_bytes = 60 + Draw(50);
+      training.resume_kept_s = 0.02;
+      training.resume_parked_s = 0.1;
+      training.keep_s = 0.01;
+      training.gang_failures = static_cast<int>(Draw(3));
       cluster_.Submit(spec, training);
       cluster_.RunUntil(cluster_.now() + static_cast<double>(Draw(3)));
     }
@@ -111,6 +127,8 @@ class Chaos {
   }
 
   bool all_ended() const { return all_ended_; }
+  // Pauses that were asked for, by how far they go.
+  const std::map<PauseTier, int>& pauses() const { return pauses_; }
   const VirtualCluster& cluster() const { return cluster_; }
 
  private:
@@ -137,7 +155,15 @@ class Chaos {
     }
   }
 
+  void Count(const Action& action) {
+    const auto* send = std::get_if<action::SendToWorker>(&action);
+    if (send == nullptr) return;
+    const auto* pause = std::get_if<PauseRequest>(&send->message);
+    if (pause != nullptr) ++pauses_[pause->tier];
+  }
+
   std::mt19937_64 random_;
+  std::map<PauseTier, int> pauses_;
   VirtualCluster cluster_;
   bool all_ended_ = false;
 };
@@ -160,6 +186,7 @@ std::string WhereJobsStand(const VirtualCluster& cluster) {
 
 TEST(Faults, NeverBreakAnInvariantAndEveryJobEnds) {
   constexpr uint64_t kSeeds = 150;
+  std::map<PauseTier, int> pauses;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(StrCat("seed ", seed));
     Chaos chaos(seed);
@@ -171,6 +198,12 @@ TEST(Faults, NeverBreakAnInvariantAndEveryJobEnds) {
     ASSERT_FALSE(testing::Test::HasFailure());
     ASSERT_TRUE(chaos.all_ended())
         << "seed " << seed << WhereJobsStand(chaos.cluster());
+    for (const auto& [tier, count] : chaos.pauses()) pauses[tier] += count;
+  }
+  // Or it would have shown nothing of them.
+  for (const PauseTier tier :
+       {PauseTier::kKeep, PauseTier::kPark, PauseTier::kEvict}) {
+    EXPECT_GT(pauses[tier], 100) << static_cast<int>(tier);
   }
 }
 

@@ -1,7 +1,6 @@
-// A training program without LibTorch that runs alone and honours what the
-// runtime does of the environment (iterator/README.md): a step budget, a file
-// of reports, checkpoints as folders with a manifest. For tests of `gavel
-// doctor`.
+// A training program without LibTorch that honours what the runtime does of
+// the environment (iterator/README.md): a step budget, a file of reports,
+// checkpoints as folders with a manifest, leases. For tests of `gavel doctor`.
 //
 //   fake_trainer [MODE]... [--steps N] [--step-ms MS]
 //
@@ -9,8 +8,12 @@
 // resumes exactly. Modes: forgets (the second number is not saved), random,
 // timed (reports a time, too), silent, stateless (no checkpoints), restarts
 // (from nothing), fails (at the end), fails-resumed, late (a checkpoint at its
-// end only), unused (does nothing), hangs.
+// end only), unused (does nothing), hangs, loopless (reports, no step counts),
+// asks (for arguments), damages (its checkpoints), leaseless (asks for none),
+// deaf (does not give it back), hangs-paused (the same, and does not end),
+// loses-paused (the second number).
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,13 +23,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_format.h"
 #include "core/generation.h"
 #include "core/text.h"
+#include "tests/support/fake_lease.h"
 
 namespace gavel {
 namespace {
@@ -82,20 +89,40 @@ class Trainer {
 
   int Run() {
     if (!options_.Is("restarts")) Restore();
+    TakeLease();
     if (state_.step > 0 && options_.Is("fails-resumed")) {
       std::printf("the checkpoint does not fit\n");
       return 4;
     }
     while (state_.step < options_.steps) Step();
     Save();
-    if (!options_.Is("fails")) return 0;
-    std::printf("no such data set\n");
-    return 3;
+    const int code = options_.Is("fails") ? 3 : 0;
+    if (code != 0) std::printf("no such data set\n");
+    if (lease_) lease_->Finish(code);
+    return code;
   }
 
  private:
+  void TakeLease() {
+    const std::string coordinator = Variable("GAVEL_COORDINATOR");
+    if (coordinator.empty() || options_.Is("leaseless")) return;
+    lease_ = std::make_unique<testing::FakeLease>(coordinator, [this] {
+      if (options_.Is("loses-paused")) state_.momentum = 0;
+    });
+    lease_->Boundary(state_.step);
+  }
+
   void Step() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(options_.step_ms));
+    const bool hears = !options_.Is("deaf") && !options_.Is("hangs-paused");
+    if (lease_ && hears) lease_->Boundary(state_.step);
+    while (lease_ && options_.Is("hangs-paused") &&
+           state_.step + 5 > options_.steps) {
+      sleep(1);
+    }
+    const double factor = lease_ ? lease_->slow_down_factor() : 1;
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(
+        options_.step_ms +
+        (factor - 1) * std::max<double>(options_.step_ms, 0.1)));
     state_.momentum = 0.9 * state_.momentum - 0.1 * std::sin(state_.weight);
     state_.weight += state_.momentum;
     Report("loss", state_.weight * state_.weight);
@@ -110,7 +137,9 @@ class Trainer {
   void Report(const char* name, double value) {
     if (report_ == nullptr || options_.Is("silent")) return;
     std::fprintf(report_, "%llu %s %a\n",
-                 static_cast<unsigned long long>(state_.step), name, value);
+                 static_cast<unsigned long long>(
+                     options_.Is("loopless") ? 0 : state_.step),
+                 name, value);
     std::fflush(report_);
   }
 
@@ -132,13 +161,23 @@ class Trainer {
   }
 
   void Save() {
-    if (options_.Is("stateless")) return;
+    if (options_.Is("stateless") || options_.Is("loopless")) return;
     const fs::path folder = directory_ / GenerationName({0, state_.step});
     fs::create_directories(folder);
     std::ofstream(folder / "state", std::ios::binary)
         .write(reinterpret_cast<const char*>(&state_), sizeof state_);
-    std::ofstream(folder / "manifest.json.new") << "{}\n";
+    std::ofstream(folder / "manifest.json.new") << Manifest() << "\n";
     fs::rename(folder / "manifest.json.new", folder / "manifest.json");
+  }
+
+  std::string Manifest() const {
+    const size_t size = sizeof state_ + (options_.Is("damages") ? 1 : 0);
+    const nlohmann::json body = {
+        {"shards", {{{"file", "state"}, {"size_bytes", size}}}}};
+    const std::string dump = body.dump();
+    const std::string checksum =
+        absl::StrFormat("%016x", XXH3_64bits(dump.data(), dump.size()));
+    return nlohmann::json{{"body", body}, {"xxh3", checksum}}.dump();
   }
 
   const Options options_;
@@ -146,11 +185,16 @@ class Trainer {
   const uint64_t interval_;
   std::FILE* const report_;
   State state_;
+  std::unique_ptr<testing::FakeLease> lease_;
   std::random_device random_;
 };
 
 int Main(const Options& options) {
   if (options.Is("unused")) return 0;
+  if (options.Is("asks")) {
+    std::printf("usage: fake_trainer DATA\n");
+    return 2;
+  }
   if (options.Is("hangs")) std::this_thread::sleep_for(std::chrono::hours(1));
   return Trainer(options).Run();
 }

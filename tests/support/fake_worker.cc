@@ -266,6 +266,11 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
   training_ = true;
   next_step_ = Now() + options_.step_s;
   next_report_ = Now();
+  // Ranks of a gang train each for itself here, but the coordinator waits to
+  // hear where they would meet.
+  if (action.world_size > 1 && Variable("GAVEL_RANK") == "0") {
+    Step(lease_event::GangOpened{action.epoch, "127.0.0.1:1"});
+  }
   Step(lease_event::Resumed{action.epoch});
 }
 
@@ -279,7 +284,7 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   training_ = false;
   if (lock_ >= 0) close(lock_);
   lock_ = -1;
-  if (action.tier == PauseTier::kPark) {
+  if (!StrongerThan(action.tier, PauseTier::kPark)) {
     ++pauses_;
     if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
     Save();

@@ -143,5 +143,74 @@ TEST(ThroughputMatrix, AJobAddedAgainStartsAfresh) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 3, ThroughputSource::kGiven);
 }
 
+// ---- two jobs together, and out of memory
+
+TEST(ThroughputMatrix, APairIsKnownByWhatWasMeasuredOfEach) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}});
+  matrix.AddJob(JobId(2), {{"v100", 10}});
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
+  EXPECT_TRUE(matrix.MeasureTogether(JobId(2), kJob, "v100", 6, 1));
+  EXPECT_EQ(matrix.Together(JobId(2), kJob, "v100"), 6);
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
+  EXPECT_TRUE(matrix.MeasureTogether(kJob, JobId(2), "v100", 8, 1));
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), 8);
+  EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(2), "v100", 8.1, 1));
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "k80"), std::nullopt);
+  ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGiven);
+  matrix.RemoveJob(JobId(2));
+  EXPECT_FALSE(matrix.has_pairs());
+}
+
+TEST(ThroughputMatrix, MeasurementsTogetherThatAreNoneAreIgnored) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  matrix.AddJob(JobId(2), {});
+  for (const double wrong : {0.0, -1.0, std::nan("")}) {
+    EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(2), "v100", wrong, 1));
+    EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(2), "v100", 1, wrong));
+  }
+  EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(3), "v100", 1, 1));
+  EXPECT_FALSE(matrix.has_pairs());
+}
+
+TEST(ThroughputMatrix, OutOfMemoryIsZeroWhateverElseIsKnown) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}, {"k80", 2}});
+  EXPECT_FALSE(matrix.HasExclusions(kJob));
+  matrix.Exclude(kJob, "v100");
+  matrix.Measure(kJob, "v100", 9, 1);
+  EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 0);
+  EXPECT_FALSE(matrix.NeedsTrial(kJob, "v100"));
+  EXPECT_EQ(matrix.Get(kJob, "k80").steps_per_s, 2);
+  EXPECT_TRUE(matrix.HasExclusions(kJob));
+  EXPECT_TRUE(matrix.Readmit(kJob));
+  EXPECT_FALSE(matrix.Readmit(kJob));
+  EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 9);
+}
+
+TEST(ThroughputMatrix, ATypeOfWhichOnlyThatIsKnownIsUnknownAgain) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}});
+  matrix.Exclude(kJob, "k80");
+  EXPECT_EQ(matrix.Get(kJob, "k80").steps_per_s, 0);
+  matrix.Readmit(kJob);
+  EXPECT_TRUE(matrix.NeedsTrial(kJob, "k80"));
+  EXPECT_GT(matrix.Get(kJob, "k80").steps_per_s, 0);
+}
+
+TEST(ThroughputMatrix, APairOutOfMemoryLeavesTheTypeToEachAlone) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 10}});
+  matrix.AddJob(JobId(2), {{"v100", 5}});
+  matrix.ExcludePair(JobId(2), kJob, "v100");
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), 0);
+  EXPECT_EQ(matrix.Together(JobId(2), kJob, "v100"), 0);
+  EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 10);
+  EXPECT_TRUE(matrix.HasExclusions(kJob));
+  EXPECT_TRUE(matrix.Readmit(JobId(2)));
+  EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace gavel::testing

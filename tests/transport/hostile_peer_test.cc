@@ -18,7 +18,7 @@ namespace {
 using ::gavel::testing::kFailedPrecondition;
 using ::gavel::testing::StatusIs;
 
-constexpr double kPatience_s = 10;
+constexpr double kHostilePatience_s = 10;
 
 class HostilePeerTest : public ::testing::Test {
  protected:
@@ -47,7 +47,8 @@ class HostilePeerTest : public ::testing::Test {
 
   // The next message is the one with this number.
   void ExpectNext(uint64_t request) {
-    const std::optional<Incoming> incoming = router_->Receive(kPatience_s);
+    const std::optional<Incoming> incoming =
+        router_->Receive(kHostilePatience_s);
     ASSERT_TRUE(incoming.has_value());
     EXPECT_EQ(std::get<QueryRequest>(incoming->message).request, request);
   }
@@ -88,7 +89,7 @@ TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
   SendRaw(std::string(kFrameBytesMax + 1, 'x'));
   auto dealer = Dealer::Connect(router_->endpoint());
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
   QueryRequest query;
   query.request = 7;
   ASSERT_OK((*dealer)->Send(query));
@@ -96,7 +97,7 @@ TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
   // The sender was disconnected, and is no worse off than any other. What it
   // sends before it notices goes down with the old connection.
   std::optional<Incoming> incoming;
-  for (int i = 0; i < kPatience_s && !incoming; ++i) {
+  for (int i = 0; i < kHostilePatience_s && !incoming; ++i) {
     SendRaw(Frame(8));
     incoming = router_->Receive(1);
   }
@@ -126,13 +127,13 @@ TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
   raw.bind("tcp://127.0.0.1:*");
   auto dealer = Dealer::Connect(raw.get(zmq::sockopt::last_endpoint));
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
 
   auto good = EncodeMessage(QueryRequest{});
   ASSERT_OK(good.status());
   raw.send(zmq::buffer(std::string_view("garbage")), zmq::send_flags::none);
   raw.send(zmq::buffer(*good), zmq::send_flags::none);
-  const auto message = (*dealer)->Receive(kPatience_s);
+  const auto message = (*dealer)->Receive(kHostilePatience_s);
   ASSERT_OK(message.status());
   EXPECT_TRUE(message->has_value());
   EXPECT_EQ((*dealer)->frames_dropped(), 1u);
@@ -142,7 +143,7 @@ TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
   ASSERT_NE(version, std::string::npos);
   other[version] = static_cast<char>(kProtocolVersion + 1);
   raw.send(zmq::buffer(other), zmq::send_flags::none);
-  EXPECT_THAT((*dealer)->Receive(kPatience_s).status(),
+  EXPECT_THAT((*dealer)->Receive(kHostilePatience_s).status(),
               StatusIs(kFailedPrecondition, "protocol"));
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/codec.h"
+#include "core/text.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 
@@ -63,6 +64,34 @@ TEST(ClusterSpec, ReadsTheExample) {
       {{.type = "h200", .uuid = "there-0", .device = "cuda:0"},
        {.type = "h200", .uuid = "there-1", .device = "cuda:1"}}};
   EXPECT_THAT(spec.servers, ElementsAre(here, there));
+}
+
+TEST(ClusterSpec, SizesOfMemoryAreTextWithAUnit) {
+  const auto parse = [](std::string_view host, std::string_view memory,
+                        std::string_view context) {
+    return ParseClusterSpec(
+        StrCat("[[server]]\nname = \"here\"\nhost_memory_bytes = ", host,
+               "\n[[server.accelerator]]\ntype = \"h200\"\nmemory_bytes = ",
+               memory, "\ncontext_bytes = ", context, "\n"),
+        "cluster.toml");
+  };
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec,
+                       parse("\"1.5TiB\"", "\"141 GiB\"", "\"500MiB\""));
+  constexpr uint64_t kMiB = 1024 * 1024;
+  const ServerSpec& server = spec.servers.at(0);
+  EXPECT_EQ(server.host_memory_bytes, 1536 * 1024 * kMiB);
+  EXPECT_EQ(server.accelerators.at(0).memory_bytes, 141 * 1024 * kMiB);
+  EXPECT_EQ(server.accelerators.at(0).context_bytes, 500 * kMiB);
+  for (const char* wrong : {"\"64\"", "\"GiB\"", "\"-1GiB\"", "\"64GB\"",
+                            "\"2000TiB\"", "\"0KiB\"", "\"nanGiB\""}) {
+    EXPECT_THAT(parse(wrong, "\"2GiB\"", "\"1GiB\""),
+                StatusIs(kInvalidArgument, "cluster.toml:3:"))
+        << wrong;
+  }
+  EXPECT_THAT(parse("64", "\"2GiB\"", "\"1GiB\""),
+              StatusIs(kInvalidArgument, "host_memory_bytes"));
+  EXPECT_THAT(parse("\"64GiB\"", "\"1GiB\"", "\"2GiB\""),
+              StatusIs(kInvalidArgument, "part of memory_bytes"));
 }
 
 TEST(ClusterSpec, AnEmptyFileIsAllDefaults) {

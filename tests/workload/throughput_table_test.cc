@@ -15,7 +15,7 @@ using testing::kInvalidArgument;
 using ::testing::Optional;
 using testing::StatusIs;
 
-constexpr std::string_view kTable = R"json({
+constexpr std::string_view kSmallTable = R"json({
   "v100": {
     "('A (b)', 1)": {"null": 10.5,
                      "('A (b)', 1)": [6, 5.5],
@@ -30,7 +30,7 @@ constexpr std::string_view kTable = R"json({
   }
 })json";
 
-absl::Status ErrorOf(std::string_view json) {
+absl::Status TableError(std::string_view json) {
   return ThroughputTable::Parse(json, "t.json").status();
 }
 
@@ -41,7 +41,7 @@ std::string OneRow(std::string_view figures) {
 
 TEST(ThroughputTable, KnowsTypesAndRows) {
   ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
-                       ThroughputTable::Parse(kTable, "t.json"));
+                       ThroughputTable::Parse(kSmallTable, "t.json"));
   EXPECT_THAT(table.types(), ElementsAre("k80", "v100"));
   EXPECT_EQ(table.FindType("k80"), 0U);
   EXPECT_EQ(table.FindType("v100"), 1U);
@@ -59,7 +59,7 @@ TEST(ThroughputTable, KnowsTypesAndRows) {
 
 TEST(ThroughputTable, KnowsWhatAJobMakesAlone) {
   ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
-                       ThroughputTable::Parse(kTable, "t.json"));
+                       ThroughputTable::Parse(kSmallTable, "t.json"));
   const size_t k80 = *table.FindType("k80");
   const size_t v100 = *table.FindType("v100");
   const auto a = *table.FindRow("A (b)", 1);
@@ -77,7 +77,7 @@ TEST(ThroughputTable, KnowsWhatAJobMakesAlone) {
 
 TEST(ThroughputTable, KnowsWhatTwoJobsMakeTogether) {
   ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
-                       ThroughputTable::Parse(kTable, "t.json"));
+                       ThroughputTable::Parse(kSmallTable, "t.json"));
   const size_t v100 = *table.FindType("v100");
   const auto a = *table.FindRow("A (b)", 1);
   const auto a2 = *table.FindRow("A (b)", 2);
@@ -117,7 +117,8 @@ TEST(ThroughputTable, BadFiguresAreNamedByTypeAndRow) {
       {"[3]", "in v100, row ('A', 1) is an array; write an object"},
   };
   for (const auto& [row, error] : cases) {
-    EXPECT_THAT(ErrorOf(OneRow(row)), StatusIs(kInvalidArgument, error)) << row;
+    EXPECT_THAT(TableError(OneRow(row)), StatusIs(kInvalidArgument, error))
+        << row;
   }
 }
 
@@ -139,7 +140,8 @@ TEST(ThroughputTable, BadPairsAreNamedByBoth) {
   for (const auto& [pair, error] : cases) {
     const std::string row =
         "{\"null\": 1, \"('B', 1)\": " + std::string(pair) + "}";
-    EXPECT_THAT(ErrorOf(OneRow(row)), StatusIs(kInvalidArgument, error)) << row;
+    EXPECT_THAT(TableError(OneRow(row)), StatusIs(kInvalidArgument, error))
+        << row;
   }
 }
 
@@ -148,12 +150,12 @@ TEST(ThroughputTable, BadNamesAreQuoted) {
        {"A", "('A', 0)", "('A', -1)", "('A', 01)", "('A', 1.5)", "('A', )",
         "('A')", "('A', 1", "(A, 1)", "('', 1)", "", "('A', 99999999999)"}) {
     const std::string error = "\"" + name + "\" names no row; write ";
-    EXPECT_THAT(ErrorOf("{\"v100\": {\"" + name + "\": {\"null\": 1}}}"),
+    EXPECT_THAT(TableError("{\"v100\": {\"" + name + "\": {\"null\": 1}}}"),
                 StatusIs(kInvalidArgument, error));
-    EXPECT_THAT(ErrorOf(OneRow("{\"" + name + "\": [1, 2]}")),
+    EXPECT_THAT(TableError(OneRow("{\"" + name + "\": [1, 2]}")),
                 StatusIs(kInvalidArgument, error));
   }
-  EXPECT_THAT(ErrorOf("{\"\": {}}"),
+  EXPECT_THAT(TableError("{\"\": {}}"),
               StatusIs(kInvalidArgument, "an accelerator type has no name"));
 }
 
@@ -168,7 +170,7 @@ TEST(ThroughputTable, NothingMayBeThereTwice) {
        "row ('A', 1), with ('B', 1) is there twice"},
   };
   for (const auto& [json, error] : cases) {
-    EXPECT_THAT(ErrorOf(json), StatusIs(kInvalidArgument, error)) << json;
+    EXPECT_THAT(TableError(json), StatusIs(kInvalidArgument, error)) << json;
   }
 }
 
@@ -190,23 +192,23 @@ TEST(ThroughputTable, WhatIsNotJsonIsPointedAt) {
       {OneRow("{}"), "t.json: there are no throughputs; write e.g."},
   };
   for (const auto& [json, error] : cases) {
-    EXPECT_THAT(ErrorOf(json), StatusIs(kInvalidArgument, error)) << json;
+    EXPECT_THAT(TableError(json), StatusIs(kInvalidArgument, error)) << json;
   }
 }
 
 TEST(ThroughputTable, DeepNestingIsRefused) {
-  EXPECT_THAT(ErrorOf(std::string(1'000'000, '[')),
+  EXPECT_THAT(TableError(std::string(1'000'000, '[')),
               StatusIs(kInvalidArgument, "the file is an array"));
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"('A', 1)\":";
-  EXPECT_THAT(ErrorOf(objects), StatusIs(kInvalidArgument, "an object"));
+  EXPECT_THAT(TableError(objects), StatusIs(kInvalidArgument, "an object"));
 }
 
 TEST(ThroughputTable, SurvivesDamagedFiles) {
   std::mt19937 random(11);
   const auto below = [&random](size_t size) { return random() % size; };
   for (int i = 0; i < 5000; ++i) {
-    std::string json(kTable);
+    std::string json(kSmallTable);
     for (size_t n = 1 + below(3); n > 0; --n) {
       const size_t at = below(json.size());
       if (below(2) == 0) {

@@ -6,6 +6,11 @@
 //   gavel::DataLoader loader(Digits(path), options);
 //   for (auto& batch : gavel::Iterator(*session, loader)) { ... }
 //
+// With global_batch_size, a step is as many samples on any number of workers:
+// each reads its part in micro-batches, and only the last of them is the step's
+// end (gavel/data_parallel.h shows the loop). The steps of an epoch, and the
+// samples in each, are then the same however many workers there are.
+//
 // The dataset has get(size_t) and size(), as torch::data datasets; get depends
 // on the index only. Tensors are stacked, samples with .data and .target become
 // one with stacked tensors, anything else a std::vector. One begin() is one
@@ -14,23 +19,23 @@
 #ifndef GAVEL_DATA_LOADER_H_
 #define GAVEL_DATA_LOADER_H_
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "gavel/internal/placement.h"
+#include "gavel/internal/collate.h"
 #include "gavel/status.h"
 
 namespace gavel {
 
 struct DataLoaderOptions {
-  int64_t batch_size = 1;  // per worker
+  int64_t batch_size = 1;  // per worker; with a global one: at most
   uint64_t seed = 0;
   bool shuffle = true;
   bool drop_last = false;  // leave out a last step with less than full batches
+  int64_t global_batch_size = 0;  // of all workers together; 0: not fixed
 };
 
 // The order alone: which samples a worker reads in each step. A position is
@@ -38,7 +43,8 @@ struct DataLoaderOptions {
 // workers. In a step each reads its part of the next batch_size x world_size
 // samples; fewer than world_size left over join the last step, so that none is
 // empty (but when workers were added while fewer samples than workers are
-// left).
+// left). With a global batch size, less than half of one joins the last step,
+// more is a step of its own.
 class GAVEL_EXPORT ShardedOrder {
  public:
   ShardedOrder(int64_t sample_count, DataLoaderOptions options);
@@ -46,7 +52,14 @@ class GAVEL_EXPORT ShardedOrder {
   // Fills the next step's samples of this worker; false at the epoch's end,
   // and then the position is the next epoch's begin.
   bool Next(std::vector<size_t>* samples);
-  void SetShard(int rank, int world_size);
+  // False: a step has fewer samples than there would be workers.
+  bool SetShard(int rank, int world_size);
+  // How many of the samples from `from` on are the next micro-batch.
+  size_t MicroBatch(size_t from, size_t sample_count) const;
+  // What a mean over so many samples counts in the mean over the last step,
+  // times the number of workers (whose gradients are averaged). 1 when all
+  // workers read as many, and in one piece.
+  double LossScale(size_t sample_count) const;
   int64_t epoch() const { return epoch_; }
   int64_t next_index() const { return next_index_; }
   // Of one epoch, with the present number of workers.
@@ -65,40 +78,10 @@ class GAVEL_EXPORT ShardedOrder {
   int world_size_ = 1;
   int64_t epoch_ = 0;
   int64_t next_index_ = 0;
+  int64_t step_size_ = 1;  // of the last step
   int64_t permuted_epoch_ = -1;
   std::vector<size_t> permutation_;
 };
-
-namespace internal {
-GAVEL_EXPORT at::Tensor StackTensors(const std::vector<at::Tensor>& parts);
-
-inline int64_t SampleCountOf(size_t size) { return static_cast<int64_t>(size); }
-// std::optional, c10::optional: as torch::data datasets have.
-template <class Optional>
-int64_t SampleCountOf(const Optional& size) {
-  return size.has_value() ? static_cast<int64_t>(*size) : 0;
-}
-
-template <class Sample>
-auto Collate(std::vector<Sample> samples) {
-  if constexpr (std::is_base_of_v<at::Tensor, Sample>) {
-    return StackTensors(samples);
-  } else if constexpr (HoldsTensors<Sample>() && HasData<Sample>::value) {
-    Sample batch;
-    std::vector<at::Tensor> parts;
-    for (Sample& sample : samples) parts.push_back(std::move(sample.data));
-    batch.data = StackTensors(parts);
-    if constexpr (HasTarget<Sample>::value) {
-      parts.clear();
-      for (Sample& sample : samples) parts.push_back(std::move(sample.target));
-      batch.target = StackTensors(parts);
-    }
-    return batch;
-  } else {
-    return samples;
-  }
-}
-}  // namespace internal
 
 template <class Dataset>
 class DataLoader {
@@ -111,7 +94,7 @@ class DataLoader {
     explicit Cursor(DataLoader* owner) : owner_(owner) {}
     Batch operator*() const { return owner_->Read(); }
     Cursor& operator++() { return owner_->Advance(), *this; }
-    bool operator!=(End) const { return !owner_->samples_.empty(); }
+    bool operator!=(End) const { return !owner_->share_.empty(); }
 
    private:
     DataLoader* owner_;
@@ -121,28 +104,45 @@ class DataLoader {
       : dataset_(std::move(dataset)),
         order_(internal::SampleCountOf(dataset_.size()), options) {}
 
-  Cursor begin() { return Advance(), Cursor(this); }
+  Cursor begin() {
+    share_.clear();  // the rest of a step that was left by `break`
+    from_ = to_ = 0;
+    return Advance(), Cursor(this);
+  }
   End end() { return {}; }
   int64_t epoch() const { return order_.epoch(); }
   int64_t steps_per_epoch() const { return order_.StepsPerEpoch(); }
-  void SetShard(int rank, int world_size) { order_.SetShard(rank, world_size); }
+  bool SetShard(int rank, int world_size) {
+    return order_.SetShard(rank, world_size);
+  }
+  // Of the present batch; see gavel::Session.
+  bool last_micro_batch() const { return to_ == share_.size(); }
+  double loss_scale() const { return order_.LossScale(to_ - from_); }
   std::string SavePosition() const { return order_.SavePosition(); }
   bool LoadPosition(const std::string& p) { return order_.LoadPosition(p); }
 
  private:
   void Advance() {
-    while (order_.Next(&samples_) && samples_.empty()) continue;
+    from_ = to_;
+    if (from_ == share_.size()) {
+      from_ = 0;
+      while (order_.Next(&share_) && share_.empty()) continue;
+    }
+    to_ = from_ + order_.MicroBatch(from_, share_.size());
   }
   Batch Read() {
     std::vector<Sample> read;
-    read.reserve(samples_.size());
-    for (const size_t sample : samples_) read.push_back(dataset_.get(sample));
+    read.reserve(to_ - from_);
+    for (size_t i = from_; i < to_; ++i)
+      read.push_back(dataset_.get(share_[i]));
     return internal::Collate(std::move(read));
   }
 
   Dataset dataset_;
   ShardedOrder order_;
-  std::vector<size_t> samples_;
+  std::vector<size_t> share_;  // of the step, for this worker
+  size_t from_ = 0;            // the micro-batch in it
+  size_t to_ = 0;
 };
 
 }  // namespace gavel

@@ -9,14 +9,7 @@
 // .target, as torch::data::Example has) are moved to the session's device.
 // When the loop ends, session.stopped() and session.status() tell why.
 //
-// After a restart in the middle of a loop:
-// - a range with SavePosition() and LoadPosition() (gavel::DataLoader) goes on
-//   exactly where it was;
-// - a torch::data DataLoader is begun with the random state of the loop's begin
-//   and forwarded (exact when its order comes from LibTorch's generator);
-// - anything else begins again from its first batch, and the log says so.
-//   gavel::Iterator(*session, range, gavel::Resume::kForward) forwards it, too.
-//
+// After a restart in the middle of a loop it goes on there: gavel::Resume.
 // One thread. The range, when an lvalue, and the session must live longer.
 #ifndef GAVEL_ITERATOR_H_
 #define GAVEL_ITERATOR_H_
@@ -33,7 +26,7 @@
 namespace gavel {
 
 template <class Range>  // R& for an lvalue, which is borrowed; else R
-class Iterator {
+class Iterator : private internal::BatchOwner {
   using R = std::remove_reference_t<Range>;
   using Inner = std::decay_t<decltype(std::begin(std::declval<R&>()))>;
   using Sentinel = std::decay_t<decltype(std::end(std::declval<R&>()))>;
@@ -62,9 +55,7 @@ class Iterator {
       : session_(session),
         range_(std::forward<Range>(range)),
         position_(range_, resume) {}
-  ~Iterator() { Leave(); }
-  Iterator(const Iterator&) = delete;
-  Iterator& operator=(const Iterator&) = delete;
+  ~Iterator() override { Leave(/*at_step_end=*/false); }
 
   Cursor begin() {
     Guarded([this] { Begin(); });
@@ -84,19 +75,29 @@ class Iterator {
     }
   }
   void Begin() {
-    const internal::LoopPlan plan = session_.EnterLoop(&position_);
+    const internal::LoopPlan plan = session_.EnterLoop(&position_, this);
     if (!plan.run) return;
     entered_ = true;
     // Forwarding needs no accelerator, so it comes before the lease.
     if (plan.skip > 0) BeginInner(plan.skip);
-    running_ = session_.Boundary(/*after_step=*/false);
+    running_ = session_.StepBoundary(/*after_step=*/false);
     if (!running_) return;
     session_.LoopForwarded();
+    if (plan.ended) return EndLoop();
     if (!inner_) BeginInner(0);
     Fetch();
   }
-  void Leave() {
-    if (std::exchange(entered_, false)) session_.LeaveLoop();
+  void Leave(bool at_step_end) {
+    if (std::exchange(entered_, false)) session_.LeaveLoop(at_step_end);
+  }
+  void EndLoop() {
+    running_ = false;
+    Leave(/*at_step_end=*/true);
+  }
+  void PlaceBatch(at::Device device) override {
+    if constexpr (!kBorrowed) {
+      if (batch_) internal::Place(*batch_, device);
+    }
   }
   void BeginInner(int64_t skip) {
     inner_.emplace(std::begin(range_));
@@ -105,15 +106,13 @@ class Iterator {
   }
   void Advance() {
     batch_.reset();  // a pause must not keep it on the accelerator
-    running_ = session_.Boundary(/*after_step=*/true);
+    running_ = !position_.EndsStep() || session_.StepBoundary(true);
     if (!running_) return;
     Guarded([this] { return ++*inner_, Fetch(); });
   }
   void Fetch() {
-    if (!(*inner_ != *end_)) {
-      running_ = false;
-      Leave();
-    } else if constexpr (!kBorrowed) {
+    if (!(*inner_ != *end_)) return EndLoop();
+    if constexpr (!kBorrowed) {
       if constexpr (internal::IsTorchDataLoader<R>::value) {
         batch_.emplace(std::move(**inner_));
       } else {
@@ -121,6 +120,7 @@ class Iterator {
       }
       internal::Place(*batch_, session_.device());
     }
+    session_.BatchReady();
   }
   reference Current() {
     if constexpr (kBorrowed) {

@@ -19,62 +19,28 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
+#include "gavel/session_options.h"
 #include "gavel/status.h"
-
-namespace torch::nn {
-class Module;
-}
-namespace torch::optim {
-class Optimizer;
-}
+#include "gavel/tracking.h"
 
 namespace gavel {
 
-enum class LogLevel { kInfo, kWarning, kError };
-
-struct SessionOptions {
-  std::string coordinator;  // "HOST:PORT"; empty: alone
-  uint64_t job = 0;         // these four as the agent says
-  uint64_t incarnation = 0;
-  int rank = 0;
-  int world_size = 1;
-  std::string run_directory;         // accelerator locks; empty: none are taken
-  std::string checkpoint_directory;  // empty: no checkpoints
-  double checkpoint_interval_s = 30;      // 0: not by time
-  int64_t checkpoint_interval_steps = 0;  // 0: not by steps
-  int checkpoints_kept = 2;               // >= 2
-  int64_t steps_total = 0;  // of the job's whole life; 0: until the loop ends
-  std::string device;       // alone: "cpu", "cuda:0"; empty: a GPU if there is
-  std::string report_file;  // every Report() is appended to it as a line
-  // SIGTERM, SIGINT: checkpoint and end at the next boundary. Only where the
-  // host left the default handler; restored by Finish().
-  bool handle_signals = true;
-  // Off for a program that changes parameters without any torch optimizer.
-  bool require_tracked_optimizer = true;
-  // Called by one thread at a time, not always the training thread. Empty:
-  // lines on stderr.
-  std::function<void(LogLevel, const std::string&)> log;
-};
-
-// Overwrites what GAVEL_* variables are set (README.md of iterator/ has all).
-// kInvalidArgument names the variable that can't be read.
-GAVEL_EXPORT Status ReadEnvironment(SessionOptions* options);
+struct Profile;
 
 namespace internal {
+class BatchOwner;
 class RangePosition;
 struct LoopPlan;
 class SessionState;
 }  // namespace internal
 
-class GAVEL_EXPORT Session {
+class GAVEL_EXPORT Session : public Tracking {
  public:
   // Never null. What is wrong is in status(); loops then end at once.
   static std::unique_ptr<Session> FromEnvironment();
@@ -83,28 +49,15 @@ class GAVEL_EXPORT Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Makes something part of the job's state under a unique name, and restores
-  // it at once when a generation exists. Before the first loop only. Errors are
-  // in status(), too, so the result may be ignored.
-  Status Track(const std::string& name,
-               std::shared_ptr<torch::nn::Module> module);
-  Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
-  Status Track(const std::string& name, at::Tensor& tensor);
-  Status Track(const std::string& name, std::string& text);
-  // State of any other kind, as bytes; `load` is called when there are some.
-  Status Track(const std::string& name, std::function<std::string()> save,
-               std::function<void(const std::string&)> load);
-  // Any ModuleHolder (what TORCH_MODULE makes).
-  template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
-  Status Track(const std::string& name, Holder& holder) {
-    return Track(name, std::shared_ptr<torch::nn::Module>(holder.ptr()));
-  }
-  // int, int64_t, size_t, float, double, bool, ...
-  template <class Number,
-            std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
-  Status Track(const std::string& name, Number& number) {
-    return TrackNumber(name, &number, sizeof(number));
-  }
+  // Where the process may pause: in evaluation, warm-up or a loop of your own
+  // (README.md of iterator/). Costs what an Iterator's boundary does. No graph
+  // for a later backward() is kept over it, and no tensor on device() but what
+  // is tracked and Iterator's batch. False: leave this loop, the session failed
+  // or was stopped (or, without any Iterator, its step budget is used up).
+  bool Boundary();
+  // The step is done, all that is tracked is as a restart needs it. For loops
+  // without Iterator; inside one, before an evaluation in the loop's body.
+  void StepDone();
 
   // The last value of a scalar, sent about once a second. At most 16 names; no
   // allocation and no lock after the first use of a name. A tensor on a GPU is
@@ -120,6 +73,10 @@ class GAVEL_EXPORT Session {
   at::Device device() const;
   int rank() const;
   int world_size() const;
+  // With DataLoaderOptions::global_batch_size: whether the step ends with this
+  // batch, and what to multiply its mean loss by (gavel/data_parallel.h).
+  bool last_micro_batch() const;
+  double loss_scale() const;
   int64_t steps_done() const;  // since the job began, restarts included
   // No more batches will be handed out: the budget is used up, the job was
   // evicted, or status() is an error. For loops around the loop.
@@ -129,20 +86,24 @@ class GAVEL_EXPORT Session {
   // OK, or why the loop ended, or what is wrong at present (kUnavailable: the
   // coordinator is away, and the session goes on trying).
   Status status() const;
+  Profile profile() const;  // gavel/profile.h
 
  private:
   template <class Range>
   friend class Iterator;
+  friend class DataParallel;
+  friend class Span;
   explicit Session(std::unique_ptr<internal::SessionState> state);
-  Status TrackNumber(const std::string& name, void* number, size_t size);
-  // For Iterator; see there.
-  internal::LoopPlan EnterLoop(internal::RangePosition* range);
+  // For Iterator and Span; see there.
+  internal::LoopPlan EnterLoop(internal::RangePosition* range,
+                               internal::BatchOwner* batch);
   void LoopForwarded();
-  bool Boundary(bool after_step);
-  void LeaveLoop();
+  bool StepBoundary(bool after_step);
+  void BatchReady();
+  void EndSpan(const char* name, std::chrono::steady_clock::time_point begin,
+               std::chrono::steady_clock::time_point end);
+  void LeaveLoop(bool at_step_end);
   void Fail() noexcept;
-
-  std::unique_ptr<internal::SessionState> state_;
 };
 
 }  // namespace gavel

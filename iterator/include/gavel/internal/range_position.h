@@ -3,6 +3,8 @@
 #ifndef GAVEL_INTERNAL_RANGE_POSITION_H_
 #define GAVEL_INTERNAL_RANGE_POSITION_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -12,6 +14,13 @@
 
 namespace gavel {
 
+// After a restart in the middle of a loop, by default:
+// - a range with SavePosition() and LoadPosition() (gavel::DataLoader) goes on
+//   exactly where it was;
+// - a torch::data DataLoader is begun with the random state of the loop's begin
+//   and forwarded (exact when its order comes from LibTorch's generator);
+// - anything else begins again from its first batch, and the log says so.
+//   gavel::Iterator(*session, range, gavel::Resume::kForward) forwards it, too.
 enum class Resume { kAuto, kForward, kRestart };
 
 namespace internal {
@@ -24,13 +33,30 @@ class GAVEL_EXPORT RangePosition {
   virtual Kind kind() const = 0;
   virtual std::string Save() const = 0;
   virtual bool Load(const std::string& position) = 0;
-  virtual void SetShard(int rank, int world_size) = 0;
+  // False: the range can't be read by so many workers.
+  virtual bool SetShard(int rank, int world_size) = 0;
+  // Of the present batch; see Session::last_micro_batch() and loss_scale().
+  virtual bool EndsStep() const = 0;
+  virtual double LossScale() const = 0;
 };
 
-// How a loop begins: `skip` batches are taken and dropped.
+// Who holds the batch that was handed out, which moves with a pause inside a
+// step. May throw what LibTorch throws.
+class GAVEL_EXPORT BatchOwner {
+ public:
+  BatchOwner() = default;
+  BatchOwner(const BatchOwner&) = delete;
+  BatchOwner& operator=(const BatchOwner&) = delete;
+  virtual ~BatchOwner();
+  virtual void PlaceBatch(at::Device device) = 0;
+};
+
+// How a loop begins: `skip` batches are taken and dropped, or all of them were
+// trained on before.
 struct LoopPlan {
   bool run = false;
   int64_t skip = 0;
+  bool ended = false;
 };
 
 template <class R, class = void>
@@ -45,6 +71,14 @@ template <class R, class = void>
 struct IsSharded : std::false_type {};
 template <class R>
 struct IsSharded<R, std::void_t<decltype(std::declval<R&>().SetShard(0, 1))>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct HasMicroBatches : std::false_type {};
+template <class R>
+struct HasMicroBatches<
+    R, std::void_t<decltype(std::declval<const R&>().last_micro_batch()),
+                   decltype(std::declval<const R&>().loss_scale())>>
     : std::true_type {};
 
 // torch::data::DataLoaderBase, which this header does not include.
@@ -73,9 +107,25 @@ class PositionOf final : public RangePosition {
     if constexpr (IsPositioned<R>::value) return range_.LoadPosition(position);
     return false;
   }
-  void SetShard([[maybe_unused]] int rank,
+  bool SetShard([[maybe_unused]] int rank,
                 [[maybe_unused]] int world) override {
-    if constexpr (IsSharded<R>::value) range_.SetShard(rank, world);
+    if constexpr (IsSharded<R>::value) {
+      if constexpr (std::is_same_v<decltype(range_.SetShard(rank, world)),
+                                   bool>) {
+        return range_.SetShard(rank, world);
+      } else {
+        range_.SetShard(rank, world);
+      }
+    }
+    return true;
+  }
+  bool EndsStep() const override {
+    if constexpr (HasMicroBatches<R>::value) return range_.last_micro_batch();
+    return true;
+  }
+  double LossScale() const override {
+    if constexpr (HasMicroBatches<R>::value) return range_.loss_scale();
+    return 1;
   }
 
  private:

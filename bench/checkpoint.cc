@@ -1,0 +1,322 @@
+// What a checkpoint costs: how long training stalls, how fast the copy becomes
+// durable, and how fast it is read back and verified; against a memcpy, raw
+// O_DIRECT transfers and torch::save + fsync of the same bytes, in the same
+// run. 100 MB and 1 GB of parameters.
+//
+//   bench_checkpoint [--directory PATH] [--out FILE.json]
+//
+// PATH must be on a disk, not in memory. All measures of a size take turns, so
+// that all see the same machine; what is printed are medians.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <torch/serialize.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/checkpoint/generation_store.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kTensorElements = 1 << 21;  // 8 MiB of floats
+constexpr size_t kChunkBytes = size_t{8} << 20;
+constexpr int kRawThreads = 2;  // as fast as any other number here
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "bench_checkpoint: %s\n", why.c_str());
+  std::exit(2);
+}
+
+void Check(const absl::Status& status) {
+  if (!status.ok()) Die(std::string(status.message()));
+}
+
+double Seconds(const std::function<void()>& body) {
+  const Clock::time_point begin = Clock::now();
+  body();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// ---- the peers
+
+// Memory whose pages are there, aligned for O_DIRECT.
+char* WarmMemory(size_t size) {
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) Die("not enough memory");
+  madvise(memory, size, MADV_HUGEPAGE);
+  std::memset(memory, 1, size);
+  return static_cast<char*>(memory);
+}
+
+// `transfer` is pread or pwrite; kRawThreads take turns with the chunks.
+template <class Transfer>
+void TransferDirect(int fd, char* memory, size_t size, Transfer transfer) {
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kRawThreads; ++i) {
+    threads.emplace_back([&] {
+      for (size_t begin; (begin = next.fetch_add(kChunkBytes)) < size;) {
+        const size_t count = std::min(kChunkBytes, size - begin);
+        const ssize_t done =
+            transfer(fd, memory + begin, count, static_cast<off_t>(begin));
+        if (done != static_cast<ssize_t>(count)) Die("raw transfer failed");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+double WriteDirect(const std::string& path, char* memory, size_t size) {
+  fs::remove(path);
+  return Seconds([&] {
+    const int fd =
+        open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_DIRECT, 0644);
+    if (fd < 0) Die(path + " can't be written with O_DIRECT; give --directory");
+    TransferDirect(fd, memory, size, pwrite);
+    if (fdatasync(fd) != 0) Die("fdatasync failed");
+    close(fd);
+  });
+}
+
+double ReadDirect(const std::string& path, char* memory, size_t size) {
+  return Seconds([&] {
+    const int fd = open(path.c_str(), O_RDONLY | O_DIRECT);
+    if (fd < 0) Die(path + " can't be read");
+    TransferDirect(fd, memory, size, pread);
+    close(fd);
+  });
+}
+
+double TorchSave(const std::string& path,
+                 const std::vector<at::Tensor>& tensors) {
+  fs::remove(path);
+  return Seconds([&] {
+    torch::save(tensors, path);
+    const int fd = open(path.c_str(), O_WRONLY);
+    if (fd < 0 || fsync(fd) != 0) Die("torch::save + fsync failed");
+    close(fd);
+  });
+}
+
+void DropFromPageCache(const std::string& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const int fd = open(entry.path().c_str(), O_RDONLY);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+  }
+}
+
+// ---- one size
+
+struct Measures {
+  std::vector<double> memcpy_s, torch_save_s, raw_write_s, raw_read_s;
+  std::vector<double> stall_s, durable_s, unchanged_s, restore_s, fresh_s;
+};
+
+gavel::GenerationStore Open(const std::string& directory) {
+  // Nothing is deleted while it is measured.
+  auto store = gavel::GenerationStore::Open(directory, {.keep_last = 100});
+  Check(store.status());
+  return *std::move(store);
+}
+
+double RestoreSeconds(gavel::GenerationStore& store,
+                      const std::string& folder) {
+  DropFromPageCache(folder);
+  return Seconds([&] { Check(store.Restore().status()); });
+}
+
+void RemoveAllBut(const std::string& checkpoints, gavel::Generation latest) {
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    if (entry.path().filename() != gavel::GenerationName(latest)) {
+      fs::remove_all(entry.path());
+    }
+  }
+}
+
+Measures Measure(const std::string& directory, size_t size, int rounds) {
+  const size_t count = size / (kTensorElements * sizeof(float));
+  gavel::Snapshot snapshot;
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < count; ++i) {
+    tensors.push_back(torch::rand({kTensorElements}));
+    snapshot.tensors.emplace_back("model/" + std::to_string(i), tensors[i]);
+  }
+  snapshot.bytes["position"] = "0";
+  char* const warm = WarmMemory(size);
+  const std::string checkpoints = directory + "/checkpoints";
+  const std::string file = directory + "/raw";
+  gavel::GenerationStore store = Open(checkpoints);
+  uint64_t step = 0;
+  const auto change_and_commit = [&] {
+    for (at::Tensor& tensor : tensors) tensor.add_(1);
+    Check(store.Commit({1, ++step}, snapshot));
+  };
+  // The arena is there, and all shards are known to change.
+  change_and_commit();
+  change_and_commit();
+  Measures measures;
+  for (int round = 0; round < rounds; ++round) {
+    for (at::Tensor& tensor : tensors) tensor.add_(1);
+    measures.memcpy_s.push_back(Seconds([&] {
+      for (size_t i = 0; i < count; ++i) {
+        std::memcpy(warm + i * tensors[i].nbytes(), tensors[i].const_data_ptr(),
+                    tensors[i].nbytes());
+      }
+    }));
+    measures.stall_s.push_back(Seconds([&] { Check(store.Stage(snapshot)); }));
+    measures.raw_write_s.push_back(WriteDirect(file, warm, size));
+    measures.durable_s.push_back(Seconds([&] {
+      Check(store.CommitStaged({1, ++step}));
+    }));
+    if (store.linked_shards() > 1) Die("a changed shard was not written");
+    measures.raw_read_s.push_back(ReadDirect(file, warm, size));
+    {
+      gavel::GenerationStore fresh = Open(checkpoints);
+      measures.fresh_s.push_back(RestoreSeconds(fresh, checkpoints));
+      measures.restore_s.push_back(RestoreSeconds(fresh, checkpoints));
+    }
+    measures.torch_save_s.push_back(TorchSave(file, tensors));
+    RemoveAllBut(checkpoints, {1, step});
+  }
+  for (int round = 0; round < rounds; ++round) {
+    snapshot.bytes["position"] = std::to_string(round);
+    measures.unchanged_s.push_back(Seconds([&] {
+      Check(store.Commit({1, ++step}, snapshot));
+    }));
+  }
+  if (store.linked_shards() == 0) Die("unchanged shards were written");
+  munmap(warm, size);
+  fs::remove_all(checkpoints);
+  fs::remove(file);
+  return measures;
+}
+
+// ---- results
+
+struct Row {
+  std::string name;
+  double value;
+  std::string unit, peer;
+  double peer_value;
+  bool is_upper_bound;
+  double goal;  // of the ratio; 0: none
+
+  double ratio() const { return value / peer_value; }
+  bool met() const {
+    if (goal == 0) return true;
+    return is_upper_bound ? ratio() <= goal : ratio() >= goal;
+  }
+};
+
+void AddRows(const std::string& label, size_t size, const Measures& measures,
+             std::vector<Row>* rows) {
+  const double gigabytes = static_cast<double>(size) * 1e-9;
+  const auto ms = [](const std::vector<double>& s) { return Median(s) * 1e3; };
+  const auto speed = [&](const std::vector<double>& s) {
+    return gigabytes / Median(s);
+  };
+  const double stall = ms(measures.stall_s);
+  const double durable = speed(measures.durable_s);
+  rows->push_back({label + ": training stall", stall, "ms", "memcpy",
+                   ms(measures.memcpy_s), true, 1.3});
+  rows->push_back({label + ": training stall", stall, "ms",
+                   "torch::save + fsync", ms(measures.torch_save_s), true,
+                   0.125});
+  rows->push_back({label + ": durable", durable, "GB/s", "O_DIRECT writes",
+                   speed(measures.raw_write_s), false, 0.85});
+  rows->push_back({label + ": durable", durable, "GB/s", "torch::save + fsync",
+                   speed(measures.torch_save_s), false, 1.6});
+  rows->push_back({label + ": restore, memory there", speed(measures.restore_s),
+                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s), false,
+                   0.8});
+  rows->push_back({label + ": restore, fresh memory", speed(measures.fresh_s),
+                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s), false,
+                   0});
+  rows->push_back({label + ": all of an unchanged save",
+                   ms(measures.unchanged_s), "ms", "O_DIRECT writes",
+                   ms(measures.raw_write_s), true, 0});
+}
+
+void Print(const std::vector<Row>& rows) {
+  std::printf("%-32s %8s %-5s %-20s %8s %6s %6s\n", "case", "value", "", "peer",
+              "", "ratio", "goal");
+  for (const Row& row : rows) {
+    std::printf("%-32s %8.2f %-5s %-20s %8.2f %6.2f ", row.name.c_str(),
+                row.value, row.unit.c_str(), row.peer.c_str(), row.peer_value,
+                row.ratio());
+    if (row.goal > 0) {
+      std::printf("%s%5.3g %s\n", row.is_upper_bound ? "<=" : ">=", row.goal,
+                  row.met() ? "met" : "MISSED");
+    } else {
+      std::printf("     -\n");
+    }
+  }
+}
+
+void WriteJson(const std::vector<Row>& rows, const std::string& path) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"case", row.name},
+                    {"value", row.value},
+                    {"unit", row.unit},
+                    {"peer", row.peer},
+                    {"peer_value", row.peer_value},
+                    {"ratio", row.ratio()},
+                    {"met", row.met()}});
+    list.back()["goal"] =
+        row.goal > 0 ? nlohmann::json(row.goal) : nlohmann::json(nullptr);
+  }
+  std::ofstream file(path);
+  file << nlohmann::json{{"rows", list}}.dump(1) << "\n";
+  if (!file.flush()) Die(path + " can't be written");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string out;
+  std::string parent = fs::temp_directory_path().string();
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc || (flag != "--out" && flag != "--directory")) {
+      Die("usage: [--directory PATH] [--out FILE.json]");
+    }
+    (flag == "--out" ? out : parent) = argv[i + 1];
+  }
+  std::string directory = parent + "/gavel-bench-XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr) Die(parent + " can't be written");
+  std::vector<Row> rows;
+  const size_t unit = kTensorElements * sizeof(float);
+  AddRows("100 MB", 12 * unit, Measure(directory, 12 * unit, 9), &rows);
+  AddRows("1 GB", 120 * unit, Measure(directory, 120 * unit, 5), &rows);
+  fs::remove_all(directory);
+  Print(rows);
+  if (!out.empty()) WriteJson(rows, out);
+  return std::all_of(rows.begin(), rows.end(),
+                     [](const Row& row) { return row.met(); })
+             ? 0
+             : 1;
+}

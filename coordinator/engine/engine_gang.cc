@@ -1,0 +1,95 @@
+// Gangs: what several ranks of a job need of each other (design section 5).
+// Rank 0 is granted first and opens a store for its epoch; its address comes
+// with its next request, and then the others are granted.
+#include <algorithm>
+
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kExitEvicted = 75;  // EX_TEMPFAIL; design section 5, "Ends"
+
+}  // namespace
+
+// Rank 0 of a gang tells where its store listens: with every request, so a
+// coordinator that starts again hears it again.
+void Engine::NoteGang(Job& job, const Worker& worker,
+                      const LeaseRequest& request) {
+  if (!job.is_gang() || !request.holding || request.gang_address.empty() ||
+      request.epoch != worker.held_epoch || worker.held_epoch != job.epoch) {
+    return;
+  }
+  if (job.gang_epoch == job.epoch && job.gang_address == request.gang_address) {
+    return;
+  }
+  job.gang_epoch = job.epoch;
+  job.gang_address = request.gang_address;
+  for (int rank = 1; rank < static_cast<int>(job.workers.size()); ++rank) {
+    Notify(job, rank);
+  }
+  Flush();
+}
+
+// A rank that has no store yet to meet the others at.
+bool Engine::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
+  return rank > 0 && job.gang_epoch != epoch;
+}
+
+// One rank is gone, so the others can't go on either: they are ended, and all
+// start again from the last generation.
+void Engine::RestartGang(Time now, Job& job) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.process != ProcessState::kLaunching &&
+        worker.process != ProcessState::kJoined) {
+      continue;
+    }
+    worker.leaving = true;
+    worker.restarting = true;
+    worker.stop_sent_at = now;
+    if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+    Due(now + options_.pause_grace_s);
+    Emit(action::SendToAgent{
+        worker.server,
+        StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
+                   position(), options_.stop_grace_s}});
+  }
+}
+
+bool Engine::IsRestarting(const Job& job) {
+  return std::any_of(job.workers.begin(), job.workers.end(),
+                     [](const Worker& worker) { return worker.restarting; });
+}
+
+// The first to notice a broken gang ends with 75, and may be heard of before
+// the one that broke it: that one's death is a failure all the same.
+bool Engine::DiedByItself(const Worker& worker, const WorkerExited& exit) {
+  if (!worker.restarting || exit.stopped || exit.no_failure) return false;
+  return exit.signal != 0 ||
+         (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
+}
+
+int Engine::StartsMax(const Job& job) {
+  return std::max(1, job.spec.retries_max);
+}
+
+// A worker stopped on its own (its lease ran out, the accelerator was not to be
+// had, its gang did not come together): no lease of this epoch again, for any
+// of the gang.
+void Engine::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
+  ++job.epoch;
+  if (job.is_gang() && cause == ReleaseCause::kResumeFailed &&
+      ++job.failed_starts >= StartsMax(job)) {
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldGang, std::to_string(job.id.value()),
+                         static_cast<double>(job.failed_starts), 0});
+  }
+  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+    if (job.workers[rank].held_epoch != 0) {
+      Pause(now, job, static_cast<int>(rank), PauseTier::kPark);
+    }
+  }
+}
+
+}  // namespace gavel

@@ -1,0 +1,299 @@
+// How far a pause goes, and what memory there is for those that are away
+// (design section 5, "Pausing").
+//
+// The tier of a pause follows from how long the job is expected to be away, in
+// rounds the larger of
+//   - by its share s of the time: (1 - s) / s, what lies between two of its
+//     rounds on average;
+//   - by its place p in line on the type where it is the furthest ahead, of
+//     which it needs k of c accelerators: p k / c, rounded up;
+// and at least one. Up to EngineOptions::keep_absence_s_max it is kept on the
+// accelerator (kKeep), if that has room for it beside who comes next; beyond
+// park_absence_s_max it is evicted; else it is parked in host memory. One that
+// changes nothing but its partner is away for a moment and is kept as well.
+//
+// Budgets are what agents declare. On an accelerator: a context for each
+// process that has run there and lives, what kept jobs hold, and the most that
+// who runs there was seen to hold. On a server: the host memory of its parked
+// jobs. Beyond a budget, whoever has been away the longest is evicted.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/engine/engine.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+std::string SizeText(uint64_t bytes) {
+  constexpr double kStep = 1024;
+  const char* unit = "KiB";
+  double size = static_cast<double>(bytes) / kStep;
+  for (const char* larger : {"MiB", "GiB", "TiB"}) {
+    if (size < kStep) break;
+    size /= kStep;
+    unit = larger;
+  }
+  return absl::StrFormat("%.1f %s", size, unit);
+}
+
+}  // namespace
+
+const Worker& Engine::WorkerOf(const WorkerKey& key) const {
+  return jobs_.at(key.job).workers[static_cast<size_t>(key.rank)];
+}
+
+// In seconds.
+double Engine::ExpectedAbsence(const Job& job, const Line& line) const {
+  const std::vector<RoundUnit>& units = line.units;
+  const double share = job.target_share;
+  if (!(share > 0)) return kNever;
+  double rounds = std::max(1.0, (1 - share) / share);
+  const auto self =
+      std::find_if(units.begin(), units.end(), [&](const RoundUnit& row) {
+        return row.unit == ShareUnit{job.id, JobId()};
+      });
+  if (self == units.end()) return rounds * round_duration_s_;
+  const auto& own = line.priorities[static_cast<size_t>(self - units.begin())];
+  const auto type = static_cast<size_t>(
+      std::max_element(own.begin(), own.end()) - own.begin());
+  double place = 1;
+  for (size_t row = 0; row < units.size(); ++row) {
+    const Job& other = jobs_.at(units[row].unit.job);
+    if (other.id == job.id || !other.planned.empty()) continue;
+    if (line.priorities[row][type] > own[type]) ++place;
+  }
+  const int capacity = cluster_.Capacity()[type];
+  if (capacity > 0) {
+    rounds =
+        std::max(rounds, std::ceil(place * job.spec.scale_factor / capacity));
+  }
+  return rounds * round_duration_s_;
+}
+
+// Of those whose round is over, where it is not kPark. Chosen once and
+// journaled with the round: a replay decides nothing.
+Engine::Tiers Engine::ChooseTiers(Time now) const {
+  Tiers tiers;
+  const bool keeps = has_budgets_ && options_.keep_absence_s_max > 0;
+  if (!keeps && options_.park_absence_s_max == kNever) return tiers;
+  Line line{RoundUnits(now, /*with_trials=*/false), {}};
+  line.priorities = Priorities(line.units);
+  std::map<AcceleratorId, double> kept;
+  for (const auto& [id, job] : live_) {
+    if (!job->active() || !job->HoldsAny() ||
+        Unchanged(*job, job->planned, job->planned_partner)) {
+      continue;
+    }
+    double absence_s = 0;
+    if (job->planned.empty()) {
+      absence_s = ExpectedAbsence(*job, line);
+    } else if (job->planned != job->assigned) {
+      continue;  // it moves
+    }
+    if (absence_s > options_.park_absence_s_max) {
+      tiers.emplace_back(id, PauseTier::kEvict);
+    } else if (keeps && absence_s <= options_.keep_absence_s_max &&
+               MayKeep(*job, kept)) {
+      tiers.emplace_back(id, PauseTier::kKeep);
+    }
+  }
+  return tiers;
+}
+
+// Whether all of its accelerators have room for it beside whoever comes next.
+// `kept`: by those that were chosen before it; it is added.
+bool Engine::MayKeep(const Job& job,
+                     std::map<AcceleratorId, double>& kept) const {
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0 || worker.need_bytes == 0) return false;
+    const Accelerator& where = cluster_.accelerator(worker.held);
+    if (where.info.memory_bytes == 0) return false;
+    std::set<WorkerKey> processes;
+    const auto [begin, end] = contexts_.equal_range(where.id);
+    for (auto it = begin; it != end; ++it) processes.insert(it->second);
+    double bytes = kept[where.id] + static_cast<double>(worker.need_bytes);
+    for (const WorkerKey& key : ParkedOn(where.id)) {
+      const Worker& parked = WorkerOf(key);
+      const std::vector<AcceleratorId>& next = jobs_.at(key.job).planned;
+      if (parked.kept_on != where.id ||
+          std::find(next.begin(), next.end(), where.id) != next.end()) {
+        continue;
+      }
+      bytes += static_cast<double>(parked.progress.device_bytes);
+    }
+    for (const auto& [id, other] : live_) {
+      for (size_t rank = 0; rank < other->planned.size(); ++rank) {
+        if (id == job.id || other->planned[rank] != where.id) continue;
+        const Worker& next = other->workers[rank];
+        if (next.need_bytes == 0) return false;  // nobody knows
+        bytes += static_cast<double>(next.need_bytes);
+        processes.insert({id, static_cast<int>(rank), next.incarnation});
+      }
+    }
+    bytes += static_cast<double>(processes.size()) *
+             static_cast<double>(where.info.context_bytes);
+    if (bytes > static_cast<double>(where.info.memory_bytes)) return false;
+  }
+  for (const Worker& worker : job.workers) {
+    kept[worker.held] += static_cast<double>(worker.need_bytes);
+  }
+  return true;
+}
+
+// Processes that are away and have a context there.
+std::set<WorkerKey> Engine::ParkedOn(AcceleratorId accelerator) const {
+  std::set<WorkerKey> parked;
+  const auto [begin, end] = contexts_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    const Worker& worker = WorkerOf(it->second);
+    if (worker.is_parked() && !worker.leaving) parked.insert(it->second);
+  }
+  return parked;
+}
+
+// Whoever is told to end because of its memory there, and has not yet.
+const WorkerKey* Engine::LeavingMemory(AcceleratorId accelerator,
+                                       const Job& job) const {
+  const auto [begin, end] = contexts_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    if (it->second.job == job.id) continue;
+    const Worker& worker = WorkerOf(it->second);
+    if (worker.is_parked() && worker.leaving) return &it->second;
+  }
+  return nullptr;
+}
+
+void Engine::MakeRoom(Time now) {
+  memory_due_ = false;
+  if (!has_budgets_) return;
+  std::set<WorkerKey> evicted;
+  for (const Accelerator& accelerator : cluster_.accelerators()) {
+    if (accelerator.info.memory_bytes > 0) MakeRoomOn(accelerator.id, evicted);
+  }
+  for (const auto& [server, agent] : agents_) {
+    if (agent.host_memory_bytes > 0) MakeRoomIn(server, evicted);
+  }
+  if (evicted.empty()) return;
+  Record(now, event::WorkersEvicted{{evicted.begin(), evicted.end()}});
+  memory_due_ = false;
+}
+
+void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
+  const AcceleratorInfo& info = cluster_.accelerator(id).info;
+  std::map<WorkerKey, uint64_t> processes;  // with what each takes
+  std::vector<std::pair<Time, WorkerKey>> away;
+  const auto [context, contexts_end] = contexts_.equal_range(id);
+  for (auto it = context; it != contexts_end; ++it) {
+    const Worker& worker = WorkerOf(it->second);
+    if (worker.leaving || evicted.contains(it->second)) continue;
+    // Who comes next starts only when it has left.
+    const bool stays =
+        worker.pause_sent_at == kNever || worker.pause_tier == PauseTier::kKeep;
+    uint64_t& bytes = processes[it->second] = info.context_bytes;
+    if (worker.held_epoch != 0 && worker.held == id && stays) {
+      bytes += worker.need_bytes;
+    }
+    if (worker.kept_on == id) bytes += worker.progress.device_bytes;
+  }
+  const auto [next, next_end] = assigned_to_.equal_range(id);
+  for (auto it = next; it != next_end; ++it) {
+    const Job& job = jobs_.at(it->second);
+    for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
+      if (job.assigned[rank] != id) continue;
+      const Worker& worker = job.workers[rank];
+      processes[{job.id, static_cast<int>(rank), worker.incarnation}] =
+          info.context_bytes + worker.need_bytes;
+    }
+  }
+  uint64_t used = 0;
+  for (const auto& [key, bytes] : processes) used += bytes;
+  for (const WorkerKey& key : ParkedOn(id)) {
+    const Job& job = jobs_.at(key.job);
+    const bool comes_back = std::find(job.assigned.begin(), job.assigned.end(),
+                                      id) != job.assigned.end();
+    if (!comes_back && !evicted.contains(key)) {
+      away.emplace_back(WorkerOf(key).parked_at, key);
+    }
+  }
+  std::sort(away.begin(), away.end());
+  for (const auto& [since, key] : away) {
+    if (used <= info.memory_bytes) return;
+    used -= processes[key];
+    evicted.insert(key);
+  }
+}
+
+void Engine::MakeRoomIn(const std::string& server,
+                        std::set<WorkerKey>& evicted) const {
+  uint64_t used = 0;
+  std::vector<std::pair<Time, WorkerKey>> away;
+  for (const auto& [id, job] : live_) {
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      const Worker& worker = job->workers[rank];
+      const WorkerKey key{id, static_cast<int>(rank), worker.incarnation};
+      if (!worker.is_parked() || worker.leaving || worker.server != server ||
+          evicted.contains(key)) {
+        continue;
+      }
+      used += worker.progress.host_bytes;
+      if (job->assigned.empty()) away.emplace_back(worker.parked_at, key);
+    }
+  }
+  std::sort(away.begin(), away.end());
+  for (const auto& [since, key] : away) {
+    if (used <= agents_.at(server).host_memory_bytes) return;
+    used -= WorkerOf(key).progress.host_bytes;
+    evicted.insert(key);
+  }
+}
+
+void Engine::On(Time now, const event::WorkersEvicted& e) {
+  for (const WorkerKey& key : e.workers) {
+    const Worker* worker = Find(key);
+    if (worker == nullptr || !worker->is_parked()) continue;
+    Pause(now, *Find(key.job), key.rank, PauseTier::kEvict);
+  }
+}
+
+// It does not fit there: not again, and that is no failure of its own.
+void Engine::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
+                         Time now) {
+  if (!job.active()) return;
+  const std::string& type = cluster_.accelerator(where).info.type;
+  if (partner.valid()) {
+    throughputs_.ExcludePair(job.id, partner, type);
+  } else {
+    throughputs_.Exclude(job.id, type);
+  }
+  job.planned.clear();
+  Assign(now, job, {}, JobId());
+  unsolved_ = true;
+  fill_due_ = true;
+}
+
+std::string Engine::MemoryText(const Job& job) const {
+  if (!job.active() || job.workers.empty()) return "";
+  const Worker& first = job.workers.front();
+  if (first.process == ProcessState::kNone) {
+    return first.progress.last_generation == Generation{} ? ""
+                                                          : "evicted to disk";
+  }
+  if (!first.is_parked()) return "";
+  uint64_t bytes = 0;
+  for (const Worker& worker : job.workers) {
+    if (!worker.is_parked()) continue;
+    bytes += worker.kept_on.valid() ? worker.progress.device_bytes
+                                    : worker.progress.host_bytes;
+  }
+  const std::string where =
+      first.kept_on.valid()
+          ? StrCat("kept on ", cluster_.accelerator(first.kept_on).info.uuid,
+                   " of ", first.server)
+          : StrCat("parked in host memory on ", first.server);
+  return bytes == 0 ? where : StrCat(where, ", ", SizeText(bytes));
+}
+
+}  // namespace gavel

@@ -1,0 +1,17 @@
+#include "gavel/data_parallel.h"
+
+#include <utility>
+
+#include "iterator/session_state.h"
+
+namespace gavel {
+
+DataParallel::DataParallel(Session& session,
+                           std::shared_ptr<torch::nn::Module> module)
+    : state_(*session.state_), module_(std::move(module)) {
+  state_.AddToGang(module_);
+}
+
+DataParallel::~DataParallel() { state_.RemoveFromGang(module_.get()); }
+
+}  // namespace gavel

@@ -1,0 +1,183 @@
+#include "iterator/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel::internal {
+namespace {
+
+constexpr size_t kFlushBytes = 32768;
+constexpr uint32_t kCastagnoli = 0x82f63b78;  // the polynomial, reversed
+constexpr uint32_t kMaskDelta = 0xa282ead8;
+
+constexpr std::array<uint32_t, 256> kCrcTable = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc >> 1) ^ ((crc & 1) != 0 ? kCastagnoli : 0);
+    }
+    table[byte] = crc;
+  }
+  return table;
+}();
+
+// ---- protocol buffers: a field is (number << 3 | type), then its value
+
+enum WireType { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+template <class Integer>
+void PutFixed(std::string* out, Integer value) {
+  for (size_t i = 0; i < sizeof(value); ++i) {
+    out->push_back(static_cast<char>(value >> (8 * i)));
+  }
+}
+
+void PutVarint(std::string* out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) {
+    out->push_back(static_cast<char>(value | 0x80));
+  }
+  out->push_back(static_cast<char>(value));
+}
+
+void PutTag(std::string* out, int field, WireType type) {
+  PutVarint(out, static_cast<uint64_t>(field << 3 | type));
+}
+
+size_t VarintSize(uint64_t value) {
+  size_t size = 1;
+  for (; value >= 0x80; value >>= 7) ++size;
+  return size;
+}
+
+void PutString(std::string* out, int field, std::string_view value) {
+  PutTag(out, field, kBytes);
+  PutVarint(out, value.size());
+  out->append(value);
+}
+
+double WallTime_s() {
+  return std::chrono::duration<double>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Event: wall_time = 1, step = 2, and one of file_version = 3, summary = 5,
+// session_log = 7.
+void BeginEvent(std::string* event, uint64_t step) {
+  event->clear();
+  PutTag(event, 1, kFixed64);
+  PutFixed(event, std::bit_cast<uint64_t>(WallTime_s()));
+  PutTag(event, 2, kVarint);
+  PutVarint(event, step);
+}
+
+absl::Status CannotWrite(const std::string& path) {
+  return absl::UnavailableError(
+      StrCat("GAVEL_TENSORBOARD_DIRECTORY: ", path, " can't be written (",
+             std::strerror(errno), "); give a directory that can"));
+}
+
+}  // namespace
+
+uint32_t Crc32c(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const char byte : bytes) {
+    crc =
+        kCrcTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+uint32_t MaskedCrc32c(std::string_view bytes) {
+  return std::rotr(Crc32c(bytes), 15) + kMaskDelta;
+}
+
+absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Open(
+    const std::string& directory, uint64_t first_step) {
+  std::error_code made;
+  std::filesystem::create_directories(directory, made);
+  // Readers sort by name, and take what has "tfevents" in it.
+  char host[64] = "";
+  gethostname(host, sizeof(host) - 1);
+  const std::string path =
+      absl::StrFormat("%s/events.out.tfevents.%017.6f.%s.%d", directory,
+                      WallTime_s(), host, getpid());
+  const int file =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return CannotWrite(path);
+  std::unique_ptr<EventFile> events(new EventFile(path, file));
+  events->buffer_.reserve(2 * kFlushBytes);
+  std::string event;
+  BeginEvent(&event, 0);
+  PutString(&event, 3, "brain.Event:2");
+  events->AddRecord(event);
+  BeginEvent(&event, first_step);
+  PutString(&event, 7, std::string_view("\x08\x01", 2));  // status = START
+  events->AddRecord(event);
+  absl::Status status = events->Flush();
+  if (!status.ok()) return status;
+  return events;
+}
+
+EventFile::~EventFile() {
+  Flush().IgnoreError();
+  if (file_ >= 0) close(file_);
+}
+
+absl::Status EventFile::AddScalar(std::string_view tag, uint64_t step,
+                                  double value) {
+  if (file_ < 0) return absl::OkStatus();  // was said already
+  // Summary: value = 1. Summary.Value: tag = 1, simple_value = 2.
+  const size_t value_size = 1 + VarintSize(tag.size()) + tag.size() + 1 + 4;
+  BeginEvent(&event_, step);
+  PutTag(&event_, 5, kBytes);
+  PutVarint(&event_, 1 + VarintSize(value_size) + value_size);
+  PutTag(&event_, 1, kBytes);
+  PutVarint(&event_, value_size);
+  PutString(&event_, 1, tag);
+  PutTag(&event_, 2, kFixed32);
+  PutFixed(&event_, std::bit_cast<uint32_t>(static_cast<float>(value)));
+  AddRecord(event_);
+  return buffer_.size() < kFlushBytes ? absl::OkStatus() : Flush();
+}
+
+void EventFile::AddRecord(std::string_view event) {
+  std::string length;
+  PutFixed(&length, static_cast<uint64_t>(event.size()));
+  buffer_ += length;
+  PutFixed(&buffer_, MaskedCrc32c(length));
+  buffer_ += event;
+  PutFixed(&buffer_, MaskedCrc32c(event));
+}
+
+absl::Status EventFile::Flush() {
+  std::string_view left = buffer_;
+  while (file_ >= 0 && !left.empty()) {
+    const ssize_t written = write(file_, left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      absl::Status status = CannotWrite(path_);
+      close(file_);
+      file_ = -1;
+      buffer_.clear();
+      return status;
+    }
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+  buffer_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,203 @@
+#include "iterator/gang.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/clock.h"
+#include "runtime/torch_errors.h"
+
+namespace gavel::internal {
+namespace {
+
+constexpr std::chrono::milliseconds kMeetingInterval(20);
+
+std::string HereKey(const GangPlan& plan, int rank) {
+  return StrCat(plan.prefix, "/here/", rank);
+}
+
+std::vector<std::string> HereKeys(const GangPlan& plan) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    keys.push_back(HereKey(plan, rank));
+  }
+  return keys;
+}
+
+absl::Status AnnotateRank(const absl::Status& status, const GangPlan& plan) {
+  return absl::Status(
+      status.code(),
+      StrCat("rank ", plan.rank, " of ", plan.world_size, ", gang's store at ",
+             plan.endpoint, ": ", status.message()));
+}
+
+}  // namespace
+
+void Gang::Add(std::shared_ptr<torch::nn::Module> module) {
+  modules_.push_back(std::move(module));
+}
+
+void Gang::Remove(const torch::nn::Module* module) {
+  std::erase_if(modules_, [&](const auto& one) { return one.get() == module; });
+}
+
+absl::Status Gang::Join(const GangPlan& given) {
+  WaitForOthers();
+  GangPlan plan = given;
+  absl::StatusOr<std::unique_ptr<GangStore>> store =
+      plan.hosts ? GangStore::Host(plan.address, plan.port, kRendezvousMax_s)
+                 : GangStore::Connect(plan.endpoint, kRendezvousMax_s);
+  if (!store.ok()) return AnnotateRank(store.status(), plan);
+  store_ = *std::move(store);
+  if (plan.hosts) {
+    plan.endpoint = store_->endpoint();
+    if (plan.opened) plan.opened(plan.endpoint);
+  }
+  failure_ = std::make_shared<Failure>();
+  absl::Status status = Meet(*store_, plan);
+  if (status.ok() && !modules_.empty()) status = MakeGroup(*store_, plan);
+  if (status.ok()) {
+    auto thread = GangThread::Start(
+        store_, {plan.rank, plan.world_size, plan.prefix, plan.steps_done,
+                 [group = std::weak_ptr(group_)] {
+                   if (const auto alive = group.lock()) alive->Abort();
+                 }});
+    status = thread.status();
+    if (thread.ok()) thread_ = *std::move(thread);
+  }
+  if (status.ok()) return status;
+  buckets_.clear();
+  group_.reset();
+  store_.reset();
+  return AnnotateRank(status, plan);
+}
+
+// Returns when all ranks have said that they are there, and at which step.
+absl::Status Gang::Meet(GangStore& store, const GangPlan& plan) {
+  GAVEL_RETURN_IF_ERROR(GangThread::Announce(
+      store, {plan.rank, plan.world_size, plan.prefix, plan.steps_done, {}}));
+  GAVEL_RETURN_IF_ERROR(
+      store.Set(HereKey(plan, plan.rank), StrCat(plan.steps_done)));
+  const std::vector<std::string> keys = HereKeys(plan);
+  const Time give_up = Now() + kRendezvousMax_s;
+  while (true) {
+    GAVEL_ASSIGN_OR_RETURN(const bool all, store.Has(keys));
+    if (all) break;
+    if (plan.gives_up && plan.gives_up()) {
+      return absl::UnavailableError(
+          "told to stop before the gang had come together");
+    }
+    if (Now() > give_up) {
+      return absl::UnavailableError(
+          StrCat("not all of the gang came within ", kRendezvousMax_s,
+                 " s; see the logs of the other ranks"));
+    }
+    std::this_thread::sleep_for(kMeetingInterval);
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> steps, store.Get(keys));
+  if (steps[static_cast<size_t>(plan.rank)] != steps[0]) {
+    return absl::FailedPreconditionError(StrCat(
+        "this rank is at step ", plan.steps_done, ", rank 0 at ", steps[0]));
+  }
+  for (size_t rank = 1; rank < steps.size(); ++rank) {
+    if (steps[rank] == steps[0]) continue;
+    return absl::UnavailableError(
+        StrCat("rank ", rank, " is at step ", steps[rank], ", this one at ",
+               plan.steps_done, "; it has to begin again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
+  ProcessGroupOptions options;
+  options.rank = plan.rank;
+  options.world_size = plan.world_size;
+  options.device = plan.device;
+  options.address = plan.address;
+  options.prefix = StrCat(plan.prefix, "/group");
+  options.timeout_s = plan.collective_timeout_s;
+  GAVEL_ASSIGN_OR_RETURN(group_, ProcessGroup::Create(store, options));
+  GAVEL_RETURN_IF_ERROR(group_->Broadcast(Tensors(/*with_parameters=*/true)));
+  return MakeBuckets();
+}
+
+absl::Status Gang::MakeBuckets() {
+  for (const auto& module : modules_) {
+    std::vector<at::Tensor> parameters;
+    std::set<c10::TensorImpl*> seen;  // one may be in a module twice
+    for (const at::Tensor& parameter : module->parameters()) {
+      if (!parameter.requires_grad()) continue;
+      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      parameters.push_back(parameter);
+    }
+    if (parameters.empty()) continue;
+    GradientBucketsOptions options;
+    options.averages = averages_;
+    options.failed = [failure = failure_](absl::Status status) {
+      std::lock_guard<std::mutex> lock(failure->mutex);
+      failure->status.Update(status);
+    };
+    GAVEL_ASSIGN_OR_RETURN(
+        auto buckets, GradientBuckets::Create(parameters, *group_, options));
+    buckets_.push_back(std::move(buckets));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<at::Tensor> Gang::Tensors(bool with_parameters) const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& module : modules_) {
+    for (const at::Tensor& buffer : module->buffers()) {
+      tensors.push_back(buffer);
+    }
+    if (!with_parameters) continue;
+    for (const at::Tensor& parameter : module->parameters()) {
+      tensors.push_back(parameter);
+    }
+  }
+  return tensors;
+}
+
+absl::Status Gang::EndStep() {
+  // First, as it knows whom the collectives waited for.
+  if (thread_->broken()) return absl::UnavailableError(thread_->why());
+  {
+    std::lock_guard<std::mutex> lock(failure_->mutex);
+    if (!failure_->status.ok()) return failure_->status;
+  }
+  for (const auto& buckets : buckets_) {
+    if (!buckets->unfinished()) continue;
+    return absl::UnavailableError(
+        "a backward pass did not come to its end on this rank, and the others "
+        "wait for it; let what it throws end the loop");
+  }
+  if (group_ == nullptr) return absl::OkStatus();
+  const std::vector<at::Tensor> buffers = Tensors(/*with_parameters=*/false);
+  return buffers.empty() ? absl::OkStatus() : group_->Broadcast(buffers);
+}
+
+void Gang::Leave(Leaving how) {
+  if (!joined()) return;
+  thread_->Leave(how);
+  buckets_.clear();
+  if (how == Leaving::kBroken && group_) group_->Abort();
+  // One on a GPU has memory there, which the next job may need.
+  if (group_ && group_->on_host()) last_group_ = group_;
+  group_.reset();
+  last_thread_ = std::move(thread_);
+  store_.reset();
+}
+
+void Gang::WaitForOthers() {
+  last_thread_.reset();
+  last_group_.reset();
+}
+
+}  // namespace gavel::internal

@@ -1,0 +1,110 @@
+// The gang that this process is one rank of, while it holds a lease: rendezvous
+// at the store, the process group with the models that are trained together,
+// and the stop agreement. Made anew by each Join(). Training thread only.
+//
+// Design section 5, gangs. session_gang.cc drives it.
+#ifndef GAVEL_ITERATOR_GANG_H_
+#define GAVEL_ITERATOR_GANG_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "iterator/gang_thread.h"
+#include "runtime/device/gradient_buckets.h"
+#include "runtime/device/process_group.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace gavel::internal {
+
+// How long the ranks of a gang wait for each other to come together.
+inline constexpr double kRendezvousMax_s = 30;
+
+struct GangPlan {
+  int rank = 0;
+  int world_size = 2;
+  // Rank 0 opens the store at `address`:`port` when it is the host, the others
+  // (or all) find it at `endpoint`.
+  bool hosts = false;
+  std::string endpoint;
+  std::string address;
+  int port = 0;
+  std::string prefix;  // of this gang's keys in the store
+  at::Device device{at::kCPU};
+  uint64_t steps_done = 0;
+  double collective_timeout_s = 30;
+  std::function<void(const std::string& endpoint)> opened;  // by the host
+  std::function<bool()> gives_up;  // asked while others are waited for
+};
+
+class Gang {
+ public:
+  // `averages`: whether the backward pass that begins is the step's last.
+  explicit Gang(std::function<bool()> averages)
+      : averages_(std::move(averages)) {}
+  ~Gang() { Leave(Leaving::kBroken); }
+
+  // Parameters and buffers of `module` are kept the same on all ranks.
+  void Add(std::shared_ptr<torch::nn::Module> module);
+  void Remove(const torch::nn::Module* module);
+
+  // UNAVAILABLE: not all came in time, or it gave up. FAILED_PRECONDITION: this
+  // rank is at another step than rank 0, so it has to begin again from the last
+  // generation. Then nothing is held.
+  absl::Status Join(const GangPlan& plan);
+  bool joined() const { return thread_ != nullptr; }
+
+  // After a step: rank 0's buffers into those of the others, and whether the
+  // step counts. UNAVAILABLE: a rank was lost, the step is void. Others: what
+  // is wrong with the model.
+  absl::Status EndStep();
+  // See GangThread.
+  StopMember::Passage Pass(uint64_t steps_done,
+                           const std::function<bool()>& gives_up) {
+    return thread_->Pass(steps_done, gives_up);
+  }
+  void Want(StopKind kind) { thread_->Want(kind); }
+  std::string why_broken() const { return thread_->why(); }
+
+  // The gang is over: frees what it has on the accelerator. The store stays
+  // until the others have left, too.
+  void Leave(Leaving how);
+  // For them: before the process ends, and before the next gang.
+  void WaitForOthers();
+
+ private:
+  absl::Status Meet(GangStore& store, const GangPlan& plan);
+  absl::Status MakeGroup(GangStore& store, const GangPlan& plan);
+  absl::Status MakeBuckets();
+  std::vector<at::Tensor> Tensors(bool with_parameters) const;
+
+  // What a failed backward pass leaves for the boundary, from its own thread.
+  struct Failure {
+    std::mutex mutex;
+    absl::Status status;
+  };
+
+  const std::function<bool()> averages_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::shared_ptr<GangStore> store_;
+  std::shared_ptr<ProcessGroup> group_;  // null without modules
+  std::vector<std::unique_ptr<GradientBuckets>> buckets_;
+  std::shared_ptr<Failure> failure_;
+  std::unique_ptr<GangThread> thread_;
+  // Of the gang before: another rank may still read what this one sent last.
+  std::unique_ptr<GangThread> last_thread_;
+  std::shared_ptr<ProcessGroup> last_group_;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_GANG_H_

@@ -1,0 +1,61 @@
+// Trains one model on all workers of a gang: one line before the loop.
+//
+//   gavel::DataParallel parallel(*session, model);
+//   for (auto& batch : gavel::Iterator(*session, loader)) {
+//     optimizer.zero_grad();
+//     ...
+//     loss.backward();  // gradients are the gang's averages when it returns
+//     optimizer.step();
+//   }
+//
+// Parameters and buffers are rank 0's from the first step on, buffers (batch
+// statistics) again after each step. Gradients are averaged in buckets while
+// backward() still runs, over Gloo on CPUs and NCCL on GPUs. A parameter that a
+// step does not use counts as zero; sparse gradients are refused. With one
+// worker nothing happens, so the same program runs alone.
+//
+// The same loop on any number of workers, with the same samples in each step
+// (DataLoaderOptions::global_batch_size):
+//
+//   (loss * session->loss_scale()).backward();  // mean over the micro-batch
+//   if (!session->last_micro_batch()) continue;  // gradients add up
+//   optimizer.step();
+//   optimizer.zero_grad();
+//
+// When a rank dies, the others' step is void: their loops end at its boundary
+// (under an agent their processes do, with code 75), nothing of it is kept, and
+// the gang starts again from the last generation. Every worker has to make the
+// same backward passes over the model; a rank that does not breaks the gang.
+//
+// Thread-safety: one thread, the one that trains. The session must live longer.
+#ifndef GAVEL_DATA_PARALLEL_H_
+#define GAVEL_DATA_PARALLEL_H_
+
+#include <memory>
+#include <utility>
+
+#include "gavel/session.h"
+
+namespace gavel {
+
+class GAVEL_EXPORT DataParallel {
+ public:
+  // Before the first loop; what is wrong is in session.status().
+  DataParallel(Session& session, std::shared_ptr<torch::nn::Module> module);
+  // Any ModuleHolder (what TORCH_MODULE makes).
+  template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
+  DataParallel(Session& session, Holder& holder)
+      : DataParallel(session,
+                     std::shared_ptr<torch::nn::Module>(holder.ptr())) {}
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+ private:
+  internal::SessionState& state_;
+  std::shared_ptr<torch::nn::Module> module_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_DATA_PARALLEL_H_

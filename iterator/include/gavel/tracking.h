@@ -1,0 +1,100 @@
+// What belongs to a job's state: session->Track(name, thing). Part of
+// gavel/session.h.
+#ifndef GAVEL_TRACKING_H_
+#define GAVEL_TRACKING_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gavel/internal/random_engine.h"
+#include "gavel/status.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::jit {
+struct Module;
+}
+namespace torch::optim {
+class LRScheduler;
+class Optimizer;
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
+
+namespace gavel {
+
+namespace internal {
+class SessionState;
+}  // namespace internal
+
+class GAVEL_EXPORT Tracking {
+ public:
+  // Makes something part of the job's state under a unique name, and restores
+  // it at once when a generation exists. Before the first loop only. Errors are
+  // in status(), too, so the result may be ignored. Tensors move with the
+  // lease, in place: who shares them goes on to do so.
+  Status Track(const std::string& name,
+               std::shared_ptr<torch::nn::Module> module);
+  // TorchScript: tensors, numbers and flags of it and of its submodules.
+  Status Track(const std::string& name, torch::jit::Module& module);
+  Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
+  // Beside the optimizer, whose learning rate it changes; what it was made with
+  // is the program's. Members that a class of your own adds are tracked by
+  // themselves.
+  Status Track(const std::string& name, torch::optim::LRScheduler& scheduler);
+  Status Track(const std::string& name,
+               torch::optim::ReduceLROnPlateauScheduler& scheduler);
+  // Dense, COO or CSR (on another device, a new one takes the place of the
+  // handle). Undefined, an empty list: as in the checkpoint.
+  Status Track(const std::string& name, at::Tensor& tensor);
+  Status Track(const std::string& name, std::vector<at::Tensor>& tensors);
+  // One of your own, on the CPU; LibTorch's default generators are always part
+  // of the state.
+  Status Track(const std::string& name, at::Generator& generator);
+  Status Track(const std::string& name, std::string& text);
+  // State of any other kind, as bytes; `load` is called when there are some.
+  Status Track(const std::string& name, std::function<std::string()> save,
+               std::function<void(const std::string&)> load);
+  // Any ModuleHolder (what TORCH_MODULE makes).
+  template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
+  Status Track(const std::string& name, Holder& holder) {
+    return Track(name, std::shared_ptr<torch::nn::Module>(holder.ptr()));
+  }
+  // int, int64_t, size_t, float, double, bool, ...
+  template <class Number,
+            std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
+  Status Track(const std::string& name, Number& number) {
+    return TrackNumber(name, &number, sizeof(number));
+  }
+  // std::mt19937, ...
+  template <class Engine,
+            std::enable_if_t<internal::IsRandomEngine<Engine>::value, int> = 0>
+  Status Track(const std::string& name, Engine& engine) {
+    return TrackEngine(
+        name, [&engine] { return internal::EngineText(engine); },
+        [&engine](const std::string& text) {
+          return internal::LoadEngine(text, engine);
+        });
+  }
+
+ protected:
+  explicit Tracking(std::unique_ptr<internal::SessionState> state);
+  ~Tracking();
+
+  std::unique_ptr<internal::SessionState> state_;
+
+ private:
+  Status TrackNumber(const std::string& name, void* number, size_t size);
+  Status TrackEngine(const std::string& name, std::function<std::string()> save,
+                     std::function<bool(const std::string&)> load);
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_TRACKING_H_

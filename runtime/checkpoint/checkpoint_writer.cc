@@ -1,0 +1,115 @@
+#include "runtime/checkpoint/checkpoint_writer.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <utility>
+
+#include "core/status.h"
+#include "runtime/torch_errors.h"
+
+namespace gavel {
+
+using internal::CatchAsStatus;
+
+CheckpointWriter::CheckpointWriter(GenerationStore store, Done done)
+    : store_(std::move(store)), done_(std::move(done)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+absl::Status CheckpointWriter::Begin(Generation generation,
+                                     const Snapshot& snapshot,
+                                     const CommitOptions& options) {
+  Wait().IgnoreError();
+  GAVEL_RETURN_IF_ERROR(store_.Stage(snapshot, options));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_flight_ = generation;
+  }
+  Post([this, generation, options] {
+    absl::Status status = CatchAsStatus("writing a checkpoint", [&] {
+      return store_.CommitStaged(generation, options);
+    });
+    done_(generation, status);
+    std::lock_guard<std::mutex> lock(mutex_);
+    last_ = std::move(status);
+    in_flight_.reset();
+  });
+  return absl::OkStatus();
+}
+
+void CheckpointWriter::Prepare(const Snapshot& snapshot,
+                               const CommitOptions& options) {
+  Wait().IgnoreError();
+  // Tensors are looked at here, as the training thread may change them.
+  absl::StatusOr<uint64_t> size_bytes = store_.SizeOf(snapshot, options);
+  // What is wrong with the state is said when it is saved.
+  if (!size_bytes.ok()) return;
+  Post([this, size = *size_bytes] { store_.Prepare(size).IgnoreError(); });
+}
+
+bool CheckpointWriter::IsBusy() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return busy_;
+}
+
+std::optional<Generation> CheckpointWriter::InFlight() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return in_flight_;
+}
+
+absl::Status CheckpointWriter::Wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return !busy_; });
+  return last_;
+}
+
+absl::StatusOr<Restored> CheckpointWriter::Restore() {
+  Wait().IgnoreError();
+  return store_.Restore();
+}
+
+void CheckpointWriter::Post(std::function<void()> job) {
+  if (!thread_.joinable()) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    // Without a thread it is done at once, which only takes longer.
+    absl::Status status = CatchAsStatus("the writer's thread", [this] {
+      thread_ = std::thread([this] { Run(); });
+      return absl::OkStatus();
+    });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!status.ok()) return job();
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    job_ = std::move(job);
+    busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+void CheckpointWriter::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || job_; });
+    if (!job_) return;
+    std::function<void()> job = std::exchange(job_, nullptr);
+    lock.unlock();
+    job();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace gavel

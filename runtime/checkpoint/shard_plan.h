@@ -1,0 +1,54 @@
+// How the state of a job is cut into shards: a function of the names, dtypes
+// and shapes of its tensors alone, so that each shard of a generation can be
+// compared with the one of the generation before, and every rank of a gang cuts
+// alike. Called by SnapshotStage, which keeps a plan while it fits.
+//
+// A value, thread-safe.
+#ifndef GAVEL_RUNTIME_CHECKPOINT_SHARD_PLAN_H_
+#define GAVEL_RUNTIME_CHECKPOINT_SHARD_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace gavel {
+
+struct PlannedShard {
+  ShardLayout layout;
+  // layout.header.tensors[i] is Snapshot::tensors[sources[i]].
+  std::vector<size_t> sources;
+};
+
+class ShardPlan {
+ public:
+  // Tensors in their order; a new shard is begun when those of one reach
+  // `shard_size_bytes_max`, and a larger tensor has one of its own.
+  // INVALID_ARGUMENT: an empty, repeated or reserved name, or a tensor that
+  // cannot be stored (see CheckStorable).
+  static absl::StatusOr<ShardPlan> Make(const Snapshot& snapshot,
+                                        uint64_t shard_size_bytes_max);
+
+  // Whether Make would give the same plan for `snapshot`.
+  bool Fits(const Snapshot& snapshot) const;
+
+  const std::vector<PlannedShard>& shards() const { return shards_; }
+
+ private:
+  std::vector<TensorEntry> tensors_;  // in the order of the snapshot
+  std::vector<PlannedShard> shards_;
+};
+
+// The shard of bytes entries, each a row of U8 under kBytesPrefix.
+// INVALID_ARGUMENT: a name that is not UTF-8.
+absl::StatusOr<ShardLayout> LayOutBytes(
+    const std::map<std::string, std::string>& bytes);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_CHECKPOINT_SHARD_PLAN_H_

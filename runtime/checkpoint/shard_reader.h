@@ -1,0 +1,30 @@
+// Reads and verifies the shards of a generation: several threads, past the page
+// cache, straight into the arena, where the tensors stay. Called by
+// GenerationStore.
+#ifndef GAVEL_RUNTIME_CHECKPOINT_SHARD_READER_H_
+#define GAVEL_RUNTIME_CHECKPOINT_SHARD_READER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/checkpoint/arena.h"
+#include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/worker_pool.h"
+
+namespace gavel {
+
+// The tensors of all shards, which keep their memory alive. No more memory is
+// taken than the files have bytes. DATA_LOSS: a shard is not what its manifest
+// says; else the FileSystem's errors.
+absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
+                                                    const std::string& folder,
+                                                    const Manifest& manifest,
+                                                    WorkerPool& pool,
+                                                    Arena& arena);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_CHECKPOINT_SHARD_READER_H_

@@ -1,0 +1,160 @@
+#include "runtime/checkpoint/snapshot_stage.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/torch_errors.h"
+
+namespace gavel {
+namespace {
+
+// What one thread copies at a time: large against the cost of taking it, small
+// against the whole.
+constexpr size_t kPieceBytesMax = size_t{8} << 20;
+
+}  // namespace
+
+absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
+                                 int world_size) {
+  if (!plan_ || !plan_->Fits(snapshot)) {
+    GAVEL_ASSIGN_OR_RETURN(plan_,
+                           ShardPlan::Make(snapshot, shard_size_bytes_max_));
+  }
+  bytes_.clear();
+  for (const auto& [name, text] : snapshot.bytes) {
+    if (RankOfEntry(name).value_or(0) == rank) bytes_.emplace(name, text);
+  }
+  GAVEL_ASSIGN_OR_RETURN(bytes_layout_, LayOutBytes(bytes_));
+  shards_.clear();
+  arena_size_bytes_ = 0;
+  const size_t count = plan_->shards().size();
+  for (size_t i = 0; i < count; ++i) {
+    if (static_cast<int>(i % static_cast<size_t>(world_size)) == rank) {
+      AddShard(i, plan_->shards()[i].layout);
+    }
+  }
+  AddShard(count + static_cast<size_t>(rank), bytes_layout_);
+  return absl::OkStatus();
+}
+
+void SnapshotStage::AddShard(size_t index, const ShardLayout& layout) {
+  shards_.push_back({index, &layout, arena_size_bytes_, nullptr});
+  arena_size_bytes_ += AlignUp(layout.size_bytes);
+}
+
+absl::StatusOr<uint64_t> SnapshotStage::SizeOf(const Snapshot& snapshot,
+                                               int rank, int world_size) {
+  GAVEL_RETURN_IF_ERROR(Plan(snapshot, rank, world_size));
+  Release();
+  return arena_size_bytes_;
+}
+
+void SnapshotStage::Release() {
+  shards_.clear();
+  block_.reset();
+}
+
+absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
+                                 int world_size) {
+  block_.reset();  // or the arena could not give it again
+  GAVEL_RETURN_IF_ERROR(Plan(snapshot, rank, world_size));
+  GAVEL_ASSIGN_OR_RETURN(block_, arena_.Take(arena_size_bytes_));
+  pieces_.clear();
+  devices_.clear();
+  return internal::CatchAsStatus("copying the state for a checkpoint", [&] {
+    const at::NoGradGuard no_grad;
+    for (StagedShard& shard : shards_) {
+      shard.data = block_->data() + shard.arena_offset;
+      GAVEL_RETURN_IF_ERROR(CopyShard(shard, snapshot));
+    }
+    GAVEL_RETURN_IF_ERROR(CopyPieces());
+    WaitForDevices();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status SnapshotStage::CopyShard(const StagedShard& shard,
+                                      const Snapshot& snapshot) {
+  const ShardLayout& layout = *shard.layout;
+  char* const end = shard.data + layout.size_bytes;
+  std::memcpy(shard.data, layout.encoded_header.data(),
+              layout.encoded_header.size());
+  std::memset(end, 0, AlignUp(layout.size_bytes) - layout.size_bytes);
+  const bool is_bytes = &layout == &bytes_layout_;
+  for (size_t i = 0; i < layout.header.tensors.size(); ++i) {
+    char* const to = shard.data + layout.TensorOffset(i);
+    if (is_bytes) {
+      const std::string& name = layout.header.tensors[i].name;
+      const std::string& text = bytes_.at(name.substr(kBytesPrefix.size()));
+      std::memcpy(to, text.data(), text.size());
+    } else {
+      const PlannedShard& planned = plan_->shards()[shard.index];
+      CopyTensor(to, snapshot.tensors[planned.sources[i]].second);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return;
+  const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
+  if (tensor.is_cpu() && is_plain) {
+    AddPiece(to, static_cast<const char*>(tensor.const_data_ptr()),
+             tensor.nbytes());
+    return;
+  }
+  at::Tensor view = at::from_blob(to, tensor.sizes(),
+                                  at::device(at::kCPU).dtype(tensor.dtype()));
+  view.copy_(tensor.detach(), /*non_blocking=*/!tensor.is_cpu());
+  const at::Device device = tensor.device();
+  if (!tensor.is_cpu() &&
+      std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+    devices_.push_back(device);
+  }
+}
+
+void SnapshotStage::AddPiece(char* to, const char* from, size_t size) {
+  for (size_t begin = 0; begin < size; begin += kPieceBytesMax) {
+    pieces_.push_back(
+        {to + begin, from + begin, std::min(kPieceBytesMax, size - begin)});
+  }
+}
+
+// Neighbours together up to kPieceBytesMax, so that small tensors cost little.
+absl::Status SnapshotStage::CopyPieces() {
+  std::vector<size_t> groups = {0};
+  size_t size = 0;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (size > 0 && size + pieces_[i].size > kPieceBytesMax) {
+      groups.push_back(i);
+      size = 0;
+    }
+    size += pieces_[i].size;
+  }
+  groups.push_back(pieces_.size());
+  return pool_.Run(groups.size() - 1, [&](size_t group) {
+    for (size_t i = groups[group]; i < groups[group + 1]; ++i) {
+      StreamingCopy(pieces_[i].to, pieces_[i].from, pieces_[i].size);
+    }
+    return absl::OkStatus();
+  });
+}
+
+void SnapshotStage::WaitForDevices() {
+  for (const at::Device device : devices_) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeStream(guard.getStream(device));
+  }
+}
+
+}  // namespace gavel

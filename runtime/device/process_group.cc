@@ -1,0 +1,345 @@
+#include "runtime/device/process_group.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+#ifdef GAVEL_HAS_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+#ifdef GAVEL_HAS_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include "absl/strings/numbers.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/torch_errors.h"
+
+namespace gavel {
+namespace {
+
+using internal::CatchAsStatus;
+using BackendPointer = c10::intrusive_ptr<c10d::Backend>;
+
+std::chrono::milliseconds ToMilliseconds(double time_s) {
+  return std::chrono::milliseconds(static_cast<int64_t>(time_s * 1000));
+}
+
+// What c10d throws means that somebody is not there, whatever its type.
+template <class Body>
+absl::Status CatchAsUnavailable(std::string_view what, Body&& body) {
+  absl::Status status = CatchAsStatus(what, std::forward<Body>(body));
+  if (!absl::IsInternal(status)) return status;
+  return absl::UnavailableError(status.message());
+}
+
+absl::Status ParseEndpoint(const std::string& endpoint, std::string* host,
+                           int* port) {
+  const size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(endpoint.substr(colon + 1), port) || *port < 1 ||
+      *port > 65535) {
+    return absl::InvalidArgumentError(
+        StrCat("'", endpoint, "' is no ADDRESS:PORT of a gang's store"));
+  }
+  *host = endpoint.substr(0, colon);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// ---- the store
+
+struct GangStore::Impl {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+GangStore::GangStore(std::unique_ptr<Impl> impl, std::string endpoint)
+    : impl_(std::move(impl)), endpoint_(std::move(endpoint)) {}
+GangStore::~GangStore() = default;
+
+absl::StatusOr<std::unique_ptr<GangStore>> GangStore::Host(
+    const std::string& address, int port, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = ToMilliseconds(timeout_s);
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable(
+      StrCat("opening the gang's store at ", address, ":", port), [&] {
+        store = c10::make_intrusive<c10d::TCPStore>(address, options);
+        return absl::OkStatus();
+      }));
+  std::string endpoint = StrCat(address, ":", store->getPort());
+  return std::unique_ptr<GangStore>(new GangStore(
+      std::make_unique<Impl>(Impl{std::move(store)}), std::move(endpoint)));
+}
+
+absl::StatusOr<std::unique_ptr<GangStore>> GangStore::Connect(
+    const std::string& endpoint, double timeout_s) {
+  std::string host;
+  int port = 0;
+  GAVEL_RETURN_IF_ERROR(ParseEndpoint(endpoint, &host, &port));
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = ToMilliseconds(timeout_s);
+  auto impl = std::make_unique<Impl>();
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable(
+      StrCat("reaching the gang's store at ", endpoint), [&] {
+        impl->store = c10::make_intrusive<c10d::TCPStore>(host, options);
+        return absl::OkStatus();
+      }));
+  return std::unique_ptr<GangStore>(new GangStore(std::move(impl), endpoint));
+}
+
+absl::StatusOr<std::unique_ptr<GangStore>> GangStore::Clone() {
+  auto impl = std::make_unique<Impl>();
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable(
+      StrCat("reaching the gang's store at ", endpoint_), [&] {
+        impl->store = impl_->store->clone();
+        return absl::OkStatus();
+      }));
+  return std::unique_ptr<GangStore>(new GangStore(std::move(impl), endpoint_));
+}
+
+absl::Status GangStore::Set(const std::string& key, const std::string& value) {
+  return CatchAsUnavailable("writing to the gang's store", [&] {
+    impl_->store->set(key, value);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<bool> GangStore::Has(const std::vector<std::string>& keys) {
+  bool has = false;
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("reading the gang's store", [&] {
+    has = impl_->store->check(keys);
+    return absl::OkStatus();
+  }));
+  return has;
+}
+
+absl::StatusOr<std::vector<std::string>> GangStore::Get(
+    const std::vector<std::string>& keys) {
+  std::vector<std::string> values;
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("reading the gang's store", [&] {
+    for (const std::vector<uint8_t>& value : impl_->store->multiGet(keys)) {
+      values.emplace_back(value.begin(), value.end());
+    }
+    return absl::OkStatus();
+  }));
+  return values;
+}
+
+// ---- the group
+
+namespace {
+
+#ifdef GAVEL_HAS_GLOO
+BackendPointer MakeGloo(c10::intrusive_ptr<c10d::Store> store,
+                        const ProcessGroupOptions& options) {
+  auto gloo = c10d::ProcessGroupGloo::Options::create(
+      ToMilliseconds(options.timeout_s));
+  gloo->devices.push_back(
+      options.address.empty()
+          ? c10d::ProcessGroupGloo::createDefaultDevice()
+          : c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(
+      std::move(store), options.rank, options.world_size, gloo);
+}
+#endif
+
+#ifdef GAVEL_HAS_NCCL
+BackendPointer MakeNccl(c10::intrusive_ptr<c10d::Store> store,
+                        const ProcessGroupOptions& options) {
+  // A communicator that hangs is to be aborted, not the host's process.
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
+  auto nccl = c10d::ProcessGroupNCCL::Options::create();
+  nccl->timeout = ToMilliseconds(options.timeout_s);
+  auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      std::move(store), options.rank, options.world_size, nccl);
+  group->eagerConnectSingleDevice(options.device);
+  return group;
+}
+#endif
+
+absl::StatusOr<BackendPointer> MakeBackend(
+    c10::intrusive_ptr<c10d::Store> store, const ProcessGroupOptions& options) {
+#ifdef GAVEL_HAS_NCCL
+  if (options.device.is_cuda()) return MakeNccl(std::move(store), options);
+#endif
+#ifdef GAVEL_HAS_GLOO
+  if (options.device.is_cpu()) return MakeGloo(std::move(store), options);
+#endif
+  return absl::FailedPreconditionError(StrCat(
+      "a gang on ", options.device.str(), " is not possible: this build lacks ",
+      options.device.is_cuda() ? "NCCL" : "Gloo",
+      "; build with its headers (nccl.h, libgloo-dev)"));
+}
+
+// Who waits for a collective wakes up when it is done or the group is aborted:
+// LibTorch's Gloo can't be, and would wait for a frozen rank to the time-out.
+struct Waiting {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool aborted = false;
+};
+
+absl::Status Aborted() {
+  return absl::UnavailableError("the gang's process group was aborted");
+}
+
+class PendingWork final : public ProcessGroup::Pending {
+ public:
+  PendingWork(c10::intrusive_ptr<c10d::Work> work,
+              std::shared_ptr<Waiting> waiting, bool on_host)
+      : work_(std::move(work)), waiting_(std::move(waiting)) {
+    if (on_host) Watch();
+  }
+
+  absl::Status Wait() override {
+    {
+      std::unique_lock<std::mutex> lock(waiting_->mutex);
+      waiting_->changed.wait(lock,
+                             [this] { return *done_ || waiting_->aborted; });
+      if (!*done_) return Aborted();
+    }
+    return CatchAsUnavailable("a collective of the gang", [this] {
+      return work_->wait() ? absl::OkStatus() : Aborted();
+    });
+  }
+
+ private:
+  void Watch() {
+    *done_ = false;
+    work_->getFuture()->addCallback(
+        [done = done_, waiting = waiting_](c10::ivalue::Future&) {
+          std::lock_guard<std::mutex> lock(waiting->mutex);
+          *done = true;
+          waiting->changed.notify_all();
+        });
+  }
+
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::shared_ptr<Waiting> waiting_;
+  // On a GPU the stream waits, and NCCL's own abort ends that.
+  std::shared_ptr<bool> done_ = std::make_shared<bool>(true);
+};
+
+}  // namespace
+
+struct ProcessGroup::Impl {
+  BackendPointer backend;
+  bool on_host = true;
+  std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+
+  bool aborted() const {
+    std::lock_guard<std::mutex> lock(waiting->mutex);
+    return waiting->aborted;
+  }
+  std::unique_ptr<Pending> Watch(c10::intrusive_ptr<c10d::Work> work) const {
+    return std::make_unique<PendingWork>(std::move(work), waiting, on_host);
+  }
+  absl::Status BroadcastFlat(const std::vector<at::Tensor>& tensors);
+};
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Impl> impl, int world_size)
+    : impl_(std::move(impl)), world_size_(world_size) {}
+
+ProcessGroup::~ProcessGroup() {
+  if (impl_->aborted()) {
+    // Its threads may still wait for a rank that is gone, and its destructor
+    // for them: it is left to them and the process's end.
+    [[maybe_unused]] auto* left = impl_->backend.release();
+    return;
+  }
+  CatchAsStatus("leaving the process group", [this] {
+    impl_->backend.reset();
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
+    GangStore& store, const ProcessGroupOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->on_host = options.device.is_cpu();
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable(
+      StrCat("making a process group of ", options.world_size, " workers"),
+      [&]() -> absl::Status {
+        // A connection of its own: coming together waits on it.
+        auto prefixed = c10::make_intrusive<c10d::PrefixStore>(
+            options.prefix, store.impl_->store->clone());
+        prefixed->setTimeout(ToMilliseconds(options.timeout_s));
+        GAVEL_ASSIGN_OR_RETURN(impl->backend, MakeBackend(prefixed, options));
+        return absl::OkStatus();
+      }));
+  return std::unique_ptr<ProcessGroup>(
+      new ProcessGroup(std::move(impl), options.world_size));
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup::Pending>> ProcessGroup::AllReduce(
+    at::Tensor tensor) {
+  if (impl_->aborted()) return Aborted();
+  std::unique_ptr<Pending> pending;
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("adding up over the gang", [&] {
+    std::vector<at::Tensor> tensors = {std::move(tensor)};
+    pending = impl_->Watch(impl_->backend->allreduce(tensors));
+    return absl::OkStatus();
+  }));
+  return pending;
+}
+
+absl::Status ProcessGroup::Impl::BroadcastFlat(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& tensor : tensors) parts.push_back(tensor.reshape(-1));
+  std::vector<at::Tensor> flat = {at::cat(parts)};
+  GAVEL_RETURN_IF_ERROR(Watch(backend->broadcast(flat))->Wait());
+  int64_t from = 0;
+  for (at::Tensor tensor : tensors) {
+    tensor.copy_(flat[0].narrow(0, from, tensor.numel()).view(tensor.sizes()));
+    from += tensor.numel();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors) {
+  if (impl_->aborted()) return Aborted();
+  return CatchAsUnavailable("broadcasting to the gang", [&]() -> absl::Status {
+    const at::NoGradGuard no_grad;
+    std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.numel() > 0) by_type[tensor.scalar_type()].push_back(tensor);
+    }
+    for (const auto& [type, same_type] : by_type) {
+      GAVEL_RETURN_IF_ERROR(impl_->BroadcastFlat(same_type));
+    }
+    return absl::OkStatus();
+  });
+}
+
+bool ProcessGroup::on_host() const { return impl_->on_host; }
+
+void ProcessGroup::Abort() {
+  {
+    std::lock_guard<std::mutex> lock(impl_->waiting->mutex);
+    if (std::exchange(impl_->waiting->aborted, true)) return;
+    impl_->waiting->changed.notify_all();
+  }
+  if (impl_->on_host) return;
+  CatchAsStatus("aborting the process group", [this] {
+    impl_->backend->abort();
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+}  // namespace gavel

@@ -1,0 +1,108 @@
+// The processes of a gang as one: a store of keys and values that rank 0 hosts,
+// and collectives over it (Gloo on a CPU, NCCL on GPUs; both LibTorch's). Made
+// anew for each lease by the iterator (design section 5, gangs). No type of
+// c10d is visible here, as its headers are heavy.
+//
+// Nothing throws. UNAVAILABLE: the other side is gone, did not come in time, or
+// the group was aborted; INVALID_ARGUMENT: no such address.
+#ifndef GAVEL_RUNTIME_DEVICE_PROCESS_GROUP_H_
+#define GAVEL_RUNTIME_DEVICE_PROCESS_GROUP_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+// A connection to the store. One thread per connection. Whoever reaches the
+// port can read and write it (as any TCPStore): gangs belong into a network of
+// their own, as their collectives do, which are not encrypted either.
+class GangStore {
+ public:
+  // Rank 0: opens the store, for as long as this object lives. `address`: where
+  // the others reach this machine; `port` 0: a free one.
+  static absl::StatusOr<std::unique_ptr<GangStore>> Host(
+      const std::string& address, int port, double timeout_s);
+  // `endpoint`: "ADDRESS:PORT".
+  static absl::StatusOr<std::unique_ptr<GangStore>> Connect(
+      const std::string& endpoint, double timeout_s);
+  ~GangStore();
+  GangStore(const GangStore&) = delete;
+  GangStore& operator=(const GangStore&) = delete;
+
+  // Another connection, for another thread.
+  absl::StatusOr<std::unique_ptr<GangStore>> Clone();
+  const std::string& endpoint() const { return endpoint_; }
+
+  absl::Status Set(const std::string& key, const std::string& value);
+  // Whether all of them are set.
+  absl::StatusOr<bool> Has(const std::vector<std::string>& keys);
+  // Of keys that are set, in their order.
+  absl::StatusOr<std::vector<std::string>> Get(
+      const std::vector<std::string>& keys);
+
+ private:
+  friend class ProcessGroup;
+  struct Impl;
+  GangStore(std::unique_ptr<Impl> impl, std::string endpoint);
+
+  std::unique_ptr<Impl> impl_;
+  std::string endpoint_;
+};
+
+struct ProcessGroupOptions {
+  int rank = 0;
+  int world_size = 1;
+  at::Device device{at::kCPU};  // of the tensors: chooses Gloo or NCCL
+  std::string address;          // of this machine; empty: found by its name
+  std::string prefix;           // of the group's keys: another for each group
+  double timeout_s = 30;        // of each collective, and of coming together
+};
+
+// Collectives are to be begun in the same order by all ranks. Thread-safety:
+// one thread at a time, but for Abort().
+class ProcessGroup {
+ public:
+  // Returns when all ranks are there.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(
+      GangStore& store, const ProcessGroupOptions& options);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  // A collective that runs beside the caller. To be waited for, or its tensor
+  // to be left alone until the group is gone.
+  class Pending {
+   public:
+    virtual ~Pending() = default;
+    // On a GPU: the current stream waits, not the caller.
+    virtual absl::Status Wait() = 0;
+  };
+  // Adds `tensor` (contiguous) up over all ranks, in place: the same bits on
+  // each.
+  absl::StatusOr<std::unique_ptr<Pending>> AllReduce(at::Tensor tensor);
+  // Rank 0's values into those of all others, in place.
+  absl::Status Broadcast(const std::vector<at::Tensor>& tensors);
+
+  // Ends what runs and all that comes with UNAVAILABLE. From any thread.
+  void Abort();
+
+  int world_size() const { return world_size_; }
+  bool on_host() const;  // Gloo
+
+ private:
+  struct Impl;
+  ProcessGroup(std::unique_ptr<Impl> impl, int world_size);
+
+  std::unique_ptr<Impl> impl_;
+  const int world_size_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_DEVICE_PROCESS_GROUP_H_

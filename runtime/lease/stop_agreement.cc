@@ -1,0 +1,200 @@
+#include "runtime/lease/stop_agreement.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <initializer_list>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// No gang takes a million steps while a word goes around.
+constexpr uint64_t kMarginMax = 1 << 20;
+
+// All numbers of `text`, of which there must be `count`; else nothing.
+std::optional<std::vector<uint64_t>> Numbers(std::string_view text,
+                                             size_t count) {
+  std::vector<uint64_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end && numbers.size() < count) {
+    uint64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return std::nullopt;
+    numbers.push_back(number);
+    at = rest;
+    if (at != end && *at++ != ' ') return std::nullopt;
+  }
+  if (at != end || numbers.size() != count) return std::nullopt;
+  return numbers;
+}
+
+}  // namespace
+
+std::string EncodeWord(const LeaderWord& word) {
+  const StopProposal& p = word.proposal;
+  return StrCat(word.beat, " ", p.number, " ", p.step, " ",
+                static_cast<int>(p.kind), " ", p.bound ? 1 : 0, " ",
+                word.lost_rank + 1);
+}
+
+std::string EncodeWord(const MemberWord& word) {
+  return StrCat(word.beat, " ", word.step_begun, " ",
+                static_cast<int>(word.wanted), " ", word.answered, " ",
+                word.accepted ? 1 : 0, " ", word.knows_bound ? 1 : 0, " ",
+                static_cast<int>(word.leaving));
+}
+
+std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
+  const auto n = Numbers(text, 6);
+  if (!n || (*n)[3] > 2 || (*n)[4] > 1 || (*n)[5] > (1u << 30)) {
+    return std::nullopt;
+  }
+  return LeaderWord{
+      (*n)[0],
+      {(*n)[1], (*n)[2], static_cast<StopKind>((*n)[3]), (*n)[4] == 1},
+      static_cast<int>((*n)[5]) - 1};
+}
+
+std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
+  const auto n = Numbers(text, 7);
+  if (!n || (*n)[2] > 2 || (*n)[4] > 1 || (*n)[5] > 1 || (*n)[6] > 2) {
+    return std::nullopt;
+  }
+  return MemberWord{
+      (*n)[0],      (*n)[1],      static_cast<StopKind>((*n)[2]), (*n)[3],
+      (*n)[4] == 1, (*n)[5] == 1, static_cast<Leaving>((*n)[6])};
+}
+
+// ---- every rank
+
+StopMember::Passage StopMember::Pass(uint64_t steps_done) {
+  if (!bound_.empty() && steps_done >= bound_.front().step) {
+    if (steps_done > bound_.front().step) return Passage::kMissed;
+    const StopKind kind = bound_.front().kind;
+    bound_.pop_front();
+    return kind == StopKind::kStop ? Passage::kStop : Passage::kCheckpoint;
+  }
+  if (accepted_ && !open_.bound && steps_done >= open_.step) {
+    return Passage::kWait;
+  }
+  step_begun_ = std::max(step_begun_, steps_done + 1);
+  return Passage::kGoOn;
+}
+
+void StopMember::Want(StopKind kind) {
+  // One that binds already is on its way.
+  if (!bound_.empty() && bound_.back().kind >= kind) return;
+  wanted_ = std::max(wanted_, kind);
+}
+
+void StopMember::Hear(Time now, const LeaderWord& word) {
+  if (word.beat <= leader_beat_) return;
+  leader_beat_ = word.beat;
+  leader_heard_at_ = now;
+  if (word.lost_rank >= 0) lost_rank_ = word.lost_rank;
+  const StopProposal& proposal = word.proposal;
+  if (proposal.number > open_.number) {
+    open_ = proposal;
+    open_.bound = false;
+    // In the middle of step S or before it: boundary S is still to come.
+    accepted_ = step_begun_ <= proposal.step;
+  }
+  if (proposal.number == open_.number && proposal.bound && !open_.bound &&
+      accepted_) {
+    open_.bound = true;
+    bound_.push_back(proposal);
+    if (wanted_ <= proposal.kind) wanted_ = StopKind::kNone;
+  }
+}
+
+MemberWord StopMember::Word() {
+  MemberWord word;
+  word.beat = ++beat_;
+  word.step_begun = step_begun_;
+  word.wanted = wanted_;
+  word.answered = open_.number;
+  word.accepted = accepted_;
+  word.knows_bound = open_.bound;
+  word.leaving = leaving_;
+  return word;
+}
+
+int StopMember::lost_rank(Time now) const {
+  if (lost_rank_ >= 0) return lost_rank_;
+  return now > leader_heard_at_ + kRankSilenceMax_s ? 0 : -1;
+}
+
+// ---- rank 0
+
+StopLeader::StopLeader(int world_size, Time now)
+    : ranks_(static_cast<size_t>(world_size), Rank{MemberWord(), now}) {}
+
+LeaderWord StopLeader::Hear(Time now,
+                            std::span<const std::optional<MemberWord>> words) {
+  assert(words.size() == ranks_.size());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (!words[i] || words[i]->beat <= ranks_[i].word.beat) continue;
+    ranks_[i] = {*words[i], now};
+  }
+  FindLost(now);
+  if (word_.lost_rank < 0) Decide();
+  ++word_.beat;
+  return word_;
+}
+
+void StopLeader::FindLost(Time now) {
+  bool all_left = true;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = ranks_[i];
+    if (rank.word.leaving == Leaving::kDone) continue;
+    all_left = false;
+    const bool silent = now > rank.heard_at + kRankSilenceMax_s;
+    if (!silent && rank.word.leaving == Leaving::kNo) continue;
+    if (word_.lost_rank < 0) word_.lost_rank = static_cast<int>(i);
+  }
+  all_left_ = all_left || word_.lost_rank >= 0;
+}
+
+void StopLeader::Decide() {
+  const StopProposal& last = word_.proposal;
+  bool all_accepted = true;
+  bool all_know = true;
+  bool refused = false;
+  StopKind wanted = StopKind::kNone;
+  for (const Rank& rank : ranks_) {
+    const bool answered = rank.word.answered == last.number;
+    all_accepted = all_accepted && answered && rank.word.accepted;
+    all_know = all_know && answered && rank.word.knows_bound;
+    refused = refused || (answered && !rank.word.accepted);
+    wanted = std::max(wanted, rank.word.wanted);
+  }
+  const bool open = last.number > 0 && !last.bound;
+  if (!open) {
+    // The next one only when all know of this: none can miss it then.
+    if (wanted != StopKind::kNone && (last.number == 0 || all_know)) {
+      Propose(wanted);
+    }
+  } else if (refused) {
+    margin_ = std::min(margin_ * 2, kMarginMax);
+    Propose(std::max(wanted, last.kind));
+  } else if (all_accepted) {
+    word_.proposal.bound = true;
+  }
+}
+
+void StopLeader::Propose(StopKind kind) {
+  uint64_t highest = 0;
+  for (const Rank& rank : ranks_) {
+    highest = std::max(highest, rank.word.step_begun);
+  }
+  // Never at or before a stop that binds: some may be at it now.
+  StopProposal& proposal = word_.proposal;
+  const uint64_t first = proposal.bound ? proposal.step + 1 : proposal.step;
+  proposal = {proposal.number + 1, std::max(highest + margin_ - 1, first), kind,
+              /*bound=*/false};
+}
+
+}  // namespace gavel

@@ -1,0 +1,55 @@
+// Where the reports of two runs differ.
+#include "coordinator/cli/doctor_report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+TEST(DoctorReport, NamesMayHaveBlanksAndACutLineIsLeftOut) {
+  EXPECT_THAT(
+      ParseReport("0 loss 0x1p+0\nno report\n3 step time nan\n4 loss 0x"),
+      ElementsAre(ReportedValue{0, "loss", "0x1p+0"},
+                  ReportedValue{3, "step time", "nan"}));
+}
+
+TEST(DoctorReport, TheEarliestDifferenceComesFirst) {
+  const auto expected = ParseReport("1 b 1\n1 a 1\n2 b 2\n3 b 3\n4 a 4\n");
+  const auto found = ParseReport("1 b 9\n1 a 1\n2 b 2\n3 b 5\n");
+  const auto all = CompareReports(expected, found, 2);
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_EQ(DescribeDifference(all[0], "there"),
+            "b at step 3: 3 (3) undisturbed, 5 (5) there");
+  EXPECT_EQ(DescribeDifference(all[1], "there"),
+            "a at step 4: 4 (4) undisturbed, not reported there");
+}
+
+TEST(DoctorReport, WhatIsReportedBeforeTheLoopDoesNotCount) {
+  const auto expected = ParseReport("0 size 5\n1 a 1\n2 a 2\n3 a 3\n");
+  EXPECT_THAT(
+      CompareReports(expected, ParseReport("2 size 5\n2 a 2\n3 a 3\n"), 2),
+      IsEmpty());
+  EXPECT_THAT(CompareReports(expected, ParseReport("2 a 2\n3 a 3\n3 a 3\n"), 2),
+              Not(IsEmpty()));
+}
+
+TEST(DoctorReport, ToleranceIsAPartOfTheLargerValue) {
+  const auto expected = ParseReport("1 a 0x1p+10\n1 b 1\n1 c nan\n");
+  const auto found = ParseReport("1 a 0x1.004p+10\n1 b 1\n1 c nan\n");
+  EXPECT_EQ(CompareReports(expected, found, 0).size(), 1);
+  EXPECT_THAT(CompareReports(expected, found, 0, 1e-2), IsEmpty());
+  EXPECT_EQ(CompareReports(expected, found, 0, 1e-4).size(), 1);
+  // What is missing, or no number any more, differs whatever the tolerance.
+  EXPECT_EQ(
+      CompareReports(expected, ParseReport("1 a 0x1p+10\n1 b nan\n"), 0, 1)
+          .size(),
+      2);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,250 @@
+// Gangs of real processes without a coordinator, as torchrun starts them: what
+// they train is what one process trains, they stop at one step, go on at any
+// size, and none goes on when one is lost.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/iterator/training.h"
+#include "tests/iterator/worker_process.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Variables = WorkerProcess::Variables;
+
+// 100 samples in global batches of 24: four steps, the last of 28.
+constexpr int kSteps = 16;
+
+std::string FreePort() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  close(descriptor);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+bool Eventually(const std::function<bool()>& holds, double patience_s = 60) {
+  const auto give_up = std::chrono::steady_clock::now() +
+                       std::chrono::duration<double>(patience_s);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// The ranks of one gang, all on this machine.
+class GangOfProcesses {
+ public:
+  GangOfProcesses(const std::string& folder, int world_size,
+                  Variables variables) {
+    variables.insert(variables.end(),
+                     {{"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", FreePort()},
+                      {"WORLD_SIZE", std::to_string(world_size)},
+                      {"GAVEL_DEVICE", "cpu"},
+                      {"GAVEL_CHECKPOINT_DIRECTORY", folder + "/checkpoints"}});
+    for (int rank = 0; rank < world_size; ++rank) {
+      const std::string own = folder + "/" + std::to_string(world_size) + "-" +
+                              std::to_string(rank);
+      std::filesystem::create_directories(own);
+      Variables of_rank = variables;
+      of_rank.emplace_back("RANK", std::to_string(rank));
+      ranks_.push_back(std::make_unique<WorkerProcess>(own, of_rank));
+    }
+  }
+
+  WorkerProcess& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  // The exit codes, by rank.
+  std::vector<int> Wait() {
+    std::vector<int> codes;
+    for (const auto& one : ranks_) codes.push_back(one->Wait());
+    return codes;
+  }
+  std::string Outputs() const {
+    std::string all;
+    for (const auto& one : ranks_) all += one->Output() + "\n----\n";
+    return all;
+  }
+  // All ranks have the same weights, to the bit, and these are they.
+  std::string Weights() {
+    const std::string first = ranks_[0]->Weights();
+    EXPECT_FALSE(first.empty()) << Outputs();
+    for (const auto& one : ranks_) EXPECT_EQ(one->Weights(), first);
+    return first;
+  }
+
+ private:
+  std::vector<std::unique_ptr<WorkerProcess>> ranks_;
+};
+
+std::vector<int> Codes(int count, int code) {
+  return std::vector<int>(static_cast<size_t>(count), code);
+}
+
+std::string Train(const std::string& folder, int world_size,
+                  const Variables& variables = {}) {
+  GangOfProcesses gang(folder, world_size, variables);
+  EXPECT_EQ(gang.Wait(), Codes(world_size, 0)) << gang.Outputs();
+  EXPECT_THAT(gang.rank(0).Output(),
+              HasSubstr("steps " + std::to_string(kSteps) + " finished 1"));
+  return gang.Weights();
+}
+
+const std::string& WeightsAlone() {
+  static const std::string weights = [] {
+    const TemporaryFolder folder;
+    return Train(folder.path(), 1);
+  }();
+  return weights;
+}
+
+void ExpectNear(const std::string& weights, const std::string& expected) {
+  std::istringstream got(weights);
+  std::istringstream want(expected);
+  std::string a;
+  std::string b;
+  int count = 0;
+  while (std::getline(want, b)) {
+    ASSERT_TRUE(std::getline(got, a));
+    EXPECT_NEAR(std::strtod(a.c_str(), nullptr),
+                std::strtod(b.c_str(), nullptr), 2e-5)
+        << "number " << count;
+    ++count;
+  }
+  EXPECT_FALSE(std::getline(got, a));
+  EXPECT_EQ(count, 2 * 16 + 16 + 16 * 2 + 2 + 9 + 3);
+}
+
+int StepsIn(const std::string& output) {
+  const size_t at = output.find("\nsteps ");
+  return at == std::string::npos ? -1 : std::atoi(output.c_str() + at + 7);
+}
+
+TEST(GangSession, AnySizeTrainsWhatOneProcessTrains) {
+  for (const int world_size : {2, 3}) {
+    SCOPED_TRACE(world_size);
+    const TemporaryFolder folder;
+    ExpectNear(Train(folder.path(), world_size), WeightsAlone());
+  }
+}
+
+TEST(GangSession, BatchStatisticsAreTheSameOnAllRanks) {
+  const TemporaryFolder folder;
+  Train(folder.path(), 2, {{"BATCH_NORM", "1"}});
+}
+
+TEST(GangSession, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
+  const TemporaryFolder folder;
+  const Variables slow = {{"STEP_MS", "150"}};
+  int stopped_at = 0;
+  {
+    GangOfProcesses gang(folder.path(), 3, slow);
+    ASSERT_TRUE(Eventually([&] {
+      return gang.Outputs().find("of a gang of 3") != std::string::npos;
+    })) << gang.Outputs();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    gang.rank(2).Signal(SIGTERM);
+    EXPECT_EQ(gang.Wait(), Codes(3, 75)) << gang.Outputs();
+    stopped_at = StepsIn(gang.rank(0).Output());
+    EXPECT_GT(stopped_at, 0) << gang.Outputs();
+    EXPECT_LT(stopped_at, kSteps) << "too fast to be stopped";
+    for (int rank = 1; rank < 3; ++rank) {
+      EXPECT_EQ(StepsIn(gang.rank(rank).Output()), stopped_at);
+    }
+    gang.Weights();
+  }
+  const TemporaryFolder second;
+  std::filesystem::copy(folder.path(), second.path(),
+                        std::filesystem::copy_options::recursive);
+  // Smaller, and alone.
+  for (const int world_size : {2, 1}) {
+    SCOPED_TRACE(world_size);
+    const std::string where = world_size == 2 ? folder.path() : second.path();
+    ExpectNear(Train(where, world_size), WeightsAlone());
+  }
+}
+
+TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
+  const TemporaryFolder folder;
+  GangOfProcesses gang(
+      folder.path(), 2,
+      {{"STEP_MS", "100"}, {"GAVEL_CHECKPOINT_INTERVAL_S", "0.3"}});
+  EXPECT_EQ(gang.Wait(), Codes(2, 0)) << gang.Outputs();
+  EXPECT_THAT(gang.Outputs(), Not(HasSubstr("no checkpoint this time")));
+  ExpectNear(gang.Weights(), WeightsAlone());
+}
+
+TEST(GangSession, ALostRankEndsTheOthersAndASmallerGangGoesOn) {
+  const TemporaryFolder folder;
+  {
+    GangOfProcesses gang(
+        folder.path(), 3,
+        {{"STEP_MS", "150"}, {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "2"}});
+    ASSERT_TRUE(Eventually([&] {
+      return gang.Outputs().find("of a gang of 3") != std::string::npos;
+    })) << gang.Outputs();
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    gang.rank(1).Signal(SIGKILL);
+    const auto killed_at = std::chrono::steady_clock::now();
+    EXPECT_EQ(gang.Wait(), (std::vector<int>{75, 128 + SIGKILL, 75}))
+        << gang.Outputs();
+    const std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - killed_at;
+    EXPECT_LT(took.count(), 8);
+    EXPECT_THAT(gang.rank(0).Output(), HasSubstr("the gang is broken in step"));
+    EXPECT_THAT(gang.rank(2).Output(), HasSubstr("the gang is broken in step"));
+  }
+  ExpectNear(Train(folder.path(), 2), WeightsAlone());
+}
+
+TEST(GangSession, AFrozenRankEndsTheOthersWithinSeconds) {
+  const TemporaryFolder folder;
+  GangOfProcesses gang(folder.path(), 2, {{"STEP_MS", "150"}});
+  ASSERT_TRUE(Eventually([&] {
+    return gang.Outputs().find("of a gang of 2") != std::string::npos;
+  })) << gang.Outputs();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  gang.rank(1).Signal(SIGSTOP);
+  const auto frozen_at = std::chrono::steady_clock::now();
+  EXPECT_EQ(gang.rank(0).Wait(), 75) << gang.rank(0).Output();
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - frozen_at;
+  EXPECT_LT(took.count(), 20);  // its collective would wait for 30 s
+  EXPECT_THAT(gang.rank(0).Output(),
+              HasSubstr("rank 1 of 2 is gone or does not answer"));
+}
+
+TEST(GangSession, WithoutAnAddressTheRemedyIsNamed) {
+  const TemporaryFolder folder;
+  const Variables variables = {
+      {"WORLD_SIZE", "2"}, {"RANK", "0"}, {"GAVEL_DEVICE", "cpu"}};
+  WorkerProcess worker(folder.path(), variables);
+  EXPECT_EQ(worker.Wait(), 1);
+  EXPECT_THAT(worker.Output(), HasSubstr("MASTER_ADDR and MASTER_PORT"));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,119 @@
+// One rank of a gang, for gang_session_test.cc: trains a small model with
+// DataParallel and a global batch, told where the others are by the
+// environment, as torchrun does. Writes its weights to the file it is given, in
+// hexadecimal, to the bit.
+//   [STEP_MS=n] [BATCH_NORM=1] gang_worker WEIGHTS
+#include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "gavel/data_loader.h"
+#include "gavel/data_parallel.h"
+#include "gavel/iterator.h"
+
+namespace {
+
+constexpr int64_t kEpochs = 4;
+
+struct Sample {
+  at::Tensor data;
+  at::Tensor target;
+};
+
+// Points and the side of a curve on which they lie. 100: the last step of an
+// epoch has another size.
+struct Points {
+  Sample get(size_t index) const {
+    const double x = static_cast<double>(index % 10) / 5 - 1;
+    const double y = static_cast<double>(index / 10) / 5 - 1;
+    return {torch::tensor({x, y}, torch::kFloat),
+            torch::tensor(x * x > y ? 1 : 0, torch::kLong)};
+  }
+  size_t size() const { return 100; }
+};
+
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(bool batch_norm)
+      : first(register_module("first", torch::nn::Linear(2, 16))),
+        second(register_module("second", torch::nn::Linear(16, 2))),
+        unused(register_module("unused", torch::nn::Linear(3, 3))) {
+    if (batch_norm) norm = register_module("norm", torch::nn::BatchNorm1d(16));
+  }
+  at::Tensor forward(at::Tensor x) {
+    x = first(x);
+    if (norm) x = norm(x);
+    return second(torch::tanh(x));
+  }
+
+  torch::nn::Linear first, second, unused;
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(Net);
+
+void Write(const char* path, const Net& model) {
+  FILE* file = std::fopen(path, "w");
+  if (file == nullptr) return;
+  const auto write = [file](const at::Tensor& tensor) {
+    const at::Tensor flat = tensor.detach().to(at::kDouble).reshape(-1);
+    for (int64_t i = 0; i < flat.numel(); ++i) {
+      std::fprintf(file, "%a\n", flat[i].item<double>());
+    }
+  };
+  for (const at::Tensor& tensor : model->parameters()) write(tensor);
+  for (const at::Tensor& tensor : model->buffers()) write(tensor);
+  std::fclose(file);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const char* step_text = std::getenv("STEP_MS");
+  const int step_ms = step_text == nullptr ? 0 : std::atoi(step_text);
+  at::set_num_threads(1);
+  auto session = gavel::Session::FromEnvironment();
+  // Every rank begins with weights of its own; rank 0's count.
+  torch::manual_seed(7 + static_cast<uint64_t>(session->rank()));
+  Net model(std::getenv("BATCH_NORM") != nullptr);
+  torch::optim::Adam optimizer(model->parameters(), 0.01);
+  gavel::DataLoaderOptions options;
+  options.batch_size = 5;
+  options.seed = 3;
+  options.global_batch_size = 24;
+  gavel::DataLoader loader(Points(), options);
+  int64_t epoch = 0;
+  session->Track("model", model);
+  session->Track("optimizer", optimizer);
+  session->Track("epoch", epoch);
+  gavel::DataParallel parallel(*session, model);
+
+  while (epoch < kEpochs && !session->stopped()) {
+    for (auto& batch : gavel::Iterator(*session, loader)) {
+      const at::Tensor loss = torch::nn::functional::cross_entropy(
+          model->forward(batch.data), batch.target);
+      (loss * session->loss_scale()).backward();
+      if (!session->last_micro_batch()) continue;
+      optimizer.step();
+      optimizer.zero_grad();
+      std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
+    }
+    if (!session->stopped()) ++epoch;
+  }
+  Write(argv[1], model);
+  std::printf("steps %lld finished %d status %d %s\n",
+              static_cast<long long>(session->steps_done()),
+              session->finished() ? 1 : 0,
+              static_cast<int>(session->status().code()),
+              session->status().message().c_str());
+  return session->Finish();
+}

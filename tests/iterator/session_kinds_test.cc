@@ -1,0 +1,390 @@
+// What Track takes beside modules, optimizers and numbers: each comes back from
+// a checkpoint, and what does not fit is named.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gavel/iterator.h"
+#include "gavel/session.h"
+#include "tests/iterator/training.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SessionKinds : public ::testing::Test {
+ protected:
+  std::unique_ptr<Session> Open() {
+    SessionOptions options;
+    options.device = "cpu";
+    options.checkpoint_directory = folder_.path();
+    options.log = log_.Sink();
+    return Session::Create(options);
+  }
+  // A step, so that the next generation is a new one.
+  static void Save(Session& session) {
+    std::vector<int> range = {1};
+    for (auto& i : Iterator(session, range)) static_cast<void>(i);
+    EXPECT_EQ(session.Finish(), 0) << session.status().message();
+  }
+  // Tracks `one`, saves it, and restores it as `other`.
+  template <class T>
+  Status SaveAndRestore(T& one, T& other) {
+    auto first = Open();
+    const Status status = first->Track("thing", one);
+    if (!status.ok()) return status;
+    Save(*first);
+    return Open()->Track("thing", other);
+  }
+  template <class T>
+  Status Restore(T& other) {
+    return Open()->Track("thing", other);
+  }
+
+  TemporaryFolder folder_;
+  Lines log_;
+};
+
+// ---- learning-rate schedulers
+
+struct Scheduled {
+  torch::Tensor weight = torch::ones({2}, torch::requires_grad());
+  torch::optim::SGD optimizer{{weight}, 0.8};
+  torch::optim::StepLR by_step{optimizer, 3, 0.5};
+  torch::optim::ReduceLROnPlateauScheduler plateau{
+      optimizer,
+      torch::optim::ReduceLROnPlateauScheduler::min,
+      0.5f,
+      /*patience=*/2,
+      1e-4,
+      torch::optim::ReduceLROnPlateauScheduler::rel,
+      /*cooldown=*/1};
+  double lr() const { return optimizer.param_groups()[0].options().get_lr(); }
+};
+
+TEST_F(SessionKinds, AStepSchedulerGoesOnWithItsCount) {
+  Scheduled whole;
+  Scheduled first;
+  for (int i = 0; i < 5; ++i) whole.by_step.step();
+  for (int i = 0; i < 2; ++i) first.by_step.step();
+  {
+    auto session = Open();
+    session->Track("optimizer", first.optimizer);
+    session->Track("scheduler", first.by_step);
+    Save(*session);
+  }
+  Scheduled second;
+  auto session = Open();
+  EXPECT_TRUE(session->Track("optimizer", second.optimizer).ok());
+  EXPECT_TRUE(session->Track("scheduler", second.by_step).ok());
+  EXPECT_EQ(second.lr(), first.lr());
+  for (int i = 0; i < 3; ++i) second.by_step.step();
+  EXPECT_EQ(second.lr(), whole.lr());
+  EXPECT_EQ(whole.lr(), 0.4);
+}
+
+TEST_F(SessionKinds, APlateauSchedulerGoesOnWithItsPatience) {
+  const std::vector<float> losses = {4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 3, 3, 3};
+  // The learning rates of the rest, restarted after `cut` losses.
+  for (size_t cut = 0; cut < losses.size(); ++cut) {
+    TemporaryFolder folder;
+    std::swap(folder_, folder);
+    Scheduled whole;
+    Scheduled first;
+    std::vector<double> expected;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      whole.plateau.step(losses[i]);
+      if (i < cut) first.plateau.step(losses[i]);
+      if (i >= cut) expected.push_back(whole.lr());
+    }
+    EXPECT_LT(whole.lr(), 0.4);  // it has reduced more than once
+    {
+      auto session = Open();
+      session->Track("optimizer", first.optimizer);
+      session->Track("scheduler", first.plateau);
+      Save(*session);
+    }
+    Scheduled second;
+    auto session = Open();
+    session->Track("optimizer", second.optimizer);
+    ASSERT_TRUE(session->Track("scheduler", second.plateau).ok());
+    std::vector<double> found;
+    for (size_t i = cut; i < losses.size(); ++i) {
+      second.plateau.step(losses[i]);
+      found.push_back(second.lr());
+    }
+    EXPECT_EQ(found, expected) << "cut at " << cut;
+  }
+}
+
+TEST_F(SessionKinds, AnotherKindOfSchedulerIsNamed) {
+  Scheduled one;
+  EXPECT_TRUE(SaveAndRestore(one.by_step, one.by_step).ok());
+  const Status status = Restore(one.plateau);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("'thing' is a plateau scheduler"),
+                    HasSubstr("learning-rate scheduler in the checkpoint")));
+}
+
+// ---- gradient scaling: LibTorch's C++ API has the operators, not the class.
+// Its state is two tensors.
+TEST_F(SessionKinds, AGradientScalerIsTwoTensors) {
+  torch::Tensor scale = torch::full({1}, 1024.0f);
+  torch::Tensor growth = torch::zeros({1}, torch::kInt);
+  const auto update = [](torch::Tensor& factor, torch::Tensor& tracker,
+                         bool overflow) {
+    at::_amp_update_scale_(factor, tracker,
+                           torch::full({1}, overflow ? 1.0f : 0.0f), 2.0, 0.5,
+                           /*growth_interval=*/3);
+  };
+  update(scale, growth, true);
+  update(scale, growth, false);
+  update(scale, growth, false);
+  {
+    auto session = Open();
+    session->Track("scale", scale);
+    session->Track("growth", growth);
+    Save(*session);
+  }
+  torch::Tensor scale_again = torch::full({1}, 1024.0f);
+  torch::Tensor growth_again = torch::zeros({1}, torch::kInt);
+  auto session = Open();
+  session->Track("scale", scale_again);
+  session->Track("growth", growth_again);
+  EXPECT_EQ(scale_again.item<float>(), 512);
+  update(scale_again, growth_again, false);  // the third one in a row
+  EXPECT_EQ(scale_again.item<float>(), 1024);
+}
+
+// ---- lists of tensors: a copy that follows the model
+
+TEST_F(SessionKinds, AListOfTensorsKeepsItsTensors) {
+  std::vector<at::Tensor> average = {torch::ones({2, 3}), at::Tensor(),
+                                     torch::arange(4)};
+  std::vector<at::Tensor> other = {torch::zeros({2, 3}), at::Tensor(),
+                                   torch::zeros({4}, torch::kLong)};
+  const at::Tensor alias = other[0];
+  ASSERT_TRUE(SaveAndRestore(average, other).ok());
+  EXPECT_TRUE(torch::equal(alias, average[0]));  // in place
+  EXPECT_FALSE(other[1].defined());
+  EXPECT_TRUE(torch::equal(other[2], average[2]));
+  std::vector<at::Tensor> empty;
+  ASSERT_TRUE(Restore(empty).ok());
+  ASSERT_EQ(empty.size(), 3u);
+  EXPECT_TRUE(torch::equal(empty[2], average[2]));
+  std::vector<at::Tensor> shorter = {torch::zeros({2, 3})};
+  EXPECT_THAT(Restore(shorter).message(),
+              HasSubstr("'thing' has 1 tensors here and 3 in the checkpoint"));
+  std::vector<at::Tensor> wider = {torch::zeros({2, 4}), at::Tensor(),
+                                   torch::zeros({4}, torch::kLong)};
+  EXPECT_THAT(Restore(wider).message(),
+              AllOf(HasSubstr("'thing/0'"), HasSubstr("Float[2,4]")));
+}
+
+TEST_F(SessionKinds, TrainedTensorsOfAListNeedAnOptimizer) {
+  std::vector<at::Tensor> weights = {torch::ones({2}, torch::requires_grad())};
+  torch::optim::SGD optimizer(weights, 0.1);
+  auto session = Open();
+  session->Track("weights", weights);
+  std::vector<int> range = {1, 2, 3, 4};
+  for (auto& i : Iterator(*session, range)) {
+    static_cast<void>(i);
+    weights[0].sum().backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_THAT(session->status().message(), HasSubstr("'weights/0'"));
+}
+
+// ---- sparse tensors
+
+at::Tensor Coo(double value, int64_t columns = 5) {
+  const at::Tensor indices = torch::tensor({0, 2, 2, 1, 0, 4}).view({2, 3});
+  const at::Tensor values =
+      torch::tensor({value, value + 1, value + 2}, torch::kDouble);
+  return torch::sparse_coo_tensor(indices, values, {3, columns});
+}
+
+TEST_F(SessionKinds, ASparseCooTensorComesBackInPlace) {
+  for (const bool coalesced : {false, true}) {
+    TemporaryFolder folder;
+    std::swap(folder_, folder);
+    at::Tensor one = coalesced ? Coo(1).coalesce() : Coo(1);
+    // Of another number of elements.
+    at::Tensor other = torch::zeros({3, 5}, torch::kDouble).to_sparse();
+    const at::Tensor alias = other;
+    const Status status = SaveAndRestore(one, other);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(alias.layout(), torch::kSparse);
+    EXPECT_EQ(alias.is_coalesced(), coalesced);
+    EXPECT_TRUE(torch::equal(alias.to_dense(), one.to_dense()));
+    at::Tensor undefined;
+    ASSERT_TRUE(Restore(undefined).ok());
+    EXPECT_TRUE(torch::equal(undefined.to_dense(), one.to_dense()));
+  }
+}
+
+TEST_F(SessionKinds, ASparseCsrTensorComesBackInPlace) {
+  at::Tensor one = Coo(1).coalesce().to_sparse_csr();
+  at::Tensor other = torch::zeros({3, 5}, torch::kDouble).to_sparse_csr();
+  const at::Tensor alias = other;
+  const Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(alias.layout(), torch::kSparseCsr);
+  EXPECT_TRUE(torch::equal(alias.to_dense(), one.to_dense()));
+}
+
+TEST_F(SessionKinds, ASparseTensorThatDoesNotFitIsNamed) {
+  at::Tensor one = Coo(1);
+  ASSERT_TRUE(SaveAndRestore(one, one).ok());
+  at::Tensor wide = Coo(1, 6);
+  EXPECT_THAT(Restore(wide).message(),
+              AllOf(HasSubstr("'thing'"), HasSubstr("Double[3,6]"),
+                    HasSubstr("Double[3,5]")));
+  at::Tensor csr = one.coalesce().to_sparse_csr();
+  EXPECT_THAT(Restore(csr).message(), HasSubstr("SparseCsr Double[3,5] here"));
+  at::Tensor dense = torch::zeros({3, 5}, torch::kDouble);
+  EXPECT_THAT(Restore(dense).message(), HasSubstr("Strided Double[3,5] here"));
+}
+
+TEST_F(SessionKinds, ADenseCheckpointDoesNotFitASparseTensor) {
+  at::Tensor dense = torch::ones({3, 5});
+  at::Tensor sparse = torch::ones({3, 5}).to_sparse();
+  const Status status = SaveAndRestore(dense, sparse);
+  EXPECT_THAT(status.message(),
+              HasSubstr("'thing' is Sparse here and dense in the checkpoint"));
+}
+
+TEST_F(SessionKinds, ALayoutThatCannotBeSavedIsNamed) {
+  at::Tensor csc = Coo(1).coalesce().to_sparse_csc();
+  auto session = Open();
+  session->Track("thing", csc);
+  std::vector<int> range = {1};
+  for (auto& i : Iterator(*session, range)) static_cast<void>(i);
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_THAT(session->status().message(),
+              AllOf(HasSubstr("'thing'"), HasSubstr("SparseCsc")));
+}
+
+// ---- TorchScript
+
+torch::jit::Module Script(double value, int64_t width = 2) {
+  torch::jit::Module inner("inner");
+  inner.register_parameter("weight", torch::full({width}, value),
+                           /*is_buffer=*/false);
+  torch::jit::Module module("outer");
+  module.register_module("inner", inner);
+  module.register_buffer("mean", torch::full({1}, value));
+  module.register_attribute("table", c10::TensorType::get(),
+                            torch::full({2}, value));
+  module.register_attribute("calls", c10::IntType::get(),
+                            static_cast<int64_t>(value));
+  module.register_attribute("rate", c10::FloatType::get(), value / 3);
+  module.define(R"(
+    def forward(self, x):
+        self.calls += 1
+        self.mean.add_(1.0)
+        return x * self.inner.weight * self.calls
+  )");
+  return module;
+}
+
+TEST_F(SessionKinds, AScriptModuleComesBackWithItsAttributes) {
+  torch::jit::Module one = Script(3);
+  torch::jit::Module other = Script(0);
+  const at::Tensor x = torch::ones({2});
+  one.forward({x});
+  const at::Tensor alias = other.attr("mean").toTensor();
+  const Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(alias.item<float>(), 4);  // in place
+  EXPECT_EQ(other.attr("calls").toInt(), 4);
+  EXPECT_EQ(other.attr("rate").toDouble(), 1.0);
+  EXPECT_TRUE(torch::equal(other.attr("table").toTensor(),
+                           one.attr("table").toTensor()));
+  EXPECT_TRUE(
+      torch::equal(other.forward({x}).toTensor(), one.forward({x}).toTensor()));
+  torch::jit::Module wide = Script(0, 3);
+  EXPECT_THAT(Restore(wide).message(),
+              AllOf(HasSubstr("'thing/inner/weight'"), HasSubstr("[3]")));
+}
+
+TEST_F(SessionKinds, AScriptModuleOfOtherAttributesIsNamed) {
+  torch::jit::Module one("one");
+  one.register_attribute("depth", c10::IntType::get(), int64_t{2});
+  torch::jit::Module other("other");
+  other.register_attribute("depth", c10::FloatType::get(), 2.5);
+  EXPECT_THAT(SaveAndRestore(one, other).message(),
+              AllOf(HasSubstr("'thing/depth'"), HasSubstr("float 2.5 here"),
+                    HasSubstr("int 2 in the checkpoint")));
+}
+
+// ---- random generators
+
+TEST_F(SessionKinds, StandardRandomEnginesGoOn) {
+  std::mt19937 small(7);
+  std::mt19937_64 large(7);
+  std::ranlux24 shuffled(7);
+  small.discard(1000);
+  large.discard(5);
+  shuffled.discard(3);
+  {
+    auto session = Open();
+    session->Track("small", small);
+    session->Track("large", large);
+    session->Track("shuffled", shuffled);
+    Save(*session);
+  }
+  std::mt19937 small_again;
+  std::mt19937_64 large_again;
+  std::ranlux24 shuffled_again;
+  auto session = Open();
+  EXPECT_TRUE(session->Track("small", small_again).ok());
+  EXPECT_TRUE(session->Track("large", large_again).ok());
+  EXPECT_TRUE(session->Track("shuffled", shuffled_again).ok());
+  EXPECT_EQ(small_again(), small());
+  EXPECT_EQ(large_again(), large());
+  EXPECT_EQ(shuffled_again(), shuffled());
+}
+
+TEST_F(SessionKinds, AnotherTypeOfEngineIsRefusedAndKeepsItsState) {
+  std::mt19937 small(7);
+  ASSERT_TRUE(SaveAndRestore(small, small).ok());
+  std::mt19937_64 large(9);
+  const std::mt19937_64 before = large;
+  const Status status = Restore(large);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("random engine 'thing'"));
+  EXPECT_EQ(large, before);
+  std::minstd_rand tiny;
+  EXPECT_THAT(Restore(tiny).message(), HasSubstr("random engine 'thing'"));
+}
+
+TEST_F(SessionKinds, AGeneratorOfLibTorchGoesOn) {
+  at::Generator one = at::detail::createCPUGenerator(11);
+  at::Generator other = at::detail::createCPUGenerator(12);
+  torch::rand({3}, one);
+  const Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(torch::equal(torch::rand({4}, other), torch::rand({4}, one)));
+  at::Generator none;
+  EXPECT_EQ(Restore(none).code(), StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,99 @@
+// Moves of what is tracked: every handle that others have sees the tensor at
+// its new place, and what shared memory goes on to do so.
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/cuda.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "iterator/tracked_item.h"
+#include "runtime/device/device_move.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::internal {
+namespace {
+
+// A model and its aliases in all the kinds that hold tensors.
+struct Model {
+  torch::nn::Linear linear{3, 2};
+  torch::jit::Module script{"script"};
+  std::vector<at::Tensor> list;
+  at::Tensor coo = torch::eye(3).to_sparse();
+  at::Tensor csr = torch::eye(3).to_sparse_csr();
+  at::Tensor undefined;
+  std::vector<std::unique_ptr<TrackedItem>> items;
+
+  Model() {
+    script.register_parameter("weight", linear->weight, /*is_buffer=*/false);
+    script.register_attribute("table", c10::TensorType::get(),
+                              torch::arange(4));
+    list = {linear->weight.detach()[1], torch::ones({2}), at::Tensor()};
+    items.push_back(TrackModule("module", linear.ptr()));
+    items.push_back(TrackScriptModule("script", script));
+    items.push_back(TrackTensors("list", list));
+    items.push_back(TrackTensor("coo", coo));
+    items.push_back(TrackTensor("csr", csr));
+    items.push_back(TrackTensor("undefined", undefined));
+  }
+  absl::Status MoveTo(at::Device device, MoveCopy copy) {
+    std::vector<at::Tensor> all;
+    for (const auto& item : items) {
+      GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors,
+                             item->Tensors());
+      for (const at::Tensor& tensor : tensors) {
+        const bool is_csr =
+            tensor.defined() && tensor.layout() == at::kSparseCsr;
+        if (!is_csr) all.push_back(tensor);
+      }
+    }
+    GAVEL_RETURN_IF_ERROR(MoveTensors(all, device, copy));
+    for (const auto& item : items) GAVEL_RETURN_IF_ERROR(item->Moved(device));
+    return absl::OkStatus();
+  }
+};
+
+void ExpectMoved(at::Device device, MoveCopy copy) {
+  Model model;
+  const at::Tensor weight = model.linear->weight;
+  const at::Tensor values = weight.detach().cpu().clone();
+  const void* memory = weight.const_data_ptr();
+  const at::Tensor table = model.script.attr("table").toTensor();
+  const at::Tensor coo = model.coo;
+  ASSERT_OK(model.MoveTo(device, copy));
+
+  for (const at::Tensor& tensor :
+       {weight, table, coo, model.csr, model.list[0], model.list[1]}) {
+    EXPECT_EQ(tensor.device().type(), device.type());
+  }
+  EXPECT_NE(weight.const_data_ptr(), memory);
+  EXPECT_TRUE(torch::equal(weight.cpu(), values));
+  EXPECT_TRUE(torch::equal(table.cpu(), torch::arange(4)));
+  EXPECT_TRUE(torch::equal(coo.cpu().to_dense(), torch::eye(3)));
+  EXPECT_TRUE(torch::equal(model.csr.cpu().to_dense(), torch::eye(3)));
+  EXPECT_FALSE(model.list[2].defined());
+  {
+    const torch::NoGradGuard no_grad;
+    weight.detach().fill_(7);
+  }
+  EXPECT_EQ(model.script.attr("weight").toTensor().sum().item<float>(), 42);
+  EXPECT_EQ(model.list[0].sum().item<float>(), 21);  // a row of it
+}
+
+TEST(TrackedMove, AliasesOfAllKindsSurviveOnTheCpu) {
+  ExpectMoved(at::Device(at::kCPU), MoveCopy::kAlways);
+}
+
+TEST(TrackedMove, AliasesOfAllKindsSurviveOnAGpu) {
+  if (!torch::cuda::is_available()) {
+    GTEST_SKIP() << "no GPU that LibTorch can use on this machine";
+  }
+  ExpectMoved(at::Device(at::kCUDA, 0), MoveCopy::kIfNeeded);
+}
+
+}  // namespace
+}  // namespace gavel::internal
