@@ -165,6 +165,9 @@ void Engine::AddCosts(const Job& job, RoundUnit& row) {
   row.preempt_cost_s += given ? pause_s + resume_s : measured;
   row.move_cost_s +=
       given ? pause_s + job.spec.move_s.value_or(resume_s) : measured;
+  if (job.target_s > 0) {
+    row.owed_part = std::max(row.owed_part, 1 - job.received_s / job.target_s);
+  }
 }
 
 // A job that has never run on a type, and whose throughput there nobody gave,

@@ -65,7 +65,7 @@ double Debts::Debt(uint32_t unit, size_t type) const {
          At(entry.time_received_s, type);
 }
 
-// On the type where it runs, when a change costs so much.
+// With the lead of a change that costs so much.
 double Debts::OwnStanding(uint32_t unit, size_t type, double cost_s) const {
   const double share = At(table_.units[unit].share, type);
   const double lead_s = LeadSeconds(cost_s, round_duration_s_) *
@@ -79,6 +79,9 @@ double Debts::Standing(uint32_t unit, size_t type) const {
   const uint32_t held = table_.rows[unit].held;
   if (held == type) return OwnStanding(unit, type, entry.preempt_cost_s);
   const double standing = -Debt(unit, type) / At(entry.share, type);
+  if (held == kNone && entry.owed_part > kOwedPartMax) {
+    return OwnStanding(unit, type, entry.preempt_cost_s);
+  }
   if (held == kNone || At(entry.share, held) <= kShareMin) return standing;
   const double stay = OwnStanding(unit, held, entry.preempt_cost_s);
   const double move = OwnStanding(

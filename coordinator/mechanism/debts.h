@@ -31,6 +31,11 @@ inline constexpr double kLeadShareMin = 0.3;
 // Seconds of lead for changes of `cost_s` (not positive: none).
 double LeadSeconds(double cost_s, double round_duration_s);
 
+// A unit that waits and is owed more than this part of all that it was to
+// receive has the lead, too, and so goes by debts alone. Long jobs seldom are;
+// short ones would end with what two leads have cost them.
+inline constexpr double kOwedPartMax = 0.1;
+
 class Debts {
  public:
   // Borrows the table, which must outlive it and not change.

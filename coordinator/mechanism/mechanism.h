@@ -56,6 +56,9 @@ struct RoundUnit {
   // (pause and resume), and when it goes on elsewhere at once. For kMoveAware.
   double preempt_cost_s = 0;
   double move_cost_s = 0;
+  // Of what it was to receive since it came, the part that it did not, in
+  // [0, 1]. For kMoveAware.
+  double owed_part = 0;
 };
 
 // Priorities of Gavel section 5.1: share / fraction of the type's time that

@@ -68,6 +68,20 @@ TEST(Debts, WhoRunsGoesOnUntilTheDifferenceExceedsItsLead) {
   EXPECT_EQ(Winner(cluster, {runs, Owed(2, {0.5}, {421})}), Alone(2));
 }
 
+TEST(Debts, OfThoseOwedMuchOfAllTheyWereToReceiveTheDebtAloneCounts) {
+  const Cluster cluster = OneOf({"gpu"});
+  // 30 s of cost: 720 s of lead for both, or for who runs only.
+  const RoundUnit runs = Owed(1, {0.5}, {-300}, 1, 30);
+  RoundUnit waits = Owed(2, {0.5}, {-299}, 0, 30);
+  waits.owed_part = kOwedPartMax + 0.01;
+  EXPECT_EQ(Winner(cluster, {runs, waits}), Alone(2));
+  waits.deficit_s = {-301};
+  EXPECT_EQ(Winner(cluster, {runs, waits}), Alone(1));
+  waits.deficit_s = {419};
+  waits.owed_part = kOwedPartMax;
+  EXPECT_EQ(Winner(cluster, {runs, waits}), Alone(1));
+}
+
 TEST(Debts, TheCostThatCountsIsThatOfWhoWouldHaveToGo) {
   const Cluster cluster = OneOf({"gpu"});
   EXPECT_EQ(Winner(cluster,
