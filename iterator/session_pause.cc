@@ -43,9 +43,10 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   profile_.MarkMemory(begin_ns, device());
   const bool keep = pause.tier == PauseTier::kKeep;
   // What stays on the accelerator is read while it is still ours.
-  if (keep && !IsRejected()) Commit().IgnoreError();
+  if (keep && !IsRejected()) Commit().IgnoreError();  // counts its own time
+  const int64_t release_ns = Now_ns();
   if (!ReleaseAccelerator(keep)) return false;
-  stats_.AddPausing(Now_ns() - begin_ns);
+  stats_.AddPausing(Now_ns() - release_ns);
   TellMemory();
   // The accelerator is free for the next job from here on; the disk write goes
   // on beside it.
