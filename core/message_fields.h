@@ -67,7 +67,8 @@ auto Fields(As<WorkerFinished> auto& m) {
 
 auto Fields(As<LeaseGrant> auto& m) {
   return std::tie(m.worker, m.position, m.epoch, m.nonce, m.duration_s,
-                  m.accelerator, m.slots, m.world_size, m.gang_address);
+                  m.accelerator, m.slots, m.world_size, m.gang_address,
+                  m.memory_limit_bytes);
 }
 
 auto Fields(As<LeaseDenied> auto& m) {

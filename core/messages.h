@@ -138,6 +138,9 @@ struct LeaseGrant {
   int world_size = 1;
   // Ranks above 0 of a gang: where rank 0's store for `epoch` listens.
   std::string gang_address;
+  // In a packed pair, the most of the accelerator's memory that the worker may
+  // take, without its context; 0: no limit.
+  uint64_t memory_limit_bytes = 0;
 };
 
 // No lease now; ask again after `retry_after_s`, or when a LeaseNotice comes.

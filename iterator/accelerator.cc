@@ -38,6 +38,7 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   GAVEL_RETURN_IF_ERROR(Annotate(Lock(lease), what));
   absl::Status status = absl::OkStatus();
   if (device->is_cpu()) status = SetThreads(std::max(1, info.threads));
+  if (status.ok()) status = LimitMemory(*device, lease.memory_limit_bytes);
   if (status.ok()) status = tracked.MoveTo(*device);
   if (!status.ok()) {
     tracked.MoveTo(at::Device(at::kCPU)).IgnoreError();

@@ -293,6 +293,7 @@ class Engine {
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
   bool PairFits(const Job& a, const Job& b, size_t type) const;
+  uint64_t PairMemoryLimit(const Job& job, int rank) const;
   void AddPairTrials(std::vector<RoundUnit>& units, Time at) const;
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
   void NoteTried(Job& job, size_t type);

@@ -303,6 +303,7 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
       0.0, std::min(options_.lease_duration_s, LeaseHorizon(job) - now));
   grant.accelerator = cluster_.accelerator(worker.held).info;
   grant.slots = job.partner.valid() ? 1 : 2;
+  grant.memory_limit_bytes = PairMemoryLimit(job, rank);
   grant.world_size = job.spec.scale_factor;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;

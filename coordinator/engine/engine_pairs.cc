@@ -83,6 +83,30 @@ bool Engine::PairFits(const Job& a, const Job& b, size_t type) const {
   return false;
 }
 
+// What `rank` of a packed job may take of its accelerator, in bytes without its
+// context; 0: no limit. Each has what it was seen to need, and half of the
+// rest. Where that is too little for one, it runs out of memory and is not
+// packed so again, instead of taking its partner down with it.
+uint64_t Engine::PairMemoryLimit(const Job& job, int rank) const {
+  if (!job.partner.valid()) return 0;
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const AcceleratorInfo& info = cluster_.accelerator(worker.held).info;
+  if (info.memory_bytes <= 2 * info.context_bytes) return 0;
+  const auto room =
+      static_cast<double>(info.memory_bytes - 2 * info.context_bytes);
+  const auto own = static_cast<double>(worker.need_bytes);
+  double other = 0;
+  const Job& partner = jobs_.at(job.partner);
+  for (size_t i = 0; i < partner.assigned.size(); ++i) {
+    if (partner.assigned[i] != worker.held) continue;
+    other = static_cast<double>(partner.workers[i].need_bytes);
+  }
+  const double needs = own + other;
+  const double limit =
+      needs > room ? room * own / needs : own + (room - needs) / 2;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(limit));
+}
+
 // Each must be known alone there first: what they lose is seen against that.
 bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
   const std::string& name = cluster_.types()[type];

@@ -6,10 +6,13 @@
 #include <torch/optim/optimizer.h>
 
 #ifdef GAVEL_HAS_CUDA
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #endif
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -194,6 +197,20 @@ absl::Status ReleaseMemory(c10::Device device) {
 #ifdef GAVEL_HAS_CUDA
     c10::cuda::CUDAGuard guard(device);
     c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+    return absl::OkStatus();
+  });
+}
+
+absl::Status LimitMemory(c10::Device device, uint64_t bytes) {
+  if (!device.is_cuda()) return absl::OkStatus();
+  return CatchAsStatus(StrCat("limiting memory of ", device.str()), [&] {
+#ifdef GAVEL_HAS_CUDA
+    const auto total = static_cast<double>(
+        at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
+    const double part =
+        bytes == 0 ? 1 : std::min(1.0, static_cast<double>(bytes) / total);
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(part, device.index());
 #endif
     return absl::OkStatus();
   });

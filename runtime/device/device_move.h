@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -62,6 +63,11 @@ absl::Status Synchronize(c10::Device device);
 // Gives the allocator's unused memory on `device` back to the driver. Nothing
 // to do on a CPU.
 absl::Status ReleaseMemory(c10::Device device);
+
+// The most that this process may hold on `device`, in bytes without its
+// context; beyond it, allocations fail as they do when the device is full.
+// 0: all of it. Nothing to do on a CPU.
+absl::Status LimitMemory(c10::Device device, uint64_t bytes);
 
 }  // namespace gavel
 

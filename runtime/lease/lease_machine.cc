@@ -154,9 +154,9 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   if (!renewal) {
     epoch_ = grant.epoch;
     state_ = State::kResuming;
-    actions.emplace_back(lease_action::Resume{grant.epoch, grant.accelerator,
-                                              grant.slots, grant.world_size,
-                                              deadline, grant.gang_address});
+    actions.emplace_back(lease_action::Resume{
+        grant.epoch, grant.accelerator, grant.slots, grant.world_size, deadline,
+        grant.gang_address, grant.memory_limit_bytes});
   } else if (moved) {
     actions.emplace_back(lease_action::Extend{epoch_, deadline});
   }

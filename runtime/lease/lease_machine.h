@@ -82,6 +82,7 @@ struct Resume {
   int world_size = 1;
   Time deadline = 0;
   std::string gang_address = {};  // of rank 0's store; empty for rank 0 itself
+  uint64_t memory_limit_bytes = 0;  // of a packed worker; 0: no limit
 };
 struct Extend {
   uint64_t epoch = 0;

@@ -217,6 +217,39 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
             1);
 }
 
+// What they were seen to need, and half of the rest.
+TEST_F(PairTrials, TheTwoShareTheMemory) {
+  driver_.memory_bytes = 120;
+  driver_.context_bytes = 10;
+  driver_.JoinServer("here", 1);
+  const ShareUnit pair = StartPair();
+  const auto limit = [&](JobId job) {
+    driver_.Request(driver_.Key(job), /*holding=*/true);
+    EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, job);
+    return driver_.Last<LeaseGrant>()->memory_limit_bytes;
+  };
+  EXPECT_EQ(limit(pair.job), 50u);
+  EXPECT_EQ(limit(pair.partner), 50u);
+  Progress progress;
+  progress.device_bytes = 60;
+  driver_.Step(event::StepsReported{
+      driver_.Key(pair.job), driver_.worker(pair.job).held_epoch, progress});
+  EXPECT_EQ(limit(pair.job), 80u);
+  EXPECT_EQ(limit(pair.partner), 20u);
+  progress.device_bytes = 90;
+  driver_.Step(event::StepsReported{driver_.Key(pair.partner),
+                                    driver_.worker(pair.partner).held_epoch,
+                                    progress});
+  EXPECT_EQ(limit(pair.job), 40u);  // too little for both: 60 : 90
+  EXPECT_EQ(limit(pair.partner), 60u);
+}
+
+TEST_F(PairTrials, AloneOrOfUnknownMemoryThereIsNoLimit) {
+  const ShareUnit pair = StartPair();
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, pair.partner);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->memory_limit_bytes, 0u);
+}
+
 TEST_F(PairTrials, WhatWasMeasuredBeforeThePartnerCameDoesNotCount) {
   const ShareUnit pair = StartPair();
   driver_.At(driver_.now + 2);
