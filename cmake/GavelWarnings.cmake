@@ -7,9 +7,11 @@ function(gavel_own_target target)
     -Woverloaded-virtual -Wold-style-cast -Wimplicit-fallthrough -Werror>)
   # g++ 12 sees overlapping copies in string concatenation where there are none (GCC bug 105651).
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  # It takes a class of a .cc file for one of a header when several are compiled at once.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   if(GAVEL_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-omit-frame-pointer
-                           -Wno-maybe-uninitialized)
+                           $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE})
   endif()
   target_link_options(${target} PRIVATE LINKER:--as-needed)

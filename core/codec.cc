@@ -20,13 +20,16 @@ constexpr size_t kMessageTypes = std::variant_size_v<Message>;
 
 // In the order of Message.
 constexpr std::array<std::string_view, kMessageTypes> kNames = {
-    "WorkerHello",    "LeaseRequest",   "StepReport",       "LeaseReleased",
-    "WorkerFinished", "LeaseGrant",     "LeaseDenied",      "LeaseNotice",
-    "PauseRequest",   "WorkerRejected", "AgentHello",       "AgentHeartbeat",
-    "WorkerLaunched", "WorkerExited",   "AgentWelcome",     "AgentRejected",
-    "LaunchWorker",   "StopWorker",     "ExitAcknowledged", "SubmitRequest",
-    "SubmitReply",    "CommandRequest", "CommandReply",     "QueryRequest",
-    "QueryReply",     "LogRequest",     "LogReply"};
+    "WorkerHello",        "LeaseRequest",    "StepReport",
+    "LeaseReleased",      "WorkerFinished",  "LeaseGrant",
+    "LeaseDenied",        "LeaseNotice",     "PauseRequest",
+    "WorkerRejected",     "AgentHello",      "AgentHeartbeat",
+    "WorkerLaunched",     "WorkerExited",    "AgentWelcome",
+    "AgentRejected",      "LaunchWorker",    "StopWorker",
+    "ExitAcknowledged",   "SubmitRequest",   "SubmitReply",
+    "CommandRequest",     "CommandReply",    "QueryRequest",
+    "QueryReply",         "LogRequest",      "LogReply",
+    "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress"};
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

@@ -40,6 +40,10 @@ constexpr ReleaseCause LastOf(ReleaseCause) {
   return ReleaseCause::kOutOfMemory;
 }
 
+auto Fields(As<CheckpointSource> auto& m) {
+  return std::tie(m.server, m.endpoint, m.public_key, m.at_least);
+}
+
 // ---- worker -> coordinator
 
 auto Fields(As<WorkerHello> auto& m) {
@@ -89,11 +93,14 @@ auto Fields(As<WorkerRejected> auto& m) {
 
 // ---- agent -> coordinator
 
-auto Fields(As<RunningWorker> auto& m) { return std::tie(m.worker, m.pid); }
+auto Fields(As<RunningWorker> auto& m) {
+  return std::tie(m.worker, m.pid, m.public_key);
+}
 
 auto Fields(As<AgentHello> auto& m) {
   return std::tie(m.server, m.incarnation, m.highest_seen, m.address,
-                  m.accelerators, m.running, m.host_memory_bytes);
+                  m.accelerators, m.running, m.host_memory_bytes, m.state_id,
+                  m.own_checkpoints, m.stream_endpoint, m.stream_public_key);
 }
 
 auto Fields(As<AgentHeartbeat> auto& m) {
@@ -101,7 +108,7 @@ auto Fields(As<AgentHeartbeat> auto& m) {
 }
 
 auto Fields(As<WorkerLaunched> auto& m) {
-  return std::tie(m.server, m.worker, m.pid);
+  return std::tie(m.server, m.worker, m.pid, m.public_key);
 }
 
 auto Fields(As<WorkerExited> auto& m) {
@@ -122,7 +129,7 @@ auto Fields(As<AgentRejected> auto& m) {
 auto Fields(As<LaunchWorker> auto& m) {
   return std::tie(m.server, m.worker, m.position, m.job_name, m.argv,
                   m.working_directory, m.checkpoint_directory, m.environment,
-                  m.world_size, m.accelerator);
+                  m.world_size, m.accelerator, m.unix_user, m.source);
 }
 
 auto Fields(As<StopWorker> auto& m) {
@@ -151,10 +158,10 @@ auto Fields(As<CommandRequest> auto& m) {
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }
 
-constexpr QueryKind LastOf(QueryKind) { return QueryKind::kStatus; }
+constexpr QueryKind LastOf(QueryKind) { return QueryKind::kForecast; }
 
 auto Fields(As<QueryRequest> auto& m) {
-  return std::tie(m.request, m.kind, m.job, m.cursor);
+  return std::tie(m.request, m.kind, m.job, m.cursor, m.filter);
 }
 
 auto Fields(As<QueryReply> auto& m) {
@@ -167,6 +174,23 @@ auto Fields(As<LogRequest> auto& m) {
 
 auto Fields(As<LogReply> auto& m) {
   return std::tie(m.request, m.data, m.next_offset, m.ended, m.error);
+}
+
+// ---- checkpoints that move between servers
+
+auto Fields(As<PrefetchCheckpoint> auto& m) {
+  return std::tie(m.server, m.position, m.job, m.checkpoint_directory, m.source,
+                  m.unix_user);
+}
+
+auto Fields(As<ServeCheckpoint> auto& m) {
+  return std::tie(m.server, m.position, m.job, m.checkpoint_directory,
+                  m.reader_public_key, m.unix_user);
+}
+
+auto Fields(As<FetchProgress> auto& m) {
+  return std::tie(m.server, m.worker, m.highest_seen, m.source, m.bytes_done,
+                  m.bytes_total, m.waits_for);
 }
 
 }  // namespace gavel

@@ -50,6 +50,9 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+// A worker's exit code: it ended early, with its state saved (EX_TEMPFAIL).
+inline constexpr int kExitEvicted = 75;
+
 // How far a pause goes (design section 5). kPark: tensors in host memory,
 // process stays. kEvict: checkpoint, then the process ends with code 75.
 // kStop: the job was cancelled; the process ends, no checkpoint is needed.
@@ -72,6 +75,16 @@ enum class ReleaseCause : uint8_t {
   kPaused = 0,
   kResumeFailed = 1,
   kOutOfMemory = 2
+};
+
+// A server that has the latest checkpoint of a job, which another one needs.
+struct CheckpointSource {
+  std::string server;      // empty: nothing is to be fetched
+  std::string endpoint;    // of its streams; empty: not reachable now
+  std::string public_key;  // of them
+  Generation at_least;     // was acknowledged; (0, 0): none is known
+  friend bool operator==(const CheckpointSource&,
+                         const CheckpointSource&) = default;
 };
 
 // ---- worker -> coordinator
@@ -181,6 +194,7 @@ struct WorkerRejected {
 struct RunningWorker {
   WorkerKey worker;
   int64_t pid = 0;
+  std::string public_key = "";  // that it connects with; empty: not encrypted
   friend bool operator==(const RunningWorker&, const RunningWorker&) = default;
 };
 
@@ -194,6 +208,14 @@ struct AgentHello {
   std::vector<AcceleratorInfo> accelerators;
   std::vector<RunningWorker> running;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  // Of the agent's state directory, drawn at random when that was made: only
+  // within one do incarnations count up.
+  std::string state_id;
+  // Checkpoints lie on this server alone: they are streamed from and to it, by
+  // the endpoint and key of its streams. Else all servers see one directory.
+  bool own_checkpoints = false;
+  std::string stream_endpoint = "";
+  std::string stream_public_key = "";
 };
 
 struct AgentHeartbeat {
@@ -206,6 +228,7 @@ struct WorkerLaunched {
   std::string server;
   WorkerKey worker;
   int64_t pid = 0;
+  std::string public_key = "";  // as of RunningWorker
 };
 
 // The process is gone, and with it its hold on the accelerator. Repeated until
@@ -250,6 +273,9 @@ struct LaunchWorker {
   std::vector<std::pair<std::string, std::string>> environment;
   int world_size = 1;
   AcceleratorInfo accelerator;  // that it will most likely be granted first
+  std::string unix_user;        // that it runs as; empty: as its agent
+  // Where its job's last checkpoint is, which is to be fetched first.
+  CheckpointSource source = {};
 };
 
 // SIGTERM now, SIGKILL after the grace. 0: SIGKILL at once.
@@ -297,16 +323,20 @@ enum class QueryKind : uint8_t {
   kQueue = 0,
   kNodes = 1,
   kWhy = 2,
-  kStatus = 3
+  kStatus = 3,
+  kHistory = 4,  // what `filter` asks for
+  kForecast = 5  // of each active job what a prediction needs
 };
 
-// Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes) or
-// one object (kWhy, kStatus). Ask again with `next_cursor` until it is 0.
+// Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes,
+// kHistory, kForecast) or one object (kWhy, kStatus). Ask again with
+// `next_cursor` until it is 0.
 struct QueryRequest {
   uint64_t request = 0;
   QueryKind kind = QueryKind::kQueue;
   JobId job;
   uint64_t cursor = 0;
+  std::string filter = "";  // of kHistory, JSON
 };
 
 struct QueryReply {
@@ -332,16 +362,49 @@ struct LogReply {
   std::string error;
 };
 
+// ---- checkpoints that move between servers
+
+// coordinator -> agent: a job will probably go on on this server; its last
+// checkpoint may be fetched already.
+struct PrefetchCheckpoint {
+  std::string server;
+  JournalPosition position;
+  JobId job;
+  std::string checkpoint_directory;
+  CheckpointSource source;
+  std::string unix_user = "";  // as of LaunchWorker
+};
+
+// coordinator -> agent: the agent with this key may read the job's checkpoints.
+struct ServeCheckpoint {
+  std::string server;
+  JournalPosition position;
+  JobId job;
+  std::string checkpoint_directory;
+  std::string reader_public_key;
+  std::string unix_user = "";  // as of LaunchWorker
+};
+
+// agent -> coordinator: how far the checkpoint is that `worker` waits for.
+struct FetchProgress {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition highest_seen;
+  std::string source;        // the server
+  uint64_t bytes_done = 0;   // of what has to come
+  uint64_t bytes_total = 0;  // 0: not known yet
+  std::string waits_for;     // why nothing comes at present
+};
+
 // The place of a message here is its type on the wire: new ones go to the end,
 // none is taken away.
-using Message =
-    std::variant<WorkerHello, LeaseRequest, StepReport, LeaseReleased,
-                 WorkerFinished, LeaseGrant, LeaseDenied, LeaseNotice,
-                 PauseRequest, WorkerRejected, AgentHello, AgentHeartbeat,
-                 WorkerLaunched, WorkerExited, AgentWelcome, AgentRejected,
-                 LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
-                 SubmitReply, CommandRequest, CommandReply, QueryRequest,
-                 QueryReply, LogRequest, LogReply>;
+using Message = std::variant<
+    WorkerHello, LeaseRequest, StepReport, LeaseReleased, WorkerFinished,
+    LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
+    AgentHello, AgentHeartbeat, WorkerLaunched, WorkerExited, AgentWelcome,
+    AgentRejected, LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
+    SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
+    LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress>;
 
 }  // namespace gavel
 

@@ -12,6 +12,8 @@ using Time = double;
 // "Never": the deadline of a machine that waits for nothing.
 inline constexpr Time kNever = std::numeric_limits<double>::infinity();
 
+inline constexpr double kHour_s = 3600;
+
 }  // namespace gavel
 
 #endif  // GAVEL_CORE_UNITS_H_

@@ -41,7 +41,7 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   if (status.ok()) status = LimitMemory(*device, lease.memory_limit_bytes);
   if (status.ok()) status = tracked.MoveTo(*device);
   if (!status.ok()) {
-    tracked.MoveTo(at::Device(at::kCPU)).IgnoreError();
+    tracked.MoveToHost().IgnoreError();
     ReleaseMemory(*device).IgnoreError();
   }
   const bool left = kept_ && (!status.ok() || device_ != *device);
@@ -94,7 +94,7 @@ absl::Status Accelerator::Release(TrackedState& tracked, bool keep) {
   if (!held_) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Synchronize(device_));
   if (!keep) {
-    GAVEL_RETURN_IF_ERROR(tracked.MoveTo(at::Device(at::kCPU)));
+    GAVEL_RETURN_IF_ERROR(tracked.MoveToHost());
     GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
   }
   lock_.reset();

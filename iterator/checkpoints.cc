@@ -79,7 +79,8 @@ void Checkpoints::SetLatest(Generation generation) {
 absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
                                 int world_size,
                                 std::function<absl::Status()> before_commit,
-                                std::function<bool()> gives_up) {
+                                std::function<bool()> gives_up,
+                                std::vector<HostCopy>* copies) {
   if (!enabled()) return absl::OkStatus();
   if (world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);
   CommitOptions options;
@@ -87,7 +88,7 @@ absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
   options.world_size = world_size;
   options.before_commit = std::move(before_commit);
   options.gives_up = std::move(gives_up);
-  return writer_->Begin(generation, snapshot, options);
+  return writer_->Begin(generation, snapshot, options, copies);
 }
 
 void Checkpoints::Prepare(const Snapshot& snapshot, int world_size) {

@@ -40,18 +40,17 @@ class Checkpoints {
 
   // Copies `snapshot` and begins to make it durable; waits for the save under
   // way before. Does nothing when not enabled. Of a gang each rank calls, with
-  // the same generation.
+  // the same generation. `copies`, if not null: of the tensors, as
+  // GenerationStore::StagedCopies.
   absl::Status Begin(Generation generation, Snapshot snapshot, int world_size,
                      std::function<absl::Status()> before_commit,
-                     std::function<bool()> gives_up);
+                     std::function<bool()> gives_up,
+                     std::vector<HostCopy>* copies = nullptr);
   // Begins to get the memory for copies of `snapshot`.
   void Prepare(const Snapshot& snapshot, int world_size);
-  // Memory that is kept for copies, as it was when no save was under way.
-  uint64_t arena_size_bytes() {
-    if (enabled() && !writer_->IsBusy()) {
-      arena_size_bytes_ = writer_->arena_size_bytes();
-    }
-    return arena_size_bytes_;
+  // Memory that is kept for copies.
+  uint64_t arena_size_bytes() const {
+    return enabled() ? writer_->arena_size_bytes() : 0;
   }
   bool IsBusy() const { return enabled() && writer_->IsBusy(); }
   // Until no save is under way; what came of the last one.
@@ -65,7 +64,6 @@ class Checkpoints {
   void SetLatest(Generation generation);
 
   int rank_ = 0;
-  uint64_t arena_size_bytes_ = 0;
   std::optional<Restored> restored_;
   std::vector<std::string> notes_;
   mutable std::mutex mutex_;

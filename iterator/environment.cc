@@ -69,6 +69,8 @@ absl::Status ReadGang(SessionOptions* options) {
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_ADDRESS", &options->address));
   GAVEL_RETURN_IF_ERROR(ReadStore(&options->gang));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_RANK", &options->rank));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_WORLD_SIZE_MIN", &options->world_size_min));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_WORLD_SIZE_MAX", &options->world_size_max));
   return Read("GAVEL_WORLD_SIZE", &options->world_size);
 }
 

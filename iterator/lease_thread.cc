@@ -36,8 +36,10 @@ absl::StatusOr<std::unique_ptr<LeaseThread>> LeaseThread::Start(
     const std::string& coordinator, const LeaseOptions& options,
     Shared shared) {
   const SignalsBlocked blocked;  // inherited by ZeroMQ's threads and ours
+  GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> keys,
+                         CurveClientOfEnvironment());
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
-                         Dealer::Connect(coordinator));
+                         Dealer::Connect(coordinator, {std::move(keys)}));
   std::unique_ptr<LeaseThread> thread(
       new LeaseThread(std::move(dealer), coordinator, options, shared));
   thread->thread_ = std::thread([raw = thread.get()] { raw->Run(); });

@@ -15,7 +15,7 @@ Generation SessionState::NextGeneration() const {
   return {generation_epoch_, stats_.steps_done()};
 }
 
-absl::Status SessionState::Commit() {
+absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   ScheduleCheckpoint();
   if (!CanCommit()) return CannotCommit();
   const Generation generation = NextGeneration();
@@ -38,7 +38,8 @@ absl::Status SessionState::Commit() {
           return absl::CancelledError(
               "the coordinator has given this job to another process");
         },
-        [this] { return gang_broken_.load(std::memory_order_acquire); });
+        [this] { return gang_broken_.load(std::memory_order_acquire); },
+        copies);
   }
   checkpoint_stall_s_ = ToSeconds(Now_ns() - copy_begin_ns);
   stats_.AddPausing(Now_ns() - begin_ns);

@@ -42,6 +42,21 @@ void SessionState::RemoveFromGang(const torch::nn::Module* module) {
   gang_.Remove(module);
 }
 
+// With a batch size per worker alone, a step would become another one with each
+// change.
+absl::Status SessionState::CheckElastic(const RangePosition& range) const {
+  if (options_.world_size_max <= options_.world_size_min ||
+      range.FitsAnyWorldSize()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      StrCat("the job may get ", options_.world_size_min, " to ",
+             options_.world_size_max,
+             " workers, but its steps depend on their number: wrap a "
+             "gavel::DataLoader with DataLoaderOptions::global_batch_size, or "
+             "take scale_factor_min and scale_factor_max out of the job file"));
+}
+
 absl::Status SessionState::JoinLeased(const lease_action::Resume& lease) {
   if (lease.world_size < 2) return absl::OkStatus();
   GangPlan plan;

@@ -42,8 +42,13 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   const RuntimeSpan span(profile_.ring(), "pause");
   profile_.MarkMemory(begin_ns, device());
   const bool keep = pause.tier == PauseTier::kKeep;
+  const bool saves = pause.tier != PauseTier::kStop && !IsRejected();
+  BeforeMove();
   // What stays on the accelerator is read while it is still ours.
-  if (keep && !IsRejected()) Commit().IgnoreError();  // counts its own time
+  if (saves && keep) Commit().IgnoreError();  // counts its own time
+  // What leaves it does not wait for a save that is under way.
+  const bool parks = saves && !keep && !checkpoints_.IsBusy();
+  if (parks) ParkInCheckpoint();
   const int64_t release_ns = Now_ns();
   if (!ReleaseAccelerator(keep)) return false;
   stats_.AddPausing(Now_ns() - release_ns);
@@ -51,8 +56,8 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   // The accelerator is free for the next job from here on; the disk write goes
   // on beside it.
   lease_thread_->Post(lease_event::Parked{lease_epoch_, stats_.Read()});
-  if (!keep && pause.tier != PauseTier::kStop && !IsRejected()) {
-    Commit().IgnoreError();
+  if (saves && !keep) {
+    if (!parks) Commit().IgnoreError();
     TellMemory();
     lease_thread_->Post(lease_event::Progressed{stats_.Read()});
   }
@@ -61,9 +66,17 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   return WaitForLease();
 }
 
+// One copy for both: the checkpoint is written from it, and the state comes
+// back from it. What can't be committed here moves as it does without
+// checkpoints.
+void SessionState::ParkInCheckpoint() {
+  std::vector<HostCopy> copies;
+  if (!Commit(&copies).ok()) return;  // said there
+  Warn(tracked_.Park(copies));
+}
+
 bool SessionState::ReleaseAccelerator(bool keep) {
   const RuntimeSpan span(profile_.ring(), "leave accelerator");
-  BeforeMove();
   absl::Status status = accelerator_.Release(tracked_, keep);
   AfterMove(accelerator_.device());
   gate_.ForgetLease();
@@ -146,9 +159,13 @@ void SessionState::TellMemory() {
   if (on_accelerator && !device.is_cpu()) {
     on_device = static_cast<uint64_t>(ReadMemory(device).now_bytes);
   }
+  // A CPU slot's memory stays with the process; what left a GPU is in the copy.
+  const uint64_t in_host = accelerator_.last_device().is_cpu()
+                               ? state
+                               : state - tracked_.parked_bytes();
   stats_.SetMemory(
       state, on_device,
-      checkpoints_.arena_size_bytes() + (on_accelerator ? 0 : state));
+      checkpoints_.arena_size_bytes() + (on_accelerator ? 0 : in_host));
 }
 
 // A job that moves to another GPU goes on with the same random numbers there.
@@ -167,8 +184,9 @@ bool SessionState::TakeDeviceAlone() {
   if (status.ok()) status = JoinAlone();
   if (!status.ok()) return Fail(std::move(status)), false;
   gate_.NeedNoLease();
-  log_.Info(StrCat("running alone from step ", stats_.steps_done(), " on ",
-                   accelerator_.device().str()));
+  log_.Info(StrCat(world_size_ > 1 ? "running without a coordinator from step "
+                                   : "running alone from step ",
+                   stats_.steps_done(), " on ", accelerator_.device().str()));
   return true;
 }
 

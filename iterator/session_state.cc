@@ -162,6 +162,7 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
         "a gavel::Iterator was begun inside another one; wrap the training "
         "loop only");
   }
+  GAVEL_RETURN_IF_ERROR(CheckElastic(*range));
   if (!started_) {
     GAVEL_RETURN_IF_ERROR(Start());
   }

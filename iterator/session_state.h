@@ -40,7 +40,6 @@ namespace gavel::internal {
 
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitEvicted = 75;
 
 class SessionState {
  public:
@@ -158,6 +157,7 @@ class SessionState {
   // Gives the accelerator back, commits, and waits for the next lease. False:
   // the loop ends (and under an agent the process already has).
   bool Park(const lease_action::Pause& pause);
+  void ParkInCheckpoint();
   bool ReleaseAccelerator(bool keep);
   void TellMemory();
   bool WaitForLease();
@@ -168,6 +168,7 @@ class SessionState {
   // ---- session_gang.cc
   absl::Status JoinLeased(const lease_action::Resume& lease);
   absl::Status JoinAlone();
+  absl::Status CheckElastic(const RangePosition& range) const;
   absl::Status JoinGang(GangPlan plan);
   // False: the loop ends (and under an agent the process already has).
   bool EndGangStep();
@@ -178,8 +179,9 @@ class SessionState {
 
   // ---- session_finish.cc
   // Begins to commit what is live, after what is being committed. A commit that
-  // fails is reported and tried again when the next is due.
-  absl::Status Commit();
+  // fails is reported and tried again when the next is due. `copies`, if not
+  // null: of the tensors, empty when none were made.
+  absl::Status Commit(std::vector<HostCopy>* copies = nullptr);
   void CheckpointDone(Generation generation, const absl::Status& status);
   // Gets the memory for checkpoints, in the background.
   void PrepareCheckpoints();

@@ -46,7 +46,7 @@ template struct Reach<BadEpochs, &Plateau::num_bad_epochs>;
 template struct Reach<Cooldown, &Plateau::cooldown_counter>;
 template struct Reach<LastEpoch, &Plateau::last_epoch>;
 
-absl::Status Missing(const std::string& name) {
+absl::Status NotSaved(const std::string& name) {
   return absl::DataLossError(StrCat("the checkpoint entry of scheduler '", name,
                                     "' is missing or not readable"));
 }
@@ -70,7 +70,7 @@ class SchedulerItem final : public TrackedItem {
     const std::string* text = EntryOf(snapshot, name());
     unsigned step_count = 0;
     if (text == nullptr || !absl::SimpleAtoi(*text, &step_count)) {
-      return Missing(name());
+      return NotSaved(name());
     }
     scheduler_.*StepCount::Member() = step_count;
     return absl::OkStatus();
@@ -95,7 +95,7 @@ class PlateauItem final : public TrackedItem {
   }
   absl::Status Restore(const Snapshot& snapshot) override {
     const std::string* text = EntryOf(snapshot, name());
-    if (text == nullptr) return Missing(name());
+    if (text == nullptr) return NotSaved(name());
     std::istringstream words(*text);
     std::string best_text;  // "inf" is none for operator>>
     float best = 0;
@@ -104,7 +104,7 @@ class PlateauItem final : public TrackedItem {
     int last_epoch = 0;
     if (!(words >> best_text >> bad_epochs >> cooldown >> last_epoch) ||
         !absl::SimpleAtof(best_text, &best)) {
-      return Missing(name());
+      return NotSaved(name());
     }
     scheduler_.*MemberOf(Best()) = best;
     scheduler_.*MemberOf(BadEpochs()) = bad_epochs;

@@ -72,17 +72,35 @@ absl::Status TrackedState::Collect(Snapshot* snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status TrackedState::MoveTo(at::Device device) {
+absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {
   std::vector<at::Tensor> all;
   for (const auto& item : items_) {
     GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors, item->Tensors());
     for (at::Tensor& tensor : tensors) {
-      // Moved() replaces those.
       const bool is_csr = tensor.defined() && tensor.layout() == at::kSparseCsr;
       if (!is_csr) all.push_back(std::move(tensor));
     }
   }
-  GAVEL_RETURN_IF_ERROR(MoveTensors(all, device));
+  return all;
+}
+
+absl::Status TrackedState::Park(const std::vector<HostCopy>& copies) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
+  return parked_.Park(tensors, copies);
+}
+
+absl::Status TrackedState::MoveToHost() {
+  return MoveUnparked(at::Device(at::kCPU));
+}
+
+absl::Status TrackedState::MoveTo(at::Device device) {
+  GAVEL_RETURN_IF_ERROR(parked_.Return(device));
+  return MoveUnparked(device);
+}
+
+absl::Status TrackedState::MoveUnparked(at::Device device) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
+  GAVEL_RETURN_IF_ERROR(MoveTensors(tensors, device));
   for (const auto& item : items_) GAVEL_RETURN_IF_ERROR(item->Moved(device));
   return absl::OkStatus();
 }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "iterator/parked_tensors.h"
 #include "iterator/tracked_item.h"
 #include "runtime/checkpoint/snapshot.h"
 
@@ -26,6 +28,12 @@ class TrackedState {
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device);
+  // What has a copy in host memory looks into that, see ParkedTensors, until
+  // MoveTo().
+  absl::Status Park(const std::vector<HostCopy>& copies);
+  // The rest goes to host memory.
+  absl::Status MoveToHost();
+  uint64_t parked_bytes() const { return parked_.size_bytes(); }
   // Of all tensors that move; what shares memory counts once.
   uint64_t SizeBytes() const;
   // What is in `restored` and not tracked: state that the program forgot.
@@ -36,7 +44,12 @@ class TrackedState {
   }
 
  private:
+  // Without those of CSR, which Moved() replaces.
+  absl::StatusOr<std::vector<at::Tensor>> Movable() const;
+  absl::Status MoveUnparked(at::Device device);
+
   std::vector<std::unique_ptr<TrackedItem>> items_;
+  ParkedTensors parked_;
 };
 
 }  // namespace gavel::internal

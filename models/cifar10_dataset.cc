@@ -22,7 +22,7 @@ constexpr int64_t kSide = 32;
 constexpr int64_t kRecordBytes = 1 + kChannels * kSide * kSide;
 constexpr int kTrainFiles = 5;
 
-constexpr std::string_view kRemedy =
+constexpr std::string_view kCifarRemedy =
     "give the folder cifar-10-batches-bin of cifar-10-binary.tar.gz";
 
 std::vector<std::string> Paths(const std::string& folder, Split split) {
@@ -36,7 +36,8 @@ std::vector<std::string> Paths(const std::string& folder, Split split) {
 
 // Reads one file into [records, kRecordBytes] bytes.
 absl::StatusOr<at::Tensor> ReadRecords(const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string bytes, ReadDataFile(path, kRemedy));
+  GAVEL_ASSIGN_OR_RETURN(const std::string bytes,
+                         ReadDataFile(path, kCifarRemedy));
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %d bytes are not whole records of %d bytes; fetch it again", path,

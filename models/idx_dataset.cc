@@ -16,12 +16,12 @@
 namespace gavel::models {
 namespace {
 
-constexpr int64_t kClasses = 10;
+constexpr int64_t kDigits = 10;
 // Two zero bytes, 8 for unsigned bytes, then the number of dimensions.
 constexpr uint32_t kMagicBase = 0x800;
 constexpr size_t kWordBytes = 4;
 
-constexpr std::string_view kRemedy =
+constexpr std::string_view kIdxRemedy =
     "give the folder with the four files of MNIST, unpacked (gunzip), or run "
     "./gavel-dev setup for the digits";
 
@@ -36,7 +36,8 @@ uint32_t WordAt(std::string_view bytes, size_t index) {
 // Reads an IDX file of bytes into a tensor of `dimensions` dimensions.
 absl::StatusOr<at::Tensor> ReadIdxFile(const std::string& path,
                                        size_t dimensions) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string bytes, ReadDataFile(path, kRemedy));
+  GAVEL_ASSIGN_OR_RETURN(const std::string bytes,
+                         ReadDataFile(path, kIdxRemedy));
   const size_t header_bytes = kWordBytes * (1 + dimensions);
   if (bytes.size() < header_bytes) {
     return absl::InvalidArgumentError(
@@ -90,11 +91,11 @@ absl::StatusOr<ImageDataset> ReadIdxDataset(const std::string& folder,
         labels_path, labels.size(0), images.size(0)));
   }
   labels = labels.to(at::kLong);
-  if (labels.max().item<int64_t>() >= kClasses) {
+  if (labels.max().item<int64_t>() >= kDigits) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: a label above %d; fetch it again", labels_path, kClasses - 1));
+        "%s: a label above %d; fetch it again", labels_path, kDigits - 1));
   }
-  return ImageDataset(images.unsqueeze(1), std::move(labels), kClasses);
+  return ImageDataset(images.unsqueeze(1), std::move(labels), kDigits);
 }
 
 }  // namespace gavel::models

@@ -22,7 +22,7 @@ namespace {
 // Fewer than this, and neither part is worth a window.
 constexpr size_t kTokensMin = 100;
 constexpr std::string_view kUnknown = "<unk>";
-constexpr std::string_view kRemedy = "give a text file or a folder of them";
+constexpr std::string_view kTextRemedy = "give a text file or a folder of them";
 
 // The C locale's, whatever the host's.
 bool IsSpace(char byte) {
@@ -123,7 +123,7 @@ absl::StatusOr<TextCorpus> TextCorpus::FromText(
   if (tokens.size() < kTokensMin) {
     return absl::InvalidArgumentError(StrCat("has ", tokens.size(),
                                              " tokens and needs ", kTokensMin,
-                                             " at least; ", kRemedy));
+                                             " at least; ", kTextRemedy));
   }
   const auto train_size = static_cast<size_t>(
       static_cast<double>(tokens.size()) * (1 - options.validation_fraction));
@@ -140,7 +140,8 @@ absl::StatusOr<TextCorpus> TextCorpus::Read(const std::string& path,
                                             const TextCorpusOptions& options) {
   std::string text;
   for (const std::string& file : TextFiles(path)) {
-    GAVEL_ASSIGN_OR_RETURN(const std::string part, ReadDataFile(file, kRemedy));
+    GAVEL_ASSIGN_OR_RETURN(const std::string part,
+                           ReadDataFile(file, kTextRemedy));
     text += part;
     text += '\n';
   }

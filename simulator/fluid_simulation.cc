@@ -8,7 +8,6 @@
 namespace gavel {
 namespace {
 
-constexpr double kHour_s = 3600;
 // What is left of a job by rounding is not worth another solve.
 constexpr double kStepsLeftMin = 1e-6;
 

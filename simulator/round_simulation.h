@@ -21,9 +21,6 @@
 
 namespace gavel {
 
-inline constexpr int kExitEvicted = 75;  // EX_TEMPFAIL, as real workers
-inline constexpr double kHour_s = 3600;
-
 class RoundSimulation : public TraceSimulation {
  public:
   RoundSimulation(SimulationOptions options, SimulatedWork work,

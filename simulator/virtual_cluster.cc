@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/engine/event_codec.h"
 #include "core/text.h"
 
 namespace gavel {
 namespace {
-
-constexpr int kSigkill = 9;
-
-// Of an accelerator: an unpacked worker takes both, a packed one takes one.
-constexpr int kSlots = 2;
 
 template <class... F>
 struct Overloaded : F... {
@@ -57,340 +54,379 @@ std::optional<Event> ToEvent(const Message& message) {
       message);
 }
 
+// The journal position that an event's sender shows; (0, 0): none.
+JournalPosition Shown(const Event& event) {
+  return std::visit(
+      Overloaded{
+          [](const event::WorkerJoined& e) { return e.hello.highest_seen; },
+          [](const event::LeaseRequested& e) { return e.request.highest_seen; },
+          [](const event::ServerJoined& e) { return e.hello.highest_seen; },
+          [](const event::AgentHeard& e) { return e.heartbeat.highest_seen; },
+          [](const auto&) { return JournalPosition{}; }},
+      event);
+}
+
 }  // namespace
 
-// An agent and the processes of its machine.
-struct VirtualCluster::Server {
-  std::string name;
-  std::vector<AcceleratorInfo> accelerators;
-  uint64_t incarnation = 0;
-  std::unique_ptr<AgentMachine> agent;  // null: not running
-  Time armed = kNever;
-  std::vector<RunningWorker> recorded;
-  std::map<WorkerKey, std::unique_ptr<VirtualProcess>> processes;
-};
-
 VirtualCluster::VirtualCluster(VirtualClusterOptions options)
-    : options_(std::move(options)), random_(options_.seed) {
+    : options_(std::move(options)),
+      world_(options_.seed),
+      journal_(world_.queue, world_.random) {
   absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options_.policy);
   if (!policy.ok()) {
-    Violation(std::string(policy.status().message()));
+    world_.truth.Violation(0, std::string(policy.status().message()));
     return;
   }
   policy_ = *std::move(policy);
   options_.engine.packing = policy_->packs();
+  world_.network.set_faults(options_.network);
+  world_.checkpoint_faults = options_.checkpoints;
+  journal_.set_commit_s(options_.commit_s);
+  world_.to_coordinator = [this](size_t server, Message message) {
+    world_.network.Send(server, Direction::kFromServer,
+                        [this, message = std::move(message)] {
+                          if (auto event = ToEvent(message)) StepEngine(*event);
+                        });
+  };
   StartCoordinator();
 }
 
 VirtualCluster::~VirtualCluster() = default;
 
-void VirtualCluster::Violation(std::string what) {
-  violations_.push_back(StrCat("at ", queue_.now(), " s: ", what));
-}
-
 // ---- the coordinator
 
-void VirtualCluster::StartCoordinator() {
-  if (engine_ != nullptr) return;
+// Its clock goes on where the journal ended, as the server's does.
+void VirtualCluster::Recover(size_t rows) {
   engine_ = std::make_unique<Engine>(options_.engine);
   ++engine_life_;
   armed_engine_ = kNever;
-  invariants_.Restarted();
+  stalled_ = false;
+  held_.clear();
   uint64_t term = 0;
-  for (const Row& row : journal_) {
-    absl::StatusOr<Event> event = DecodeEvent(row.bytes);
+  Time last = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    const action::Persist& row = journal_.rows()[i];
+    absl::StatusOr<Event> event = DecodeEvent(row.row);
     if (!event.ok()) {
-      return Violation(std::string(event.status().message()));
+      return world_.truth.Violation(world_.now(),
+                                    std::string(event.status().message()));
     }
     engine_->Replay(row.seq, row.term, row.time, *event);
     term = row.term;
+    last = row.time;
+  }
+  started_at_ = last;
+  clock_.rate = options_.coordinator_clock_rate;
+  clock_.offset = last - clock_.rate * world_.now();
+  if (!forgetful_ && !durable_.empty() && durable_ != Durable()) {
+    world_.truth.Violation(
+        world_.now(), StrCat("the coordinator knew\n", durable_,
+                             "and recovered from its journal as\n", Durable()));
   }
   StepEngine(event::CoordinatorStarted{term + 1});
 }
 
-void VirtualCluster::KillCoordinator() { engine_.reset(); }
+void VirtualCluster::StartCoordinator() {
+  if (coordinator_up()) return;
+  forgetful_ = false;
+  invariants_.Restarted();
+  const uint64_t life = engine_life_ + 1;
+  journal_.Open(
+      [this, life](uint64_t seq) {
+        if (life == engine_life_) StepEngine(event::Persisted{seq});
+      },
+      [this] { CommitFailed(); });
+  Recover(journal_.rows().size());
+}
+
+void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost) {
+  KillCoordinator();
+  forgetful_ = true;
+  const size_t rows = journal_.rows().size();
+  Recover(rows - std::min(rows, rows_lost));
+}
+
+void VirtualCluster::KillCoordinator() {
+  if (engine_ == nullptr) return;
+  if (!forgetful_) {
+    const bool all_on_disk =
+        !journal_.rows().empty() &&
+        journal_.rows().back().seq == engine_->position().seq;
+    durable_ = all_on_disk ? Durable() : "";
+    journal_.Crash();
+  }
+  engine_.reset();
+}
+
+// As the server does: without the journal nothing may be promised any more.
+void VirtualCluster::CommitFailed() {
+  world_.Tell([] { return "the journal failed, the coordinator ends"; });
+  durable_.clear();
+  engine_.reset();
+}
+
+void VirtualCluster::StallCoordinator() { stalled_ = engine_ != nullptr; }
+
+void VirtualCluster::ResumeCoordinator() {
+  stalled_ = false;
+  for (const Event& event : std::exchange(held_, {})) StepEngine(event);
+}
 
 void VirtualCluster::StepEngine(const Event& event) {
   if (engine_ == nullptr) return;
-  const Actions actions = engine_->Step(queue_.now(), event);
-  for (std::string& what : invariants_.Check(queue_.now(), *engine_, actions)) {
-    Violation(std::move(what));
+  if (stalled_) return held_.push_back(event);
+  const JournalPosition before = engine_->position();
+  Actions actions = engine_->Step(engine_now(), event);
+  CheckFence(before, event);
+  if (forgetful_) {
+    // Nobody hears it.
+    for (const Action& action : actions) {
+      const auto* row = std::get_if<action::Persist>(&action);
+      if (row == nullptr) continue;
+      world_.queue.After(options_.commit_s,
+                         [this, seq = row->seq, life = engine_life_] {
+                           if (life == engine_life_)
+                             StepEngine(event::Persisted{seq});
+                         });
+    }
+    return ArmEngine();
   }
-  for (const Action& action : actions) {
-    if (observer_) observer_(queue_.now(), action);
+  if (const auto* persisted = std::get_if<event::Persisted>(&event)) {
+    invariants_.Persisted(persisted->seq);
+  }
+  for (const std::string& what :
+       invariants_.Check(engine_now(), *engine_, actions)) {
+    world_.truth.Violation(world_.now(), what);
+  }
+  bool changed = false;
+  for (Action& action : actions) {
+    changed |= std::holds_alternative<action::Persist>(action);
+    if (observer_) observer_(world_.now(), action);
     Do(action);
   }
+  if (changed) CheckBeliefs();
   ArmEngine();
 }
 
+void VirtualCluster::CheckFence(const JournalPosition& before,
+                                const Event& event) {
+  const JournalPosition shown = Shown(event);
+  if (shown <= before || engine_->halted()) return;
+  world_.truth.Violation(
+      world_.now(), StrCat("a coordinator at term ", before.term, " seq ",
+                           before.seq, " was shown term ", shown.term, " seq ",
+                           shown.seq, " and goes on"));
+}
+
+// Whoever has an accelerator, has it under a lease that the coordinator takes
+// as running, or is why it is in quarantine: nothing in use is given away.
+// Quarantine is for those that are stuck or about to stop.
+void VirtualCluster::CheckBeliefs() {
+  ForEachProcess([&](const VirtualProcess& process) {
+    if (!process.has_accelerator()) return;
+    const WorkerKey& key = process.key();
+    const auto job = engine_->jobs().find(key.job);
+    if (job != engine_->jobs().end()) {
+      const Worker& worker = job->second.workers[static_cast<size_t>(key.rank)];
+      if (worker.incarnation == key.incarnation &&
+          worker.held_epoch == process.running_epoch()) {
+        return;
+      }
+    }
+    const auto& quarantined = engine_->quarantined();
+    const bool barred =
+        std::any_of(quarantined.begin(), quarantined.end(),
+                    [&](const auto& entry) { return entry.second == key; });
+    if (barred && !process.training_now()) return;
+    world_.truth.Violation(
+        world_.now(), StrCat(NameOf(key), " has an accelerator under epoch ",
+                             process.running_epoch(),
+                             ", and the coordinator takes that as over"));
+  });
+}
+
 void VirtualCluster::ArmEngine() {
-  const Time next = engine_->NextDeadline();
+  const Time next = clock_.When(engine_->NextDeadline());
   if (next == armed_engine_) return;
   armed_engine_ = next;
-  queue_.At(next, [this, next, life = engine_life_] {
+  world_.queue.At(next, [this, next, life = engine_life_] {
     if (life != engine_life_ || armed_engine_ != next) return;
     armed_engine_ = kNever;
     StepEngine(event::Tick{});
   });
 }
 
-void VirtualCluster::Do(const Action& action) {
-  std::visit(
-      Overloaded{
-          [&](const action::Persist& a) {
-            const Row row{a.seq, a.term, a.time, a.row};
-            queue_.After(options_.commit_s, [this, row, life = engine_life_] {
-              // A commit that the coordinator's death cut off never happened.
-              if (life != engine_life_ || engine_ == nullptr) return;
-              journal_.push_back(row);
-              invariants_.Persisted(row.seq);
-              StepEngine(event::Persisted{row.seq});
-            });
-          },
-          [&](const action::SolvePolicy& a) {
-            absl::StatusOr<PolicyResult> result = policy_->Solve(a.problem);
-            if (!result.ok()) {
-              return Violation(std::string(result.status().message()));
-            }
-            queue_.After(options_.solve_s,
-                         [this, epoch = a.epoch, solved = *std::move(result),
-                          life = engine_life_] {
-                           if (life != engine_life_) return;
-                           StepEngine(event::AllocationReady{epoch, solved});
-                         });
-          },
-          [&](const action::SendToWorker& a) { ToWorker(a.worker, a.message); },
-          [&](const action::SendToAgent& a) {
-            const auto it = servers_.find(a.server);
-            if (it == servers_.end()) return;
-            Server* server = it->second.get();
-            Deliver(a.server, [this, server, message = a.message] {
-              StepAgent(*server, agent_event::MessageReceived{message});
-            });
-          },
-          [&](const action::Reply& a) {
-            replies_.emplace_back(a.job, a.error);
-          },
-          [&](const action::Halt& a) { halted_ = a.reason; }},
-      action);
+void VirtualCluster::Do(Action& action) {
+  std::visit([this](auto& a) { Do(a); }, action);
 }
 
-void VirtualCluster::Submit(const JobSpec& spec,
-                            const VirtualTraining& training) {
-  training_[spec.name] = training;
+void VirtualCluster::Do(action::Persist& action) {
+  journal_.Append(std::move(action));
+}
+
+void VirtualCluster::Do(action::SolvePolicy& action) {
+  absl::StatusOr<PolicyResult> result = policy_->Solve(action.problem);
+  if (!result.ok()) {
+    return world_.truth.Violation(world_.now(),
+                                  std::string(result.status().message()));
+  }
+  world_.queue.After(options_.solve_s,
+                     [this, epoch = action.epoch, solved = *std::move(result),
+                      life = engine_life_] {
+                       if (life != engine_life_) return;
+                       StepEngine(event::AllocationReady{epoch, solved});
+                     });
+}
+
+void VirtualCluster::Do(action::SendToWorker& action) {
+  if (const auto* grant = std::get_if<LeaseGrant>(&action.message)) {
+    const double world_s =
+        grant->duration_s * (1 + options_.engine.drift) / clock_.rate;
+    world_.truth.Granted(grant->worker, grant->epoch, world_.now() + world_s);
+  }
+  for (VirtualServer* server : server_of_) {
+    if (!server->processes().contains(action.worker)) continue;
+    world_.network.Send(
+        server->index(), Direction::kToServer, [server, action] {
+          server->ReceiveForWorker(action.worker, action.message);
+        });
+  }
+}
+
+void VirtualCluster::Do(action::SendToAgent& action) {
+  const auto found = servers_.find(action.server);
+  if (found == servers_.end()) return;
+  VirtualServer* server = found->second.get();
+  world_.network.Send(server->index(), Direction::kToServer,
+                      [server, message = std::move(action.message)] {
+                        server->Receive(message);
+                      });
+}
+
+void VirtualCluster::Do(action::Halt& action) { halted_ = action.reason; }
+
+uint64_t VirtualCluster::Submit(const JobSpec& spec,
+                                const VirtualTraining& training) {
+  if (!coordinator_up()) return 0;
+  world_.training[spec.name] = training;
   StepEngine(event::JobSubmitted{spec, ++submissions_});
+  return submissions_;
 }
 
-void VirtualCluster::Command(JobId job, CommandKind kind) {
+uint64_t VirtualCluster::Command(JobId job, CommandKind kind) {
+  if (!coordinator_up()) return 0;
   StepEngine(event::JobCommanded{job, kind, ++submissions_});
+  return submissions_;
 }
 
-// ---- the network
+// ---- machines
 
-void VirtualCluster::Deliver(const std::string& server,
-                             std::function<void()> arrive) {
-  const NetworkFaults& faults = options_.network;
-  std::uniform_real_distribution<double> unit(0, 1);
-  const int copies = unit(random_) < faults.duplicate ? 2 : 1;
-  for (int copy = 0; copy < copies; ++copy) {
-    if (unit(random_) < faults.drop) continue;
-    const double delay =
-        faults.delay_s_min +
-        unit(random_) * (faults.delay_s_max - faults.delay_s_min);
-    queue_.After(delay, [this, server, arrive] {
-      if (!partitioned_.contains(server)) arrive();
-    });
-  }
+void VirtualCluster::AddServer(const std::string& name,
+                               const std::vector<AcceleratorInfo>& accelerators,
+                               MachineClock clock) {
+  auto& server = servers_[name];
+  server = std::make_unique<VirtualServer>(name, accelerators, clock, world_);
+  server_of_.push_back(server.get());
+  server->StartAgent();
 }
 
-void VirtualCluster::FromAgent(const std::string& server,
-                               const Message& message) {
-  Deliver(server, [this, message] {
-    if (const auto event = ToEvent(message)) StepEngine(*event);
-  });
+void VirtualCluster::StartAgent(const std::string& server) {
+  ServerOf(server).StartAgent();
 }
 
-void VirtualCluster::ToWorker(const WorkerKey& key, const Message& message) {
-  for (auto& [name, server] : servers_) {
-    if (!server->processes.contains(key)) continue;
-    Server* home = server.get();
-    Deliver(name, [home, key, message] {
-      const auto it = home->processes.find(key);
-      if (it != home->processes.end()) it->second->Receive(message);
-    });
-  }
+void VirtualCluster::KillAgent(const std::string& server,
+                               bool processes_survive) {
+  ServerOf(server).KillAgent(processes_survive);
+}
+
+void VirtualCluster::StallAgent(const std::string& server) {
+  ServerOf(server).StallAgent();
+}
+
+void VirtualCluster::ResumeAgent(const std::string& server) {
+  ServerOf(server).ResumeAgent();
 }
 
 void VirtualCluster::SetPartitioned(const std::string& server,
                                     bool partitioned) {
-  if (partitioned) {
-    partitioned_.insert(server);
-  } else {
-    partitioned_.erase(server);
-  }
+  SetCut(server, Direction::kToServer, partitioned);
+  SetCut(server, Direction::kFromServer, partitioned);
 }
 
-// ---- agents
-
-void VirtualCluster::AddServer(
-    const std::string& name, const std::vector<AcceleratorInfo>& accelerators) {
-  auto server = std::make_unique<Server>();
-  server->name = name;
-  server->accelerators = accelerators;
-  servers_[name] = std::move(server);
-  StartAgent(name);
+void VirtualCluster::SetCut(const std::string& server, Direction direction,
+                            bool cut) {
+  world_.network.SetCut(ServerOf(server).index(), direction, cut);
+  world_.gangs.Update();
 }
 
-void VirtualCluster::StartAgent(const std::string& name) {
-  Server& server = *servers_.at(name);
-  if (server.agent != nullptr) return;
-  AgentOptions options;
-  options.server = name;
-  options.incarnation = ++server.incarnation;
-  options.accelerators = server.accelerators;
-  server.agent = std::make_unique<AgentMachine>(options);
-  server.armed = kNever;
-  StepAgent(server, agent_event::Started{server.recorded});
+void VirtualCluster::SetNetworkFaults(const NetworkFaults& faults) {
+  world_.network.set_faults(faults);
 }
 
-void VirtualCluster::KillAgent(const std::string& name) {
-  Server& server = *servers_.at(name);
-  server.agent.reset();
-  // PR_SET_PDEATHSIG: the kernel ends its workers too.
-  std::vector<VirtualProcess*> processes;
-  for (auto& [key, process] : server.processes) {
-    processes.push_back(process.get());
-  }
-  for (VirtualProcess* process : processes) process->Kill();
+void VirtualCluster::SetCheckpointFaults(const CheckpointFaults& faults) {
+  world_.checkpoint_faults.fail = faults.fail;
+  world_.checkpoint_faults.late = faults.late;
+  world_.checkpoint_faults.late_s_max = faults.late_s_max;
 }
 
-void VirtualCluster::StepAgent(Server& server, const AgentEvent& event) {
-  if (server.agent == nullptr) return;
-  for (const AgentAction& action : server.agent->Step(queue_.now(), event)) {
-    DoAgent(server, action);
-    if (server.agent == nullptr) return;
-  }
-  ArmAgent(server);
+void VirtualCluster::DamageCheckpoint(JobId job) {
+  VirtualCheckpoints& checkpoints = world_.checkpoints[job];
+  checkpoints.DamageLatest();
+  world_.truth.Damaged(job, checkpoints.Latest());
 }
 
-void VirtualCluster::ArmAgent(Server& server) {
-  const Time next = server.agent->NextDeadline();
-  if (next == server.armed) return;
-  server.armed = next;
-  queue_.At(next, [this, &server, next, life = server.incarnation] {
-    if (server.incarnation != life || server.armed != next) return;
-    server.armed = kNever;
-    StepAgent(server, agent_event::Tick{});
-  });
-}
-
-void VirtualCluster::DoAgent(Server& server, const AgentAction& action) {
-  std::visit(
-      Overloaded{
-          [&](const agent_action::Send& a) {
-            FromAgent(server.name, a.message);
-          },
-          [&](const agent_action::Spawn& a) { Spawn(server, a.launch); },
-          [&](const agent_action::SignalProcess& a) {
-            const auto it = server.processes.find(a.worker);
-            if (it == server.processes.end()) return;
-            a.signal == kSigkill ? it->second->Kill() : it->second->Terminate();
-          },
-          [&](const agent_action::RecordRunning& a) {
-            server.recorded = a.running;
-          },
-          [&](const agent_action::Quit& a) {
-            Violation(StrCat("agent ", server.name, " quit: ", a.reason));
-          }},
-      action);
-}
-
-void VirtualCluster::Spawn(Server& server, const LaunchWorker& launch) {
-  const WorkerKey key = launch.worker;
-  VirtualProcess::World world;
-  world.queue = &queue_;
-  world.send = [this, name = server.name](Message message) {
-    Deliver(name, [this, message = std::move(message)] {
-      if (const auto event = ToEvent(message)) StepEngine(*event);
-    });
-  };
-  world.take = [this, key](const std::string& uuid, int slots) {
-    std::map<WorkerKey, int>& users = in_use_[uuid];
-    int taken = slots;
-    for (const auto& [user, count] : users) taken += count;
-    if (taken <= kSlots) {
-      users[key] = slots;
-      return true;
-    }
-    Violation(StrCat("accelerator ", uuid, " is wanted by job ",
-                     key.job.value(), " while job ",
-                     users.begin()->first.job.value(), " uses it"));
-    return false;
-  };
-  world.free = [this, key](const std::string& uuid) {
-    in_use_[uuid].erase(key);
-  };
-  world.hold = [this, key](const std::string& uuid, uint64_t bytes) {
-    Hold(key, uuid, bytes);
-  };
-  world.gang = &gangs_[key.job];
-  world.violation = [this](std::string what) { Violation(std::move(what)); };
-  world.commit = [this, key](Generation generation) {
-    Generation& latest = generations_[key.job];
-    latest = std::max(latest, generation);
-  };
-  Server* home = &server;
-  world.exited = [this, home, key](int code, int signal) {
-    // Not within the process's own call.
-    queue_.After(0, [this, home, key, code, signal] {
-      home->processes.erase(key);
-      StepAgent(*home, agent_event::ProcessExited{key, code, signal});
-    });
-  };
-  auto process = std::make_unique<VirtualProcess>(
-      key, training_[launch.job_name], generations_[key.job], std::move(world));
-  VirtualProcess* started = process.get();
-  server.processes[key] = std::move(process);
-  started->Start();
-  queue_.After(0, [this, home, key] {
-    StepAgent(*home, agent_event::ProcessStarted{
-                         key, static_cast<int64_t>(key.incarnation)});
-  });
-}
-
-// What the accelerators of the cluster are too small for is a violation, where
-// their memory was told.
-void VirtualCluster::Hold(const WorkerKey& key, const std::string& uuid,
-                          uint64_t bytes) {
-  memory_[uuid].erase(key);
-  if (bytes > 0) memory_[uuid][key] = bytes;
-  uint64_t used = 0;
-  for (const auto& [worker, held] : memory_[uuid]) used += held;
-  for (const auto& [name, server] : servers_) {
-    for (const AcceleratorInfo& info : server->accelerators) {
-      if (info.uuid == uuid && info.memory_bytes > 0 &&
-          used > info.memory_bytes) {
-        Violation(StrCat("accelerator ", uuid, " has ", info.memory_bytes,
-                         " bytes of memory, and ", used, " are in use"));
-      }
+template <class F>
+void VirtualCluster::ForEachProcess(F f) const {
+  for (const VirtualServer* server : server_of_) {
+    for (const auto& [key, process] : server->processes()) {
+      if (process->alive()) f(*process);
     }
   }
+}
+
+VirtualProcess* VirtualCluster::Find(const WorkerId& worker) {
+  VirtualProcess* found = nullptr;
+  ForEachProcess([&](VirtualProcess& process) {
+    if (process.key().worker() == worker) found = &process;
+  });
+  return found;
 }
 
 void VirtualCluster::KillWorker(const WorkerId& worker) {
-  for (auto& [name, server] : servers_) {
-    for (auto& [key, process] : server->processes) {
-      if (key.worker() == worker && process->alive()) {
-        return process->Kill();
-      }
-    }
-  }
+  if (VirtualProcess* process = Find(worker)) process->Kill();
+}
+
+void VirtualCluster::StallWorker(const WorkerId& worker) {
+  if (VirtualProcess* process = Find(worker)) process->Stall();
+}
+
+void VirtualCluster::HangWorker(const WorkerId& worker) {
+  if (VirtualProcess* process = Find(worker)) process->Hang();
+}
+
+void VirtualCluster::ResumeWorkers() {
+  ForEachProcess([](VirtualProcess& process) { process.Resume(); });
+}
+
+void VirtualCluster::KillStuckWorkers() {
+  ForEachProcess([](VirtualProcess& process) {
+    if (process.is_stuck()) process.Kill();
+  });
 }
 
 // ---- time
 
+// False: nothing more by `limit`, or no end of it.
+bool VirtualCluster::RunOne(Time limit) {
+  if (++events_ <= kEventsMax) return world_.queue.RunOne(limit);
+  if (events_ == kEventsMax + 1) {
+    world_.truth.Violation(now(), StrCat("more than ", kEventsMax, " events"));
+  }
+  return false;
+}
+
 void VirtualCluster::RunUntil(Time time) {
-  while (queue_.RunOne(time)) {
+  while (RunOne(time)) {
   }
 }
 
@@ -402,19 +438,49 @@ bool VirtualCluster::RunUntilAllEnded(Time limit) {
         [](const auto& entry) { return !entry.second.active(); });
   };
   while (!all_ended()) {
-    if (!queue_.RunOne(limit)) return false;
+    if (!RunOne(limit)) return false;
   }
   return true;
 }
 
+// ---- what it looks like
+
 uint64_t VirtualCluster::StepsDone(JobId job) const {
-  for (const auto& [name, server] : servers_) {
-    for (const auto& [key, process] : server->processes) {
-      if (key.job == job && process->alive()) return process->StepsDone();
-    }
+  std::optional<uint64_t> steps;
+  ForEachProcess([&](const VirtualProcess& process) {
+    if (process.key().job == job && !steps) steps = process.StepsDone();
+  });
+  return steps.value_or(world_.truth.LatestOf(job).step);
+}
+
+std::string VirtualCluster::Leftovers() const {
+  std::string left;
+  ForEachProcess([&](const VirtualProcess& process) {
+    StrAppend(&left, "a process of ", NameOf(process.key()), "; ");
+  });
+  if (world_.truth.any_in_use()) StrAppend(&left, "an accelerator in use; ");
+  if (engine_ != nullptr && !engine_->quarantined().empty()) {
+    StrAppend(&left, "an accelerator in quarantine; ");
   }
-  const auto it = generations_.find(job);
-  return it == generations_.end() ? 0 : it->second.step;
+  return left;
+}
+
+// What a successor has to know of every job.
+std::string VirtualCluster::Durable() const {
+  std::string text;
+  for (const auto& [id, job] : engine_->jobs()) {
+    absl::StrAppendFormat(&text, "job %d: %s, epoch %d, received %.9g s",
+                          id.value(), std::string(JobStateName(job.state)),
+                          job.epoch, job.received_s);
+    for (const Worker& worker : job.workers) {
+      absl::StrAppendFormat(&text, ", #%d on %s (%d) holds %d of %d",
+                            worker.incarnation, worker.server,
+                            static_cast<int>(worker.process), worker.held_epoch,
+                            worker.held.value());
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace gavel

@@ -1,43 +1,39 @@
 // A whole system in one thread and in virtual time: the real engine, the real
-// agents and lease machines, over a network, disk and processes that are
-// simulated and may fail. Tests use it today; it is what the simulator grows
-// from. Not thread-safe. Deterministic by seed.
+// agents and lease machines, over a network, disks, clocks and processes that
+// are simulated and may fail. Invariants are checked after every step of the
+// engine, and what it believes is held against the world's truth. Used by
+// tests/simulation and by scenarios of tests. Not thread-safe. Deterministic by
+// seed.
 #ifndef GAVEL_SIMULATOR_VIRTUAL_CLUSTER_H_
 #define GAVEL_SIMULATOR_VIRTUAL_CLUSTER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "coordinator/agent/agent_machine.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/invariants.h"
 #include "coordinator/policy/policy.h"
-#include "simulator/event_queue.h"
-#include "simulator/virtual_process.h"
+#include "simulator/machine_clock.h"
+#include "simulator/virtual_journal.h"
+#include "simulator/virtual_server.h"
+#include "simulator/virtual_world.h"
 
 namespace gavel {
-
-// Probabilities are by message, in [0, 1].
-struct NetworkFaults {
-  double drop = 0;
-  double duplicate = 0;
-  double delay_s_min = 0.0005;
-  double delay_s_max = 0.0005;  // above the least: messages overtake
-};
 
 struct VirtualClusterOptions {
   EngineOptions engine;
   std::string policy = "max_min_fairness_perf";
   NetworkFaults network;
+  CheckpointFaults checkpoints;
   double commit_s = 0.002;  // journal append to durable
   double solve_s = 0.001;
+  double coordinator_clock_rate = 1;  // its seconds in one of the world
   uint64_t seed = 1;
 };
 
@@ -47,86 +43,113 @@ class VirtualCluster {
   ~VirtualCluster();
 
   void AddServer(const std::string& name,
-                 const std::vector<AcceleratorInfo>& accelerators);
-  // Submits as a client would. The job's id, or what was refused, is seen in
-  // the engine at once (the reply when it is durable).
-  void Submit(const JobSpec& spec, const VirtualTraining& training);
-  void Command(JobId job, CommandKind kind);
+                 const std::vector<AcceleratorInfo>& accelerators,
+                 MachineClock clock = {});
+  // As a client would; the number by which action::Reply answers, 0 when there
+  // is no coordinator.
+  uint64_t Submit(const JobSpec& spec, const VirtualTraining& training);
+  uint64_t Command(JobId job, CommandKind kind);
 
   void RunUntil(Time time);
   // Until every job has ended; false when some have not by `limit`.
   bool RunUntilAllEnded(Time limit);
 
+  // ---- faults
   void KillWorker(const WorkerId& worker);
-  void KillAgent(const std::string& server);  // its workers die with it
+  void StallWorker(const WorkerId& worker);
+  void HangWorker(const WorkerId& worker);
+  void ResumeWorkers();  // all that are stalled
+  void KillStuckWorkers();
+  void KillAgent(const std::string& server, bool processes_survive = false);
   void StartAgent(const std::string& server);
+  void StallAgent(const std::string& server);
+  void ResumeAgent(const std::string& server);
   void KillCoordinator();
   void StartCoordinator();
+  void StallCoordinator();
+  void ResumeCoordinator();
+  // One that has lost the last rows of its journal, and can hear but is not
+  // heard: it has to halt as soon as it is shown what it lost.
+  void StartForgetfulCoordinator(size_t rows_lost);
   // Nothing passes between the server (its agent and workers) and the rest.
   void SetPartitioned(const std::string& server, bool partitioned);
+  void SetCut(const std::string& server, Direction direction, bool cut);
+  void SetNetworkFaults(const NetworkFaults& faults);
+  void SetCheckpointFaults(const CheckpointFaults& faults);
+  void DamageCheckpoint(JobId job);
+  VirtualJournal& journal() { return journal_; }
 
-  Time now() const { return queue_.now(); }
+  Time now() const { return world_.now(); }
   const Engine& engine() const { return *engine_; }
-  bool coordinator_up() const { return engine_ != nullptr; }
-  // Replies to Submit and Command, in order: (job, error).
-  const std::vector<std::pair<JobId, std::string>>& replies() const {
-    return replies_;
+  // By the coordinator's clock.
+  Time engine_now() const {
+    return std::max(started_at_, clock_.Shows(world_.now()));
   }
+  bool coordinator_up() const { return engine_ != nullptr && !forgetful_; }
   const std::string& halted() const { return halted_; }
-  // What was broken, in the order in which it was seen; to be empty.
-  const std::vector<std::string>& violations() const { return violations_; }
+  const std::vector<std::string>& violations() const {
+    return world_.truth.violations();
+  }
+  const VirtualWorld& world() const { return world_; }
   // Steps that the live process of a job has done; of its last generation
   // when there is none.
   uint64_t StepsDone(JobId job) const;
+  // What is left of jobs that have ended: processes, accelerators in use or in
+  // quarantine. Empty: nothing.
+  std::string Leftovers() const;
   // Called with every action that the engine wants done.
   void set_observer(std::function<void(Time, const Action&)> observer) {
     observer_ = std::move(observer);
   }
+  // Called with a line for what happens to machines and processes.
+  void set_story(std::function<void(Time, const std::string&)> story) {
+    world_.story = std::move(story);
+  }
 
  private:
-  struct Server;
-  struct Row {
-    uint64_t seq = 0;
-    uint64_t term = 0;
-    Time time = 0;
-    std::string bytes;
-  };
+  // A run of days has fewer; one that makes no way has no end of them.
+  static constexpr uint64_t kEventsMax = 5'000'000;
 
+  bool RunOne(Time limit);
+  void Recover(size_t rows);
   void StepEngine(const Event& event);
-  void Do(const Action& action);
+  void CheckFence(const JournalPosition& before, const Event& event);
+  void CheckBeliefs();
+  void Do(Action& action);
+  void Do(action::Persist& action);
+  void Do(action::SolvePolicy& action);
+  void Do(action::SendToWorker& action);
+  void Do(action::SendToAgent& action);
+  void Do(action::Reply&) {}
+  void Do(action::Halt& action);
   void ArmEngine();
-  void FromAgent(const std::string& server, const Message& message);
-  void FromWorker(const Message& message);
-  void ToWorker(const WorkerKey& key, const Message& message);
-  void Deliver(const std::string& server, std::function<void()> arrive);
-  void StepAgent(Server& server, const AgentEvent& event);
-  void DoAgent(Server& server, const AgentAction& action);
-  void ArmAgent(Server& server);
-  void Spawn(Server& server, const LaunchWorker& launch);
-  void Hold(const WorkerKey& key, const std::string& uuid, uint64_t bytes);
-  void Violation(std::string what);
+  void CommitFailed();
+  std::string Durable() const;
+  VirtualServer& ServerOf(const std::string& name) {
+    return *servers_.at(name);
+  }
+  VirtualProcess* Find(const WorkerId& worker);
+  template <class F>
+  void ForEachProcess(F f) const;
 
   VirtualClusterOptions options_;
-  EventQueue queue_;
-  std::mt19937_64 random_;
+  VirtualWorld world_;
+  VirtualJournal journal_;
   std::unique_ptr<Policy> policy_;
   std::unique_ptr<Engine> engine_;
+  MachineClock clock_;        // of the coordinator; goes on with its journal
+  Time started_at_ = 0;       // by that clock: nothing is before it
   uint64_t engine_life_ = 0;  // tasks of a dead coordinator do nothing
+  bool stalled_ = false;
+  bool forgetful_ = false;
+  std::vector<Event> held_;  // until it is resumed
   Time armed_engine_ = kNever;
   Invariants invariants_;
-  std::vector<Row> journal_;  // what is on disk
+  std::string durable_;  // what the dead coordinator knew; empty: don't compare
   uint64_t submissions_ = 0;
-  std::map<std::string, VirtualTraining> training_;  // by job name
-  std::map<std::string, std::unique_ptr<Server>> servers_;
-  std::map<JobId, Generation> generations_;  // latest committed
-  std::map<JobId, VirtualGang> gangs_;
-  // By accelerator uuid: who uses it, and how many of its slots.
-  std::map<std::string, std::map<WorkerKey, int>> in_use_;
-  // Of an accelerator's memory, by uuid.
-  std::map<std::string, std::map<WorkerKey, uint64_t>> memory_;
-  std::set<std::string> partitioned_;
-  std::vector<std::pair<JobId, std::string>> replies_;
-  std::vector<std::string> violations_;
+  uint64_t events_ = 0;
+  std::map<std::string, std::unique_ptr<VirtualServer>> servers_;
+  std::vector<VirtualServer*> server_of_;  // by index
   std::string halted_;
   std::function<void(Time, const Action&)> observer_;
 };

@@ -10,42 +10,52 @@
 namespace gavel {
 namespace {
 
-constexpr int kSigkill = 9;
-constexpr int kExitEvicted = 75;
 constexpr double kReportInterval_s = 1;
-
-// Where rank 0's store of an epoch is.
-std::string AddressOf(const WorkerKey& key, uint64_t epoch) {
-  return StrCat("job-", key.job.value(), ":", epoch);
-}
 
 }  // namespace
 
 VirtualProcess::VirtualProcess(WorkerKey key, VirtualTraining training,
-                               Generation restored, World world)
+                               Home home, VirtualWorld& world)
     : key_(key),
       training_(std::move(training)),
-      world_(std::move(world)),
+      home_(std::move(home)),
+      world_(world),
       lease_(LeaseOptions{key}),
-      steps_before_(restored.step),
-      generation_(restored) {}
+      generation_(world.checkpoints[key.job].Latest()) {
+  world_.truth.Restored(world_.now(), key_, generation_);
+  steps_before_ = generation_.step;
+}
 
 void VirtualProcess::Start() {
-  const std::weak_ptr<int> life = life_;
-  world_.queue->After(training_.start_s, [this, life] {
-    if (life.expired()) return;
+  After(training_.start_s, [this] {
     Step(lease_event::Started{ProgressNow(),
                               static_cast<int64_t>(key_.incarnation)});
   });
 }
 
+// Nothing happens in a process that is gone, and in one that is stopped only
+// when it goes on.
+void VirtualProcess::After(double delay_s, std::function<void()> task) {
+  world_.queue.After(delay_s, [this, life = std::weak_ptr<int>(life_),
+                               task = std::move(task)]() mutable {
+    if (life.expired()) return;
+    if (stalled_) return held_.push_back(std::move(task));
+    task();
+  });
+}
+
 void VirtualProcess::Receive(const Message& message) {
-  if (alive_) Step(lease_event::MessageReceived{message});
+  if (!alive_) return;
+  if (stalled_) {
+    return held_.push_back([this, message] { Receive(message); });
+  }
+  Step(lease_event::MessageReceived{message});
 }
 
 void VirtualProcess::Step(const LeaseEvent& event) {
   if (!alive_) return;
-  const LeaseActions actions = lease_.Step(world_.queue->now(), event);
+  const LeaseActions actions =
+      lease_.Step(home_.clock.Shows(world_.now()), event);
   for (const LeaseAction& action : actions) {
     std::visit([this](const auto& a) { Do(a); }, action);
     if (!alive_) return;
@@ -54,23 +64,62 @@ void VirtualProcess::Step(const LeaseEvent& event) {
 }
 
 void VirtualProcess::ArmTick() {
-  const Time next = lease_.NextDeadline();
-  if (next >= armed_tick_ && armed_tick_ > world_.queue->now()) return;
+  const Time next = home_.clock.When(lease_.NextDeadline());
+  if (next >= armed_tick_ && armed_tick_ > world_.now()) return;
   armed_tick_ = next;
-  const std::weak_ptr<int> life = life_;
-  world_.queue->At(next, [this, life, next] {
-    if (life.expired() || armed_tick_ != next) return;
+  if (next == kNever) return;
+  After(next - world_.now(), [this, next] {
+    if (armed_tick_ != next) return;
     armed_tick_ = kNever;
     Step(lease_event::Tick{});
   });
 }
 
 void VirtualProcess::Do(const lease_action::Send& action) {
-  world_.send(action.message);
+  world_.to_coordinator(home_.server, action.message);
 }
 
+// ---- faults
+
+void VirtualProcess::Terminate() {
+  if (!alive_ || training_.ignores_pauses) return;
+  if (stalled_) return held_.push_back([this] { Terminate(); });
+  Do(lease_action::Pause{PauseTier::kEvict, "SIGTERM"});
+}
+
+void VirtualProcess::Kill() { Exit(0, kSigkill); }
+
+void VirtualProcess::Stall() {
+  if (!alive_ || is_stuck()) return;
+  stalled_ = true;
+  stuck_at_ = world_.now();
+  world_.gangs.Update();
+}
+
+void VirtualProcess::Resume() {
+  if (!alive_ || !stalled_) return;
+  stalled_ = false;
+  const double lost_s = world_.now() - std::exchange(stuck_at_, kNever);
+  if (MyGang() == nullptr) StoodStill(lost_s);
+  world_.gangs.Update();
+  for (const auto& task : std::exchange(held_, {})) {
+    if (!alive_) return;
+    task();
+  }
+}
+
+void VirtualProcess::Hang() {
+  if (!training_now()) return;
+  hung_ = true;
+  stuck_at_ = world_.now();
+  world_.gangs.Update();
+}
+
+// ---- the training loop
+
 void VirtualProcess::Do(const lease_action::Resume& action) {
-  if (!world_.take(action.accelerator.uuid, action.slots)) {
+  if (!world_.truth.Take(world_.now(), key_, action.accelerator.uuid,
+                         action.slots)) {
     return Step(lease_event::ResumeFailed{action.epoch, "lock held"});
   }
   accelerator_ = action.accelerator;
@@ -83,10 +132,8 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
                           : kept             ? training_.resume_kept_s
                                              : training_.resume_parked_s;
   if (resume_s == 0) return TakeState();
-  const std::weak_ptr<int> life = life_;
-  const uint64_t epoch = action.epoch;
-  world_.queue->After(resume_s, [this, life, epoch] {
-    if (!life.expired() && taking_ && running_epoch_ == epoch) TakeState();
+  After(resume_s, [this, epoch = action.epoch] {
+    if (taking_ && running_epoch_ == epoch) TakeState();
   });
 }
 
@@ -95,14 +142,14 @@ void VirtualProcess::TakeState() {
   taking_ = false;
   LeaveMemory();
   kept_on_ = accelerator_.uuid;
-  world_.hold(kept_on_, training_.state_bytes);
+  world_.truth.Hold(world_.now(), key_, kept_on_, training_.state_bytes);
   if (world_size_ > 1) return Meet();
   Begin();
 }
 
 // Its tensors go to host memory, or with the process.
 void VirtualProcess::LeaveMemory() {
-  if (!kept_on_.empty()) world_.hold(kept_on_, 0);
+  if (!kept_on_.empty()) world_.truth.Hold(world_.now(), key_, kept_on_, 0);
   kept_on_.clear();
 }
 
@@ -112,82 +159,44 @@ void VirtualProcess::Begin() {
   meeting_ = false;
   running_ = true;
   pausing_ = false;
-  resumed_at_ = world_.queue->now();
+  stopping_ = false;
+  resumed_at_ = world_.now();
+  world_.Tell([&] {
+    return StrCat(NameOf(key_), " trains on ", accelerator_.uuid, ", epoch ",
+                  running_epoch_, ", from step ", steps_before_);
+  });
   Step(lease_event::Resumed{running_epoch_});
   ArmEnd();
   ArmReport();
+  ArmCheckpoint();
 }
 
-// ---- gangs
-
-// Waits for all ranks at rank 0's store.
-void VirtualProcess::Meet() {
-  meeting_ = true;
-  const uint64_t epoch = running_epoch_;
-  const std::weak_ptr<int> life = life_;
-  const auto still = [this, life, epoch] {
-    return !life.expired() && meeting_ && running_epoch_ == epoch;
-  };
-  if (key_.rank == 0) {
-    world_.queue->After(training_.gang_open_s, [this, still, epoch] {
-      if (still()) OpenGang(epoch);
-    });
-  } else if (gang_address_ != AddressOf(key_, epoch)) {
-    world_.violation(StrCat("job ", key_.job.value(), " rank ", key_.rank,
-                            " is sent to \"", gang_address_, "\""));
+// The loop reads the clock at each boundary, whatever its lease thread does.
+// False: no step begins here.
+bool VirtualProcess::PassBoundary() {
+  if (!running_ || pausing_ || hung_) return false;
+  Step(lease_event::Tick{});
+  if (!alive_ || !running_ || pausing_) return false;
+  if (!training_.ignores_pauses) {
+    world_.truth.Boundary(world_.now(), key_, running_epoch_);
   }
-  world_.queue->After(training_.gang_timeout_s, [this, still, epoch] {
-    if (!still()) return;
-    LeaveGang(/*broken=*/false);
-    Step(lease_event::ResumeFailed{epoch, "the gang did not come together"});
-  });
-  auto& ranks = world_.gang->ranks[epoch];
-  ranks[key_.rank] = this;
-  if (ranks.size() < static_cast<size_t>(world_size_)) return;
-  if (world_.gang->failed++ < training_.gang_failures) return;
-  const std::map<int, VirtualProcess*> all = ranks;
-  for (const auto& [rank, process] : all) process->Begin();
-}
-
-void VirtualProcess::OpenGang(uint64_t epoch) {
-  Step(lease_event::GangOpened{epoch, AddressOf(key_, epoch)});
-}
-
-// Frees the accelerator. Where others ran with it, they can't go on.
-void VirtualProcess::LeaveGang(bool broken) {
-  if (taking_ || meeting_) {
-    world_.free(accelerator_.uuid);
-    LeaveMemory();
-  }
-  taking_ = false;
-  meeting_ = false;
-  const auto found = world_.gang->ranks.find(running_epoch_);
-  if (found == world_.gang->ranks.end()) return;
-  found->second.erase(key_.rank);
-  const std::map<int, VirtualProcess*> others = found->second;
-  if (others.empty()) world_.gang->ranks.erase(found);
-  if (!broken) return;
-  for (const auto& [rank, process] : others) {
-    const std::weak_ptr<int> life = process->life_;
-    world_.queue->After(training_.gang_abort_s,
-                        [other = process, life, epoch = running_epoch_] {
-                          if (life.expired() || !other->running_ ||
-                              other->running_epoch_ != epoch) {
-                            return;
-                          }
-                          other->Exit(kExitEvicted, 0);
-                        });
-  }
+  return true;
 }
 
 void VirtualProcess::Do(const lease_action::Pause& action) {
-  if (training_.ignores_pauses && action.tier != PauseTier::kStop) return;
+  if (hung_ || (training_.ignores_pauses && action.tier != PauseTier::kStop)) {
+    return;
+  }
   if (taking_ || meeting_) {
     LeaveGang(/*broken=*/false);
     Step(lease_event::Parked{running_epoch_, ProgressNow()});
   }
   if (!running_) {
-    if (StrongerThan(action.tier, PauseTier::kPark)) Exit(kExitEvicted, 0);
+    if (!StrongerThan(action.tier, PauseTier::kPark)) return;
+    exits_when_committed_ = true;
+    if (committing_ == 0 || action.tier == PauseTier::kStop) {
+      Exit(kExitEvicted, 0);
+    }
     return;
   }
   // A stronger tier counts until the boundary is there.
@@ -197,30 +206,48 @@ void VirtualProcess::Do(const lease_action::Pause& action) {
   }
   pausing_ = true;
   pause_tier_ = action.tier;
+  StopAtBoundary();
+}
+
+// With all ranks of a gang, whoever was asked.
+void VirtualProcess::StopAtBoundary() {
+  if (IsFrozen()) return;  // until they agree again, or the gang breaks
   const double step_s = 1 / StepsPerSecond();
-  const double into = std::fmod(world_.queue->now() - resumed_at_, step_s);
-  const std::weak_ptr<int> life = life_;
-  const uint64_t epoch = running_epoch_;
+  const double rest_s = step_s - std::fmod(world_.now() - resumed_at_, step_s);
+  const VirtualGangs::Gang* gang = MyGang();
+  if (gang == nullptr) return ParkAfter(rest_s);
+  for (const auto& [rank, process] : gang->ranks) process->ParkAfter(rest_s);
+}
+
+void VirtualProcess::ParkAfter(double delay_s) {
+  if (stopping_) return;
+  if (!pausing_) pause_tier_ = PauseTier::kPark;
+  pausing_ = true;
+  stopping_ = true;
   const double leave_s =
-      action.tier == PauseTier::kKeep ? training_.keep_s : training_.park_s;
-  world_.queue->After(step_s - into + leave_s, [this, life, epoch] {
-    if (life.expired() || running_epoch_ != epoch) return;
-    Park(pause_tier_);
+      pause_tier_ == PauseTier::kKeep ? training_.keep_s : training_.park_s;
+  After(delay_s + leave_s, [this, epoch = running_epoch_] {
+    if (running_ && running_epoch_ == epoch && !hung_) Park(pause_tier_);
   });
 }
 
 double VirtualProcess::StepsPerSecond() const {
   const auto it = training_.steps_per_s.find(accelerator_.type);
   const double speed = it == training_.steps_per_s.end() ? 1 : it->second;
-  return speed / accelerator_.slow_down_factor;
+  const auto up = training_.speed_up.find(world_size_);
+  return speed * (up == training_.speed_up.end() ? 1 : up->second) /
+         accelerator_.slow_down_factor;
 }
 
 uint64_t VirtualProcess::StepsDone() const {
   if (!running_) return steps_before_;
-  const double steps =
-      (world_.queue->now() - resumed_at_) * StepsPerSecond() + 1e-9;
+  Time until = std::min(world_.now(), stuck_at_);
+  if (const VirtualGangs::Gang* gang = MyGang()) {
+    until = std::min(until, gang->frozen_at);
+  }
+  const double steps = (until - resumed_at_) * StepsPerSecond() + 1e-9;
   return std::min(training_.steps_total,
-                  steps_before_ + static_cast<uint64_t>(steps));
+                  steps_before_ + static_cast<uint64_t>(std::max(0.0, steps)));
 }
 
 Progress VirtualProcess::ProgressNow() const {
@@ -247,67 +274,101 @@ void VirtualProcess::ArmEnd() {
       key_.incarnation <= static_cast<uint64_t>(training_.fail_incarnations) &&
       training_.fail_at_step >= steps_before_;
   if (fails) last = std::min(last, training_.fail_at_step);
-  const double rest =
-      static_cast<double>(last - std::min(last, steps_before_)) /
-      StepsPerSecond();
-  const std::weak_ptr<int> life = life_;
-  const uint64_t epoch = running_epoch_;
-  world_.queue->After(rest, [this, life, epoch, fails] {
-    if (life.expired() || !running_ || running_epoch_ != epoch || pausing_) {
-      return;
-    }
-    StopRunning();
-    if (fails) return Exit(training_.fail_code, 0);
-    generation_ = {running_epoch_, steps_before_};
-    world_.commit(generation_);
-    Step(lease_event::Finished{0, "", ProgressNow()});
-    Exit(0, 0);
+  const Time due =
+      resumed_at_ + static_cast<double>(last - std::min(last, steps_before_)) /
+                        StepsPerSecond();
+  // It may have stood still when that time has come.
+  constexpr double kAgain_s = 0.25;
+  const double delay_s = due > world_.now() ? due - world_.now()
+                         : IsFrozen()       ? kAgain_s
+                                            : 0;
+  After(delay_s, [this, epoch = running_epoch_, fails, last] {
+    if (!running_ || running_epoch_ != epoch || pausing_ || hung_) return;
+    if (StepsDone() < last) return ArmEnd();
+    if (PassBoundary()) End(fails);
   });
 }
 
+void VirtualProcess::End(bool fails) {
+  StopRunning();
+  if (fails) return Exit(training_.fail_code, 0);
+  generation_ = {running_epoch_, steps_before_};
+  if (key_.rank == 0) {
+    world_.checkpoints[key_.job].Commit(generation_);
+    world_.truth.Committed(key_.job, generation_);
+  }
+  Step(lease_event::Finished{0, "", ProgressNow()});
+  Exit(0, 0);
+}
+
 void VirtualProcess::ArmReport() {
-  const std::weak_ptr<int> life = life_;
-  const uint64_t epoch = running_epoch_;
-  world_.queue->After(kReportInterval_s, [this, life, epoch] {
-    if (life.expired() || !running_ || running_epoch_ != epoch) return;
+  After(kReportInterval_s, [this, epoch = running_epoch_] {
+    if (!running_ || running_epoch_ != epoch) return;
+    PassBoundary();
     Step(lease_event::Progressed{ProgressNow()});
-    ArmReport();
+    if (alive_) ArmReport();
   });
+}
+
+// ---- checkpoints
+
+void VirtualProcess::ArmCheckpoint() {
+  if (training_.checkpoint_every_s == 0 || key_.rank != 0) return;
+  After(training_.checkpoint_every_s, [this, epoch = running_epoch_] {
+    if (!running_ || running_epoch_ != epoch) return;
+    if (!IsFrozen() && PassBoundary()) {
+      Commit({running_epoch_, StepsDone()});
+    }
+    ArmCheckpoint();
+  });
+}
+
+// Rank 0 has the manifest of a gang.
+void VirtualProcess::Commit(Generation generation) {
+  CheckpointFaults& faults = world_.checkpoint_faults;
+  double takes_s = training_.checkpoint_s;
+  if (world_.Happens(faults.late)) {
+    ++faults.delayed;
+    takes_s += world_.Draw() * faults.late_s_max;
+  }
+  const bool fails = world_.Happens(faults.fail);
+  faults.failed += fails ? 1 : 0;
+  ++committing_;
+  After(takes_s, [this, generation, fails] {
+    --committing_;
+    if (!fails && key_.rank == 0) {
+      generation_ = std::max(generation_, generation);
+      world_.checkpoints[key_.job].Commit(generation);
+      world_.truth.Committed(key_.job, generation);
+    }
+    ExitIfCommitted();
+  });
+}
+
+// An evicted worker waits for all that it still writes, whichever is last.
+void VirtualProcess::ExitIfCommitted() {
+  if (exits_when_committed_ && committing_ == 0) Exit(kExitEvicted, 0);
+}
+
+void VirtualProcess::Park(PauseTier tier) {
+  StopRunning();
+  if (tier != PauseTier::kKeep) LeaveMemory();
+  pausing_ = false;
+  stopping_ = false;
+  ++pauses_;
+  const Generation generation{running_epoch_, steps_before_};
+  exits_when_committed_ = StrongerThan(tier, PauseTier::kPark);
+  Step(lease_event::Parked{running_epoch_, ProgressNow()});
+  if (!alive_) return;
+  Commit(generation);
 }
 
 void VirtualProcess::StopRunning() {
   steps_before_ = StepsDone();
   running_ = false;
   LeaveGang(/*broken=*/false);
-  world_.free(accelerator_.uuid);
+  world_.truth.Free(key_, accelerator_.uuid);
 }
-
-void VirtualProcess::Park(PauseTier tier) {
-  if (!running_) return;
-  StopRunning();
-  if (tier != PauseTier::kKeep) LeaveMemory();
-  pausing_ = false;
-  ++pauses_;
-  const Generation generation{running_epoch_, steps_before_};
-  const std::weak_ptr<int> life = life_;
-  const auto commit = [this, generation] {
-    generation_ = std::max(generation_, generation);
-    world_.commit(generation);
-  };
-  Step(lease_event::Parked{running_epoch_, ProgressNow()});
-  world_.queue->After(training_.checkpoint_s, [this, life, commit, tier] {
-    if (life.expired()) return;
-    commit();
-    if (StrongerThan(tier, PauseTier::kPark)) Exit(kExitEvicted, 0);
-  });
-}
-
-void VirtualProcess::Terminate() {
-  if (!alive_ || training_.ignores_pauses) return;
-  Do(lease_action::Pause{PauseTier::kEvict, "SIGTERM"});
-}
-
-void VirtualProcess::Kill() { Exit(0, kSigkill); }
 
 void VirtualProcess::Exit(int code, int signal) {
   if (!alive_) return;
@@ -317,7 +378,102 @@ void VirtualProcess::Exit(int code, int signal) {
   LeaveMemory();
   alive_ = false;
   life_.reset();
-  world_.exited(code, signal);
+  home_.exited(code, signal);
+}
+
+// ---- its gang
+
+VirtualGangs::Gang* VirtualProcess::MyGang() const {
+  if (world_size_ < 2) return nullptr;
+  VirtualGangs::Gang* gang = world_.gangs.Find(key_.job, running_epoch_);
+  return gang != nullptr && gang->ranks.contains(key_.rank) ? gang : nullptr;
+}
+
+bool VirtualProcess::IsFrozen() const {
+  const VirtualGangs::Gang* gang = MyGang();
+  return gang != nullptr && gang->frozen_at != kNever;
+}
+
+bool VirtualProcess::IsHeard() const {
+  return alive_ && !is_stuck() && world_.network.IsConnected(home_.server);
+}
+
+// Waits for all ranks at rank 0's store.
+void VirtualProcess::Meet() {
+  meeting_ = true;
+  const uint64_t epoch = running_epoch_;
+  const auto still = [this, epoch] {
+    return meeting_ && running_epoch_ == epoch;
+  };
+  const std::string address = StrCat("job-", key_.job.value(), ":", epoch);
+  if (key_.rank == 0) {
+    After(training_.gang_open_s, [this, still, epoch, address] {
+      if (still()) Step(lease_event::GangOpened{epoch, address});
+    });
+  } else if (gang_address_ != address) {
+    world_.truth.Violation(world_.now(), StrCat(NameOf(key_), " is sent to \"",
+                                                gang_address_, "\""));
+  }
+  After(training_.gang_timeout_s, [this, still, epoch] {
+    if (!still()) return;
+    LeaveGang(/*broken=*/false);
+    Step(lease_event::ResumeFailed{epoch, "the gang did not come together"});
+  });
+  if (world_.gangs.Join(key_.job, epoch, *this, world_size_)) BeginTogether();
+}
+
+void VirtualProcess::BeginTogether() {
+  if (world_.gangs.CountFailure(key_.job) < training_.gang_failures) return;
+  VirtualGangs::Gang& gang = *MyGang();
+  const std::map<int, VirtualProcess*> ranks = gang.ranks;
+  uint64_t most = 0;
+  for (const auto& [rank, process] : ranks) {
+    if (!process->IsHeard()) return;  // they wait in vain
+    most = std::max(most, process->StepsDone());
+  }
+  bool together = true;
+  for (const auto& [rank, process] : ranks) {
+    if (process->StepsDone() == most) continue;
+    // State that the gang has left behind is of no use.
+    together = false;
+    process->Exit(kExitEvicted, 0);
+  }
+  if (!together) return;
+  gang.running = true;
+  for (const auto& [rank, process] : ranks) process->Begin();
+}
+
+// Frees the accelerator. Where others ran with it, they can't go on.
+void VirtualProcess::LeaveGang(bool broken) {
+  if (taking_ || meeting_) {
+    world_.truth.Free(key_, accelerator_.uuid);
+    LeaveMemory();
+  }
+  taking_ = false;
+  meeting_ = false;
+  const VirtualGangs::Gang* gang = MyGang();
+  if (gang == nullptr) return;
+  std::map<int, VirtualProcess*> others = gang->ranks;
+  others.erase(key_.rank);
+  const uint64_t epoch = running_epoch_;
+  world_.gangs.Leave(key_.job, epoch, key_.rank);
+  if (!broken) return;
+  for (const auto& [rank, process] : others) {
+    process->After(training_.gang_abort_s,
+                   [other = process, epoch] { other->GangIsBroken(epoch); });
+  }
+}
+
+void VirtualProcess::GangIsBroken(uint64_t epoch) {
+  if (!alive_ || !running_ || running_epoch_ != epoch || hung_) return;
+  if (stalled_) return held_.push_back([this, epoch] { GangIsBroken(epoch); });
+  Exit(kExitEvicted, 0);
+}
+
+void VirtualProcess::StoodStill(double seconds) {
+  if (!running_) return;
+  resumed_at_ += seconds;
+  if (pausing_ && !stopping_) StopAtBoundary();
 }
 
 }  // namespace gavel

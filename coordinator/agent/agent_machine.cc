@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <utility>
+
+#include "core/rules.h"
 
 namespace gavel {
 
@@ -95,6 +98,8 @@ void AgentMachine::On(Time now, const agent_event::MessageReceived& e,
   take(std::get_if<AgentRejected>(&e.message));
   take(std::get_if<LaunchWorker>(&e.message));
   take(std::get_if<StopWorker>(&e.message));
+  take(std::get_if<PrefetchCheckpoint>(&e.message));
+  take(std::get_if<ServeCheckpoint>(&e.message));
   if (const auto* exit = std::get_if<ExitAcknowledged>(&e.message)) {
     if (exit->server == options_.server) unacknowledged_.erase(exit->worker);
   }
@@ -138,6 +143,34 @@ void AgentMachine::On(Time now, const agent_event::ProcessExited& e,
   StartWaiting(e.worker.worker(), actions);
 }
 
+void AgentMachine::On(Time now, const agent_event::CheckpointFetched& e,
+                      AgentActions& actions) {
+  // Only what waits now: the end of one may bring the start of another.
+  std::vector<LaunchWorker> launches;
+  for (auto it = fetching_.begin(); it != fetching_.end();) {
+    const bool of_job = it->first.job == e.job;
+    if (of_job) launches.push_back(std::move(it->second));
+    it = of_job ? fetching_.erase(it) : std::next(it);
+  }
+  for (LaunchWorker& launch : launches) {
+    if (e.error.empty()) {
+      actions.emplace_back(agent_action::Spawn{std::move(launch)});
+    } else {
+      On(now, agent_event::ProcessNotStarted{launch.worker, e.error}, actions);
+    }
+  }
+}
+
+void AgentMachine::On(Time, const agent_event::CheckpointComing& e,
+                      AgentActions& actions) {
+  for (const auto& [worker, launch] : fetching_) {
+    if (worker.job != e.job) continue;
+    actions.emplace_back(agent_action::Send{
+        FetchProgress{options_.server, worker, highest_seen_, e.source,
+                      e.bytes_done, e.bytes_total, e.waits_for}});
+  }
+}
+
 void AgentMachine::On(Time, const agent_event::Tick&, AgentActions&) {}
 
 void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
@@ -150,6 +183,7 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
   // agent only by its heartbeat: it wants the hello.
   const bool asks_for_hello = welcomed_;
   welcomed_ = !asks_for_hello;
+  known_ = true;
   if (asks_for_hello) next_hello_ = std::max(next_hello_, now);
   if (welcomed_) next_heartbeat_ = now + heartbeat_interval_s_;
 }
@@ -160,13 +194,28 @@ void AgentMachine::Take(Time, const AgentRejected& rejected,
   if (rejected.incarnation != options_.incarnation) return;
   quitting_ = true;
   waiting_.clear();
+  while (!fetching_.empty()) {
+    const WorkerKey worker = fetching_.begin()->first;
+    StopFetching(worker, actions);
+    processes_.erase(worker);
+  }
   for (auto& [worker, process] : processes_) Kill(worker, process, actions);
   actions.emplace_back(agent_action::Quit{rejected.reason});
 }
 
 void AgentMachine::Take(Time now, const LaunchWorker& launch,
                         AgentActions& actions) {
-  if (TellWhatIsKnown(launch.worker, actions) || !MayStart(launch.worker)) {
+  // Meant for the agent before this one: a first hello of this one that is
+  // still on its way would say that what starts now does not run. The launch is
+  // repeated.
+  if (!known_) return;
+  if (const auto fetching = fetching_.find(launch.worker);
+      fetching != fetching_.end() && fetching->second.source != launch.source) {
+    fetching->second.source = launch.source;
+    Fetch(launch, actions);
+  }
+  if ((TellWhatIsKnown(launch.worker, actions) || !MayStart(launch.worker)) &&
+      Rules::Hold(Rule::kLaunchIsOnce)) {
     return;
   }
   NoteIncarnation(launch.worker);
@@ -177,7 +226,8 @@ void AgentMachine::Take(Time now, const LaunchWorker& launch,
     exit.no_failure = true;
     TellExit(now, std::move(exit), actions);
     older->second = launch;
-  } else if (KillOlder(worker, actions)) {
+  } else if (Rules::Hold(Rule::kOlderIncarnationGoesFirst) &&
+             KillOlder(worker, actions)) {
     waiting_.emplace(worker, launch);
   } else {
     Start(launch, actions);
@@ -187,6 +237,15 @@ void AgentMachine::Take(Time now, const LaunchWorker& launch,
 void AgentMachine::Take(Time now, const StopWorker& stop,
                         AgentActions& actions) {
   const WorkerKey& worker = stop.worker;
+  if (fetching_.contains(worker)) {
+    StopFetching(worker, actions);
+    processes_.erase(worker);
+    WorkerExited exit = ExitOf(worker);
+    exit.launch_error = "stopped while its checkpoint was fetched";
+    exit.no_failure = true;
+    TellExit(now, std::move(exit), actions);
+    return StartWaiting(worker.worker(), actions);
+  }
   if (const auto found = processes_.find(worker); found != processes_.end()) {
     Stop(now, worker, found->second, stop.grace_s, actions);
     return;
@@ -205,6 +264,28 @@ void AgentMachine::Take(Time now, const StopWorker& stop,
   } else {
     actions.emplace_back(agent_action::Send{std::move(exit)});
   }
+}
+
+// Nothing to fetch for where the job runs here already, or is about to.
+void AgentMachine::Take(Time, const PrefetchCheckpoint& prefetch,
+                        AgentActions& actions) {
+  const auto of_job = [&](const auto& entry) {
+    return entry.first.job == prefetch.job;
+  };
+  if (prefetch.source.endpoint.empty() ||
+      std::any_of(processes_.begin(), processes_.end(), of_job)) {
+    return;
+  }
+  actions.emplace_back(
+      agent_action::FetchCheckpoint{prefetch.job, prefetch.checkpoint_directory,
+                                    prefetch.source, prefetch.unix_user});
+}
+
+void AgentMachine::Take(Time, const ServeCheckpoint& serve,
+                        AgentActions& actions) {
+  actions.emplace_back(
+      agent_action::OfferCheckpoint{serve.job, serve.checkpoint_directory,
+                                    serve.reader_public_key, serve.unix_user});
 }
 
 // Repeats the last word about a worker that runs or has exited. False when
@@ -258,17 +339,48 @@ void AgentMachine::NoteIncarnation(const WorkerKey& worker) {
 // here, and now on its way out.
 bool AgentMachine::KillOlder(const WorkerId& worker, AgentActions& actions) {
   bool any = false;
-  for (auto& [key, process] : processes_) {
-    if (key.worker() != worker) continue;
-    Kill(key, process, actions);
-    any = true;
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    const WorkerKey key = it->first;
+    const bool fetching = key.worker() == worker && fetching_.contains(key);
+    if (fetching) {
+      StopFetching(key, actions);
+    } else if (key.worker() == worker) {
+      Kill(key, it->second, actions);
+      any = true;
+    }
+    it = fetching ? processes_.erase(it) : std::next(it);
   }
   return any;
 }
 
 void AgentMachine::Start(const LaunchWorker& launch, AgentActions& actions) {
   processes_.emplace(launch.worker, Process());
-  actions.emplace_back(agent_action::Spawn{launch});
+  if (launch.source.server.empty()) {
+    actions.emplace_back(agent_action::Spawn{launch});
+    return;
+  }
+  fetching_.emplace(launch.worker, launch);
+  Fetch(launch, actions);
+}
+
+// Without an endpoint the source can't be reached now; the launch is repeated
+// with one when it can.
+void AgentMachine::Fetch(const LaunchWorker& launch,
+                         AgentActions& actions) const {
+  if (launch.source.endpoint.empty()) return;
+  actions.emplace_back(agent_action::FetchCheckpoint{
+      launch.worker.job, launch.checkpoint_directory, launch.source,
+      launch.unix_user});
+}
+
+// A worker that waits for its checkpoint has no process that could end.
+void AgentMachine::StopFetching(const WorkerKey& worker,
+                                AgentActions& actions) {
+  fetching_.erase(worker);
+  const bool shared = std::any_of(
+      fetching_.begin(), fetching_.end(),
+      [&](const auto& entry) { return entry.first.job == worker.job; });
+  if (!shared) actions.emplace_back(agent_action::CancelFetch{worker.job});
 }
 
 void AgentMachine::StartWaiting(const WorkerId& worker, AgentActions& actions) {
@@ -327,9 +439,19 @@ void AgentMachine::TellExit(Time now, WorkerExited exit,
 
 void AgentMachine::SayHello(Time now, AgentActions& actions) {
   next_hello_ = now + kHelloInterval_s;
-  actions.emplace_back(agent_action::Send{AgentHello{
-      options_.server, options_.incarnation, highest_seen_, options_.address,
-      options_.accelerators, Running(), options_.host_memory_bytes}});
+  AgentHello hello;
+  hello.server = options_.server;
+  hello.incarnation = options_.incarnation;
+  hello.highest_seen = highest_seen_;
+  hello.address = options_.address;
+  hello.accelerators = options_.accelerators;
+  hello.running = Running();
+  hello.host_memory_bytes = options_.host_memory_bytes;
+  hello.state_id = options_.state_id;
+  hello.own_checkpoints = options_.own_checkpoints;
+  hello.stream_endpoint = options_.stream_endpoint;
+  hello.stream_public_key = options_.stream_public_key;
+  actions.emplace_back(agent_action::Send{std::move(hello)});
 }
 
 void AgentMachine::Record(AgentActions& actions) const {

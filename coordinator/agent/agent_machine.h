@@ -25,7 +25,8 @@ struct Started {
 };
 struct MessageReceived {
   Message message;  // AgentWelcome, AgentRejected, LaunchWorker, StopWorker,
-                    // ExitAcknowledged; others are ignored
+                    // ExitAcknowledged, PrefetchCheckpoint, ServeCheckpoint;
+                    // others are ignored
 };
 struct ProcessStarted {
   WorkerKey worker;
@@ -40,13 +41,27 @@ struct ProcessExited {
   int exit_code = 0;
   int signal = 0;
 };
+// A fetch is over. `error` empty: the checkpoint is here.
+struct CheckpointFetched {
+  JobId job;
+  std::string error;
+};
+// It goes on; about once a second.
+struct CheckpointComing {
+  JobId job;
+  std::string source;
+  uint64_t bytes_done = 0;
+  uint64_t bytes_total = 0;  // 0: not known yet
+  std::string waits_for;     // why nothing comes at present
+};
 struct Tick {};
 }  // namespace agent_event
 
 using AgentEvent =
     std::variant<agent_event::Started, agent_event::MessageReceived,
                  agent_event::ProcessStarted, agent_event::ProcessNotStarted,
-                 agent_event::ProcessExited, agent_event::Tick>;
+                 agent_event::ProcessExited, agent_event::CheckpointFetched,
+                 agent_event::CheckpointComing, agent_event::Tick>;
 
 namespace agent_action {
 struct Send {
@@ -66,6 +81,24 @@ struct SignalProcess {
 struct RecordRunning {
   std::vector<RunningWorker> running;
 };
+// Get the job's latest checkpoint, and answer with CheckpointFetched. Again for
+// the same job: go on, from that source, with the latest that it has now.
+struct FetchCheckpoint {
+  JobId job;
+  std::string directory;
+  CheckpointSource source;
+  std::string unix_user;
+};
+struct CancelFetch {
+  JobId job;
+};
+// Another agent may read the job's checkpoints.
+struct OfferCheckpoint {
+  JobId job;
+  std::string directory;
+  std::string reader_public_key;
+  std::string unix_user;
+};
 // The coordinator does not want this agent (duplicate name, version): kill all
 // workers, print the reason, end.
 struct Quit {
@@ -76,7 +109,8 @@ struct Quit {
 using AgentAction =
     std::variant<agent_action::Send, agent_action::Spawn,
                  agent_action::SignalProcess, agent_action::RecordRunning,
-                 agent_action::Quit>;
+                 agent_action::FetchCheckpoint, agent_action::CancelFetch,
+                 agent_action::OfferCheckpoint, agent_action::Quit>;
 using AgentActions = std::vector<AgentAction>;
 
 struct AgentOptions {
@@ -85,6 +119,11 @@ struct AgentOptions {
   std::string address = "127.0.0.1";
   std::vector<AcceleratorInfo> accelerators;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  std::string state_id = "";       // see AgentHello
+  // See AgentHello.
+  bool own_checkpoints = false;
+  std::string stream_endpoint = "";
+  std::string stream_public_key = "";
 };
 
 class AgentMachine {
@@ -120,6 +159,10 @@ class AgentMachine {
   void On(Time now, const agent_event::ProcessNotStarted& e,
           AgentActions& actions);
   void On(Time now, const agent_event::ProcessExited& e, AgentActions& actions);
+  void On(Time now, const agent_event::CheckpointFetched& e,
+          AgentActions& actions);
+  void On(Time now, const agent_event::CheckpointComing& e,
+          AgentActions& actions);
   void On(Time now, const agent_event::Tick& e, AgentActions& actions);
 
   // `message` is for this server and not of a lower term.
@@ -127,6 +170,9 @@ class AgentMachine {
   void Take(Time now, const AgentRejected& rejected, AgentActions& actions);
   void Take(Time now, const LaunchWorker& launch, AgentActions& actions);
   void Take(Time now, const StopWorker& stop, AgentActions& actions);
+  void Take(Time now, const PrefetchCheckpoint& prefetch,
+            AgentActions& actions);
+  void Take(Time now, const ServeCheckpoint& serve, AgentActions& actions);
 
   bool Listens(Time now, const std::string& server,
                const JournalPosition& position, bool is_welcome);
@@ -134,6 +180,8 @@ class AgentMachine {
   void NoteIncarnation(const WorkerKey& worker);
   bool KillOlder(const WorkerId& worker, AgentActions& actions);
   void Start(const LaunchWorker& launch, AgentActions& actions);
+  void Fetch(const LaunchWorker& launch, AgentActions& actions) const;
+  void StopFetching(const WorkerKey& worker, AgentActions& actions);
   void StartWaiting(const WorkerId& worker, AgentActions& actions);
   void Stop(Time now, const WorkerKey& worker, Process& process, double grace_s,
             AgentActions& actions);
@@ -150,10 +198,13 @@ class AgentMachine {
   bool started_ = false;
   bool quitting_ = false;
   bool welcomed_ = false;
+  bool known_ = false;  // was welcomed at least once
   Time next_hello_ = 0;
   Time next_heartbeat_ = 0;
   Time next_exit_report_ = 0;
   std::map<WorkerKey, Process> processes_;
+  // Of processes_: launches that wait for their checkpoint.
+  std::map<WorkerKey, LaunchWorker> fetching_;
   // Launches that wait for an older incarnation to be gone.
   std::map<WorkerId, LaunchWorker> waiting_;
   std::map<WorkerKey, WorkerExited> unacknowledged_;

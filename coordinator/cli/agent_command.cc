@@ -11,6 +11,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/key_files.h"
 #include "coordinator/cli/stop_signals.h"
 #include "coordinator/server/agent_accelerators.h"
 #include "coordinator/server/agent_shell.h"
@@ -22,11 +23,14 @@ namespace {
 
 struct AgentOptions {
   std::string coordinator = kDefaultCoordinator;
+  KeyFlags keys;
   std::optional<std::string> cluster;
   std::string server;
   std::string state = kDefaultState;
   std::string run_directory;
   double stop_grace_s = 10;
+  std::string address = "127.0.0.1";
+  bool own_checkpoints = false;
 };
 
 // This machine's name, with what no server name may have replaced.
@@ -78,6 +82,11 @@ absl::Status Run(const AgentOptions& options) {
   AgentShellOptions shell_options;
   shell_options.server = server.name;
   shell_options.coordinator = options.coordinator;
+  GAVEL_ASSIGN_OR_RETURN(
+      shell_options.keys,
+      FindClientKeys(options.coordinator, options.keys, kNodeKeyFile));
+  shell_options.address = options.address;
+  shell_options.own_checkpoints = options.own_checkpoints;
   shell_options.state_directory = options.state;
   shell_options.run_directory = options.run_directory.empty()
                                     ? DefaultRunDirectory(server.accelerators)
@@ -107,6 +116,7 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
   command->add_option("--coordinator", options->coordinator, "its address")
       ->envname("GAVEL_COORDINATOR")
       ->capture_default_str();
+  AddKeyFlags(*command, &options->keys);
   command->add_option("--cluster", options->cluster,
                       "declares the accelerators of --server; without it the "
                       "GPUs of this machine are detected");
@@ -116,6 +126,14 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
       ->add_option("--state", options->state,
                    "directory of logs and of who runs")
       ->capture_default_str();
+  command
+      ->add_option("--address", options->address,
+                   "where other servers reach this one: ranks of gangs, and "
+                   "streams of checkpoints")
+      ->capture_default_str();
+  command->add_flag("--own-checkpoints", options->own_checkpoints,
+                    "this server shares no checkpoint directory with others: "
+                    "keep them in --state, and stream them between agents");
   command->add_option("--run-directory", options->run_directory,
                       "lock files of the accelerators");
   command

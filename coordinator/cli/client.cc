@@ -34,10 +34,19 @@ Clock::time_point After(double seconds) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
-    const std::string& endpoint) {
+    const std::string& endpoint, const KeyFlags& keys) {
+  GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> client_keys,
+                         FindClientKeys(endpoint, keys, kClientKeyFile));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
-                         Dealer::Connect(endpoint));
+                         Dealer::Connect(endpoint, {client_keys}));
   if (!dealer->WaitUntilConnected(kConnectTimeout_s)) {
+    if (client_keys.has_value()) {
+      return absl::UnavailableError(
+          StrCat("no coordinator with that public key accepts the key ",
+                 client_keys->own.public_key, " at ", endpoint,
+                 "; an operator sees by `gavel user list` there whether it is "
+                 "allowed"));
+    }
     return absl::UnavailableError(
         StrCat("no coordinator listens on ", endpoint,
                "; start one with `gavel coordinator`, or name the address of "
@@ -92,15 +101,16 @@ absl::Status Client::Command(CommandKind kind, JobId job) {
   return absl::FailedPreconditionError(reply.error);
 }
 
-absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job) {
+absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
+                                   const std::string& filter) {
   Json all;
   uint64_t cursor = 0;
   for (int page = 0; page < kPagesMax; ++page) {
     const uint64_t request = ++last_request_;
     GAVEL_ASSIGN_OR_RETURN(
         const QueryReply reply,
-        Ask<QueryReply>(QueryRequest{request, kind, job, cursor}, request,
-                        kReplyTimeout_s));
+        Ask<QueryReply>(QueryRequest{request, kind, job, cursor, filter},
+                        request, kReplyTimeout_s));
     if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
     Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
     if (part.is_discarded()) return NoAnswer();

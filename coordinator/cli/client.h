@@ -10,13 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/json.h"
+#include "coordinator/cli/key_files.h"
 #include "core/messages.h"
-#include "nlohmann/json.hpp"
 #include "runtime/transport/dealer.h"
 
 namespace gavel {
-
-using Json = nlohmann::ordered_json;  // keys in the order of the coordinator
 
 inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
 
@@ -25,10 +24,11 @@ class Client {
   static constexpr double kConnectTimeout_s = 4;
   static constexpr double kReplyTimeout_s = 5;
 
-  // UNAVAILABLE, with the remedy, when nobody listens there; INVALID_ARGUMENT
-  // for what is no endpoint.
+  // UNAVAILABLE, with the remedy, when nobody listens there, or nobody who
+  // accepts the key; INVALID_ARGUMENT for what is no endpoint; errors of keys
+  // as those of FindClientKeys.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
-      const std::string& endpoint);
+      const std::string& endpoint, const KeyFlags& keys = {});
 
   // Each: UNAVAILABLE when no answer comes; FAILED_PRECONDITION with what the
   // coordinator said when it refuses.
@@ -37,7 +37,8 @@ class Client {
                                const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
   // All pages: an array of rows, or one object.
-  absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId());
+  absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
+                             const std::string& filter = "");
   // Errors about the log itself are in the reply.
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset);
 

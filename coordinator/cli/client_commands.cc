@@ -22,7 +22,7 @@ absl::Status Submit(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<JobFile> files,
                          ReadJobFiles(options.paths));
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator));
+                         Client::Connect(options.coordinator, options.keys));
   Json submitted = Json::array();
   for (const JobFile& file : files) {
     GAVEL_ASSIGN_OR_RETURN(
@@ -44,7 +44,7 @@ struct CommandOptions : ClientOptions {
 absl::Status Command(const CommandOptions& options, CommandKind kind,
                      const char* done) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator));
+                         Client::Connect(options.coordinator, options.keys));
   Json changed = Json::array();
   for (const std::string& name : options.jobs) {
     GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(name));
@@ -60,7 +60,7 @@ absl::Status Command(const CommandOptions& options, CommandKind kind,
 
 absl::Status ShutDown(const ClientOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator));
+                         Client::Connect(options.coordinator, options.keys));
   return client->Command(CommandKind::kShutdown);
 }
 
@@ -83,6 +83,7 @@ void AddClientOptions(CLI::App& command, ClientOptions* options) {
   command.add_option("--coordinator", options->coordinator, "its address")
       ->envname("GAVEL_COORDINATOR")
       ->capture_default_str();
+  AddKeyFlags(command, &options->keys);
   command.add_flag("--json", options->json, "JSON instead of text");
 }
 

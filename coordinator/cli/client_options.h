@@ -14,10 +14,11 @@ namespace gavel {
 
 struct ClientOptions {
   std::string coordinator = kDefaultCoordinator;
+  KeyFlags keys;
   bool json = false;
 };
 
-// --coordinator (or GAVEL_COORDINATOR) and --json.
+// --coordinator (or GAVEL_COORDINATOR), --key, --coordinator-key, --json.
 void AddClientOptions(CLI::App& command, ClientOptions* options);
 
 }  // namespace gavel

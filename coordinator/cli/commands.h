@@ -37,8 +37,16 @@ void AddClientCommands(CLI::App& app, int* exit_code);
 void AddQueryCommands(CLI::App& app, int* exit_code);
 void AddLogsCommand(CLI::App& app, int* exit_code);
 
+// What was, and what would be: of the journal, and of the live state.
+void AddHistoryCommand(CLI::App& app, int* exit_code);
+void AddReplayCommand(CLI::App& app, int* exit_code);
+void AddWhatIfCommand(CLI::App& app, int* exit_code);
+
 // A policy on problems in a file; needs no coordinator.
 void AddSolveCommand(CLI::App& app, int* exit_code);
+
+// Keys, who may connect, and what was done: keygen, user, audit.
+void AddKeyCommands(CLI::App& app, int* exit_code);
 
 // What makes and shows traces; needs no coordinator.
 void AddTraceCommand(CLI::App& app, int* exit_code);

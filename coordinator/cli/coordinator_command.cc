@@ -8,6 +8,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/key_files.h"
 #include "coordinator/cli/stop_signals.h"
 #include "coordinator/server/coordinator_server.h"
 #include "core/status.h"
@@ -19,7 +20,12 @@ struct CoordinatorOptions {
   std::string listen = "tcp://127.0.0.1:7077";
   std::string state = kDefaultState;
   std::optional<std::string> cluster;
+  std::string key_file;
+  std::string principals;
+  QuotaOptions quota;
   SchedulingFlags scheduling;
+  double keep_days = 30;
+  uint64_t snapshot_rows = SnapshotOptions().rows;
 };
 
 absl::Status Run(const CoordinatorOptions& options) {
@@ -32,10 +38,19 @@ absl::Status Run(const CoordinatorOptions& options) {
       MergeScheduling(cluster.scheduling, options.scheduling));
   CoordinatorServerOptions server_options;
   server_options.endpoint = options.listen;
+  GAVEL_ASSIGN_OR_RETURN(server_options.keys,
+                         FindCoordinatorKeys(options.listen, options.key_file));
+  server_options.principals_path = options.principals.empty()
+                                       ? FindKeyFile(kPrincipalsFile)
+                                       : options.principals;
+  server_options.quota = options.quota;
   server_options.state_directory = options.state;
   server_options.engine = scheduling.engine;
   server_options.policy = scheduling.policy;
   server_options.prices = scheduling.prices;
+  server_options.journal.keep_s =
+      options.keep_days > 0 ? options.keep_days * 86400 : kNever;
+  server_options.snapshots.rows = options.snapshot_rows;
   server_options.log = MakeStderrLog();
   server_options.announce = stdout;
 
@@ -57,7 +72,8 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
       "coordinator", "Runs the coordinator; agents and clients connect to it");
   command
       ->add_option("--listen", options->listen,
-                   "loopback address; port 0 for a free one")
+                   "address; beyond loopback it needs keys. Port 0: a free "
+                   "one")
       ->capture_default_str();
   command
       ->add_option("--state", options->state,
@@ -65,7 +81,39 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_option("--cluster", options->cluster,
                       "takes the policy and durations of this cluster file");
+  command
+      ->add_option("--keep-days", options->keep_days,
+                   "days that rows of the journal and the history are kept, at "
+                   "least; 0: for ever")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--snapshot-rows", options->snapshot_rows,
+                   "rows of the journal between two snapshots: a restart "
+                   "replays about twice as many at most")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}))
+      ->capture_default_str();
   AddSchedulingFlags(*command, &options->scheduling);
+  command
+      ->add_option("--key", options->key_file,
+                   "file of the coordinator's key; beyond loopback looked for "
+                   "in ~/.config/gavel and /etc/gavel")
+      ->type_name("FILE");
+  command
+      ->add_option("--principals", options->principals,
+                   "who may connect (see `gavel user`); looked for likewise")
+      ->type_name("FILE");
+  const auto quota = [&](const char* name, int* value, const char* help) {
+    command->add_option(name, *value, help)
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  };
+  quota("--quota-jobs", &options->quota.jobs_max,
+        "jobs of one user that have not ended; 0: no limit");
+  quota("--quota-accelerators", &options->quota.accelerators_max,
+        "accelerators that those ask for; 0: no limit");
+  quota("--quota-submissions", &options->quota.submissions_per_minute_max,
+        "submissions of one user within a minute; 0: no limit");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/json.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -18,8 +18,6 @@ namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 constexpr char kManifest[] = "manifest.json";
 constexpr size_t kManifestBytesMax = 256 << 20;
 

@@ -1,16 +1,14 @@
 #include "coordinator/cli/doctor_output.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/doctor_advice.h"
+#include "coordinator/cli/json.h"
 #include "core/text.h"
 
 namespace gavel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string Milliseconds(double time_s) {
   return absl::StrFormat("%.3g ms", 1e3 * time_s);

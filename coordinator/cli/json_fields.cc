@@ -6,14 +6,12 @@
 
 namespace gavel {
 
-using Json = nlohmann::json;
-
 namespace {
 
-absl::StatusOr<Json> Parse(std::string_view text) {
+absl::StatusOr<ParsedJson> Parse(std::string_view text) {
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
+    return ParsedJson::parse(text);
+  } catch (const ParsedJson::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     const std::string_view what = error.what();
     const size_t end = what.find("] ");
@@ -42,28 +40,30 @@ std::string WithQuotedWords(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<Json> ParseJson(std::string_view text) {
-  absl::StatusOr<Json> json = Parse(text);
+absl::StatusOr<ParsedJson> ParseJson(std::string_view text) {
+  absl::StatusOr<ParsedJson> json = Parse(text);
   if (json.ok()) return json;
   // The one who reads the field then says which one it is.
-  absl::StatusOr<Json> quoted = Parse(WithQuotedWords(text));
+  absl::StatusOr<ParsedJson> quoted = Parse(WithQuotedWords(text));
   return quoted.ok() ? quoted : json;
 }
 
-const Json* FindField(const Json& object, const std::string& key) {
+const ParsedJson* FindField(const ParsedJson& object, const std::string& key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-absl::StatusOr<const Json*> Field(const Json& object, const std::string& key,
-                                  Json::value_t type, std::string_view form) {
-  const Json* field = FindField(object, key);
+absl::StatusOr<const ParsedJson*> Field(const ParsedJson& object,
+                                        const std::string& key,
+                                        ParsedJson::value_t type,
+                                        std::string_view form) {
+  const ParsedJson* field = FindField(object, key);
   if (field == nullptr) return Refuse(key, " is missing; give ", form);
   if (field->type() == type) return field;
   return Refuse(key, " is ", field->type_name(), "; give ", form);
 }
 
-absl::StatusOr<double> Number(const Json& value, std::string_view what) {
+absl::StatusOr<double> Number(const ParsedJson& value, std::string_view what) {
   if (value.is_string()) {
     return Refuse(what, " is ", value.dump(), "; give a number");
   }
@@ -75,19 +75,21 @@ absl::StatusOr<double> Number(const Json& value, std::string_view what) {
   return Refuse(what, " is not finite; give a number");
 }
 
-absl::StatusOr<double> NotNegative(const Json& value, std::string_view what) {
+absl::StatusOr<double> NotNegative(const ParsedJson& value,
+                                   std::string_view what) {
   GAVEL_ASSIGN_OR_RETURN(const double number, Number(value, what));
   if (number >= 0) return number;
   return Refuse(what, " is ", number, "; give 0 or more");
 }
 
-absl::StatusOr<double> Positive(const Json& value, std::string_view what) {
+absl::StatusOr<double> Positive(const ParsedJson& value,
+                                std::string_view what) {
   GAVEL_ASSIGN_OR_RETURN(const double number, Number(value, what));
   if (number > 0) return number;
   return Refuse(what, " is ", number, "; give one above 0");
 }
 
-absl::StatusOr<int64_t> Whole(const Json& value, std::string_view what,
+absl::StatusOr<int64_t> Whole(const ParsedJson& value, std::string_view what,
                               int64_t least, int64_t most) {
   GAVEL_ASSIGN_OR_RETURN(const double number, Number(value, what));
   if (number == std::floor(number) && number >= static_cast<double>(least) &&

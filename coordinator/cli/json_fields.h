@@ -15,9 +15,12 @@
 
 namespace gavel {
 
+// Looked up by key, however many there are.
+using ParsedJson = nlohmann::json;
+
 // INVALID_ARGUMENT with line and column for what is no JSON. NaN and Infinity,
 // as Python writes them, become strings.
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text);
+absl::StatusOr<ParsedJson> ParseJson(std::string_view text);
 
 // INVALID_ARGUMENT, as all errors below.
 template <class... T>
@@ -26,25 +29,21 @@ absl::Status Refuse(const T&... what) {
 }
 
 // A member of an object; null where there is none, or one that is null.
-const nlohmann::json* FindField(const nlohmann::json& object,
-                                const std::string& key);
+const ParsedJson* FindField(const ParsedJson& object, const std::string& key);
 
 // One that must be there. `form`: what to give.
-absl::StatusOr<const nlohmann::json*> Field(const nlohmann::json& object,
-                                            const std::string& key,
-                                            nlohmann::json::value_t type,
-                                            std::string_view form);
+absl::StatusOr<const ParsedJson*> Field(const ParsedJson& object,
+                                        const std::string& key,
+                                        ParsedJson::value_t type,
+                                        std::string_view form);
 
 // Finite numbers. `what`: the field, for the error.
-absl::StatusOr<double> Number(const nlohmann::json& value,
-                              std::string_view what);
-absl::StatusOr<double> NotNegative(const nlohmann::json& value,
+absl::StatusOr<double> Number(const ParsedJson& value, std::string_view what);
+absl::StatusOr<double> NotNegative(const ParsedJson& value,
                                    std::string_view what);
-absl::StatusOr<double> Positive(const nlohmann::json& value,
-                                std::string_view what);
-absl::StatusOr<int64_t> Whole(const nlohmann::json& value,
-                              std::string_view what, int64_t least,
-                              int64_t most);
+absl::StatusOr<double> Positive(const ParsedJson& value, std::string_view what);
+absl::StatusOr<int64_t> Whole(const ParsedJson& value, std::string_view what,
+                              int64_t least, int64_t most);
 
 }  // namespace gavel
 

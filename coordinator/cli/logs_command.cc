@@ -18,6 +18,7 @@ constexpr double kFollowInterval_s = 0.3;
 
 struct LogsOptions {
   std::string coordinator = kDefaultCoordinator;
+  KeyFlags keys;
   std::string job;
   int rank = 0;
   bool follow = false;
@@ -45,7 +46,7 @@ absl::StatusOr<bool> HasEnded(Client& client, JobId job) {
 
 absl::Status Run(const LogsOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator));
+                         Client::Connect(options.coordinator, options.keys));
   GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(options.job));
   const WorkerId worker{job, options.rank};
   uint64_t offset = 0;
@@ -78,6 +79,7 @@ void AddLogsCommand(CLI::App& app, int* exit_code) {
   command->add_option("--coordinator", options->coordinator, "its address")
       ->envname("GAVEL_COORDINATOR")
       ->capture_default_str();
+  AddKeyFlags(*command, &options->keys);
   command->add_option("job", options->job, "id or name")
       ->type_name("JOB")
       ->required();

@@ -58,6 +58,10 @@ int Main(int argc, char** argv) {
   AddClientCommands(app, &exit_code);
   AddQueryCommands(app, &exit_code);
   AddLogsCommand(app, &exit_code);
+  AddHistoryCommand(app, &exit_code);
+  AddReplayCommand(app, &exit_code);
+  AddWhatIfCommand(app, &exit_code);
+  AddKeyCommands(app, &exit_code);
   AddSolveCommand(app, &exit_code);
   AddTraceCommand(app, &exit_code);
   AddSimulateCommand(app, &exit_code);
@@ -74,14 +78,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-
-int ExitCodeOf(const absl::Status& status) {
-  if (status.ok()) return kExitOk;
-  std::fflush(stdout);
-  const std::string message(status.message());
-  std::fprintf(stderr, "gavel: %s\n", message.c_str());
-  return kExitFailed;
-}
 
 }  // namespace gavel
 

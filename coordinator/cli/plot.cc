@@ -23,7 +23,7 @@ constexpr double kLetter = 6.6;       // width of one, about
 constexpr size_t kTitleLetters = 66;  // that fit beside the left axis
 constexpr size_t kColors = 10;
 
-std::string Number(double value) { return absl::StrFormat("%.1f", value); }
+std::string Coordinate(double value) { return absl::StrFormat("%.1f", value); }
 
 std::string ClassOf(const PlotSeries& series) {
   return StrCat("c", series.color % kColors, " d", series.color % 4,
@@ -34,12 +34,13 @@ std::string ClassOf(const PlotSeries& series) {
 std::string Dot(double x, double y, size_t color, double radius) {
   switch (color % 4) {
     case 0:
-      return StrCat("<circle cx=\"", Number(x), "\" cy=\"", Number(y),
-                    "\" r=\"", Number(radius), "\"/>");
+      return StrCat("<circle cx=\"", Coordinate(x), "\" cy=\"", Coordinate(y),
+                    "\" r=\"", Coordinate(radius), "\"/>");
     case 1:
-      return StrCat("<rect x=\"", Number(x - radius), "\" y=\"",
-                    Number(y - radius), "\" width=\"", Number(2 * radius),
-                    "\" height=\"", Number(2 * radius), "\"/>");
+      return StrCat("<rect x=\"", Coordinate(x - radius), "\" y=\"",
+                    Coordinate(y - radius), "\" width=\"",
+                    Coordinate(2 * radius), "\" height=\"",
+                    Coordinate(2 * radius), "\"/>");
     case 2:
       return absl::StrFormat(
           "<path d=\"M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz\"/>", x,
@@ -95,16 +96,16 @@ std::string RenderLegend(const std::vector<LegendEntry>& entries) {
     const double y = entry.y + kLegendLine / 2;
     StrAppend(&svg, "<g class=\"", ClassOf(series), "\">");
     if (series.mark != PlotMark::kDots) {
-      StrAppend(&svg, "<path class=\"line\" d=\"M", Number(entry.x), " ",
-                Number(y), "h24\"/>");
+      StrAppend(&svg, "<path class=\"line\" d=\"M", Coordinate(entry.x), " ",
+                Coordinate(y), "h24\"/>");
     }
     if (series.mark == PlotMark::kDots ||
         series.mark == PlotMark::kLineAndDots) {
       StrAppend(&svg, "<g class=\"dot\">",
                 Dot(entry.x + 12, y, series.color, 3.5), "</g>");
     }
-    StrAppend(&svg, "</g><text x=\"", Number(entry.x + 30), "\" y=\"",
-              Number(y + 4), "\">", EscapeHtml(series.name), "</text>");
+    StrAppend(&svg, "</g><text x=\"", Coordinate(entry.x + 30), "\" y=\"",
+              Coordinate(y + 4), "\">", EscapeHtml(series.name), "</text>");
   }
   return svg;
 }
@@ -119,19 +120,19 @@ std::string RenderXAxis(const PlotScale& x, const std::string& label,
                         double top, double bottom) {
   std::string svg = "<g class=\"grid\">";
   for (const PlotTick& tick : x.ticks()) {
-    const std::string at = Number(x.At(tick.value));
-    StrAppend(&svg, "<path d=\"M", at, " ", Number(top), "V", Number(bottom),
-              "\"/>");
+    const std::string at = Coordinate(x.At(tick.value));
+    StrAppend(&svg, "<path d=\"M", at, " ", Coordinate(top), "V",
+              Coordinate(bottom), "\"/>");
   }
   svg += "</g><g class=\"tick\" text-anchor=\"middle\">";
   for (const PlotTick& tick : x.ticks()) {
     if (tick.label.empty()) continue;
-    StrAppend(&svg, "<text x=\"", Number(x.At(tick.value)), "\" y=\"",
-              Number(bottom + 17), "\">", tick.label, "</text>");
+    StrAppend(&svg, "<text x=\"", Coordinate(x.At(tick.value)), "\" y=\"",
+              Coordinate(bottom + 17), "\">", tick.label, "</text>");
   }
   StrAppend(&svg, "</g><text class=\"axis\" text-anchor=\"middle\" x=\"",
-            Number((kLeft + kWidth - kRight) / 2), "\" y=\"",
-            Number(bottom + 37), "\">", EscapeHtml(label), "</text>");
+            Coordinate((kLeft + kWidth - kRight) / 2), "\" y=\"",
+            Coordinate(bottom + 37), "\">", EscapeHtml(label), "</text>");
   return svg;
 }
 
@@ -139,26 +140,28 @@ std::string RenderYAxis(const PlotScale& y, const std::string& label,
                         double top, double bottom) {
   std::string svg = "<g class=\"grid\">";
   for (const PlotTick& tick : y.ticks()) {
-    StrAppend(&svg, "<path d=\"M", Number(kLeft), " ", Number(y.At(tick.value)),
-              "H", Number(kWidth - kRight), "\"/>");
+    StrAppend(&svg, "<path d=\"M", Coordinate(kLeft), " ",
+              Coordinate(y.At(tick.value)), "H", Coordinate(kWidth - kRight),
+              "\"/>");
   }
   svg += "</g><g class=\"tick\" text-anchor=\"end\">";
   for (const PlotTick& tick : y.ticks()) {
     if (tick.label.empty()) continue;
-    StrAppend(&svg, "<text x=\"", Number(kLeft - 8), "\" y=\"",
-              Number(y.At(tick.value) + 4), "\">", tick.label, "</text>");
+    StrAppend(&svg, "<text x=\"", Coordinate(kLeft - 8), "\" y=\"",
+              Coordinate(y.At(tick.value) + 4), "\">", tick.label, "</text>");
   }
   StrAppend(&svg,
             "</g><text class=\"axis\" text-anchor=\"middle\" "
             "transform=\"translate(15 ",
-            Number((top + bottom) / 2), ") rotate(-90)\">", EscapeHtml(label),
-            "</text>");
+            Coordinate((top + bottom) / 2), ") rotate(-90)\">",
+            EscapeHtml(label), "</text>");
   return svg;
 }
 
 std::string RenderFrame(double top, double bottom) {
-  return StrCat("<path class=\"frame\" d=\"M", Number(kLeft), " ", Number(top),
-                "V", Number(bottom), "H", Number(kWidth - kRight), "\"/>");
+  return StrCat("<path class=\"frame\" d=\"M", Coordinate(kLeft), " ",
+                Coordinate(top), "V", Coordinate(bottom), "H",
+                Coordinate(kWidth - kRight), "\"/>");
 }
 
 std::string PathOf(const PlotSeries& series, const PlotScale& x,
@@ -170,8 +173,8 @@ std::string PathOf(const PlotSeries& series, const PlotScale& x,
       pen_down = false;
       continue;
     }
-    const std::string at_x = Number(x.At(point.x));
-    const std::string at_y = Number(y.At(point.y));
+    const std::string at_x = Coordinate(x.At(point.x));
+    const std::string at_y = Coordinate(y.At(point.y));
     if (!pen_down) {
       StrAppend(&path, "M", at_x, " ", at_y);
     } else if (series.mark == PlotMark::kSteps) {
@@ -217,10 +220,10 @@ std::string RenderSeries(const PlotSeries& series, const PlotScale& x,
 std::string Begin(double height, const std::string& title) {
   const std::string whole = EscapeHtml(title);
   const std::string shown = EscapeHtml(Cut(title, kTitleLetters));
-  return StrCat("<svg class=\"plot\" viewBox=\"0 0 ", Number(kWidth), " ",
-                Number(height), "\" role=\"img\" aria-label=\"", whole,
-                "\"><text class=\"title\" x=\"", Number(kLeft), "\" y=\"18\">",
-                shown, "<title>", whole, "</title></text>");
+  return StrCat("<svg class=\"plot\" viewBox=\"0 0 ", Coordinate(kWidth), " ",
+                Coordinate(height), "\" role=\"img\" aria-label=\"", whole,
+                "\"><text class=\"title\" x=\"", Coordinate(kLeft),
+                "\" y=\"18\">", shown, "<title>", whole, "</title></text>");
 }
 
 // A dark blue over green to yellow, as most eyes can tell them apart.
@@ -253,8 +256,8 @@ std::string RenderColorBar(double x, double y, double width) {
   }
   StrAppend(&svg, "<g class=\"tick\" text-anchor=\"middle\">");
   for (const double value : {0.0, 0.5, 1.0}) {
-    StrAppend(&svg, "<text x=\"", Number(x + width * value), "\" y=\"",
-              Number(y + 24), "\">", PlotNumber(value), "</text>");
+    StrAppend(&svg, "<text x=\"", Coordinate(x + width * value), "\" y=\"",
+              Coordinate(y + 24), "\">", PlotNumber(value), "</text>");
   }
   return svg + "</g>";
 }
@@ -305,9 +308,9 @@ std::string RenderPlot(const Plot& plot) {
             RenderYAxis(y, plot.y.label, kTop, bottom),
             RenderFrame(kTop, bottom));
   if (plot.diagonal) {
-    StrAppend(&svg, "<path class=\"diagonal\" d=\"M", Number(x.At(x.min())),
-              " ", Number(y.At(x.min())), "L", Number(x.At(x.max())), " ",
-              Number(y.At(x.max())), "\"/>");
+    StrAppend(&svg, "<path class=\"diagonal\" d=\"M", Coordinate(x.At(x.min())),
+              " ", Coordinate(y.At(x.min())), "L", Coordinate(x.At(x.max())),
+              " ", Coordinate(y.At(x.max())), "\"/>");
   }
   for (const PlotSeries& series : plot.series) {
     svg += RenderSeries(series, x, y);
@@ -329,10 +332,10 @@ std::string RenderBars(const BarChart& chart) {
   for (const auto& [name, count] : chart.groups) {
     const double height = row_height * static_cast<double>(count);
     StrAppend(&svg, "<text class=\"tick\" text-anchor=\"end\" x=\"",
-              Number(kLeft - 8), "\" y=\"", Number(y + height / 2 + 4), "\">",
-              EscapeHtml(name), "</text><path class=\"frame\" d=\"M",
-              Number(kLeft), " ", Number(y), "H", Number(kWidth - kRight),
-              "\"/>");
+              Coordinate(kLeft - 8), "\" y=\"", Coordinate(y + height / 2 + 4),
+              "\">", EscapeHtml(name), "</text><path class=\"frame\" d=\"M",
+              Coordinate(kLeft), " ", Coordinate(y), "H",
+              Coordinate(kWidth - kRight), "\"/>");
     y += height;
   }
   svg += RenderFrame(kTop, bottom) + "<g class=\"bars\">";
@@ -360,10 +363,11 @@ std::string RenderHeatMap(const HeatMap& map) {
     const double at = cell * (static_cast<double>(i) + 0.5);
     const std::string name = EscapeHtml(map.names[i]);
     StrAppend(&svg, "<text class=\"small\" text-anchor=\"end\" x=\"",
-              Number(kNames - 6), "\" y=\"", Number(kTop + at + 3), "\">", name,
+              Coordinate(kNames - 6), "\" y=\"", Coordinate(kTop + at + 3),
+              "\">", name,
               "</text><text class=\"small\" text-anchor=\"end\" "
               "transform=\"translate(",
-              Number(kNames + at + 3), " ", Number(bottom + 6),
+              Coordinate(kNames + at + 3), " ", Coordinate(bottom + 6),
               ") rotate(-60)\">", name, "</text>");
   }
   for (size_t i = 0; i < map.values.size() && count > 0; ++i) {

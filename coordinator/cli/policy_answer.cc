@@ -12,8 +12,6 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr char kNone[] = "-";
 
 // "3" or "3,5".

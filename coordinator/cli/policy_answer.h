@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/cli/json.h"
 #include "coordinator/cli/policy_case.h"
 #include "coordinator/policy/policy.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -25,8 +25,8 @@ struct PolicyAnswer {
 // "left_out": [ID], "reason"}]}. An assignment is shares of 1. Where placement
 // matters, the time of gangs across servers is that of "TYPE_unconsolidated". A
 // pair without time is not there.
-nlohmann::ordered_json AnswersJson(std::string_view policy,
-                                   const std::vector<PolicyAnswer>& answers);
+Json AnswersJson(std::string_view policy,
+                 const std::vector<PolicyAnswer>& answers);
 
 // One line for each case; of a single case its shares, too.
 std::string RenderAnswers(std::string_view policy,

@@ -14,8 +14,6 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kIdMax = int64_t{1} << 53;
 constexpr int64_t kCountMax = 1'000'000'000;
 
@@ -48,7 +46,7 @@ constexpr Need kNeedsOfCases[] = {
     {"SLOs", "SLO_seconds_remaining"},
 };
 
-absl::Status CheckNeeds(std::span<const Need> needs, const Json& json,
+absl::Status CheckNeeds(std::span<const Need> needs, const ParsedJson& json,
                         std::string_view policy) {
   for (const Need& need : needs) {
     if (policy.find(need.part) == std::string_view::npos) continue;
@@ -58,10 +56,11 @@ absl::Status CheckNeeds(std::span<const Need> needs, const Json& json,
   return absl::OkStatus();
 }
 
-absl::Status ParseCluster(const Json& json, PolicyProblem* problem) {
+absl::Status ReadCluster(const ParsedJson& json, PolicyProblem* problem) {
   constexpr char kForm[] = "{TYPE: accelerators}";
-  GAVEL_ASSIGN_OR_RETURN(const Json* spec, Field(json, "cluster_spec",
-                                                 Json::value_t::object, kForm));
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* spec,
+      Field(json, "cluster_spec", ParsedJson::value_t::object, kForm));
   for (const auto& [type, count] : spec->items()) {  // by name
     GAVEL_ASSIGN_OR_RETURN(
         const int64_t accelerators,
@@ -73,16 +72,16 @@ absl::Status ParseCluster(const Json& json, PolicyProblem* problem) {
   return Refuse("cluster_spec has no types; give ", kForm);
 }
 
-absl::Status ParseServers(const Json& json, PolicyProblem* problem) {
+absl::Status ParseServers(const ParsedJson& json, PolicyProblem* problem) {
   if (FindField(json, "servers") == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const Json* servers,
-                         Field(json, "servers", Json::value_t::object,
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* servers,
+                         Field(json, "servers", ParsedJson::value_t::object,
                                "{TYPE: [accelerators of each server]}"));
   for (size_t j = 0; j < problem->types.size(); ++j) {
     const std::string& type = problem->types[j];
     std::vector<int> sizes;
     int64_t sum = 0;
-    for (const Json& size : servers->value(type, Json::array())) {
+    for (const ParsedJson& size : servers->value(type, ParsedJson::array())) {
       GAVEL_ASSIGN_OR_RETURN(
           const int64_t count,
           Whole(size, StrCat("servers: ", type), 1, kCountMax));
@@ -99,23 +98,23 @@ absl::Status ParseServers(const Json& json, PolicyProblem* problem) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PolicyJob> ParseJob(const Json& json) {
+absl::StatusOr<PolicyJob> ParseJob(const ParsedJson& json) {
   PolicyJob job;
-  const Json* scale_factor = FindField(json, "scale_factor");
+  const ParsedJson* scale_factor = FindField(json, "scale_factor");
   if (scale_factor == nullptr) {
     return Refuse("scale_factor is missing; give its number of accelerators");
   }
   GAVEL_ASSIGN_OR_RETURN(const int64_t count,
                          Whole(*scale_factor, "scale_factor", 1, kCountMax));
   job.scale_factor = static_cast<int>(count);
-  if (const Json* weight = FindField(json, "priority_weight")) {
+  if (const ParsedJson* weight = FindField(json, "priority_weight")) {
     GAVEL_ASSIGN_OR_RETURN(job.weight, Positive(*weight, "priority_weight"));
   }
-  if (const Json* steps = FindField(json, "num_steps_remaining")) {
+  if (const ParsedJson* steps = FindField(json, "num_steps_remaining")) {
     GAVEL_ASSIGN_OR_RETURN(job.steps_remaining,
                            NotNegative(*steps, "num_steps_remaining"));
   }
-  if (const Json* time = FindField(json, "time_since_start")) {
+  if (const ParsedJson* time = FindField(json, "time_since_start")) {
     GAVEL_ASSIGN_OR_RETURN(job.time_since_start_s,
                            NotNegative(*time, "time_since_start"));
   }
@@ -123,14 +122,14 @@ absl::StatusOr<PolicyJob> ParseJob(const Json& json) {
 }
 
 // `place`: in the file's list.
-absl::StatusOr<PolicyJob> ParseJobWithId(const Json& json, size_t place,
+absl::StatusOr<PolicyJob> ParseJobWithId(const ParsedJson& json, size_t place,
                                          std::string_view policy) {
   const std::string where = StrCat("jobs[", place, "]");
   if (!json.is_object()) {
     return Refuse(where, " is ", json.type_name(),
                   "; give {id, scale_factor, ...}");
   }
-  const Json* field = FindField(json, "id");
+  const ParsedJson* field = FindField(json, "id");
   if (field == nullptr) {
     return Refuse(where, ": id is missing; give a whole number");
   }
@@ -147,14 +146,15 @@ absl::StatusOr<PolicyJob> ParseJobWithId(const Json& json, size_t place,
   return job;
 }
 
-absl::StatusOr<CaseJobs> ParseJobs(const Json& json, std::string_view policy,
+absl::StatusOr<CaseJobs> ParseJobs(const ParsedJson& json,
+                                   std::string_view policy,
                                    PolicyProblem* problem) {
-  GAVEL_ASSIGN_OR_RETURN(
-      const Json* list,
-      Field(json, "jobs", Json::value_t::array, "[{id, scale_factor, ...}]"));
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* list,
+                         Field(json, "jobs", ParsedJson::value_t::array,
+                               "[{id, scale_factor, ...}]"));
   CaseJobs jobs;
   std::vector<int64_t> ids;  // in the order of the file
-  for (const Json& one : *list) {
+  for (const ParsedJson& one : *list) {
     GAVEL_ASSIGN_OR_RETURN(const PolicyJob job,
                            ParseJobWithId(one, ids.size(), policy));
     ids.push_back(IdInCase(job.id));
@@ -174,14 +174,14 @@ absl::StatusOr<CaseJobs> ParseJobs(const Json& json, std::string_view policy,
 using Row = std::vector<double>;
 
 // The throughputs of one job by type.
-absl::StatusOr<Row> JobRow(const Json& table, const std::string& id,
+absl::StatusOr<Row> JobRow(const ParsedJson& table, const std::string& id,
                            const PolicyProblem& problem) {
   GAVEL_ASSIGN_OR_RETURN(
-      const Json* entry,
-      Field(table, id, Json::value_t::object, "{TYPE: steps/s}"));
+      const ParsedJson* entry,
+      Field(table, id, ParsedJson::value_t::object, "{TYPE: steps/s}"));
   Row row;
   for (const std::string& type : problem.types) {
-    const Json* value = FindField(*entry, type);
+    const ParsedJson* value = FindField(*entry, type);
     if (value == nullptr) {
       return Refuse("the one on ", type,
                     " is missing; give steps/s, 0 where it cannot run");
@@ -194,15 +194,15 @@ absl::StatusOr<Row> JobRow(const Json& table, const std::string& id,
 }
 
 // Those of two jobs that share, by type; 0 where nobody has measured them.
-absl::StatusOr<Row> PairRow(const Json& table, const std::string& key,
+absl::StatusOr<Row> PairRow(const ParsedJson& table, const std::string& key,
                             const PolicyProblem& problem) {
-  GAVEL_ASSIGN_OR_RETURN(
-      const Json* entry,
-      Field(table, key, Json::value_t::object, "{TYPE: [steps/s, steps/s]}"));
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* entry,
+                         Field(table, key, ParsedJson::value_t::object,
+                               "{TYPE: [steps/s, steps/s]}"));
   Row row;
   for (const std::string& type : problem.types) {
     const std::string what = StrCat("the one on ", type);
-    const Json* both = FindField(*entry, type);
+    const ParsedJson* both = FindField(*entry, type);
     if (both == nullptr) {
       row.insert(row.end(), {0, 0});
       continue;
@@ -210,7 +210,7 @@ absl::StatusOr<Row> PairRow(const Json& table, const std::string& key,
     if (!both->is_array() || both->size() != 2) {
       return Refuse(what, " is no pair of numbers; give [steps/s, steps/s]");
     }
-    for (const Json& one : *both) {
+    for (const ParsedJson& one : *both) {
       GAVEL_ASSIGN_OR_RETURN(const double throughput, NotNegative(one, what));
       row.push_back(throughput);
     }
@@ -221,14 +221,14 @@ absl::StatusOr<Row> PairRow(const Json& table, const std::string& key,
 // The rows of `key` in the tables `together` and, where placement matters,
 // `apart`, behind each other. What `apart` lacks is as in `together`.
 template <class RowOf>
-absl::StatusOr<Row> BothRows(const Json& json, const char* together,
+absl::StatusOr<Row> BothRows(const ParsedJson& json, const char* together,
                              const char* apart, const std::string& key,
                              const PolicyProblem& problem, RowOf row_of) {
-  const Json* table = FindField(json, together);
+  const ParsedJson* table = FindField(json, together);
   absl::StatusOr<Row> row = row_of(*table, key, problem);
   if (!row.ok()) return Annotate(row.status(), together);
   if (!problem.placement_sensitive()) return row;
-  const Json* other = FindField(json, apart);
+  const ParsedJson* other = FindField(json, apart);
   if (other == nullptr || FindField(*other, key) == nullptr) other = table;
   const absl::StatusOr<Row> more = row_of(*other, key, problem);
   if (!more.ok()) return Annotate(more.status(), apart);
@@ -236,10 +236,10 @@ absl::StatusOr<Row> BothRows(const Json& json, const char* together,
   return row;
 }
 
-absl::Status ParseThroughputs(const Json& json, PolicyProblem* problem) {
-  GAVEL_RETURN_IF_ERROR(
-      Field(json, kThroughputs, Json::value_t::object, "{ID: {TYPE: steps/s}}")
-          .status());
+absl::Status ParseThroughputs(const ParsedJson& json, PolicyProblem* problem) {
+  GAVEL_RETURN_IF_ERROR(Field(json, kThroughputs, ParsedJson::value_t::object,
+                              "{ID: {TYPE: steps/s}}")
+                            .status());
   for (const PolicyJob& job : problem->jobs) {
     const std::string id = StrCat(IdInCase(job.id));
     const absl::StatusOr<Row> row =
@@ -253,7 +253,7 @@ absl::Status ParseThroughputs(const Json& json, PolicyProblem* problem) {
 
 using PairRows = std::map<std::pair<size_t, size_t>, Row>;
 
-absl::Status AddPair(const Json& json, const std::string& key,
+absl::Status AddPair(const ParsedJson& json, const std::string& key,
                      const CaseJobs& jobs, const PolicyProblem& problem,
                      PairRows* rows) {
   GAVEL_ASSIGN_OR_RETURN(auto pair, jobs.PairAt(key));
@@ -272,11 +272,11 @@ absl::Status AddPair(const Json& json, const std::string& key,
   return Refuse(kPairs, ": it is there twice; give each pair once");
 }
 
-absl::Status ParsePairs(const Json& json, const CaseJobs& jobs,
+absl::Status ParsePairs(const ParsedJson& json, const CaseJobs& jobs,
                         PolicyProblem* problem) {
   if (FindField(json, kPairs) == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const Json* table,
-                         Field(json, kPairs, Json::value_t::object,
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* table,
+                         Field(json, kPairs, ParsedJson::value_t::object,
                                "{\"A,B\": {TYPE: [of A, of B]}}"));
   PairRows rows;
   for (const auto& [key, entry] : table->items()) {
@@ -291,14 +291,14 @@ absl::Status ParsePairs(const Json& json, const CaseJobs& jobs,
   return absl::OkStatus();
 }
 
-absl::StatusOr<PolicyProblem> ParseProblem(const Json& json,
+absl::StatusOr<PolicyProblem> ParseProblem(const ParsedJson& json,
                                            std::string_view policy) {
   if (!json.is_object()) {
     return Refuse("it is ", json.type_name(),
                   "; give {cluster_spec, jobs, throughputs}");
   }
   PolicyProblem problem;
-  GAVEL_RETURN_IF_ERROR(ParseCluster(json, &problem));
+  GAVEL_RETURN_IF_ERROR(ReadCluster(json, &problem));
   GAVEL_RETURN_IF_ERROR(ParseServers(json, &problem));
   GAVEL_ASSIGN_OR_RETURN(const CaseJobs jobs,
                          ParseJobs(json, policy, &problem));
@@ -310,11 +310,12 @@ absl::StatusOr<PolicyProblem> ParseProblem(const Json& json,
 }
 
 // The case at `place` of the file.
-absl::StatusOr<PolicyCase> ParseCase(const Json& json, size_t place,
+absl::StatusOr<PolicyCase> ParseCase(const ParsedJson& json, size_t place,
                                      std::string_view policy) {
   PolicyCase result;
   result.number = static_cast<int64_t>(place);
-  const Json* number = json.is_object() ? FindField(json, "case") : nullptr;
+  const ParsedJson* number =
+      json.is_object() ? FindField(json, "case") : nullptr;
   if (number != nullptr) {
     GAVEL_ASSIGN_OR_RETURN(
         result.number,
@@ -349,16 +350,17 @@ std::string WithIdsOfCase(std::string_view text) {
 }
 
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
-    const nlohmann::json& file, std::string_view policy) {
+    const ParsedJson& file, std::string_view policy) {
   std::vector<PolicyCase> cases;
   if (!file.is_object() || FindField(file, "cases") == nullptr) {
     GAVEL_ASSIGN_OR_RETURN(PolicyCase one, ParseCase(file, 0, policy));
     cases.push_back(std::move(one));
     return cases;
   }
-  GAVEL_ASSIGN_OR_RETURN(const Json* list,
-                         Field(file, "cases", Json::value_t::array, "[CASE]"));
-  for (const Json& json : *list) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* list,
+      Field(file, "cases", ParsedJson::value_t::array, "[CASE]"));
+  for (const ParsedJson& json : *list) {
     GAVEL_ASSIGN_OR_RETURN(PolicyCase one,
                            ParseCase(json, cases.size(), policy));
     cases.push_back(std::move(one));

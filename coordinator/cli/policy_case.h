@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -55,7 +55,7 @@ std::string WithIdsOfCase(std::string_view text);
 // job and the remedy: a field that the policy needs and is missing, of another
 // type or out of range, an id that is there twice or unknown.
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
-    const nlohmann::json& file, std::string_view policy);
+    const ParsedJson& file, std::string_view policy);
 
 }  // namespace gavel
 

@@ -11,17 +11,15 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::json;
-
-absl::Status ParseCosts(const Json& json, PolicyProblem* problem) {
+absl::Status ParseCosts(const ParsedJson& json, PolicyProblem* problem) {
   if (FindField(json, "instance_costs") == nullptr) return absl::OkStatus();
   constexpr char kForm[] = "{TYPE: per accelerator and hour}";
   GAVEL_ASSIGN_OR_RETURN(
-      const Json* costs,
-      Field(json, "instance_costs", Json::value_t::object, kForm));
+      const ParsedJson* costs,
+      Field(json, "instance_costs", ParsedJson::value_t::object, kForm));
   for (const std::string& type : problem->types) {
     const std::string what = StrCat("instance_costs: ", type);
-    const Json* value = FindField(*costs, type);
+    const ParsedJson* value = FindField(*costs, type);
     if (value == nullptr) return Refuse(what, " is missing; give ", kForm);
     GAVEL_ASSIGN_OR_RETURN(const double cost, Positive(*value, what));
     problem->cost.push_back(cost);
@@ -30,16 +28,16 @@ absl::Status ParseCosts(const Json& json, PolicyProblem* problem) {
 }
 
 absl::StatusOr<PolicyEntity> ParseEntity(const std::string& name,
-                                         const Json& json) {
+                                         const ParsedJson& json) {
   PolicyEntity entity;
   entity.name = name;
   if (!json.is_object()) {
     return Refuse("it is ", json.type_name(), "; give {jobs, weight, policy}");
   }
-  if (const Json* weight = FindField(json, "weight")) {
+  if (const ParsedJson* weight = FindField(json, "weight")) {
     GAVEL_ASSIGN_OR_RETURN(entity.weight, Positive(*weight, "weight"));
   }
-  if (const Json* policy = FindField(json, "policy")) {
+  if (const ParsedJson* policy = FindField(json, "policy")) {
     if (!policy->is_string()) {
       return Refuse("policy is ", policy->type_name(), "; give a name");
     }
@@ -48,12 +46,13 @@ absl::StatusOr<PolicyEntity> ParseEntity(const std::string& name,
   return entity;
 }
 
-absl::Status AddEntity(const std::string& name, const Json& json,
+absl::Status AddEntity(const std::string& name, const ParsedJson& json,
                        const CaseJobs& jobs, PolicyProblem* problem) {
   GAVEL_ASSIGN_OR_RETURN(PolicyEntity entity, ParseEntity(name, json));
-  GAVEL_ASSIGN_OR_RETURN(const Json* ids,
-                         Field(json, "jobs", Json::value_t::array, "[ID]"));
-  for (const Json& id : *ids) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* ids,
+      Field(json, "jobs", ParsedJson::value_t::array, "[ID]"));
+  for (const ParsedJson& id : *ids) {
     GAVEL_ASSIGN_OR_RETURN(const size_t m, jobs.At(id.dump()));
     if (problem->jobs[m].entity >= 0) {
       return Refuse("job ", id.dump(), " is in another one, too; give it one");
@@ -64,11 +63,11 @@ absl::Status AddEntity(const std::string& name, const Json& json,
   return absl::OkStatus();
 }
 
-absl::Status ParseEntities(const Json& json, const CaseJobs& jobs,
+absl::Status ParseEntities(const ParsedJson& json, const CaseJobs& jobs,
                            PolicyProblem* problem) {
   if (FindField(json, "entities") == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const Json* entities,
-                         Field(json, "entities", Json::value_t::object,
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* entities,
+                         Field(json, "entities", ParsedJson::value_t::object,
                                "{NAME: {jobs, weight, policy}}"));
   for (const auto& [name, entity] : entities->items()) {
     GAVEL_RETURN_IF_ERROR(Annotate(AddEntity(name, entity, jobs, problem),
@@ -78,9 +77,9 @@ absl::Status ParseEntities(const Json& json, const CaseJobs& jobs,
 }
 
 // The type of which it has most of the time; -1: none.
-int TypeItRunsOn(const Json& shares, const PolicyProblem& problem) {
+int TypeItRunsOn(const ParsedJson& shares, const PolicyProblem& problem) {
   for (size_t j = 0; j < problem.types.size(); ++j) {
-    const Json* share = FindField(shares, problem.types[j]);
+    const ParsedJson* share = FindField(shares, problem.types[j]);
     if (share != nullptr && share->is_number() && share->get<double>() > 0.5) {
       return static_cast<int>(j);
     }
@@ -88,7 +87,7 @@ int TypeItRunsOn(const Json& shares, const PolicyProblem& problem) {
   return -1;
 }
 
-absl::Status AddRunning(const std::string& key, const Json& shares,
+absl::Status AddRunning(const std::string& key, const ParsedJson& shares,
                         const CaseJobs& jobs, PolicyProblem* problem) {
   const int type = TypeItRunsOn(shares, *problem);
   if (key.find(',') == std::string::npos) {
@@ -106,12 +105,12 @@ absl::Status AddRunning(const std::string& key, const Json& shares,
   return absl::OkStatus();
 }
 
-absl::Status ParsePrevious(const Json& json, const CaseJobs& jobs,
+absl::Status ParsePrevious(const ParsedJson& json, const CaseJobs& jobs,
                            PolicyProblem* problem) {
   constexpr char kKey[] = "previous_allocation";
   if (FindField(json, kKey) == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const Json* previous,
-                         Field(json, kKey, Json::value_t::object,
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* previous,
+                         Field(json, kKey, ParsedJson::value_t::object,
                                "{ID or \"A,B\": {TYPE: share}}"));
   for (const auto& [key, shares] : previous->items()) {
     GAVEL_RETURN_IF_ERROR(
@@ -126,9 +125,9 @@ class Times {
   Times(const char* key, double PolicyJob::*field, bool may_be_negative)
       : key_(key), field_(field), may_be_negative_(may_be_negative) {}
 
-  absl::Status Parse(const Json& json, const CaseJobs& jobs,
+  absl::Status Parse(const ParsedJson& json, const CaseJobs& jobs,
                      PolicyProblem* problem) const {
-    const Json* times = FindField(json, key_);
+    const ParsedJson* times = FindField(json, key_);
     if (times == nullptr) return absl::OkStatus();
     if (times->is_object()) return ParseObject(*times, jobs, problem);
     if (!times->is_array() || times->size() != jobs.in_order.size()) {
@@ -142,7 +141,7 @@ class Times {
   }
 
  private:
-  absl::Status ParseObject(const Json& times, const CaseJobs& jobs,
+  absl::Status ParseObject(const ParsedJson& times, const CaseJobs& jobs,
                            PolicyProblem* problem) const {
     for (const auto& [id, time] : times.items()) {
       const absl::StatusOr<size_t> m = jobs.At(id);
@@ -152,7 +151,7 @@ class Times {
     return absl::OkStatus();
   }
 
-  absl::Status Set(const Json& time, PolicyJob& job) const {
+  absl::Status Set(const ParsedJson& time, PolicyJob& job) const {
     if (time.is_null()) return absl::OkStatus();
     const std::string what = StrCat("job ", IdInCase(job.id), ": ", key_);
     GAVEL_ASSIGN_OR_RETURN(job.*field_, may_be_negative_
@@ -189,7 +188,7 @@ absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(
   return Refuse("\"", key, "\" is a job with itself; give two ids");
 }
 
-absl::Status ParseCaseExtras(const Json& case_json, const CaseJobs& jobs,
+absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
                              PolicyProblem* problem) {
   GAVEL_RETURN_IF_ERROR(ParseCosts(case_json, problem));
   GAVEL_RETURN_IF_ERROR(ParseEntities(case_json, jobs, problem));

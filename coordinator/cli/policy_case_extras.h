@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -29,8 +29,8 @@ struct CaseJobs {
 };
 
 // Fills in `problem`, whose types and jobs are there. `case_json`: an object.
-absl::Status ParseCaseExtras(const nlohmann::json& case_json,
-                             const CaseJobs& jobs, PolicyProblem* problem);
+absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
+                             PolicyProblem* problem);
 
 }  // namespace gavel
 

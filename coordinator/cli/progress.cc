@@ -10,8 +10,6 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string PlaceOf(const QueueRow& row) {
   std::string place;
   for (const AcceleratorRow& accelerator : row.accelerators) {

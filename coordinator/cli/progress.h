@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/cli/json.h"
 #include "coordinator/cli/rows.h"
 #include "core/units.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -32,7 +32,7 @@ class LocalProgress {
   std::vector<std::string> Take(const Look& look);
 
   // All jobs of the last look: {"rounds", "jobs": [{"name", "state", ...}]}.
-  nlohmann::ordered_json Summary() const;
+  Json Summary() const;
 
   const Look& last() const { return last_; }
 

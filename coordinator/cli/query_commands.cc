@@ -82,7 +82,7 @@ absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
 absl::Status Run(const QueryOptions& options, QueryKind kind,
                  const Render& render) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator));
+                         Client::Connect(options.coordinator, options.keys));
   Terminal terminal;
   do {
     GAVEL_RETURN_IF_ERROR(Show(*client, options, kind, render, terminal));

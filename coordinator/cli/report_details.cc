@@ -9,11 +9,11 @@
 #include "coordinator/cli/usage_samples.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace gavel {
 namespace {
 
-constexpr double kHour = 3600;
 constexpr size_t kDistributionsMax = 6;
 constexpr size_t kDetailGroupsMax = 3;
 constexpr size_t kFiguresMax = 9;
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<double>> JctHours(const ReportContext& context,
   GAVEL_ASSIGN_OR_RETURN(const auto jobs, context.store().Jobs(run.id));
   std::vector<double> hours;
   for (const SimulatedJob& job : jobs) {
-    if (job.completion_s < kNever) hours.push_back(job.jct_s / kHour);
+    if (job.completion_s < kNever) hours.push_back(job.jct_s / kHour_s);
   }
   return hours;
 }
@@ -111,7 +111,8 @@ Plot UsagePlot(const Detail& detail, const std::vector<UsageSample>& usage) {
     PlotSeries line{types[j], j, PlotMark::kSteps, {}};
     for (const UsageSample& sample : usage) {
       if (j >= sample.busy.size()) continue;
-      line.points.push_back({sample.time_s / kHour, 100 * sample.busy[j], ""});
+      line.points.push_back(
+          {sample.time_s / kHour_s, 100 * sample.busy[j], ""});
     }
     plot.series.push_back(std::move(line));
   }
@@ -124,7 +125,7 @@ void AddUsageRows(const Detail& detail, const std::vector<UsageSample>& usage,
   for (const UsageSample& sample : usage) {
     for (size_t j = 0; j < std::min(types.size(), sample.busy.size()); ++j) {
       csv->Add({StrCat(detail.run->id), detail.scheduler, detail.group,
-                FieldText(sample.time_s / kHour), types[j],
+                FieldText(sample.time_s / kHour_s), types[j],
                 FieldText(sample.busy[j]), FieldText(sample.waiting_jobs)});
     }
   }
@@ -137,7 +138,7 @@ PlotSeries WaitingLine(const ReportContext& context, const Detail& detail,
                   PlotMark::kSteps,
                   {}};
   for (const UsageSample& sample : usage) {
-    line.points.push_back({sample.time_s / kHour, sample.waiting_jobs, ""});
+    line.points.push_back({sample.time_s / kHour_s, sample.waiting_jobs, ""});
   }
   return line;
 }
@@ -188,18 +189,18 @@ BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
   }
   if (cut) last_s = leases[kBarsMax].from_s;
   leases.resize(std::min(leases.size(), kBarsMax));
-  chart.x_max = last_s / kHour;
+  chart.x_max = last_s / kHour_s;
   chart.groups = RowGroups(*detail.run, rows);
   chart.title = detail.title();
   if (cut)
     StrAppend(&chart.title, absl::StrFormat(", the first %.0f h", chart.x_max));
   for (const RecordedLease& lease : leases) {
-    const double to = std::min(lease.to_s, last_s) / kHour;
+    const double to = std::min(lease.to_s, last_s) / kHour_s;
     chart.bars.push_back(
-        {static_cast<size_t>(lease.accelerator - 1), lease.from_s / kHour, to,
+        {static_cast<size_t>(lease.accelerator - 1), lease.from_s / kHour_s, to,
          static_cast<size_t>(lease.job),
          absl::StrFormat("job %d on accelerator %d, %.2f to %.2f h", lease.job,
-                         lease.accelerator, lease.from_s / kHour, to)});
+                         lease.accelerator, lease.from_s / kHour_s, to)});
   }
   return chart;
 }
@@ -312,8 +313,8 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context) {
     for (const RecordedLease& lease : leases) {
       section.csv.Add({StrCat(detail.run->id), detail.scheduler, detail.group,
                        StrCat(lease.job), StrCat(lease.accelerator),
-                       FieldText(lease.from_s / kHour),
-                       FieldText(lease.to_s / kHour)});
+                       FieldText(lease.from_s / kHour_s),
+                       FieldText(lease.to_s / kHour_s)});
     }
     section.figures.push_back(
         RenderBars(RoundChart(detail, std::move(leases))));

@@ -11,11 +11,11 @@
 #include "coordinator/cli/report_sections.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace gavel {
 namespace {
 
-constexpr double kHour = 3600;
 // Beyond that an axis is logarithmic.
 constexpr double kLinearRatioMax = 15;
 
@@ -118,7 +118,7 @@ void AddCurves(const ReportContext& context, const CurveGroups& groups,
 
 void AddToCurve(const StoredRun& run, double value_s, Cell* cell) {
   if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
-    cell->Add(value_s / kHour);
+    cell->Add(value_s / kHour_s);
   } else if (run.run.status == RunStatus::kCannotDrain) {
     ++cell->not_drained;
   }
@@ -150,14 +150,14 @@ std::vector<std::string> TableCells(const RunLabels& labels,
     cells.push_back(std::move(text));
   }
   for (std::string& cell : std::vector<std::string>{
-           Figure(result.avg_jct_s, kHour, 2),
-           Figure(result.p50_jct_s, kHour, 2),
-           Figure(result.p99_jct_s, kHour, 1),
-           Figure(result.makespan_s, kHour, 1),
+           Figure(result.avg_jct_s, kHour_s, 2),
+           Figure(result.p50_jct_s, kHour_s, 2),
+           Figure(result.p99_jct_s, kHour_s, 1),
+           Figure(result.makespan_s, kHour_s, 1),
            Figure(result.cluster_utilization, 0.01, 1),
            Figure(result.total_cost, 1, 2), Figure(result.max_rho, 1, 2),
            Figure(result.worst_share, 1, 3), StrCat(result.preemptions),
-           StrCat(result.moves), Figure(result.lost_s, kHour, 1),
+           StrCat(result.moves), Figure(result.lost_s, kHour_s, 1),
            StrCat(result.rounds), Figure(run.run.cpu_s, 1, 2)}) {
     cells.push_back(std::move(cell));
   }

@@ -17,9 +17,6 @@
 namespace gavel {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::array<const char*, 3> kTypes = {"k80", "p100", "v100"};
-
 absl::StatusOr<size_t> TypeOf(const ThroughputTable& throughputs,
                               const char* type) {
   const auto found = throughputs.FindType(type);
@@ -101,9 +98,9 @@ absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
   std::array<double, 3> price{};
   GAVEL_ASSIGN_OR_RETURN(const PriceSeries prices,
                          PriceSeries::Constant("gcp"));
-  for (size_t j = 0; j < kTypes.size(); ++j) {
-    GAVEL_ASSIGN_OR_RETURN(types[j], TypeOf(throughputs, kTypes[j]));
-    price[j] = prices.At(kTypes[j], 0);
+  for (size_t j = 0; j < kPaperTypes.size(); ++j) {
+    GAVEL_ASSIGN_OR_RETURN(types[j], TypeOf(throughputs, kPaperTypes[j]));
+    price[j] = prices.At(kPaperTypes[j], 0);
   }
   ExperimentTable table;
   table.titles = {"JOB TYPE",       "P100/K80",       "V100/K80",

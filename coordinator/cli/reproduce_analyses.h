@@ -3,6 +3,8 @@
 #ifndef GAVEL_COORDINATOR_CLI_REPRODUCE_ANALYSES_H_
 #define GAVEL_COORDINATOR_CLI_REPRODUCE_ANALYSES_H_
 
+#include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,12 @@
 #include "coordinator/workload/throughput_table.h"
 
 namespace gavel {
+
+// Of the paper's throughputs and prices.
+inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
+                                                           "v100"};
+// A figure that there is not.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // What came of an experiment.
 struct ExperimentTable {

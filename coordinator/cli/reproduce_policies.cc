@@ -15,13 +15,12 @@
 namespace gavel {
 namespace {
 
-constexpr std::array<const char*, 3> kTypes = {"k80", "p100", "v100"};
-constexpr size_t kTypeCount = kTypes.size();
+constexpr size_t kTypeCount = kPaperTypes.size();
 
 // A problem on `per_type` accelerators of each type, without jobs.
 PolicyProblem EmptyProblem(int per_type) {
   PolicyProblem problem;
-  problem.types.assign(kTypes.begin(), kTypes.end());
+  problem.types.assign(kPaperTypes.begin(), kPaperTypes.end());
   problem.capacity.assign(kTypeCount, per_type);
   return problem;
 }
@@ -37,7 +36,7 @@ bool AddJob(const ThroughputTable& throughputs, std::mt19937_64& random,
   job.id = JobId(problem->jobs.size() + 1);
   job.arrival_s = static_cast<double>(problem->jobs.size());
   job.entity = entity;
-  for (const char* type : kTypes) {
+  for (const char* type : kPaperTypes) {
     const auto column = throughputs.FindType(type);
     if (!column) return false;
     problem->throughputs.push_back(

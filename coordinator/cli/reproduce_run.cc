@@ -10,14 +10,13 @@
 #include "coordinator/cli/table.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace gavel {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kHour = 3600;
 // The worst published average is 104 h.
-constexpr double kJctLimit_s = 500 * kHour;
+constexpr double kJctLimit_s = 500 * kHour_s;
 // What counts as reproduced.
 constexpr double kTolerance = 0.05;
 
@@ -35,7 +34,7 @@ absl::StatusOr<double> JctOfWeight(SimulationStore& store, uint64_t run,
     sum += job.jct_s;
     ++count;
   }
-  return count > 0 ? sum / count / kHour : kNaN;
+  return count > 0 ? sum / count / kHour_s : kNaN;
 }
 
 double PartOf(uint64_t some, uint64_t all) {
@@ -48,13 +47,13 @@ absl::StatusOr<double> ValueOf(Measure measure, const StoredRun& run,
   const SimulationResult& result = run.run.result;
   switch (measure) {
     case Measure::kAvgJct:
-      return result.avg_jct_s / kHour;
+      return result.avg_jct_s / kHour_s;
     case Measure::kHighPriorityJct:
       return JctOfWeight(store, run.id, true);
     case Measure::kLowPriorityJct:
       return JctOfWeight(store, run.id, false);
     case Measure::kMakespan:
-      return result.makespan_s / kHour;
+      return result.makespan_s / kHour_s;
     case Measure::kCostSaving:
       return base == nullptr ? kNaN
                              : base->run.result.total_cost / result.total_cost;
@@ -68,7 +67,7 @@ absl::StatusOr<double> ValueOf(Measure measure, const StoredRun& run,
     case Measure::kMoves:
       return static_cast<double>(result.moves);
     case Measure::kLostTime:
-      return result.lost_s / kHour;
+      return result.lost_s / kHour_s;
     case Measure::kWorstShare:
       return result.worst_share;
     case Measure::kMaxRho:
@@ -209,7 +208,7 @@ class Comparer {
   const bool comparable_;
 };
 
-bool IsNumber(const std::string& cell) {
+bool IsFigure(const std::string& cell) {
   return cell.find_first_not_of("0123456789.+-% ") == std::string::npos;
 }
 
@@ -231,7 +230,7 @@ std::string RenderMarkdownTable(const ExperimentTable& whole) {
   std::string text = StrCat("| ", absl::StrJoin(table.titles, " | "), " |\n|");
   for (size_t i = 0; i < table.titles.size(); ++i) {
     const bool right = std::ranges::all_of(
-        table.rows, [i](const auto& row) { return IsNumber(row[i]); });
+        table.rows, [i](const auto& row) { return IsFigure(row[i]); });
     text += right ? "---:|" : "---|";
   }
   text += "\n";
@@ -271,7 +270,7 @@ std::string RenderReproduction(const Reproduction& reproduction, size_t width) {
   std::vector<Column> columns;
   for (size_t i = 0; i < table.titles.size(); ++i) {
     const bool right = std::ranges::all_of(
-        table.rows, [i](const auto& row) { return IsNumber(row[i]); });
+        table.rows, [i](const auto& row) { return IsFigure(row[i]); });
     columns.push_back({table.titles[i], right, 48});
   }
   return StrCat(experiment.name, ": ", experiment.title, "\n  ",

@@ -5,8 +5,6 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const Json& Field(const Json& object, const char* key) {
   static const Json kNull;
   if (!object.is_object()) return kNull;
@@ -46,6 +44,14 @@ void Read(const Json& object, const char* key,
   }
 }
 
+void Read(const Json& object, const char* key, std::vector<uint64_t>* values) {
+  const Json& field = Field(object, key);
+  if (!field.is_array()) return;
+  for (const Json& one : field) {
+    if (one.is_number_unsigned()) values->push_back(one.get<uint64_t>());
+  }
+}
+
 std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
   std::vector<AcceleratorRow> rows;
   if (!json.is_array()) return rows;
@@ -57,7 +63,8 @@ std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
     Read(object, "state", &row.state);
     Read(object, "device", &row.device);
     Read(object, "slow_down_factor", &row.slow_down_factor);
-    Read(object, "job", &row.job);
+    Read(object, "jobs", &row.jobs);
+    Read(object, "kept_jobs", &row.kept_jobs);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -107,6 +114,7 @@ std::vector<NodeRow> ParseNodes(const Json& json) {
     NodeRow row;
     Read(object, "server", &row.server);
     Read(object, "state", &row.state);
+    Read(object, "parked_bytes", &row.parked_bytes);
     row.accelerators = ParseAccelerators(Field(object, "accelerators"));
     rows.push_back(std::move(row));
   }

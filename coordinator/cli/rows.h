@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "coordinator/cli/json.h"
 
 namespace gavel {
 
@@ -19,10 +19,12 @@ struct AcceleratorRow {
   std::string server;
   std::string type;
   std::string uuid;
-  std::string state;            // of `nodes`
-  std::string device;           // of `nodes`
-  double slow_down_factor = 1;  // of `nodes`
-  std::optional<uint64_t> job;  // of `nodes`
+  // Of `nodes` only.
+  std::string state;
+  std::string device;
+  double slow_down_factor = 1;
+  std::vector<uint64_t> jobs;       // two: a packed pair
+  std::vector<uint64_t> kept_jobs;  // paused, still in its memory
 };
 
 struct QueueRow {
@@ -51,7 +53,8 @@ struct QueueRow {
 
 struct NodeRow {
   std::string server;
-  std::string state;  // idle mixed allocated down
+  std::string state;          // idle mixed allocated down
+  uint64_t parked_bytes = 0;  // of paused jobs in host memory
   std::vector<AcceleratorRow> accelerators;
 };
 
@@ -70,9 +73,9 @@ struct StatusRow {
   std::map<std::string, uint64_t> jobs;  // by state letters
 };
 
-std::vector<QueueRow> ParseQueue(const nlohmann::ordered_json& json);
-std::vector<NodeRow> ParseNodes(const nlohmann::ordered_json& json);
-StatusRow ParseStatus(const nlohmann::ordered_json& json);
+std::vector<QueueRow> ParseQueue(const Json& json);
+std::vector<NodeRow> ParseNodes(const Json& json);
+StatusRow ParseStatus(const Json& json);
 
 // "R" is "running".
 std::string_view StateWord(std::string_view letters);

@@ -10,6 +10,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/simulate_replay.h"
 #include "coordinator/cli/simulation_flags.h"
 #include "coordinator/cli/simulation_run.h"
 #include "coordinator/cli/simulation_summary.h"
@@ -27,6 +28,9 @@ struct SimulateOptions {
   bool record_rounds = false;
   std::string output;
   std::string saved;
+  std::string replay;
+  bool cluster_given = false;
+  bool round_duration_given = false;
 };
 
 constexpr size_t kSavedBytesMax = size_t{4} << 30;
@@ -99,7 +103,35 @@ absl::StatusOr<Watched> Simulate(const SimulateOptions& options,
   return watched;
 }
 
+// A coordinator's past in place of a trace.
+absl::Status RunReplay(const SimulateOptions& options) {
+  const SimulationFlags& flags = options.flags;
+  if (!flags.spec.trace.empty() || flags.generate ||
+      !flags.spec.throughputs.empty() || !flags.window.empty() ||
+      !options.saved.empty()) {
+    return absl::InvalidArgumentError(
+        "--replay has its own jobs and throughputs, and is simulated whole; "
+        "leave out --trace, --generate, --throughputs, --window and --save");
+  }
+  if (!options.output.empty()) {
+    GAVEL_RETURN_IF_ERROR(CheckWritable(options.output));
+  }
+  StopSignals signals;
+  Watcher watcher;
+  signals.Attach([&watcher] { watcher.Stop(); });
+  const absl::StatusOr<std::string> text =
+      SimulateReplay({options.replay, flags.spec, options.cluster_given,
+                      options.round_duration_given, options.output},
+                     watcher.Control());
+  signals.Attach(nullptr);
+  watcher.Clear();
+  GAVEL_RETURN_IF_ERROR(text.status());
+  std::fputs(text->c_str(), stdout);
+  return absl::OkStatus();
+}
+
 absl::Status Run(const SimulateOptions& options) {
+  if (!options.replay.empty()) return RunReplay(options);
   GAVEL_ASSIGN_OR_RETURN(const SimulationSpec spec, SpecOf(options.flags));
   if (!options.output.empty()) {
     GAVEL_RETURN_IF_ERROR(CheckWritable(options.output));
@@ -142,8 +174,16 @@ void AddSimulateCommand(CLI::App& app, int* exit_code) {
                    "keeps the state of the simulation there, each minute and "
                    "on Ctrl-C; the same command goes on from it")
       ->type_name("FILE");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+  command
+      ->add_option("--replay", options->replay,
+                   "the jobs of a coordinator's journal, compared with what "
+                   "really became of them (STATE/journal.db, or a copy)")
+      ->type_name("HISTORY.db");
+  command->callback([options, command, exit_code] {
+    options->cluster_given = command->count("--cluster") > 0;
+    options->round_duration_given = command->count("--round-duration") > 0;
+    *exit_code = ExitCodeOf(Run(*options));
+  });
 }
 
 }  // namespace gavel

@@ -164,14 +164,19 @@ absl::StatusOr<PriceSeries> SimulationInputCache::LoadPrices(
   return PriceSeries::Parse(file->text, prices);
 }
 
+absl::StatusOr<SimulationOptions> SimulationInputCache::LoadOptions(
+    const SimulationSpec& spec) {
+  GAVEL_ASSIGN_OR_RETURN(SimulationOptions options, OptionsOf(spec));
+  GAVEL_ASSIGN_OR_RETURN(options.overheads, LoadOverheads(spec.overheads));
+  GAVEL_ASSIGN_OR_RETURN(options.prices, LoadPrices(spec.prices));
+  return options;
+}
+
 absl::StatusOr<SimulationInputs> SimulationInputCache::Load(
     const SimulationSpec& spec) {
   GAVEL_RETURN_IF_ERROR(CheckSpec(spec));
   SimulationInputs inputs;
-  GAVEL_ASSIGN_OR_RETURN(inputs.options, OptionsOf(spec));
-  GAVEL_ASSIGN_OR_RETURN(inputs.options.overheads,
-                         LoadOverheads(spec.overheads));
-  GAVEL_ASSIGN_OR_RETURN(inputs.options.prices, LoadPrices(spec.prices));
+  GAVEL_ASSIGN_OR_RETURN(inputs.options, LoadOptions(spec));
   GAVEL_ASSIGN_OR_RETURN(inputs.throughputs, LoadThroughputs(spec.throughputs));
   GAVEL_ASSIGN_OR_RETURN(inputs.trace, LoadTrace(spec, inputs.throughputs));
   GAVEL_RETURN_IF_ERROR(CheckWindow(spec, *inputs.trace));

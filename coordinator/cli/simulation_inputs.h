@@ -27,6 +27,9 @@ class SimulationInputCache {
   // Errors name the file or the option.
   absl::StatusOr<SimulationInputs> Load(const SimulationSpec& spec);
 
+  // All of the spec that is neither trace nor throughputs.
+  absl::StatusOr<SimulationOptions> LoadOptions(const SimulationSpec& spec);
+
   absl::StatusOr<std::shared_ptr<const ThroughputTable>> LoadThroughputs(
       const std::string& path);
 

@@ -13,8 +13,6 @@
 namespace gavel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t kUnfitShown = 10;
 
 Json Number(double value) {

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "coordinator/cli/json.h"
 #include "coordinator/cli/simulation_run.h"
 #include "coordinator/cli/simulation_spec.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -16,8 +16,7 @@ std::string RenderSummary(const SimulationSpec& spec, const SimulationRun& run);
 
 // {"policy", "avg_jct_s", "jobs": [{"id", ...}], ...}: docs/simulator.md has
 // them all. What is not known (a JCT when nothing ended) is null.
-nlohmann::ordered_json SummaryJson(const SimulationSpec& spec,
-                                   const SimulationRun& run);
+Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run);
 
 }  // namespace gavel
 

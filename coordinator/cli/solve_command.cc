@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
   const auto annotate = [&](const absl::Status& status) {
     return Annotate(status, options.input);
   };
-  const absl::StatusOr<nlohmann::json> json = ParseJson(text);
+  const absl::StatusOr<ParsedJson> json = ParseJson(text);
   if (!json.ok()) return annotate(json.status());
   absl::StatusOr<std::vector<PolicyCase>> cases =
       ParsePolicyCases(*json, options.policy);

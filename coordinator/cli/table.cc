@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/size_text.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -57,14 +59,6 @@ std::string RenderLine(const std::vector<Column>& columns,
   return line + "\n";
 }
 
-std::string Join(const std::vector<std::string>& parts) {
-  std::string joined;
-  for (const std::string& part : parts) {
-    StrAppend(&joined, joined.empty() ? "" : ",", part);
-  }
-  return joined;
-}
-
 std::vector<std::string> Distinct(const QueueRow& row,
                                   std::string AcceleratorRow::*field) {
   std::vector<std::string> values;
@@ -79,7 +73,8 @@ std::vector<std::string> Distinct(const QueueRow& row,
 
 std::string AcceleratorCell(const QueueRow& row) {
   if (row.accelerators.empty()) return kNone;
-  const std::string types = Join(Distinct(row, &AcceleratorRow::type));
+  const std::string types =
+      absl::StrJoin(Distinct(row, &AcceleratorRow::type), ",");
   const size_t count = row.accelerators.size();
   return count == 1 ? types : StrCat(types, " x", count);
 }
@@ -88,7 +83,7 @@ std::string AcceleratorCell(const QueueRow& row) {
 std::string PlaceCell(const QueueRow& row) {
   if (row.accelerators.size() == 1) return row.accelerators.front().uuid;
   if (row.accelerators.empty()) return StrCat("(", row.reason, ")");
-  return Join(Distinct(row, &AcceleratorRow::server));
+  return absl::StrJoin(Distinct(row, &AcceleratorRow::server), ",");
 }
 
 std::string StepsCell(const QueueRow& row) {
@@ -180,6 +175,7 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
   struct Group {
     size_t count = 0;
     std::vector<std::string> jobs;
+    std::vector<std::string> kept;
   };
   using Key = std::tuple<std::string, double, std::string>;
   std::vector<std::vector<std::string>> cells;
@@ -188,15 +184,23 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
     for (const AcceleratorRow& one : node.accelerators) {
       Group& group = groups[{one.type, one.slow_down_factor, one.state}];
       ++group.count;
-      if (one.job) group.jobs.push_back(StrCat(*one.job));
+      if (!one.jobs.empty()) group.jobs.push_back(absl::StrJoin(one.jobs, "+"));
+      for (const uint64_t job : one.kept_jobs) {
+        group.kept.push_back(StrCat(job));
+      }
     }
+    std::string parked =
+        node.parked_bytes == 0 ? kNone : SizeText(node.parked_bytes);
     for (const auto& [key, group] : groups) {
       const auto& [type, slow_down_factor, state] = key;
       cells.push_back(
           {node.server, node.state, type, StrCat(group.count), state,
            slow_down_factor == 1 ? kNone
                                  : absl::StrFormat("%gx", slow_down_factor),
-           group.jobs.empty() ? kNone : Join(group.jobs)});
+           group.jobs.empty() ? kNone : absl::StrJoin(group.jobs, ","),
+           group.kept.empty() ? kNone : absl::StrJoin(group.kept, ","),
+           parked});
+      parked = kNone;  // once for a server
     }
   }
   return RenderTable({{"SERVER", false, 24},
@@ -205,7 +209,9 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
                       {"COUNT", true},
                       {"USE"},
                       {"SLOWED", true},
-                      {"JOBS"}},
+                      {"JOBS"},
+                      {"KEPT"},
+                      {"PARKED", true}},
                      cells, width);
 }
 

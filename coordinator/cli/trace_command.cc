@@ -16,11 +16,10 @@
 #include "coordinator/workload/trace_generator.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace gavel {
 namespace {
-
-constexpr double kHour_s = 3600;
 
 struct GenerateOptions {
   GeneratorOptions generator;

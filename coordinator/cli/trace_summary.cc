@@ -9,12 +9,12 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/progress_bar.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace gavel {
 namespace {
 
-constexpr char kNone[] = "-";
-constexpr double kHour_s = 3600;
+constexpr char kDash[] = "-";
 
 // "3 with 1, 4 with 8": how many jobs have which value of a field.
 template <class T>
@@ -57,11 +57,11 @@ std::string RenderTotals(const Trace& trace) {
 }
 
 std::string StepsCell(double steps) {
-  return steps > 0 ? FormatCount(static_cast<uint64_t>(steps)) : kNone;
+  return steps > 0 ? FormatCount(static_cast<uint64_t>(steps)) : kDash;
 }
 
 std::string DurationCell(double duration_s) {
-  return duration_s > 0 ? FormatDuration(duration_s) : kNone;
+  return duration_s > 0 ? FormatDuration(duration_s) : kDash;
 }
 
 // Jobs of one type.
@@ -115,7 +115,7 @@ std::string RenderJobs(const Trace& trace, size_t rows, size_t width) {
                      trace.templates[job.job_template].type,
                      StrCat(job.scale_factor), StrCat(job.weight),
                      StepsCell(job.steps_total), DurationCell(job.duration_s),
-                     job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kNone});
+                     job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kDash});
   }
   return RenderTable({{"JOB", true},
                       {"ARRIVAL_S", true},

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "coordinator/engine/event_codec.h"
+#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -100,13 +101,16 @@ void Engine::Apply(Time now, const Event& event) {
 
 void Engine::Emit(Action action) {
   if (replaying_) return;
+  if (!Rules::Hold(Rule::kActsAfterPersist)) {
+    return actions_.push_back(std::move(action));
+  }
   unpersisted_.emplace_back(seq_, std::move(action));
 }
 
 void Engine::EmitNow(Action action) {
   if (replaying_) return;
   // Nobody hears of a term before it is on disk.
-  if (persisted_ < term_seq_) {
+  if (persisted_ < term_seq_ && Rules::Hold(Rule::kTermIsOnDiskFirst)) {
     unpersisted_.emplace_back(term_seq_, std::move(action));
   } else {
     actions_.push_back(std::move(action));
@@ -126,7 +130,9 @@ void Engine::Admit(Time, const event::Persisted& e) {
 }
 
 bool Engine::Fenced(const JournalPosition& seen, std::string_view who) {
-  if (seen <= position()) return false;
+  if (seen <= position() || !Rules::Hold(Rule::kHigherPositionHalts)) {
+    return false;
+  }
   halted_ = true;
   actions_.push_back(action::Halt{StrCat(
       who, " has seen term ", seen.term, " seq ", seen.seq,

@@ -80,6 +80,9 @@ struct EngineOptions {
   // So is rank 0 of a gang that has its lease and opens no store for the
   // others.
   double gang_timeout_s = 60;
+  // An elastic job's number of workers changes at most once in so many rounds,
+  // unless somebody waits; and a change pays off within as many.
+  int resize_rounds = 3;  // >= 1
 };
 
 // An agent as the engine knows it.
@@ -88,6 +91,11 @@ struct Agent {
   bool reachable = false;
   Time heard_at = 0;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  std::string state_id = "";       // of its state directory
+  // See AgentHello.
+  bool own_checkpoints = false;
+  std::string stream_endpoint = "";
+  std::string stream_public_key = "";
 };
 
 class Engine {
@@ -123,7 +131,7 @@ class Engine {
   const PolicyResult& allocation() const { return result_; }
   const EngineOptions& options() const { return options_; }
   // Accelerators whose last worker could not be asked or confirmed dead.
-  const std::map<AcceleratorId, WorkerKey>& quarantined() const {
+  const std::multimap<AcceleratorId, WorkerKey>& quarantined() const {
     return quarantined_;
   }
   JournalPosition position() const { return {term_, seq_}; }
@@ -233,6 +241,7 @@ class Engine {
   void On(Time now, const event::PricesChanged& e);
   void On(Time now, const event::UnitsAssigned& e);
   void On(Time now, const event::WorkersEvicted& e);
+  void On(Time now, const event::JobsResized& e);
   template <class E>
   void On(Time, const E&) {}  // the volatile ones
   void Reconcile(Time now, const AgentHello& hello, bool new_agent);
@@ -286,6 +295,27 @@ class Engine {
   const Worker& WorkerOf(const WorkerKey& key) const;
   void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
 
+  // ---- engine_move.cc: checkpoints on servers that share no directory
+  bool HasOwnCheckpoints(const std::string& server) const;
+  bool FitsCheckpoints(const AgentHello& hello) const;
+  void NoteWriter(Job& job, const std::string& server, uint64_t epoch);
+  void NoteRestored(Job& job, const std::string& server);
+  std::vector<std::string> CheckpointServers(const Job& job) const;
+  // No server that has its latest checkpoint can be reached.
+  bool IsStranded(const Job& job) const;
+  static Generation Acknowledged(const Job& job);
+  CheckpointSource SourceFor(const Job& job, const std::string& server) const;
+  void OfferCheckpoint(const Job& job, const CheckpointSource& source,
+                       const std::string& reader);
+  void Prefetch(const Job& job);
+  bool ShareCheckpoints(const std::vector<AcceleratorId>& places) const;
+  void GiveUpFetches(Time now);
+  void ForgoCheckpoints(Job& job);
+  void Admit(Time now, const event::CheckpointComing& e);
+  Reason WhyMoving(const Job& job, int rank) const;
+  Reason WhyStranded(const Job& job) const;
+  bool IsTooWideForOneServer(const Job& job) const;
+
   // ---- engine_pairs.cc: two jobs beside each other, live
   void MeasurePair(Time now, const Job& job, const std::string& type,
                    const Progress& progress);
@@ -305,7 +335,20 @@ class Engine {
   static bool IsRestarting(const Job& job);
   static int StartsMax(const Job& job);
   void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
+  void AddPlaceInGang(
+      const Job& job, int rank,
+      std::vector<std::pair<std::string, std::string>>& environment) const;
   static bool DiedByItself(const Worker& worker, const WorkerExited& exit);
+
+  // ---- engine_elastic.cc: jobs that grow and shrink
+  void ResizeJobs(Time now, Time at, bool keep_running);
+  std::vector<SizedJob> SizedJobs(Time now, const RoundAssignment& plan);
+  void DropGrowth(const RoundAssignment& plan, Time at,
+                  std::vector<Resize>& resizes);
+  bool IsLeftOut(Job& job, const std::vector<int>& free) const;
+  void ChangeWorldSize(Time now, Job& job, int world_size);
+  void NoteResized(Time now, Job& job);
+  bool GiveUpSize(Time now, Job& job);
 
   // ---- engine_round.cc: rounds
   std::vector<RoundUnit> RoundUnits(Time at, bool with_trials) const;
@@ -316,6 +359,7 @@ class Engine {
   static void AddCosts(const Job& job, RoundUnit& row);
   void AddTrials(std::vector<RoundUnit>& units) const;
   RoundAssignment PlanAll(Time at, bool keep_running) const;
+  RoundAssignment PlanUnits(Time at, bool keep_running) const;
   void Fill(Time now);
   void PlanRoundAhead(Time now);
   void BookAll(Time now);
@@ -337,7 +381,8 @@ class Engine {
   std::deque<JobId> ended_;
   Cluster cluster_;
   std::map<std::string, Agent, std::less<>> agents_;
-  std::map<AcceleratorId, WorkerKey> quarantined_;
+  // Two on one accelerator only of a packed pair.
+  std::multimap<AcceleratorId, WorkerKey> quarantined_;
   std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
   // Worker::contexts, inverted: of processes that are there.
@@ -368,6 +413,7 @@ class Engine {
   Time booked_at_ = 0;  // Job::target_s counts up to here
 
   // Forgotten by a restart.
+  std::map<WorkerKey, FetchProgress> fetching_;
   Actions actions_;
   std::deque<std::pair<uint64_t, Action>> unpersisted_;
   uint64_t persisted_ = 0;

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -65,7 +66,9 @@ void Engine::FillThroughputs(JobSpec& spec) const {
 
 void Engine::Admit(Time now, event::JobSubmitted e) {
   const auto refuse = [&](std::string why) {
-    EmitNow(action::Reply{e.reply_to, JobId(), std::move(why)});
+    // It may tell of a job whose row is not yet on disk.
+    Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
+    Flush();
   };
   if (const auto taken = names_.find(e.spec.name); taken != names_.end()) {
     return refuse(StrCat(
@@ -78,11 +81,12 @@ void Engine::Admit(Time now, event::JobSubmitted e) {
                           ? 0
                           : *std::max_element(capacity.begin(), capacity.end());
   // Before any server has joined nothing is known, so the job may wait.
-  if (largest > 0 && e.spec.scale_factor > largest) {
-    return refuse(
-        StrCat("job \"", e.spec.name, "\": scale factor ", e.spec.scale_factor,
-               " fits on no accelerator type of the cluster (",
-               Capacities(cluster_), "); lower it or add accelerators"));
+  const int needed = e.spec.LeastWorkers();
+  if (largest > 0 && needed > largest) {
+    return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
+                         " fits on no accelerator type of the cluster (",
+                         Capacities(cluster_),
+                         "); lower it or add accelerators"));
   }
   FillThroughputs(e.spec);
   Record(now, std::move(e));
@@ -95,7 +99,7 @@ void Engine::Admit(Time now, const event::JobCommanded& e) {
     error =
         StrCat("there is no job ", e.job.value(), "; `gavel queue` lists them");
   } else if (e.kind == CommandKind::kRelease && job->state != JobState::kHeld &&
-             !throughputs_.HasExclusions(job->id)) {
+             !throughputs_.HasExclusions(job->id) && !IsStranded(*job)) {
     error = StrCat("job ", e.job.value(), " is not held, it is ",
                    JobStateName(job->state));
   } else if (e.kind == CommandKind::kCancel && !job->active() &&
@@ -111,22 +115,41 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
   if (Fenced(hello.highest_seen, StrCat("agent ", hello.server))) return;
   const auto it = agents_.find(hello.server);
-  const bool known = it != agents_.end();
-  if (known && hello.incarnation < it->second.incarnation) {
-    return EmitNow(action::SendToAgent{
-        hello.server,
-        AgentRejected{hello.server, position(),
-                      StrCat("a newer agent of server \"", hello.server,
-                             "\" has joined; stop this one, or give the "
-                             "servers different names"),
-                      hello.incarnation}});
+  const auto refuse = [&](std::string why) {
+    EmitNow(action::SendToAgent{
+        hello.server, AgentRejected{hello.server, position(), std::move(why),
+                                    hello.incarnation}});
+  };
+  if (it != agents_.end() && it->second.state_id != hello.state_id) {
+    // Another state directory: which of the two is newer their incarnations do
+    // not say, and what the other one runs this one can't know.
+    if (it->second.reachable) {
+      return refuse(StrCat(
+          "another agent of server \"", hello.server,
+          "\", with another state directory, is at work; stop that one and "
+          "wait ",
+          options_.agent_timeout_s,
+          " s, or give this one another name with --server"));
+    }
+  } else if (it != agents_.end() &&
+             hello.incarnation < it->second.incarnation &&
+             Rules::Hold(Rule::kOlderAgentIsRejected)) {
+    return refuse(StrCat("a newer agent of server \"", hello.server,
+                         "\" has joined; stop this one, or give the "
+                         "servers different names"));
   }
   Cluster probe = cluster_;
   if (absl::Status joined = probe.Join(hello.server, hello.accelerators);
       !joined.ok()) {
+    return refuse(std::string(joined.message()));
+  }
+  if (!FitsCheckpoints(hello)) {
     return EmitNow(action::SendToAgent{
         hello.server,
-        AgentRejected{hello.server, position(), std::string(joined.message()),
+        AgentRejected{hello.server, position(),
+                      "the agents of a cluster share their checkpoint "
+                      "directories, or none does; start all with "
+                      "--own-checkpoints, or none",
                       hello.incarnation}});
   }
   Record(now, e);
@@ -174,7 +197,9 @@ void Engine::Admit(Time now, const event::WorkerJoined& e) {
 
 void Engine::Admit(Time now, const event::LeaseEnded& e) {
   Worker* worker = Find(e.worker);
-  if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
+  const bool is_held = worker != nullptr && worker->held_epoch == e.epoch;
+  if (worker == nullptr || e.epoch == 0 ||
+      (!is_held && Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
     return;
   }
   Record(now, e);
@@ -237,6 +262,8 @@ void Engine::Admit(Time now, const event::LeaseRequested& e) {
   if (request.nonce <= worker->last_nonce) return;
   worker->last_nonce = request.nonce;
   worker->asked_at = now;
+  // Asked before its loop ended, and late: it only has to exit.
+  if (worker->finished) return;
   AnswerRequest(now, *job, *worker, request);
 }
 
@@ -244,7 +271,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
                            const LeaseRequest& request) {
   const WorkerKey& key = request.worker;
   // The release itself was lost on the way; this says the same.
-  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
+  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch &&
+      Rules::Hold(Rule::kReleaseIsRepaired)) {
     Record(now,
            event::LeaseEnded{key, worker.held_epoch, worker.progress, false});
   }
@@ -256,7 +284,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     return Flush();
   }
   if (worker.held_epoch != 0) {
-    if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
+    if ((worker.pause_sent_at != kNever || MustGo(job, key.rank)) &&
+        Rules::Hold(Rule::kPausingIsNotRenewed)) {
       Pause(now, job, key.rank, worker.pause_tier);
       return Flush();
     }
@@ -277,7 +306,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     Record(now,
            event::LeaseStarted{key, job.epoch,
                                job.assigned[static_cast<size_t>(key.rank)]});
-    return Grant(now, job, key.rank, request.nonce, /*renewal=*/false);
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/!Rules::Hold(Rule::kGrantsAfterPersist));
   }
   Deny(key, job, request.nonce, kRetryAfter_s);
 }
@@ -300,11 +330,14 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   grant.epoch = worker.held_epoch;
   grant.nonce = nonce;
   grant.duration_s = std::max(
-      0.0, std::min(options_.lease_duration_s, LeaseHorizon(job) - now));
+      0.0,
+      std::min(options_.lease_duration_s, Rules::Hold(Rule::kLeaseEndsWithRound)
+                                              ? LeaseHorizon(job) - now
+                                              : kNever));
   grant.accelerator = cluster_.accelerator(worker.held).info;
   grant.slots = job.partner.valid() ? 1 : 2;
   grant.memory_limit_bytes = PairMemoryLimit(job, rank);
-  grant.world_size = job.spec.scale_factor;
+  grant.world_size = worker.world_size;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;
   }
@@ -320,14 +353,21 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
 // All or nothing: no rank of a gang starts before all have joined and every
 // accelerator is free of its last holder.
 bool Engine::CanStart(const Job& job) const {
-  if (!job.active() || job.assigned.empty() || !job.AllJoined()) return false;
-  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+  if (!job.active() || job.assigned.empty()) return false;
+  if (!job.AllJoined() && Rules::Hold(Rule::kGangStartsTogether)) return false;
+  for (size_t rank = job.assigned.size(); rank < job.workers.size(); ++rank) {
+    if (job.workers[rank].held_epoch != 0) return false;  // it leaves
+  }
+  for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
     const Worker& worker = job.workers[rank];
     const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
     if (worker.leaving || worker.server != next.server) return false;
     if (next.state != AcceleratorState::kUsable) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
-    if (HeldByOther(next.id, job) != nullptr) return false;
+    if (HeldByOther(next.id, job) != nullptr &&
+        Rules::Hold(Rule::kAcceleratorIsFree)) {
+      return false;
+    }
     if (LeavingMemory(next.id, job) != nullptr) return false;
   }
   return true;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coordinator/engine/engine.h"
+#include "core/rules.h"
 
 namespace gavel {
 namespace {
@@ -47,7 +48,10 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
                                       MustGo(job, static_cast<int>(rank))));
       worker.asked_at = now;
       worker.lease_seq = 0;
-      worker.lease_expires = now + lease_duration_s_ * (1 + options_.drift);
+      worker.lease_expires =
+          Rules::Hold(Rule::kGraceAfterRestart)
+              ? now + lease_duration_s_ * (1 + options_.drift)
+              : now;
       worker.pause_sent_at = goes ? now : kNever;
       worker.stop_sent_at = kNever;
       worker.launch_sent_at =
@@ -69,8 +73,9 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   job.id = JobId(next_job_++);
   job.spec = e.spec;
   job.submitted_at = now;
+  job.scale_factor = job.world_size = e.spec.scale_factor;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
-  throughputs_.AddJob(job.id, e.spec.throughputs);
+  throughputs_.AddJob(job.id, e.spec.throughputs, e.spec.scale_factor);
   if (options_.throughputs != nullptr) {
     job.table_row = options_.throughputs->FindRow(
         e.spec.app.empty() ? e.spec.name : e.spec.app, e.spec.scale_factor);
@@ -87,6 +92,7 @@ void Engine::On(Time now, const event::JobCommanded& e) {
   Job* job = Find(e.job);
   Emit(action::Reply{e.reply_to, e.job, ""});
   if (e.kind == CommandKind::kRelease) {
+    if (IsStranded(*job)) ForgoCheckpoints(*job);
     throughputs_.Readmit(job->id);
     job->state = JobState::kActive;
     job->failures_in_a_row = 0;
@@ -105,7 +111,11 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   const bool new_agent = agent.incarnation != hello.incarnation;
   const std::vector<int> before = cluster_.Capacity();
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
-  agent = {hello.incarnation, true, now, hello.host_memory_bytes};
+  agent = {hello.incarnation, true, now, hello.host_memory_bytes,
+           hello.state_id};
+  agent.own_checkpoints = hello.own_checkpoints;
+  agent.stream_endpoint = hello.stream_endpoint;
+  agent.stream_public_key = hello.stream_public_key;
   has_budgets_ |= hello.host_memory_bytes > 0;
   for (const AcceleratorInfo& info : hello.accelerators) {
     has_budgets_ |= info.memory_bytes > 0;
@@ -119,8 +129,8 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   fill_due_ = true;
 }
 
-// The hello's list of processes is complete: what is missing in it is gone,
-// what is in it and not known here must go.
+// A new agent's list of processes is complete: what is missing in it is gone.
+// What is in any agent's list and not known here must go.
 void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
   std::set<WorkerKey> running;
   for (const RunningWorker& worker : hello.running) {
@@ -139,8 +149,9 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
       if (worker.process == ProcessState::kLaunching) {
         // The launch was lost, or is on its way: once more, by the same key.
         const AcceleratorId where =
-            job.assigned.empty() ? AcceleratorId()
-                                 : job.assigned[static_cast<size_t>(rank)];
+            static_cast<size_t>(rank) < job.assigned.size()
+                ? job.assigned[static_cast<size_t>(rank)]
+                : AcceleratorId();
         Emit(
             action::SendToAgent{hello.server, LaunchMessage(job, rank, where)});
       } else if (new_agent) {
@@ -149,9 +160,15 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
       // A joined one that has ended: the agent repeats its exit.
     }
   }
+  // A hello may be late, and its list older than a process that was abandoned
+  // since. Only an agent that starts has swept: another one is asked, and says
+  // that it ended.
   std::erase_if(quarantined_, [&](const auto& entry) {
-    return cluster_.accelerator(entry.first).server == hello.server &&
-           !running.contains(entry.second);
+    if (cluster_.accelerator(entry.first).server != hello.server) return false;
+    const bool gone = new_agent && !running.contains(entry.second);
+    const bool ends = gone || !Rules::Hold(Rule::kQuarantineEndsWithProcess);
+    if (!ends) running.insert(entry.second);
+    return ends;
   });
   for (const WorkerKey& stranger : running) {
     Emit(action::SendToAgent{
@@ -163,6 +180,7 @@ void Engine::On(Time now, const event::ServerLost& e) {
   agents_[e.server].reachable = false;
   cluster_.MarkUnreachable(e.server);
   unsolved_ = true;
+  GiveUpFetches(now);
   Due(now);  // its workers
 }
 
@@ -194,11 +212,15 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   Due(now + options_.launch_timeout_s);
   worker->progress = e.hello.progress;
   worker->progress_at = now;
+  NoteRestored(*job, worker->server);
+  fetching_.erase(e.hello.worker);
   // A newer generation than the last start had: it got somewhere in between.
   if (e.hello.progress.last_generation > job->restored) {
     job->restored = e.hello.progress.last_generation;
     job->failures_in_a_row = 0;
   }
+  // Its gang may have come to its end without it.
+  ReviveDone(now, *job);
   NotifyReady(*job);
 }
 
@@ -208,6 +230,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   if (worker == nullptr) return;
   worker->held_epoch = e.epoch;
   worker->held = e.accelerator;
+  worker->world_size = job->world_size;
   worker->held_with = job->partner;
   worker->lease_seq = seq_;
   worker->leased_at = now;
@@ -223,13 +246,19 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
     contexts_.emplace(worker->held, e.worker);
   }
   holders_.emplace(worker->held, e.worker);
+  NoteWriter(*job, worker->server, e.epoch);
   NoteTried(*job, static_cast<size_t>(cluster_.TypeOf(worker->held)));
+  NoteResized(now, *job);
 }
 
 void Engine::On(Time now, const event::LeaseEnded& e) {
   Worker* worker = Find(e.worker);
   Job* job = Find(e.worker.job);
-  if (worker == nullptr || worker->held_epoch != e.epoch) return;
+  if (worker == nullptr) return;
+  if (worker->held_epoch != e.epoch &&
+      (worker->held_epoch == 0 || Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
+    return;
+  }
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;
@@ -276,9 +305,9 @@ void Engine::TakeReport(Time now, Worker& reporting,
   if (const Job& job = jobs_.at(e.worker.job); job.partner.valid()) {
     return MeasurePair(now, job, type, e.progress);
   }
-  if (throughputs_.Measure(e.worker.job, type,
-                           e.progress.throughput_steps_per_s,
-                           e.progress.window_s)) {
+  if (throughputs_.MeasureSize(e.worker.job, type, worker->world_size,
+                               e.progress.throughput_steps_per_s,
+                               e.progress.window_s)) {
     throughputs_moved_ = true;
   }
 }
@@ -303,8 +332,8 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
   Worker* worker = Find(e.worker);
   Job* job = Find(e.worker.job);
   if (worker == nullptr) return;
-  if (worker->held_epoch != 0) {
-    quarantined_[worker->held] = e.worker;
+  if (worker->held_epoch != 0 && Rules::Hold(Rule::kAbandonedIsQuarantined)) {
+    quarantined_.emplace(worker->held, e.worker);
   }
   const std::string server = worker->server;
   Assign(now, *job, {}, JobId());

@@ -23,7 +23,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kOutOfMemory; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kTooWide; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -33,9 +33,10 @@ auto Fields(As<ShareUnit> auto& u) { return std::tie(u.job, u.partner); }
 auto Fields(As<JobSpec> auto& s) {
   return std::tie(s.name, s.argv, s.working_directory, s.checkpoint_directory,
                   s.environment, s.app, s.entity, s.job_class, s.scale_factor,
-                  s.workers_min, s.workers_max, s.weight, s.steps_total,
-                  s.deadline_s, s.budget, s.throughputs, s.retries_max,
-                  s.pause_s, s.resume_s, s.move_s);
+                  s.scale_factor_min, s.scale_factor_max, s.weight,
+                  s.steps_total, s.deadline_s, s.budget, s.throughputs,
+                  s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
+                  s.unix_user);
 }
 
 // ---- results of policies
@@ -66,7 +67,13 @@ inline void PutField(Packer& packer, const Allocation& allocation) {
 inline void GetField(Unpacker& unpacker, Allocation& out) {
   AllocationRows rows;
   GetField(unpacker, rows);
-  if (rows.shares.size() != rows.units.size() * rows.columns) {
+  // Divided, not multiplied: columns of a damaged row may be any number.
+  const bool match =
+      rows.units.empty()
+          ? rows.shares.empty()
+          : rows.shares.size() % rows.units.size() == 0 &&
+                rows.shares.size() / rows.units.size() == rows.columns;
+  if (!match) {
     return unpacker.Fail(
         "is an allocation whose shares do not match its units");
   }
@@ -89,6 +96,10 @@ auto Fields(As<Reason> auto& r) {
   return std::tie(r.code, r.subject, r.first, r.second);
 }
 
+auto Fields(As<Resize> auto& r) {
+  return std::tie(r.job, r.scale_factor, r.reason);
+}
+
 auto Fields(As<Worker> auto& w) {
   return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
                   w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
@@ -96,7 +107,7 @@ auto Fields(As<Worker> auto& w) {
                   w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
                   w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
                   w.restarting, w.pause_tier, w.parked_at, w.kept_on,
-                  w.need_bytes, w.contexts, w.out_of_memory);
+                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size);
 }
 
 auto Fields(As<Job> auto& j) {
@@ -106,11 +117,15 @@ auto Fields(As<Job> auto& j) {
                   j.target_share, j.target_s, j.received_s, j.counted_since,
                   j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
                   j.failure_counted, j.gang_address, j.gang_epoch,
-                  j.pair_trials);
+                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+                  j.checkpoint_epochs, j.forgone);
 }
 
 auto Fields(As<Agent> auto& a) {
-  return std::tie(a.incarnation, a.reachable, a.heard_at, a.host_memory_bytes);
+  return std::tie(a.incarnation, a.reachable, a.heard_at, a.host_memory_bytes,
+                  a.state_id, a.own_checkpoints, a.stream_endpoint,
+                  a.stream_public_key);
 }
 
 auto Fields(As<Accelerator> auto& a) {

@@ -2,15 +2,14 @@
 // Rank 0 is granted first and opens a store for its epoch; its address comes
 // with its next request, and then the others are granted.
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "coordinator/engine/engine.h"
+#include "core/rules.h"
 
 namespace gavel {
-namespace {
-
-constexpr int kExitEvicted = 75;  // EX_TEMPFAIL; design section 5, "Ends"
-
-}  // namespace
+namespace {}  // namespace
 
 // Rank 0 of a gang tells where its store listens: with every request, so a
 // coordinator that starts again hears it again.
@@ -25,7 +24,7 @@ void Engine::NoteGang(Job& job, const Worker& worker,
   }
   job.gang_epoch = job.epoch;
   job.gang_address = request.gang_address;
-  for (int rank = 1; rank < static_cast<int>(job.workers.size()); ++rank) {
+  for (int rank = 1; rank < job.world_size; ++rank) {
     Notify(job, rank);
   }
   Flush();
@@ -33,7 +32,8 @@ void Engine::NoteGang(Job& job, const Worker& worker,
 
 // A rank that has no store yet to meet the others at.
 bool Engine::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
-  return rank > 0 && job.gang_epoch != epoch;
+  return rank > 0 && job.gang_epoch != epoch &&
+         Rules::Hold(Rule::kGangStoreIsOfEpoch);
 }
 
 // One rank is gone, so the others can't go on either: they are ended, and all
@@ -70,6 +70,36 @@ bool Engine::DiedByItself(const Worker& worker, const WorkerExited& exit) {
          (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
 }
 
+// As torchrun says it: which of the ranks on its server, how many there are,
+// and which of the servers, in the order of their first ranks. True of the
+// launch; a process that stays while others move keeps what it was told.
+void Engine::AddPlaceInGang(
+    const Job& job, int rank,
+    std::vector<std::pair<std::string, std::string>>& environment) const {
+  const std::vector<AcceleratorId>& where =
+      job.assigned.empty() ? job.planned : job.assigned;
+  std::map<std::string, int> ranks;  // by server
+  std::map<std::string, size_t> groups;
+  int local_rank = 0;
+  for (size_t other = 0; other < where.size(); ++other) {
+    const std::string& server = cluster_.accelerator(where[other]).server;
+    groups.try_emplace(server, groups.size());
+    if (static_cast<int>(other) == rank) local_rank = ranks[server];
+    ++ranks[server];
+  }
+  const std::string& own = job.workers[static_cast<size_t>(rank)].server;
+  const int local_world_size = std::max(1, ranks[own]);
+  environment.emplace_back("LOCAL_RANK", std::to_string(local_rank));
+  environment.emplace_back("LOCAL_WORLD_SIZE",
+                           std::to_string(local_world_size));
+  environment.emplace_back("GROUP_RANK", std::to_string(groups[own]));
+  if (!job.spec.elastic()) return;
+  environment.emplace_back("GAVEL_WORLD_SIZE_MIN",
+                           std::to_string(job.spec.LeastWorkers()));
+  environment.emplace_back("GAVEL_WORLD_SIZE_MAX",
+                           std::to_string(job.spec.MostWorkers()));
+}
+
 int Engine::StartsMax(const Job& job) {
   return std::max(1, job.spec.retries_max);
 }
@@ -78,9 +108,10 @@ int Engine::StartsMax(const Job& job) {
 // had, its gang did not come together): no lease of this epoch again, for any
 // of the gang.
 void Engine::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
-  ++job.epoch;
+  if (Rules::Hold(Rule::kGivenUpEpochEnds)) ++job.epoch;
   if (job.is_gang() && cause == ReleaseCause::kResumeFailed &&
       ++job.failed_starts >= StartsMax(job)) {
+    if (GiveUpSize(now, job)) return;
     return EndJob(now, job, JobState::kHeld,
                   Reason{ReasonCode::kHeldGang, std::to_string(job.id.value()),
                          static_cast<double>(job.failed_starts), 0});

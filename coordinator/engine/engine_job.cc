@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "coordinator/engine/engine.h"
+#include "core/rules.h"
 
 namespace gavel {
 namespace {
-
-constexpr int kExitEvicted = 75;  // EX_TEMPFAIL; design section 5, "Ends"
 
 bool Live(const Worker& worker) {
   return worker.process == ProcessState::kLaunching ||
@@ -30,9 +29,9 @@ Worker* Engine::Find(const WorkerKey& key) {
     return nullptr;
   }
   Worker& worker = job->workers[static_cast<size_t>(key.rank)];
-  return worker.incarnation == key.incarnation && key.incarnation != 0
-             ? &worker
-             : nullptr;
+  const bool is_latest = worker.incarnation == key.incarnation ||
+                         !Rules::Hold(Rule::kIncarnationIsTheLatest);
+  return is_latest && key.incarnation != 0 ? &worker : nullptr;
 }
 
 // Both run there as a packed pair, or are about to.
@@ -55,14 +54,18 @@ ShareUnit Engine::UnitOf(const Job& job) const {
 const WorkerKey* Engine::HeldByOther(AcceleratorId accelerator,
                                      const Job& job) const {
   const auto quarantine = quarantined_.find(accelerator);
-  if (quarantine != quarantined_.end()) return &quarantine->second;
+  if (quarantine != quarantined_.end() && Rules::Hold(Rule::kQuarantineBars)) {
+    return &quarantine->second;
+  }
   const auto [begin, end] = holders_.equal_range(accelerator);
   for (auto it = begin; it != end; ++it) {
     const WorkerKey& key = it->second;
     if (key.job == job.id) continue;
     const Job& other = jobs_.at(key.job);
     const Worker& worker = other.workers[static_cast<size_t>(key.rank)];
-    if (Together(job, key.job) && worker.held_epoch == other.epoch) continue;
+    const bool has_half = worker.held_epoch == other.epoch ||
+                          !Rules::Hold(Rule::kPartnerTakesHalf);
+    if (Together(job, key.job) && has_half) continue;
     return &key;
   }
   return nullptr;
@@ -71,7 +74,8 @@ const WorkerKey* Engine::HeldByOther(AcceleratorId accelerator,
 // What it holds is not (or no longer) what it is assigned.
 bool Engine::MustGo(const Job& job, int rank) {
   const auto index = static_cast<size_t>(rank);
-  return job.assigned.empty() || job.assigned[index] != job.workers[index].held;
+  return index >= job.assigned.size() ||
+         job.assigned[index] != job.workers[index].held;
 }
 
 // Left behind by its partner, a job goes on with its half of the lock as if it
@@ -96,6 +100,10 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
         begin, end, [&](const auto& entry) { return entry.second == job.id; });
     if (own != end) assigned_to_.erase(own);
   }
+  const bool resized =
+      !next.empty() && static_cast<int>(next.size()) != job.world_size;
+  if (next.empty()) job.resizing_since = kNever;
+  if (resized) ChangeWorldSize(now, job, static_cast<int>(next.size()));
   job.assigned = next;
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
@@ -103,11 +111,12 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
   }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (worker.held_epoch == 0) continue;
+    if (worker.held_epoch == 0 || (resized && worker.leaving)) continue;
     const bool stays =
         next.empty() ||
-        cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
-            worker.server;
+        (static_cast<size_t>(rank) < next.size() &&
+         cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
+             worker.server);
     Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
   }
   if (next.empty()) return;
@@ -123,7 +132,7 @@ void Engine::EnsureProcesses(Time now, Job& job,
   // All ranks start from the same generation: the last of the old processes
   // may still be writing one.
   if (IsRestarting(job)) return;
-  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(where.size()); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
     const AcceleratorId accelerator = where[static_cast<size_t>(rank)];
     if (worker.process == ProcessState::kNone ||
@@ -144,12 +153,14 @@ void Engine::ReviveDone(Time now, Job& job) {
   if (!job.active() || job.assigned.empty()) return;
   bool done = false;
   bool stopped = false;
-  for (const Worker& worker : job.workers) {
+  for (const Worker& worker : job.gang()) {
     done |= worker.process == ProcessState::kDone;
     stopped |= worker.process == ProcessState::kJoined &&
                worker.held_epoch == 0 && !worker.finished;
   }
-  if (done && stopped) EnsureProcesses(now, job, job.assigned);
+  if (done && (stopped || !job.AnyLive())) {
+    EnsureProcesses(now, job, job.assigned);
+  }
 }
 
 // A new incarnation gets a new epoch before any grant.
@@ -166,8 +177,9 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.kept_on = AcceleratorId();
   worker.launch_sent_at = now;
   worker.launch_repeated_at = kNever;
-  ++job.epoch;
+  if (Rules::Hold(Rule::kNewIncarnationNewEpoch)) ++job.epoch;
   Due(now + options_.launch_timeout_s);
+  OfferCheckpoint(job, SourceFor(job, worker.server), worker.server);
   Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
 }
 
@@ -183,12 +195,15 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   launch.working_directory = job.spec.working_directory;
   launch.checkpoint_directory = job.spec.checkpoint_directory;
   launch.environment = job.spec.environment;
+  launch.unix_user = job.spec.unix_user;
   if (job.spec.steps_total > 0) {
     launch.environment.emplace_back("GAVEL_STEPS",
                                     std::to_string(job.spec.steps_total));
   }
-  launch.world_size = job.spec.scale_factor;
+  launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
+  AddPlaceInGang(job, rank, launch.environment);
   if (where.valid()) launch.accelerator = cluster_.accelerator(where).info;
+  launch.source = SourceFor(job, worker.server);
   return launch;
 }
 
@@ -216,7 +231,7 @@ void Engine::EndWorkers(Time now, Job& job, PauseTier tier) {
 // "Ask now": all ranks are there and the accelerators are free.
 void Engine::NotifyReady(Job& job) {
   if (!CanStart(job)) return;
-  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+  for (int rank = 0; rank < job.world_size; ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
     if (worker.held_epoch != 0 || WaitsForGang(job, rank, job.epoch)) continue;
     Notify(job, rank);
@@ -239,7 +254,7 @@ void Engine::AcceleratorFreed(AcceleratorId accelerator) {
 void Engine::Book(Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
   const double seconds =
-      std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+      std::max(0.0, now - worker.accrued_at) / worker.world_size;
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
@@ -290,6 +305,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.stop_sent_at = kNever;
   worker.launch_sent_at = kNever;
   worker.last_nonce = 0;
+  fetching_.erase({job.id, rank, worker.incarnation});
   if (!contexts.empty()) {
     std::erase_if(contexts_, [&](const auto& entry) {
       return entry.second == WorkerKey{job.id, rank, worker.incarnation};
@@ -297,7 +313,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   }
   for (const AcceleratorId freed : contexts) AcceleratorFreed(freed);
   const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
-  if (by_itself && exit.exit_code == 0 && job.active()) {
+  const bool of_gang = rank < job.world_size;
+  if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
     if (job.AllDone()) {
       EndJob(now, job, JobState::kFinished,
@@ -327,7 +344,8 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
     return EndJob(now, job, JobState::kHeld,
                   Reason{ReasonCode::kHeldLaunch, exit.launch_error, 0, 0});
   }
-  if (job.failures_in_a_row < job.spec.retries_max) {
+  if (job.failures_in_a_row < job.spec.retries_max ||
+      !Rules::Hold(Rule::kRetriesAreBounded)) {
     return RestartGang(now, job);
   }
   EndJob(now, job, JobState::kHeld,

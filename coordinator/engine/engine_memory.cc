@@ -20,27 +20,11 @@
 #include <cmath>
 #include <string>
 
-#include "absl/strings/str_format.h"
 #include "coordinator/engine/engine.h"
+#include "core/size_text.h"
 #include "core/text.h"
 
 namespace gavel {
-namespace {
-
-std::string SizeText(uint64_t bytes) {
-  constexpr double kStep = 1024;
-  const char* unit = "KiB";
-  double size = static_cast<double>(bytes) / kStep;
-  for (const char* larger : {"MiB", "GiB", "TiB"}) {
-    if (size < kStep) break;
-    size /= kStep;
-    unit = larger;
-  }
-  return absl::StrFormat("%.1f %s", size, unit);
-}
-
-}  // namespace
-
 const Worker& Engine::WorkerOf(const WorkerKey& key) const {
   return jobs_.at(key.job).workers[static_cast<size_t>(key.rank)];
 }
@@ -67,8 +51,7 @@ double Engine::ExpectedAbsence(const Job& job, const Line& line) const {
   }
   const int capacity = cluster_.Capacity()[type];
   if (capacity > 0) {
-    rounds =
-        std::max(rounds, std::ceil(place * job.spec.scale_factor / capacity));
+    rounds = std::max(rounds, std::ceil(place * job.scale_factor / capacity));
   }
   return rounds * round_duration_s_;
 }
@@ -107,7 +90,7 @@ Engine::Tiers Engine::ChooseTiers(Time now) const {
 // `kept`: by those that were chosen before it; it is added.
 bool Engine::MayKeep(const Job& job,
                      std::map<AcceleratorId, double>& kept) const {
-  for (const Worker& worker : job.workers) {
+  for (const Worker& worker : job.gang()) {
     if (worker.held_epoch == 0 || worker.need_bytes == 0) return false;
     const Accelerator& where = cluster_.accelerator(worker.held);
     if (where.info.memory_bytes == 0) return false;
@@ -137,7 +120,7 @@ bool Engine::MayKeep(const Job& job,
              static_cast<double>(where.info.context_bytes);
     if (bytes > static_cast<double>(where.info.memory_bytes)) return false;
   }
-  for (const Worker& worker : job.workers) {
+  for (const Worker& worker : job.gang()) {
     kept[worker.held] += static_cast<double>(worker.need_bytes);
   }
   return true;

@@ -118,7 +118,8 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
     }
   }
   const ShareUnit unit{a.id, b.id};
-  if (a.spec.scale_factor != b.spec.scale_factor ||
+  if (a.spec.elastic() || b.spec.elastic() ||
+      a.spec.scale_factor != b.spec.scale_factor ||
       tried_pairs_.contains({unit, type}) || Allocated(unit) != nullptr ||
       UnitOf(a) == unit) {
     return false;

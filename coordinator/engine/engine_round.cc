@@ -42,7 +42,7 @@ double Engine::SecondsReceived(const Job& job, Time now) const {
   double received = job.received_s;
   for (const Worker& worker : job.workers) {
     if (worker.held_epoch == 0) continue;
-    received += std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+    received += std::max(0.0, now - worker.accrued_at) / worker.world_size;
   }
   return received;
 }
@@ -64,11 +64,10 @@ Engine::Shares Engine::SharesOf(JobId id, Time now) const {
 
 // One whose loops are over only has to exit: its accelerators are free.
 bool Engine::MayRun(const Job& job) const {
-  return job.active() &&
-         std::any_of(
-             job.workers.begin(), job.workers.end(), [](const Worker& worker) {
-               return !worker.finished && worker.process != ProcessState::kDone;
-             });
+  return job.active() && !IsStranded(job) &&
+         std::ranges::any_of(job.gang(), [](const Worker& worker) {
+           return !worker.finished && worker.process != ProcessState::kDone;
+         });
 }
 
 bool Engine::MayRun(const ShareUnit& unit) const {
@@ -91,6 +90,10 @@ std::vector<RoundUnit> Engine::RoundUnits(Time at, bool with_trials) const {
             : result_.allocation.Contains(id) || options_.reset_interval_s > 0;
     if (!MayRun(*job) || (!allocated && job->assigned.empty())) continue;
     units.push_back(MakeUnit({id, JobId()}, at));
+    // Who is not to be disturbed keeps the size that it runs with.
+    if (!with_trials && !job->assigned.empty()) {
+      units.back().scale_factor = static_cast<int>(job->assigned.size());
+    }
     const ShareUnit running = UnitOf(*job);
     if (running.packed() && running.job == id && !Allocated(running)) {
       units.push_back(MakeUnit(running, at));
@@ -121,7 +124,7 @@ RoundUnit Engine::MakeUnit(const ShareUnit& unit, Time at) const {
   const Job& job = jobs_.at(unit.job);
   RoundUnit row;
   row.unit = unit;
-  row.scale_factor = job.spec.scale_factor;
+  row.scale_factor = job.scale_factor;
   if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
   row.share.resize(types, 0);
   row.time_received_s = time_received_.SinceReset(unit, types);
@@ -144,7 +147,7 @@ RoundUnit Engine::MakeUnit(const ShareUnit& unit, Time at) const {
   for (const Worker& worker : job.workers) {
     if (worker.held_epoch == 0) continue;
     const double seconds =
-        std::max(0.0, at - worker.accrued_at) / job.spec.scale_factor;
+        std::max(0.0, at - worker.accrued_at) / worker.world_size;
     row.time_received_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] +=
         seconds;
     row.deficit_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] -= seconds;
@@ -194,6 +197,13 @@ void Engine::AddTrials(std::vector<RoundUnit>& units) const {
 }
 
 RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
+  RoundAssignment plan = PlanUnits(at, keep_running);
+  std::erase_if(
+      plan, [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
+  return plan;
+}
+
+RoundAssignment Engine::PlanUnits(Time at, bool keep_running) const {
   const std::vector<RoundUnit> units = RoundUnits(at, !keep_running);
   if (result_.is_assignment) {
     std::map<ShareUnit, size_t> type_of_unit;
@@ -222,6 +232,7 @@ void Engine::StartRounds(Time now) {
 void Engine::Fill(Time now) {
   fill_due_ = false;
   if (round_ends_at_ == kNever) return;
+  ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
   for (auto& [unit, places] : PlanAll(now, /*keep_running=*/true)) {
     const Job& job = jobs_.at(unit.job);
@@ -248,6 +259,7 @@ void Engine::On(Time now, const event::UnitsAssigned& e) {
 // extended without a gap, who is new has its process started in time.
 void Engine::PlanRoundAhead(Time now) {
   BookAll(now);
+  ResizeJobs(now, round_ends_at_, /*keep_running=*/false);
   event::RoundPlanned plan;
   for (auto& entry : PlanAll(round_ends_at_, /*keep_running=*/false)) {
     plan.places.emplace_back(entry.first, entry.second);
@@ -273,6 +285,7 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
       } else if (Unchanged(job, job.planned, job.planned_partner)) {
         NoticeHolders(job);
       }
+      Prefetch(job);
     }
   }
 }
@@ -294,13 +307,17 @@ Reason Engine::Why(JobId id, Time now) const {
     return WhyWaiting(job, now);
   }
   const Accelerator& first = cluster_.accelerator(job.assigned.front());
-  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+  for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
     const Worker& worker = job.workers[rank];
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) {
       return {ReasonCode::kPausing, "", 0, 0};
     }
     if (worker.finished || worker.process == ProcessState::kDone) {
       return {ReasonCode::kEnding, "", 0, 0};
+    }
+    if (worker.process == ProcessState::kLaunching &&
+        !SourceFor(job, worker.server).server.empty()) {
+      return WhyMoving(job, static_cast<int>(rank));
     }
     if (worker.process != ProcessState::kJoined) {
       return {ReasonCode::kStarting, first.server, 0, 0};
@@ -347,13 +364,17 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
                   [](int count) { return count == 0; })) {
     return {ReasonCode::kNoServer, "", 0, 0};
   }
+  if (IsStranded(job)) return WhyStranded(job);
+  if (IsTooWideForOneServer(job)) {
+    return {ReasonCode::kTooWide, "", static_cast<double>(job.scale_factor), 0};
+  }
   bool usable = false;
   std::vector<std::string> too_small;
   for (size_t type = 0; type < capacity.size(); ++type) {
     if (throughputs_.IsExcluded(job.id, cluster_.types()[type])) {
       too_small.push_back(cluster_.types()[type]);
     }
-    usable |= capacity[type] >= job.spec.scale_factor &&
+    usable |= capacity[type] >= job.spec.LeastWorkers() &&
               throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
   }
   if (!usable && !too_small.empty()) {
@@ -362,7 +383,7 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
   }
   if (!usable) {
     return {ReasonCode::kUnusable, "",
-            static_cast<double>(job.spec.scale_factor), 0};
+            static_cast<double>(job.spec.LeastWorkers()), 0};
   }
   if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
   const std::vector<RoundUnit> rows = RoundUnits(now, /*with_trials=*/false);

@@ -63,6 +63,14 @@ absl::Status Engine::Restore(std::string_view snapshot) {
     }
     live_[id] = &found->second;
   }
+  // Their throughput file may be another one by now.
+  for (auto& [id, job] : jobs_) {
+    job.table_row.reset();
+    if (options_.throughputs == nullptr) continue;
+    job.table_row = options_.throughputs->FindRow(
+        job.spec.app.empty() ? job.spec.name : job.spec.app,
+        job.spec.scale_factor);
+  }
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(
       StrCat("the snapshot is damaged: ", ToStd(unpacker.status().message())));

@@ -78,7 +78,7 @@ PolicyProblem Engine::BuildProblem(Time now) const {
 PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
   PolicyJob row;
   row.id = job.id;
-  row.scale_factor = job.spec.scale_factor;
+  row.scale_factor = job.scale_factor;
   row.weight = job.spec.weight;
   row.arrival_s = job.submitted_at;
   row.time_since_start_s = now - job.submitted_at;
@@ -127,15 +127,17 @@ void Engine::AddPlacement(PolicyProblem& problem) const {
 void Engine::AddThroughputs(PolicyProblem& problem) const {
   for (const PolicyJob& row : problem.jobs) {
     for (const std::string& type : problem.types) {
-      problem.throughputs.push_back(throughputs_.Get(row.id, type).steps_per_s);
+      problem.throughputs.push_back(
+          throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s);
     }
     if (!problem.placement_sensitive()) continue;
     for (const std::string& type : problem.types) {
       const auto& given = jobs_.at(row.id).spec.throughputs;
       const auto spread = given.find(StrCat(type, kUnconsolidated));
       problem.throughputs.push_back(
-          spread == given.end() ? throughputs_.Get(row.id, type).steps_per_s
-                                : spread->second);
+          spread == given.end()
+              ? throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s
+              : spread->second);
     }
   }
 }
@@ -158,6 +160,8 @@ void Engine::AddPairs(PolicyProblem& problem) const {
       if (problem.jobs[b].scale_factor != problem.jobs[a].scale_factor)
         continue;
       const Job& second = jobs_.at(problem.jobs[b].id);
+      // One that is packed does not grow, so an elastic one is not packed.
+      if (first.spec.elastic() || second.spec.elastic()) continue;
       bool any = false;
       for (size_t c = 0; c < columns; ++c) {
         const size_t type = problem.TypeOfColumn(c);
@@ -183,7 +187,8 @@ double Engine::StepsDone(const Job& job, Time now) const {
   if (worker.held_epoch == 0) return told;
   const size_t type = static_cast<size_t>(cluster_.TypeOf(worker.held));
   double steps_per_s =
-      throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s;
+      throughputs_.AtSize(job.id, cluster_.types()[type], worker.world_size)
+          .steps_per_s;
   if (Together(job, job.partner)) {
     steps_per_s = TogetherThroughput(job, jobs_.at(job.partner), type);
   }
@@ -278,6 +283,7 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
       if (found == live_.end()) continue;
       double& target = found->second->target_share;
       target = std::min(1.0, target + share);
+      found->second->left_out = false;
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/engine/engine.h"
+#include "core/rules.h"
 
 namespace gavel {
 namespace {
@@ -130,9 +131,10 @@ void Engine::RepeatLaunch(Time now, const Job& job, int rank, Worker& worker) {
   }
   if (now >= worker.launch_repeated_at + kRepeatInterval_s) {
     worker.launch_repeated_at = now;
-    const AcceleratorId where = job.assigned.empty()
-                                    ? AcceleratorId()
-                                    : job.assigned[static_cast<size_t>(rank)];
+    const AcceleratorId where = static_cast<size_t>(rank) < job.assigned.size()
+                                    ? job.assigned[static_cast<size_t>(rank)]
+                                    : AcceleratorId();
+    OfferCheckpoint(job, SourceFor(job, worker.server), worker.server);
     // Behind what is not yet on disk, as the launch itself was.
     Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
     Flush();
@@ -148,14 +150,16 @@ void Engine::SweepLease(Time now, const Job& job, int rank, Worker& worker) {
   const auto agent = agents_.find(worker.server);
   const bool reachable = agent != agents_.end() && agent->second.reachable;
   const bool holding = worker.held_epoch != 0;
-  const Time over = worker.lease_expires + kReleaseMargin_s;
+  const Time over =
+      Rules::Hold(Rule::kLeaseEndsForAllClocks)
+          ? worker.lease_expires + kReleaseMargin_s
+          : worker.lease_expires - lease_duration_s_ * options_.drift;
   if (!reachable) {
     if (holding && now < over) return Due(over);
     return Record(now, event::WorkerAbandoned{key});
   }
   if (!holding) return;
-  const bool wanted = job.assigned.empty() ||
-                      job.assigned[static_cast<size_t>(rank)] != worker.held;
+  const bool wanted = MustGo(job, rank);
   const Time timeout = wanted ? over : over + options_.pause_grace_s;
   if (now < timeout) return Due(timeout);
   Stop(now, worker, key, options_.stop_grace_s);
@@ -165,12 +169,22 @@ void Engine::Stop(Time now, Worker& worker, const WorkerKey& key,
                   double grace_s) {
   if (worker.stop_sent_at == kNever ||
       now >= worker.stop_sent_at + kRepeatInterval_s) {
+    const bool first = worker.stop_sent_at == kNever;
     worker.stop_sent_at = now;
-    EmitNow(action::SendToAgent{
-        worker.server,
-        StopWorker{worker.server, key, {term_, persisted_}, grace_s}});
+    if (first || Rules::Hold(Rule::kStopIsRepeated)) {
+      EmitNow(action::SendToAgent{
+          worker.server,
+          StopWorker{worker.server, key, {term_, persisted_}, grace_s}});
+    }
   }
   Due(worker.stop_sent_at + kRepeatInterval_s);
+  if (!Rules::Hold(Rule::kKillIsConfirmed)) {
+    WorkerExited exit;
+    exit.server = worker.server;
+    exit.worker = key;
+    exit.no_failure = true;
+    Record(now, event::WorkerGone{exit});
+  }
 }
 
 }  // namespace gavel

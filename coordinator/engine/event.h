@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "coordinator/engine/elastic.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
@@ -32,6 +33,10 @@ struct CoordinatorStarted {
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
   double memory_rounds = 0;
+  // For people and replays, set by the server: what decides, and seconds since
+  // 1970 by the machine's clock. Empty and 0: not told.
+  std::string policy = "";
+  double wall_s = 0;
 };
 
 // `reply_to` is the server's own handle of the client that waits.
@@ -132,6 +137,11 @@ struct PricesChanged {
   std::vector<std::pair<std::string, double>> prices;
 };
 
+// Elastic jobs are planned with other numbers of workers from here on.
+struct JobsResized {
+  std::vector<Resize> resizes;
+};
+
 // ---- not durable
 
 struct LeaseRequested {
@@ -148,6 +158,10 @@ struct Persisted {
   uint64_t seq = 0;
 };
 struct Tick {};
+// How far a checkpoint is that a worker waits for.
+struct CheckpointComing {
+  FetchProgress progress;
+};
 
 }  // namespace gavel::event
 
@@ -160,8 +174,9 @@ using Event = std::variant<
     event::StepsReported, event::WorkerGone, event::WorkerAbandoned,
     event::AllocationReady, event::RoundPlanned, event::RoundStarted,
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
-    event::LeaseRequested, event::AgentHeard, event::WorkerSaidFinished,
-    event::Persisted, event::Tick>;
+    event::JobsResized, event::LeaseRequested, event::AgentHeard,
+    event::WorkerSaidFinished, event::Persisted, event::Tick,
+    event::CheckpointComing>;
 
 }  // namespace gavel
 

@@ -18,15 +18,16 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<Event>> kNames = {
-    "CoordinatorStarted", "JobSubmitted",  "JobCommanded",
-    "ServerJoined",       "ServerLost",    "AcceleratorLost",
-    "WorkerJoined",       "LeaseStarted",  "LeaseEnded",
-    "StepsReported",      "WorkerGone",    "WorkerAbandoned",
-    "AllocationReady",    "RoundPlanned",  "RoundStarted",
-    "PricesChanged",      "UnitsAssigned", "WorkersEvicted",
-    "LeaseRequested",     "AgentHeard",    "WorkerSaidFinished",
-    "Persisted",          "Tick"};
-constexpr size_t kDurableEvents = 18;
+    "CoordinatorStarted", "JobSubmitted",   "JobCommanded",
+    "ServerJoined",       "ServerLost",     "AcceleratorLost",
+    "WorkerJoined",       "LeaseStarted",   "LeaseEnded",
+    "StepsReported",      "WorkerGone",     "WorkerAbandoned",
+    "AllocationReady",    "RoundPlanned",   "RoundStarted",
+    "PricesChanged",      "UnitsAssigned",  "WorkersEvicted",
+    "JobsResized",        "LeaseRequested", "AgentHeard",
+    "WorkerSaidFinished", "Persisted",      "Tick",
+    "CheckpointComing"};
+constexpr size_t kDurableEvents = 19;
 
 }  // namespace
 
@@ -35,7 +36,7 @@ namespace event {
 
 auto Fields(As<CoordinatorStarted> auto& e) {
   return std::tie(e.term, e.round_duration_s, e.lease_duration_s, e.mechanism,
-                  e.queue, e.memory_rounds);
+                  e.queue, e.memory_rounds, e.policy, e.wall_s);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
@@ -60,6 +61,7 @@ auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places); }
 auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places); }
 auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
 auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
+auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }
 
 }  // namespace event
 

@@ -6,23 +6,69 @@
 #include "core/text.h"
 
 namespace gavel {
+namespace {
+
+// By type, of usable accelerators.
+std::vector<int> GrownBeyondAsked(const Engine& engine) {
+  std::vector<int> grown(engine.cluster().types().size(), 0);
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.assigned.empty()) continue;
+    const int type = engine.cluster().TypeOf(job.assigned.front());
+    grown[static_cast<size_t>(type)] +=
+        std::max(0, job.world_size - job.spec.scale_factor);
+  }
+  return grown;
+}
+
+std::vector<int> Idle(const Engine& engine) {
+  std::vector<int> idle = engine.cluster().Capacity();
+  std::set<AcceleratorId> used;
+  for (const auto& [id, job] : engine.jobs()) {
+    used.insert(job.assigned.begin(), job.assigned.end());
+  }
+  for (const auto& [accelerator, holder] : engine.quarantined()) {
+    used.insert(accelerator);
+  }
+  for (const AcceleratorId id : used) {
+    if (engine.cluster().accelerator(id).state == AcceleratorState::kUsable) {
+      --idle[static_cast<size_t>(engine.cluster().TypeOf(id))];
+    }
+  }
+  return idle;
+}
+
+}  // namespace
 
 std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
                                            const Actions& actions) {
   broken_.clear();
-  CheckLeases(engine);
-  CheckAssignments(engine);
-  CheckMonotonic(now, engine);
+  NoteTerm(actions);
+  // Jobs and accelerators change by what is journaled alone.
+  const bool changed =
+      std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+        return std::holds_alternative<action::Persist>(action);
+      });
+  if (changed) {
+    CheckLeases(engine);
+    CheckAssignments(engine);
+    CheckGrowth(now, engine);
+    CheckMonotonic(now, engine);
+  }
+  CheckLeaseEnds(now, engine);
   CheckActions(now, engine, actions);
+  flushing_ = false;
   return broken_;
 }
 
 void Invariants::Persisted(uint64_t seq) {
   persisted_ = std::max(persisted_, seq);
+  flushing_ = true;
 }
 
 void Invariants::Restarted() {
   seq_ = 0;
+  leases_.clear();
+  kept_out_since_.clear();
   received_s_.clear();
   epochs_.clear();
 }
@@ -44,7 +90,10 @@ void Invariants::CheckLeases(const Engine& engine) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       it->second.value(), " and to job ", id.value()));
       }
-      if (engine.quarantined().contains(worker.held)) {
+      // A partner that was there before goes on beside it.
+      const auto quarantine = engine.quarantined().find(worker.held);
+      if (quarantine != engine.quarantined().end() &&
+          quarantine->second.job != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       id.value(), " while quarantined"));
       }
@@ -63,6 +112,47 @@ void Invariants::CheckLeases(const Engine& engine) {
   }
 }
 
+// No lease runs past the furthest horizon that it had, and none is begun again
+// under an epoch that was given back. Those that a restart finds run for a
+// lease's length.
+void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
+  constexpr double kTolerance_s = 1e-6;
+  const EngineOptions& options = engine.options();
+  const double drift_s = options.lease_duration_s * options.drift;
+  for (const auto& [id, job] : engine.jobs()) {
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      const Worker& worker = job.workers[rank];
+      const uint64_t epoch = worker.held_epoch;
+      Lease& lease = leases_[{id, static_cast<int>(rank)}];
+      if (epoch != lease.epoch) {
+        if (lease.epoch != 0) lease.given_back = lease.epoch;
+        lease.epoch = epoch;
+        // It may have begun before the coordinator that is there now.
+        lease.horizon = now + options.lease_duration_s;
+        if (epoch != 0 && epoch <= lease.given_back) {
+          Broken(StrCat("job ", id.value(), " holds epoch ", epoch,
+                        " again, which it gave back"));
+        }
+        if (epoch != 0 && worker.lease_seq != 0) {
+          lease.horizon = 0;
+          if (!job.AllJoined()) {
+            Broken(StrCat("job ", id.value(),
+                          " was leased what only a part of its gang can use"));
+          }
+        }
+      }
+      if (epoch == 0) continue;
+      lease.horizon = std::max(lease.horizon, engine.LeaseHorizon(job));
+      if (worker.lease_expires >
+          std::max(lease.horizon, now) + drift_s + kTolerance_s) {
+        Broken(StrCat("a lease of job ", id.value(), " ends at ",
+                      worker.lease_expires, " s, its round at ", lease.horizon,
+                      " s"));
+      }
+    }
+  }
+}
+
 // Capacity respected, gangs all or nothing, one type a job.
 void Invariants::CheckAssignments(const Engine& engine) {
   std::map<AcceleratorId, JobId> assigned;
@@ -71,9 +161,12 @@ void Invariants::CheckAssignments(const Engine& engine) {
     if (!job.active()) {
       Broken(StrCat("job ", id.value(), " has ended, and is assigned"));
     }
-    if (job.assigned.size() != static_cast<size_t>(job.spec.scale_factor)) {
-      Broken(StrCat("job ", id.value(), " is assigned ", job.assigned.size(),
-                    " accelerators of ", job.spec.scale_factor));
+    const auto size = static_cast<int>(job.assigned.size());
+    if (size != job.world_size || size < job.spec.LeastWorkers() ||
+        size > job.spec.MostWorkers()) {
+      Broken(StrCat("job ", id.value(), " is assigned ", size,
+                    " accelerators, its gang has ", job.world_size, " of ",
+                    job.spec.LeastWorkers(), " to ", job.spec.MostWorkers()));
     }
     std::set<int> types;
     for (AcceleratorId accelerator : job.assigned) {
@@ -89,6 +182,36 @@ void Invariants::CheckAssignments(const Engine& engine) {
     if (types.size() > 1) {
       Broken(StrCat("job ", id.value(), " is assigned two types"));
     }
+  }
+}
+
+// What elastic jobs have beyond what they asked for goes to whoever waits and
+// fits there, when the next round begins, and it takes them a pause.
+void Invariants::CheckGrowth(Time now, const Engine& engine) {
+  const std::vector<int> grown = GrownBeyondAsked(engine);
+  const std::vector<int> idle = Idle(engine);
+  const EngineOptions& options = engine.options();
+  const double limit_s = 2 * options.round_duration_s + options.pause_grace_s +
+                         options.stop_grace_s;
+  for (const auto& [id, job] : engine.jobs()) {
+    bool kept_out = false;
+    const bool waits = job.active() && job.assigned.empty() &&
+                       job.target_share > 0 && !job.AnyLive();
+    for (size_t type = 0; waits && type < grown.size(); ++type) {
+      kept_out |= grown[type] > 0 &&
+                  idle[type] + grown[type] >= job.spec.LeastWorkers() &&
+                  engine.throughputs()
+                          .Get(id, engine.cluster().types()[type])
+                          .steps_per_s > 0;
+    }
+    if (!kept_out) {
+      kept_out_since_.erase(id);
+      continue;
+    }
+    const Time since = kept_out_since_.try_emplace(id, now).first->second;
+    if (now - since <= limit_s) continue;
+    Broken(StrCat("job ", id.value(), " has waited since ", since,
+                  " s for what elastic jobs have beyond what they asked for"));
   }
 }
 
@@ -112,9 +235,24 @@ void Invariants::CheckMonotonic(Time now, const Engine& engine) {
   }
 }
 
+// The first row of a term says that it began.
+void Invariants::NoteTerm(const Actions& actions) {
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row == nullptr || row->term == term_) continue;
+    term_ = row->term;
+    term_seq_ = row->seq;
+  }
+}
+
 void Invariants::CheckActions(Time now, const Engine& engine,
                               const Actions& actions) {
   for (const Action& action : actions) {
+    const bool speaks = std::holds_alternative<action::SendToWorker>(action) ||
+                        std::holds_alternative<action::SendToAgent>(action);
+    if (speaks && persisted_ < term_seq_) {
+      Broken("a coordinator speaks before its term is on disk");
+    }
     if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
       if (const auto* grant = std::get_if<LeaseGrant>(&send->message)) {
         CheckGrant(now, engine, *grant);
@@ -146,6 +284,19 @@ void Invariants::CheckGrant(Time now, const Engine& engine,
   }
   const auto [it, fresh] =
       granted_.emplace(std::pair(key.worker(), grant.epoch), key.incarnation);
+  const Worker& worker = job->second.workers[static_cast<size_t>(key.rank)];
+  const bool held = worker.held_epoch == grant.epoch;
+  if (held && worker.lease_seq > persisted_) {
+    Broken(StrCat("job ", key.job.value(),
+                  " was granted a lease that is not on disk"));
+  }
+  const auto& assigned = job->second.assigned;
+  if (held && !flushing_ &&
+      std::find(assigned.begin(), assigned.end(), worker.held) ==
+          assigned.end()) {
+    Broken(StrCat("job ", key.job.value(),
+                  " was granted what it is not assigned"));
+  }
   if (!fresh && it->second != key.incarnation) {
     Broken(StrCat("job ", key.job.value(), ": epoch ", grant.epoch,
                   " was granted to two incarnations"));
@@ -155,7 +306,7 @@ void Invariants::CheckGrant(Time now, const Engine& engine,
   const double rest =
       engine.round_ends_at() + engine.options().round_duration_s - now;
   constexpr double kTolerance_s = 1e-6;
-  if (grant.duration_s > std::max(0.0, rest) + kTolerance_s) {
+  if (!flushing_ && grant.duration_s > std::max(0.0, rest) + kTolerance_s) {
     Broken(StrCat("job ", key.job.value(),
                   " was granted a lease beyond its round"));
   }

@@ -30,8 +30,11 @@ class Invariants {
   void Restarted();
 
  private:
+  void NoteTerm(const Actions& actions);
   void CheckLeases(const Engine& engine);
+  void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
+  void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);
   void CheckGrant(Time now, const Engine& engine, const LeaseGrant& grant);
@@ -42,7 +45,17 @@ class Invariants {
   std::map<JobId, uint64_t> epochs_;
   // (worker, epoch) -> incarnation that was granted it first.
   std::map<std::pair<WorkerId, uint64_t>, uint64_t> granted_;
+  std::map<JobId, Time> kept_out_since_;
+  struct Lease {
+    uint64_t epoch = 0;       // held; 0: none
+    uint64_t given_back = 0;  // the last epoch that was
+    Time horizon = 0;         // the furthest that the engine saw while held
+  };
+  std::map<WorkerId, Lease> leases_;
+  uint64_t term_ = 0;
+  uint64_t term_seq_ = 0;  // of the row that began it
   uint64_t persisted_ = 0;
+  bool flushing_ = false;  // what leaves now was decided in earlier steps
   uint64_t seq_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/engine/job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -30,6 +31,41 @@ std::string HeldAfterFailures(const Reason& reason) {
       static_cast<int>(reason.first), how, reason.subject, reason.subject);
 }
 
+// "1.2 of 3.4 GB", both in the unit of the whole.
+std::string BytesOf(double done, double total) {
+  constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (total >= 1000 && unit + 1 < std::size(kUnits)) {
+    total /= 1000;
+    done /= 1000;
+    ++unit;
+  }
+  return unit == 0
+             ? absl::StrFormat("%.0f of %.0f bytes", done, total)
+             : absl::StrFormat("%.1f of %.1f %s", done, total, kUnits[unit]);
+}
+
+std::string Moving(const Reason& reason) {
+  std::string text = StrCat("moving from ", reason.subject);
+  if (reason.second > 0) {
+    StrAppend(&text, ": ", BytesOf(reason.first, reason.second));
+  }
+  return text;
+}
+
+// Its subject is the job's id and, behind a space, the servers.
+std::string Stranded(const Reason& reason) {
+  const size_t space = reason.subject.find(' ');
+  const std::string job = reason.subject.substr(0, space);
+  const std::string servers =
+      space == std::string::npos ? "" : reason.subject.substr(space + 1);
+  return absl::StrFormat(
+      "waiting: its last checkpoint (step %.0f) lies on %s alone, which can't "
+      "be reached; start the agent there, or `gavel release %s` to go on from "
+      "what other servers have",
+      reason.first, servers, job);
+}
+
 }  // namespace
 
 bool Job::HoldsAny() const {
@@ -45,15 +81,14 @@ bool Job::AnyLive() const {
 }
 
 bool Job::AllJoined() const {
-  return std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
+  return std::ranges::all_of(gang(), [](const Worker& w) {
     return w.process == ProcessState::kJoined;
   });
 }
 
 bool Job::AllDone() const {
-  return std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
-    return w.process == ProcessState::kDone;
-  });
+  return std::ranges::all_of(
+      gang(), [](const Worker& w) { return w.process == ProcessState::kDone; });
 }
 
 std::string_view JobStateName(JobState state) {
@@ -130,12 +165,46 @@ std::string RenderReason(const Reason& reason) {
           "waiting: it ran out of memory on %s, and nothing else is left; "
           "lower its batch size, or `gavel release %d` to try again",
           reason.subject, static_cast<int>(reason.first));
+    case ReasonCode::kGrown:
+      return absl::StrFormat("%d %s idle, %+.2g steps/s",
+                             static_cast<int>(reason.first), reason.subject,
+                             reason.second);
+    case ReasonCode::kShrunkForJob:
+      return absl::StrFormat("job %d waits for %s",
+                             static_cast<int>(reason.first), reason.subject);
+    case ReasonCode::kShrunkSlow:
+      return absl::StrFormat(
+          "more of %s were not faster by enough, %.3g instead of %.3g steps/s",
+          reason.subject, reason.first, reason.second);
+    case ReasonCode::kShrunkToFit:
+      return StrCat("no more ", reason.subject, " are free");
+    case ReasonCode::kShrunkFailed:
+      return absl::StrFormat(
+          "with %d of %s it did not come together; `gavel logs` tells why",
+          static_cast<int>(reason.first), reason.subject);
+    case ReasonCode::kMoving:
+      return Moving(reason);
+    case ReasonCode::kStranded:
+      return Stranded(reason);
+    case ReasonCode::kTooWide:
+      return absl::StrFormat(
+          "waiting: no one server has %d accelerators of a type, and servers "
+          "without a shared checkpoint directory can't checkpoint a gang "
+          "together; lower its scale factor, or share the directory",
+          static_cast<int>(reason.first));
     case ReasonCode::kCancelled:
       return "cancelled by its user";
     case ReasonCode::kFinished:
       return "finished";
   }
   return "";
+}
+
+std::string RenderResize(const Job& job) {
+  if (job.resize_reason.code == ReasonCode::kNone) return "";
+  const bool grown = job.resize_reason.code == ReasonCode::kGrown;
+  return StrCat(grown ? "grown to " : "shrunk to ", job.scale_factor, ": ",
+                RenderReason(job.resize_reason));
 }
 
 }  // namespace gavel

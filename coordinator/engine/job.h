@@ -4,8 +4,10 @@
 #define GAVEL_COORDINATOR_ENGINE_JOB_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +42,7 @@ struct Worker {
   // The lease that it holds: an epoch, 0 for none, and the accelerator.
   uint64_t held_epoch = 0;
   AcceleratorId held;
+  int world_size = 1;       // of the gang that holds leases of that epoch
   JobId held_with;          // who may hold it too; invalid: nobody
   Time leased_at = 0;       // held_epoch began
   Time accrued_at = 0;      // time received is booked up to here
@@ -97,6 +100,16 @@ enum class ReasonCode : uint8_t {
   kHeldGang,       // text: job id; numbers: failed attempts
   kRunningPacked,  // type and partner; numbers: as kRunning
   kOutOfMemory,    // types; number: job id
+  // Why a job has another number of workers than before (Job::resize_reason).
+  kGrown,         // type; numbers: idle there, steps/s gained
+  kShrunkForJob,  // type; number: job id
+  kShrunkSlow,    // type; numbers: steps/s with more, with as many as now
+  kShrunkToFit,   // type
+  kShrunkFailed,  // type; number: workers that did not come together
+  // Checkpoints that move between servers (engine_move.cc).
+  kMoving,    // "a to b"; numbers: bytes done, of how many
+  kStranded,  // job id and servers; number: step of its last checkpoint
+  kTooWide,   // number: scale factor
 };
 
 struct Reason {
@@ -113,13 +126,19 @@ std::string RenderReason(const Reason& reason);
 struct Job {
   JobId id;
   JobSpec spec;
+  // Workers that it is planned with: what it asked for, but of an elastic job
+  // (engine_elastic.cc). It counts when it is assigned anew.
+  int scale_factor = 1;
   JobState state = JobState::kActive;
   Reason reason;  // of kHeld, kCancelled, kFinished; else see Engine::Why
   Time submitted_at = 0;
   Time ended_at = 0;
 
   uint64_t epoch = 0;  // rises with every new assignment and incarnation
-  std::vector<Worker> workers;          // by rank, scale_factor of them
+  int world_size = 1;  // of the gang as it was last assigned
+  // By rank. The first world_size are the gang; behind them those that have
+  // left it, until it grows again.
+  std::vector<Worker> workers;
   std::vector<AcceleratorId> assigned;  // by rank; empty: waits
   JobId partner;                        // shares `assigned`; invalid: alone
   std::vector<AcceleratorId> planned;   // for the next round
@@ -145,14 +164,35 @@ struct Job {
   std::string gang_address;
   uint64_t gang_epoch = 0;
   int pair_trials = 0;  // pairs and types that it was tried in
+  // Of an elastic job: the last decision on its size, and how long the last
+  // change kept it from running (-1: never changed while it ran).
+  Time resized_at = -kNever;
+  Reason resize_reason;
+  Time resizing_since = kNever;
+  double resize_s = -1;
+  // Forgotten by a restart: the policy gives it nothing though it would fit.
+  bool left_out = false;
+
+  // Servers without a shared directory that have a checkpoint of it, and the
+  // epoch in which that was the latest.
+  std::map<std::string, uint64_t> checkpoint_epochs;
+  // Acknowledged, but given up by an operator, since no server has it that can
+  // be reached.
+  Generation forgone;
 
   bool active() const { return state == JobState::kActive; }
   bool HoldsAny() const;  // some worker holds a lease
   bool AnyLive() const;   // some worker has a process
   bool AllJoined() const;
   bool AllDone() const;
-  bool is_gang() const { return workers.size() > 1; }
+  bool is_gang() const { return world_size > 1; }
+  std::span<const Worker> gang() const {
+    return {workers.data(), static_cast<size_t>(world_size)};
+  }
 };
+
+// "grown to 4: 2 k80 idle, +1.7 steps/s"; empty: it has always had its size.
+std::string RenderResize(const Job& job);
 
 std::string_view JobStateName(JobState state);
 

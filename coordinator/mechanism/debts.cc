@@ -7,8 +7,6 @@
 namespace gavel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool Served(const RoundUnit& unit) {
   return std::any_of(unit.time_received_s.begin(), unit.time_received_s.end(),
                      [](double seconds) { return seconds > 0; });
@@ -74,7 +72,7 @@ double Debts::OwnStanding(uint32_t unit, size_t type, double cost_s) const {
 }
 
 double Debts::Standing(uint32_t unit, size_t type) const {
-  if (IsNew(unit)) return -kInfinity;
+  if (IsNew(unit)) return -std::numeric_limits<double>::infinity();
   const RoundUnit& entry = table_.units[unit];
   const uint32_t held = table_.rows[unit].held;
   if (held == type) return OwnStanding(unit, type, entry.preempt_cost_s);
@@ -87,7 +85,7 @@ double Debts::Standing(uint32_t unit, size_t type) const {
   const double move = OwnStanding(
       unit, held, std::max(entry.preempt_cost_s, entry.move_cost_s));
   if (standing >= stay || standing < move) return standing;
-  return std::nextafter(stay, kInfinity);
+  return std::nextafter(stay, std::numeric_limits<double>::infinity());
 }
 
 bool Debts::StaysForNow(uint32_t unit) const {

@@ -13,8 +13,6 @@
 namespace gavel {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // By the value of the enum.
 constexpr std::array<std::string_view, 2> kMechanismNames = {"gavel",
                                                              "move_aware"};
@@ -157,7 +155,7 @@ std::vector<std::vector<double>> Priorities(
       const bool received =
           j < unit.time_received_s.size() && unit.time_received_s[j] > 0;
       row[j] = received ? unit.share[j] / (unit.time_received_s[j] / total_s[j])
-                        : kInfinity;
+                        : std::numeric_limits<double>::infinity();
     }
   }
   return priorities;

@@ -10,7 +10,7 @@ namespace {
 // anywhere.
 constexpr int kIterationsMax = 500;
 // A job may lose this part of its time to the spread.
-constexpr double kLossMax = 1e-12;
+constexpr double kSpreadLossMax = 1e-12;
 
 bool AllTypesAlike(const ShareProblem& problem) {
   if (problem.units.size() != problem.size()) return false;  // pairs
@@ -67,7 +67,7 @@ void SpreadEvenly(const ShareProblem& problem, std::span<double> shares) {
     const std::vector<double> now = Totals(problem, spread);
     bool kept = true;
     for (size_t m = 0; m < totals.size(); ++m) {
-      kept &= now[m] >= totals[m] * (1 - kLossMax);
+      kept &= now[m] >= totals[m] * (1 - kSpreadLossMax);
     }
     if (!kept) continue;
     std::copy(spread.begin(), spread.end(), shares.begin());

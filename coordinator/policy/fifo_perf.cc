@@ -28,7 +28,7 @@ namespace gavel {
 namespace {
 
 // Packing must gain this much: the original's threshold.
-constexpr double kPackedThroughputMin = 1.5;
+constexpr double kPackingGainMin = 1.5;
 
 bool SomeTypeHasRoom(const Assigner& assigner, size_t job) {
   for (size_t type = 0; type < assigner.types(); ++type) {
@@ -63,7 +63,7 @@ struct Placed {
 Placed* BestToJoin(const Assigner& assigner, size_t job,
                    std::vector<Placed>& placed) {
   Placed* best = nullptr;
-  double most = kPackedThroughputMin;
+  double most = kPackingGainMin;
   for (Placed& other : placed) {
     if (other.partner) continue;
     const double sum = assigner.PackedThroughput(other.job, job, other.type);

@@ -44,8 +44,6 @@ namespace {
 constexpr int kRoundsMax = 60;
 // Relative distance of the bounds at which the search ends.
 constexpr double kGapMax = 1e-11;
-// A second stage that lost more than this of rho is not taken.
-constexpr double kLossMax = 1e-8;
 constexpr int kBisectionsMax = 200;
 
 struct FairnessOptions {
@@ -136,7 +134,8 @@ class Search {
     if (answer.outcome != SolveOutcome::kOptimal) return;
     const std::vector<double> more =
         program.SpendTheRest(std::min(1.0, answer.level), gain);
-    if (more.empty() || RhoOf(more) > high_ * (1 + kLossMax)) return;
+    if (more.empty() || RhoOf(more) > high_ * (1 + TargetProgram::kLossMax))
+      return;
     best_ = more;
   }
 

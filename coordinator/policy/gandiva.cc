@@ -29,7 +29,7 @@ namespace gavel {
 namespace {
 
 // Two jobs that share must do at least as well as by taking turns.
-constexpr double kPackedThroughputMin = 1;
+constexpr double kTogetherMin = 1;
 
 class Gandiva : public Policy {
  public:
@@ -57,7 +57,7 @@ uint64_t HashOfPair(const Assigner& assigner, size_t a, size_t b) {
 }
 
 bool CanShare(const Assigner& assigner, size_t a, size_t b, size_t type) {
-  return assigner.PackedThroughput(a, b, type) >= kPackedThroughputMin;
+  return assigner.PackedThroughput(a, b, type) >= kTogetherMin;
 }
 
 bool CanShareSomewhere(const Assigner& assigner, size_t a, size_t b) {

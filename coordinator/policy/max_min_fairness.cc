@@ -15,8 +15,6 @@
 namespace gavel {
 namespace {
 
-// A second stage that lost more than this of the optimum is not taken.
-constexpr double kLossMax = 1e-8;
 // What is called optimal is this close to its bound, relative.
 constexpr double kGapMax = 1e-6;
 
@@ -57,8 +55,8 @@ TargetProgram::Answer SolveStages(const JobClasses& classes,
   if (answer.outcome != SolveOutcome::kOptimal) return answer;
   for (size_t m = 0; m < gains.size(); ++m) gains[m] *= classes.members[m];
   std::vector<double> more = program.SpendTheRest(answer.level, gains);
-  if (!more.empty() &&
-      Level(shares, targets, more) >= answer.level * (1 - kLossMax)) {
+  if (!more.empty() && Level(shares, targets, more) >=
+                           answer.level * (1 - TargetProgram::kLossMax)) {
     answer.shares = std::move(more);
   }
   std::vector<double> wanted = targets;

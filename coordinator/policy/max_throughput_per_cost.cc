@@ -35,7 +35,7 @@ constexpr int kRoundsMax = 60;
 constexpr double kRiseMin = 1e-12;
 // The last step may lose this part of the ratio for the sake of throughput:
 // above the solver's tolerance.
-constexpr double kLossMax = 1e-7;
+constexpr double kCostLossMax = 1e-7;
 
 class MaxThroughputPerCost : public Policy {
  public:
@@ -80,8 +80,8 @@ class Search {
         if (!Improve() || ratio_ <= before * (1 + kRiseMin)) break;
       }
       BoundByDeadlines();
-      Take(program_.Maximize(Margins(ratio_ * (1 - kLossMax))), false,
-           ratio_ * (1 - kLossMax));
+      Take(program_.Maximize(Margins(ratio_ * (1 - kCostLossMax))), false,
+           ratio_ * (1 - kCostLossMax));
     }
     return Result();
   }

@@ -22,9 +22,6 @@
 namespace gavel {
 namespace {
 
-// A second stage that lost more than this of the makespan is not taken.
-constexpr double kLossMax = 1e-8;
-
 struct MakespanOptions {
   bool agnostic = false;
   bool pairs = false;
@@ -63,8 +60,8 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
     std::vector<double> gain = Normalizers(shares);
     for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
     std::vector<double> more = program.SpendTheRest(answer.level, gain);
-    if (!more.empty() &&
-        Level(shares, remaining, more) >= answer.level * (1 - kLossMax)) {
+    if (!more.empty() && Level(shares, remaining, more) >=
+                             answer.level * (1 - TargetProgram::kLossMax)) {
       answer.shares = std::move(more);
     }
   }

@@ -11,14 +11,27 @@ namespace {
 
 // What a program needs to find its files and libraries; nothing else of the
 // agent's is a job's business.
-constexpr const char* kPassedOn[] = {
-    "PATH",   "HOME", "USER",   "LOGNAME",         "SHELL",        "LANG",
-    "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE"};
+constexpr const char* kPassedOn[] = {"LANG", "LC_ALL", "TZ", "SSL_CERT_FILE"};
+// Of these only what is the job's user's own.
+constexpr const char* kPassedOnToSame[] = {"PATH",    "HOME",  "USER",
+                                           "LOGNAME", "SHELL", "TMPDIR"};
 
 using Variables = std::map<std::string, std::string>;
 
 void PassOn(const Variables& own, const std::string& name, Variables* to) {
   if (const auto it = own.find(name); it != own.end()) (*to)[name] = it->second;
+}
+
+void AddUser(const WorkerPlace& place, const Variables& own, Variables* to) {
+  if (!place.account.has_value()) {
+    for (const char* name : kPassedOnToSame) PassOn(own, name, to);
+    return;
+  }
+  (*to)["PATH"] = "/usr/local/bin:/usr/bin:/bin";
+  (*to)["HOME"] = place.account->home;
+  (*to)["USER"] = place.account->name;
+  (*to)["LOGNAME"] = place.account->name;
+  (*to)["SHELL"] = place.account->shell;
 }
 
 void AddGpus(const WorkerPlace& place, const Variables& own, Variables* to) {
@@ -37,6 +50,10 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   const std::string world_size = StrCat(launch.world_size);
   (*to)["GAVEL_ADDRESS"] = place.address;
   (*to)["GAVEL_COORDINATOR"] = place.coordinator;
+  if (!place.key_file.empty()) {
+    (*to)["GAVEL_KEY_FILE"] = place.key_file;
+    (*to)["GAVEL_COORDINATOR_KEY"] = place.coordinator_key;
+  }
   (*to)["GAVEL_JOB"] = StrCat(launch.worker.job.value());
   (*to)["GAVEL_JOB_NAME"] = launch.job_name;
   (*to)["GAVEL_RANK"] = rank;
@@ -46,7 +63,6 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   (*to)["GAVEL_CHECKPOINT_DIRECTORY"] = launch.checkpoint_directory;
   (*to)["GAVEL_WORLD_SIZE"] = world_size;
   (*to)["RANK"] = rank;
-  (*to)["LOCAL_RANK"] = rank;
   (*to)["WORLD_SIZE"] = world_size;
 }
 
@@ -57,6 +73,7 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
                                            const Variables& own) {
   Variables variables;
   for (const char* name : kPassedOn) PassOn(own, name, &variables);
+  AddUser(place, own, &variables);
   AddGpus(place, own, &variables);
   variables["OMP_NUM_THREADS"] = StrCat(launch.accelerator.threads);
   // Threads of libgomp that spin take the cores of the jobs beside them.

@@ -5,9 +5,11 @@
 #define GAVEL_COORDINATOR_SERVER_AGENT_ENVIRONMENT_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "coordinator/server/unix_account.h"
 #include "core/messages.h"
 
 namespace gavel {
@@ -17,6 +19,10 @@ struct WorkerPlace {
   std::string run_directory;  // of the accelerators' lock files
   bool has_gpus = false;      // among the server's declared accelerators
   std::string address = "127.0.0.1";  // where other machines reach this server
+  std::optional<UnixAccount> account =
+      {};                            // that it runs as; none: the agent's
+  std::string key_file = "";         // its own; empty: connections have no keys
+  std::string coordinator_key = "";  // public
 };
 
 // "NAME=value", sorted by name. `own`: the agent's environment. GPUs that the

@@ -4,6 +4,9 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +17,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "coordinator/server/descriptor.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -24,25 +28,8 @@ namespace {
 constexpr int kExecTimeout_ms = 10'000;
 constexpr char kDefaultPath[] = "/usr/local/bin:/usr/bin:/bin";
 
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() { Close(); }
-  int get() const { return descriptor_; }
-  void Close() {
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = -1;
-  }
-
- private:
-  int descriptor_;
-};
-
 // What the child tells when it does not get to exec.
-enum class Stage : int { kChangeDirectory, kRedirect, kExec };
+enum class Stage : int { kChangeUser, kChangeDirectory, kRedirect, kExec };
 struct Failure {
   Stage stage = Stage::kExec;
   int error = 0;
@@ -52,6 +39,7 @@ struct Failure {
 // process with threads nothing may allocate.
 struct ChildPlan {
   pid_t parent = 0;
+  const UnixAccount* account = nullptr;     // null: stays
   const char* working_directory = nullptr;  // null: stays
   int output = -1;
   int null_input = -1;
@@ -89,6 +77,20 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// By bare system calls: glibc's wrappers want the other threads to follow.
+// False with errno.
+bool ChangeUser(const UnixAccount& account) {
+  if (syscall(SYS_setgroups, account.groups.size(), account.groups.data()) !=
+          0 ||
+      syscall(SYS_setresgid, account.gid, account.gid, account.gid) != 0 ||
+      syscall(SYS_setresuid, account.uid, account.uid, account.uid) != 0) {
+    return false;
+  }
+  // There must be no way back.
+  errno = EPERM;
+  return syscall(SYS_setresuid, 0, 0, 0) != 0;
+}
+
 // As execvp: what is not there is passed over, what may not be run is
 // remembered.
 int ExecFirst(const ChildPlan& plan) {
@@ -104,6 +106,13 @@ int ExecFirst(const ChildPlan& plan) {
 // Only async-signal-safe calls from here on.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   setpgid(0, 0);
+  umask(022);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  if (plan.account != nullptr && !ChangeUser(*plan.account)) {
+    FailChild(plan, Stage::kChangeUser, errno);
+  }
+  // After the change, which clears it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The agent may have died before the line above: then no signal comes.
   if (getppid() != plan.parent) _exit(127);
@@ -159,7 +168,8 @@ absl::Status NotFound(const ProcessSpec& spec) {
                "); give a path, ./", program,
                " for one beside the job file, or set PATH in [environment]"));
   }
-  if (Exists(spec, program)) {
+  // Not looked for as root, which would tell what that user may not see.
+  if (!spec.account.has_value() && Exists(spec, program)) {
     return absl::NotFoundError(
         StrCat(program,
                ": it is there, but its interpreter is not; correct its "
@@ -198,6 +208,11 @@ absl::Status ExecError(const ProcessSpec& spec, int error) {
 
 absl::Status SpawnError(const ProcessSpec& spec, const Failure& failure) {
   switch (failure.stage) {
+    case Stage::kChangeUser:
+      return absl::ErrnoToStatus(
+          failure.error,
+          ToAbsl(StrCat("change to user ", spec.account->name,
+                        ": the agent must be root with CAP_SETUID")));
     case Stage::kChangeDirectory:
       return absl::Status(
           absl::ErrnoToStatusCode(failure.error),
@@ -263,6 +278,10 @@ absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
   GAVEL_ASSIGN_OR_RETURN(
       const Descriptor output,
       Open(spec.output_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW));
+  if (spec.account.has_value() &&
+      fchown(output.get(), spec.account->uid, spec.account->gid) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(spec.output_path));
+  }
   GAVEL_ASSIGN_OR_RETURN(const Descriptor null_input,
                          Open("/dev/null", O_RDONLY));
   std::array<int, 2> ends{};
@@ -275,6 +294,7 @@ absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
   const std::vector<std::string> candidates = ProgramCandidates(spec);
   ChildPlan plan;
   plan.parent = getpid();
+  if (spec.account.has_value()) plan.account = &*spec.account;
   if (!spec.working_directory.empty()) {
     plan.working_directory = spec.working_directory.c_str();
   }

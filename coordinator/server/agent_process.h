@@ -6,11 +6,13 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/server/unix_account.h"
 
 namespace gavel {
 
@@ -21,10 +23,14 @@ struct ProcessSpec {
   std::string working_directory;         // empty: the agent's own
   std::vector<std::string> environment;  // all of it, as NAME=value
   std::string output_path;  // gets stdout and stderr, at its end; created 0600
+  // Changed to before anything of the job is touched: its directory, program
+  // and files are reached as that user. Nothing: stays this process's user.
+  std::optional<UnixAccount> account;
 };
 
 // The process leads a process group of its own, has default signal handlers,
-// /dev/null as stdin and no other descriptor of ours. Returns once exec has
+// umask 022, no core dumps (its key would be in them), /dev/null as stdin and
+// no other descriptor of ours. Returns once exec has
 // happened, with the pid.
 //
 // Errors are for the user, with the remedy: NOT_FOUND (no such program or

@@ -8,19 +8,10 @@
 #include <system_error>
 
 #include "absl/strings/numbers.h"
+#include "coordinator/server/text_file.h"
 #include "core/text.h"
 
 namespace gavel {
-namespace {
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-}  // namespace
 
 std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat) {
   // The second field is the program's name in parentheses, with any bytes.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "coordinator/server/agent_process_info.h"
+#include "coordinator/server/text_file.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -20,15 +22,15 @@ namespace {
 
 constexpr std::chrono::milliseconds kSweepInterval(5);
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 absl::Status Errno(const std::string& path) {
   return absl::ErrnoToStatus(errno, ToAbsl(path));
+}
+
+uint64_t Random() {
+  uint64_t value = 0;
+  // Of an initialised pool: never short, never fails.
+  [[maybe_unused]] const ssize_t got = getrandom(&value, sizeof value, 0);
+  return value;
 }
 
 // All or nothing, and on disk when it returns.
@@ -125,9 +127,14 @@ absl::StatusOr<AgentRecord> AgentRecord::Open(
 
 absl::Status AgentRecord::CountUp() {
   const std::string path = prefix_ + ".incarnation";
-  std::istringstream(ReadAll(path)) >> incarnation_;
-  ++incarnation_;
-  return WriteFile(path, StrCat(incarnation_, "\n"));
+  uint64_t starts = 0;
+  std::istringstream(ReadAll(path)) >> starts >> state_id_;
+  ++starts;
+  if (state_id_.empty())
+    state_id_ = StrCat(absl::Hex(Random(), absl::kZeroPad16));
+  // Two directories may count alike; their agents are to be told apart.
+  incarnation_ = (starts << 32) | (Random() >> 32);
+  return WriteFile(path, StrCat(starts, " ", state_id_, "\n"));
 }
 
 absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {

@@ -32,12 +32,15 @@ class AgentRecord {
   static constexpr double kSweepTimeout_s = 10;
 
   // Files: STATE/agent-SERVER.lock, .incarnation and .running; the directory is
-  // there. Counts the incarnation up. ALREADY_EXISTS: another agent of this
+  // there. Counts up in the higher half of the incarnation, the lower one is
+  // drawn at random. ALREADY_EXISTS: another agent of this
   // name runs on this directory; the message names its pid.
   static absl::StatusOr<AgentRecord> Open(const std::string& state_directory,
                                           const std::string& server);
 
   uint64_t incarnation() const { return incarnation_; }
+  // Of this state directory, drawn at random when it was first used.
+  const std::string& state_id() const { return state_id_; }
 
   // Kills whatever the last agent of this name recorded, sees it gone, and
   // says what it was. DEADLINE_EXCEEDED: a process does not die.
@@ -54,6 +57,7 @@ class AgentRecord {
   FileLock lock_;
   std::string prefix_;  // STATE/agent-SERVER
   uint64_t incarnation_ = 0;
+  std::string state_id_;
 };
 
 // The text of the .running file. Parsing gives nothing for a file of another

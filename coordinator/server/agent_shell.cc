@@ -1,6 +1,8 @@
 #include "coordinator/server/agent_shell.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,10 +18,14 @@
 #include <variant>
 
 #include "coordinator/agent/agent_machine.h"
+#include "coordinator/server/agent_checkpoints.h"
 #include "coordinator/server/agent_children.h"
 #include "coordinator/server/agent_environment.h"
+#include "coordinator/server/agent_keys.h"
 #include "coordinator/server/agent_log.h"
 #include "coordinator/server/agent_record.h"
+#include "coordinator/server/descriptor.h"
+#include "coordinator/server/unix_account.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
 #include "core/status.h"
@@ -31,11 +37,11 @@
 namespace gavel {
 namespace {
 
-constexpr double kWaitMax_s = 1;
+constexpr double kShellWaitMax_s = 1;
 // Without a word from the coordinator for this long, the log says so.
 constexpr double kSilence_s = 5;
 // At the end: for exits to be told and acknowledged.
-constexpr double kFarewell_s = 1;
+constexpr double kShellFarewell_s = 1;
 
 absl::Status CheckOptions(const AgentShellOptions& options) {
   if (!IsValidName(options.server)) {
@@ -74,18 +80,71 @@ absl::StatusOr<std::string> MakeDirectory(const std::string& given) {
   return text;
 }
 
+// Lock files that every user's workers may open, but not remove: of root, since
+// whoever may write the directory could put others in their place.
+absl::Status MakeLockFiles(const AgentShellOptions& options) {
+  for (const AcceleratorInfo& info : options.accelerators) {
+    for (const char* slot : {".0", ".1"}) {
+      const std::string path =
+          StrCat(options.run_directory, "/", info.uuid, slot);
+      const Descriptor file(open(
+          path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+      if (file.get() < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// With keys and as root, jobs run as their owners: those pass through the state
+// directory to their locks and keys, and see nothing else.
+absl::StatusOr<std::optional<WorkerKeys>> OpenToOwners(
+    const AgentShellOptions& options) {
+  if (!options.keys.has_value()) return std::nullopt;
+  GAVEL_ASSIGN_OR_RETURN(WorkerKeys keys,
+                         WorkerKeys::Open(StrCat(options.state_directory,
+                                                 "/keys-", options.server)));
+  if (geteuid() == 0) {
+    GAVEL_RETURN_IF_ERROR(MakeLockFiles(options));
+    if (chmod(options.state_directory.c_str(), 0711) != 0 ||
+        chmod(options.run_directory.c_str(), 0711) != 0) {
+      return absl::ErrnoToStatus(errno, ToAbsl(options.state_directory));
+    }
+  }
+  return keys;
+}
+
 bool IsGpu(const AcceleratorInfo& info) { return info.device != "cpu"; }
+
+AgentOptions MachineOptions(const AgentShellOptions& options,
+                            const AgentRecord& record,
+                            const AgentCheckpoints* checkpoints) {
+  AgentOptions machine;
+  machine.server = options.server;
+  machine.incarnation = record.incarnation();
+  machine.address = options.address;
+  machine.accelerators = options.accelerators;
+  machine.host_memory_bytes = options.host_memory_bytes;
+  machine.state_id = record.state_id();
+  if (checkpoints != nullptr) {
+    machine.own_checkpoints = true;
+    machine.stream_endpoint = checkpoints->endpoint();
+    machine.stream_public_key = checkpoints->public_key();
+  }
+  return machine;
+}
 
 }  // namespace
 
 struct AgentShell::Impl {
   Impl(AgentShellOptions given, AgentRecord opened,
-       std::unique_ptr<Dealer> connected);
+       std::unique_ptr<Dealer> connected,
+       std::unique_ptr<AgentCheckpoints> opened_checkpoints);
 
   absl::Status Run();
   void Turn();
   void Receive(double wait_s);
   void TakeExits();
+  void TakeFetches();
   void LookForEnd();
   void BeginEnding(absl::Status why, double grace_s);
   bool Over() const;
@@ -99,6 +158,9 @@ struct AgentShell::Impl {
   void Carry(agent_action::Spawn&& action);
   void Carry(agent_action::SignalProcess&& action);
   void Carry(agent_action::RecordRunning&& action);
+  void Carry(agent_action::FetchCheckpoint&& action);
+  void Carry(agent_action::CancelFetch&& action);
+  void Carry(agent_action::OfferCheckpoint&& action);
   void Carry(agent_action::Quit&& action);
   absl::StatusOr<pid_t> Spawn(const LaunchWorker& launch);
   void Send(const Message& message);
@@ -109,7 +171,9 @@ struct AgentShell::Impl {
   const std::string logs_directory;
   const std::map<std::string, std::string> own_environment = OwnEnvironment();
   AgentRecord record;
+  std::optional<WorkerKeys> worker_keys;  // with keys
   std::unique_ptr<Dealer> dealer;
+  std::unique_ptr<AgentCheckpoints> checkpoints;  // own_checkpoints
   AgentMachine machine;
   Children children;
   std::atomic<bool> stop_requested{false};
@@ -124,14 +188,14 @@ struct AgentShell::Impl {
 };
 
 AgentShell::Impl::Impl(AgentShellOptions given, AgentRecord opened,
-                       std::unique_ptr<Dealer> connected)
+                       std::unique_ptr<Dealer> connected,
+                       std::unique_ptr<AgentCheckpoints> opened_checkpoints)
     : options(std::move(given)),
       logs_directory(options.state_directory + "/logs"),
       record(std::move(opened)),
       dealer(std::move(connected)),
-      machine(AgentOptions{options.server, record.incarnation(),
-                           options.address, options.accelerators,
-                           options.host_memory_bytes}),
+      checkpoints(std::move(opened_checkpoints)),
+      machine(MachineOptions(options, record, checkpoints.get())),
       children([this] { dealer->waker().Wake(); }) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
@@ -162,6 +226,7 @@ absl::Status AgentShell::Impl::Run() {
 void AgentShell::Impl::Turn() {
   Receive(WaitTime());
   TakeExits();
+  TakeFetches();
   if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
   LookForEnd();
 }
@@ -169,7 +234,7 @@ void AgentShell::Impl::Turn() {
 double AgentShell::Impl::WaitTime() const {
   const Time next = std::min({machine.NextDeadline(), kill_at, farewell_at});
   return std::clamp(std::min(next - Now(), children.ReapInterval()), 0.0,
-                    kWaitMax_s);
+                    kShellWaitMax_s);
 }
 
 void AgentShell::Impl::Receive(double wait_s) {
@@ -212,6 +277,7 @@ void AgentShell::Impl::TakeExits() {
                       options.server, exit.worker.job.value(), exit.worker.rank,
                       exit.exit_code, exit.signal);
     if (ending) unacknowledged.insert(exit.worker);
+    if (worker_keys) worker_keys->Forget(exit.worker);
     Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal});
   }
 }
@@ -226,7 +292,7 @@ void AgentShell::Impl::LookForEnd() {
     children.SignalAll(SIGKILL);
   }
   if (children.empty() && farewell_at == kNever) {
-    farewell_at = Now() + kFarewell_s;
+    farewell_at = Now() + kShellFarewell_s;
   }
 }
 
@@ -254,6 +320,7 @@ void AgentShell::Impl::Carry(agent_action::Send&& action) {
   if (exited != nullptr && unacknowledged.contains(exited->worker)) {
     exited->no_failure = true;
   }
+  if (worker_keys) worker_keys->FillIn(&action.message);
   Send(action.message);
 }
 
@@ -283,17 +350,36 @@ absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
     return absl::InvalidArgumentError(
         StrCat("\"", launch.job_name, "\" is no job name"));
   }
+  if (options.keys && launch.unix_user.empty()) {
+    return absl::PermissionDeniedError(
+        "the job has no owner; submit it again, with a key");
+  }
   WorkerPlace place;
+  GAVEL_ASSIGN_OR_RETURN(place.account, AccountOfJob(launch.unix_user));
   place.coordinator = options.coordinator;
   place.run_directory = options.run_directory;
   place.address = options.address;
   place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
+  if (worker_keys) {
+    GAVEL_ASSIGN_OR_RETURN(place.key_file,
+                           worker_keys->Mint(launch.worker, place.account));
+    place.coordinator_key = options.keys->server_public_key;
+  }
   ProcessSpec spec;
+  spec.account = place.account;
   spec.argv = launch.argv;
   spec.working_directory = launch.working_directory;
-  spec.environment = WorkerEnvironment(launch, place, own_environment);
+  LaunchWorker here = launch;
+  if (checkpoints) {
+    GAVEL_ASSIGN_OR_RETURN(here.checkpoint_directory,
+                           checkpoints->DirectoryFor(
+                               launch.checkpoint_directory, launch.unix_user));
+  }
+  spec.environment = WorkerEnvironment(here, place, own_environment);
   spec.output_path = WorkerLogPath(logs_directory, launch);
-  return children.Start(launch.worker, spec);
+  absl::StatusOr<pid_t> pid = children.Start(launch.worker, spec);
+  if (!pid.ok() && worker_keys) worker_keys->Forget(launch.worker);
+  return pid;
 }
 
 void AgentShell::Impl::Carry(agent_action::SignalProcess&& action) {
@@ -307,6 +393,32 @@ void AgentShell::Impl::Carry(agent_action::RecordRunning&& action) {
       "agent {}: {}: should this agent be killed, the next one "
       "does not know what to sweep; make room",
       options.server, ToStd(written.message()));
+}
+
+// A coordinator that speaks of streams knows of them by this agent's hello.
+void AgentShell::Impl::Carry(agent_action::FetchCheckpoint&& action) {
+  if (checkpoints) checkpoints->Do(action);
+}
+
+void AgentShell::Impl::Carry(agent_action::CancelFetch&& action) {
+  if (checkpoints) checkpoints->Do(action);
+}
+
+void AgentShell::Impl::Carry(agent_action::OfferCheckpoint&& action) {
+  if (checkpoints) checkpoints->Do(action);
+}
+
+void AgentShell::Impl::TakeFetches() {
+  if (!checkpoints || ending) return;
+  for (const AgentEvent& event : checkpoints->TakeEvents()) {
+    const auto* over = std::get_if<agent_event::CheckpointFetched>(&event);
+    if (over != nullptr) {
+      options.log->info("agent {}: checkpoint of job {}: {}", options.server,
+                        over->job.value(),
+                        over->error.empty() ? "is here" : over->error);
+    }
+    Step(event);
+  }
 }
 
 void AgentShell::Impl::Carry(agent_action::Quit&& action) {
@@ -331,7 +443,7 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
     AgentShellOptions options) {
   GAVEL_RETURN_IF_ERROR(CheckOptions(options));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
-                         Dealer::Connect(options.coordinator));
+                         Dealer::Connect(options.coordinator, {options.keys}));
   GAVEL_ASSIGN_OR_RETURN(options.state_directory,
                          MakeDirectory(options.state_directory));
   GAVEL_RETURN_IF_ERROR(
@@ -344,8 +456,19 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
   GAVEL_ASSIGN_OR_RETURN(
       AgentRecord record,
       AgentRecord::Open(options.state_directory, options.server));
-  return std::unique_ptr<AgentShell>(new AgentShell(std::make_unique<Impl>(
-      std::move(options), std::move(record), std::move(dealer))));
+  GAVEL_ASSIGN_OR_RETURN(std::optional<WorkerKeys> worker_keys,
+                         OpenToOwners(options));
+  std::unique_ptr<AgentCheckpoints> checkpoints;
+  if (options.own_checkpoints) {
+    GAVEL_ASSIGN_OR_RETURN(
+        checkpoints, AgentCheckpoints::Open(
+                         {options.state_directory, options.address,
+                          [waker = &dealer->waker()] { waker->Wake(); }}));
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(record),
+                                     std::move(dealer), std::move(checkpoints));
+  impl->worker_keys = std::move(worker_keys);
+  return std::unique_ptr<AgentShell>(new AgentShell(std::move(impl)));
 }
 
 absl::Status AgentShell::Run() { return impl_->Run(); }

@@ -9,12 +9,14 @@
 #define GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
+#include "runtime/transport/curve.h"
 
 namespace spdlog {
 class logger;
@@ -24,7 +26,8 @@ namespace gavel {
 
 struct AgentShellOptions {
   std::string server;       // [A-Za-z0-9_-]{1,64}
-  std::string coordinator;  // endpoint; loopback, until it is encrypted
+  std::string coordinator;  // endpoint; beyond loopback only with `keys`
+  std::optional<CurveClient> keys;  // its own, and the coordinator's public one
   std::string address = "127.0.0.1";  // where other machines reach this server
   // Logs, who runs, incarnation; created when it is not there, mode 0700.
   std::string state_directory;
@@ -33,6 +36,9 @@ struct AgentShellOptions {
   std::string run_directory;
   std::vector<AcceleratorInfo> accelerators;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  // Checkpoints lie on this server alone (in the state directory), and move by
+  // streams between the agents. Else all servers see the same directories.
+  bool own_checkpoints = false;
   // At the agent's end workers get SIGTERM, and SIGKILL this much later.
   double stop_grace_s = 10;
   std::shared_ptr<spdlog::logger> log;  // null: none

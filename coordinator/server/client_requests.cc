@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "coordinator/server/history_tables.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/submission.h"
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -12,6 +14,18 @@ namespace {
 
 constexpr char kBusy[] =
     "the coordinator has too many requests to answer; try again";
+
+std::string_view CommandName(CommandKind kind) {
+  switch (kind) {
+    case CommandKind::kCancel:
+      return "cancel";
+    case CommandKind::kRelease:
+      return "release";
+    case CommandKind::kShutdown:
+      return "shutdown";
+  }
+  return "command";
+}
 
 }  // namespace
 
@@ -21,17 +35,36 @@ ClientRequests::ClientRequests(const Engine& engine,
     : engine_(engine),
       agents_(agents),
       send_(std::move(send)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      quota_(options_.quota) {}
 
-std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
+absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
+                                                 const Requester& from,
+                                                 const SubmitRequest& request) {
+  const Identity& owner = from.identity;
+  // A job that runs as its owner can't write to our directory.
+  const std::string state = owner.unix_user.empty()
+                                ? options_.state_directory
+                                : request.directory + "/gavel-state";
+  GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
+                         ReadSubmission(request, state, engine_.jobs()));
+  spec.owner = owner.name;
+  spec.unix_user = owner.unix_user;
+  if (owner.role == Role::kUser) {
+    GAVEL_RETURN_IF_ERROR(quota_.Take(now, owner.name, spec, engine_.jobs()));
+  }
+  return spec;
+}
+
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const SubmitRequest& request) {
-  const Client client{peer, request.request, /*submitted=*/true};
-  absl::StatusOr<JobSpec> spec =
-      ReadSubmission(request, options_.state_directory, engine_.jobs());
+  Client client{from, request.request, /*submitted=*/true, "submit", ""};
+  absl::StatusOr<JobSpec> spec = ReadSpec(now, from, request);
   if (!spec.ok()) {
     Reply(client, JobId(), std::string(spec.status().message()));
     return std::nullopt;
   }
+  client.object = spec->name;
   const std::optional<uint64_t> handle = clients_.Add(now, client);
   if (!handle) {
     Reply(client, JobId(), kBusy);
@@ -40,9 +73,12 @@ std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
   return event::JobSubmitted{*std::move(spec), *handle};
 }
 
-std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const CommandRequest& request) {
-  const Client client{peer, request.request, /*submitted=*/false};
+  const Client client{from, request.request, /*submitted=*/false,
+                      std::string(CommandName(request.kind)),
+                      request.job.valid() ? StrCat("job ", request.job.value())
+                                          : std::string()};
   if (request.kind == CommandKind::kShutdown) {
     shutdown_requested_ = true;
     Reply(client, JobId(), "");
@@ -56,16 +92,19 @@ std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
   return event::JobCommanded{request.job, request.kind, *handle};
 }
 
-std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
-  send_(peer, AnswerQuery(request, {engine_, now, options_.policy}));
+  send_(from.peer,
+        request.kind == QueryKind::kHistory
+            ? AnswerHistory(request, options_.state_directory + "/journal.db")
+            : AnswerQuery(request, {engine_, now, options_.policy}));
   return std::nullopt;
 }
 
-std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const LogRequest& request) {
   const auto refuse = [&](std::string error) {
-    RefuseLog(peer, request.request, std::move(error));
+    RefuseLog(from.peer, request.request, std::move(error));
     return std::nullopt;
   };
   const auto job = engine_.jobs().find(request.worker.job);
@@ -92,17 +131,17 @@ std::optional<Event> ClientRequests::Take(Time now, const std::string& peer,
   }
   LogRequest passed_on = request;
   const std::optional<uint64_t> handle =
-      logs_.Add(now, {peer, request.request, server, *agent});
+      logs_.Add(now, {from.peer, request.request, server, *agent});
   if (!handle) return refuse(kBusy);
   passed_on.request = *handle;
   send_(*agent, passed_on);
   return std::nullopt;
 }
 
-std::optional<Event> ClientRequests::Take(Time, const std::string& peer,
+std::optional<Event> ClientRequests::Take(Time, const Requester& from,
                                           const LogReply& reply) {
   const LogReader* reader = logs_.Find(reply.request);
-  if (reader == nullptr || reader->agent != peer) return std::nullopt;
+  if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
   LogReply passed_on = reply;
   passed_on.request = reader->request;
   send_(reader->peer, passed_on);
@@ -124,10 +163,21 @@ void ClientRequests::Expire(Time now) {
 }
 
 void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
+  const Identity& who = client.from.identity;
+  if (options_.audit != nullptr) {
+    // Why a job file is wrong may quote it: that is for its owner alone.
+    options_.audit({who.name,
+                    who.name.empty() ? "" : std::string(RoleName(who.role)),
+                    client.from.address, client.action,
+                    client.submitted && job.valid()
+                        ? StrCat("job ", job.value(), " ", client.object)
+                        : client.object,
+                    error.empty() ? "done" : "not done"});
+  }
   if (client.submitted) {
-    send_(client.peer, SubmitReply{client.request, job, std::move(error)});
+    send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});
   } else {
-    send_(client.peer, CommandReply{client.request, std::move(error)});
+    send_(client.from.peer, CommandReply{client.request, std::move(error)});
   }
 }
 

@@ -12,15 +12,26 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
+#include "coordinator/server/audit_log.h"
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/pending_table.h"
+#include "coordinator/server/quota.h"
+#include "coordinator/server/roles.h"
 #include "core/messages.h"
 #include "core/units.h"
 
 namespace gavel {
+
+// Of whom a request is, and where to answer.
+struct Requester {
+  std::string peer;
+  std::string address;
+  Identity identity;
+};
 
 class ClientRequests {
  public:
@@ -34,22 +45,24 @@ class ClientRequests {
   struct Options {
     std::string state_directory;  // absolute
     std::string policy;           // its name, for the status
+    QuotaOptions quota;           // of users; operators have none
+    std::function<void(const AuditEntry&)> audit;  // what came of each
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
 
   // Each takes one request of `peer`. An event is for the engine, whose Reply
   // comes back through Answer; without one the request has been answered.
-  std::optional<Event> Take(Time now, const std::string& peer,
+  std::optional<Event> Take(Time now, const Requester& from,
                             const SubmitRequest& request);
-  std::optional<Event> Take(Time now, const std::string& peer,
+  std::optional<Event> Take(Time now, const Requester& from,
                             const CommandRequest& request);
-  std::optional<Event> Take(Time now, const std::string& peer,
+  std::optional<Event> Take(Time now, const Requester& from,
                             const QueryRequest& request);
-  std::optional<Event> Take(Time now, const std::string& peer,
+  std::optional<Event> Take(Time now, const Requester& from,
                             const LogRequest& request);
   // Of an agent: passed on to the client that asked.
-  std::optional<Event> Take(Time now, const std::string& peer,
+  std::optional<Event> Take(Time now, const Requester& from,
                             const LogReply& reply);
 
   void Answer(const action::Reply& reply);
@@ -60,9 +73,11 @@ class ClientRequests {
 
  private:
   struct Client {
-    std::string peer;
+    Requester from;
     uint64_t request = 0;
     bool submitted = false;  // else a command
+    std::string action;      // for the audit log
+    std::string object;
   };
   struct LogReader {
     std::string peer;
@@ -70,6 +85,8 @@ class ClientRequests {
     std::string server;
     std::string agent;  // peer that may answer
   };
+  absl::StatusOr<JobSpec> ReadSpec(Time now, const Requester& from,
+                                   const SubmitRequest& request);
   void Reply(const Client& client, JobId job, std::string error);
   void RefuseLog(const std::string& peer, uint64_t request, std::string error);
 
@@ -79,6 +96,7 @@ class ClientRequests {
   const Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
   PendingTable<LogReader> logs_{kWaitingLogsMax};
+  Quota quota_;
   bool shutdown_requested_ = false;
 };
 

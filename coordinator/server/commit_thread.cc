@@ -1,5 +1,6 @@
 #include "coordinator/server/commit_thread.h"
 
+#include <iterator>
 #include <utility>
 
 namespace gavel {
@@ -8,7 +9,7 @@ CommitThread::CommitThread(std::unique_ptr<Journal> journal,
                            std::function<void()> notify)
     : journal_(std::move(journal)), notify_(std::move(notify)) {
   state_.persisted_seq = journal_->position().seq;
-  thread_ = std::thread([this] { Work(); });
+  thread_ = std::thread([this] { Run(); });
 }
 
 CommitThread::~CommitThread() {
@@ -20,14 +21,27 @@ CommitThread::~CommitThread() {
   thread_.join();
 }
 
-void CommitThread::Append(JournalRow row) {
+void CommitThread::Append(JournalRow row, std::vector<HistoryRow> history) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] {
-    return queue_.size() < kQueuedRowsMax || !state_.status.ok();
+    return queue_.rows.size() < kQueuedRowsMax || !state_.status.ok();
   });
   if (!state_.status.ok()) return;
-  queue_.push_back(std::move(row));
+  queue_.rows.push_back(std::move(row));
+  queue_.history.insert(queue_.history.end(),
+                        std::make_move_iterator(history.begin()),
+                        std::make_move_iterator(history.end()));
   lock.unlock();
+  changed_.notify_all();
+}
+
+void CommitThread::Snapshot(std::string bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    // Behind rows that are not yet committed it would say too much.
+    if (!queue_.rows.empty() || !state_.status.ok()) return;
+    queue_.snapshot = std::move(bytes);
+  }
   changed_.notify_all();
 }
 
@@ -36,22 +50,43 @@ CommitThread::State CommitThread::state() const {
   return state_;
 }
 
-void CommitThread::Work() {
-  while (true) {
-    const std::vector<JournalRow> rows = TakeQueue();
-    if (rows.empty()) return;
-    Finish(journal_->Append(rows), rows.back().seq);
-    notify_();
+void CommitThread::Run() {
+  bool more = true;  // an earlier coordinator may have left something
+  Work work;
+  while (TakeWork(more, &work)) {
+    if (work.snapshot) journal_->StartSnapshot(*std::move(work.snapshot));
+    if (!work.rows.empty()) {
+      Finish(journal_->Append(work.rows, work.history), work.rows.back().seq);
+      notify_();
+    }
+    more = Maintain();
   }
 }
 
-std::vector<JournalRow> CommitThread::TakeQueue() {
+bool CommitThread::TakeWork(bool at_once, Work* work) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !queue_.empty() || stopping_; });
-  std::vector<JournalRow> rows = std::exchange(queue_, {});
+  changed_.wait(lock, [&] {
+    return at_once || !queue_.rows.empty() || queue_.snapshot || stopping_;
+  });
+  if (stopping_ && queue_.rows.empty()) return false;
+  *work = std::exchange(queue_, {});
   lock.unlock();
   changed_.notify_all();  // there is room
-  return rows;
+  return true;
+}
+
+// True: there is more to do.
+bool CommitThread::Maintain() {
+  const absl::StatusOr<bool> more = journal_->Maintain();
+  if (more.ok()) return *more;
+  const std::lock_guard lock(mutex_);
+  if (absl::IsResourceExhausted(more.status())) {
+    state_.maintenance = more.status();
+  } else if (state_.status.ok()) {
+    state_.status = more.status();
+  }
+  notify_();
+  return false;
 }
 
 void CommitThread::Finish(const absl::Status& status, uint64_t last_seq) {
@@ -60,7 +95,7 @@ void CommitThread::Finish(const absl::Status& status, uint64_t last_seq) {
   if (status.ok()) {
     state_.persisted_seq = last_seq;
   } else {
-    queue_.clear();
+    queue_ = {};
     changed_.notify_all();
   }
 }

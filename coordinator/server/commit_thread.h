@@ -1,7 +1,8 @@
 // Commits journal rows on a thread of its own, so that nothing that need not be
 // journaled (a lease's renewal) ever waits behind an fsync. Rows that arrive
-// during a commit go into the next one together. The coordinator's event loop
-// owns one.
+// during a commit go into the next one together. Between commits it writes
+// snapshots and prunes, a short transaction at a time. The coordinator's event
+// loop owns one.
 //
 // Thread-safe. `notify` is called on the commit thread, after each commit and
 // after the failure; it must not block, nor call back.
@@ -14,6 +15,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,25 +32,36 @@ class CommitThread {
 
   // The journal has been read.
   CommitThread(std::unique_ptr<Journal> journal, std::function<void()> notify);
-  // Commits what is queued first.
+  // Commits what is queued first; a snapshot that is not yet written is lost.
   ~CommitThread();
   CommitThread(const CommitThread&) = delete;
   CommitThread& operator=(const CommitThread&) = delete;
 
-  // In the order of seq. Dropped after a failure.
-  void Append(JournalRow row);
+  // In the order of seq; `history` is committed with it. Dropped after a
+  // failure.
+  void Append(JournalRow row, std::vector<HistoryRow> history = {});
+  // The engine after the last row, when all rows are on disk. Written by and
+  // by; rows that follow do not wait for it.
+  void Snapshot(std::string bytes);
 
   struct State {
     uint64_t persisted_seq = 0;  // all rows up to this one are on disk
     absl::Status status;         // once not OK, nothing is committed any more
+    absl::Status maintenance;    // of the last snapshot that had no room
   };
   State state() const;
 
  private:
-  void Work();
-  // Waits for rows. Empty: the end.
-  std::vector<JournalRow> TakeQueue();
+  struct Work {
+    std::optional<std::string> snapshot;  // comes before the rows
+    std::vector<JournalRow> rows;
+    std::vector<HistoryRow> history;
+  };
+  void Run();
+  // Waits for something to do, but not when `at_once`. False: the end.
+  bool TakeWork(bool at_once, Work* work);
   void Finish(const absl::Status& status, uint64_t last_seq);
+  bool Maintain();
 
   const std::unique_ptr<Journal> journal_;  // the thread's, once it runs
   const std::function<void()> notify_;
@@ -55,7 +69,7 @@ class CommitThread {
   // absl::Mutex.
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::vector<JournalRow> queue_;
+  Work queue_;
   State state_;
   bool stopping_ = false;
   std::thread thread_;

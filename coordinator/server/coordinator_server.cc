@@ -13,13 +13,14 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/engine/event_codec.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
-#include "coordinator/server/commit_thread.h"
+#include "coordinator/server/engine_setup.h"
+#include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/peer_table.h"
+#include "coordinator/server/recorder.h"
 #include "coordinator/server/solver_thread.h"
 #include "core/codec.h"
 #include "core/status.h"
@@ -36,13 +37,10 @@ constexpr size_t kAgentPeersMax = 4096;
 // Between two looks at deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
 constexpr double kWaitMax_s = 1;
+// So long a revoked key may still be used.
+constexpr double kReloadInterval_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
-
-// Tiers of pauses: a job that is expected back within so many rounds may stay
-// on its accelerator; one that is away for longer than this frees everything.
-constexpr double kKeepRounds_max = 2;
-constexpr double kParkAbsence_s_max = 3600;
 
 // Seconds of the engine: goes on where the journal ended, so that the time
 // without a coordinator does not count, and never goes back.
@@ -99,18 +97,17 @@ absl::StatusOr<std::string> MakeStateDirectory(const std::string& given) {
   return text;
 }
 
-absl::Status Recover(Journal& journal, Engine* engine) {
-  return journal.ReadAll([engine](const JournalRow& row) {
-    GAVEL_ASSIGN_OR_RETURN(const Event event, DecodeEvent(row.row));
-    engine->Replay(row.seq, row.term, row.time, event);
-    return absl::OkStatus();
-  });
+double WallNow() {
+  const std::chrono::duration<double> since =
+      std::chrono::system_clock::now().time_since_epoch();
+  return since.count();
 }
 
 }  // namespace
 
 struct CoordinatorServer::Impl {
-  Impl(CoordinatorServerOptions given, std::unique_ptr<Router> bound);
+  Impl(CoordinatorServerOptions given, std::unique_ptr<Gatekeeper> keeper,
+       std::unique_ptr<Router> bound);
 
   absl::Status Start(std::unique_ptr<Journal> journal,
                      std::unique_ptr<Policy> policy);
@@ -125,8 +122,11 @@ struct CoordinatorServer::Impl {
 
   void Handle(Incoming incoming);
   void Drop(const Incoming& incoming, const absl::Status& why);
+  void Refuse(const Incoming& incoming, const absl::Status& why);
+  void LookForRevoked();
   void LogArrival(const Message& message);
-  std::optional<Event> TakeClientMessage(const Incoming& incoming);
+  std::optional<Event> TakeClientMessage(const Incoming& incoming,
+                                         const Identity& sender);
 
   void Step(const Event& event);
   void Carry(action::Persist&& action);
@@ -140,6 +140,7 @@ struct CoordinatorServer::Impl {
   bool Send(const std::string& peer, const Message& message);
 
   CoordinatorServerOptions options;
+  std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
   std::unique_ptr<Router> router;
   Engine engine;
   EngineClock clock{0};
@@ -147,25 +148,32 @@ struct CoordinatorServer::Impl {
   PeerTable<std::string> agents{kAgentPeersMax};
   ClientRequests clients;
   uint64_t persisted_seq = 0;  // that the engine was told
+  absl::Status maintenance;    // that the log was told
   uint64_t dropped = 0;        // messages that can't be what they say
   absl::Status halted;
   Time stop_at = kNever;
+  Time reload_at = 0;
+  bool agent_rejected = false;  // in the present step
   std::atomic<bool> stop_requested{false};
   // Last, so that they end before the router that they wake.
   std::unique_ptr<SolverThread> solver;
-  std::unique_ptr<CommitThread> commits;
+  Recorder recorder;
 };
 
 CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
+                              std::unique_ptr<Gatekeeper> keeper,
                               std::unique_ptr<Router> bound)
     : options(std::move(given)),
+      gatekeeper(std::move(keeper)),
       router(std::move(bound)),
       engine(options.engine),
       clients(engine, agents,
               [this](const std::string& peer, const Message& message) {
                 Send(peer, message);
               },
-              {options.state_directory, options.policy}) {
+              {options.state_directory, options.policy, options.quota,
+               [this](const AuditEntry& entry) { gatekeeper->Audit(entry); }}),
+      recorder(options.snapshots) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
         "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
@@ -174,16 +182,25 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
 
 absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
                                             std::unique_ptr<Policy> policy) {
-  GAVEL_RETURN_IF_ERROR(Recover(*journal, &engine));
-  const JournalPosition recovered = journal->position();
-  options.log->info("journal {}: {} rows, term {}", journal->path(),
-                    recovered.seq, recovered.term);
-  clock = EngineClock(journal->last_time());
-  persisted_seq = recovered.seq;
+  const std::string path = journal->path();
+  const EngineClock recovery(0);
   const auto wake = [this] { router->waker().Wake(); };
+  const auto note = [&](const std::string& what) {
+    options.log->warn("journal {}: {}", path, what);
+  };
+  GAVEL_ASSIGN_OR_RETURN(
+      const Recorder::Recovered recovered,
+      recorder.Start(std::move(journal), options.engine, &engine, note, wake));
+  options.log->info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
+                    path, recovered.position.seq, recovered.position.term,
+                    recovered.rows_replayed, recovery.Now());
+  clock = EngineClock(recovered.time);
+  persisted_seq = recovered.position.seq;
   solver = std::make_unique<SolverThread>(std::move(policy), wake);
-  commits = std::make_unique<CommitThread>(std::move(journal), wake);
-  Step(event::CoordinatorStarted{recovered.term + 1});
+  event::CoordinatorStarted started{recovered.position.term + 1};
+  started.policy = options.policy;
+  started.wall_s = WallNow();
+  Step(started);
   if (!options.prices.empty()) {
     Step(event::PricesChanged{{options.prices.begin(), options.prices.end()}});
   }
@@ -212,6 +229,7 @@ void CoordinatorServer::Impl::Turn() {
   TakeCompletions();
   if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
   clients.Expire(clock.Now());
+  LookForRevoked();
   if (clients.shutdown_requested() && stop_at == kNever) {
     options.log->info("a client asked to stop");
     stop_at = clock.Now() + kFarewell_s;
@@ -234,7 +252,7 @@ void CoordinatorServer::Impl::ReceiveSome() {
 }
 
 void CoordinatorServer::Impl::TakeCompletions() {
-  const CommitThread::State state = commits->state();
+  const CommitThread::State state = recorder.state();
   if (state.persisted_seq > persisted_seq) {
     persisted_seq = state.persisted_seq;
     Step(event::Persisted{persisted_seq});
@@ -248,6 +266,13 @@ void CoordinatorServer::Impl::TakeCompletions() {
                       "the coordinator again. Jobs run on to the end of their "
                       "leases"))));
   }
+  recorder.MaybeSnapshot(engine);
+  if (state.maintenance != maintenance) {
+    maintenance = state.maintenance;
+    options.log->warn(
+        "{}; no snapshot was written, the next start takes longer",
+        ToStd(maintenance.message()));
+  }
   if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
     if (answer->result.outcome == SolveOutcome::kFailed) {
       options.log->error("policy {}: {}", options.policy,
@@ -258,22 +283,64 @@ void CoordinatorServer::Impl::TakeCompletions() {
 }
 
 void CoordinatorServer::Impl::Handle(Incoming incoming) {
+  const absl::StatusOr<Identity> sender =
+      gatekeeper->Admit(clock.Now(), incoming, engine.jobs());
+  if (!sender.ok()) return Refuse(incoming, sender.status());
   if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
     return Drop(incoming, valid);
   }
+  gatekeeper->NoteWorkers(incoming.message, engine.jobs());
   if (const auto worker = SendingWorker(incoming.message)) {
     workers.Saw(*worker, incoming.peer);
   }
-  if (const auto server = SendingAgent(incoming.message)) {
+  std::optional<std::string> server = SendingAgent(incoming.message);
+  std::string agent_before;
+  if (server.has_value()) {
+    const std::string* const before = agents.Find(*server);
+    if (before != nullptr) agent_before = *before;
     agents.Saw(*server, incoming.peer);
   }
+  agent_rejected = false;
   LogArrival(incoming.message);
   if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
     workers.Forget(exited->worker);
   }
-  std::optional<Event> event = TakeClientMessage(incoming);
+  std::optional<Event> event = TakeClientMessage(incoming, *sender);
   if (!event) event = EventOf(std::move(incoming.message));
   if (event) Step(*event);
+  // Of two agents with one name, what is for that name goes to the first.
+  if (agent_rejected && !agent_before.empty()) {
+    agents.Saw(*server, agent_before);
+  }
+}
+
+void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
+                                     const absl::Status& why) {
+  if (std::has_single_bit(++dropped)) {
+    options.log->warn("{} refused ({} messages so far): {}",
+                      MessageName(incoming.message), dropped,
+                      ToStd(why.message()));
+  }
+  const std::optional<Message> answer =
+      RefusalOf(incoming.message, why, engine.position());
+  if (answer.has_value()) Send(incoming.peer, *answer);
+  if (absl::IsUnauthenticated(why)) return Router::Cut(incoming);
+  router->Offend(incoming);
+}
+
+void CoordinatorServer::Impl::LookForRevoked() {
+  if (clock.Now() < reload_at) return;
+  reload_at = clock.Now() + kReloadInterval_s;
+  const std::optional<absl::Status> reloaded = gatekeeper->Reload();
+  if (!reloaded.has_value()) return;
+  if (reloaded->ok()) {
+    options.log->info("principals: {} now", gatekeeper->principals());
+    // Nothing more is sent to one that is not on the list any more: whoever is,
+    // is heard again within a heartbeat.
+    agents = PeerTable<std::string>(kAgentPeersMax);
+  } else {
+    options.log->error("principals unchanged: {}", ToStd(reloaded->message()));
+  }
 }
 
 void CoordinatorServer::Impl::Drop(const Incoming& incoming,
@@ -309,12 +376,13 @@ void CoordinatorServer::Impl::LogArrival(const Message& message) {
 }
 
 std::optional<Event> CoordinatorServer::Impl::TakeClientMessage(
-    const Incoming& incoming) {
+    const Incoming& incoming, const Identity& sender) {
   const Time now = clock.Now();
+  const Requester from{incoming.peer, incoming.address, sender};
   return std::visit(
       [&]<class T>(const T& message) -> std::optional<Event> {
-        if constexpr (requires { clients.Take(now, incoming.peer, message); }) {
-          return clients.Take(now, incoming.peer, message);
+        if constexpr (requires { clients.Take(now, from, message); }) {
+          return clients.Take(now, from, message);
         }
         return std::nullopt;
       },
@@ -328,7 +396,7 @@ void CoordinatorServer::Impl::Step(const Event& event) {
 }
 
 void CoordinatorServer::Impl::Carry(action::Persist&& action) {
-  commits->Append(std::move(action));
+  recorder.Append(std::move(action), engine);
 }
 
 void CoordinatorServer::Impl::Carry(action::SolvePolicy&& action) {
@@ -342,6 +410,7 @@ void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
 }
 
 void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
+  agent_rejected |= std::holds_alternative<AgentRejected>(action.message);
   const std::string* peer = agents.Find(action.server);
   if (peer == nullptr || Send(*peer, action.message)) return;
   agents.Forget(action.server);
@@ -383,20 +452,32 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
   GAVEL_RETURN_IF_ERROR(CheckOptions(options));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
-  options.engine.packing = policy->packs();
-  options.engine.pair_trials = policy->packs();
-  options.engine.keep_absence_s_max =
-      kKeepRounds_max * options.engine.round_duration_s;
-  options.engine.park_absence_s_max = kParkAbsence_s_max;
+  SetUpFor(*policy, &options.engine);
   GAVEL_ASSIGN_OR_RETURN(options.state_directory,
                          MakeStateDirectory(options.state_directory));
   // The journal first: of two reasons to refuse, it is the one that matters.
   GAVEL_ASSIGN_OR_RETURN(
       std::unique_ptr<Journal> journal,
-      Journal::Open(options.state_directory + "/journal.db"));
-  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Router> router,
-                         Router::Bind(options.endpoint));
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(router));
+      Journal::Open(options.state_directory + "/journal.db", options.journal));
+  std::unique_ptr<AccessList> access;
+  RouterOptions router_options;
+  router_options.keys = options.keys;
+  if (options.keys.has_value()) {
+    GAVEL_ASSIGN_OR_RETURN(access, AccessList::Open(options.principals_path));
+    router_options.may_connect = [list = access.get()](const std::string& key) {
+      return list->Knows(key);
+    };
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      AuditLog audit,
+      AuditLog::Open(StrCat(options.state_directory, "/", kAuditFile)));
+  GAVEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<Router> router,
+      Router::Bind(options.endpoint, std::move(router_options)));
+  auto impl = std::make_unique<Impl>(
+      std::move(options),
+      std::make_unique<Gatekeeper>(std::move(access), std::move(audit)),
+      std::move(router));
   GAVEL_RETURN_IF_ERROR(impl->Start(std::move(journal), std::move(policy)));
   return std::unique_ptr<CoordinatorServer>(
       new CoordinatorServer(std::move(impl)));

@@ -10,11 +10,16 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/server/journal.h"
+#include "coordinator/server/quota.h"
+#include "coordinator/server/recorder.h"
+#include "runtime/transport/curve.h"
 
 namespace spdlog {
 class logger;
@@ -23,10 +28,16 @@ class logger;
 namespace gavel {
 
 struct CoordinatorServerOptions {
-  std::string endpoint = "tcp://127.0.0.1:0";  // loopback; port 0: a free one
+  // Port 0: a free one. Beyond loopback only with `keys`.
+  std::string endpoint = "tcp://127.0.0.1:0";
+  std::optional<CurveKeyPair> keys;  // its own; with them it is encrypted
+  std::string principals_path;       // with keys: who may connect, as what
+  QuotaOptions quota;
   // Journal and default checkpoints; created when it is not there, mode 0700.
   std::string state_directory;
   EngineOptions engine;
+  JournalOptions journal;
+  SnapshotOptions snapshots;
   std::string policy = "max_min_fairness_perf";
   std::map<std::string, double> prices;  // per accelerator and hour, by type
   std::shared_ptr<spdlog::logger> log;   // null: none
@@ -40,7 +51,8 @@ class CoordinatorServer {
   // Takes the journal's lock, binds, recovers the engine, opens a new term.
   // INVALID_ARGUMENT: an option. NOT_FOUND: no such policy. ALREADY_EXISTS:
   // another coordinator has the journal or the port. PERMISSION_DENIED: the
-  // endpoint is not loopback, or the directory not ours. DATA_LOSS: the journal
+  // endpoint is not loopback and there are no keys, or a file or directory not
+  // ours alone. DATA_LOSS: the journal
   // is damaged. Each names the remedy.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Create(
       CoordinatorServerOptions options);

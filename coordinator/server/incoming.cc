@@ -17,24 +17,29 @@ concept FromWorker = std::same_as<T, WorkerHello> ||
     std::same_as<T, LeaseReleased> || std::same_as<T, WorkerFinished>;
 
 template <class T>
-concept FromAgent =
-    std::same_as<T, AgentHello> || std::same_as<T, AgentHeartbeat> ||
-    std::same_as<T, WorkerLaunched> || std::same_as<T, WorkerExited>;
+concept FromAgent = std::same_as<T, AgentHello> ||
+    std::same_as<T, AgentHeartbeat> || std::same_as<T, WorkerLaunched> ||
+    std::same_as<T, WorkerExited> || std::same_as<T, FetchProgress>;
 
 void CutText(std::string* text, size_t bytes_max) {
   if (text->size() > bytes_max) text->resize(bytes_max);
 }
 
-double FiniteOrZero(double value) {
-  return std::isfinite(value) && value > 0 ? value : 0;
+// Not known, rather than what nobody can have measured.
+double PlausibleOrZero(double value) {
+  return value > 0 && value <= kFigureMax ? value : 0;
 }
 
 // A scalar may be NaN: a loss that is, is worth showing.
 Progress Bounded(Progress progress) {
   progress.throughput_steps_per_s =
-      FiniteOrZero(progress.throughput_steps_per_s);
-  progress.window_s = FiniteOrZero(progress.window_s);
-  progress.pausing_s = FiniteOrZero(progress.pausing_s);
+      PlausibleOrZero(progress.throughput_steps_per_s);
+  progress.window_s = PlausibleOrZero(progress.window_s);
+  progress.pausing_s = PlausibleOrZero(progress.pausing_s);
+  for (uint64_t* bytes :
+       {&progress.state_bytes, &progress.device_bytes, &progress.host_bytes}) {
+    *bytes = std::min(*bytes, kBytesMax);
+  }
   if (progress.scalars.size() > kScalarsMax) {
     progress.scalars.resize(kScalarsMax);
   }
@@ -75,6 +80,9 @@ absl::Status CheckAccelerator(const AcceleratorInfo& info) {
 
 absl::Status Check(const AgentHello& hello) {
   GAVEL_RETURN_IF_ERROR(CheckServer(hello.server));
+  if (!hello.address.empty() && !IsOpenName(hello.address)) {
+    return absl::InvalidArgumentError("the agent's address is none");
+  }
   for (const AcceleratorInfo& info : hello.accelerators) {
     GAVEL_RETURN_IF_ERROR(CheckAccelerator(info));
   }
@@ -140,6 +148,13 @@ std::optional<Event> Convert(AgentHeartbeat message) {
 std::optional<Event> Convert(WorkerExited message) {
   CutText(&message.launch_error, kErrorBytesMax);
   return event::WorkerGone{std::move(message)};
+}
+
+// Its texts are shown to users.
+std::optional<Event> Convert(FetchProgress message) {
+  CutText(&message.waits_for, kErrorBytesMax);
+  if (!IsValidName(message.source)) return std::nullopt;
+  return event::CheckpointComing{std::move(message)};
 }
 
 template <class T>

@@ -4,6 +4,8 @@
 #ifndef GAVEL_COORDINATOR_SERVER_INCOMING_H_
 #define GAVEL_COORDINATOR_SERVER_INCOMING_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -19,16 +21,19 @@ namespace gavel {
 inline constexpr size_t kScalarsMax = 16;
 inline constexpr size_t kNameBytesMax = 64;
 inline constexpr size_t kErrorBytesMax = 1024;
+// A step a nanosecond, thirty years; a pebibyte.
+inline constexpr double kFigureMax = 1e9;
+inline constexpr uint64_t kBytesMax = uint64_t{1} << 50;
 
 // INVALID_ARGUMENT, naming the field, when the message can't be what it says:
 // names that are no names (they become paths), a rank below 0. Such a message
 // is dropped; an AgentHello is answered with AgentRejected.
 absl::Status CheckMessage(const Message& message);
 
-// The event of a message that passed CheckMessage. Figures that are not finite
-// or negative become 0, long lists and texts are cut. Nothing for messages that
-// the engine does not see (WorkerLaunched, those of clients, and those that
-// only a coordinator sends).
+// The event of a message that passed CheckMessage. Figures that are not finite,
+// negative or beyond kFigureMax become 0, long lists and texts are cut. Nothing
+// for messages that the engine does not see (WorkerLaunched, those of clients,
+// and those that only a coordinator sends).
 std::optional<Event> EventOf(Message message);
 
 // Who sent it; nothing when it is not of a worker (of an agent).

@@ -1,16 +1,14 @@
 #include "coordinator/server/journal.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
+#include "coordinator/server/history_tables.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "xxhash.h"
 
 namespace gavel {
 namespace {
@@ -25,54 +23,46 @@ constexpr char kPragmas[] =
     "PRAGMA trusted_schema=OFF;"
     "PRAGMA cache_size=-512;";
 
+// Version 1 had `metadata` and `journal` only.
 constexpr char kTables[] =
-    "BEGIN IMMEDIATE;"
     "CREATE TABLE IF NOT EXISTS metadata("
     " key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS journal("
     " seq INTEGER PRIMARY KEY, term INTEGER NOT NULL, time REAL NOT NULL,"
     " event BLOB NOT NULL, hash BLOB NOT NULL) STRICT;"
+    // The last row that was pruned; empty: none was.
+    "CREATE TABLE IF NOT EXISTS journal_base("
+    " seq INTEGER PRIMARY KEY, term INTEGER NOT NULL, time REAL NOT NULL,"
+    " hash BLOB NOT NULL) STRICT;"
+    "CREATE TABLE IF NOT EXISTS snapshot("
+    " seq INTEGER PRIMARY KEY, term INTEGER NOT NULL, time REAL NOT NULL,"
+    " head BLOB NOT NULL, hash BLOB NOT NULL) STRICT;"
+    "CREATE TABLE IF NOT EXISTS snapshot_part("
+    " seq INTEGER NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL,"
+    " PRIMARY KEY(seq, part)) STRICT;"
     "INSERT OR IGNORE INTO metadata VALUES"
-    " ('format_version', '1'),"
+    " ('format_version', '2'),"
     " ('created', strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),"
     " ('last_seq', '0');"
-    "COMMIT;";
-static_assert(Journal::kFormatVersion == 1);
+    "UPDATE metadata SET value = '2'"
+    " WHERE key = 'format_version' AND value = '1';";
+static_assert(Journal::kFormatVersion == 2);
 
-constexpr char kRemedy[] =
-    "; restore the file from a backup, or start with an empty state directory";
-
-void AppendBits(std::string* bytes, uint64_t value) {
-  for (int shift = 0; shift < 64; shift += 8) {
-    bytes->push_back(static_cast<char>(value >> shift & 0xff));
-  }
+std::string_view View(const JournalHash& hash) {
+  return {hash.data(), hash.size()};
 }
 
 }  // namespace
 
-JournalHash ChainHash(const JournalHash& previous, const JournalRow& row) {
-  std::string bytes(previous.begin(), previous.end());
-  bytes.reserve(bytes.size() + 3 * sizeof(uint64_t) + row.row.size());
-  AppendBits(&bytes, row.seq);
-  AppendBits(&bytes, row.term);
-  AppendBits(&bytes, std::bit_cast<uint64_t>(row.time));
-  bytes += row.row;
-  XXH128_canonical_t canonical;  // the same bytes on every CPU
-  XXH128_canonicalFromHash(&canonical,
-                           XXH3_128bits(bytes.data(), bytes.size()));
-  JournalHash hash;
-  static_assert(sizeof(canonical.digest) == sizeof(JournalHash));
-  std::memcpy(hash.data(), canonical.digest, hash.size());
-  return hash;
-}
-
-Journal::Journal(std::string path, FileLock lock, SqliteDatabase database)
+Journal::Journal(std::string path, JournalOptions options, FileLock lock,
+                 SqliteDatabase database)
     : path_(std::move(path)),
+      options_(options),
       lock_(std::move(lock)),
       database_(std::move(database)) {}
 
-absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
-    const std::string& path) {
+absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path,
+                                                       JournalOptions options) {
   absl::StatusOr<FileLock> lock = FileLock::Take(path + ".lock");
   if (absl::IsAlreadyExists(lock.status())) {
     return absl::AlreadyExistsError(
@@ -87,135 +77,212 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
   GAVEL_RETURN_IF_ERROR(Annotate(database.status(), StrCat("journal ", path)));
   // Not make_unique: the constructor is private.
   std::unique_ptr<Journal> journal(
-      new Journal(path, *std::move(lock), *std::move(database)));
+      new Journal(path, options, *std::move(lock), *std::move(database)));
   GAVEL_RETURN_IF_ERROR(journal->Error(journal->Prepare()));
   return journal;
 }
 
 absl::Status Journal::Prepare() {
   GAVEL_RETURN_IF_ERROR(database_.Execute(kPragmas));
-  GAVEL_RETURN_IF_ERROR(database_.Execute(kTables));
-  return CheckVersion();
+  const absl::Status made = InTransaction([this] {
+    GAVEL_RETURN_IF_ERROR(database_.Execute(kTables));
+    return database_.Execute(kHistoryTables);
+  });
+  GAVEL_RETURN_IF_ERROR(made);
+  return CheckJournalFormat(database_, kFormatVersion);
 }
 
-absl::StatusOr<std::string> Journal::Metadata(std::string_view key) {
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement select,
-      database_.Prepare(
-          StrCat("SELECT value FROM metadata WHERE key = '", key, "'")));
-  GAVEL_ASSIGN_OR_RETURN(const bool found, select.Step());
-  return std::string(found ? select.Blob(0) : "none");
-}
-
-absl::Status Journal::CheckVersion() {
-  GAVEL_ASSIGN_OR_RETURN(const std::string version, Metadata("format_version"));
-  if (version == StrCat(kFormatVersion)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      StrCat("has format ", version, ", this coordinator knows format ",
-             kFormatVersion, "; use the version of gavel that wrote it"));
-}
-
-// The chain alone would not miss rows at its end.
-absl::Status Journal::CheckEnd() {
-  GAVEL_ASSIGN_OR_RETURN(const std::string last_seq, Metadata("last_seq"));
-  if (last_seq == StrCat(position_.seq)) return absl::OkStatus();
-  return absl::DataLossError(StrCat("row ", position_.seq + 1,
-                                    " is missing: the last row should be ",
-                                    last_seq, kRemedy));
-}
-
-absl::Status Journal::ReadAll(
-    const std::function<absl::Status(const JournalRow&)>& on_row) {
+absl::Status Journal::Recover(const RecoverInto& into) {
   assert(!was_read_);
   was_read_ = true;
-  absl::StatusOr<SqliteStatement> select = database_.Prepare(
-      "SELECT seq, term, time, event, hash FROM journal ORDER BY seq");
-  GAVEL_RETURN_IF_ERROR(Error(select.status()));
-  while (true) {
-    const absl::StatusOr<bool> found = select->Step();
-    GAVEL_RETURN_IF_ERROR(
-        Error(Annotate(found.status(), StrCat("after row ", position_.seq))));
-    if (!*found) return Error(CheckEnd());
-    const JournalRow row{select->Integer(0), select->Integer(1),
-                         select->Real(2), std::string(select->Blob(3))};
-    GAVEL_RETURN_IF_ERROR(Error(CheckRow(row, select->Blob(4))));
-    GAVEL_RETURN_IF_ERROR(
-        Error(Annotate(on_row(row), StrCat("row ", row.seq))));
-    Follow(row, ChainHash(head_, row));
-  }
-}
-
-absl::Status Journal::CheckRow(const JournalRow& row,
-                               std::string_view hash) const {
-  constexpr char kRemedy[] =
-      "; restore the file from a backup, or start with an empty state "
-      "directory";
-  if (row.seq != position_.seq + 1) {
-    return absl::DataLossError(StrCat("row ", position_.seq + 1,
-                                      " is missing, row ", row.seq,
-                                      " follows row ", position_.seq, kRemedy));
-  }
-  const JournalHash expected = ChainHash(head_, row);
-  if (!std::ranges::equal(hash, expected)) {
-    return absl::DataLossError(
-        StrCat("row ", row.seq,
-               " is damaged: its hash does not follow from it and row ",
-               position_.seq, kRemedy));
-  }
+  absl::StatusOr<ChainEnd> end = RecoverChain(database_, into);
+  GAVEL_RETURN_IF_ERROR(Error(end.status()));
+  end_ = *end;
   return absl::OkStatus();
 }
 
-absl::Status Journal::Append(std::span<const JournalRow> rows) {
+absl::Status Journal::Append(std::span<const JournalRow> rows,
+                             std::span<const HistoryRow> history) {
   assert(was_read_);
   if (!broken_.ok()) return broken_;
-  absl::Status status = AppendInTransaction(rows);
+  absl::Status status = InTransaction([&] {
+    GAVEL_RETURN_IF_ERROR(InsertRows(rows));
+    return WriteHistory(database_, history);
+  });
   if (status.ok() && database_.wal_pages() >= kWalPagesMax) {
     status = database_.Checkpoint();
   }
-  if (status.ok()) return status;
+  return status.ok() ? status : Broke(status);
+}
+
+absl::Status Journal::Broke(const absl::Status& status) {
   broken_ = Error(status);
   database_.LeaveFilesOnClose();
   return broken_;
 }
 
-absl::Status Journal::AppendInTransaction(std::span<const JournalRow> rows) {
+// Not rolled back when it fails: nothing is ever written again then, and what
+// is not committed is forgotten.
+template <class Body>
+absl::Status Journal::InTransaction(const Body& body) {
   GAVEL_RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
-  {
-    GAVEL_ASSIGN_OR_RETURN(
-        SqliteStatement insert,
-        database_.Prepare("INSERT INTO journal VALUES (?, ?, ?, ?, ?)"));
-    for (const JournalRow& row : rows) {
-      GAVEL_RETURN_IF_ERROR(InsertRow(insert, row));
-    }
-    GAVEL_ASSIGN_OR_RETURN(
-        SqliteStatement update,
-        database_.Prepare(
-            "UPDATE metadata SET value = ? WHERE key = 'last_seq'"));
-    update.BindInteger(1, position_.seq);
-    GAVEL_RETURN_IF_ERROR(update.Step().status());
-  }
+  GAVEL_RETURN_IF_ERROR(body());
   return database_.Execute("COMMIT");
+}
+
+absl::Status Journal::InsertRows(std::span<const JournalRow> rows) {
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare("INSERT INTO journal VALUES (?, ?, ?, ?, ?)"));
+  for (const JournalRow& row : rows) {
+    GAVEL_RETURN_IF_ERROR(InsertRow(insert, row));
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement update,
+      database_.Prepare(
+          "UPDATE metadata SET value = ? WHERE key = 'last_seq'"));
+  update.BindInteger(1, end_.position.seq);
+  return update.Step().status();
 }
 
 absl::Status Journal::InsertRow(SqliteStatement& insert,
                                 const JournalRow& row) {
-  assert(row.seq == position_.seq + 1);
+  assert(row.seq == end_.position.seq + 1);
   assert(std::isfinite(row.time));
-  const JournalHash hash = ChainHash(head_, row);
+  const JournalHash hash = ChainHash(end_.head, row);
   insert.BindInteger(1, row.seq);
   insert.BindInteger(2, row.term);
   insert.BindReal(3, row.time);
   insert.BindBlob(4, row.row);
-  insert.BindBlob(5, {hash.data(), hash.size()});
+  insert.BindBlob(5, View(hash));
   GAVEL_RETURN_IF_ERROR(insert.Step().status());
-  Follow(row, hash);
+  end_ = {{row.term, row.seq}, row.time, hash};
   return absl::OkStatus();
 }
 
-void Journal::Follow(const JournalRow& row, const JournalHash& hash) {
-  position_ = {row.term, row.seq};
-  last_time_ = row.time;
-  head_ = hash;
+void Journal::StartSnapshot(std::string bytes) {
+  snapshot_ = Snapshot{{end_, std::move(bytes)}, 0};
+  maintained_ = false;
+}
+
+absl::StatusOr<bool> Journal::Maintain() {
+  assert(was_read_);
+  if (!broken_.ok()) return broken_;
+  if (maintained_ && !snapshot_) return false;
+  absl::StatusOr<bool> more = MaintainOnce();
+  if (more.ok()) return more;
+  if (absl::IsResourceExhausted(more.status())) {
+    // Rows may still fit. What was written of it goes with the next one.
+    // An error if SQLite has rolled back by itself.
+    database_.Execute("ROLLBACK").IgnoreError();
+    snapshot_.reset();
+    maintained_ = true;
+    return Error(more.status());
+  }
+  return Broke(more.status());
+}
+
+absl::StatusOr<bool> Journal::MaintainOnce() {
+  bool more = true;
+  const absl::Status done = InTransaction([&]() -> absl::Status {
+    if (snapshot_) return WritePart();
+    GAVEL_ASSIGN_OR_RETURN(more, RemoveOldPart());
+    if (more) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(more, PruneSome());
+    return absl::OkStatus();
+  });
+  GAVEL_RETURN_IF_ERROR(done);
+  if (snapshot_ && snapshot_->parts_written * kSnapshotPartBytes >=
+                       snapshot_->content.bytes.size()) {
+    snapshot_.reset();
+  }
+  if (database_.wal_pages() >= kWalPagesMax) {
+    GAVEL_RETURN_IF_ERROR(database_.Checkpoint());
+  }
+  maintained_ = !more;
+  return more;
+}
+
+// The head of the snapshot goes in with its last part, and makes it count.
+absl::Status Journal::WritePart() {
+  const ChainEnd& at = snapshot_->content.at;
+  const std::string_view bytes = snapshot_->content.bytes;
+  const size_t part = snapshot_->parts_written++;
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database_.Prepare("INSERT OR REPLACE INTO snapshot_part VALUES(?,?,?)"));
+  insert.BindInteger(1, at.position.seq);
+  insert.BindInteger(2, part);
+  insert.BindBlob(3,
+                  bytes.substr(part * kSnapshotPartBytes, kSnapshotPartBytes));
+  GAVEL_RETURN_IF_ERROR(insert.Step().status());
+  if ((part + 1) * kSnapshotPartBytes < bytes.size()) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement head,
+      database_.Prepare("INSERT OR REPLACE INTO snapshot VALUES(?,?,?,?,?)"));
+  const JournalHash hash = SnapshotHash(at, bytes);
+  head.BindInteger(1, at.position.seq);
+  head.BindInteger(2, at.position.term);
+  head.BindReal(3, at.time);
+  head.BindBlob(4, View(at.head));
+  head.BindBlob(5, View(hash));
+  return head.Step().status();
+}
+
+// Of snapshots beyond the newest kSnapshotsKept, and of those that never came
+// to their end.
+absl::StatusOr<bool> Journal::RemoveOldPart() {
+  GAVEL_ASSIGN_OR_RETURN(std::vector<uint64_t> kept, ListSnapshots(database_));
+  if (kept.size() > kSnapshotsKept) {
+    kept.resize(kSnapshotsKept);
+    GAVEL_ASSIGN_OR_RETURN(
+        SqliteStatement remove,
+        database_.Prepare("DELETE FROM snapshot WHERE seq < ?"));
+    remove.BindInteger(1, kept.back());
+    GAVEL_RETURN_IF_ERROR(remove.Step().status());
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement find,
+      database_.Prepare("SELECT rowid FROM snapshot_part WHERE seq NOT IN "
+                        "(SELECT seq FROM snapshot) LIMIT 1"));
+  GAVEL_ASSIGN_OR_RETURN(const bool found, find.Step());
+  if (!found) return false;
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement remove,
+      database_.Prepare("DELETE FROM snapshot_part WHERE rowid = ?"));
+  remove.BindInteger(1, find.Integer(0));
+  GAVEL_RETURN_IF_ERROR(remove.Step().status());
+  return true;
+}
+
+// The oldest kPrunedAtOnce rows, if all of them are old enough and the oldest
+// snapshot is newer. The last of them stays as the hash that the rest follows.
+absl::StatusOr<bool> Journal::PruneSome() {
+  if (!(options_.keep_s < kNever)) return false;
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<uint64_t> snapshots,
+                         ListSnapshots(database_));
+  GAVEL_ASSIGN_OR_RETURN(const ChainEnd base, ReadChainBase(database_));
+  const uint64_t last = base.position.seq + kPrunedAtOnce;
+  if (snapshots.size() < kSnapshotsKept || last > snapshots.back()) {
+    return false;
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      database_.Prepare("SELECT time FROM journal WHERE seq = ?"));
+  select.BindInteger(1, last);
+  GAVEL_ASSIGN_OR_RETURN(const bool found, select.Step());
+  if (!found || !(select.Real(0) < end_.time - options_.keep_s)) return false;
+  for (const char* sql :
+       {"DELETE FROM journal_base",
+        "INSERT INTO journal_base SELECT seq, term, time, hash FROM journal "
+        "WHERE seq = ?",
+        "DELETE FROM journal WHERE seq <= ?"}) {
+    GAVEL_ASSIGN_OR_RETURN(SqliteStatement change, database_.Prepare(sql));
+    if (std::string_view(sql).ends_with('?')) change.BindInteger(1, last);
+    GAVEL_RETURN_IF_ERROR(change.Step().status());
+  }
+  GAVEL_RETURN_IF_ERROR(PruneHistory(database_, last));
+  return true;
 }
 
 absl::Status Journal::Error(const absl::Status& status) const {

@@ -1,10 +1,10 @@
 // The journal: the engine's durable events in one SQLite file (WAL, synchronous
-// FULL), each row chained to the one before by a hash. Replaying it gives the
-// engine again (design section 4). The coordinator reads it at its start; from
-// then on its commit thread alone owns it.
+// FULL), each row chained to the one before by a hash, with snapshots of the
+// engine and the tables of history beside them (journal_chain.h,
+// history_tables.h). Replaying it gives the engine again (design section 4).
+// The coordinator reads it at its start; from then on its commit thread alone
+// owns it.
 //
-// The hash is XXH3-128 over (previous hash, seq, term, time, bytes). It finds
-// damage; it is not cryptographic and keeps nobody from rewriting the file.
 // SQLite takes damage in the WAL for the WAL's end: rows that were committed
 // are then missing without a trace here, which is what the journal positions in
 // every message are for.
@@ -14,82 +14,101 @@
 #ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_H_
 #define GAVEL_COORDINATOR_SERVER_JOURNAL_H_
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/engine/action.h"
 #include "coordinator/server/file_lock.h"
+#include "coordinator/server/history_rows.h"
+#include "coordinator/server/journal_chain.h"
 #include "coordinator/server/sqlite.h"
 #include "core/ids.h"
 #include "core/units.h"
 
 namespace gavel {
 
-// A row is what the engine asks to persist: seq, term, time [s of the engine,
-// finite], bytes.
-using JournalRow = action::Persist;
-using JournalHash = std::array<char, 16>;
-
-// Of the row that follows the one with the hash `previous`; the first row's
-// previous hash is all zeros.
-JournalHash ChainHash(const JournalHash& previous, const JournalRow& row);
+struct JournalOptions {
+  // Rows and history older than this (of the engine's clock, which stands still
+  // while no coordinator runs) may be pruned, once two newer snapshots make
+  // them unnecessary. kNever: nothing is pruned.
+  double keep_s = 30 * 86400.0;
+};
 
 class Journal {
  public:
-  // Version of the tables, kept in the file.
-  static constexpr int kFormatVersion = 1;
+  // Version of the tables, kept in the file. 2: snapshots and history; files
+  // of version 1 get their tables when they are opened.
+  static constexpr int kFormatVersion = 2;
+  // Snapshots that are kept: the newest, and one to fall back to.
+  static constexpr size_t kSnapshotsKept = 2;
+  // Rows that one step of Maintain prunes.
+  static constexpr uint64_t kPrunedAtOnce = 1000;
 
   // Creates the file when there is none (its directory must exist), mode 0600,
   // and takes the lock PATH.lock for as long as the Journal lives.
   // ALREADY_EXISTS: another coordinator has it, named by its pid.
   // FAILED_PRECONDITION: written by a newer version. DATA_LOSS: not a journal,
   // or damaged.
-  static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Journal>> Open(
+      const std::string& path, JournalOptions options = {});
 
-  // Verifies every row and hands it to `on_row`, in order; once, before the
-  // first Append. DATA_LOSS names the row that is missing or damaged; an error
-  // of `on_row` is returned as it is, with the row's number.
-  absl::Status ReadAll(
-      const std::function<absl::Status(const JournalRow&)>& on_row);
+  // As RecoverChain; once, before the first Append.
+  absl::Status Recover(const RecoverInto& into);
 
-  // Commits all of `rows` or none: on disk when it returns OK. They follow on
-  // each other and on what is there. After a failure nothing is ever written
-  // again, since a failed fsync must not be retried: every later call returns
-  // the same error.
-  absl::Status Append(std::span<const JournalRow> rows);
+  // Commits all of `rows` and what they mean for the history, or none: on disk
+  // when it returns OK. They follow on each other and on what is there. After a
+  // failure nothing is ever written again, since a failed fsync must not be
+  // retried: every later call returns the same error.
+  absl::Status Append(std::span<const JournalRow> rows,
+                      std::span<const HistoryRow> history = {});
+
+  // `bytes` are the engine after the last row. Maintain() writes them; until
+  // then, or when the disk is full, the snapshots before count.
+  void StartSnapshot(std::string bytes);
+  // One short transaction of what is to be done besides rows: writes a part of
+  // the snapshot, removes what is no longer needed. False: nothing is left.
+  absl::StatusOr<bool> Maintain();
 
   const std::string& path() const { return path_; }
   // Of the last row; zeros when there is none.
-  JournalPosition position() const { return position_; }
-  Time last_time() const { return last_time_; }
+  JournalPosition position() const { return end_.position; }
+  Time last_time() const { return end_.time; }
 
  private:
-  Journal(std::string path, FileLock lock, SqliteDatabase database);
+  // On its way into the file, part by part.
+  struct Snapshot {
+    JournalSnapshot content;
+    size_t parts_written = 0;
+  };
+
+  Journal(std::string path, JournalOptions options, FileLock lock,
+          SqliteDatabase database);
   absl::Status Prepare();
-  absl::StatusOr<std::string> Metadata(std::string_view key);
-  absl::Status CheckVersion();
-  absl::Status CheckEnd();
-  absl::Status CheckRow(const JournalRow& row, std::string_view hash) const;
-  absl::Status AppendInTransaction(std::span<const JournalRow> rows);
+  template <class Body>
+  absl::Status InTransaction(const Body& body);
+  absl::Status InsertRows(std::span<const JournalRow> rows);
   absl::Status InsertRow(SqliteStatement& insert, const JournalRow& row);
-  void Follow(const JournalRow& row, const JournalHash& hash);
+  absl::Status WritePart();
+  absl::StatusOr<bool> RemoveOldPart();
+  absl::StatusOr<bool> PruneSome();
+  absl::StatusOr<bool> MaintainOnce();
+  absl::Status Broke(const absl::Status& status);
   absl::Status Error(const absl::Status& status) const;
 
   std::string path_;
+  JournalOptions options_;
   FileLock lock_;
   SqliteDatabase database_;
   absl::Status broken_;  // what the first failure said
   bool was_read_ = false;
-  JournalPosition position_;
-  Time last_time_ = 0;
-  JournalHash head_{};
+  ChainEnd end_;
+  std::optional<Snapshot> snapshot_;
+  bool maintained_ = false;  // nothing is left to remove
 };
 
 }  // namespace gavel

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "coordinator/policy/outcome.h"
+#include "coordinator/server/forecast_query.h"
+#include "coordinator/server/json_page.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 
@@ -15,31 +17,6 @@ namespace gavel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Bytes from elsewhere need not be UTF-8; what is not is replaced.
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// Rows as an array, until the page is full.
-class Page {
- public:
-  // False: the page is full, the row was not taken.
-  bool Add(const Json& row) {
-    const std::string text = Dump(row);
-    if (rows_ > 0 && json_.size() + text.size() + 2 > kPageBytesMax) {
-      return false;
-    }
-    StrAppend(&json_, rows_ == 0 ? "" : ",", text);
-    ++rows_;
-    return true;
-  }
-  std::string Take() { return json_ + "]"; }
-
- private:
-  std::string json_ = "[";
-  size_t rows_ = 0;
-};
 
 std::string_view CodeName(ReasonCode code) {
   switch (code) {
@@ -81,6 +58,22 @@ std::string_view CodeName(ReasonCode code) {
       return "running_packed";
     case ReasonCode::kOutOfMemory:
       return "out_of_memory";
+    case ReasonCode::kGrown:
+      return "grown";
+    case ReasonCode::kShrunkForJob:
+      return "shrunk_for_job";
+    case ReasonCode::kShrunkSlow:
+      return "shrunk_slow";
+    case ReasonCode::kShrunkToFit:
+      return "shrunk_to_fit";
+    case ReasonCode::kShrunkFailed:
+      return "shrunk_failed";
+    case ReasonCode::kMoving:
+      return "moving";
+    case ReasonCode::kStranded:
+      return "stranded";
+    case ReasonCode::kTooWide:
+      return "too_wide";
   }
   return "unknown";
 }
@@ -175,7 +168,7 @@ double ReceivedSeconds(const Job& job, Time now) {
   double seconds = job.received_s;
   for (const Worker& worker : job.workers) {
     if (worker.held_epoch == 0) continue;
-    seconds += std::max(0.0, now - worker.accrued_at) / job.spec.scale_factor;
+    seconds += std::max(0.0, now - worker.accrued_at) / worker.world_size;
   }
   return seconds;
 }
@@ -183,8 +176,12 @@ double ReceivedSeconds(const Job& job, Time now) {
 // Why it is where it is, and where its tensors are meanwhile.
 std::string ReasonText(const Job& job, const Reason& reason,
                        const Engine& engine) {
-  const std::string memory = engine.MemoryText(job);
-  return StrCat(RenderReason(reason), memory.empty() ? "" : "; ", memory);
+  std::string text = RenderReason(reason);
+  const std::string size = job.active() ? RenderResize(job) : "";
+  for (const std::string& part : {size, engine.MemoryText(job)}) {
+    if (!part.empty()) StrAppend(&text, "; ", part);
+  }
+  return text;
 }
 
 Json QueueRow(const Job& job, const QueryView& view) {
@@ -198,7 +195,10 @@ Json QueueRow(const Job& job, const QueryView& view) {
           {"app", job.spec.app},
           {"entity", job.spec.entity},
           {"weight", job.spec.weight},
-          {"scale_factor", job.spec.scale_factor},
+          {"scale_factor", job.scale_factor},
+          {"scale_factor_asked", job.spec.scale_factor},
+          {"scale_factor_min", job.spec.LeastWorkers()},
+          {"scale_factor_max", job.spec.MostWorkers()},
           {"accelerators", HeldAccelerators(job, view.engine.cluster())},
           {"steps_done", progress.steps_done},
           {"steps_total", job.spec.steps_total},
@@ -230,7 +230,7 @@ std::string NoSuchJob(JobId job) {
 void AnswerQueue(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply) {
   const std::map<JobId, Job>& jobs = view.engine.jobs();
-  Page page;
+  JsonPage page;
   if (request.job.valid()) {
     const auto it = jobs.find(request.job);
     if (it == jobs.end()) {
@@ -265,7 +265,7 @@ struct Nodes {
   explicit Nodes(const Engine& of);
 
   const Engine& engine;
-  std::map<AcceleratorId, JobId> holders;        // who runs there now
+  std::multimap<AcceleratorId, JobId> holders;   // who run there now
   std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
@@ -273,7 +273,7 @@ struct Nodes {
 Nodes::Nodes(const Engine& of) : engine(of) {
   for (const auto& [id, job] : engine.jobs()) {
     for (const Worker& worker : job.workers) {
-      if (worker.held_epoch != 0) holders[worker.held] = id;
+      if (worker.held_epoch != 0) holders.emplace(worker.held, id);
       if (!worker.is_parked()) continue;
       parked_bytes[worker.server] += worker.progress.host_bytes;
       if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
@@ -283,18 +283,20 @@ Nodes::Nodes(const Engine& of) : engine(of) {
 
 Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
   const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
-  const auto holder = nodes.holders.find(id);
-  const bool held = holder != nodes.holders.end();
-  Json kept = Json::array();
-  const auto [begin, end] = nodes.kept.equal_range(id);
-  for (auto it = begin; it != end; ++it) kept.push_back(it->second.value());
+  const auto jobs = [id](const std::multimap<AcceleratorId, JobId>& by_place) {
+    Json list = Json::array();
+    const auto [begin, end] = by_place.equal_range(id);
+    for (auto it = begin; it != end; ++it) list.push_back(it->second.value());
+    return list;
+  };
+  const bool held = nodes.holders.contains(id);
   return {{"type", accelerator.info.type},
           {"uuid", accelerator.info.uuid},
           {"device", accelerator.info.device},
           {"slow_down_factor", accelerator.info.slow_down_factor},
           {"state", AcceleratorStateName(accelerator, nodes.engine, held)},
-          {"job", held ? Json(holder->second.value()) : Json()},
-          {"kept_jobs", std::move(kept)},
+          {"jobs", jobs(nodes.holders)},
+          {"kept_jobs", jobs(nodes.kept)},
           {"memory_bytes", accelerator.info.memory_bytes}};
 }
 
@@ -304,7 +306,7 @@ std::string_view ServerState(const Nodes& nodes,
   size_t held = 0;
   size_t usable = 0;
   for (const AcceleratorId id : accelerators) {
-    held += nodes.holders.count(id);
+    held += nodes.holders.contains(id) ? 1 : 0;
     usable += nodes.engine.cluster().accelerator(id).state ==
               AcceleratorState::kUsable;
   }
@@ -332,7 +334,7 @@ Json NodeRow(const Nodes& nodes, const std::string& server,
 void AnswerNodes(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply) {
   const Nodes nodes(view.engine);
-  Page page;
+  JsonPage page;
   uint64_t index = 0;
   for (const auto& [server, accelerators] : view.engine.cluster().servers()) {
     // A server without accelerators has a row, too.
@@ -372,7 +374,7 @@ void AnswerWhy(const QueryRequest& request, const QueryView& view,
   const Reason reason = view.engine.Why(job.id, view.now);
   const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
   const bool in_line = reason.code == ReasonCode::kPriority;
-  reply->json = Dump(
+  reply->json = DumpJson(
       {{"job", job.id.value()},
        {"name", job.spec.name},
        {"state", StateLetters(job)},
@@ -403,24 +405,24 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
   const PolicyResult& result = engine.allocation();
   const bool solved = !result.solver.empty();
   const bool in_round = engine.round_ends_at() != kNever;
-  reply->json =
-      Dump({{"term", engine.position().term},
-            {"seq", engine.position().seq},
-            {"now_s", view.now},
-            {"policy", view.policy},
-            {"rounds", engine.rounds()},
-            {"round_duration_s", engine.options().round_duration_s},
-            {"lease_duration_s", engine.options().lease_duration_s},
-            {"round_ends_in_s",
-             in_round ? Json(std::max(0.0, engine.round_ends_at() - view.now))
-                      : Json()},
-            {"outcome", solved ? Json(OutcomeName(result.outcome)) : Json()},
-            {"objective", solved ? Json(result.objective) : Json()},
-            {"bound", solved ? Json(result.bound) : Json()},
-            {"gap", solved ? Json(result.gap) : Json()},
-            {"solver", solved ? Json(result.solver) : Json()},
-            {"detail", result.detail},
-            {"jobs", CountStates(engine.jobs())}});
+  reply->json = DumpJson(
+      {{"term", engine.position().term},
+       {"seq", engine.position().seq},
+       {"now_s", view.now},
+       {"policy", view.policy},
+       {"rounds", engine.rounds()},
+       {"round_duration_s", engine.options().round_duration_s},
+       {"lease_duration_s", engine.options().lease_duration_s},
+       {"round_ends_in_s",
+        in_round ? Json(std::max(0.0, engine.round_ends_at() - view.now))
+                 : Json()},
+       {"outcome", solved ? Json(OutcomeName(result.outcome)) : Json()},
+       {"objective", solved ? Json(result.objective) : Json()},
+       {"bound", solved ? Json(result.bound) : Json()},
+       {"gap", solved ? Json(result.gap) : Json()},
+       {"solver", solved ? Json(result.solver) : Json()},
+       {"detail", result.detail},
+       {"jobs", CountStates(engine.jobs())}});
 }
 
 bool IsPausing(const Job& job) {
@@ -472,6 +474,12 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
       break;
     case QueryKind::kStatus:
       AnswerStatus(view, &reply);
+      break;
+    case QueryKind::kForecast:
+      AnswerForecast(request, view, &reply);
+      break;
+    case QueryKind::kHistory:  // is in the journal, not in the engine
+      reply.error = "the history is not to be had here";
       break;
   }
   return reply;

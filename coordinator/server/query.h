@@ -18,8 +18,6 @@
 
 namespace gavel {
 
-// A page holds rows up to this many bytes (and always one).
-inline constexpr size_t kPageBytesMax = 48 * 1024;
 // At most this many accelerators are named in a row: a job's further ones are
 // only counted, a server's further ones follow in rows of the same server.
 inline constexpr size_t kAcceleratorsPerRowMax = 64;

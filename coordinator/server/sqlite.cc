@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -38,6 +40,20 @@ absl::Status ErrorOf(sqlite3* database, int result) {
   return {CodeOf(result), text};
 }
 
+std::string EscapeUri(std::string_view path) {
+  std::string escaped;
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      constexpr char kDigits[] = "0123456789ABCDEF";
+      const auto byte = static_cast<unsigned char>(c);
+      escaped += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
 int RememberPages(void* pages, sqlite3*, const char*, int count) {
   *static_cast<int*>(pages) = count;
   return SQLITE_OK;
@@ -63,6 +79,12 @@ void SqliteStatement::BindBlob(int parameter, std::string_view bytes) {
   const char* data = bytes.empty() ? "" : bytes.data();
   Note(sqlite3_bind_blob64(statement_.get(), parameter, data, bytes.size(),
                            SQLITE_TRANSIENT));
+}
+
+void SqliteStatement::BindText(int parameter, std::string_view text) {
+  const char* data = text.empty() ? "" : text.data();
+  Note(sqlite3_bind_text64(statement_.get(), parameter, data, text.size(),
+                           SQLITE_TRANSIENT, SQLITE_UTF8));
 }
 
 void SqliteStatement::Note(int result) {
@@ -119,6 +141,30 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
   SqliteDatabase database(opened);
   if (result != SQLITE_OK) return ErrorOf(opened, result);
   sqlite3_extended_result_codes(opened, 1);
+  return database;
+}
+
+// A file that nobody writes is read without the side files that SQLite would
+// make for it; one with a WAL is read together with that.
+absl::StatusOr<SqliteDatabase> SqliteDatabase::OpenReadOnly(
+    const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  const bool has_wal =
+      stat((path + "-wal").c_str(), &info) == 0 && info.st_size > 0;
+  sqlite3* opened = nullptr;
+  const std::string uri =
+      StrCat("file:", EscapeUri(path), has_wal ? "" : "?immutable=1");
+  const int result = sqlite3_open_v2(
+      uri.c_str(), &opened, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+  SqliteDatabase database(opened);
+  if (result != SQLITE_OK) return ErrorOf(opened, result);
+  sqlite3_extended_result_codes(opened, 1);
+  GAVEL_RETURN_IF_ERROR(
+      database.Execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF;"
+                       "PRAGMA cell_size_check=ON;"));
   return database;
 }
 

@@ -1,6 +1,6 @@
 // SQLite as values and Status: a connection, a prepared statement. Called by
-// the journal only. Neither is thread-safe; a statement must not outlive its
-// database.
+// what reads and writes journals and results. Neither is thread-safe; a
+// statement must not outlive its database.
 //
 // Status codes: RESOURCE_EXHAUSTED disk full, DATA_LOSS file damaged or not a
 // database, UNAVAILABLE locked by another process, INTERNAL anything else; the
@@ -27,6 +27,7 @@ class SqliteStatement {
   void BindInteger(int parameter, uint64_t value);
   void BindReal(int parameter, double value);
   void BindBlob(int parameter, std::string_view bytes);
+  void BindText(int parameter, std::string_view text);  // for a person's SQL
   // True: a row is there to be read. False: done, and the statement is reset.
   absl::StatusOr<bool> Step();
 
@@ -50,6 +51,9 @@ class SqliteDatabase {
  public:
   // Creates the file with mode 0600; what SQLite puts beside it inherits that.
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path);
+  // Reads what is committed and changes nothing, while another process may
+  // write. NOT_FOUND: no such file.
+  static absl::StatusOr<SqliteDatabase> OpenReadOnly(const std::string& path);
 
   // Statements without parameters and results, separated by semicolons.
   absl::Status Execute(const char* sql);

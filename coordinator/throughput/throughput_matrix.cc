@@ -58,7 +58,9 @@ ShareUnit PairOf(JobId a, JobId b) { return {std::min(a, b), std::max(a, b)}; }
 }  // namespace
 
 void ThroughputMatrix::AddJob(JobId job,
-                              const std::map<std::string, double>& given) {
+                              const std::map<std::string, double>& given,
+                              int scale_factor) {
+  scale_factors_[job] = scale_factor;
   auto& types = figures_[job];
   types.clear();
   for (const auto& [type, steps_per_s] : given) {
@@ -69,6 +71,9 @@ void ThroughputMatrix::AddJob(JobId job,
 
 void ThroughputMatrix::RemoveJob(JobId job) {
   figures_.erase(job);
+  scale_factors_.erase(job);
+  std::erase_if(sizes_,
+                [job](const auto& entry) { return entry.first.first == job; });
   std::erase_if(pairs_,
                 [job](const auto& entry) { return entry.first.Holds(job); });
   ratios_.clear();
@@ -83,6 +88,59 @@ bool ThroughputMatrix::Measure(JobId job, std::string_view type,
   const double before = Get(job, type).steps_per_s;
   ratios_.clear();
   return Average(row->second[std::string(type)], before, steps_per_s, window_s);
+}
+
+bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
+                                   int workers, double steps_per_s,
+                                   double window_s) {
+  const auto asked = scale_factors_.find(job);
+  if (asked == scale_factors_.end()) return false;
+  if (asked->second == workers) {
+    return Measure(job, type, steps_per_s, window_s);
+  }
+  if (!IsPlausible(steps_per_s, window_s)) return false;
+  const double before = AtSize(job, type, workers).steps_per_s;
+  return Average(sizes_[{job, workers}][std::string(type)], before, steps_per_s,
+                 window_s);
+}
+
+void ThroughputMatrix::ExcludeSize(JobId job, std::string_view type,
+                                   int workers) {
+  if (!scale_factors_.contains(job)) return;
+  sizes_[{job, workers}][std::string(type)].out_of_memory = true;
+}
+
+Throughput ThroughputMatrix::AtSize(JobId job, std::string_view type,
+                                    int workers) const {
+  const Throughput asked = Get(job, type);
+  const auto size = scale_factors_.find(job);
+  std::map<int, double> known;
+  if (asked.source != ThroughputSource::kGuessed) {
+    if (size == scale_factors_.end() || size->second == workers) return asked;
+    known[size->second] = asked.steps_per_s;
+  }
+  for (auto it = sizes_.lower_bound({job, 0});
+       it != sizes_.end() && it->first.first == job; ++it) {
+    const auto found = it->second.find(type);
+    if (found == it->second.end()) continue;
+    const int measured = it->first.second;
+    const double steps_per_s = found->second.Value();
+    if (measured == workers || (measured < workers && steps_per_s == 0)) {
+      return {steps_per_s, ThroughputSource::kMeasured};
+    }
+    if (steps_per_s > 0) known[measured] = steps_per_s;
+  }
+  if (known.empty()) return asked;
+  // Whether there are more or fewer: how many times as many.
+  const auto distance = [&](const auto& entry) {
+    return std::abs(std::log(static_cast<double>(workers) / entry.first));
+  };
+  const auto nearest = std::min_element(
+      known.begin(), known.end(),
+      [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  const double ratio = static_cast<double>(workers) / nearest->first;
+  return {nearest->second * std::pow(ratio, kScalingExponent),
+          ThroughputSource::kGuessed};
 }
 
 bool ThroughputMatrix::MeasureTogether(JobId job, JobId other,
@@ -140,6 +198,12 @@ bool ThroughputMatrix::Readmit(JobId job) {
     std::erase_if(row->second, [](const auto& entry) {
       return entry.second.given < 0 && entry.second.measured < 0;
     });
+  }
+  for (auto it = sizes_.lower_bound({job, 0});
+       it != sizes_.end() && it->first.first == job; ++it) {
+    any |= std::erase_if(it->second, [](const auto& entry) {
+             return entry.second.out_of_memory;
+           }) > 0;
   }
   for (auto& [unit, types] : pairs_) {
     if (!unit.Holds(job)) continue;

@@ -85,19 +85,19 @@ void ReadIdentity(TomlReader& reader, JobSpec& spec) {
 
 void ReadWorkers(TomlReader& reader, JobSpec& spec) {
   reader.Read("scale_factor", spec.scale_factor, 1, kWorkersMax);
-  reader.Read("workers_min", spec.workers_min, 0, kWorkersMax);
-  reader.Read("workers_max", spec.workers_max, 0, kWorkersMax);
-  if (spec.workers_min > spec.scale_factor) {
-    reader.Fail(
-        "workers_min",
-        StrCat("workers_min ", spec.workers_min, " exceeds scale_factor ",
-               spec.scale_factor, "; lower it, or raise scale_factor"));
+  reader.Read("scale_factor_min", spec.scale_factor_min, 0, kWorkersMax);
+  reader.Read("scale_factor_max", spec.scale_factor_max, 0, kWorkersMax);
+  if (spec.scale_factor_min > spec.scale_factor) {
+    reader.Fail("scale_factor_min",
+                StrCat("scale_factor_min ", spec.scale_factor_min,
+                       " exceeds scale_factor ", spec.scale_factor,
+                       "; lower it, or raise scale_factor"));
   }
-  if (spec.workers_max != 0 && spec.workers_max < spec.scale_factor) {
-    reader.Fail(
-        "workers_max",
-        StrCat("workers_max ", spec.workers_max, " is below scale_factor ",
-               spec.scale_factor, "; raise it, or lower scale_factor"));
+  if (spec.scale_factor_max != 0 && spec.scale_factor_max < spec.scale_factor) {
+    reader.Fail("scale_factor_max",
+                StrCat("scale_factor_max ", spec.scale_factor_max,
+                       " is below scale_factor ", spec.scale_factor,
+                       "; raise it, or lower scale_factor"));
   }
 }
 
@@ -214,8 +214,8 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                      "entity",
                      "class",
                      "scale_factor",
-                     "workers_min",
-                     "workers_max",
+                     "scale_factor_min",
+                     "scale_factor_max",
                      "weight",
                      "steps_total",
                      "deadline_s",
@@ -248,8 +248,8 @@ std::string FormatJobSpec(const JobSpec& spec) {
   AppendText(&toml, "entity", spec.entity);
   AppendText(&toml, "class", kClassNames[static_cast<size_t>(spec.job_class)]);
   StrAppend(&toml, "scale_factor = ", spec.scale_factor, "\n");
-  StrAppend(&toml, "workers_min = ", spec.workers_min, "\n");
-  StrAppend(&toml, "workers_max = ", spec.workers_max, "\n");
+  StrAppend(&toml, "scale_factor_min = ", spec.scale_factor_min, "\n");
+  StrAppend(&toml, "scale_factor_max = ", spec.scale_factor_max, "\n");
   AppendGoals(&toml, spec);
   if (!spec.environment.empty()) StrAppend(&toml, "[environment]\n");
   for (const auto& [name, value] : spec.environment) {

@@ -7,6 +7,8 @@
 //   app = "ResNet-18 (batch size 64)"
 //   class = "training"
 //   scale_factor = 2
+//   scale_factor_min = 1                     # elastic: 1 to 4 workers
+//   scale_factor_max = 4
 //   steps_total = 100000
 //   deadline_s = 86400
 //   [environment]
@@ -51,9 +53,11 @@ struct JobSpec {
   std::string entity;  // organisation that the job counts for; may be empty
   JobClass job_class = JobClass::kTraining;
 
-  int scale_factor = 1;      // accelerators needed at once, 1..4096
-  int workers_min = 0;       // 0: scale_factor (elastic jobs come later)
-  int workers_max = 0;       // 0: scale_factor
+  int scale_factor = 1;  // accelerators needed at once, 1..4096
+  // Bounds of an elastic job, which the coordinator grows and shrinks between
+  // rounds: 1 <= min <= scale_factor <= max <= 4096; 0: scale_factor.
+  int scale_factor_min = 0;
+  int scale_factor_max = 0;
   double weight = 1;         // priority weight, > 0, finite
   uint64_t steps_total = 0;  // 0: until the program ends by itself
 
@@ -69,6 +73,18 @@ struct JobSpec {
   // again, and when it goes on elsewhere at once (default: resume_s). Any one
   // given: these count, what is missing is 0; none: they are measured.
   std::optional<double> pause_s, resume_s, move_s;  // >= 0
+
+  // Not in the file: the coordinator fills them in, of whoever submitted it.
+  std::string owner = "";      // principal; empty: connections have no keys
+  std::string unix_user = "";  // that its processes run as; empty: the agent's
+
+  int LeastWorkers() const {
+    return scale_factor_min > 0 ? scale_factor_min : scale_factor;
+  }
+  int MostWorkers() const {
+    return scale_factor_max > 0 ? scale_factor_max : scale_factor;
+  }
+  bool elastic() const { return LeastWorkers() < MostWorkers(); }
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };

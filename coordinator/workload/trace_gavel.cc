@@ -14,7 +14,7 @@ namespace gavel {
 namespace {
 
 // Where each value is; kNone: the form does not have it.
-struct Columns {
+struct Form {
   static constexpr size_t kNone = SIZE_MAX;
   size_t count;
   size_t working_directory;
@@ -27,28 +27,27 @@ struct Columns {
   size_t arrival;
 };
 
-constexpr std::array<Columns, 2> kForms = {
-    Columns{.count = 10,
-            .working_directory = 2,
-            .steps_flag = 3,
-            .needs_data_directory = 4,
-            .steps = 5,
-            .scale_factor = 6,
-            .weight = 7,
-            .slo = 8,
-            .arrival = 9},
-    Columns{.count = 7,
-            .working_directory = Columns::kNone,
-            .steps_flag = 2,
-            .needs_data_directory = 3,
-            .steps = 4,
-            .scale_factor = 6,
-            .weight = Columns::kNone,
-            .slo = Columns::kNone,
-            .arrival = 5}};
+constexpr std::array<Form, 2> kForms = {Form{.count = 10,
+                                             .working_directory = 2,
+                                             .steps_flag = 3,
+                                             .needs_data_directory = 4,
+                                             .steps = 5,
+                                             .scale_factor = 6,
+                                             .weight = 7,
+                                             .slo = 8,
+                                             .arrival = 9},
+                                        Form{.count = 7,
+                                             .working_directory = Form::kNone,
+                                             .steps_flag = 2,
+                                             .needs_data_directory = 3,
+                                             .steps = 4,
+                                             .scale_factor = 6,
+                                             .weight = Form::kNone,
+                                             .slo = Form::kNone,
+                                             .arrival = 5}};
 
-const Columns* FormOf(const std::vector<TextField>& fields) {
-  for (const Columns& form : kForms) {
+const Form* FormOf(const std::vector<TextField>& fields) {
+  for (const Form& form : kForms) {
     if (form.count == fields.size()) return &form;
   }
   return nullptr;
@@ -71,7 +70,7 @@ class GavelTraceParser {
   void ReadLine(const TextLine& line) {
     FieldReader reader(line, source_, status_);
     SplitFields(line.text, '\t', fields_);
-    const Columns* form = FormOf(fields_);
+    const Form* form = FormOf(fields_);
     if (form == nullptr) {
       return reader.FailAtEnd(
           StrCat("the line has ", fields_.size(),
@@ -84,16 +83,16 @@ class GavelTraceParser {
     job.steps_total = reader.Number(fields_[form->steps], "steps", kTraceSteps);
     job.scale_factor = reader.Integer(fields_[form->scale_factor],
                                       "scale factor", 1, kTraceScaleFactorMax);
-    if (form->weight != Columns::kNone) {
+    if (form->weight != Form::kNone) {
       job.weight = reader.Number(fields_[form->weight], "weight", kTraceWeight);
     }
-    if (form->slo != Columns::kNone) job.slo = ReadSlo(*form, reader);
+    if (form->slo != Form::kNone) job.slo = ReadSlo(*form, reader);
     job.arrival_s = ReadArrival(*form, reader);
     trace_.jobs.push_back(job);
   }
 
   // Templates are told apart by the text of their columns, which come first.
-  size_t TemplateOf(const TextLine& line, const Columns& form,
+  size_t TemplateOf(const TextLine& line, const Form& form,
                     FieldReader& reader) {
     const TextField& last = fields_[form.needs_data_directory];
     const std::string_view text =
@@ -106,7 +105,7 @@ class GavelTraceParser {
     return template_of_[text] = trace_.templates.size() - 1;
   }
 
-  JobTemplate ReadTemplate(const Columns& form, FieldReader& reader) {
+  JobTemplate ReadTemplate(const Form& form, FieldReader& reader) {
     JobTemplate result;
     result.type = fields_[0].text;
     if (result.type.empty()) {
@@ -115,7 +114,7 @@ class GavelTraceParser {
                   "of the throughputs");
     }
     result.command = fields_[1].text;
-    if (form.working_directory != Columns::kNone) {
+    if (form.working_directory != Form::kNone) {
       result.working_directory = fields_[form.working_directory].text;
     }
     result.steps_flag = fields_[form.steps_flag].text;
@@ -126,7 +125,7 @@ class GavelTraceParser {
   }
 
   // The original writes -1 for none.
-  double ReadSlo(const Columns& form, FieldReader& reader) {
+  double ReadSlo(const Form& form, FieldReader& reader) {
     constexpr double kNoSlo = -1;
     const TextField& field = fields_[form.slo];
     NumberRange range = kTraceSlo;
@@ -142,7 +141,7 @@ class GavelTraceParser {
     return 0;
   }
 
-  double ReadArrival(const Columns& form, FieldReader& reader) {
+  double ReadArrival(const Form& form, FieldReader& reader) {
     const TextField& field = fields_[form.arrival];
     const double arrival_s = reader.Number(field, "arrival", kTraceArrival);
     if (IsBeforeLastArrival(trace_, arrival_s)) {

@@ -21,7 +21,7 @@
 #include "examples/demo/run_alone.h"
 #include "examples/demo/summary.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel::demo {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "core/text.h"
-#include "runtime/checkpoint/file_system.h"
+#include "runtime/generation/file_system.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {

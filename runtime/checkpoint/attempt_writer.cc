@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/generation_directory.h"
+#include "runtime/generation/generation_directory.h"
 
 namespace gavel {
 namespace {

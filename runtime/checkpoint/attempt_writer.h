@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/checkpoint/file_system.h"
-#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/snapshot_stage.h"
 #include "runtime/checkpoint/worker_pool.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 

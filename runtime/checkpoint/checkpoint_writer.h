@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,9 +36,10 @@ class CheckpointWriter {
   // Waits for the save under way, then copies `snapshot` (see
   // GenerationStore::Stage, whose errors it returns) and begins to write it.
   // What comes of that is told to `done`. options.before_commit is called by
-  // the writer's thread.
+  // the writer's thread. `copies`, if not null: GenerationStore::StagedCopies.
   absl::Status Begin(Generation generation, const Snapshot& snapshot,
-                     const CommitOptions& options);
+                     const CommitOptions& options,
+                     std::vector<HostCopy>* copies = nullptr);
 
   // Begins to get the memory that Begin will need.
   void Prepare(const Snapshot& snapshot, const CommitOptions& options);
@@ -55,7 +57,11 @@ class CheckpointWriter {
   absl::StatusOr<Generation> LatestGeneration() const {
     return store_.LatestGeneration();
   }
-  uint64_t arena_size_bytes() const { return store_.arena_size_bytes(); }
+  // Memory that is kept for copies; while one is being prepared, what was
+  // before.
+  uint64_t arena_size_bytes() const {
+    return IsBusy() ? arena_size_bytes_ : store_.arena_size_bytes();
+  }
 
  private:
   void Post(std::function<void()> job);
@@ -63,6 +69,7 @@ class CheckpointWriter {
 
   GenerationStore store_;
   const Done done_;
+  uint64_t arena_size_bytes_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> job_;  // empty: nothing to do

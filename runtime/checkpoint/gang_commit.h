@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/generation.h"
-#include "runtime/checkpoint/file_system.h"
-#include "runtime/checkpoint/generation_directory.h"
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 

@@ -19,6 +19,9 @@ GangWait WaitOf(const CommitOptions& options) {
 
 using internal::CatchAsStatus;
 
+// Shards are cut anew when more than this part of one is written for nothing.
+constexpr uint64_t kRegroupFraction = 64;
+
 // A file that is missing, short or of another kind is damage, too.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) ||
@@ -198,6 +201,7 @@ absl::Status GenerationStore::WriteAttempt(const Attempt& attempt,
   }
   GAVEL_RETURN_IF_ERROR(CommitManifest(folder, options.before_commit));
   Remember(folder, writer);
+  if (!is_gang) Regroup(writer);
   return absl::OkStatus();
 }
 
@@ -244,6 +248,23 @@ void GenerationStore::Remember(const std::string& folder,
   }
   history_ = {folder, std::move(shards)};
   linked_shards_ = writer.linked_count();
+}
+
+void GenerationStore::Regroup(const AttemptWriter& writer) {
+  uint64_t for_nothing_bytes = 0;
+  const std::vector<StagedShard>& shards = stage_->shards();
+  // The last one has the bytes entries.
+  for (size_t i = 0; i + 1 < shards.size(); ++i) {
+    tensor_history_.Add(writer.summaries()[i].summary);
+    // One of unchanged tensors is new after a cut, and yet not to be written.
+    if (tensor_history_.AreUnchanged(*shards[i].layout)) {
+      history_.shards[shards[i].index].changed_last_time = false;
+    }
+    for_nothing_bytes += tensor_history_.BytesBesideOthers(*shards[i].layout);
+  }
+  if (for_nothing_bytes > options_.shard_size_bytes_max / kRegroupFraction) {
+    stage_->GroupUnchanged(tensor_history_.Unchanged());
+  }
 }
 
 // Lists anew: another worker may have committed a higher epoch meanwhile.

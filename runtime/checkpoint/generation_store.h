@@ -28,12 +28,13 @@
 #include "core/generation.h"
 #include "runtime/checkpoint/arena.h"
 #include "runtime/checkpoint/attempt_writer.h"
-#include "runtime/checkpoint/file_system.h"
-#include "runtime/checkpoint/generation_directory.h"
-#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/snapshot_stage.h"
+#include "runtime/checkpoint/tensor_history.h"
 #include "runtime/checkpoint/worker_pool.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 
@@ -92,6 +93,11 @@ class GenerationStore {
   // RESOURCE_EXHAUSTED: no memory for the copy.
   absl::Status Stage(const Snapshot& snapshot,
                      const CommitOptions& options = {});
+
+  // Of `snapshot`, which was staged last: see SnapshotStage::Copies.
+  std::vector<HostCopy> StagedCopies(const Snapshot& snapshot) const {
+    return stage_->Copies(snapshot);
+  }
 
   // Commits what was staged. OK: the generation is durable. On any error the
   // attempt is removed and all earlier generations are as they were; calling
@@ -152,6 +158,8 @@ class GenerationStore {
                               const std::function<absl::Status()>& veto);
   // What was written is what the next generation is compared with.
   void Remember(const std::string& folder, const AttemptWriter& writer);
+  // Cuts anew when much would be written again for nothing.
+  void Regroup(const AttemptWriter& writer);
   absl::Status DeleteSuperseded(const Attempt& committed);
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
@@ -166,6 +174,7 @@ class GenerationStore {
   std::unique_ptr<SnapshotStage> stage_;
   bool is_staged_ = false;
   ShardHistory history_;
+  TensorHistory tensor_history_;
   size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
   // Found damaged by Restore: they do not count as kept.

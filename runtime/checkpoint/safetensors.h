@@ -1,69 +1,37 @@
-// A shard: a file in the safetensors layout, as it lies in memory, with XXH3-64
-// checksums of the file and of every tensor. Called by shard_plan.cc and
-// generation_store.cc, which copy tensors into such memory and write or read it
-// as a whole; a shard also stands alone, for Python's safetensors or any other
-// reader.
+// Tensors of LibTorch in shards: which may be stored, and views of those in a
+// shard that was read. A shard is a file in the safetensors layout
+// (runtime/generation/shard_layout.h) and also stands alone, for Python's
+// safetensors or any other reader. Called by shard_plan.cc and
+// shard_reader.cc.
 //
 // Pure functions, thread-safe.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SAFETENSORS_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SAFETENSORS_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/checkpoint/safetensors_header.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/generation/shard_layout.h"
 
 namespace gavel {
 
-struct TensorChecksum {
-  std::string name;
-  // XXH3-64 of dtype, shape and data: equal tensors, equal checksums.
-  uint64_t checksum = 0;
-  friend bool operator==(const TensorChecksum&,
-                         const TensorChecksum&) = default;
-};
+// Of a dtype that CheckStorable accepts; nothing for any other.
+std::optional<Dtype> DtypeOf(at::ScalarType dtype);
 
-struct ShardSummary {
-  uint64_t size_bytes = 0;
-  // See ShardChecksum.
-  uint64_t checksum = 0;
-  std::vector<TensorChecksum> tensors;  // sorted by name
-  friend bool operator==(const ShardSummary&, const ShardSummary&) = default;
-};
-
-// What ShardSummary::checksum is, by the format version of the manifest.
-enum class ShardChecksum {
-  kAllBytes,          // version 1: XXH3-64 of the file
-  kHeaderAndTensors,  // of its header and, in the order in which they are
-                      // stored, the tensors' checksums: nothing is read twice
-};
-
-// Where everything lies in a shard's file.
-struct ShardLayout {
-  SafetensorsHeader header;  // tensors in the order in which they are stored
-  std::string encoded_header;
-  uint64_t size_bytes = 0;
-
-  // Of header.tensors[i].
-  uint64_t TensorOffset(size_t i) const {
-    return encoded_header.size() + header.tensors[i].begin;
-  }
-};
-
-// Stores tensors by falling element size, so that each is aligned, and by name.
-// `tensors` have names, dtypes and shapes; their places are set here.
-// INVALID_ARGUMENT as EncodeSafetensorsHeader.
-absl::StatusOr<ShardLayout> LayOutShard(
-    std::vector<TensorEntry> tensors,
-    const std::map<std::string, std::string>& metadata);
-
-// Of the file that lies at `file`, kHeaderAndTensors.
-ShardSummary SummarizeShard(const ShardLayout& layout, const char* file);
+// OK when the layout has a place for `tensor`; else INVALID_ARGUMENT that names
+// it and says what to do: undefined, sparse or quantized tensors, complex
+// numbers, other dtypes.
+absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor);
 
 struct Shard {
   std::vector<NamedTensor> tensors;  // in host memory

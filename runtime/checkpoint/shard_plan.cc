@@ -8,7 +8,6 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/safetensors_header.h"
 
 namespace gavel {
 namespace {
@@ -37,16 +36,18 @@ absl::Status CheckNames(const std::vector<NamedTensor>& tensors) {
   return absl::OkStatus();
 }
 
+// Of tensors[i] for each i of `chosen`.
 absl::StatusOr<PlannedShard> PlanShard(const std::vector<TensorEntry>& tensors,
-                                       size_t begin, size_t end) {
+                                       const std::vector<size_t>& chosen) {
   std::unordered_map<std::string_view, size_t> places;
-  for (size_t i = begin; i < end; ++i) places.emplace(tensors[i].name, i);
+  std::vector<TensorEntry> entries;
+  for (const size_t i : chosen) {
+    places.emplace(tensors[i].name, i);
+    entries.push_back(tensors[i]);
+  }
   PlannedShard shard;
-  GAVEL_ASSIGN_OR_RETURN(
-      shard.layout,
-      LayOutShard({tensors.begin() + static_cast<std::ptrdiff_t>(begin),
-                   tensors.begin() + static_cast<std::ptrdiff_t>(end)},
-                  Metadata()));
+  GAVEL_ASSIGN_OR_RETURN(shard.layout,
+                         LayOutShard(std::move(entries), Metadata()));
   for (const TensorEntry& entry : shard.layout.header.tensors) {
     shard.sources.push_back(places.at(entry.name));
   }
@@ -56,40 +57,51 @@ absl::StatusOr<PlannedShard> PlanShard(const std::vector<TensorEntry>& tensors,
 bool IsOf(const TensorEntry& entry, const NamedTensor& named) {
   const at::Tensor& tensor = named.second;
   return entry.name == named.first && CheckStorable(named.first, tensor).ok() &&
-         entry.dtype == tensor.scalar_type() &&
+         entry.dtype == DtypeOf(tensor.scalar_type()) &&
          tensor.sizes().equals(entry.shape);
 }
 
 }  // namespace
 
-absl::StatusOr<ShardPlan> ShardPlan::Make(const Snapshot& snapshot,
-                                          uint64_t shard_size_bytes_max) {
+absl::StatusOr<ShardPlan> ShardPlan::Make(
+    const Snapshot& snapshot, uint64_t shard_size_bytes_max,
+    const std::set<std::string>& unchanged) {
   GAVEL_RETURN_IF_ERROR(CheckNames(snapshot.tensors));
   ShardPlan plan;
+  std::vector<size_t> first, others;
   for (const auto& [name, tensor] : snapshot.tensors) {
+    (unchanged.contains(name) ? first : others).push_back(plan.tensors_.size());
     plan.tensors_.push_back(
-        {name, tensor.scalar_type(), tensor.sizes().vec(), 0, 0});
+        {name, *DtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, 0});
   }
-  size_t begin = 0;
+  GAVEL_RETURN_IF_ERROR(plan.Cut(first, snapshot, shard_size_bytes_max));
+  GAVEL_RETURN_IF_ERROR(plan.Cut(others, snapshot, shard_size_bytes_max));
+  return plan;
+}
+
+absl::Status ShardPlan::Cut(const std::vector<size_t>& tensors,
+                            const Snapshot& snapshot,
+                            uint64_t shard_size_bytes_max) {
+  std::vector<size_t> chosen;
   uint64_t size_bytes = 0;
-  for (size_t i = 0; i < plan.tensors_.size(); ++i) {
+  const auto end_shard = [&]() -> absl::Status {
+    if (chosen.empty()) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(PlannedShard shard, PlanShard(tensors_, chosen));
+    shards_.push_back(std::move(shard));
+    chosen.clear();
+    size_bytes = 0;
+    return absl::OkStatus();
+  };
+  for (const size_t i : tensors) {
     // nbytes() of an expanded tensor is that of its elements, as stored.
     const uint64_t tensor_size = snapshot.tensors[i].second.nbytes();
-    if (i > begin && size_bytes + tensor_size > shard_size_bytes_max) {
-      GAVEL_ASSIGN_OR_RETURN(PlannedShard shard,
-                             PlanShard(plan.tensors_, begin, i));
-      plan.shards_.push_back(std::move(shard));
-      begin = i;
-      size_bytes = 0;
+    if (size_bytes + tensor_size > shard_size_bytes_max) {
+      GAVEL_RETURN_IF_ERROR(end_shard());
     }
+    chosen.push_back(i);
     size_bytes += tensor_size;
   }
-  if (begin < plan.tensors_.size()) {
-    GAVEL_ASSIGN_OR_RETURN(PlannedShard shard, PlanShard(plan.tensors_, begin,
-                                                         plan.tensors_.size()));
-    plan.shards_.push_back(std::move(shard));
-  }
-  return plan;
+  return end_shard();
 }
 
 bool ShardPlan::Fits(const Snapshot& snapshot) const {
@@ -102,7 +114,7 @@ absl::StatusOr<ShardLayout> LayOutBytes(
   std::vector<TensorEntry> entries;
   for (const auto& [name, text] : bytes) {
     entries.push_back({StrCat(kBytesPrefix, name),
-                       at::kByte,
+                       Dtype::kU8,
                        {static_cast<int64_t>(text.size())},
                        0,
                        0});

@@ -1,7 +1,8 @@
 // How the state of a job is cut into shards: a function of the names, dtypes
-// and shapes of its tensors alone, so that each shard of a generation can be
-// compared with the one of the generation before, and every rank of a gang cuts
-// alike. Called by SnapshotStage, which keeps a plan while it fits.
+// and shapes of its tensors, and of the set of those that no longer change;
+// nothing else, so that each shard of a generation can be compared with the one
+// of the generation before, and every rank of a gang cuts alike. Called by
+// SnapshotStage, which keeps a plan while it fits.
 //
 // A value, thread-safe.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SHARD_PLAN_H_
@@ -10,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/snapshot.h"
@@ -27,19 +30,24 @@ struct PlannedShard {
 
 class ShardPlan {
  public:
-  // Tensors in their order; a new shard is begun when those of one reach
+  // Those of `unchanged` first, the others in shards of their own, both in the
+  // order of the snapshot; a new shard is begun when the tensors of one reach
   // `shard_size_bytes_max`, and a larger tensor has one of its own.
   // INVALID_ARGUMENT: an empty, repeated or reserved name, or a tensor that
   // cannot be stored (see CheckStorable).
-  static absl::StatusOr<ShardPlan> Make(const Snapshot& snapshot,
-                                        uint64_t shard_size_bytes_max);
+  static absl::StatusOr<ShardPlan> Make(
+      const Snapshot& snapshot, uint64_t shard_size_bytes_max,
+      const std::set<std::string>& unchanged = {});
 
-  // Whether Make would give the same plan for `snapshot`.
+  // Whether Make would give the same plan for `snapshot` and the same set.
   bool Fits(const Snapshot& snapshot) const;
 
   const std::vector<PlannedShard>& shards() const { return shards_; }
 
  private:
+  absl::Status Cut(const std::vector<size_t>& tensors, const Snapshot& snapshot,
+                   uint64_t shard_size_bytes_max);
+
   std::vector<TensorEntry> tensors_;  // in the order of the snapshot
   std::vector<PlannedShard> shards_;
 };

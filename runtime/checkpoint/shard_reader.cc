@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/checkpoint/safetensors.h"
 
 namespace gavel {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/arena.h"
-#include "runtime/checkpoint/file_system.h"
-#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/worker_pool.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 

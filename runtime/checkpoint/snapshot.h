@@ -23,6 +23,12 @@ namespace gavel {
 
 using NamedTensor = std::pair<std::string, at::Tensor>;
 
+// A tensor and its bytes in host memory, contiguous; `copy` keeps that memory.
+struct HostCopy {
+  at::Tensor source;
+  at::Tensor copy;
+};
+
 struct Snapshot {
   // E.g. "model/conv1.weight". Names are unique and not empty; they never
   // become paths. Restored ones are in host memory, sorted by name.

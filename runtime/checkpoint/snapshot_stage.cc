@@ -11,8 +11,8 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/generation/file_system.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -26,9 +26,12 @@ constexpr size_t kPieceBytesMax = size_t{8} << 20;
 
 absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
                                  int world_size) {
-  if (!plan_ || !plan_->Fits(snapshot)) {
-    GAVEL_ASSIGN_OR_RETURN(plan_,
-                           ShardPlan::Make(snapshot, shard_size_bytes_max_));
+  const std::set<std::string> unchanged =
+      world_size == 1 ? unchanged_ : std::set<std::string>();
+  if (!plan_ || planned_unchanged_ != unchanged || !plan_->Fits(snapshot)) {
+    GAVEL_ASSIGN_OR_RETURN(
+        plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged));
+    planned_unchanged_ = unchanged;
   }
   bytes_.clear();
   for (const auto& [name, text] : snapshot.bytes) {
@@ -70,17 +73,34 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
   GAVEL_RETURN_IF_ERROR(Plan(snapshot, rank, world_size));
   GAVEL_ASSIGN_OR_RETURN(block_, arena_.Take(arena_size_bytes_));
   pieces_.clear();
-  devices_.clear();
   return internal::CatchAsStatus("copying the state for a checkpoint", [&] {
     const at::NoGradGuard no_grad;
+    WaitForDevices(snapshot);
     for (StagedShard& shard : shards_) {
       shard.data = block_->data() + shard.arena_offset;
       GAVEL_RETURN_IF_ERROR(CopyShard(shard, snapshot));
     }
     GAVEL_RETURN_IF_ERROR(CopyPieces());
-    WaitForDevices();
+    WaitForStreams();
     return absl::OkStatus();
   });
+}
+
+std::vector<HostCopy> SnapshotStage::Copies(const Snapshot& snapshot) const {
+  std::vector<HostCopy> copies;
+  for (const StagedShard& shard : shards_) {
+    if (shard.layout == &bytes_layout_) continue;
+    const std::vector<size_t>& sources = plan_->shards()[shard.index].sources;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const at::Tensor& source = snapshot.tensors[sources[i]].second;
+      copies.push_back(
+          {source, at::from_blob(
+                       shard.data + shard.layout->TensorOffset(i),
+                       source.sizes(), [block = block_](void*) {},
+                       at::device(at::kCPU).dtype(source.scalar_type()))});
+    }
+  }
+  return copies;
 }
 
 absl::Status SnapshotStage::CopyShard(const StagedShard& shard,
@@ -116,11 +136,6 @@ void SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
   at::Tensor view = at::from_blob(to, tensor.sizes(),
                                   at::device(at::kCPU).dtype(tensor.dtype()));
   view.copy_(tensor.detach(), /*non_blocking=*/!tensor.is_cpu());
-  const at::Device device = tensor.device();
-  if (!tensor.is_cpu() &&
-      std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
-    devices_.push_back(device);
-  }
 }
 
 void SnapshotStage::AddPiece(char* to, const char* from, size_t size) {
@@ -150,7 +165,22 @@ absl::Status SnapshotStage::CopyPieces() {
   });
 }
 
-void SnapshotStage::WaitForDevices() {
+// For the work of all their streams: a program may have several.
+void SnapshotStage::WaitForDevices(const Snapshot& snapshot) {
+  devices_.clear();
+  for (const auto& [name, tensor] : snapshot.tensors) {
+    const at::Device device = tensor.device();
+    if (tensor.is_cpu() ||
+        std::find(devices_.begin(), devices_.end(), device) != devices_.end()) {
+      continue;
+    }
+    devices_.push_back(device);
+    c10::impl::VirtualGuardImpl(device.type())
+        .synchronizeDevice(device.index());
+  }
+}
+
+void SnapshotStage::WaitForStreams() {
   for (const at::Device device : devices_) {
     const c10::impl::VirtualGuardImpl guard(device.type());
     guard.synchronizeStream(guard.getStream(device));

@@ -10,6 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,9 +47,20 @@ class SnapshotStage {
   // RESOURCE_EXHAUSTED without memory.
   absl::Status Copy(const Snapshot& snapshot, int rank, int world_size);
 
+  // Of the tensors of `snapshot`, which was copied last, those that this rank
+  // stores, in the arena: nothing is copied. Their memory is not used for
+  // another Copy while one of them is there.
+  std::vector<HostCopy> Copies(const Snapshot& snapshot) const;
+
   // The memory that Copy will take. Nothing is staged afterwards.
   absl::StatusOr<uint64_t> SizeOf(const Snapshot& snapshot, int rank,
                                   int world_size);
+
+  // The tensors that the next Copy gives shards of their own. A gang cuts
+  // without it: its ranks know only what they themselves store.
+  void GroupUnchanged(std::set<std::string> names) {
+    unchanged_ = std::move(names);
+  }
 
   // Nothing is staged afterwards, and the arena may give the memory again.
   void Release();
@@ -66,11 +80,14 @@ class SnapshotStage {
   void CopyTensor(char* to, const at::Tensor& tensor);
   void AddPiece(char* to, const char* from, size_t size);
   absl::Status CopyPieces();
-  void WaitForDevices();
+  void WaitForDevices(const Snapshot& snapshot);
+  void WaitForStreams();
 
   const uint64_t shard_size_bytes_max_;
   WorkerPool& pool_;
   Arena& arena_;
+  std::set<std::string> unchanged_;
+  std::set<std::string> planned_unchanged_;
   std::optional<ShardPlan> plan_;
   std::map<std::string, std::string> bytes_;  // entries of this rank
   ShardLayout bytes_layout_;
@@ -79,7 +96,7 @@ class SnapshotStage {
   std::shared_ptr<ArenaBlock> block_;
   // Of the present Copy.
   std::vector<Piece> pieces_;
-  std::vector<at::Device> devices_;  // with copies under way
+  std::vector<at::Device> devices_;  // of the snapshot, but the CPU
 };
 
 }  // namespace gavel

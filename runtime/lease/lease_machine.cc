@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "core/rules.h"
+
 namespace gavel {
 
 namespace {
@@ -32,7 +34,8 @@ LeaseMachine::LeaseMachine(LeaseOptions options)
 LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
   LeaseActions actions;
   // First of all, so that nothing which comes too late can revive a lease.
-  if (HoldsLease() && now >= deadline_) {
+  if (HoldsLease() && now >= deadline_ &&
+      Rules::Hold(Rule::kLeaseEndsAtDeadline)) {
     Pause(PauseTier::kPark, "lease ended", actions);
   }
   std::visit([&](const auto& e) { On(now, e, actions); }, event);
@@ -47,7 +50,9 @@ Time LeaseMachine::NextDeadline() const {
   if (!started_ || !Asks()) return kNever;
   Time next = next_request_;
   if (!hello_answered_) next = std::min(next, next_hello_);
-  if (HoldsLease()) next = std::min(next, deadline_);
+  if (HoldsLease() && Rules::Hold(Rule::kLeaseEndsAtDeadline)) {
+    next = std::min(next, deadline_);
+  }
   return next;
 }
 
@@ -135,8 +140,14 @@ void LeaseMachine::On(Time, const lease_event::Tick&, LeaseActions&) {}
 // no other, gives a lease that counts from when that request was sent.
 void LeaseMachine::Take(Time now, const LeaseGrant& grant,
                         LeaseActions& actions) {
-  if (grant.nonce != nonce_) return;
-  if (grant.epoch < known_epoch_ || grant.epoch <= released_epoch_) return;
+  if (grant.nonce != nonce_ && Rules::Hold(Rule::kGrantAnswersLatestRequest)) {
+    return;
+  }
+  if (grant.epoch < known_epoch_) return;
+  if (grant.epoch <= released_epoch_ &&
+      Rules::Hold(Rule::kGivenUpEpochStaysSo)) {
+    return;
+  }
   if (!(grant.duration_s > 0 && grant.duration_s <= kLeaseDurationMax_s)) {
     return;
   }
@@ -145,7 +156,9 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
 
   unanswered_ = 0;
   known_epoch_ = grant.epoch;
-  const Time deadline = request_sent_at_ + grant.duration_s;
+  const Time counts_from =
+      Rules::Hold(Rule::kLeaseCountsFromSending) ? request_sent_at_ : now;
+  const Time deadline = counts_from + grant.duration_s;
   const bool moved = deadline != deadline_;
   next_request_ = NextRenewal(now, grant.duration_s, renewal);
   if (deadline <= now) return;  // over before it arrived

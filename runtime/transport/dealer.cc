@@ -7,6 +7,7 @@
 
 #include "core/codec.h"
 #include "core/text.h"
+#include "runtime/transport/connection_guard.h"
 #include "runtime/transport/socket_options.h"
 
 namespace gavel {
@@ -30,8 +31,12 @@ std::string NewRoutingId() {
 struct Dealer::Impl {
   transport::Channel channel;
 
-  void Connect(const transport::Endpoint& endpoint) {
+  void Connect(const transport::Endpoint& endpoint,
+               const DealerOptions& options) {
     channel.Open(zmq::socket_type::dealer, endpoint);
+    if (options.keys.has_value()) {
+      transport::SetCurveClient(channel.socket, *options.keys);
+    }
     channel.socket.set(zmq::sockopt::routing_id, NewRoutingId());
     channel.endpoint = endpoint.Text();
     channel.socket.connect(channel.endpoint);
@@ -42,7 +47,7 @@ Dealer::Dealer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Dealer::~Dealer() = default;
 
 absl::StatusOr<std::unique_ptr<Dealer>> Dealer::Connect(
-    const std::string& endpoint) {
+    const std::string& endpoint, const DealerOptions& options) {
   const absl::StatusOr<transport::Endpoint> where =
       transport::ParseEndpoint(endpoint);
   if (!where.ok()) return where.status();
@@ -52,18 +57,18 @@ absl::StatusOr<std::unique_ptr<Dealer>> Dealer::Connect(
                "\": port 0 can't be connected "
                "to; give the port that the coordinator printed"));
   }
-  if (!where->loopback) {
-    return absl::InvalidArgumentError(
+  if (!where->loopback && !options.keys.has_value()) {
+    return absl::PermissionDeniedError(
         StrCat("endpoint \"", endpoint,
-               "\" is not a loopback address, and "
-               "connections are not encrypted yet; use 127.0.0.1:",
-               where->port));
+               "\" is not a loopback address, and without keys nothing is "
+               "sent beyond this machine; make a key with `gavel keygen` "
+               "and have it allowed with `gavel user add`"));
   }
   std::unique_ptr<Impl> impl;
   absl::Status status =
       transport::CatchZmq(StrCat("connect to ", endpoint), [&] {
         impl = std::make_unique<Impl>();
-        impl->Connect(*where);
+        impl->Connect(*where, options);
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
@@ -97,7 +102,13 @@ absl::Status Dealer::Send(const Message& message) {
 }
 
 absl::StatusOr<std::optional<Message>> Dealer::Receive(double timeout_s) {
-  return impl_->channel.Receive(timeout_s, nullptr);
+  return impl_->channel.Receive(timeout_s, nullptr, {});
+}
+
+bool IsLoopback(const std::string& endpoint) {
+  const absl::StatusOr<transport::Endpoint> parsed =
+      transport::ParseEndpoint(endpoint);
+  return parsed.ok() && parsed->loopback;
 }
 
 Waker& Dealer::waker() { return impl_->channel.waker; }

@@ -12,18 +12,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
+#include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 
 namespace gavel {
 
+struct DealerOptions {
+  // Encrypted with these keys; none: only to a loopback address (127.x.y.z,
+  // [::1] or localhost).
+  std::optional<CurveClient> keys;
+};
+
 class Dealer {
  public:
-  // `endpoint`: "tcp://127.0.0.1:PORT" or "HOST:PORT". INVALID_ARGUMENT for
-  // anything else, and (until connections are encrypted) for an address that
-  // is not loopback (127.x.y.z, [::1] or localhost). Does not wait for the
-  // peer.
+  // `endpoint`: "tcp://127.0.0.1:PORT" or "HOST:PORT"; INVALID_ARGUMENT for
+  // anything else. PERMISSION_DENIED for an address that is not loopback when
+  // there are no keys. Does not wait for the peer; one that does not accept the
+  // keys, or has not this public key, is as one that is not there.
   static absl::StatusOr<std::unique_ptr<Dealer>> Connect(
-      const std::string& endpoint);
+      const std::string& endpoint, const DealerOptions& options = {});
   ~Dealer();
 
   // True once the peer has answered the handshake; false after `timeout_s` (or
@@ -48,6 +55,9 @@ class Dealer {
   explicit Dealer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Whether it is an endpoint of this machine alone, which needs no keys.
+bool IsLoopback(const std::string& endpoint);
 
 }  // namespace gavel
 

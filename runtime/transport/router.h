@@ -1,10 +1,12 @@
 // The coordinator's end of the wire: one ROUTER socket, many peers. Owned and
 // used by one thread (the event loop); only Waker::Wake may be called from
-// others. Socket options: design section 7.
+// others. One more thread inside decides who connects. Socket options: design
+// section 7.
 #ifndef GAVEL_RUNTIME_TRANSPORT_ROUTER_H_
 #define GAVEL_RUNTIME_TRANSPORT_ROUTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,24 +14,42 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
+#include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 
 namespace gavel {
 
+struct RouterOptions {
+  // Encrypted with these keys; none: only on a loopback address.
+  std::optional<CurveKeyPair> keys;
+  // With keys, required: whether the holder of this public key may connect.
+  // Called on a thread of the router's.
+  std::function<bool(const std::string& public_key)> may_connect;
+  int connections_per_address_max = 4096;
+};
+
 struct Incoming {
   std::string peer;  // routing id: where to answer, never who it is
   Message message;
+  std::string public_key = "";  // who it is: proven; empty: not encrypted
+  std::string address = "";     // it comes from, without port
+  int descriptor = -1;          // of its connection, for Offend
 };
 
 class Router {
  public:
+  // What one connection may send within kOffenceWindow_s of frames that are
+  // none and of messages that are not its to send; then it is cut.
+  static constexpr int kOffencesMax = 100;
+  static constexpr double kOffenceWindow_s = 10;
+
   // `endpoint`: "tcp://127.0.0.1:PORT", PORT 0 for a free one.
-  // PERMISSION_DENIED for an address that is not loopback (connections are not
-  // encrypted yet), INVALID_ARGUMENT for what is no endpoint; ALREADY_EXISTS
-  // when the port is taken, naming it and the remedy. Raises the process's
-  // limit of open files as far as it may.
+  // PERMISSION_DENIED for an address that is not loopback when there are no
+  // keys, INVALID_ARGUMENT for what is no endpoint; ALREADY_EXISTS when the
+  // port is taken, naming it and the remedy. Raises the process's limit of open
+  // files as far as it may.
   static absl::StatusOr<std::unique_ptr<Router>> Bind(
-      const std::string& endpoint);
+      const std::string& endpoint, RouterOptions options = {});
   ~Router();
 
   // With the port that was really bound.
@@ -46,8 +66,15 @@ class Router {
   // UNAVAILABLE: its queue is full.
   absl::Status Send(const std::string& peer, const Message& message);
 
+  // Counts a message that its sender had no right to; see kOffencesMax.
+  void Offend(const Incoming& incoming);
+  // Ends the connection that it came by.
+  static void Cut(const Incoming& incoming);
+
   Waker& waker();
   uint64_t frames_dropped() const;
+  // Handshakes refused, and connections closed for too many of one address.
+  uint64_t connections_refused() const;
 
  private:
   struct Impl;

@@ -69,16 +69,25 @@ void SetSocketOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
 // A message of one frame (behind the routing id), or what came instead.
 enum class Received : uint8_t { kNothing, kFrame, kMultipart };
 
-// Takes one whole message without waiting. `peer`: null on a DEALER.
-Received ReceiveFrame(zmq::socket_t& socket, std::string* peer,
+// A property of the connection that a frame came by; "" without one.
+std::string Property(zmq::message_t& frame, const char* name) {
+  const char* const value = zmq_msg_gets(frame.handle(), name);
+  return value == nullptr ? "" : value;
+}
+
+// Takes one whole message without waiting. `sender`: null on a DEALER.
+Received ReceiveFrame(zmq::socket_t& socket, Sender* sender,
                       zmq::message_t& frame) {
   if (!socket.recv(frame, zmq::recv_flags::dontwait)) return Received::kNothing;
-  if (peer != nullptr) {
-    *peer = frame.to_string();
+  if (sender != nullptr) {
+    sender->peer = frame.to_string();
     if (!frame.more()) return Received::kMultipart;  // an id and nothing else
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) {
       return Received::kNothing;
     }
+    sender->public_key = Property(frame, "User-Id");
+    sender->address = Property(frame, "Peer-Address");
+    sender->descriptor = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
   }
   if (!frame.more()) return Received::kFrame;
   // All parts of a message arrive together, so this does not wait.
@@ -168,15 +177,16 @@ void Channel::Open(zmq::socket_type type, const Endpoint& where) {
   SetSocketOptions(socket, where);
 }
 
-absl::StatusOr<std::optional<Message>> Channel::Receive(double timeout_s,
-                                                        std::string* peer) {
+absl::StatusOr<std::optional<Message>> Channel::Receive(
+    double timeout_s, Sender* sender,
+    const std::function<void(const Sender&)>& on_drop) {
   const Deadline deadline = DeadlineAfter(timeout_s);
   std::optional<Message> received;
   const absl::Status status = CatchZmq("receive", [&] {
     zmq::message_t frame;
     int drops = 0;
     while (drops < kDropsPerReceiveMax) {
-      const Received got = ReceiveFrame(socket, peer, frame);
+      const Received got = ReceiveFrame(socket, sender, frame);
       if (got == Received::kNothing) {
         if (WaitFor(socket, ZMQ_POLLIN, waker, deadline)) continue;
         break;
@@ -188,10 +198,11 @@ absl::StatusOr<std::optional<Message>> Channel::Receive(double timeout_s,
           break;
         }
         const bool other_version = absl::IsFailedPrecondition(message.status());
-        if (peer == nullptr && other_version) return message.status();
+        if (sender == nullptr && other_version) return message.status();
       }
       ++frames_dropped;
       ++drops;
+      if (sender != nullptr) on_drop(*sender);
     }
     return absl::OkStatus();
   });

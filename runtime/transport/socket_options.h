@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,14 @@ Deadline DeadlineAfter(double timeout_s);
 bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
              const Deadline& deadline);
 
+// By which connection a frame came, on a ROUTER.
+struct Sender {
+  std::string peer;        // routing id
+  std::string public_key;  // proven by the handshake; empty: not encrypted
+  std::string address;     // without port
+  int descriptor = -1;     // of the connection
+};
+
 // One end's own things, and the loop that both receive with.
 struct Channel {
   Waker waker;
@@ -55,11 +64,12 @@ struct Channel {
   void Open(zmq::socket_type type, const Endpoint& endpoint);
 
   // The next message of one frame that decodes; all others are dropped and
-  // counted. `peer` gets the routing id on a ROUTER; on a DEALER it is null,
-  // and a frame of another protocol version ends the call with
-  // FAILED_PRECONDITION.
-  absl::StatusOr<std::optional<Message>> Receive(double timeout_s,
-                                                 std::string* peer);
+  // counted, and told to `on_drop`. `sender` is filled in on a ROUTER; on a
+  // DEALER it is null, and a frame of another protocol version ends the call
+  // with FAILED_PRECONDITION.
+  absl::StatusOr<std::optional<Message>> Receive(
+      double timeout_s, Sender* sender,
+      const std::function<void(const Sender&)>& on_drop);
 };
 
 // The status for an errno of ZeroMQ. `what`: "send to coordinator".

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "core/units.h"
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
 namespace {
-
-constexpr double kHour_s = 3600;
 
 TEST(CheckpointInterval, IsYoungs) {
   // sqrt(2 * 0.5 * 21600) = 146.97

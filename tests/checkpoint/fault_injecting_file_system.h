@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/status.h"
-#include "runtime/checkpoint/file_system.h"
+#include "runtime/generation/file_system.h"
 
 namespace gavel::testing {
 
@@ -39,6 +39,15 @@ class FaultInjectingFileSystem : public FileSystem {
     std::unique_ptr<WritableFile> file;
     GAVEL_RETURN_IF_ERROR(Do([&]() -> absl::Status {
       GAVEL_ASSIGN_OR_RETURN(file, base_.CreateFile(path, access));
+      return absl::OkStatus();
+    }));
+    return std::make_unique<File>(*this, std::move(file));
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> AppendFile(
+      const std::string& path) override {
+    std::unique_ptr<WritableFile> file;
+    GAVEL_RETURN_IF_ERROR(Do([&]() -> absl::Status {
+      GAVEL_ASSIGN_OR_RETURN(file, base_.AppendFile(path));
       return absl::OkStatus();
     }));
     return std::make_unique<File>(*this, std::move(file));

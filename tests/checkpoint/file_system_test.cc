@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/file_system.h"
+#include "runtime/generation/file_system.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

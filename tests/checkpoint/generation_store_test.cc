@@ -153,6 +153,67 @@ TEST_F(GenerationStoreTest, AShardThatChangesAgainIsWrittenAgain) {
   }
 }
 
+// Frozen and trained tensors in turns, all in one shard.
+Snapshot WithFrozenLayers(double value, double frozen) {
+  Snapshot snapshot;
+  for (int layer = 0; layer < 6; ++layer) {
+    const std::string name = "layer" + std::to_string(layer);
+    snapshot.tensors.emplace_back(name + "/frozen", at::full({1000}, frozen));
+    snapshot.tensors.emplace_back(name + "/trained", at::full({1000}, value));
+  }
+  return snapshot;
+}
+
+TEST_F(GenerationStoreTest, FrozenTensorsMoveIntoShardsOfTheirOwn) {
+  GenerationStore store = Open({.shard_size_bytes_max = 64000});
+  for (uint64_t step = 1; step <= 12; ++step) {
+    SCOPED_TRACE(step);
+    const double value = static_cast<double>(step);
+    // At the ninth they change, once.
+    const double frozen = step < 9 ? -1 : -2;
+    ASSERT_OK(store.Commit({1, step}, WithFrozenLayers(value, frozen)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    // Known to be frozen with the fourth, cut anew with the fifth, and from
+    // then on only the trained half is written.
+    const bool is_cut = step >= 5;
+    ASSERT_EQ(manifest.shards.size(), is_cut ? 3u : 2u);
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    const bool shared = step >= 6 && step != 9 && step != 10;
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00000.safetensors"),
+              shared ? 2u : 1u);
+    if (is_cut) {
+      EXPECT_EQ(fs::hard_link_count(folder + "/shard-00001.safetensors"), 1u);
+      EXPECT_EQ(manifest.shards[0].tensors[0].name, "layer0/frozen");
+      EXPECT_EQ(manifest.shards[1].tensors[0].name, "layer0/trained");
+    }
+    ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+    ASSERT_EQ(restored.snapshot.tensors.size(), 12u);
+    for (const auto& [name, tensor] : restored.snapshot.tensors) {
+      const bool is_frozen = name.ends_with("/frozen");
+      EXPECT_EQ(tensor.sum().item<double>(),
+                1000 * (is_frozen ? frozen : value));
+    }
+  }
+}
+
+// Its ranks know only what they themselves store, and must cut alike.
+TEST_F(GenerationStoreTest, AGangCutsByNamesAndShapesAlone) {
+  GenerationStore store = Open({.shard_size_bytes_max = 64000});
+  for (uint64_t step = 1; step <= 6; ++step) {
+    ASSERT_OK(store.Commit({1, step},
+                           WithFrozenLayers(static_cast<double>(step), 0)));
+  }
+  ASSERT_OK_AND_ASSIGN(const Manifest alone, store.ReadManifest({1, 6}));
+  EXPECT_EQ(alone.shards.size(), 3u);
+  const Snapshot snapshot = WithFrozenLayers(7, 0);
+  CommitOptions gang{.rank = 0, .world_size = 2};
+  ASSERT_OK_AND_ASSIGN(const uint64_t grown, store.SizeOf(snapshot, gang));
+  GenerationStore fresh = Open({.shard_size_bytes_max = 64000});
+  ASSERT_OK_AND_ASSIGN(const uint64_t begun, fresh.SizeOf(snapshot, gang));
+  EXPECT_EQ(grown, begun);
+}
+
 // Only an undamaged generation is shared with: one that was found damaged, or
 // whose file is gone, is written in full.
 TEST_F(GenerationStoreTest, NothingIsSharedWithADamagedGeneration) {

@@ -133,6 +133,13 @@ absl::StatusOr<std::unique_ptr<WritableFile>> SimulatedDisk::CreateFile(
   return std::make_unique<SimulatedFile>(*this, parent->names[name]);
 }
 
+absl::StatusOr<std::unique_ptr<WritableFile>> SimulatedDisk::AppendFile(
+    const std::string& path) {
+  NodePointer node = Find(path);
+  if (node == nullptr || node->is_directory) return Missing(path);
+  return std::make_unique<SimulatedFile>(*this, node);
+}
+
 absl::StatusOr<std::unique_ptr<ReadableFile>> SimulatedDisk::OpenFile(
     const std::string& path, FileAccess) {
   NodePointer node = Find(path);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/file_system.h"
+#include "runtime/generation/file_system.h"
 
 namespace gavel::testing {
 
@@ -32,6 +32,8 @@ class SimulatedDisk : public FileSystem {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(
       const std::string& path, FileAccess access) override;
+  absl::StatusOr<std::unique_ptr<WritableFile>> AppendFile(
+      const std::string& path) override;
   absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(
       const std::string& path, FileAccess access) override;
   absl::StatusOr<std::vector<DirectoryEntry>> List(

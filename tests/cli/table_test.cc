@@ -22,11 +22,11 @@ AcceleratorRow OnServer(const std::string& server, const std::string& type) {
 }
 
 AcceleratorRow InUse(const std::string& type, const std::string& state,
-                     std::optional<uint64_t> job) {
+                     std::vector<uint64_t> jobs) {
   AcceleratorRow row;
   row.type = type;
   row.state = state;
-  row.job = job;
+  row.jobs = std::move(jobs);
   return row;
 }
 
@@ -117,16 +117,18 @@ TEST(Table, NodesAreGroupedByTypeAndUse) {
   NodeRow node;
   node.server = "here";
   node.state = "mixed";
-  node.accelerators = {InUse("cpu_fast", "allocated", 3),
-                       InUse("cpu_fast", "idle", std::nullopt),
-                       InUse("cpu_fast", "allocated", 5),
-                       InUse("cpu_slow", "idle", std::nullopt)};
+  node.parked_bytes = 3 << 20;
+  node.accelerators = {
+      InUse("cpu_fast", "allocated", {3}), InUse("cpu_fast", "idle", {}),
+      InUse("cpu_fast", "allocated", {5, 8}), InUse("cpu_slow", "idle", {})};
   node.accelerators.back().slow_down_factor = 2;
-  EXPECT_EQ(RenderNodes({node}),
-            "SERVER STATE ACCELERATOR COUNT USE       SLOWED JOBS\n"
-            "here   mixed cpu_fast        2 allocated      - 3,5\n"
-            "here   mixed cpu_fast        1 idle           - -\n"
-            "here   mixed cpu_slow        1 idle          2x -\n");
+  node.accelerators.back().kept_jobs = {9, 10};
+  EXPECT_EQ(
+      RenderNodes({node}),
+      "SERVER STATE ACCELERATOR COUNT USE       SLOWED JOBS  KEPT  PARKED\n"
+      "here   mixed cpu_fast        2 allocated      - 3,5+8 -    3.0 MiB\n"
+      "here   mixed cpu_fast        1 idle           - -     -          -\n"
+      "here   mixed cpu_slow        1 idle          2x -     9,10       -\n");
 }
 
 TEST(Rows, WhatIsMissingOrOddIsLeftAtItsDefault) {

@@ -125,16 +125,18 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
     names.emplace_back(MessageName(message));
     EXPECT_EQ(Encode(message)[kTypeByte], static_cast<char>(names.size()));
   }
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "WorkerHello",      "LeaseRequest",   "StepReport",
-                       "LeaseReleased",    "WorkerFinished", "LeaseGrant",
-                       "LeaseDenied",      "LeaseNotice",    "PauseRequest",
-                       "WorkerRejected",   "AgentHello",     "AgentHeartbeat",
-                       "WorkerLaunched",   "WorkerExited",   "AgentWelcome",
-                       "AgentRejected",    "LaunchWorker",   "StopWorker",
-                       "ExitAcknowledged", "SubmitRequest",  "SubmitReply",
-                       "CommandRequest",   "CommandReply",   "QueryRequest",
-                       "QueryReply",       "LogRequest",     "LogReply"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "WorkerHello",        "LeaseRequest",    "StepReport",
+                "LeaseReleased",      "WorkerFinished",  "LeaseGrant",
+                "LeaseDenied",        "LeaseNotice",     "PauseRequest",
+                "WorkerRejected",     "AgentHello",      "AgentHeartbeat",
+                "WorkerLaunched",     "WorkerExited",    "AgentWelcome",
+                "AgentRejected",      "LaunchWorker",    "StopWorker",
+                "ExitAcknowledged",   "SubmitRequest",   "SubmitReply",
+                "CommandRequest",     "CommandReply",    "QueryRequest",
+                "QueryReply",         "LogRequest",      "LogReply",
+                "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

@@ -1,3 +1,5 @@
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/cuda.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
@@ -52,6 +54,33 @@ TEST_F(OnGpu, TrainingGoesOnAfterMovingThereAndBack) {
   ASSERT_OK(MoveOptimizer(adam, kCpu));
   EXPECT_TRUE(model->weight.equal(on_gpu));
   EXPECT_LT(train(kCpu), first);
+}
+
+TEST_F(OnGpu, MovesToAnotherGpuAndBack) {
+  if (torch::cuda::device_count() < 2) GTEST_SKIP() << "only one GPU here";
+  const c10::Device other(c10::kCUDA, 1);
+  nn::Linear model(64, 64);
+  const at::Tensor expected = model->weight.detach().clone();
+  ASSERT_OK(MoveModule(*model, kGpu));
+  ASSERT_OK(MoveModule(*model, other));
+  EXPECT_EQ(model->weight.device(), other);
+  EXPECT_TRUE(model->weight.cpu().equal(expected));
+  ASSERT_OK(MoveModule(*model, kGpu));
+  EXPECT_TRUE(model->weight.cpu().equal(expected));
+}
+
+TEST_F(OnGpu, AMoveWaitsForWorkOfAnotherStream) {
+  at::Tensor tensor = at::zeros({1 << 24}, kGpu);
+  const c10::impl::VirtualGuardImpl gpu(c10::kCUDA);
+  gpu.synchronizeDevice(0);
+  {
+    const c10::StreamGuard guard(gpu.getNewStream(kGpu));
+    for (int i = 0; i < 200; ++i) tensor.add_(1);
+  }
+  // As the iterator does before each move.
+  ASSERT_OK(Synchronize(kGpu));
+  ASSERT_OK(MoveTensors({tensor}, kCpu));
+  EXPECT_TRUE(tensor.eq(200).all().item<bool>());
 }
 
 TEST_F(OnGpu, LstmIsFlattenedForCudnn) {

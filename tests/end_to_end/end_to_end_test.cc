@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "examples/demo/run_alone.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/generation/manifest.h"
 #include "tests/cli/gavel_fixture.h"
 #include "tests/support/status_matchers.h"
 

@@ -17,7 +17,8 @@ std::string Name(const WorkerKey& key) {
 }
 
 std::string_view TierName(PauseTier tier) {
-  constexpr std::array<std::string_view, 3> kNames = {"park", "evict", "stop"};
+  constexpr std::array<std::string_view, 4> kNames = {"park", "evict", "stop",
+                                                      "keep"};
   return kNames[static_cast<size_t>(tier)];
 }
 

@@ -1,5 +1,8 @@
 // Gangs: rank 0 first, then the others, at its store; and what happens when one
 // of them is lost, or they never meet.
+#include <map>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
@@ -93,6 +96,40 @@ TEST_F(Gang, TheOtherRanksWaitForRankZerosStore) {
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, Key(2));
   EXPECT_EQ(driver_.Last<LeaseGrant>()->gang_address, "10.0.0.7:4100");
   EXPECT_EQ(driver_.Last<LeaseGrant>()->world_size, kRanks);
+}
+
+TEST_F(Gang, ItsRanksAreToldTheirPlacesAsTorchrunSays) {
+  driver_.JoinServer("there", 1);
+  const JobId wide = driver_.Submit("wide", 2);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 1});
+  const JobId spread = driver_.Submit("spread", 4);
+  for (int rank = 0; rank < kRanks; ++rank) driver_.Gone(Key(rank), 75);
+  driver_.At(driver_.engine().round_ends_at());
+  std::map<int, std::map<std::string, std::string>> told;
+  for (const Action& action : driver_.actions) {
+    const auto* send = std::get_if<action::SendToAgent>(&action);
+    if (send == nullptr) continue;
+    const auto* launch = std::get_if<LaunchWorker>(&send->message);
+    if (launch == nullptr || launch->worker.job != spread) continue;
+    for (const auto& [name, value] : launch->environment) {
+      told[launch->worker.rank][name] = value;
+    }
+    told[launch->worker.rank]["server"] = launch->server;
+  }
+  ASSERT_EQ(told.size(), 4) << wide.value();
+  std::map<std::string, int> on_server;
+  std::map<std::string, std::string> group;
+  for (auto& [rank, environment] : told) {
+    const std::string& server = environment["server"];
+    EXPECT_EQ(environment["LOCAL_RANK"], StrCat(on_server[server]++)) << rank;
+    group.try_emplace(server, StrCat(group.size()));
+    EXPECT_EQ(environment["GROUP_RANK"], group[server]) << rank;
+  }
+  EXPECT_EQ(on_server.size(), 2);
+  for (auto& [rank, environment] : told) {
+    EXPECT_EQ(environment["LOCAL_WORLD_SIZE"],
+              StrCat(on_server[environment["server"]]));
+  }
 }
 
 TEST_F(Gang, TheAddressIsToldOnceHoweverOftenItIsHeard) {

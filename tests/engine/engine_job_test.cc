@@ -217,6 +217,33 @@ TEST(Agent, ThatIsHeardStays) {
   EXPECT_EQ(driver.engine().cluster().Capacity(), std::vector<int>{1});
 }
 
+// A worker that was abandoned with its server, and still has its accelerator.
+class AbandonedWorker : public testing::Test {
+ protected:
+  AbandonedWorker() {
+    worker_ = driver_.Run(driver_.Submit("a"));
+    driver_.Step(event::ServerLost{"here"});
+    driver_.At(driver_.now + 50);  // its lease is over by every clock
+    EXPECT_EQ(driver_.engine().quarantined().size(), 1u);
+  }
+
+  EngineDriver driver_;
+  WorkerKey worker_;
+};
+
+TEST_F(AbandonedWorker, IsNotGoneByAHelloOfBeforeItBegan) {
+  driver_.JoinServer("here", 1);  // late: the agent's first
+  EXPECT_EQ(driver_.engine().quarantined().size(), 1u);
+  EXPECT_EQ(driver_.Last<StopWorker>()->worker, worker_);
+  driver_.Gone(worker_, 0, 9);
+  EXPECT_TRUE(driver_.engine().quarantined().empty());
+}
+
+TEST_F(AbandonedWorker, IsGoneWhenItsAgentStartsAgain) {
+  driver_.JoinServer("here", 2);
+  EXPECT_TRUE(driver_.engine().quarantined().empty());
+}
+
 TEST(Reason, OfAWaitingJobTellsItsPlace) {
   EngineDriver driver(1, "max_min_fairness");
   driver.Run(driver.Submit("a"));
@@ -279,6 +306,16 @@ TEST(Solver, AFailureLeavesTheLastAllocationInForce) {
   driver.Request(key, /*holding=*/true);
   EXPECT_EQ(driver.Last<LeaseGrant>()->worker, key);
   EXPECT_EQ(driver.engine().allocation().detail, "the solver broke down");
+}
+
+TEST(Submission, IsRefusedForAnotherJobOnlyWhenThatIsOnDisk) {
+  EngineDriver driver;
+  driver.hold_disk = true;
+  driver.Submit("a");
+  driver.Submit("a");
+  EXPECT_EQ(driver.LastReply(), "no reply");
+  driver.Persist();
+  EXPECT_THAT(driver.LastReply(), testing::HasSubstr("is taken by job 1"));
 }
 
 }  // namespace

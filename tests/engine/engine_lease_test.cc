@@ -208,5 +208,16 @@ TEST(Position, AnAgentThatHasSeenALaterJournalStopsTheCoordinator) {
   EXPECT_THAT(driver.Halted(), HasSubstr("another coordinator"));
 }
 
+TEST(Lease, IsNotBegunAnewByARequestFromBeforeTheEndOfTheLoop) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.Step(event::LeaseEnded{key, driver.worker(job).held_epoch, Progress(),
+                                /*finished=*/true});
+  driver.Request(key, /*holding=*/true);  // was overtaken on the way
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
+  EXPECT_EQ(driver.worker(job).held_epoch, 0u);
+}
+
 }  // namespace
 }  // namespace gavel

@@ -284,5 +284,16 @@ TEST_F(PairTrials, WithAnAcceleratorForEachNobodyIsTried) {
   }
 }
 
+TEST_F(RunningPair, KeepsItsAcceleratorInQuarantineUntilBothAreGone) {
+  driver_.Step(event::ServerLost{"here"});
+  driver_.At(driver_.now + 50);  // both leases are over by every clock
+  EXPECT_EQ(driver_.engine().quarantined().size(), 2u);
+  driver_.JoinServer("here", 1, {{first_, 1}, {second_, 2}});
+  driver_.Gone(second_, 0, 9);
+  EXPECT_EQ(driver_.engine().quarantined().size(), 1u);
+  driver_.Gone(first_, 0, 9);
+  EXPECT_TRUE(driver_.engine().quarantined().empty());
+}
+
 }  // namespace
 }  // namespace gavel

@@ -1,5 +1,6 @@
 #include "coordinator/engine/event_codec.h"
 
+#include "core/packer.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel {
@@ -119,6 +120,29 @@ TEST(EventCodec, AnEventOfALaterVersionIsNamedByItsNumber) {
   row[1] = 99;
   EXPECT_THAT(DecodeEvent(row),
               StatusIs(absl::StatusCode::kDataLoss, "event number 99"));
+}
+
+// Of two units with 2^63 columns each: their product is 0, as is the number of
+// shares.
+TEST(EventCodec, AnAllocationOfAbsurdWidthOverflowsNothing) {
+  Packer packer;
+  packer.Array(2);
+  packer.Put(static_cast<uint64_t>(Event(event::AllocationReady{}).index()));
+  packer.Array(2);
+  packer.Put(uint64_t{1});  // the epoch
+  packer.Array(4);          // the result, up to its allocation
+  packer.Put(uint64_t{0});
+  packer.Put(std::string());
+  packer.Put(false);
+  packer.Array(3);
+  packer.Put(uint64_t{1} << 63);
+  packer.Array(2);
+  packer.Array(0);
+  packer.Array(0);
+  packer.Array(0);
+  EXPECT_THAT(
+      DecodeEvent(packer.Take()),
+      StatusIs(absl::StatusCode::kDataLoss, "shares do not match its units"));
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 //   GAVEL_REWRITE_GOLDEN=1 build/bin/tests/engine_golden_test
 //
 //   > server NAME TYPE:COUNT ...
-//   > submit NAME [key=value ...]   (scale, weight, steps, speed.TYPE, fail_at,
+//   > submit NAME [key=value ...]   (scale, least, most, speedup.N,
+//                                    weight, steps, speed.TYPE, fail_at,
 //                                    fail_times, given.TYPE, stuck)
 //   > run SECONDS
 //   > kill worker JOB RANK | kill agent NAME | kill coordinator
@@ -144,6 +145,12 @@ class Scenario {
       training.fail_incarnations = static_cast<int>(value);
     } else if (key == "stuck") {
       training.ignores_pauses = true;
+    } else if (key == "least") {
+      spec.scale_factor_min = static_cast<int>(value);
+    } else if (key == "most") {
+      spec.scale_factor_max = static_cast<int>(value);
+    } else if (key.rfind("speedup.", 0) == 0) {
+      training.speed_up[std::stoi(key.substr(dot + 1))] = value;
     } else if (key.rfind("speed.", 0) == 0) {
       training.steps_per_s[key.substr(dot + 1)] = value;
     } else if (key.rfind("given.", 0) == 0) {
@@ -173,10 +180,12 @@ class Scenario {
 
   void Show() {
     for (const auto& [id, job] : cluster_.engine().jobs()) {
+      const std::string size = job.active() ? RenderResize(job) : "";
       decisions_.push_back(absl::StrFormat(
-          "         job %d %s: %s, %d steps; %s", id.value(), job.spec.name,
+          "         job %d %s: %s, %d steps; %s%s%s", id.value(), job.spec.name,
           std::string(JobStateName(job.state)), cluster_.StepsDone(id),
-          RenderReason(cluster_.engine().Why(id, cluster_.now()))));
+          RenderReason(cluster_.engine().Why(id, cluster_.now())),
+          size.empty() ? "" : "; ", size));
     }
   }
 

@@ -2,7 +2,9 @@
 // DataParallel and a global batch, told where the others are by the
 // environment, as torchrun does. Writes its weights to the file it is given, in
 // hexadecimal, to the bit.
-//   [STEP_MS=n] [BATCH_NORM=1] gang_worker WEIGHTS
+//   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [BATCH_NORM=1] [READ_FILE=path]
+//   gang_worker WEIGHTS
+// READ_FILE gets a line with the index of each sample that any rank read.
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -23,7 +25,14 @@
 
 namespace {
 
-constexpr int64_t kEpochs = 4;
+int Number(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+void Sleep(int64_t ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
 
 struct Sample {
   at::Tensor data;
@@ -34,12 +43,17 @@ struct Sample {
 // epoch has another size.
 struct Points {
   Sample get(size_t index) const {
+    if (reads != nullptr) {
+      std::fprintf(reads, "%zu\n", index);
+      std::fflush(reads);
+    }
     const double x = static_cast<double>(index % 10) / 5 - 1;
     const double y = static_cast<double>(index / 10) / 5 - 1;
     return {torch::tensor({x, y}, torch::kFloat),
             torch::tensor(x * x > y ? 1 : 0, torch::kLong)};
   }
   size_t size() const { return 100; }
+  FILE* reads = nullptr;
 };
 
 struct NetImpl : torch::nn::Module {
@@ -78,8 +92,13 @@ void Write(const char* path, const Net& model) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const char* step_text = std::getenv("STEP_MS");
-  const int step_ms = step_text == nullptr ? 0 : std::atoi(step_text);
+  const int step_ms = Number("STEP_MS", 0);
+  const int sample_ms = Number("SAMPLE_MS", 0);
+  const int epochs = Number("EPOCHS", 4);
+  Points points;
+  if (const char* path = std::getenv("READ_FILE")) {
+    points.reads = std::fopen(path, "ae");
+  }
   at::set_num_threads(1);
   auto session = gavel::Session::FromEnvironment();
   // Every rank begins with weights of its own; rank 0's count.
@@ -90,22 +109,23 @@ int main(int argc, char** argv) {
   options.batch_size = 5;
   options.seed = 3;
   options.global_batch_size = 24;
-  gavel::DataLoader loader(Points(), options);
+  gavel::DataLoader loader(points, options);
   int64_t epoch = 0;
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
   gavel::DataParallel parallel(*session, model);
 
-  while (epoch < kEpochs && !session->stopped()) {
+  while (epoch < epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {
       const at::Tensor loss = torch::nn::functional::cross_entropy(
           model->forward(batch.data), batch.target);
       (loss * session->loss_scale()).backward();
+      Sleep(sample_ms * batch.data.size(0));
       if (!session->last_micro_batch()) continue;
       optimizer.step();
       optimizer.zero_grad();
-      std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
+      Sleep(step_ms);
     }
     if (!session->stopped()) ++epoch;
   }

@@ -15,9 +15,12 @@ int main(int argc, char** argv) {
   if (!gavel::ReadEnvironment(&options).ok()) return 2;
   gavel::testing::TrainingOptions training;
   // Slow enough that a report (one a second) is sent before the end.
-  training.after_step = [](gavel::Session&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(120));
-  };
+  const char* const step_ms = std::getenv("STEP_MS");
+  training.after_step =
+      [wait = std::chrono::milliseconds(
+           step_ms == nullptr ? 120 : std::atoi(step_ms))](gavel::Session&) {
+        std::this_thread::sleep_for(wait);
+      };
   // An evaluation that is longer than the test.
   if (const char* steps = std::getenv("EVALUATE_AFTER")) {
     training.after_epoch = [steps = std::atoll(steps)](gavel::Session& session,

@@ -60,9 +60,8 @@ TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
           "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
           "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
           "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here", "GAVEL_STEPS=500",
-          "GAVEL_WORLD_SIZE=2", "HOME=/home/me", "LOCAL_RANK=1",
-          "OMP_NUM_THREADS=4", "OMP_WAIT_POLICY=PASSIVE", "PATH=/mine",
-          "RANK=1", "WORLD_SIZE=2"));
+          "GAVEL_WORLD_SIZE=2", "HOME=/home/me", "OMP_NUM_THREADS=4",
+          "OMP_WAIT_POLICY=PASSIVE", "PATH=/mine", "RANK=1", "WORLD_SIZE=2"));
 }
 
 TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
@@ -176,10 +175,12 @@ TEST(AgentRecord, IsReadBackUnlessTheMachineWasStartedAgain) {
 
 TEST(AgentRecord, TheIncarnationRisesAndASecondAgentIsRefused) {
   const TemporaryFolder folder;
+  std::pair<uint64_t, std::string> before;
   {
     ASSERT_OK_AND_ASSIGN(const AgentRecord first,
                          AgentRecord::Open(folder.path(), "here"));
-    EXPECT_EQ(first.incarnation(), 1);
+    EXPECT_EQ(first.incarnation() >> 32, 1);
+    before = {first.incarnation(), first.state_id()};
     EXPECT_THAT(AgentRecord::Open(folder.path(), "here"),
                 StatusIs(absl::StatusCode::kAlreadyExists,
                          "an agent of server \"here\" already runs"));
@@ -187,7 +188,20 @@ TEST(AgentRecord, TheIncarnationRisesAndASecondAgentIsRefused) {
   }
   ASSERT_OK_AND_ASSIGN(const AgentRecord second,
                        AgentRecord::Open(folder.path(), "here"));
-  EXPECT_EQ(second.incarnation(), 2);
+  EXPECT_EQ(second.incarnation() >> 32, 2);
+  EXPECT_GT(second.incarnation(), before.first);
+  EXPECT_EQ(second.state_id(), before.second);
+}
+
+TEST(AgentRecord, TwoStateDirectoriesAreToldApart) {
+  const TemporaryFolder one;
+  const TemporaryFolder other;
+  ASSERT_OK_AND_ASSIGN(const AgentRecord first,
+                       AgentRecord::Open(one.path(), "here"));
+  ASSERT_OK_AND_ASSIGN(const AgentRecord second,
+                       AgentRecord::Open(other.path(), "here"));
+  EXPECT_NE(first.state_id(), second.state_id());
+  EXPECT_NE(first.incarnation(), second.incarnation());
 }
 
 // Stands for processes of an agent that is gone: reaped here, as init would.

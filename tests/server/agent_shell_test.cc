@@ -103,7 +103,7 @@ class AgentShellTest : public ::testing::Test {
 
 TEST_F(AgentShellTest, LaunchesTellsTheExitAndServesTheLog) {
   Start();
-  EXPECT_EQ(Welcome().incarnation, 1);
+  EXPECT_EQ(Welcome().incarnation >> 32, 1);
   const WorkerKey worker =
       Launch(3, {"/bin/sh", "-c", "echo \"I am $GAVEL_JOB\"; exit 5"});
   EXPECT_EQ(Receive<WorkerLaunched>().worker, worker);
@@ -162,10 +162,11 @@ TEST_F(AgentShellTest, AtItsEndAllWorkersGoAndThatIsNoFailure) {
 
 TEST_F(AgentShellTest, ARejectedAgentKillsItsWorkersAndSaysWhy) {
   Start();
-  Welcome();
+  const AgentHello hello = Welcome();
   Launch(3, {"/bin/sleep", "1000"});
   const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
-  Send(AgentRejected{"here", kPosition, "another agent has this name", 1});
+  Send(AgentRejected{"here", kPosition, "another agent has this name",
+                     hello.incarnation});
   thread_.join();
   EXPECT_THAT(ended_,
               StatusIs(kFailedPrecondition, "another agent has this name"));
@@ -196,7 +197,7 @@ TEST_F(AgentShellTest, WrongOptionsAreRefused) {
   options = options_;
   options.coordinator = "example.org:7077";
   EXPECT_THAT(AgentShell::Create(options),
-              StatusIs(kInvalidArgument, "loopback"));
+              StatusIs(absl::StatusCode::kPermissionDenied, "loopback"));
   std::ofstream(folder_.path() + "/file");
   options = options_;
   options.state_directory = folder_.path() + "/file";

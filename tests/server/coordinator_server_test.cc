@@ -97,7 +97,7 @@ TEST_F(CoordinatorServerTest, LeadsAJobFromSubmissionToItsEnd) {
   EXPECT_EQ(row["accelerators"][0]["uuid"], "here-0");
   const json nodes = client_->Query(QueryKind::kNodes);
   EXPECT_EQ(nodes[0]["state"], "allocated");
-  EXPECT_EQ(nodes[0]["accelerators"][0]["job"], 1);
+  EXPECT_EQ(nodes[0]["accelerators"][0]["jobs"], json({1}));
 
   worker.Release(grant->epoch, 1000);
   agent.Exited(launch->worker, 0);

@@ -37,8 +37,9 @@ absl::Status RunningCoordinator::Wait() {
   return ended_;
 }
 
-FakePeer::FakePeer(const std::string& endpoint) {
-  auto dealer = Dealer::Connect(endpoint);
+FakePeer::FakePeer(const std::string& endpoint,
+                   const std::optional<CurveClient>& keys) {
+  auto dealer = Dealer::Connect(endpoint, {keys});
   EXPECT_OK(dealer);
   dealer_ = *std::move(dealer);
 }
@@ -89,8 +90,9 @@ json FakeClient::WaitForRow(JobId job,
 }
 
 FakeAgent::FakeAgent(const std::string& endpoint, std::string server,
-                     uint64_t incarnation)
-    : FakePeer(endpoint),
+                     uint64_t incarnation,
+                     const std::optional<CurveClient>& keys)
+    : FakePeer(endpoint, keys),
       server_(std::move(server)),
       incarnation_(incarnation) {}
 

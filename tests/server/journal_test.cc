@@ -128,9 +128,11 @@ TEST_F(JournalTest, AnErrorOfTheReaderNamesTheRow) {
   AppendRows(*MustOpen(), 1, 3);
   auto journal = Journal::Open(path());
   ASSERT_OK(journal);
-  const absl::Status status = (*journal)->ReadAll([](const JournalRow& row) {
+  RecoverInto all;
+  all.take = [](const JournalRow& row) {
     return row.seq == 2 ? absl::DataLossError("no event") : absl::OkStatus();
-  });
+  };
+  const absl::Status status = (*journal)->Recover(all);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, "row 2: no event"));
 }
 
@@ -157,9 +159,9 @@ TEST_F(JournalTest, TheLockGoesWithItsProcess) {
 TEST_F(JournalTest, OfANewerFormatIsRefused) {
   MustOpen();
   ChangeBehindItsBack(
-      "UPDATE metadata SET value = '2' WHERE key = 'format_version'");
+      "UPDATE metadata SET value = '3' WHERE key = 'format_version'");
   EXPECT_THAT(Journal::Open(path()),
-              StatusIs(kFailedPrecondition, "has format 2"));
+              StatusIs(kFailedPrecondition, "has format 3"));
 }
 
 TEST_F(JournalTest, AFileThatIsNoJournalIsRefusedAndLeftAlone) {

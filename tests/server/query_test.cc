@@ -136,7 +136,7 @@ TEST_F(QueryTest, NodesShowEachAccelerator) {
   EXPECT_EQ(rows[0]["accelerators"][1]["uuid"], "here-1");
   EXPECT_EQ(rows[0]["accelerators"][1]["type"], "v100");
   EXPECT_EQ(rows[0]["accelerators"][1]["state"], "idle");
-  EXPECT_EQ(rows[0]["accelerators"][1]["job"], nullptr);
+  EXPECT_EQ(rows[0]["accelerators"][1]["jobs"], json::array());
 }
 
 TEST_F(QueryTest, ASilentServerIsDown) {

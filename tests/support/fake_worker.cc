@@ -3,11 +3,14 @@
 // end-to-end tests of the `gavel` command.
 //
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
-//               [--exit-at STEP CODE] [--ignore-pauses]
+//               [--exit-at STEP CODE] [--ignore-pauses] [--log FILE]
 //
 // Its state is the number of steps done and the sum of their numbers: a step
 // that is counted twice, or left out, shows in the sum. It exits with 99 when
 // it finds another worker on its accelerator.
+//
+// With --log every incarnation appends what it does to one file, on disk before
+// it goes on: "NANOSECONDS PID WORD ..." (tests/reliability/worker_log.h).
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -59,6 +62,7 @@ struct Options {
   uint64_t exit_at = 0;  // 0: never
   int exit_code = 0;
   bool ignore_pauses = false;
+  std::string log;
 };
 
 Options ParseOptions(int argc, char** argv) {
@@ -73,6 +77,7 @@ Options ParseOptions(int argc, char** argv) {
     if (name == "--step-ms") options.step_s = static_cast<double>(next()) / 1e3;
     if (name == "--checkpoint-every") options.checkpoint_every = next();
     if (name == "--ignore-pauses") options.ignore_pauses = true;
+    if (name == "--log" && i + 1 < argc) options.log = argv[++i];
     if (name == "--exit-at") {
       options.exit_at = next();
       options.exit_code = static_cast<int>(next());
@@ -123,13 +128,39 @@ class Checkpoints {
   fs::path directory_;
 };
 
+class EventLog {
+ public:
+  explicit EventLog(const std::string& path) {
+    if (path.empty()) return;
+    file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  }
+  template <class... T>
+  void Write(const T&... what) const {
+    if (file_ < 0) return;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const std::string line = StrCat(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), " ",
+        getpid(), " ", what..., "\n");
+    // One write: lines of several processes do not mix.
+    if (write(file_, line.data(), line.size()) < 0 || fdatasync(file_) != 0) {
+      std::perror("log");
+      std::_Exit(1);
+    }
+  }
+
+ private:
+  int file_ = -1;
+};
+
 class FakeWorker {
  public:
   explicit FakeWorker(const Options& options)
       : options_(options),
         checkpoints_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
+        log_(options.log),
         machine_(LeaseOptions{KeyFromEnvironment()}) {
     state_ = checkpoints_.Restore(&saved_);
+    log_.Write("start ", saved_.epoch, " ", saved_.step, " ", state_.sum);
   }
 
   int Run();
@@ -152,6 +183,7 @@ class FakeWorker {
       std::chrono::steady_clock::now();
   const Options options_;
   const Checkpoints checkpoints_;
+  const EventLog log_;
   LeaseMachine machine_;
   std::unique_ptr<Dealer> dealer_;
   State state_;
@@ -186,7 +218,8 @@ Progress FakeWorker::ProgressNow() const {
 }
 
 int FakeWorker::Run() {
-  auto dealer = Dealer::Connect(Variable("GAVEL_COORDINATOR"));
+  auto dealer = Dealer::Connect(Variable("GAVEL_COORDINATOR"),
+                                {CurveClientOfEnvironment().value()});
   if (!dealer.ok()) {
     std::fprintf(stderr, "%s\n", dealer.status().ToString().c_str());
     return 1;
@@ -238,6 +271,8 @@ void FakeWorker::Save() {
   if (epoch_ == 0) return;
   saved_ = Generation{epoch_, state_.steps};
   checkpoints_.Save(saved_, state_);
+  // Before anybody else hears of it.
+  log_.Write("commit ", saved_.epoch, " ", saved_.step);
 }
 
 void FakeWorker::End(int exit_code) {
@@ -258,10 +293,12 @@ void FakeWorker::Carry(const lease_action::Send& action) {
 
 void FakeWorker::Carry(const lease_action::Resume& action) {
   if (!TakeAccelerator(action.accelerator.uuid)) {
+    log_.Write("shared ", action.accelerator.uuid);
     std::printf("accelerator %s is shared\n", action.accelerator.uuid.c_str());
     std::fflush(stdout);
     std::_Exit(kExitAcceleratorShared);
   }
+  log_.Write("take ", uuid_);
   epoch_ = action.epoch;
   training_ = true;
   next_step_ = Now() + options_.step_s;
@@ -282,6 +319,7 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   std::fflush(stdout);
   const bool held = training_;
   training_ = false;
+  if (lock_ >= 0) log_.Write("give ", uuid_);
   if (lock_ >= 0) close(lock_);
   lock_ = -1;
   if (!StrongerThan(action.tier, PauseTier::kPark)) {
@@ -301,6 +339,8 @@ bool FakeWorker::TakeAccelerator(const std::string& uuid) {
   if (!uuid_.empty() && uuid_ != uuid) ++moves_;
   uuid_ = uuid;
   lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // The lock files of an agent that runs jobs of several users are root's.
+  if (lock_ < 0) lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   return lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0;
 }
 

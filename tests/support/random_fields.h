@@ -22,7 +22,8 @@ class RandomFields {
 
   template <HasFields T>
   void Fill(T& value) {
-    std::apply([this](auto&... field) { (Fill(field), ...); }, Fields(value));
+    std::apply([this](auto&... field) { (this->Fill(field), ...); },
+               Fields(value));
   }
   // Small and huge numbers are equally likely: each has its own encoding.
   void Fill(uint64_t& value) { value = (random_() >> random_() % 63) | 1; }

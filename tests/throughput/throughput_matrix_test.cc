@@ -212,5 +212,58 @@ TEST(ThroughputMatrix, APairOutOfMemoryLeavesTheTypeToEachAlone) {
   EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
 }
 
+// ---- elastic jobs
+
+TEST(ThroughputBySize, IsGuessedFromTheNearestThatIsKnown) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(JobId(1), {{"v100", 10}}, 2);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 2).steps_per_s, 10);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 2).source,
+            ThroughputSource::kGiven);
+  const Throughput guessed = matrix.AtSize(JobId(1), "v100", 4);
+  EXPECT_NEAR(guessed.steps_per_s, 10 * std::pow(2, 0.8), 1e-9);
+  EXPECT_EQ(guessed.source, ThroughputSource::kGuessed);
+  matrix.MeasureSize(JobId(1), "v100", 4, 12, 10);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 4).steps_per_s, 12);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 4).source,
+            ThroughputSource::kMeasured);
+  EXPECT_NEAR(matrix.AtSize(JobId(1), "v100", 8).steps_per_s,
+              12 * std::pow(2, 0.8), 1e-9);
+  EXPECT_NEAR(matrix.AtSize(JobId(1), "v100", 1).steps_per_s,
+              10 * std::pow(0.5, 0.8), 1e-9);
+  // The figure of the asked size is what it was.
+  EXPECT_EQ(matrix.Get(JobId(1), "v100").steps_per_s, 10);
+}
+
+TEST(ThroughputBySize, OfTheAskedSizeIsGuessedToo) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(JobId(1), {}, 4);
+  matrix.MeasureSize(JobId(1), "v100", 2, 10, 10);
+  EXPECT_NEAR(matrix.AtSize(JobId(1), "v100", 4).steps_per_s,
+              10 * std::pow(2, 0.8), 1e-9);
+  matrix.MeasureSize(JobId(1), "v100", 4, 15, 10);
+  EXPECT_EQ(matrix.Get(JobId(1), "v100").steps_per_s, 15);
+}
+
+TEST(ThroughputBySize, OneThatFailedIsZeroAndSoAreLargerOnes) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(JobId(1), {{"v100", 10}}, 1);
+  matrix.ExcludeSize(JobId(1), "v100", 4);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 4).steps_per_s, 0);
+  EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 5).steps_per_s, 0);
+  EXPECT_GT(matrix.AtSize(JobId(1), "v100", 3).steps_per_s, 10);
+  EXPECT_TRUE(matrix.Readmit(JobId(1)));
+  EXPECT_GT(matrix.AtSize(JobId(1), "v100", 4).steps_per_s, 10);
+}
+
+TEST(ThroughputBySize, IsForgottenWithItsJob) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(JobId(1), {{"v100", 10}}, 1);
+  matrix.MeasureSize(JobId(1), "v100", 2, 11, 10);
+  matrix.RemoveJob(JobId(1));
+  matrix.AddJob(JobId(1), {{"v100", 10}}, 1);
+  EXPECT_NE(matrix.AtSize(JobId(1), "v100", 2).steps_per_s, 11);
+}
+
 }  // namespace
 }  // namespace gavel::testing

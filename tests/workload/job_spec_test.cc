@@ -26,8 +26,8 @@ app = "ResNet-18 (batch size 64)"
 entity = "vision"
 class = "opaque"
 scale_factor = 4
-workers_min = 2
-workers_max = 8
+scale_factor_min = 2
+scale_factor_max = 8
 weight = 2.5
 steps_total = 100000
 deadline_s = 86400
@@ -67,8 +67,8 @@ TEST(JobSpec, ReadsEveryKey) {
   EXPECT_EQ(spec.entity, "vision");
   EXPECT_EQ(spec.job_class, JobClass::kOpaque);
   EXPECT_EQ(spec.scale_factor, 4);
-  EXPECT_EQ(spec.workers_min, 2);
-  EXPECT_EQ(spec.workers_max, 8);
+  EXPECT_EQ(spec.scale_factor_min, 2);
+  EXPECT_EQ(spec.scale_factor_max, 8);
   EXPECT_EQ(spec.weight, 2.5);
   EXPECT_EQ(spec.steps_total, 100000U);
   EXPECT_EQ(spec.deadline_s, 86400);
@@ -165,7 +165,8 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
        "3:16: scale_factor is 0; write an integer from 1 to 4096"},
       {"scale_factor = 4097", "scale_factor is 4097; write"},
       {"scale_factor = 4294967297", "scale_factor is 4294967297; write"},
-      {"workers_min = -1", "workers_min is -1; write an integer from 0"},
+      {"scale_factor_min = -1",
+       "scale_factor_min is -1; write an integer from 0"},
       {"weight = 0", "3:10: weight is 0; write a number above 0"},
       {"weight = -1.5", "weight is -1.5; write a number above 0"},
       {"weight = nan", "weight is nan; write a number above 0"},
@@ -185,14 +186,17 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
 }
 
 TEST(JobSpec, WorkersMustEncloseTheScaleFactor) {
-  EXPECT_THAT(ParseWith("workers_min = 2"),
-              StatusIs(kInvalidArgument,
-                       "3:15: workers_min 2 exceeds scale_factor 1; lower it"));
-  EXPECT_THAT(ParseWith("scale_factor = 4\nworkers_max = 3"),
-              StatusIs(kInvalidArgument,
-                       "4:15: workers_max 3 is below scale_factor 4; raise"));
-  EXPECT_THAT(ParseWith("scale_factor = 4\nworkers_min = 4\nworkers_max = 4"),
-              IsOk());
+  EXPECT_THAT(
+      ParseWith("scale_factor_min = 2"),
+      StatusIs(kInvalidArgument,
+               "3:20: scale_factor_min 2 exceeds scale_factor 1; lower it"));
+  EXPECT_THAT(
+      ParseWith("scale_factor = 4\nscale_factor_max = 3"),
+      StatusIs(kInvalidArgument,
+               "4:20: scale_factor_max 3 is below scale_factor 4; raise"));
+  EXPECT_THAT(
+      ParseWith("scale_factor = 4\nscale_factor_min = 4\nscale_factor_max = 4"),
+      IsOk());
 }
 
 TEST(JobSpec, BadNamesAreRefused) {
@@ -269,8 +273,8 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.entity = Name();
     spec.job_class = static_cast<JobClass>(Int(0, 3));
     spec.scale_factor = Int(1, 4096);
-    spec.workers_min = Int(0, spec.scale_factor);
-    spec.workers_max = Int(0, 1) * Int(spec.scale_factor, 4096);
+    spec.scale_factor_min = Int(0, spec.scale_factor);
+    spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
     spec.weight = Positive();
     spec.steps_total = random_() >> Int(1, 63);
     if (Int(0, 1) == 1) spec.deadline_s = Positive();

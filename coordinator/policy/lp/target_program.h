@@ -45,6 +45,8 @@ class TargetProgram {
   // After Solve: of all X with T_m(X) >= level target_m, to 1e-9, one with the
   // most sum_m gain[m] T_m(X). Empty when the solver fails.
   std::vector<double> SpendTheRest(double level, std::span<const double> gain);
+  // What it gave is not taken when it lost more than this part of the optimum.
+  static constexpr double kLossMax = 1e-8;
 
  private:
   void AddTargets();

@@ -61,6 +61,7 @@ class GAVEL_EXPORT ShardedOrder {
   // workers read as many, and in one piece.
   double LossScale(size_t sample_count) const;
   int64_t epoch() const { return epoch_; }
+  int64_t global_batch_size() const { return options_.global_batch_size; }
   int64_t next_index() const { return next_index_; }
   // Of one epoch, with the present number of workers.
   int64_t StepsPerEpoch() const;
@@ -111,10 +112,9 @@ class DataLoader {
   }
   End end() { return {}; }
   int64_t epoch() const { return order_.epoch(); }
+  int64_t global_batch_size() const { return order_.global_batch_size(); }
   int64_t steps_per_epoch() const { return order_.StepsPerEpoch(); }
-  bool SetShard(int rank, int world_size) {
-    return order_.SetShard(rank, world_size);
-  }
+  bool SetShard(int rank, int world) { return order_.SetShard(rank, world); }
   // Of the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }

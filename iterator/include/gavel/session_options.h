@@ -26,8 +26,10 @@ struct SessionOptions {
   uint64_t incarnation = 0;
   int rank = 0;
   int world_size = 1;
-  std::string address;  // of this machine, for its gang; empty: by its name
-  GangOptions gang;     // alone, with world_size > 1
+  int world_size_min = 0;  // of an elastic job, whose number of workers the
+  int world_size_max = 0;  // coordinator changes; 0: it is fixed
+  std::string address;     // of this machine, for its gang; empty: by its name
+  GangOptions gang;        // alone, with world_size > 1
   std::string run_directory;         // accelerator locks; empty: none are taken
   std::string checkpoint_directory;  // empty: no checkpoints
   // 0: not by time. < 0: as often as is best by what a checkpoint costs here

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gavel/internal/range_traits.h"
 #include "gavel/status.h"
 
 namespace gavel {
@@ -35,6 +36,8 @@ class GAVEL_EXPORT RangePosition {
   virtual bool Load(const std::string& position) = 0;
   // False: the range can't be read by so many workers.
   virtual bool SetShard(int rank, int world_size) = 0;
+  // Its steps are the same however many workers read them.
+  virtual bool FitsAnyWorldSize() const = 0;
   // Of the present batch; see Session::last_micro_batch() and loss_scale().
   virtual bool EndsStep() const = 0;
   virtual double LossScale() const = 0;
@@ -58,36 +61,6 @@ struct LoopPlan {
   int64_t skip = 0;
   bool ended = false;
 };
-
-template <class R, class = void>
-struct IsPositioned : std::false_type {};
-template <class R>
-struct IsPositioned<
-    R, std::void_t<decltype(std::declval<const R&>().SavePosition()),
-                   decltype(std::declval<R&>().LoadPosition(std::string()))>>
-    : std::true_type {};
-
-template <class R, class = void>
-struct IsSharded : std::false_type {};
-template <class R>
-struct IsSharded<R, std::void_t<decltype(std::declval<R&>().SetShard(0, 1))>>
-    : std::true_type {};
-
-template <class R, class = void>
-struct HasMicroBatches : std::false_type {};
-template <class R>
-struct HasMicroBatches<
-    R, std::void_t<decltype(std::declval<const R&>().last_micro_batch()),
-                   decltype(std::declval<const R&>().loss_scale())>>
-    : std::true_type {};
-
-// torch::data::DataLoaderBase, which this header does not include.
-template <class R, class = void>
-struct IsTorchDataLoader : std::false_type {};
-template <class R>
-struct IsTorchDataLoader<
-    R, std::void_t<typename R::BatchRequestType, typename R::BatchType,
-                   decltype(std::declval<R&>().options())>> : std::true_type {};
 
 template <class R>
 class PositionOf final : public RangePosition {
@@ -118,6 +91,13 @@ class PositionOf final : public RangePosition {
       }
     }
     return true;
+  }
+  bool FitsAnyWorldSize() const override {
+    bool fits = IsSharded<R>::value;
+    if constexpr (HasGlobalBatch<R>::value) {
+      fits = range_.global_batch_size() > 0;
+    }
+    return fits && kind() == Kind::kPositioned;
   }
   bool EndsStep() const override {
     if constexpr (HasMicroBatches<R>::value) return range_.last_micro_batch();

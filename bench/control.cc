@@ -1,0 +1,367 @@
+// What the coordinator adds to its transport and its disk: a request that
+// changes nothing, against a bare ZeroMQ ping-pong of the same bytes; a
+// submission, against that and 1.3 bare SQLite commits; the notices of a round,
+// against a bare ROUTER that sends as many. Coordinator and peer are each a
+// thread of this process, measured in turns; medians.
+//
+//   bench_control [--out FILE.json]
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "bench/control_peers.h"
+#include "bench/load_fleet.h"
+#include "coordinator/server/coordinator_server.h"
+#include "core/codec.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+#include "zmq.hpp"
+
+namespace gavel::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTurns = 15;
+constexpr int kRoundTripsPerTurn = 400;
+constexpr int kCommitsPerTurn = 20;
+constexpr int kWorkers = 1000;
+constexpr double kRound_s = 4;
+constexpr std::chrono::milliseconds kGap(500);  // between two bursts, at least
+constexpr int kRounds = 5;
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string peer;
+  double peer_value = 0;
+  double goal = 0;      // of value / peer_value
+  bool at_most = true;  // else at least
+  double ratio() const { return value / peer_value; }
+  bool met() const { return at_most ? ratio() <= goal : ratio() >= goal; }
+};
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / "gavel-control-XXXXXX") {
+    Demand(mkdtemp(path_.data()) != nullptr, "no temporary folder");
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class Server {
+ public:
+  Server(const std::string& state, double round_s, double reset_interval_s) {
+    CoordinatorServerOptions options;
+    options.state_directory = state;
+    options.policy = "max_min_fairness_perf";
+    options.engine.round_duration_s = round_s;
+    options.engine.lease_duration_s = round_s;
+    options.engine.agent_timeout_s = 3600;  // the agent here says nothing more
+    options.engine.reset_interval_s = reset_interval_s;
+    auto server = CoordinatorServer::Create(std::move(options));
+    Demand(server.ok(), server.status().ToString());
+    server_ = *std::move(server);
+    thread_ = std::thread([this] { server_->Run().IgnoreError(); });
+  }
+  ~Server() {
+    server_->Stop();
+    thread_.join();
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  const std::string& endpoint() const { return server_->endpoint(); }
+
+ private:
+  std::unique_ptr<CoordinatorServer> server_;
+  std::thread thread_;
+};
+
+// Medians in microseconds of `actions`, one after the other in turns.
+std::vector<double> MediansOf(
+    int per_turn, const std::vector<std::function<double()>>& actions) {
+  std::vector<std::vector<double>> times(actions.size());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (size_t a = 0; a < actions.size(); ++a) {
+      for (int i = 0; i < per_turn; ++i) times[a].push_back(actions[a]());
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of_one : times) {
+    medians.push_back(Median(std::move(of_one)));
+  }
+  return medians;
+}
+
+double TimeRoundTrip(Client& client, const std::string& frame,
+                     const std::string& like) {
+  const Clock::time_point start = Clock::now();
+  const std::string reply = client.RoundTrip(frame);
+  const double took_us = MicrosecondsSince(start);
+  constexpr size_t kType = kFrameHeaderBytes - 1;
+  Demand(reply.size() > kType && reply[kType] == like[kType],
+         "an answer of another kind came");
+  return took_us;
+}
+
+// A request that changes nothing; `request` makes the next frame.
+Row MeasureRequest(const char* name, Client& client,
+                   const std::function<std::string()>& request) {
+  const std::string reply = client.RoundTrip(request());
+  const Echo echo(reply);
+  Client bare(echo.endpoint());
+  const std::vector<double> medians =
+      MediansOf(kRoundTripsPerTurn,
+                {[&] { return TimeRoundTrip(client, request(), reply); },
+                 [&] { return TimeRoundTrip(bare, request(), reply); }});
+  return {name, medians[0], "us", "ping-pong of the same bytes", medians[1], 2};
+}
+
+std::string JobText(int number) {
+  return StrCat("name = \"job-", number,
+                "\"\ncommand = [\"./train\", \"--epochs\", \"3\"]\n"
+                "[throughputs]\nv100 = 10\n");
+}
+
+Row MeasureSubmission(Client& client, const std::string& folder) {
+  int number = 0;
+  const auto request = [&] {
+    ++number;
+    return *EncodeMessage(SubmitRequest{static_cast<uint64_t>(number),
+                                        "job.toml", JobText(number), "/jobs"});
+  };
+  const std::string reply = client.RoundTrip(request());
+  const Echo echo(reply);
+  Client bare(echo.endpoint());
+  BareJournal journal(folder + "/bare.db");
+  const std::vector<double> medians = MediansOf(
+      kCommitsPerTurn, {[&] { return TimeRoundTrip(client, request(), reply); },
+                        [&] { return TimeRoundTrip(bare, request(), reply); },
+                        [&] { return journal.TimeCommit(request()); }});
+  return {"submission",
+          medians[0],
+          "us",
+          StrCat("2 ping-pongs (", static_cast<int>(2 * medians[1]),
+                 ") + 1.3 commits (", static_cast<int>(1.3 * medians[2]), ")"),
+          2 * medians[1] + 1.3 * medians[2],
+          1};
+}
+
+// A job of one worker that holds a lease, set up over the wire.
+struct Holder {
+  explicit Holder(const std::string& endpoint)
+      : client(endpoint), agent(endpoint), worker(endpoint) {
+    AgentHello hello;
+    hello.server = "here";
+    hello.incarnation = 1;
+    hello.state_id = "here";
+    hello.accelerators = {{"v100", "here-0"}};
+    agent.Ask<AgentWelcome>(hello);
+    const auto reply = client.Ask<SubmitReply>(
+        SubmitRequest{1, "job.toml", JobText(0), "/jobs"});
+    Demand(reply.error.empty(), reply.error);
+    // Asked again meanwhile, as an agent does.
+    const auto launch = agent.Ask<LaunchWorker>(hello);
+    key = launch.worker;
+    agent.Send(WorkerLaunched{"here", key, 1});
+    WorkerHello worker_hello;
+    worker_hello.worker = key;
+    worker.Ask<LeaseNotice>(worker_hello);
+    TakeLease();
+  }
+  void TakeLease() {
+    for (worker.Send(Request(false)); epoch == 0;) {
+      const Message answer = worker.Receive();
+      if (const auto* grant = std::get_if<LeaseGrant>(&answer)) {
+        epoch = grant->epoch;
+      } else if (std::holds_alternative<LeaseDenied>(answer)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        worker.Send(Request(false));
+      }
+    }
+    for (Client* one : {&client, &agent, &worker}) one->Drain();
+  }
+  LeaseRequest Request(bool holding) {
+    LeaseRequest request;
+    request.worker = key;
+    request.epoch = epoch;
+    request.nonce = ++nonce;
+    request.holding = holding;
+    return request;
+  }
+
+  Client client;
+  Client agent;
+  Client worker;
+  WorkerKey key;
+  uint64_t epoch = 0;
+  uint64_t nonce = 0;
+};
+
+// Messages per second of the notices with which a round tells each of
+// kWorkers workers that its lease goes on, as they reach the workers.
+// `notice`: one of them, for the peer.
+double NoticesPerSecond(const std::string& folder, std::string* notice) {
+  const Server server(folder, kRound_s, 0);
+  Client client(server.endpoint());
+  for (int i = 0; i < kWorkers; ++i) {
+    const auto reply = client.Ask<SubmitReply>(
+        SubmitRequest{1, "job.toml", JobText(i), "/jobs"});
+    Demand(reply.error.empty(), reply.error);
+  }
+  std::vector<double> rates;
+  Burst burst;
+  FleetOptions options;
+  options.endpoint = server.endpoint();
+  options.accelerators = kWorkers;
+  options.report_interval_s = 1e9;
+  options.heard = [&](const Message& message) {
+    if (!std::holds_alternative<LeaseNotice>(message)) return;
+    if (notice->empty()) *notice = *EncodeMessage(message);
+    if (burst.count() > 0 && Clock::now() - burst.last() > kGap) {
+      burst = Burst();
+    }
+    burst.Heard();
+    if (burst.count() == kWorkers) rates.push_back(burst.PerSecond());
+  };
+  Fleet fleet(std::move(options));
+  const bool running =
+      fleet.Run(kPatience_s, [&] { return fleet.running() == kWorkers; });
+  Demand(running, StrCat("only ", fleet.running(), " workers run"));
+  rates.clear();
+  const bool done =
+      fleet.Run(kPatience_s, [&] { return rates.size() >= kRounds; });
+  Demand(done, StrCat("only ", rates.size(), " rounds told all workers"));
+  return Median(rates);
+}
+
+// The same of a bare ROUTER, to as many connections.
+double BareMessagesPerSecond(const std::string& frame) {
+  zmq::context_t context;
+  zmq::socket_t router(context, zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.bind("tcp://127.0.0.1:*");
+  const std::string endpoint = router.get(zmq::sockopt::last_endpoint);
+  zmq::context_t others;
+  others.set(zmq::ctxopt::max_sockets, 4096);
+  zmq::socket_t peers(others, zmq::socket_type::router);
+  peers.set(zmq::sockopt::linger, 0);
+  std::vector<std::string> names;
+  for (int i = 0; i < kWorkers; ++i) {
+    names.push_back(StrCat("peer-", i));
+    peers.set(zmq::sockopt::routing_id, names.back());
+    peers.set(zmq::sockopt::connect_routing_id, names.back());
+    peers.connect(endpoint);
+  }
+  for (const std::string& name : names) {
+    peers.send(zmq::buffer(name), zmq::send_flags::sndmore);
+    peers.send(zmq::buffer(frame), zmq::send_flags::none);
+  }
+  const auto take = [](zmq::socket_t& socket) {
+    zmq::message_t id;
+    zmq::message_t body;
+    Demand(socket.recv(id) && socket.recv(body), "a message came in parts");
+    Demand(DecodeMessage(body.to_string_view()).ok(), "another frame came");
+  };
+  for (int i = 0; i < kWorkers; ++i) take(router);
+  std::vector<double> rates;
+  for (int round = 0; round < kRounds; ++round) {
+    std::thread sender([&] {
+      for (const std::string& name : names) {
+        router.send(zmq::buffer(name), zmq::send_flags::sndmore);
+        router.send(zmq::buffer(frame), zmq::send_flags::none);
+      }
+    });
+    Burst burst;
+    for (int i = 0; i < kWorkers; ++i) {
+      take(peers);
+      burst.Heard();
+    }
+    rates.push_back(burst.PerSecond());
+    sender.join();
+  }
+  return Median(rates);
+}
+
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  const Folder folder;
+  {
+    // Solving beside the requests would be measured with them.
+    const Server server(folder.path() + "/requests", 3600, 3600);
+    Holder holder(server.endpoint());
+    rows.push_back(MeasureRequest("renewal", holder.worker, [&] {
+      return *EncodeMessage(holder.Request(/*holding=*/true));
+    }));
+    uint64_t number = 0;
+    rows.push_back(MeasureRequest("query of one job", holder.client, [&] {
+      return *EncodeMessage(
+          QueryRequest{++number, QueryKind::kQueue, holder.key.job});
+    }));
+    rows.push_back(MeasureSubmission(holder.client, folder.path()));
+  }
+  std::string notice;
+  const double ours = NoticesPerSecond(folder.path() + "/rounds", &notice);
+  rows.push_back({StrCat("a round's notices to ", kWorkers, " workers"), ours,
+                  "1/s", "a bare ROUTER", BareMessagesPerSecond(notice), 0.5,
+                  false});
+  return rows;
+}
+
+void Print(const std::vector<Row>& rows) {
+  std::printf("%-34s %9s %-3s %9s %6s %9s           peer\n", "case", "value",
+              "", "peer's", "ratio", "bound");
+  for (const Row& row : rows) {
+    std::printf("%-34s %9.0f %-3s %9.0f %6.2f %s %.1f  %-8s  %s\n",
+                row.name.c_str(), row.value, row.unit.c_str(), row.peer_value,
+                row.ratio(), row.at_most ? "<=" : ">=", row.goal,
+                row.met() ? "held" : "NOT HELD", row.peer.c_str());
+  }
+}
+
+void Write(const std::vector<Row>& rows, const char* path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"case", row.name},
+                    {"value", row.value},
+                    {"unit", row.unit},
+                    {"peer", row.peer},
+                    {"peer_value", row.peer_value},
+                    {"ratio", row.ratio()},
+                    {"goal", row.goal},
+                    {"met", row.met()}});
+  }
+  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
+}
+
+}  // namespace
+}  // namespace gavel::bench
+
+int main(int argc, char** argv) {
+  const char* out = nullptr;
+  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) out = argv[2];
+  if (argc != 1 && out == nullptr) {
+    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
+    return 2;
+  }
+  const auto rows = gavel::bench::Rows();
+  gavel::bench::Print(rows);
+  if (out != nullptr) gavel::bench::Write(rows, out);
+  return std::ranges::all_of(rows, &gavel::bench::Row::met) ? 0 : 1;
+}

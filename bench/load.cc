@@ -1,0 +1,407 @@
+// Whether one coordinator carries thousands of workers: how long a renewal
+// takes while rounds go on, what a worker costs in memory, how fast all are
+// back after the coordinator was killed and how fast it recovers its jobs. A
+// real `gavel coordinator`, killed with SIGKILL, against a fleet in this
+// process (load_fleet.h).
+//
+//   bench_load [--workers N] [--gang N] [--round S] [--lease S] [--rounds N]
+//              [--report S] [--policy NAME] [--keys] [--check]
+//              [--out FILE.json]
+//
+// --check asserts what must hold on any machine (all are granted, all are back,
+// no accelerator has two workers), and judges no times.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/load_fleet.h"
+#include "coordinator/server/principals.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+#include "runtime/transport/curve.h"
+#include "runtime/transport/dealer.h"
+#include "tests/cli/process.h"
+
+namespace gavel::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Process;
+using Clock = std::chrono::steady_clock;
+
+// Nine of ten workers hold an accelerator; the others wait for theirs.
+constexpr double kAcceleratorsPerWorker = 0.9;
+constexpr int kUnansweredMax = 200;  // submissions at once
+constexpr double kPatience_s = 240;
+
+struct Options {
+  int workers = 10'000;
+  int gang = 10;
+  double round_s = 60;
+  double lease_s = 30;
+  double rounds = 2;
+  double report_s = 1;
+  std::string policy = "max_min_fairness_perf";
+  bool keys = false;
+  bool check = false;
+  std::string out;
+  int jobs() const { return workers / gang; }
+  int accelerators() const {
+    const int wanted = static_cast<int>(workers * kAcceleratorsPerWorker);
+    return std::max(wanted / gang, 1) * gang;
+  }
+};
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  double goal = 0;  // at most; 0: none
+  bool met() const { return goal == 0 || value <= goal; }
+};
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void Demand(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what.c_str());
+  std::exit(1);
+}
+
+double Percentile(std::vector<double>& values, double percent) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<size_t>(percent / 100 *
+                                      static_cast<double>(values.size() - 1));
+  std::ranges::nth_element(values, values.begin() + static_cast<long>(at));
+  return values[at];
+}
+
+double ResidentKb(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::string word;
+  double kilobytes = 0;
+  while (status >> word) {
+    if (word == "VmRSS:") status >> kilobytes;
+  }
+  return kilobytes;
+}
+
+// One pair for each: the coordinator, a user, every server. None: no keys.
+struct Keys {
+  CurveKeyPair coordinator;
+  CurveKeyPair user;
+  std::vector<CurveKeyPair> servers;
+
+  explicit Keys(const Options& options) {
+    if (!options.keys) return;
+    coordinator = NewCurveKeyPair().value();
+    user = NewCurveKeyPair().value();
+    for (int left = options.accelerators(); left > 0;
+         left -= kAcceleratorsPerServer) {
+      servers.push_back(NewCurveKeyPair().value());
+    }
+  }
+  DealerOptions OfUser() const {
+    if (servers.empty()) return {};
+    return {CurveClient{user, coordinator.public_key}};
+  }
+  // The coordinator's arguments, its files in `folder`.
+  std::vector<std::string> Write(const std::string& folder) const {
+    if (servers.empty()) return {};
+    Principals principals;
+    principals["user"] = {Role::kOperator, "nobody", user.public_key};
+    for (size_t i = 0; i < servers.size(); ++i) {
+      principals[FleetServerName(static_cast<int>(i))] = {
+          Role::kNode, "", servers[i].public_key};
+    }
+    Demand(WritePrincipals(folder + "/principals.toml", principals).ok() &&
+               WriteKeyFile(folder + "/coordinator.key", coordinator).ok(),
+           "files of keys");
+    return {"--key", folder + "/coordinator.key", "--principals",
+            folder + "/principals.toml"};
+  }
+};
+
+// A coordinator with a state of its own, started, killed and started again at
+// the same endpoint.
+class Coordinator {
+ public:
+  Coordinator(const Options& options, const Keys& keys) {
+    folder_ = fs::temp_directory_path() / "gavel-load-XXXXXX";
+    Demand(mkdtemp(folder_.data()) != nullptr, "a temporary folder");
+    std::ofstream(folder_ + "/cluster.toml")
+        << "[scheduling]\npolicy = \"" << options.policy
+        << "\"\nround_duration_s = " << options.round_s
+        << "\nlease_duration_s = " << options.lease_s << "\n";
+    arguments_ = keys.Write(folder_);
+  }
+  ~Coordinator() {
+    process_.reset();
+    fs::remove_all(folder_);
+  }
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  // Seconds until it listens.
+  double Start() {
+    const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
+    const Clock::time_point start = Clock::now();
+    std::vector<std::string> argv = {bin + "/gavel",
+                                     "coordinator",
+                                     "--listen",
+                                     endpoint_,
+                                     "--state",
+                                     folder_ + "/state",
+                                     "--cluster",
+                                     folder_ + "/cluster.toml",
+                                     "--quota-jobs",
+                                     "0",
+                                     "--quota-accelerators",
+                                     "0",
+                                     "--quota-submissions",
+                                     "0"};
+    argv.insert(argv.end(), arguments_.begin(), arguments_.end());
+    process_.emplace(argv, StrCat(folder_, "/out.", ++starts_));
+    constexpr std::string_view kMark = "listening on ";
+    while (process_->output().find('\n') == std::string::npos) {
+      Demand(SecondsSince(start) < kPatience_s && !process_->Wait(0),
+             "the coordinator starts: " + process_->errors());
+      usleep(1000);
+    }
+    const double took_s = SecondsSince(start);
+    const std::string line = process_->output();
+    endpoint_ = line.substr(line.find(kMark) + kMark.size());
+    endpoint_.resize(endpoint_.find_first_of(",\n"));
+    return took_s;
+  }
+  void Kill() {
+    process_->Signal(SIGKILL);
+    process_->Wait();
+  }
+  pid_t pid() const { return process_->pid(); }
+  const std::string& endpoint() const { return endpoint_; }
+  std::string errors() const { return process_->errors(); }
+
+ private:
+  std::string folder_;
+  std::vector<std::string> arguments_;
+  std::string endpoint_ = "tcp://127.0.0.1:0";
+  int starts_ = 0;
+  std::optional<Process> process_;
+};
+
+void Submit(const std::string& endpoint, const Keys& keys,
+            const Options& options) {
+  auto client = Dealer::Connect(endpoint, keys.OfUser());
+  Demand(client.ok() && (*client)->WaitUntilConnected(kPatience_s),
+         "a client connects");
+  int sent = 0;
+  for (int answered = 0; answered < options.jobs();) {
+    while (sent < options.jobs() && sent - answered < kUnansweredMax) {
+      const std::string toml =
+          StrCat("name = \"job-", sent, "\"\ncommand = [\"./train\"]\n",
+                 "scale_factor = ", options.gang,
+                 "\n[throughputs]\nv100 = ", 10 + sent % 7, "\n");
+      SubmitRequest request{static_cast<uint64_t>(++sent), "job.toml", toml,
+                            "/jobs"};
+      Demand((*client)->Send(request).ok(), "a submission leaves");
+    }
+    const auto reply = (*client)->Receive(kPatience_s);
+    Demand(reply.ok() && reply->has_value(), "a submission is answered");
+    if (const auto* got = std::get_if<SubmitReply>(&**reply)) {
+      Demand(got->error.empty(), got->error);
+      ++answered;
+    }
+  }
+}
+
+uint64_t RoundsSoFar(const std::string& endpoint, const Keys& keys) {
+  auto client = Dealer::Connect(endpoint, keys.OfUser());
+  Demand(client.ok() && (*client)->WaitUntilConnected(kPatience_s),
+         "a client connects");
+  QueryRequest status;
+  status.kind = QueryKind::kStatus;
+  Demand((*client)->Send(status).ok(), "a query");
+  const auto reply = (*client)->Receive(kPatience_s);
+  Demand(reply.ok() && reply->has_value(), "a query is answered");
+  const auto* got = std::get_if<QueryReply>(&**reply);
+  const auto json =
+      nlohmann::json::parse(got == nullptr ? "" : got->json, nullptr, false);
+  Demand(json.is_object() && json.contains("rounds"), "a status");
+  return json["rounds"];
+}
+
+// Fills `rows`; ends the program where something is wrong.
+void Measure(const Options& options, std::vector<Row>* rows) {
+  const Keys keys(options);
+  Coordinator coordinator(options, keys);
+  coordinator.Start();
+  const double idle_kb = ResidentKb(coordinator.pid());
+  Clock::time_point start = Clock::now();
+  Submit(coordinator.endpoint(), keys, options);
+  rows->push_back(
+      {StrCat("submissions, ", options.jobs(), " jobs of ", options.gang),
+       options.jobs() / SecondsSince(start), "jobs/s"});
+  const double jobs_kb = ResidentKb(coordinator.pid());
+
+  start = Clock::now();
+  Fleet fleet({coordinator.endpoint(),
+               options.accelerators(),
+               options.report_s,
+               "",
+               {}});
+  const int workers = options.jobs() * options.gang;
+  // A job that has had no turn yet has no processes.
+  const bool all_there =
+      fleet.Run(std::max(kPatience_s, 4 * options.round_s), [&] {
+        return fleet.workers() == workers &&
+               fleet.running() >= options.accelerators();
+      });
+  Demand(all_there,
+         StrCat("all are granted: ", fleet.workers(), " workers launched, ",
+                fleet.running(), " run\n", coordinator.errors()));
+  rows->push_back(
+      {"all launched, and accelerators in use", SecondsSince(start), "s"});
+
+  fleet.renewals_s().clear();
+  const uint64_t rounds_before = RoundsSoFar(coordinator.endpoint(), keys);
+  const uint64_t pauses_before = fleet.pauses();
+  const double span_s = options.rounds * options.round_s;
+  fleet.Run(span_s, [] { return false; });
+  const uint64_t rounds =
+      RoundsSoFar(coordinator.endpoint(), keys) - rounds_before;
+  Demand(rounds > 0, "rounds go on");
+  std::vector<double>& renewals = fleet.renewals_s();
+  const double count = static_cast<double>(renewals.size());
+  Demand(count > 0, "leases are renewed");
+  rows->push_back({"rounds meanwhile", static_cast<double>(rounds), ""});
+  rows->push_back({"workers paused by them",
+                   static_cast<double>(fleet.pauses() - pauses_before), ""});
+  rows->push_back({"renewals answered", count / span_s, "1/s"});
+  rows->push_back({"renewal, p50", Percentile(renewals, 50) * 1e3, "ms"});
+  rows->push_back({"renewal, p99", Percentile(renewals, 99) * 1e3, "ms", 100});
+  rows->push_back({"renewal, longest", Percentile(renewals, 100) * 1e3, "ms"});
+  const double kb = ResidentKb(coordinator.pid());
+  rows->push_back(
+      {"memory, jobs included", (kb - idle_kb) / workers, "KB/worker", 40});
+  rows->push_back(
+      {"memory, of jobs", (jobs_kb - idle_kb) / options.jobs(), "KB/job"});
+
+  const uint64_t ended_before = fleet.leases_ended();
+  const uint64_t term = fleet.term();
+  const int workers_before = fleet.workers();
+  coordinator.Kill();
+  start = Clock::now();
+  rows->push_back({StrCat("recovery of ", options.jobs(), " jobs"),
+                   coordinator.Start(), "s", 2});
+  const bool all_back = fleet.Run(kPatience_s, [&] {
+    return fleet.heard_of_term(term + 1) >= workers_before;
+  });
+  Demand(all_back, StrCat("all are back: ", fleet.heard_of_term(term + 1),
+                          " of ", workers_before, "\n", coordinator.errors()));
+  rows->push_back({"all back after SIGKILL of the coordinator",
+                   SecondsSince(start), "s", 20});
+  rows->push_back({"leases that ended meanwhile",
+                   static_cast<double>(fleet.leases_ended() - ended_before),
+                   ""});
+  const bool all_run = fleet.Run(2 * options.round_s, [&] {
+    return fleet.running() == options.accelerators();
+  });
+  Demand(all_run, "the accelerators are in use again");
+  Demand(fleet.shared_accelerators() == 0, "no accelerator has two workers");
+  Demand(fleet.workers() == workers_before, "no worker was lost");
+}
+
+void Print(const Options& options, const std::vector<Row>& rows) {
+  std::printf("%d workers%s, rounds of %g s, leases of %g s\n", options.workers,
+              options.keys ? " with keys" : "", options.round_s,
+              options.lease_s);
+  for (const Row& row : rows) {
+    std::printf("%-46s %10.2f %-10s", row.name.c_str(), row.value,
+                row.unit.c_str());
+    if (row.goal > 0) {
+      std::printf(" at most %5g  %s", row.goal,
+                  row.met() ? "held" : "NOT HELD");
+    }
+    std::printf("\n");
+  }
+}
+
+void Write(const std::vector<Row>& rows, const std::string& path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json one = {
+        {"case", row.name}, {"value", row.value}, {"unit", row.unit}};
+    if (row.goal > 0) one.update({{"goal", row.goal}, {"met", row.met()}});
+    list.push_back(std::move(one));
+  }
+  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
+}
+
+bool Parse(int argc, char** argv, Options* options) {
+  const std::map<std::string, int*> counts = {{"--workers", &options->workers},
+                                              {"--gang", &options->gang}};
+  const std::map<std::string, double*> numbers = {
+      {"--round", &options->round_s},
+      {"--lease", &options->lease_s},
+      {"--rounds", &options->rounds},
+      {"--report", &options->report_s}};
+  const std::map<std::string, std::string*> texts = {
+      {"--policy", &options->policy}, {"--out", &options->out}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--check" || name == "--keys") {
+      (name == "--keys" ? options->keys : options->check) = true;
+      continue;
+    }
+    const char* value = ++i < argc ? argv[i] : "";
+    if (counts.contains(name)) {
+      *counts.at(name) = std::atoi(value);
+    } else if (numbers.contains(name)) {
+      *numbers.at(name) = std::atof(value);
+    } else if (texts.contains(name)) {
+      *texts.at(name) = value;
+    } else {
+      return false;
+    }
+  }
+  return options->workers > 0 && options->gang > 0 &&
+         options->workers % options->gang == 0 && options->round_s > 0 &&
+         options->lease_s > 0;
+}
+
+}  // namespace
+}  // namespace gavel::bench
+
+int main(int argc, char** argv) {
+  using namespace gavel::bench;
+  Options options;
+  if (!Parse(argc, argv, &options)) {
+    std::fprintf(stderr,
+                 "usage: %s [--workers N] [--gang N] [--round S] [--lease S] "
+                 "[--rounds N] [--report S] [--policy NAME] [--keys] "
+                 "[--check] [--out FILE.json]\n"
+                 "N workers are a multiple of the gang\n",
+                 argv[0]);
+    return 2;
+  }
+  std::vector<Row> rows;
+  Measure(options, &rows);
+  Print(options, rows);
+  if (!options.out.empty()) Write(rows, options.out);
+  return options.check || std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+}

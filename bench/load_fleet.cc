@@ -1,0 +1,379 @@
+#include "bench/load_fleet.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <variant>
+
+#include "core/codec.h"
+#include "core/text.h"
+#include "runtime/transport/connection_guard.h"
+
+namespace gavel::bench {
+namespace {
+
+constexpr double kStepsPerSecond = 10;
+constexpr size_t kMessagesPerTurnMax = 2048;
+constexpr int kWait_ms_max = 20;
+constexpr int kSignalOfKill = 9;
+
+// A ROUTER keeps what it can't yet send; real workers drop it and ask again.
+constexpr int kQueuedMessagesMax = 4;
+
+std::string AliasOf(uint32_t peer) {
+  // Ids that begin with a zero byte are ZeroMQ's own.
+  std::string alias(5, 'p');
+  std::memcpy(alias.data() + 1, &peer, sizeof peer);
+  return alias;
+}
+
+uint64_t TermOf(const Message& message) {
+  return std::visit(
+      []<class T>(const T& m) -> uint64_t {
+        if constexpr (requires { m.position; }) {
+          return m.position.term;
+        } else {
+          return 0;
+        }
+      },
+      message);
+}
+
+}  // namespace
+
+std::string FleetServerName(int index) { return StrCat("server-", index); }
+
+Fleet::Fleet(FleetOptions options)
+    : options_(std::move(options)),
+      endpoint_(transport::ParseEndpoint(options_.endpoint).value()) {
+  transport::RaiseDescriptorLimit();
+  channel_.Open(zmq::socket_type::router, endpoint_);
+  zmq::socket_t& socket = channel_.socket;
+  // One socket for all: each of its connections is another peer's.
+  socket.set(zmq::sockopt::router_mandatory, true);
+  socket.set(zmq::sockopt::immediate, false);
+  socket.set(zmq::sockopt::sndhwm, kQueuedMessagesMax);
+  int left = options_.accelerators;
+  for (int index = 0; left > 0; ++index) {
+    AgentOptions agent;
+    agent.server = FleetServerName(index);
+    agent.incarnation = 1;
+    agent.state_id = agent.server;
+    for (int i = 0; i < kAcceleratorsPerServer && left > 0; ++i, --left) {
+      agent.accelerators.push_back({"v100", StrCat(agent.server, "-", i)});
+    }
+    std::optional<CurveKeyPair> keys;
+    if (!options_.server_keys.empty())
+      keys = options_.server_keys.at(static_cast<size_t>(index));
+    const PeerId peer = Connect(keys);
+    servers_.emplace(peer, Server(std::move(agent)));
+    StepAgent(peer, agent_event::Started{});
+  }
+}
+
+Time Fleet::Now() const {
+  const std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - started_;
+  return elapsed.count();
+}
+
+// From an address of its own, as if it were another machine.
+std::string Fleet::RouteOf(PeerId peer) const {
+  return StrCat("tcp://127.", 1 + (peer >> 16), ".", (peer >> 8) & 0xff, ".",
+                peer & 0xff, ":0;127.0.0.1:", endpoint_.port);
+}
+
+Fleet::PeerId Fleet::Connect(const std::optional<CurveKeyPair>& keys) {
+  zmq::socket_t& socket = channel_.socket;
+  const PeerId peer = ++last_peer_;
+  socket.set(zmq::sockopt::routing_id, StrCat("load-", getpid(), "-", peer));
+  socket.set(zmq::sockopt::connect_routing_id, AliasOf(peer));
+  if (keys) {
+    transport::SetCurveClient(socket, {*keys, options_.coordinator_public_key});
+  }
+  socket.connect(RouteOf(peer));
+  return peer;
+}
+
+void Fleet::Remove(PeerId peer) {
+  const Worker& worker = workers_.at(peer);
+  if (running_.erase(peer) > 0) holder_of_.erase(worker.uuid);
+  peer_of_.erase(worker.key);
+  workers_.erase(peer);
+  channel_.socket.disconnect(RouteOf(peer));
+  ++ended_;
+}
+
+void Fleet::Send(PeerId peer, const Message& message) {
+  const absl::StatusOr<std::string> frame = EncodeMessage(message);
+  if (!frame.ok()) {
+    std::fprintf(stderr, "%s\n", frame.status().ToString().c_str());
+    std::exit(1);
+  }
+  // Lost when the connection is down or full, as with a DEALER.
+  try {
+    if (channel_.socket.send(
+            zmq::buffer(AliasOf(peer)),
+            zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+      channel_.socket.send(zmq::buffer(*frame), zmq::send_flags::dontwait);
+    }
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EHOSTUNREACH && error.num() != EAGAIN) throw;
+  }
+}
+
+bool Fleet::ReceiveSome() {
+  std::vector<std::pair<PeerId, Message>> received;
+  while (received.size() < kMessagesPerTurnMax) {
+    zmq::message_t alias;
+    zmq::message_t frame;
+    if (!channel_.socket.recv(alias, zmq::recv_flags::dontwait) ||
+        !channel_.socket.recv(frame, zmq::recv_flags::dontwait)) {
+      break;
+    }
+    PeerId peer = 0;
+    if (alias.size() != 1 + sizeof peer) continue;
+    std::memcpy(&peer, alias.data<char>() + 1, sizeof peer);
+    absl::StatusOr<Message> message = DecodeMessage(frame.to_string_view());
+    if (!message.ok()) {
+      std::fprintf(stderr, "%s\n", message.status().ToString().c_str());
+      std::exit(1);
+    }
+    term_ = std::max(term_, TermOf(*message));
+    if (const auto worker = workers_.find(peer); worker != workers_.end()) {
+      Heard(worker->second, *message);
+    }
+    received.emplace_back(peer, *std::move(message));
+  }
+  for (const auto& [peer, message] : received) Deliver(peer, message);
+  return !received.empty();
+}
+
+void Fleet::Deliver(PeerId peer, const Message& message) {
+  const auto server = servers_.find(peer);
+  if (server == servers_.end()) {
+    return StepWorker(peer, lease_event::MessageReceived{message});
+  }
+  if (std::holds_alternative<AgentWelcome>(message)) {
+    server->second.welcome = true;
+  }
+  StepAgent(peer, agent_event::MessageReceived{message});
+}
+
+bool Fleet::Run(double timeout_s, const std::function<bool()>& done) {
+  const Time end = Now() + timeout_s;
+  Time asked = 0;
+  while (Now() < end) {
+    if (Now() - asked > 0.02) {
+      if (done()) return true;
+      asked = Now();
+    }
+    const bool busy = ReceiveSome();
+    Tick();
+    if (busy) continue;
+    zmq::pollitem_t item{channel_.socket.handle(), 0, ZMQ_POLLIN, 0};
+    zmq::poll(&item, 1, std::chrono::milliseconds(kWait_ms_max));
+  }
+  return done();
+}
+
+void Fleet::Tick() {
+  const Time now = Now();
+  while (!due_.empty() && due_.top().first <= now) {
+    const PeerId peer = due_.top().second;
+    due_.pop();
+    if (const auto server = servers_.find(peer); server != servers_.end()) {
+      if (server->second.machine.NextDeadline() <= now) {
+        StepAgent(peer, agent_event::Tick{});
+      } else {
+        Schedule(peer);
+      }
+      continue;
+    }
+    const auto found = workers_.find(peer);
+    if (found == workers_.end()) continue;
+    Worker& worker = found->second;
+    if (worker.next_report <= now) {
+      worker.next_report = now + options_.report_interval_s;
+      StepWorker(peer, lease_event::Progressed{CountSteps(worker)});
+    } else if (worker.machine.NextDeadline() <= now) {
+      StepWorker(peer, lease_event::Tick{});
+    } else {
+      Schedule(peer);
+    }
+  }
+}
+
+void Fleet::Schedule(PeerId peer) {
+  Time next = kNever;
+  if (const auto server = servers_.find(peer); server != servers_.end()) {
+    next = server->second.machine.NextDeadline();
+  } else if (const auto worker = workers_.find(peer);
+             worker != workers_.end()) {
+    next = std::min(worker->second.machine.NextDeadline(),
+                    worker->second.next_report);
+  }
+  if (next != kNever) due_.emplace(next, peer);
+}
+
+// ---- agents
+
+void Fleet::StepAgent(PeerId peer, const AgentEvent& event) {
+  for (AgentAction& action : servers_.at(peer).machine.Step(Now(), event)) {
+    std::visit([&](auto& a) { Carry(peer, std::move(a)); }, action);
+  }
+  Schedule(peer);
+}
+
+void Fleet::Carry(PeerId peer, agent_action::Send&& action) {
+  FillInKeys(&action.message);
+  Send(peer, action.message);
+}
+
+std::string Fleet::KeyOf(const WorkerKey& worker) const {
+  const auto found = peer_of_.find(worker);
+  return found == peer_of_.end() ? "" : workers_.at(found->second).public_key;
+}
+
+void Fleet::FillInKeys(Message* message) const {
+  if (auto* hello = std::get_if<AgentHello>(message)) {
+    for (RunningWorker& one : hello->running) {
+      one.public_key = KeyOf(one.worker);
+    }
+  } else if (auto* launched = std::get_if<WorkerLaunched>(message)) {
+    launched->public_key = KeyOf(launched->worker);
+  }
+}
+
+void Fleet::Carry(PeerId peer, agent_action::Spawn&& action) {
+  const int server = static_cast<int>(peer) - 1;  // agents connected first
+  const WorkerKey key = action.launch.worker;
+  std::optional<CurveKeyPair> keys;
+  if (!options_.server_keys.empty()) keys = NewCurveKeyPair().value();
+  const PeerId worker = Connect(keys);
+  Worker& added = workers_.emplace(worker, Worker(key, server)).first->second;
+  if (keys) added.public_key = keys->public_key;
+  peer_of_[key] = worker;
+  StepAgent(peer, agent_event::ProcessStarted{key, int64_t{worker}});
+  StepWorker(worker, lease_event::Started{{}, int64_t{worker}});
+}
+
+void Fleet::Carry(PeerId peer, agent_action::SignalProcess&& action) {
+  const auto found = peer_of_.find(action.worker);
+  if (found == peer_of_.end()) return;
+  Remove(found->second);
+  StepAgent(peer, agent_event::ProcessExited{action.worker, 0, kSignalOfKill});
+}
+
+void Fleet::Carry(PeerId, agent_action::Quit&& action) {
+  std::fprintf(stderr, "an agent was refused: %s\n", action.reason.c_str());
+  std::exit(1);
+}
+
+int Fleet::agents_welcome() const {
+  return static_cast<int>(std::ranges::count_if(
+      servers_, [](const auto& server) { return server.second.welcome; }));
+}
+
+// ---- workers
+
+void Fleet::StepWorker(PeerId peer, const LeaseEvent& event) {
+  const auto found = workers_.find(peer);
+  if (found == workers_.end()) return;
+  for (LeaseAction& action : found->second.machine.Step(Now(), event)) {
+    if (!workers_.contains(peer)) return;  // it ended meanwhile
+    std::visit([&](auto& a) { Carry(peer, std::move(a)); }, action);
+  }
+  Schedule(peer);
+}
+
+const Progress& Fleet::CountSteps(Worker& worker) {
+  if (worker.next_report != kNever) {
+    const double ran_s = Now() - worker.running_since;
+    worker.running_since = Now();
+    worker.progress.steps_done +=
+        static_cast<uint64_t>(ran_s * kStepsPerSecond);
+    worker.progress.throughput_steps_per_s = kStepsPerSecond;
+    worker.progress.window_s = ran_s;
+    worker.progress.scalars = {{"loss", 0.5}};
+  }
+  return worker.progress;
+}
+
+void Fleet::Carry(PeerId peer, lease_action::Send&& action) {
+  Worker& worker = workers_.at(peer);
+  if (const auto* request = std::get_if<LeaseRequest>(&action.message);
+      request != nullptr && request->holding) {
+    if (worker.nonce != 0) ++renewals_unanswered_;
+    worker.nonce = request->nonce;
+    worker.asked_at = Now();
+  }
+  Send(peer, action.message);
+}
+
+void Fleet::Heard(Worker& worker, const Message& message) {
+  if (options_.heard) options_.heard(message);
+  worker.term = std::max(worker.term, TermOf(message));
+  uint64_t nonce = 0;
+  if (const auto* grant = std::get_if<LeaseGrant>(&message)) {
+    ++grants_;
+    nonce = grant->nonce;
+  } else if (const auto* denied = std::get_if<LeaseDenied>(&message)) {
+    nonce = denied->nonce;
+  }
+  if (nonce == 0 || nonce != worker.nonce) return;
+  renewals_s_.push_back(Now() - worker.asked_at);
+  worker.nonce = 0;
+}
+
+void Fleet::Carry(PeerId peer, lease_action::Resume&& action) {
+  Worker& worker = workers_.at(peer);
+  worker.uuid = action.accelerator.uuid;
+  worker.epoch = action.epoch;
+  const auto [holder, free] = holder_of_.emplace(worker.uuid, peer);
+  if (!free) {
+    ++shared_;
+    holder->second = peer;
+  }
+  running_.insert(peer);
+  worker.running_since = Now();
+  worker.next_report = Now() + options_.report_interval_s;
+  if (action.world_size > 1 && worker.key.rank == 0) {
+    StepWorker(peer, lease_event::GangOpened{action.epoch, "127.0.0.1:1"});
+  }
+  StepWorker(peer, lease_event::Resumed{action.epoch});
+}
+
+void Fleet::Carry(PeerId peer, lease_action::Pause&& action) {
+  Worker& worker = workers_.at(peer);
+  if (action.why.find("lease ended") != std::string::npos) ++leases_ended_;
+  worker.nonce = 0;  // the answer no longer matters
+  CountSteps(worker);
+  worker.next_report = kNever;
+  if (running_.erase(peer) > 0) {
+    ++pauses_;
+    const auto holder = holder_of_.find(worker.uuid);
+    if (holder != holder_of_.end() && holder->second == peer) {
+      holder_of_.erase(holder);
+    }
+    StepWorker(peer, lease_event::Parked{worker.epoch, worker.progress});
+  }
+  if (!StrongerThan(action.tier, PauseTier::kPark)) return;
+  // Evicted: the process ends with a checkpoint.
+  constexpr int kExitEvicted = 75;
+  const PeerId agent = static_cast<PeerId>(worker.server) + 1;
+  const WorkerKey key = worker.key;
+  StepWorker(peer, lease_event::Finished{kExitEvicted, "", worker.progress});
+  Remove(peer);
+  StepAgent(agent, agent_event::ProcessExited{key, kExitEvicted, 0});
+}
+
+int Fleet::heard_of_term(uint64_t term) const {
+  return static_cast<int>(std::ranges::count_if(
+      workers_, [&](const auto& w) { return w.second.term >= term; }));
+}
+
+}  // namespace gavel::bench

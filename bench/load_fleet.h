@@ -1,0 +1,156 @@
+// Thousands of workers, and the agents of their servers, in one process: each
+// has a connection of its own to a real coordinator, and the real machine of
+// its side (lease machine, agent machine). Nothing is trained; steps are
+// counted by the clock. Of load.cc only. Not thread-safe.
+#ifndef GAVEL_BENCH_LOAD_FLEET_H_
+#define GAVEL_BENCH_LOAD_FLEET_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/agent/agent_machine.h"
+#include "core/messages.h"
+#include "runtime/lease/lease_machine.h"
+#include "runtime/transport/curve.h"
+#include "runtime/transport/socket_options.h"
+
+namespace gavel::bench {
+
+inline constexpr int kAcceleratorsPerServer = 200;
+
+struct FleetOptions {
+  std::string endpoint;  // of a coordinator on this machine
+  int accelerators = 0;  // in servers of kAcceleratorsPerServer
+  double report_interval_s = 1;
+  // With keys: the coordinator's public one, and one pair for each server,
+  // which its agent has; a worker gets a pair of its own at its launch.
+  std::string coordinator_public_key;
+  std::vector<CurveKeyPair> server_keys;
+  // Told of every message to a worker, as it is taken from the socket.
+  std::function<void(const Message& message)> heard = nullptr;
+};
+
+// "server-3".
+std::string FleetServerName(int index);
+
+class Fleet {
+ public:
+  explicit Fleet(FleetOptions options);
+
+  // Serves all of them until `done`, which is asked now and then, or for
+  // `timeout_s`. Whether it was done.
+  bool Run(double timeout_s, const std::function<bool()>& done);
+
+  int agents_welcome() const;
+  int workers() const { return static_cast<int>(workers_.size()); }
+  int running() const { return static_cast<int>(running_.size()); }
+  // Of all workers, how many have heard of the coordinator of `term`.
+  int heard_of_term(uint64_t term) const;
+  uint64_t term() const { return term_; }
+
+  // Seconds from a renewal's sending to its answer, since the last clearing.
+  std::vector<double>& renewals_s() { return renewals_s_; }
+  uint64_t renewals_unanswered() const { return renewals_unanswered_; }
+  uint64_t grants() const { return grants_; }
+  uint64_t pauses() const { return pauses_; }
+  uint64_t ended() const { return ended_; }                // worker processes
+  uint64_t leases_ended() const { return leases_ended_; }  // by the clock
+  // What no coordinator may do: two workers on one accelerator at a time.
+  uint64_t shared_accelerators() const { return shared_; }
+
+ private:
+  struct Worker {
+    Worker(const WorkerKey& worker, int on_server)
+        : key(worker), server(on_server), machine(LeaseOptions{worker}) {}
+    WorkerKey key;
+    int server;
+    LeaseMachine machine;
+    std::string public_key = "";
+    Progress progress = {};
+    uint64_t term = 0;  // highest that it heard of
+    std::string uuid = "";
+    uint64_t epoch = 0;
+    uint64_t nonce = 0;  // of the renewal that waits for an answer; 0: none
+    Time asked_at = 0;
+    Time next_report = kNever;
+    Time running_since = 0;
+  };
+  struct Server {
+    explicit Server(AgentOptions agent) : machine(std::move(agent)) {}
+    AgentMachine machine;
+    bool welcome = false;
+  };
+  // Who has a connection: a server's agent, or a worker.
+  using PeerId = uint32_t;
+
+  Time Now() const;
+  std::string RouteOf(PeerId peer) const;
+  PeerId Connect(const std::optional<CurveKeyPair>& keys);
+  void Remove(PeerId peer);  // a worker that has ended
+  void Send(PeerId peer, const Message& message);
+  // Takes what is there, at once; then each acts on what it got.
+  bool ReceiveSome();
+  void Deliver(PeerId peer, const Message& message);
+  void Tick();
+  void Schedule(PeerId peer);
+
+  void StepAgent(PeerId peer, const AgentEvent& event);
+  void Carry(PeerId peer, agent_action::Send&& action);
+  // What the coordinator must know of workers' keys, as a real agent tells it.
+  void FillInKeys(Message* message) const;
+  std::string KeyOf(const WorkerKey& worker) const;
+  void Carry(PeerId peer, agent_action::Spawn&& action);
+  void Carry(PeerId peer, agent_action::SignalProcess&& action);
+  void Carry(PeerId, agent_action::RecordRunning&&) {}
+  // Checkpoints are where every server finds them: nothing is to be moved.
+  void Carry(PeerId, agent_action::FetchCheckpoint&&) {}
+  void Carry(PeerId, agent_action::CancelFetch&&) {}
+  void Carry(PeerId, agent_action::OfferCheckpoint&&) {}
+  void Carry(PeerId, agent_action::Quit&& action);
+
+  void StepWorker(PeerId peer, const LeaseEvent& event);
+  void Carry(PeerId peer, lease_action::Send&& action);
+  void Carry(PeerId peer, lease_action::Resume&& action);
+  void Carry(PeerId, lease_action::Extend&&) {}
+  void Carry(PeerId peer, lease_action::Pause&& action);
+  void Heard(Worker& worker, const Message& message);
+  const Progress& CountSteps(Worker& worker);
+
+  const std::chrono::steady_clock::time_point started_ =
+      std::chrono::steady_clock::now();
+  FleetOptions options_;
+  transport::Channel channel_;
+  transport::Endpoint endpoint_;
+  PeerId last_peer_ = 0;
+  std::map<PeerId, Server> servers_;
+  std::map<PeerId, Worker> workers_;
+  std::map<WorkerKey, PeerId> peer_of_;
+  // By time; one whose machine has nothing to do yet is put off when it is due.
+  using Due = std::pair<Time, PeerId>;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+
+  std::set<PeerId> running_;
+  std::map<std::string, PeerId> holder_of_;  // by uuid
+  std::vector<double> renewals_s_;
+  uint64_t renewals_unanswered_ = 0;
+  uint64_t grants_ = 0;
+  uint64_t pauses_ = 0;
+  uint64_t leases_ended_ = 0;
+  uint64_t shared_ = 0;
+  uint64_t ended_ = 0;
+  uint64_t term_ = 0;
+};
+
+}  // namespace gavel::bench
+
+#endif  // GAVEL_BENCH_LOAD_FLEET_H_

@@ -1,0 +1,476 @@
+// What a pause costs a job, against what the original Gavel does with it: save
+// with torch::save, end the process, start another, load. Both from the
+// boundary to the end of the first step afterwards, without the time in
+// between in which the accelerator is another job's; in the same run, in turns,
+// the page cache warm. And how long the coordinator's word takes to free the
+// accelerator of a job that trains.
+//
+//   bench_pause [--directory PATH] [--rounds N] [--pauses N] [--out FILE.json]
+//
+// A CPU slot is paused as a GPU is: the state is copied into host memory and
+// back, though the CPU could leave it where it is.
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/pause_workload.h"
+#include "gavel/iterator.h"
+#include "gavel/session.h"
+#include "runtime/transport/dealer.h"
+#include "runtime/transport/router.h"
+#include "tests/iterator/fake_coordinator.h"
+
+extern char** environ;
+
+namespace {
+
+namespace fs = std::filesystem;
+using gavel::bench::MakeWorkload;
+using gavel::bench::Workload;
+using gavel::testing::FakeCoordinator;
+
+constexpr int kThreads = 1;
+constexpr int kStepsBefore = 10;  // a job that is warm
+constexpr int kPingsPerPause = 10;
+
+struct Options {
+  std::string directory = fs::temp_directory_path().string();
+  std::string out;
+  int rounds = 7;
+  int pauses = 200;
+};
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "bench_pause: %s\n", why.c_str());
+  std::exit(2);
+}
+
+// The same clock in all processes of a machine.
+double Now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Sleep(double ms) {
+  std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
+}
+
+double Quantile(std::vector<double> values, double fraction) {
+  if (values.empty()) Die("nothing was measured");
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<double>(values.size() - 1);
+  return values[static_cast<size_t>(std::ceil(fraction * last))];
+}
+double Median(const std::vector<double>& values) {
+  return Quantile(values, 0.5);
+}
+
+// ---- theirs: two processes
+
+// Trains, saves and ends; or loads, and ends after a step. Prints the moment of
+// the boundary, or of the end of the step.
+int RunChild(const std::string& name, const std::string& file, bool loads) {
+  at::set_num_threads(kThreads);
+  std::unique_ptr<Workload> workload = MakeWorkload(name);
+  if (loads) workload->Load(file);
+  for (int i = 0; i < (loads ? 1 : kStepsBefore); ++i) workload->Step();
+  std::printf("%.6f\n", Now_ms());
+  std::fflush(stdout);
+  if (!loads) workload->Save(file);
+  return 0;
+}
+
+// What the child prints, when it has ended.
+double RunProcess(const std::string& name, const std::string& file,
+                  const char* role) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) Die("no pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::vector<std::string> words = {"bench_pause", role, name, file};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  if (posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(),
+                  environ) != 0) {
+    Die("the program can't run itself again");
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  char buffer[64];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) Die("a process failed");
+  return std::strtod(text.c_str(), nullptr);
+}
+
+double RestartMs(const std::string& name, const std::string& file) {
+  const double boundary = RunProcess(name, file, "--save");
+  return RunProcess(name, file, "--load") - boundary;
+}
+
+// ---- ours: a session under a coordinator
+
+// An endless range of nothing: the batch is the workload's own.
+struct Forever {
+  struct End {};
+  struct Cursor {
+    int operator*() const { return 0; }
+    Cursor& operator++() { return *this; }
+    bool operator!=(End) const { return true; }
+  };
+  Cursor begin() const { return {}; }
+  End end() const { return {}; }
+};
+
+class Job {
+ public:
+  Job(const std::string& name, const std::string& directory)
+      : workload_(MakeWorkload(name)) {
+    slot_ = gavel::testing::CpuSlot("bench-slot");
+    slot_.threads = kThreads;
+    coordinator_.Grant(slot_);
+    gavel::SessionOptions options;
+    options.coordinator = coordinator_.endpoint();
+    options.job = 1;
+    options.incarnation = 1;
+    options.run_directory = directory + "/run";
+    options.checkpoint_directory = directory + "/checkpoints-" + name;
+    options.checkpoint_interval_s = 0;
+    options.trace_file = directory + "/trace.json";
+    options.log = [](gavel::LogLevel level, const std::string& line) {
+      if (level != gavel::LogLevel::kInfo) {
+        std::fprintf(stderr, "%s\n", line.c_str());
+      }
+    };
+    session_ = gavel::Session::Create(options);
+    session_->Track("model", workload_->model);
+    session_->Track("optimizer", *workload_->optimizer);
+  }
+
+  // Calls after_step after each step until that returns false.
+  void Train(const std::function<bool()>& after_step) {
+    Forever range;
+    for (auto&& none : gavel::Iterator(*session_, range)) {
+      static_cast<void>(none);
+      workload_->Step();
+      if (!after_step()) break;
+    }
+    if (!session_->status().ok()) Die(session_->status().message());
+  }
+
+  size_t releases() const {
+    return coordinator_.Heard<gavel::LeaseReleased>().size();
+  }
+  // The moment when the lease came back; `before` releases were heard before.
+  double WaitForRelease(size_t before) const {
+    if (!coordinator_.Wait([&] { return releases() > before; })) {
+      Die("the job does not pause");
+    }
+    return Now_ms();
+  }
+  void Pause() { coordinator_.Pause(); }
+  void Grant() { coordinator_.Grant(slot_); }
+  double StateMegabytes() const { return workload_->StateMegabytes(); }
+
+ private:
+  gavel::AcceleratorInfo slot_;
+  FakeCoordinator coordinator_;
+  std::unique_ptr<Workload> workload_;
+  std::unique_ptr<gavel::Session> session_;
+};
+
+struct PauseTimes {
+  std::vector<double> leave_ms, resume_ms, sum_ms, step_ms;
+};
+
+// Pauses at boundaries that the word has reached before.
+PauseTimes MeasurePauses(Job& job, const std::function<double()>& between,
+                         int rounds, std::vector<double>* theirs) {
+  PauseTimes times;
+  double boundary = 0, left = 0, word = 0, begin = Now_ms();
+  int steps = 0;
+  std::thread other;
+  job.Train([&] {
+    const double now = Now_ms();
+    if (other.joinable()) {  // the first step after a pause
+      other.join();
+      times.leave_ms.push_back(left - boundary);
+      times.resume_ms.push_back(now - word);
+      times.sum_ms.push_back(left - boundary + now - word);
+      if (static_cast<int>(times.sum_ms.size()) == rounds) return false;
+    } else if (steps > 1) {
+      times.step_ms.push_back(now - begin);
+    }
+    if (++steps % (kStepsBefore + 1) == 0) {
+      const size_t before = job.releases();
+      job.Pause();
+      Sleep(100);  // until the flag is set
+      other = std::thread([&, before] {
+        left = job.WaitForRelease(before);
+        // The disk write is over, too: it is another job's time.
+        theirs->push_back(between());
+        word = Now_ms();
+        job.Grant();
+      });
+      boundary = Now_ms();
+    }
+    begin = Now_ms();
+    return true;
+  });
+  return times;
+}
+
+// ---- results
+
+struct Row {
+  std::string name;
+  double value;
+  std::string unit, peer;
+  double peer_value;
+  double ratio;
+  bool is_upper_bound;
+  double goal;  // of the ratio; 0: none
+
+  bool met() const {
+    if (goal == 0) return true;
+    return is_upper_bound ? ratio <= goal : ratio >= goal;
+  }
+};
+
+void AddModel(const Options& options, const std::string& name, double goal,
+              std::vector<Row>* rows) {
+  const std::string file = options.directory + "/theirs";
+  Job job(name, options.directory);
+  const auto restart = [&] { return RestartMs(name, file); };
+  restart();  // warms the page cache
+  std::vector<double> theirs;
+  const PauseTimes ours = MeasurePauses(job, restart, options.rounds, &theirs);
+  char label[64];
+  std::snprintf(label, sizeof(label), "%s, %.0f MB", name.c_str(),
+                job.StateMegabytes());
+  const std::string peer = "save, exec, load, step";
+  const double restart_ms = Median(theirs);
+  const auto add = [&](const std::string& what, double value, double bound) {
+    rows->push_back({label + (": " + what), value, "ms", peer, restart_ms,
+                     restart_ms / value, false, bound});
+  };
+  add("pause, resume, step", Median(ours.sum_ms), goal);
+  add("  to the lock released", Median(ours.leave_ms), 0);
+  add("  resume and first step", Median(ours.resume_ms), 0);
+  add("  a step alone", Median(ours.step_ms), 0);
+}
+
+// ---- the latency of the word
+
+// Round trips of one message beside the training, through sockets of their own.
+class Echo {
+ public:
+  Echo() {
+    auto router = gavel::Router::Bind("tcp://127.0.0.1:0");
+    if (!router.ok()) Die(std::string(router.status().message()));
+    router_ = *std::move(router);
+    auto dealer = gavel::Dealer::Connect(router_->endpoint());
+    if (!dealer.ok()) Die(std::string(dealer.status().message()));
+    dealer_ = *std::move(dealer);
+    thread_ = std::thread([this] {
+      while (!stopping_) {
+        if (auto incoming = router_->Receive(1)) {
+          router_->Send(incoming->peer, incoming->message).IgnoreError();
+        }
+      }
+    });
+    if (!dealer_->WaitUntilConnected(10)) Die("no connection to itself");
+  }
+  ~Echo() {
+    stopping_ = true;
+    router_->waker().Wake();
+    thread_.join();
+  }
+  double RoundTripMs() {
+    const double begin = Now_ms();
+    const bool sent = dealer_->Send(gavel::LeaseNotice{}).ok();
+    const auto answer = dealer_->Receive(10);
+    if (!sent || !answer.ok() || !answer->has_value()) Die("a ping was lost");
+    return Now_ms() - begin;
+  }
+
+ private:
+  std::unique_ptr<gavel::Router> router_;
+  std::unique_ptr<gavel::Dealer> dealer_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+// Of the copies that pauses made, from the session's own trace.
+std::vector<double> CopyTimes(const std::string& trace_file) {
+  std::ifstream file(trace_file);
+  const nlohmann::json trace = nlohmann::json::parse(file, nullptr, false);
+  if (trace.is_discarded()) Die(trace_file + " is no trace");
+  std::vector<double> copies;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("name", "") == "checkpoint copy") {
+      copies.push_back(event.value("dur", 0.0) * 1e-3);
+    }
+  }
+  return copies;
+}
+
+void AddLatency(const Options& options, std::vector<Row>* rows) {
+  const std::string folder = options.directory + "/latency";
+  fs::create_directory(folder);
+  Job job("lstm", folder);
+  Echo echo;
+  std::vector<double> latency, steps, pings;
+  std::atomic<bool> done{false}, running{false};
+  std::thread coordinator([&] {
+    std::mt19937 random(1);
+    while (!running) Sleep(1);
+    for (int i = 0; i < options.pauses; ++i) {
+      // At any moment of a step; what was saved before is on disk by then.
+      Sleep(100 + static_cast<double>(random() % 100'000) * 1e-3);
+      for (int ping = 0; ping < kPingsPerPause; ++ping) {
+        pings.push_back(echo.RoundTripMs());
+      }
+      const size_t before = job.releases();
+      const double word = Now_ms();
+      job.Pause();
+      latency.push_back(job.WaitForRelease(before) - word);
+      running = false;
+      job.Grant();
+      while (!running) Sleep(1);
+    }
+    done = true;
+  });
+  double begin = 0;
+  job.Train([&] {
+    const double now = Now_ms();
+    // Not what a pause lies in.
+    if (running.exchange(true)) steps.push_back(now - begin);
+    begin = Now_ms();
+    return !done;
+  });
+  coordinator.join();
+  const auto p99 = [](const std::vector<double>& v) {
+    return Quantile(v, 0.99);
+  };
+  const double step = p99(steps), copy = p99(CopyTimes(folder + "/trace.json")),
+               ping = p99(pings), value = p99(latency);
+  char text[96];
+  std::snprintf(text, sizeof(text), "p99 step %.1f + copy %.1f + 2 x %.2f",
+                step, copy, ping);
+  const double bound = step + copy + 2 * ping;
+  rows->push_back({"lstm: p99 of word to lock released", value, "ms", text,
+                   bound, value / bound, true, 1});
+  rows->push_back({"lstm: median of the same", Median(latency), "ms", "step",
+                   Median(steps), Median(latency) / Median(steps), true, 0});
+}
+
+void Print(const std::vector<Row>& rows) {
+  std::printf("%-38s %9s %-3s %-38s %9s %6s %6s\n", "case", "value", "", "peer",
+              "", "ratio", "goal");
+  for (const Row& row : rows) {
+    std::printf("%-38s %9.2f %-3s %-38s %9.2f %6.2f ", row.name.c_str(),
+                row.value, row.unit.c_str(), row.peer.c_str(), row.peer_value,
+                row.ratio);
+    if (row.goal > 0) {
+      std::printf("%s%4g %s\n", row.is_upper_bound ? "<=" : ">=", row.goal,
+                  row.met() ? "met" : "MISSED");
+    } else {
+      std::printf("     -\n");
+    }
+  }
+}
+
+void WriteJson(const std::vector<Row>& rows, const std::string& path) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"case", row.name},
+                    {"value", row.value},
+                    {"unit", row.unit},
+                    {"peer", row.peer},
+                    {"peer_value", row.peer_value},
+                    {"ratio", row.ratio},
+                    {"met", row.met()}});
+    list.back()["goal"] =
+        row.goal > 0 ? nlohmann::json(row.goal) : nlohmann::json(nullptr);
+  }
+  std::ofstream file(path);
+  file << nlohmann::json{{"rows", list}}.dump(1) << "\n";
+  if (!file.flush()) Die(path + " can't be written");
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--directory") {
+      options.directory = value;
+    } else if (flag == "--out") {
+      options.out = value;
+    } else if (flag == "--rounds") {
+      options.rounds = std::max(1, std::atoi(value.c_str()));
+    } else if (flag == "--pauses") {
+      options.pauses = std::max(1, std::atoi(value.c_str()));
+    } else {
+      Die("usage: [--directory PATH] [--rounds N] [--pauses N] [--out FILE]");
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string role = argc == 4 ? argv[1] : "";
+  if (role == "--save" || role == "--load") {
+    return RunChild(argv[2], argv[3], role == "--load");
+  }
+  Options options = ParseOptions(argc, argv);
+  const std::string parent = options.directory;
+  options.directory += "/gavel-bench-XXXXXX";
+  if (mkdtemp(options.directory.data()) == nullptr) {
+    Die(parent + " can't be written");
+  }
+  std::vector<Row> rows;
+  AddModel(options, "resnet18", 20, &rows);
+  AddModel(options, "lstm", 20, &rows);
+  AddModel(options, "embedding", 5, &rows);
+  AddLatency(options, &rows);
+  fs::remove_all(options.directory);
+  Print(rows);
+  if (!options.out.empty()) WriteJson(rows, options.out);
+  return std::all_of(rows.begin(), rows.end(),
+                     [](const Row& row) { return row.met(); })
+             ? 0
+             : 1;
+}

@@ -1,0 +1,382 @@
+#include "coordinator/cli/replay_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/event_text.h"
+#include "coordinator/engine/event_codec.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/server/engine_setup.h"
+#include "coordinator/server/journal.h"
+#include "coordinator/server/recorder.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// Shares that differ by less are the solver's dust.
+constexpr double kShareTolerance = 1e-6;
+constexpr size_t kDifferencesMax = 8;
+
+// What is read of the file: where it begins, and the rows from there.
+struct Incident {
+  std::optional<JournalSnapshot> start;
+  std::vector<JournalRow> rows;
+  std::string policy;  // as last journaled before the end
+};
+
+// Time passes only as far as rows say so: nobody is given up in between.
+EngineOptions Patient(EngineOptions options) {
+  options.drift = 1e9;
+  options.pause_grace_s = kNever;
+  options.agent_timeout_s = kNever;
+  options.launch_timeout_s = kNever;
+  options.gang_timeout_s = kNever;
+  return options;
+}
+
+// One consistent view of a file that may be written meanwhile.
+absl::StatusOr<Incident> ReadIncident(const ReplayOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
+                         SqliteDatabase::OpenReadOnly(options.path));
+  GAVEL_RETURN_IF_ERROR(database.Execute("BEGIN"));
+  GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
+  GAVEL_ASSIGN_OR_RETURN(const ChainEnd base, ReadChainBase(database));
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<uint64_t> snapshots,
+                         ListSnapshots(database));
+  // Where rows were pruned there is nothing to begin from but a snapshot.
+  uint64_t before = options.from;
+  if (base.position.seq > 0 && !snapshots.empty()) {
+    before = std::max(before, snapshots.back() + 1);
+  }
+  Incident incident;
+  RecoverInto into;
+  into.before = before;
+  into.begin = [&](const JournalSnapshot* snapshot) {
+    if (snapshot != nullptr) incident.start = *snapshot;
+    return absl::OkStatus();
+  };
+  into.take = [&](const JournalRow& row) {
+    incident.rows.push_back(row);
+    return absl::OkStatus();
+  };
+  GAVEL_RETURN_IF_ERROR(RecoverChain(database, into).status());
+  return incident;
+}
+
+std::string Instead(std::span<const Event> decided, const Engine& engine) {
+  std::string text;
+  for (const Event& event : decided) {
+    StrAppend(&text, text.empty() ? "" : "; ", EventText(event, engine));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+// A deadline or a message that is not journaled: the engine decides it.
+bool IsDecision(const Event& event) {
+  return std::holds_alternative<event::LeaseStarted>(event) ||
+         std::holds_alternative<event::RoundPlanned>(event) ||
+         std::holds_alternative<event::RoundStarted>(event) ||
+         std::holds_alternative<event::UnitsAssigned>(event) ||
+         std::holds_alternative<event::WorkersEvicted>(event) ||
+         std::holds_alternative<event::JobsResized>(event);
+}
+
+class Replay {
+ public:
+  Replay(const ReplayOptions& options, EngineOptions engine_options,
+         std::unique_ptr<Policy> policy)
+      : options_(options),
+        engine_options_(Patient(std::move(engine_options))),
+        policy_(std::move(policy)),
+        then_(engine_options_),
+        now_(engine_options_) {}
+
+  absl::Status Begin(const Incident& incident) {
+    if (!incident.start) return absl::OkStatus();
+    return UnpackSnapshot(incident.start->bytes, engine_options_, &then_,
+                          &projector_);
+  }
+
+  // The rows of one step.
+  absl::StatusOr<ReplayStep> Take(std::span<const JournalRow> rows) {
+    std::vector<Event> events;
+    for (const JournalRow& row : rows) {
+      absl::StatusOr<Event> event = DecodeEvent(row.row);
+      GAVEL_RETURN_IF_ERROR(Annotate(event.status(), StrCat("row ", row.seq)));
+      events.push_back(*std::move(event));
+    }
+    ReplayStep step{rows.front().seq,
+                    rows.back().seq,
+                    rows.front().term,
+                    rows.front().time,
+                    0,
+                    {},
+                    {},
+                    {},
+                    {},
+                    {},
+                    {}};
+    const bool within = step.last_row >= options_.from;
+    if (within) Decide(step.time, events, &step);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (within) step.events.push_back(EventText(events[i], then_));
+      then_.Replay(rows[i].seq, rows[i].term, rows[i].time, events[i]);
+      step.jobs.merge(JobsOf(events[i]));
+      // Its id is the engine's to give: the next one.
+      if (std::holds_alternative<event::JobSubmitted>(events[i])) {
+        step.jobs.insert(then_.jobs().rbegin()->first);
+      }
+      projector_.Observe(rows[i].seq, rows[i].time, events[i], then_);
+    }
+    if (projector_.WallTime(0) > 0) {
+      step.wall_s = projector_.WallTime(step.time);
+    }
+    if (within) AddReasons(&step);
+    Count(step);
+    return step;
+  }
+
+  ReplaySummary summary;
+
+ private:
+  // What the engine of this build makes of the same, if it is given `first`.
+  struct Decision {
+    std::vector<Event> events;
+    Actions actions;
+  };
+
+  void Decide(Time at, const std::vector<Event>& events, ReplayStep* step) {
+    if (std::holds_alternative<event::CoordinatorStarted>(events.front())) {
+      in_step_ = false;  // it would journal this build's options
+      return;
+    }
+    if (!in_step_) Follow();
+    std::optional<Decision> decision = Again(at, events, step);
+    if (!decision || decision->events.size() != events.size() ||
+        !Same(events, decision->events) || !step->differences.empty()) {
+      // It may only have gone astray before; and what the policy was asked
+      // then may be of this state, or of an earlier one.
+      Follow();
+      step->differences.clear();
+      decision = Again(at, events, step);
+    }
+    in_step_ = decision && Same(events, decision->events);
+    const bool decided = events.size() > 1 || IsDecision(events.front()) ||
+                         (decision && decision->events.size() > 1);
+    if (decision) {
+      for (const Action& action : decision->actions) {
+        if (std::string text = ActionText(action); !text.empty()) {
+          step->actions.push_back(std::move(text));
+        }
+      }
+    }
+    if (!step->differences.empty()) {
+      step->verdict = ReplayVerdict::kOther;
+    } else if (in_step_) {
+      if (decided) step->verdict = ReplayVerdict::kSame;
+    } else if (!decision || decision->events.empty()) {
+      step->verdict = ReplayVerdict::kNotTold;
+    } else {
+      step->verdict = ReplayVerdict::kOther;
+      step->differences.push_back(Instead(decision->events, then_));
+    }
+  }
+
+  // This build's engine as the journal has it.
+  void Follow() {
+    problem_.reset();
+    now_ = Engine(engine_options_);
+    if (const auto bytes = then_.Snapshot(); bytes.ok()) {
+      in_step_ = now_.Restore(*bytes).ok();
+    }
+  }
+
+  std::optional<Decision> Again(Time at, const std::vector<Event>& events,
+                                ReplayStep* step) {
+    Event first = events.front();
+    if (auto* ready = std::get_if<event::AllocationReady>(&first)) {
+      if (!problem_) Step(at, event::Tick{});
+      if (!problem_) return std::nullopt;
+      if (options_.solve) CompareSolve(*ready, step);
+      ready->epoch = problem_->epoch;
+      problem_.reset();
+    } else if (const auto* lease = std::get_if<event::LeaseStarted>(&first)) {
+      LeaseRequest request;
+      request.worker = lease->worker;
+      request.epoch = lease->epoch;
+      request.nonce = ++nonce_;
+      first = event::LeaseRequested{request};
+    } else if (IsDecision(first)) {
+      first = event::Tick{};
+    }
+    return Step(at, first);
+  }
+
+  Decision Step(Time at, const Event& event) {
+    Decision decision;
+    Collect(now_.Step(at, event), &decision);
+    Collect(now_.Step(at, event::Persisted{now_.position().seq}), &decision);
+    return decision;
+  }
+
+  void Collect(Actions actions, Decision* decision) {
+    for (Action& action : actions) {
+      if (const auto* row = std::get_if<action::Persist>(&action)) {
+        if (auto event = DecodeEvent(row->row); event.ok()) {
+          decision->events.push_back(*std::move(event));
+        }
+      } else {
+        if (auto* solve = std::get_if<action::SolvePolicy>(&action)) {
+          problem_ = *solve;
+        }
+        decision->actions.push_back(std::move(action));
+      }
+    }
+  }
+
+  // But for the epochs of solves, which a restart counts anew.
+  static bool Same(const std::vector<Event>& then,
+                   const std::vector<Event>& now) {
+    return std::ranges::equal(then, now, [](Event a, Event b) {
+      for (Event* event : {&a, &b}) {
+        if (auto* ready = std::get_if<event::AllocationReady>(event)) {
+          ready->epoch = 0;
+        }
+      }
+      return EncodeEvent(a) == EncodeEvent(b);
+    });
+  }
+
+  void CompareSolve(const event::AllocationReady& then, ReplayStep* step) {
+    ++summary.solves;
+    const absl::StatusOr<PolicyResult> now = policy_->Solve(problem_->problem);
+    if (!now.ok()) {
+      step->differences.push_back(
+          StrCat("the policy fails: ", ToStd(now.status().message())));
+      return;
+    }
+    if (now->outcome != then.result.outcome ||
+        now->is_assignment != then.result.is_assignment) {
+      step->differences.push_back("another outcome of the policy");
+      return;
+    }
+    if (now->is_assignment) {
+      if (now->assignment != then.result.assignment) {
+        step->differences.push_back(StrCat("another assignment, of ",
+                                           now->assignment.size(), " units"));
+      }
+      return;
+    }
+    CompareShares(then.result.allocation, now->allocation, step);
+  }
+
+  void CompareShares(const Allocation& then, const Allocation& now,
+                     ReplayStep* step) const {
+    std::set<ShareUnit> units(then.units().begin(), then.units().end());
+    units.insert(now.units().begin(), now.units().end());
+    const std::vector<std::string>& types = problem_->problem.types;
+    for (const ShareUnit& unit : units) {
+      const std::vector<double> a = then.Row(unit);
+      const std::vector<double> b = now.Row(unit);
+      for (size_t c = 0; c < std::min(a.size(), b.size()); ++c) {
+        if (std::abs(a[c] - b[c]) <= kShareTolerance) continue;
+        if (step->differences.size() == kDifferencesMax) return;
+        step->differences.push_back(absl::StrFormat(
+            "allocation: job %d on %s %.6f, was %.6f", unit.job.value(),
+            c < types.size() ? types[c] : "?", b[c], a[c]));
+      }
+    }
+  }
+
+  void AddReasons(ReplayStep* step) const {
+    for (const JobId id : step->jobs) {
+      if (options_.job.valid() && id != options_.job) continue;
+      if (!then_.jobs().contains(id)) continue;
+      step->reasons.push_back(StrCat("job ", id.value(), " ",
+                                     RenderReason(then_.Why(id, step->time))));
+    }
+  }
+
+  void Count(const ReplayStep& step) {
+    ++summary.steps;
+    summary.rows += step.last_row - step.first_row + 1;
+    summary.decided += step.verdict != ReplayVerdict::kNothing;
+    summary.same += step.verdict == ReplayVerdict::kSame;
+    summary.other += step.verdict == ReplayVerdict::kOther;
+    summary.not_told += step.verdict == ReplayVerdict::kNotTold;
+  }
+
+  const ReplayOptions& options_;
+  const EngineOptions engine_options_;
+  const std::unique_ptr<Policy> policy_;
+  Engine then_;  // as the journal says
+  Engine now_;   // decides again
+  HistoryProjector projector_;
+  bool in_step_ = false;  // now_ is where then_ is
+  std::optional<action::SolvePolicy> problem_;
+  uint64_t nonce_ = uint64_t{1} << 62;
+};
+
+// As the coordinator was set up at the first row that is asked for.
+event::CoordinatorStarted SetUpAt(const ReplayOptions& options,
+                                  const Incident& incident) {
+  event::CoordinatorStarted found;
+  for (const JournalRow& row : incident.rows) {
+    const absl::StatusOr<Event> event = DecodeEvent(row.row);
+    const auto* started =
+        event.ok() ? std::get_if<event::CoordinatorStarted>(&*event) : nullptr;
+    if (started != nullptr) found = *started;
+    if (row.seq >= options.from && found.term > 0) break;
+  }
+  if (!options.policy.empty()) found.policy = options.policy;
+  if (found.policy.empty()) found.policy = "max_min_fairness_perf";
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<ReplaySummary> ReplayJournal(
+    const ReplayOptions& options,
+    const std::function<bool(const ReplayStep&)>& show) {
+  absl::StatusOr<Incident> incident = ReadIncident(options);
+  GAVEL_RETURN_IF_ERROR(Annotate(incident.status(), options.path));
+  const event::CoordinatorStarted set_up = SetUpAt(options, *incident);
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
+                         MakePolicy(set_up.policy));
+  EngineOptions engine_options;
+  if (set_up.round_duration_s > 0) {
+    engine_options.round_duration_s = set_up.round_duration_s;
+  }
+  SetUpFor(*policy, &engine_options);
+  Replay replay(options, engine_options, std::move(policy));
+  GAVEL_RETURN_IF_ERROR(replay.Begin(*incident));
+  const std::vector<JournalRow>& rows = incident->rows;
+  for (size_t begin = 0; begin < rows.size();) {
+    if (rows[begin].seq > options.to) break;
+    size_t end = begin + 1;
+    while (end < rows.size() && rows[end].time == rows[begin].time &&
+           rows[end].term == rows[begin].term) {
+      ++end;
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        const ReplayStep step,
+        replay.Take(std::span(rows).subspan(begin, end - begin)));
+    const bool shown =
+        step.last_row >= options.from &&
+        (!options.job.valid() || step.jobs.contains(options.job));
+    if (shown && !show(step)) break;
+    begin = end;
+  }
+  return replay.summary;
+}
+
+}  // namespace gavel

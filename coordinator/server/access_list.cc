@@ -1,0 +1,95 @@
+#include "coordinator/server/access_list.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/transport/curve.h"
+
+namespace gavel {
+
+absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(std::string path) {
+  std::unique_ptr<AccessList> list(new AccessList(std::move(path)));
+  list->version_ = list->Look();
+  GAVEL_RETURN_IF_ERROR(list->Read());
+  return list;
+}
+
+AccessList::Version AccessList::Look() const {
+  struct stat info {};
+  if (stat(path_.c_str(), &info) != 0) return {};
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+absl::Status AccessList::Read() {
+  GAVEL_ASSIGN_OR_RETURN(const Principals principals, ReadPrincipals(path_));
+  std::map<std::string, Identity> by_key;
+  for (const auto& [name, principal] : principals) {
+    by_key[principal.public_key] = {name, principal.role, principal.unix_user,
+                                    WorkerKey()};
+  }
+  const std::lock_guard lock(mutex_);
+  by_key_ = std::move(by_key);
+  // A server's workers are known by its word alone.
+  std::erase_if(workers_, [&](const auto& entry) {
+    return !principals.contains(entry.second.server);
+  });
+  return absl::OkStatus();
+}
+
+std::optional<absl::Status> AccessList::Reload() {
+  const Version now = Look();
+  if (now == version_) return std::nullopt;
+  version_ = now;
+  return Read();
+}
+
+bool AccessList::Knows(const std::string& public_key) const {
+  const std::lock_guard lock(mutex_);
+  return by_key_.contains(public_key) || workers_.contains(public_key);
+}
+
+std::optional<Identity> AccessList::Find(const std::string& public_key) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = by_key_.find(public_key); it != by_key_.end()) {
+    return it->second;
+  }
+  const auto it = workers_.find(public_key);
+  if (it == workers_.end()) return std::nullopt;
+  const WorkerKey& worker = it->second.worker;
+  return Identity{StrCat("job ", worker.job.value(), " rank ", worker.rank),
+                  Role::kWorker, "", worker};
+}
+
+size_t AccessList::principals() const {
+  const std::lock_guard lock(mutex_);
+  return by_key_.size();
+}
+
+void AccessList::AddWorker(const std::string& server, const WorkerKey& worker,
+                           const std::string& public_key) {
+  if (!IsCurveKey(public_key)) return;
+  const std::lock_guard lock(mutex_);
+  if (by_key_.contains(public_key)) return;
+  workers_.try_emplace(public_key, RunningKey{server, worker});
+}
+
+void AccessList::RemoveWorker(const std::string& server,
+                              const WorkerKey& worker) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(workers_, [&](const auto& entry) {
+    return entry.second.worker == worker && entry.second.server == server;
+  });
+}
+
+void AccessList::RemoveWorkersOf(const std::string& server) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(workers_, [&](const auto& entry) {
+    return entry.second.server == server;
+  });
+}
+
+}  // namespace gavel

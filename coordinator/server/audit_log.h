@@ -1,0 +1,54 @@
+// Who did what, from where, and what came of it: one line of JSON for each
+// action of a user or operator, and for what was refused; only ever appended
+// to. Names and codes, never what a request contains. The coordinator's event
+// loop writes it, `gavel audit` reads it. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
+#define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "coordinator/server/descriptor.h"
+#include "core/units.h"
+
+namespace gavel {
+
+struct AuditEntry {
+  std::string who;     // principal; empty: connections have no keys
+  std::string role;    // empty: the same
+  std::string from;    // address
+  std::string action;  // "submit", "cancel", "AgentHello", ...
+  std::string object;  // "job 12", or empty
+  std::string result;  // "done", or why not
+};
+
+class AuditLog {
+ public:
+  // Refusals written within a minute; the number of the others follows.
+  static constexpr int kRefusalsPerMinuteMax = 60;
+
+  // Creates the file, mode 0600; follows no link.
+  static absl::StatusOr<AuditLog> Open(const std::string& path);
+
+  // What can't be written is counted and told with the next entry: an audit
+  // log on a full disk does not stop a cluster. `now`: as of the event loop.
+  void Action(const AuditEntry& entry) { Write(entry); }
+  void Refusal(Time now, const AuditEntry& entry);
+
+ private:
+  explicit AuditLog(Descriptor file) : file_(std::move(file)) {}
+  void Write(const AuditEntry& entry);
+
+  Descriptor file_;
+  Time minute_started_ = -60;
+  int refusals_ = 0;       // written in this minute
+  uint64_t left_out_ = 0;  // since the last line
+};
+
+inline constexpr char kAuditFile[] = "audit.log";  // in the state directory
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_

@@ -1,0 +1,25 @@
+// How a live coordinator's engine is set up for its policy; a replay does the
+// same. Stateless, thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
+#define GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/policy/policy.h"
+
+namespace gavel {
+
+// Tiers of pauses: a job that is expected back within so many rounds may stay
+// on its accelerator; one that is away for longer than this frees everything.
+inline constexpr double kKeepRounds_max = 2;
+inline constexpr double kParkAbsence_s_max = 3600;
+
+inline void SetUpFor(const Policy& policy, EngineOptions* options) {
+  options->packing = policy.packs();
+  options->pair_trials = policy.packs();
+  options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
+  options->park_absence_s_max = kParkAbsence_s_max;
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_

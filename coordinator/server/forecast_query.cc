@@ -1,0 +1,66 @@
+#include "coordinator/server/forecast_query.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "coordinator/server/json_page.h"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of the slowest rank, and what it has done since it told.
+double StepsDone(const Job& job, Time now) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Worker& worker : job.workers) {
+    double steps = static_cast<double>(worker.progress.steps_done);
+    if (worker.held_epoch != 0) {
+      steps += worker.progress.throughput_steps_per_s *
+               std::max(0.0, now - worker.progress_at);
+    }
+    least = std::min(least, steps);
+  }
+  return job.workers.empty() ? 0 : least;
+}
+
+Json ForecastRow(const Job& job, const QueryView& view) {
+  Json steps_left;
+  if (job.spec.steps_total > 0) {
+    steps_left = std::max(1.0, static_cast<double>(job.spec.steps_total) -
+                                   StepsDone(job, view.now));
+  }
+  Json throughputs = Json::object();
+  for (const std::string& type : view.engine.cluster().types()) {
+    throughputs[type] = view.engine.throughputs().Get(job.id, type).steps_per_s;
+  }
+  return {{"id", job.id.value()},
+          {"name", job.spec.name},
+          {"app", job.spec.app},
+          {"entity", job.spec.entity},
+          {"weight", job.spec.weight},
+          {"scale_factor", job.scale_factor},
+          {"steps_left", std::move(steps_left)},
+          {"age_s", view.now - job.submitted_at},
+          {"throughputs", std::move(throughputs)}};
+}
+
+}  // namespace
+
+void AnswerForecast(const QueryRequest& request, const QueryView& view,
+                    QueryReply* reply) {
+  const auto& jobs = view.engine.jobs();
+  JsonPage page;
+  uint64_t last = request.cursor;
+  for (auto it = jobs.upper_bound(JobId(request.cursor)); it != jobs.end();
+       ++it) {
+    if (it->second.active() && !page.Add(ForecastRow(it->second, view))) {
+      reply->next_cursor = last;
+      break;
+    }
+    last = it->first.value();
+  }
+  reply->json = page.Take();
+}
+
+}  // namespace gavel

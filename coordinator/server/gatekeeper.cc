@@ -1,0 +1,111 @@
+#include "coordinator/server/gatekeeper.h"
+
+#include <utility>
+#include <variant>
+
+#include "core/codec.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+bool RunsOn(const std::string& server, const WorkerKey& key,
+            const std::map<JobId, Job>& jobs) {
+  const auto job = jobs.find(key.job);
+  if (job == jobs.end() || key.rank < 0) return false;
+  const auto rank = static_cast<size_t>(key.rank);
+  if (rank >= job->second.workers.size()) return false;
+  const Worker& worker = job->second.workers[rank];
+  return worker.incarnation == key.incarnation && worker.server == server;
+}
+
+std::string Error(const absl::Status& why) {
+  return std::string(why.message());
+}
+
+std::optional<Message> Refuse(const SubmitRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return SubmitReply{m.request, JobId(), Error(why)};
+}
+std::optional<Message> Refuse(const CommandRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return CommandReply{m.request, Error(why)};
+}
+std::optional<Message> Refuse(const QueryRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return QueryReply{m.request, "", 0, Error(why)};
+}
+std::optional<Message> Refuse(const LogRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return LogReply{m.request, "", m.offset, true, Error(why)};
+}
+std::optional<Message> Refuse(const AgentHello& m, const absl::Status& why,
+                              JournalPosition position) {
+  return AgentRejected{m.server, position, Error(why), m.incarnation};
+}
+template <class T>
+std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
+                                           const std::map<JobId, Job>& jobs) {
+  if (access_ == nullptr) return Identity{"", Role::kOperator, "", WorkerKey()};
+  std::optional<Identity> sender = access_->Find(incoming.public_key);
+  const absl::Status allowed =
+      sender.has_value()
+          ? Authorize(*sender, incoming.message, jobs)
+          : absl::UnauthenticatedError(
+                "this key is not allowed any more; an operator can have it "
+                "allowed with `gavel user add`");
+  if (allowed.ok()) return *std::move(sender);
+  AuditEntry entry;
+  entry.who = sender ? sender->name : StrCat("key ", incoming.public_key);
+  entry.role = sender ? std::string(RoleName(sender->role)) : "";
+  entry.from = incoming.address;
+  entry.action = MessageName(incoming.message);
+  entry.result = StrCat("refused: ", allowed.message());
+  audit_.Refusal(now, entry);
+  return allowed;
+}
+
+void Gatekeeper::NoteWorkers(const Message& message,
+                             const std::map<JobId, Job>& jobs) {
+  if (access_ == nullptr) return;
+  if (const auto* hello = std::get_if<AgentHello>(&message)) {
+    access_->RemoveWorkersOf(hello->server);
+    for (const RunningWorker& running : hello->running) {
+      if (!RunsOn(hello->server, running.worker, jobs)) continue;
+      access_->AddWorker(hello->server, running.worker, running.public_key);
+    }
+  } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
+    if (!RunsOn(launched->server, launched->worker, jobs)) return;
+    access_->AddWorker(launched->server, launched->worker,
+                       launched->public_key);
+  } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
+    access_->RemoveWorker(exited->server, exited->worker);
+  }
+}
+
+std::optional<absl::Status> Gatekeeper::Reload() {
+  if (access_ == nullptr) return std::nullopt;
+  std::optional<absl::Status> read = access_->Reload();
+  if (read.has_value()) {
+    audit_.Action(
+        {"", "", "", "reload principals", "",
+         read->ok() ? std::string("done") : std::string(read->message())});
+  }
+  return read;
+}
+
+std::optional<Message> RefusalOf(const Message& message,
+                                 const absl::Status& why,
+                                 JournalPosition position) {
+  return std::visit([&](const auto& m) { return Refuse(m, why, position); },
+                    message);
+}
+
+}  // namespace gavel

@@ -1,0 +1,62 @@
+// What the coordinator's event loop asks before it does anything with a
+// message: who sent it, and whether he may; it writes the audit log of both.
+// Without keys everything is allowed, from this machine. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_GATEKEEPER_H_
+#define GAVEL_COORDINATOR_SERVER_GATEKEEPER_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/server/access_list.h"
+#include "coordinator/server/audit_log.h"
+#include "coordinator/server/roles.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "runtime/transport/router.h"
+
+namespace gavel {
+
+class Gatekeeper {
+ public:
+  // `access` null: connections have no keys.
+  Gatekeeper(std::unique_ptr<AccessList> access, AuditLog audit)
+      : access_(std::move(access)), audit_(std::move(audit)) {}
+
+  // The sender, if it may send this. UNAUTHENTICATED: its key is not (any
+  // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize.
+  // Refusals are in the audit log. Without keys: an operator without a name.
+  absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
+                                 const std::map<JobId, Job>& jobs);
+
+  // Keys of workers that start and end, of an agent's message that was
+  // admitted; those alone that the engine has on that agent's server.
+  void NoteWorkers(const Message& message, const std::map<JobId, Job>& jobs);
+
+  // What came of an action that was admitted.
+  void Audit(const AuditEntry& entry) { audit_.Action(entry); }
+
+  // The list of principals, if it has changed: what came of reading it.
+  std::optional<absl::Status> Reload();
+  size_t principals() const {
+    return access_ == nullptr ? 0 : access_->principals();
+  }
+
+ private:
+  std::unique_ptr<AccessList> access_;
+  AuditLog audit_;
+};
+
+// The answer that tells a client or an agent that its message was refused;
+// nothing for those that are not answered.
+std::optional<Message> RefusalOf(const Message& message,
+                                 const absl::Status& why,
+                                 JournalPosition position);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_GATEKEEPER_H_

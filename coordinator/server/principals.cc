@@ -1,0 +1,156 @@
+#include "coordinator/server/principals.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "coordinator/server/descriptor.h"
+#include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/toml_reader.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/transport/curve.h"
+
+namespace gavel {
+namespace {
+
+absl::Status Errno(const std::string& path) {
+  return absl::ErrnoToStatus(errno, ToAbsl(StrCat("principals file ", path)));
+}
+
+bool RunsJobs(Role role) {
+  return role == Role::kUser || role == Role::kOperator;
+}
+
+Principal ReadPrincipal(TomlReader reader) {
+  Principal principal;
+  reader.Require("role", "role = \"user\"");
+  reader.Require("public_key", "the key that `gavel keygen` printed");
+  std::string role;
+  if (reader.Read("role", role)) {
+    if (const std::optional<Role> found = FindRole(role)) {
+      principal.role = *found;
+    } else {
+      reader.Fail("role", StrCat("there is no role ", QuoteToml(role),
+                                 "; choose user, operator, viewer or node"));
+    }
+  }
+  if (reader.Read("public_key", principal.public_key) &&
+      !IsCurveKey(principal.public_key)) {
+    reader.Fail("public_key",
+                "this is no public key; write the 40 characters that `gavel "
+                "keygen` printed");
+  }
+  reader.Read("unix_user", principal.unix_user);
+  if (principal.unix_user == "root" || principal.unix_user == "0") {
+    reader.Fail("unix_user",
+                "jobs do not run as root; name an ordinary user of the "
+                "servers");
+  }
+  if (RunsJobs(principal.role) && principal.unix_user.empty()) {
+    reader.Require("unix_user", "unix_user = \"alice\"");
+  }
+  return principal;
+}
+
+// Whoever may write the file may make himself an operator.
+absl::Status CheckOwner(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return Errno(path);
+    return absl::NotFoundError(
+        StrCat("there is no principals file ", path,
+               ", so nobody could connect; make it with `gavel user add`"));
+  }
+  const bool ours = info.st_uid == geteuid() || info.st_uid == 0;
+  if (ours && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      StrCat("principals file ", path,
+             " may be written by others; chmod 600 it, and see that its "
+             "owner is root or the coordinator's user"));
+}
+
+}  // namespace
+
+absl::StatusOr<Principals> ParsePrincipals(std::string_view toml,
+                                           std::string_view source) {
+  GAVEL_ASSIGN_OR_RETURN(const toml::table root,
+                         ParseToml(toml, source, kPrincipalsBytesMax));
+  absl::Status status;
+  TomlReader reader(root, source, status);
+  Principals principals;
+  std::set<std::string> keys;
+  for (const std::string& name : reader.Keys()) {
+    if (!IsValidName(name)) {
+      reader.Fail(name, StrCat(QuoteToml(name),
+                               " is no name; write 1 to 64 of A-Z, a-z, 0-9, _ "
+                               "and -"));
+    }
+    const toml::table* const table = reader.Table(name);
+    if (table == nullptr) continue;
+    const Principal& read =
+        principals
+            .emplace(name, ReadPrincipal(TomlReader(
+                               *table, source,
+                               {"role", "unix_user", "public_key"}, status)))
+            .first->second;
+    if (!keys.insert(read.public_key).second) {
+      reader.Fail(name, StrCat(QuoteToml(name),
+                               " has the key of another principal; give each "
+                               "its own (`gavel keygen`)"));
+    }
+  }
+  GAVEL_RETURN_IF_ERROR(status);
+  return principals;
+}
+
+std::string FormatPrincipals(const Principals& principals) {
+  std::string toml =
+      "# Who may connect, as what. Written by `gavel user`; read again by the\n"
+      "# coordinator whenever it changes.\n";
+  for (const auto& [name, principal] : principals) {
+    StrAppend(&toml, "\n[", name,
+              "]\nrole = ", QuoteToml(RoleName(principal.role)), "\n");
+    if (!principal.unix_user.empty()) {
+      StrAppend(&toml, "unix_user = ", QuoteToml(principal.unix_user), "\n");
+    }
+    StrAppend(&toml, "public_key = ", QuoteToml(principal.public_key), "\n");
+  }
+  return toml;
+}
+
+absl::StatusOr<Principals> ReadPrincipals(const std::string& path) {
+  GAVEL_RETURN_IF_ERROR(CheckOwner(path));
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Errno(path);
+  return ParsePrincipals(text.str(), path);
+}
+
+absl::Status WritePrincipals(const std::string& path,
+                             const Principals& principals) {
+  const std::string written = path + ".new";
+  const std::string text = FormatPrincipals(principals);
+  const Descriptor file(
+      open(written.c_str(),
+           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.get() < 0) return Errno(written);
+  if (write(file.get(), text.data(), text.size()) !=
+          static_cast<ssize_t>(text.size()) ||
+      fsync(file.get()) != 0) {
+    return Errno(written);
+  }
+  if (std::rename(written.c_str(), path.c_str()) != 0) return Errno(path);
+  return absl::OkStatus();
+}
+
+}  // namespace gavel

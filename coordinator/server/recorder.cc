@@ -1,0 +1,99 @@
+#include "coordinator/server/recorder.h"
+
+#include <utility>
+
+#include "coordinator/engine/event_codec.h"
+#include "core/packer.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+
+absl::StatusOr<std::string> PackSnapshot(const Engine& engine,
+                                         const HistoryProjector& projector) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string bytes, engine.Snapshot());
+  Packer packer(kJournalLimits);
+  packer.Array(2);
+  packer.Put(bytes);
+  packer.Put(projector.Save());
+  GAVEL_RETURN_IF_ERROR(packer.status());
+  return packer.Take();
+}
+
+absl::Status UnpackSnapshot(std::string_view bytes,
+                            const EngineOptions& options, Engine* engine,
+                            HistoryProjector* projector) {
+  *engine = Engine(options);
+  *projector = HistoryProjector();
+  Unpacker unpacker(bytes, kJournalLimits);
+  std::string engine_bytes;
+  std::string projector_bytes;
+  unpacker.Get(engine_bytes);
+  unpacker.Get(projector_bytes);
+  if (!unpacker.ok()) {
+    return absl::DataLossError(StrCat("the snapshot is damaged: ",
+                                      ToStd(unpacker.status().message())));
+  }
+  GAVEL_RETURN_IF_ERROR(engine->Restore(engine_bytes));
+  return projector->Load(projector_bytes);
+}
+
+RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,
+                        HistoryProjector* projector, uint64_t* rows) {
+  RecoverInto into;
+  into.begin = [=](const JournalSnapshot* snapshot) {
+    *rows = 0;
+    if (snapshot != nullptr) {
+      return UnpackSnapshot(snapshot->bytes, options, engine, projector);
+    }
+    *engine = Engine(options);
+    *projector = HistoryProjector();
+    return absl::OkStatus();
+  };
+  into.take = [=](const JournalRow& row) {
+    GAVEL_ASSIGN_OR_RETURN(const Event event, DecodeEvent(row.row));
+    engine->Replay(row.seq, row.term, row.time, event);
+    projector->Observe(row.seq, row.time, event, *engine);  // is in the tables
+    ++*rows;
+    return absl::OkStatus();
+  };
+  return into;
+}
+
+absl::StatusOr<Recorder::Recovered> Recorder::Start(
+    std::unique_ptr<Journal> journal, const EngineOptions& engine_options,
+    Engine* engine, const Note& note, std::function<void()> notify) {
+  RecoverInto into = RecoverBoth(engine_options, engine, &projector_, &rows_);
+  into.note = note;
+  GAVEL_RETURN_IF_ERROR(journal->Recover(into));
+  const Recovered recovered{journal->position(), journal->last_time(), rows_};
+  commits_ =
+      std::make_unique<CommitThread>(std::move(journal), std::move(notify));
+  return recovered;
+}
+
+void Recorder::Append(action::Persist&& row, const Engine& engine) {
+  ++rows_;
+  bytes_ += row.row.size();
+  std::vector<HistoryRow> history;
+  if (const absl::StatusOr<Event> event = DecodeEvent(row.row); event.ok()) {
+    history = projector_.Observe(row.seq, row.time, *event, engine);
+  }
+  commits_->Append(std::move(row), std::move(history));
+}
+
+void Recorder::MaybeSnapshot(const Engine& engine) {
+  if (rows_ < options_.rows && bytes_ < options_.bytes) return;
+  if (engine.halted() ||
+      commits_->state().persisted_seq != engine.position().seq) {
+    return;
+  }
+  absl::StatusOr<std::string> bytes = PackSnapshot(engine, projector_);
+  // Something is still to be sent: the next turn will do.
+  if (absl::IsFailedPrecondition(bytes.status())) return;
+  rows_ = 0;
+  bytes_ = 0;
+  if (bytes.ok()) commits_->Snapshot(*std::move(bytes));
+}
+
+}  // namespace gavel

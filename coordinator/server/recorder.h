@@ -1,0 +1,76 @@
+// All that outlives the coordinator's process: brings the engine back at the
+// start, then passes its rows and their history to the commit thread, and takes
+// a snapshot now and then so that the next start is short. The event loop owns
+// one. Not thread-safe; the engine is borrowed for each call.
+#ifndef GAVEL_COORDINATOR_SERVER_RECORDER_H_
+#define GAVEL_COORDINATOR_SERVER_RECORDER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/engine/action.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/server/commit_thread.h"
+#include "coordinator/server/history_projector.h"
+#include "coordinator/server/journal.h"
+
+namespace gavel {
+
+struct SnapshotOptions {
+  // Taken when so many rows, or bytes of them, have come since the last one.
+  uint64_t rows = 10'000;
+  uint64_t bytes = 16 * 1024 * 1024;
+};
+
+// The engine and the projector as they are written into a journal's snapshot.
+absl::StatusOr<std::string> PackSnapshot(const Engine& engine,
+                                         const HistoryProjector& projector);
+// Into an engine made anew from `options`. DATA_LOSS: both are of no use.
+absl::Status UnpackSnapshot(std::string_view bytes,
+                            const EngineOptions& options, Engine* engine,
+                            HistoryProjector* projector);
+
+// How to bring both back from a journal; borrows all. `rows` counts what had to
+// be replayed.
+RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,
+                        HistoryProjector* projector, uint64_t* rows);
+
+class Recorder {
+ public:
+  struct Recovered {
+    JournalPosition position;
+    Time time = 0;
+    uint64_t rows_replayed = 0;
+  };
+  using Note = std::function<void(const std::string&)>;
+
+  explicit Recorder(SnapshotOptions options) : options_(options) {}
+
+  // Sets `engine` to what the journal says, and starts the commit thread. Each
+  // damaged snapshot that was passed over is told to `note`.
+  absl::StatusOr<Recovered> Start(std::unique_ptr<Journal> journal,
+                                  const EngineOptions& engine_options,
+                                  Engine* engine, const Note& note,
+                                  std::function<void()> notify);
+
+  // The row is of the engine's last step.
+  void Append(action::Persist&& row, const Engine& engine);
+  // When one is due and all rows are on disk.
+  void MaybeSnapshot(const Engine& engine);
+  CommitThread::State state() const { return commits_->state(); }
+  double WallTime(Time now) const { return projector_.WallTime(now); }
+
+ private:
+  SnapshotOptions options_;
+  HistoryProjector projector_;
+  uint64_t rows_ = 0;  // since the last snapshot
+  uint64_t bytes_ = 0;
+  std::unique_ptr<CommitThread> commits_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_RECORDER_H_

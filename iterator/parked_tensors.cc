@@ -1,0 +1,156 @@
+#include "iterator/parked_tensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/device_move.h"
+#include "runtime/torch_errors.h"
+
+namespace gavel::internal {
+namespace {
+
+// As for the way there (runtime/checkpoint/snapshot_stage.cc).
+constexpr int kCopyThreads = 4;
+constexpr size_t kPieceBytesMax = size_t{8} << 20;
+
+struct Piece {
+  char* to;
+  const char* from;
+  size_t size;
+};
+
+void AddPieces(const at::Tensor& to, const at::Tensor& from,
+               std::vector<Piece>* pieces) {
+  char* const target = static_cast<char*>(to.mutable_data_ptr());
+  const char* const source = static_cast<const char*>(from.const_data_ptr());
+  const size_t size = from.nbytes();
+  for (size_t begin = 0; begin < size; begin += kPieceBytesMax) {
+    pieces->push_back({target + begin, source + begin,
+                       std::min(kPieceBytesMax, size - begin)});
+  }
+}
+
+// By threads of their own: the writer's may be at work on the same copy.
+absl::Status CopyPieces(const std::vector<Piece>& pieces) {
+  size_t size = 0;
+  for (const Piece& piece : pieces) size += piece.size;
+  WorkerPool pool(size > kPieceBytesMax ? kCopyThreads : 1);
+  return pool.Run(pieces.size(), [&](size_t i) {
+    StreamingCopy(pieces[i].to, pieces[i].from, pieces[i].size);
+    return absl::OkStatus();
+  });
+}
+
+using Users = std::map<const c10::StorageImpl*, int>;
+
+// How many of `tensors` and their gradients there are in each memory.
+Users CountUsers(const std::vector<at::Tensor>& tensors) {
+  Users users;
+  std::set<const c10::TensorImpl*> seen;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return;
+    ++users[tensor.storage().unsafeGetStorageImpl()];
+  };
+  for (const at::Tensor& tensor : tensors) {
+    add(tensor);
+    if (tensor.defined() && tensor.is_leaf()) add(tensor.grad());
+  }
+  return users;
+}
+
+bool IsAlone(const at::Tensor& tensor, const Users& users) {
+  return tensor.layout() == at::kStrided && tensor.numel() > 0 &&
+         tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj() &&
+         users.at(tensor.storage().unsafeGetStorageImpl()) == 1;
+}
+
+bool IsCopyOf(const HostCopy& copy, const at::Tensor& tensor) {
+  return copy.source.device() == tensor.device() &&
+         copy.source.scalar_type() == tensor.scalar_type() &&
+         copy.source.sizes().equals(tensor.sizes());
+}
+
+}  // namespace
+
+absl::Status ParkedTensors::Park(const std::vector<at::Tensor>& tensors,
+                                 const std::vector<HostCopy>& copies) {
+  return CatchAsStatus("parking the state in host memory", [&] {
+    std::map<const void*, const HostCopy*> by_memory;
+    for (const HostCopy& copy : copies) {
+      by_memory.emplace(copy.source.const_data_ptr(), &copy);
+    }
+    const Users users = CountUsers(tensors);
+    std::set<const c10::TensorImpl*> seen;
+    for (const at::Tensor& tensor : tensors) {
+      // Several hold a handle: a parameter is the optimizer's, too.
+      if (!tensor.defined() ||
+          !seen.insert(tensor.unsafeGetTensorImpl()).second ||
+          !IsAlone(tensor, users)) {
+        continue;
+      }
+      const auto found = by_memory.find(tensor.const_data_ptr());
+      if (found == by_memory.end() || !IsCopyOf(*found->second, tensor)) {
+        continue;
+      }
+      entries_.push_back(
+          {tensor, tensor.is_cpu() ? tensor.detach() : at::Tensor()});
+      // Only exchanges pointers. The place is a tensor of its own, which keeps
+      // the memory that this one leaves.
+      entries_.back().tensor.set_data(found->second->copy);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ParkedTensors::Return(at::Device device) {
+  if (entries_.empty()) return absl::OkStatus();
+  absl::Status status =
+      CatchAsStatus(StrCat("returning the state to ", device.str()),
+                    [&] { return CopyTo(device); });
+  if (status.ok()) entries_.clear();
+  return status;
+}
+
+absl::Status ParkedTensors::CopyTo(at::Device device) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> places;
+  std::vector<Piece> pieces;
+  for (const Entry& entry : entries_) {
+    const at::Tensor from = entry.tensor.detach();
+    const bool is_known =
+        entry.place.defined() && entry.place.device() == device;
+    places.push_back(is_known
+                         ? entry.place
+                         : at::empty_like(from, from.options().device(device)));
+    if (device.is_cpu()) {
+      AddPieces(places.back(), from, &pieces);
+    } else {
+      places.back().copy_(from, /*non_blocking=*/true);
+    }
+  }
+  GAVEL_RETURN_IF_ERROR(CopyPieces(pieces));
+  // The memory of the copy may be used again once nobody looks into it.
+  GAVEL_RETURN_IF_ERROR(Synchronize(device));
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    entries_[i].tensor.set_data(places[i]);
+  }
+  return absl::OkStatus();
+}
+
+uint64_t ParkedTensors::size_bytes() const {
+  uint64_t size_bytes = 0;
+  for (const Entry& entry : entries_) size_bytes += entry.tensor.nbytes();
+  return size_bytes;
+}
+
+}  // namespace gavel::internal

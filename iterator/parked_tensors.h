@@ -1,0 +1,47 @@
+// Tensors of a job that has no accelerator, as far as their bytes are in the
+// copy that a checkpoint is written from: they look into that copy, so that a
+// pause copies them once. The memory of the copy is kept by who looks into it.
+//
+// On a GPU the memory that they leave goes back to LibTorch. On a CPU, whose
+// memory nobody waits for, they find it again: what else looks into it goes on
+// to see them. Training thread only.
+#ifndef GAVEL_ITERATOR_PARKED_TENSORS_H_
+#define GAVEL_ITERATOR_PARKED_TENSORS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace gavel::internal {
+
+class ParkedTensors {
+ public:
+  // Lets those of `tensors` look into `copies` that are dense, contiguous and
+  // share their memory with no other; the rest stays as it is.
+  absl::Status Park(const std::vector<at::Tensor>& tensors,
+                    const std::vector<HostCopy>& copies);
+
+  // Copies all that are parked to `device`; all or nothing. RESOURCE_EXHAUSTED:
+  // they do not fit.
+  absl::Status Return(at::Device device);
+
+  uint64_t size_bytes() const;
+
+ private:
+  struct Entry {
+    at::Tensor tensor;
+    at::Tensor place;  // the memory it left, on a CPU only
+  };
+
+  absl::Status CopyTo(at::Device device);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_PARKED_TENSORS_H_

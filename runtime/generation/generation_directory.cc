@@ -1,0 +1,111 @@
+#include "runtime/generation/generation_directory.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/generation/manifest.h"
+
+namespace gavel {
+namespace {
+
+bool IsOurs(std::string_view name) {
+  return name == kManifestFileName || name == kManifestTemporaryName ||
+         ParseShardFileName(name) || IsPartFileName(name);
+}
+
+bool HasFile(const std::vector<DirectoryEntry>& entries,
+             std::string_view name) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [name](const DirectoryEntry& entry) {
+                       return entry.name == name && !entry.is_directory;
+                     });
+}
+
+}  // namespace
+
+std::string AttemptName(const Attempt& attempt) {
+  std::string name = GenerationName(attempt.generation);
+  if (attempt.number > 0) StrAppend(&name, ".", attempt.number);
+  return name;
+}
+
+std::optional<Attempt> ParseAttemptName(std::string_view name) {
+  Attempt attempt;
+  size_t dot = name.find('.');
+  std::optional<Generation> generation =
+      ParseGenerationName(name.substr(0, dot));
+  if (!generation) return std::nullopt;
+  attempt.generation = *generation;
+  if (dot != std::string_view::npos &&
+      !absl::SimpleAtoi(ToAbsl(name.substr(dot + 1)), &attempt.number)) {
+    return std::nullopt;
+  }
+  // Leading zeros, signs and ".0" are not ours.
+  if (AttemptName(attempt) != name) return std::nullopt;
+  return attempt;
+}
+
+absl::StatusOr<Attempts> ListAttempts(FileSystem& file_system,
+                                      const std::string& directory) {
+  GAVEL_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries,
+                         file_system.List(directory));
+  Attempts attempts;
+  for (const DirectoryEntry& entry : entries) {
+    std::optional<Attempt> attempt = ParseAttemptName(entry.name);
+    if (!attempt || !entry.is_directory) continue;
+    absl::StatusOr<std::vector<DirectoryEntry>> files =
+        file_system.List(StrCat(directory, "/", entry.name));
+    // Another process may have removed it since.
+    if (absl::IsNotFound(files.status())) continue;
+    if (!files.ok()) return files.status();
+    bool committed = HasFile(*files, kManifestFileName);
+    (committed ? attempts.committed : attempts.uncommitted).push_back(*attempt);
+  }
+  std::sort(attempts.committed.begin(), attempts.committed.end());
+  std::sort(attempts.uncommitted.begin(), attempts.uncommitted.end());
+  return attempts;
+}
+
+absl::Status RemoveAttempt(FileSystem& file_system,
+                           const std::string& directory,
+                           const Attempt& attempt) {
+  std::string folder = StrCat(directory, "/", AttemptName(attempt));
+  GAVEL_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries,
+                         file_system.List(folder));
+  if (HasFile(entries, kManifestFileName)) {
+    GAVEL_RETURN_IF_ERROR(
+        file_system.RemoveFile(StrCat(folder, "/", kManifestFileName)));
+    GAVEL_RETURN_IF_ERROR(file_system.SyncDirectory(folder));
+  }
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name == kManifestFileName || !IsOurs(entry.name)) continue;
+    GAVEL_RETURN_IF_ERROR(
+        file_system.RemoveFile(StrCat(folder, "/", entry.name)));
+  }
+  return file_system.RemoveDirectory(folder);
+}
+
+absl::Status CreateDirectories(FileSystem& file_system,
+                               const std::string& directory) {
+  absl::Status status = file_system.CreateDirectory(directory);
+  if (absl::IsNotFound(status) && ParentOf(directory) != directory) {
+    GAVEL_RETURN_IF_ERROR(CreateDirectories(file_system, ParentOf(directory)));
+    status = file_system.CreateDirectory(directory);
+  }
+  if (absl::IsAlreadyExists(status)) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(status);
+  return file_system.SyncDirectory(ParentOf(directory));
+}
+
+std::string ParentOf(const std::string& path) {
+  size_t end = path.find_last_not_of('/');
+  if (end == std::string::npos) return path.empty() ? "." : "/";
+  size_t slash = path.find_last_of('/', end);
+  if (slash == std::string::npos) return ".";
+  size_t parent_end = path.find_last_not_of('/', slash);
+  return parent_end == std::string::npos ? "/" : path.substr(0, parent_end + 1);
+}
+
+}  // namespace gavel

@@ -1,0 +1,64 @@
+// The folders in which generations lie, one of each attempt to commit one:
+//
+//   generation-000000000007-000000001200/     the first attempt
+//   generation-000000000007-000000001200.1/   the next, after a failure
+//     shard-00000.safetensors
+//     manifest.json                           there: the attempt was committed
+//
+// Called by GenerationStore. Functions over a FileSystem, safe on different
+// directories.
+#ifndef GAVEL_RUNTIME_GENERATION_GENERATION_DIRECTORY_H_
+#define GAVEL_RUNTIME_GENERATION_GENERATION_DIRECTORY_H_
+
+#include <compare>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/generation.h"
+#include "runtime/generation/file_system.h"
+
+namespace gavel {
+
+// Ordered by generation, then number: a later attempt at the same generation
+// counts more.
+struct Attempt {
+  Generation generation;
+  int number = 0;
+  friend auto operator<=>(const Attempt&, const Attempt&) = default;
+};
+
+std::string AttemptName(const Attempt& attempt);
+// The inverse; nothing else is accepted.
+std::optional<Attempt> ParseAttemptName(std::string_view name);
+
+// What lies in a checkpoint directory, each sorted.
+struct Attempts {
+  std::vector<Attempt> committed;    // with a manifest, unverified
+  std::vector<Attempt> uncommitted;  // left over from a crash, or under way
+};
+
+// Ignores files, symbolic links and folders of other names.
+absl::StatusOr<Attempts> ListAttempts(FileSystem& file_system,
+                                      const std::string& directory);
+
+// Removes the files of a generation and the folder; the manifest first and
+// durably, so that a half removed generation never looks like a whole one.
+// Files of other names are left, and the folder with them.
+absl::Status RemoveAttempt(FileSystem& file_system,
+                           const std::string& directory,
+                           const Attempt& attempt);
+
+// Creates `directory` and its missing parents, durably.
+absl::Status CreateDirectories(FileSystem& file_system,
+                               const std::string& directory);
+
+// The directory that holds `path`: "/" or "." at the end of the road.
+std::string ParentOf(const std::string& path);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_GENERATION_GENERATION_DIRECTORY_H_

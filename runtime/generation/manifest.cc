@@ -1,0 +1,277 @@
+#include "runtime/generation/manifest.h"
+
+#include <xxhash.h>
+
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::json;
+
+// 64-bit numbers as text: many readers of JSON round integers to doubles.
+std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
+
+absl::Status CorruptManifest(std::string_view what) {
+  return absl::DataLossError(StrCat("manifest: ", what));
+}
+
+Json EncodeShard(size_t index, const ShardSummary& shard) {
+  Json tensors = Json::array();
+  for (const TensorChecksum& tensor : shard.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"xxh3", Hex(tensor.checksum)}});
+  }
+  return {{"file", ShardFileName(index)},
+          {"size_bytes", shard.size_bytes},
+          {"xxh3", Hex(shard.checksum)},
+          {"tensors", std::move(tensors)}};
+}
+
+// Readers of `Json` below throw Json::exception on a missing key or a value of
+// another type; DecodeManifest turns that into a Status.
+uint64_t DecodeHex(const Json& value) {
+  uint64_t number = 0;
+  const std::string& text = value.get_ref<const std::string&>();
+  if (text.size() != 16 || !absl::SimpleHexAtoi(text, &number)) {
+    throw std::invalid_argument("not a checksum");
+  }
+  return number;
+}
+
+uint64_t DecodeUnsigned(const Json& value) {
+  if (!value.is_number_unsigned()) {
+    throw std::invalid_argument("not a number of zero or more");
+  }
+  return value.get<uint64_t>();
+}
+
+ShardSummary DecodeSummary(const Json& value) {
+  ShardSummary shard;
+  shard.size_bytes = DecodeUnsigned(value.at("size_bytes"));
+  shard.checksum = DecodeHex(value.at("xxh3"));
+  for (const Json& tensor : value.at("tensors")) {
+    shard.tensors.push_back(
+        {tensor.at("name").get<std::string>(), DecodeHex(tensor.at("xxh3"))});
+  }
+  return shard;
+}
+
+// A shard's name is never used as a path: it must be the one of its place.
+ShardSummary DecodeShard(const Json& value, size_t index) {
+  if (value.at("file") != ShardFileName(index)) {
+    throw std::invalid_argument("unexpected name of a shard");
+  }
+  return DecodeSummary(value);
+}
+
+ManifestPart::IndexedShard DecodeIndexedShard(const Json& value) {
+  const std::optional<size_t> index =
+      ParseShardFileName(value.at("file").get_ref<const std::string&>());
+  if (!index) throw std::invalid_argument("unexpected name of a shard");
+  return {*index, DecodeSummary(value)};
+}
+
+int DecodeInt(const Json& value, int min) {
+  const uint64_t number = DecodeUnsigned(value);
+  if (number < static_cast<uint64_t>(min) ||
+      number > std::numeric_limits<int>::max()) {
+    throw std::invalid_argument("world_size or rank out of range");
+  }
+  return static_cast<int>(number);
+}
+
+const Json& ShardsOf(const Json& body) {
+  const Json& shards = body.at("shards");
+  if (!shards.is_array()) throw std::invalid_argument("shards is no list");
+  return shards;
+}
+
+void DecodeBody(const Json& body, Manifest* manifest) {
+  manifest->format_version = DecodeInt(body.at("format_version"), 1);
+  manifest->generation = {DecodeUnsigned(body.at("epoch")),
+                          DecodeUnsigned(body.at("step"))};
+  manifest->world_size = DecodeInt(body.at("world_size"), 1);
+  for (const Json& shard : ShardsOf(body)) {
+    manifest->shards.push_back(DecodeShard(shard, manifest->shards.size()));
+  }
+}
+
+void DecodeBody(const Json& body, ManifestPart* part) {
+  part->generation = {DecodeUnsigned(body.at("epoch")),
+                      DecodeUnsigned(body.at("step"))};
+  part->world_size = DecodeInt(body.at("world_size"), 1);
+  part->rank = DecodeInt(body.at("rank"), 0);
+  for (const Json& shard : ShardsOf(body)) {
+    part->shards.push_back(DecodeIndexedShard(shard));
+  }
+}
+
+absl::Status CheckVersion(const Json& body) {
+  uint64_t version = DecodeUnsigned(body.at("format_version"));
+  if (version >= 1 && version <= kManifestFormatVersion) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(StrCat(
+      "checkpoint format version ", version, " is not known here (this Gavel ",
+      "writes ", kManifestFormatVersion, "); use the version that wrote it"));
+}
+
+// Discarded: not valid, or nested beyond what a manifest is. Json::dump() takes
+// stack for every level.
+Json ParseShallow(std::string_view text) {
+  constexpr int kDepthMax = 16;
+  bool deep = false;
+  Json json = Json::parse(
+      text,
+      [&deep](int depth, Json::parse_event_t, Json&) {
+        deep = deep || depth > kDepthMax;
+        return !deep;
+      },
+      /*allow_exceptions=*/false);
+  return deep ? Json(Json::value_t::discarded) : json;
+}
+
+template <class Value>
+absl::Status DecodeText(std::string_view text, Value* value) {
+  Json json = ParseShallow(text);
+  if (json.is_discarded())
+    return CorruptManifest("not valid JSON of a manifest");
+  // The dump of equal values is equal, so the checksum does not depend on how
+  // the file is indented.
+  const Json& body = json.at("body");
+  std::string dump = body.dump();
+  if (DecodeHex(json.at("xxh3")) != XXH3_64bits(dump.data(), dump.size())) {
+    return CorruptManifest("its checksum does not match");
+  }
+  absl::Status version = CheckVersion(body);
+  if (!version.ok()) return version;
+  DecodeBody(body, value);
+  return absl::OkStatus();
+}
+
+template <class Value>
+absl::StatusOr<Value> Decode(std::string_view text) {
+  try {
+    Value value;
+    absl::Status status = DecodeText(text, &value);
+    if (!status.ok()) return status;
+    return value;
+  } catch (const std::exception& error) {  // what the JSON accessors throw
+    return CorruptManifest(error.what());
+  }
+}
+
+// A body with its checksum.
+std::string Sealed(Json body) {
+  const std::string dump = body.dump();
+  const uint64_t checksum = XXH3_64bits(dump.data(), dump.size());
+  const Json json = {{"body", std::move(body)}, {"xxh3", Hex(checksum)}};
+  return json.dump(1) + "\n";
+}
+
+std::map<std::string, uint64_t> ChecksumsByName(const Manifest& manifest) {
+  std::map<std::string, uint64_t> checksums;
+  for (const ShardSummary& shard : manifest.shards) {
+    for (const TensorChecksum& tensor : shard.tensors) {
+      checksums.emplace(tensor.name, tensor.checksum);
+    }
+  }
+  return checksums;
+}
+
+}  // namespace
+
+std::string ShardFileName(size_t index) {
+  return absl::StrFormat("shard-%05d.safetensors", index);
+}
+
+std::optional<size_t> ParseShardFileName(std::string_view name) {
+  constexpr std::string_view kPrefix = "shard-";
+  size_t index = 0;
+  if (!name.starts_with(kPrefix) ||
+      !absl::SimpleAtoi(
+          ToAbsl(name.substr(kPrefix.size(), name.find('.') - kPrefix.size())),
+          &index) ||
+      name != ShardFileName(index)) {
+    return std::nullopt;
+  }
+  return index;
+}
+
+std::string PartFileName(int rank) {
+  return absl::StrFormat("part-%05d.json", rank);
+}
+
+std::string PartTemporaryName(int rank) { return PartFileName(rank) + ".tmp"; }
+
+bool IsPartFileName(std::string_view name) {
+  constexpr std::string_view kPrefix = "part-";
+  int rank = 0;
+  return name.starts_with(kPrefix) &&
+         absl::SimpleAtoi(ToAbsl(name.substr(kPrefix.size(),
+                                             name.find('.') - kPrefix.size())),
+                          &rank) &&
+         rank >= 0 &&
+         (name == PartFileName(rank) || name == PartTemporaryName(rank));
+}
+
+std::string EncodeManifest(const Manifest& manifest, int format_version) {
+  Json shards = Json::array();
+  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+    shards.push_back(EncodeShard(i, manifest.shards[i]));
+  }
+  return Sealed({{"format_version", format_version},
+                 {"epoch", manifest.generation.epoch},
+                 {"step", manifest.generation.step},
+                 {"world_size", manifest.world_size},
+                 {"shards", std::move(shards)}});
+}
+
+absl::StatusOr<Manifest> DecodeManifest(std::string_view text) {
+  return Decode<Manifest>(text);
+}
+
+std::string EncodePart(const ManifestPart& part) {
+  Json shards = Json::array();
+  for (const ManifestPart::IndexedShard& shard : part.shards) {
+    shards.push_back(EncodeShard(shard.index, shard.summary));
+  }
+  return Sealed({{"format_version", kManifestFormatVersion},
+                 {"epoch", part.generation.epoch},
+                 {"step", part.generation.step},
+                 {"world_size", part.world_size},
+                 {"rank", part.rank},
+                 {"shards", std::move(shards)}});
+}
+
+absl::StatusOr<ManifestPart> DecodePart(std::string_view text) {
+  return Decode<ManifestPart>(text);
+}
+
+std::vector<std::string> DifferingTensors(const Manifest& a,
+                                          const Manifest& b) {
+  std::map<std::string, uint64_t> others = ChecksumsByName(b);
+  std::map<std::string, uint64_t> differing;
+  for (const auto& [name, checksum] : ChecksumsByName(a)) {
+    auto other = others.find(name);
+    if (other == others.end() || other->second != checksum) {
+      differing.emplace(name, checksum);
+    }
+    if (other != others.end()) others.erase(other);
+  }
+  differing.merge(others);
+  std::vector<std::string> names;
+  for (const auto& [name, checksum] : differing) names.push_back(name);
+  return names;
+}
+
+}  // namespace gavel

@@ -1,0 +1,86 @@
+// What a generation consists of: the last file written of it, and the proof
+// that it is complete. JSON that carries its own checksum.
+//
+// Called by GenerationStore, and by agents that stream generations; tests and
+// `gavel doctor` compare the manifests of two runs to see whether they are
+// equal bit for bit. Values and pure functions, thread-safe.
+#ifndef GAVEL_RUNTIME_GENERATION_MANIFEST_H_
+#define GAVEL_RUNTIME_GENERATION_MANIFEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/generation.h"
+#include "runtime/generation/shard_layout.h"
+
+namespace gavel {
+
+inline constexpr std::string_view kManifestFileName = "manifest.json";
+inline constexpr std::string_view kManifestTemporaryName = "manifest.json.tmp";
+// 1: ShardChecksum::kAllBytes. 2: kHeaderAndTensors.
+inline constexpr int kManifestFormatVersion = 2;
+inline constexpr uint64_t kManifestSizeBytesMax = uint64_t{256} << 20;
+
+struct Manifest {
+  Generation generation;
+  // Workers that trained up to here; a generation restores onto any number.
+  int world_size = 1;
+  // Shard i lies in ShardFileName(i).
+  std::vector<ShardSummary> shards;
+  // Of the one that was read.
+  int format_version = kManifestFormatVersion;
+  ShardChecksum shard_checksum() const {
+    return format_version == 1 ? ShardChecksum::kAllBytes
+                               : ShardChecksum::kHeaderAndTensors;
+  }
+};
+
+// What one rank of a gang adds to a generation; rank 0 makes the manifest of
+// its own shards and the other ranks' parts.
+struct ManifestPart {
+  Generation generation;
+  int rank = 0;
+  int world_size = 1;
+  struct IndexedShard {
+    size_t index = 0;
+    ShardSummary summary;
+  };
+  std::vector<IndexedShard> shards;  // by index
+};
+
+// "shard-00003.safetensors".
+std::string ShardFileName(size_t index);
+// The inverse; nothing else is accepted.
+std::optional<size_t> ParseShardFileName(std::string_view name);
+
+// "part-00003.json", and how its name begins while it is written.
+std::string PartFileName(int rank);
+std::string PartTemporaryName(int rank);
+// Whether `name` is one that one of the two gives.
+bool IsPartFileName(std::string_view name);
+
+// `format_version` is for tests of what later versions write.
+std::string EncodeManifest(const Manifest& manifest,
+                           int format_version = kManifestFormatVersion);
+
+// DATA_LOSS: not a manifest, or altered. FAILED_PRECONDITION: written by a
+// newer version of Gavel.
+absl::StatusOr<Manifest> DecodeManifest(std::string_view text);
+
+std::string EncodePart(const ManifestPart& part);
+// As DecodeManifest.
+absl::StatusOr<ManifestPart> DecodePart(std::string_view text);
+
+// Names of the tensors and bytes entries (with kBytesPrefix) that differ or
+// are in one of them only, sorted. Empty when the states are equal bit for
+// bit, however they are cut into shards.
+std::vector<std::string> DifferingTensors(const Manifest& a, const Manifest& b);
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_GENERATION_MANIFEST_H_

@@ -1,0 +1,357 @@
+// What a coordinator's journal is for, with real processes: restarts that
+// nobody notices, disks that fail, and what can be read from it afterwards.
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "core/text.h"
+#include "tests/cli/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class DurabilityTest : public GavelTest {
+ protected:
+  std::vector<std::string> CoordinatorArguments(
+      const std::string& state_directory) const {
+    return {"coordinator",       "--listen",      listen_,
+            "--state",           state_directory, "--cluster",
+            Path("cluster.toml")};
+  }
+  void StartCoordinator() {
+    coordinator_ = Start(CoordinatorArguments(state()));
+    endpoint_ = EndpointOf(*coordinator_);
+    listen_ = endpoint_;
+  }
+  void KillCoordinator() {
+    coordinator_->Signal(SIGKILL);
+    EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+  }
+  std::unique_ptr<Process> StartAgent() {
+    return Start({"agent", "--coordinator", endpoint_, "--state", state(),
+                  "--cluster", Path("cluster.toml"), "--server", "here"});
+  }
+  void Submit(const std::string& job) {
+    const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});
+    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+  }
+  json Json(const std::vector<std::string>& arguments) {
+    const Ended ended = Run(arguments);
+    EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+    return json::parse(ended.output, nullptr, false);
+  }
+  std::string journal() const { return state() + "/journal.db"; }
+
+  std::string listen_ = "tcp://127.0.0.1:0";
+  std::string endpoint_;
+  std::unique_ptr<Process> coordinator_;
+};
+
+TEST_F(DurabilityTest, ACoordinatorKilledAgainAndAgainInterruptsNothing) {
+  WriteCluster(2, 30, 20);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("a", {"--steps", "1500"}));
+  Submit(WriteJob("b", {"--steps", "1500"}));
+  for (uint64_t step : {30, 200, 400}) {
+    ASSERT_TRUE(ReachesStep(endpoint_, "a", step));
+    KillCoordinator();
+    StartCoordinator();
+  }
+  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 4);
+  EXPECT_TRUE(ReachesState(endpoint_, "a", "CD"));
+  EXPECT_TRUE(ReachesState(endpoint_, "b", "CD"));
+  for (const auto& [id, name] : {std::pair(1, "a"), std::pair(2, "b")}) {
+    ExpectEachStepOnce(name, 1500);
+    EXPECT_EQ(Count(LogOf(id, name), "pauses at step"), 0) << LogOf(id, name);
+    EXPECT_EQ(Count(LogOf(id, name), "starts at step"), 1);
+  }
+  // Killed while it stood still: told as one stay.
+  const json leases = Json({"history", "--coordinator", endpoint_, "--show",
+                            "leases", "--job", "a", "--json"});
+  EXPECT_EQ(leases.size(), 1u);
+}
+
+TEST_F(DurabilityTest, ASecondCoordinatorOnOneStateDirectoryIsRefused) {
+  WriteCluster(1, 10, 5);
+  StartCoordinator();
+  listen_ = "tcp://127.0.0.1:0";
+  const auto second = Start(CoordinatorArguments(state()));
+  EXPECT_EQ(second->Wait(), 1);
+  EXPECT_THAT(second->errors(), HasSubstr("another coordinator runs on it"));
+  EXPECT_THAT(second->errors(), HasSubstr(std::to_string(coordinator_->pid())));
+  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 1);
+}
+
+// One that comes back on an old copy of its journal has granted less than its
+// workers have seen.
+TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
+  WriteCluster(1, 30, 20);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  ASSERT_TRUE(Eventually([&] {
+    return Run({"nodes", "--coordinator", endpoint_}).output.find("idle") !=
+           std::string::npos;
+  }));
+  KillCoordinator();
+  std::filesystem::create_directory(Path("backup"));
+  for (const char* file : {"journal.db", "journal.db-wal"}) {
+    std::filesystem::copy_file(state() + "/" + file, Path("backup/") + file);
+  }
+  StartCoordinator();
+  Submit(WriteJob("job", {"--steps", "100000"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 20));
+  KillCoordinator();
+  std::filesystem::remove(journal() + "-shm");
+  for (const char* file : {"journal.db", "journal.db-wal"}) {
+    std::filesystem::copy_file(
+        Path("backup/") + file, state() + "/" + file,
+        std::filesystem::copy_options::overwrite_existing);
+  }
+  StartCoordinator();
+  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_THAT(coordinator_->errors(), HasSubstr("of the journal"));
+  EXPECT_THAT(coordinator_->errors(),
+              HasSubstr("nothing more is granted from here"));
+}
+
+TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
+  WriteCluster(1, 2, 1);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("first", {"--steps", "300"}, "steps_total = 300\n"));
+  Submit(WriteJob("second", {"--steps", "300"}, "steps_total = 300\n"));
+  Submit(
+      WriteCommand("broken", {"/bin/sh", "-c", "exit 3"}, "retries_max = 0\n"));
+  ASSERT_TRUE(ReachesState(endpoint_, "first", "CD"));
+  ASSERT_TRUE(ReachesState(endpoint_, "second", "CD"));
+  ASSERT_TRUE(ReachesState(endpoint_, "broken", "F"));
+
+  // The same over the wire and from the file, which is in use.
+  const json live = Json({"history", "--coordinator", endpoint_, "--json"});
+  const json file = Json({"history", "--file", journal(), "--json"});
+  EXPECT_EQ(live, file);
+  ASSERT_EQ(live.size(), 3u);
+  EXPECT_EQ(live[0]["name"], "first");
+  EXPECT_EQ(live[0]["state"], "CD");
+  EXPECT_EQ(live[0]["steps_done"], 300);
+  EXPECT_GT(live[0]["accelerator_s"]["cpu"], 0);
+  EXPECT_GT(live[0]["submitted_s"], 1.7e9);
+  EXPECT_GE(live[0]["ended_s"], live[0]["started_s"]);
+  EXPECT_EQ(live[2]["exit_code"], 3);
+  const Ended table = Run({"history", "--coordinator", endpoint_});
+  EXPECT_THAT(table.output, HasSubstr("JOBID"));
+  EXPECT_THAT(table.output, HasSubstr("second"));
+  EXPECT_THAT(table.output, HasSubstr("3:0"));
+  EXPECT_EQ(
+      Json({"history", "--file", journal(), "--state", "F", "--json"}).size(),
+      1u);
+  EXPECT_EQ(Json({"history", "--file", journal(), "--since", "1h", "--until",
+                  "30m", "--json"})
+                .size(),
+            0u);
+  EXPECT_GE(Json({"history", "--file", journal(), "--job", "first", "--show",
+                  "leases", "--json"})
+                .size(),
+            1u);
+
+  const std::string before = ReadText(journal());
+  const Ended replay = Run({"replay", journal()});
+  EXPECT_EQ(replay.exit_code, 0) << replay.errors;
+  EXPECT_THAT(replay.output, HasSubstr("JobSubmitted: \"first\""));
+  EXPECT_THAT(replay.output, HasSubstr("LeaseStarted: job 1 rank 0"));
+  EXPECT_THAT(replay.output, HasSubstr(", 0 otherwise today")) << replay.output;
+  const Ended one = Run({"replay", journal(), "--job", "3"});
+  EXPECT_THAT(one.output, HasSubstr("\"broken\""));
+  EXPECT_THAT(one.output, Not(HasSubstr("\"first\"")));
+  EXPECT_EQ(ReadText(journal()), before);
+
+  const Ended simulated =
+      Run({"simulate", "--replay", journal(), "--policy", "fifo"});
+  EXPECT_EQ(simulated.exit_code, 0) << simulated.errors;
+  EXPECT_THAT(simulated.output, HasSubstr("as it happened"));
+  EXPECT_THAT(simulated.output, HasSubstr("simulated: fifo"));
+  EXPECT_THAT(simulated.output, HasSubstr("average JCT"));
+}
+
+TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
+  WriteCluster(1, 2, 1);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  Submit(WriteJob("running", {"--steps", "100000"},
+                  "steps_total = 100000\n[throughputs]\ncpu = 100\n"));
+  ASSERT_TRUE(ReachesStep(endpoint_, "running", 20));
+  const std::string job =
+      WriteJob("asked", {}, "steps_total = 1000\n[throughputs]\ncpu = 50\n");
+  const json answer =
+      Json({"what-if", "--coordinator", endpoint_, job, "--json"});
+  EXPECT_EQ(answer["job"]["name"], "asked");
+  // 20 s alone, and it shares the one accelerator.
+  EXPECT_GE(answer["job"]["finish_in_s"], 20);
+  EXPECT_LE(answer["job"]["finish_in_s"], 60);
+  ASSERT_EQ(answer["others"].size(), 1u);
+  EXPECT_GT(answer["others"][0]["finish_in_s"],
+            answer["others"][0]["finish_without_in_s"]);
+  EXPECT_EQ(Json({"queue", "--coordinator", endpoint_, "--json"}).size(), 1u);
+  const Ended text = Run({"what-if", "--coordinator", endpoint_, job});
+  EXPECT_THAT(text.output, HasSubstr("finishes  in "));
+
+  const Ended unknown = Run({"what-if", "--coordinator", endpoint_,
+                             WriteJob("unknown", {}, "steps_total = 1000\n")});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.errors, HasSubstr("[throughputs]"));
+}
+
+TEST_F(DurabilityTest, BadFilesAreRefusedWithAReason) {
+  const std::string text = Write("text.db", "no database at all\n");
+  for (const std::string& path : {text, Path("none.db"), folder()}) {
+    for (const char* command :
+         {"history --file", "replay", "simulate --replay"}) {
+      std::vector<std::string> arguments;
+      const std::string words = command;
+      const size_t space = words.find(' ');
+      arguments.push_back(words.substr(0, space));
+      if (space != std::string::npos) {
+        arguments.push_back(words.substr(space + 1));
+      }
+      arguments.push_back(path);
+      const Ended ended = Run(arguments);
+      EXPECT_EQ(ended.exit_code, 1) << command << " " << path;
+      EXPECT_THAT(ended.errors, HasSubstr(path)) << command;
+    }
+  }
+}
+
+// ---- disks that fail
+
+class FailingDiskTest : public DurabilityTest {
+ protected:
+  // Where strace is and may trace; else empty.
+  std::string Strace() const {
+    for (const char* path : {"/usr/bin/strace", "/bin/strace"}) {
+      if (access(path, X_OK) != 0) continue;
+      Process tried({path, "-qq", "-o", "/dev/null", path, "--version"},
+                    Path("tried"));
+      if (tried.Wait() == 0) return path;
+    }
+    return "";
+  }
+
+  // A coordinator whose system call `fault` (strace's inject=) fails from the
+  // `when`-th on. The tracer is no parent of it (-D): it is waited for and
+  // ended like any other.
+  std::unique_ptr<Process> StartFaulty(const std::string& fault, int when,
+                                       const std::string& state_directory) {
+    std::vector<std::string> argv = {
+        Strace(),
+        "-D",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        StrCat("trace=", fault.substr(0, fault.find(':'))),
+        "-e",
+        StrCat("inject=", fault, ":when=", when, "+"),
+        std::string(GAVEL_BINARY_DIR) + "/gavel"};
+    listen_ = "tcp://127.0.0.1:0";
+    for (const std::string& argument : CoordinatorArguments(state_directory)) {
+      argv.push_back(argument);
+    }
+    auto faulty =
+        std::make_unique<Process>(argv, StrCat(state_directory, "-output"));
+    Eventually([&] {
+      return faulty->output().find("listening") != std::string::npos ||
+             faulty->Wait(0).has_value();
+    });
+    return faulty;
+  }
+
+  // Submits until the coordinator is gone, `most` at most; how many were
+  // accepted.
+  int SubmitUntilItEnds(Process& coordinator, int most) {
+    if (coordinator.Wait(0)) return 0;
+    endpoint_ = EndpointOf(coordinator);
+    for (int accepted = 0; accepted < most; ++accepted) {
+      const auto submit =
+          Start({"submit", "--coordinator", endpoint_,
+                 WriteCommand(StrCat("job-", accepted), {"./train"}, "")});
+      // Without a coordinator it would wait long for the answer.
+      Eventually([&] { return submit->Wait(0) || coordinator.Wait(0); });
+      if (submit->Wait(0.1) != 0) return accepted;
+    }
+    return most;
+  }
+
+  // Whatever was accepted is there again; and it takes more.
+  void ExpectAllThere(const std::string& state_directory, int accepted) {
+    listen_ = "tcp://127.0.0.1:0";
+    const auto again = Start(CoordinatorArguments(state_directory));
+    const std::string endpoint = EndpointOf(*again);
+    ASSERT_NE(endpoint, "") << again->errors();
+    const json queue = Json({"queue", "--coordinator", endpoint, "--json"});
+    EXPECT_GE(queue.size(), static_cast<size_t>(accepted));
+    EXPECT_LE(queue.size(), static_cast<size_t>(accepted) + 1);
+    EXPECT_EQ(Run({"submit", "--coordinator", endpoint,
+                   WriteCommand("more", {"./train"}, "")})
+                  .exit_code,
+              0);
+  }
+};
+
+TEST_F(FailingDiskTest, AnErrorAtAnyWriteHaltsItAndLosesNothing) {
+  if (Strace().empty()) GTEST_SKIP() << "strace is not there, or may not trace";
+  WriteCluster(1, 10, 5);
+  int runs = 0;
+  int accepted_in_all = 0;
+  for (const char* fault :
+       {"pwrite64:error=ENOSPC", "pwrite64:error=EIO", "fdatasync:error=EIO"}) {
+    for (const int when : {2, 20, 40}) {
+      SCOPED_TRACE(StrCat(fault, " at ", when));
+      const std::string place = StrCat(folder(), "/run-", runs++);
+      const auto faulty = StartFaulty(fault, when, place);
+      const int accepted = SubmitUntilItEnds(*faulty, 60);
+      EXPECT_EQ(faulty->Wait(2), 1);
+      EXPECT_THAT(faulty->errors(), HasSubstr("journal"));
+      if (!faulty->Wait(0)) faulty->Signal(SIGKILL);
+      faulty->Wait();
+      ExpectAllThere(place, accepted);
+      accepted_in_all += accepted;
+    }
+  }
+  EXPECT_GT(accepted_in_all, 40);
+}
+
+TEST_F(FailingDiskTest, AFullDiskHaltsItAndLosesNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts a small disk";
+  const std::string disk = Path("disk");
+  std::filesystem::create_directory(disk);
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
+    GTEST_SKIP() << "no file system may be mounted here";
+  }
+  WriteCluster(1, 10, 5);
+  auto coordinator = Start(CoordinatorArguments(disk + "/state"));
+  endpoint_ = EndpointOf(*coordinator);
+  int accepted = 0;
+  for (int i = 0; i < 200 && !coordinator->Wait(0.001); ++i) {
+    const std::string job =
+        WriteCommand(StrCat("job-", i), {"./train", std::string(9000, 'x')});
+    accepted += Run({"submit", "--coordinator", endpoint_, job}).exit_code == 0;
+  }
+  EXPECT_EQ(coordinator->Wait(5), 1);
+  EXPECT_THAT(coordinator->errors(), HasSubstr("make room"));
+  EXPECT_GT(accepted, 5);
+  EXPECT_EQ(mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=40m"), 0);
+  ExpectAllThere(disk + "/state", accepted);
+  EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,223 @@
+// A cluster with keys by the real commands: what a team does, and that no
+// secret shows anywhere.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/text.h"
+#include "tests/cli/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kUser[] = "nobody";
+
+// The value of "NAME = VALUE" or "NAME VALUE" in a line that begins with NAME.
+std::string ValueOf(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name);
+  if (at == std::string::npos) return "";
+  const size_t from = text.find_first_not_of(" =", at + name.size());
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+class SecurityTest : public GavelTest {
+ protected:
+  SecurityTest() {
+    // None of the keys of whoever runs the tests.
+    setenv("HOME", folder().c_str(), 1);
+    unsetenv("GAVEL_KEY_FILE");
+    unsetenv("GAVEL_COORDINATOR_KEY");
+  }
+  // Makes DIRECTORY/FILE; the public key.
+  std::string Keygen(const std::vector<std::string>& whose,
+                     const std::string& directory, const std::string& file) {
+    std::vector<std::string> arguments = {"keygen", "--directory",
+                                          Path(directory)};
+    arguments.insert(arguments.end(), whose.begin(), whose.end());
+    const Ended made = Run(arguments);
+    EXPECT_EQ(made.exit_code, 0) << made.errors;
+    const std::string secret =
+        ValueOf(ReadText(Path(directory + "/" + file)), "secret_key");
+    EXPECT_EQ(secret.size(), 40U);
+    EXPECT_THAT(made.output, Not(HasSubstr(secret)));
+    secrets_.push_back(secret);
+    return ValueOf(made.output, "public key");
+  }
+  Ended User(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"user", "--principals", Path("principals.toml")});
+    return Run(arguments);
+  }
+  void Allow(const std::string& name, const std::string& role,
+             const std::string& key) {
+    std::vector<std::string> arguments = {"add", name,           "--role",
+                                          role,  "--public-key", key};
+    if (role == "user" || role == "operator") {
+      arguments.insert(arguments.end(), {"--unix-user", kUser});
+    }
+    const Ended added = User(arguments);
+    EXPECT_EQ(added.exit_code, 0) << added.errors;
+  }
+  // As whoever has the key in that directory.
+  Ended As(const std::string& directory, std::vector<std::string> arguments) {
+    arguments.insert(
+        arguments.begin() + 1,
+        {"--coordinator", endpoint_, "--key", Path(directory + "/client.key"),
+         "--coordinator-key", Path("head/coordinator.pub")});
+    return Run(arguments);
+  }
+  // Whatever any process of this machine was given on its command line or in
+  // its environment.
+  static std::string AllArguments() {
+    std::string all;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+      for (const char* name : {"cmdline", "environ"}) {
+        std::ostringstream text;
+        text << std::ifstream(entry.path() / name).rdbuf();
+        all += text.str();
+      }
+    }
+    return all;
+  }
+  void ExpectNoSecretIn(const std::string& text, const std::string& where) {
+    for (const std::string& secret : secrets_) {
+      EXPECT_THAT(text, Not(HasSubstr(secret))) << where;
+    }
+  }
+
+  std::vector<std::string> secrets_;
+  std::string endpoint_;
+};
+
+TEST_F(SecurityTest, BeyondThisMachineNothingStartsWithoutKeys) {
+  WriteCluster(1, 60, 30);
+  const Ended coordinator =
+      Run({"coordinator", "--listen", "tcp://0.0.0.0:0", "--state", state()});
+  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_THAT(coordinator.errors, HasSubstr("gavel keygen --coordinator"));
+  const Ended local = Run({"local", "--cluster", Path("cluster.toml"),
+                           "--state", state(), "--listen", "tcp://0.0.0.0:0"});
+  EXPECT_EQ(local.exit_code, 1);
+  EXPECT_THAT(local.errors, HasSubstr("keygen"));
+  const Ended agent =
+      Run({"agent", "--coordinator", "192.0.2.1:7077", "--cluster",
+           Path("cluster.toml"), "--state", state()});
+  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_THAT(agent.errors, HasSubstr("gavel keygen"));
+  const Ended client = Run({"queue", "--coordinator", "192.0.2.1:7077"});
+  EXPECT_EQ(client.exit_code, 1);
+  EXPECT_THAT(client.errors, HasSubstr("gavel keygen"));
+}
+
+TEST_F(SecurityTest, KeysAreMadeOnceAndPrincipalsAreChecked) {
+  const std::string key = Keygen({"--user", "alice"}, "alice", "client.key");
+  const Ended again =
+      Run({"keygen", "--directory", Path("alice"), "--user", "alice"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.errors, HasSubstr("is there already"));
+  Allow("alice", "user", key);
+  EXPECT_THAT(
+      User({"add", "alice", "--unix-user", kUser, "--public-key", key}).errors,
+      HasSubstr("already"));
+  EXPECT_THAT(
+      User({"add", "eve", "--unix-user", "root", "--public-key", key}).errors,
+      HasSubstr("jobs do not run as root"));
+  EXPECT_THAT(
+      User({"add", "eve", "--role", "king", "--public-key", key}).errors,
+      HasSubstr("no role"));
+  EXPECT_THAT(User({"add", "../eve", "--public-key", key}).errors,
+              HasSubstr("is no name"));
+  EXPECT_THAT(User({"list"}).output, HasSubstr("alice"));
+  EXPECT_EQ(User({"revoke", "alice"}).exit_code, 0);
+  EXPECT_THAT(User({"revoke", "alice"}).errors, HasSubstr("is not in"));
+  EXPECT_THAT(User({"list"}).output, Not(HasSubstr("alice")));
+}
+
+TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can run jobs of others";
+  ASSERT_EQ(chmod(folder().c_str(), 0711), 0);
+  Keygen({"--coordinator"}, "head", "coordinator.key");
+  Allow("here", "node", Keygen({"--node", "here"}, "node", "node.key"));
+  Allow("alice", "user", Keygen({"--user", "alice"}, "alice", "client.key"));
+  Allow("bob", "user", Keygen({"--user", "bob"}, "bob", "client.key"));
+  WriteCluster(1, 60, 30);
+  const auto coordinator =
+      Start({"coordinator", "--listen", "tcp://127.0.0.1:0", "--state", state(),
+             "--key", Path("head/coordinator.key"), "--principals",
+             Path("principals.toml")});
+  endpoint_ = EndpointOf(*coordinator);
+  ASSERT_NE(endpoint_, "");
+  const auto agent = Start({"agent", "--coordinator", endpoint_, "--cluster",
+                            Path("cluster.toml"), "--state", Path("agent"),
+                            "--key", Path("node/node.key"), "--coordinator-key",
+                            Path("head/coordinator.pub")});
+
+  // Where the owner can write, and run the worker from.
+  ASSERT_EQ(mkdir(Path("jobs").c_str(), 0755), 0);
+  fs::copy_file(GAVEL_BINARY_DIR "/tests/fake_worker", Path("jobs/worker"));
+  ASSERT_EQ(chown(Path("jobs").c_str(), 65534, 65534), 0);
+  Write("jobs/a.toml",
+        "name = \"a\"\ncommand = [\"./worker\", \"--steps\", \"400\"]\n");
+  Write("jobs/b.toml",
+        "name = \"b\"\ncommand = [\"sh\", \"-c\", \"id -un; env; sleep 0\"]\n");
+  const Ended submitted = As("alice", {"submit", Path("jobs/a.toml")});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  ASSERT_TRUE(Eventually([&] {
+    return fs::exists(Path("agent/logs/1-a.0.log"));
+  })) << agent->errors();
+  ExpectNoSecretIn(AllArguments(), "a process's arguments or environment");
+  // While it runs it is nobody else's to touch.
+  EXPECT_THAT(As("bob", {"cancel", "a"}).errors, HasSubstr("not yours"));
+  EXPECT_THAT(As("bob", {"logs", "a"}).errors, HasSubstr("not yours"));
+  std::string queue;
+  EXPECT_TRUE(Eventually([&] {
+    queue = As("alice", {"queue", "--json"}).output;
+    return queue.find("\"finished\"") != std::string::npos;
+  })) << queue
+      << agent->errors() << ReadText(Path("agent/logs/1-a.0.log"));
+  struct stat info {};
+  ASSERT_EQ(stat(Path("jobs/gavel-state/checkpoints/a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 65534U);
+
+  EXPECT_EQ(As("alice", {"submit", Path("jobs/b.toml")}).exit_code, 0);
+  std::string log;
+  EXPECT_TRUE(Eventually([&] {
+    log = As("alice", {"logs", "b"}).output;
+    return log.find("GAVEL_KEY_FILE") != std::string::npos;
+  })) << log;
+  EXPECT_THAT(log, HasSubstr(kUser));
+  EXPECT_THAT(log, Not(HasSubstr("\nLD_")));
+  ExpectNoSecretIn(log, "the output of a job");
+
+  const Ended audit = Run({"audit", "--state", state()});
+  EXPECT_THAT(audit.output, HasSubstr("submit job 1 a: done"));
+  EXPECT_THAT(audit.output, HasSubstr("job 1 is not yours"));
+  EXPECT_EQ(User({"revoke", "alice"}).exit_code, 0);
+  EXPECT_TRUE(
+      Eventually([&] { return As("alice", {"queue"}).exit_code != 0; }));
+
+  agent->Signal(SIGTERM);
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(agent->Wait(), 0);
+  EXPECT_EQ(coordinator->Wait(), 0);
+  EXPECT_TRUE(fs::is_empty(Path("agent/keys-here")));
+  for (const auto& entry : fs::recursive_directory_iterator(folder())) {
+    if (!entry.is_regular_file() || entry.path().extension() == ".key")
+      continue;
+    ExpectNoSecretIn(ReadText(entry.path()), entry.path());
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing

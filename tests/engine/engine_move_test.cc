@@ -1,0 +1,137 @@
+// Servers that share no directory: who is told to send a checkpoint to whom,
+// and what a job waits for. The driver's own server "here" is lost first.
+#include <optional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Generation kLast{4, 250};
+
+AgentHello HelloOf(const std::string& server, uint64_t incarnation,
+                   bool own_checkpoints = true) {
+  AgentHello hello;
+  hello.server = server;
+  hello.incarnation = incarnation;
+  AcceleratorInfo info;
+  info.type = "v100";
+  info.uuid = server + "-0";
+  hello.accelerators.push_back(info);
+  hello.own_checkpoints = own_checkpoints;
+  hello.stream_endpoint = "tcp://" + server + ":1";
+  hello.stream_public_key = "key of " + server;
+  return hello;
+}
+
+class EngineMove : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    driver_.Step(event::ServerLost{"here"});
+    driver_.Step(event::ServerJoined{HelloOf("a", 1)});
+    job_ = driver_.Submit("job");
+    const WorkerKey key = driver_.Run(job_);
+    EXPECT_EQ(job().workers[0].server, "a");
+    Progress progress;
+    progress.steps_done = kLast.step;
+    progress.last_generation = kLast;
+    driver_.Step(event::StepsReported{key, job().epoch, progress});
+  }
+  const Job& job() const { return driver_.engine().jobs().at(job_); }
+
+  void Lose(const std::string& server) {
+    driver_.Step(event::ServerLost{server});
+    driver_.At(driver_.now + 60);
+  }
+  template <class T>
+  std::optional<T> LastToAgent() const {
+    std::optional<T> last;
+    for (const Action& action : driver_.actions) {
+      const auto* send = std::get_if<action::SendToAgent>(&action);
+      if (send == nullptr) continue;
+      if (const auto* m = std::get_if<T>(&send->message)) last = *m;
+    }
+    return last;
+  }
+  std::string Why() const {
+    return RenderReason(driver_.engine().Why(job_, driver_.now));
+  }
+
+  EngineDriver driver_;
+  JobId job_;
+};
+
+TEST_F(EngineMove, TheFirstStartFetchesNothing) {
+  EXPECT_EQ(LastToAgent<LaunchWorker>()->source, CheckpointSource{});
+}
+
+TEST_F(EngineMove, AJobWaitsForTheOnlyServerThatHasItsCheckpoint) {
+  Lose("a");
+  driver_.actions.clear();
+  driver_.Step(event::ServerJoined{HelloOf("b", 1)});
+  driver_.At(driver_.now + 300);
+  EXPECT_EQ(LastToAgent<LaunchWorker>(), std::nullopt);
+  EXPECT_THAT(Why(), HasSubstr("(step 250) lies on a alone"));
+  driver_.Step(event::ServerJoined{HelloOf("a", 2)});
+  driver_.At(driver_.now + 10);
+  ASSERT_TRUE(LastToAgent<LaunchWorker>().has_value());
+  if (job().workers[0].server == "b") {
+    EXPECT_EQ(LastToAgent<LaunchWorker>()->source.at_least, kLast);
+  }
+}
+
+TEST_F(EngineMove, TheOperatorsWordLetsItGoOnWithoutIt) {
+  Lose("a");
+  driver_.Step(event::ServerJoined{HelloOf("b", 1)});
+  driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 7});
+  driver_.At(driver_.now + 10);
+  const auto launch = LastToAgent<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->server, "b");
+  EXPECT_EQ(launch->source, CheckpointSource{});
+}
+
+TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
+  // Its accelerator is lost, its server is not.
+  driver_.Step(event::ServerJoined{HelloOf("b", 1)});
+  driver_.Step(event::AcceleratorLost{"a", "a-0"});
+  WorkerExited exit;
+  exit.server = "a";
+  exit.worker = driver_.Key(job_);
+  exit.exit_code = 75;
+  driver_.Step(event::WorkerGone{exit});
+  driver_.At(driver_.now + 10);
+  const auto launch = LastToAgent<LaunchWorker>();
+  ASSERT_EQ(launch->server, "b");
+  EXPECT_EQ(launch->source,
+            (CheckpointSource{"a", "tcp://a:1", "key of a", kLast}));
+  const auto serve = LastToAgent<ServeCheckpoint>();
+  ASSERT_TRUE(serve.has_value());
+  EXPECT_EQ(serve->server, "a");
+  EXPECT_EQ(serve->reader_public_key, "key of b");
+  FetchProgress progress;
+  progress.server = "b";
+  progress.worker = launch->worker;
+  progress.source = "a";
+  progress.bytes_done = 1'200'000'000;
+  progress.bytes_total = 3'400'000'000;
+  driver_.Step(event::CheckpointComing{progress});
+  EXPECT_EQ(Why(), "moving from a to b: 1.2 of 3.4 GB");
+  // The source goes while it is fetched: the accelerator is free for others.
+  driver_.Step(event::ServerLost{"a"});
+  EXPECT_THAT(Why(), HasSubstr("lies on a alone"));
+  EXPECT_EQ(LastToAgent<StopWorker>()->worker, launch->worker);
+}
+
+TEST_F(EngineMove, AMixedClusterIsRefused) {
+  driver_.Step(event::ServerJoined{HelloOf("c", 1, false)});
+  EXPECT_THAT(LastToAgent<AgentRejected>()->reason,
+              HasSubstr("--own-checkpoints"));
+}
+
+}  // namespace
+}  // namespace gavel

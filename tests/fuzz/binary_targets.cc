@@ -1,0 +1,122 @@
+// What machines write: frames of the wire, rows of the journal, frames between
+// agents.
+#include <random>
+
+#include "coordinator/agent/stream_messages.h"
+#include "coordinator/engine/event_codec.h"
+#include "core/codec.h"
+#include "core/message_fields.h"
+#include "tests/fuzz/targets.h"
+#include "tests/support/random_fields.h"
+
+namespace gavel::fuzz {
+
+void RunMessage(std::string_view bytes) {
+  const absl::StatusOr<Message> message = DecodeMessage(bytes);
+  if (!message.ok()) return;
+  // Defaults of what an old writer left out may take it beyond the bounds.
+  const absl::StatusOr<std::string> written = EncodeMessage(*message);
+  if (!written.ok()) return;
+  const absl::StatusOr<Message> again = DecodeMessage(*written);
+  Require(again.ok(), "a message that was encoded decodes");
+  Require(*EncodeMessage(*again) == *written, "a message comes back the same");
+}
+
+void RunEvent(std::string_view bytes) {
+  const absl::StatusOr<Event> event = DecodeEvent(bytes);
+  if (!event.ok()) return;
+  Require(IsDurable(*event), "only durable events are in a journal");
+  const std::string written = EncodeEvent(*event);
+  const absl::StatusOr<Event> again = DecodeEvent(written);
+  Require(again.ok(), "an event that was encoded decodes");
+  Require(EncodeEvent(*again) == written, "an event comes back the same");
+}
+
+void RunStream(std::string_view bytes) {
+  const absl::StatusOr<StreamMessage> message = DecodeStreamMessage(bytes);
+  if (!message.ok()) return;
+  const std::string written = EncodeStreamMessage(*message);
+  const absl::StatusOr<StreamMessage> again = DecodeStreamMessage(written);
+  Require(again.ok(), "a frame between agents that was encoded decodes");
+  Require(EncodeStreamMessage(*again) == written, "it comes back the same");
+}
+
+namespace {
+
+// One of each type of the variant, filled at random.
+template <class V, size_t index = 0>
+void AddFilled(std::vector<V>* all) {
+  if constexpr (index < std::variant_size_v<V>) {
+    V value(std::in_place_index<index>);
+    testing::RandomFields(index + 1).Fill(std::get<index>(value));
+    all->push_back(std::move(value));
+    AddFilled<V, index + 1>(all);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> MessageSeeds() {
+  std::vector<Message> messages;
+  AddFilled(&messages);
+  std::vector<std::string> seeds;
+  for (const Message& message : messages) {
+    seeds.push_back(*EncodeMessage(message));
+  }
+  return seeds;
+}
+
+std::vector<std::string> EventSeeds() {
+  const WorkerKey key{JobId(3), 1, 4};
+  event::LeaseEnded ended{key, 9, {}, true, ReleaseCause::kOutOfMemory};
+  ended.progress.scalars = {{"loss", 0.25}};
+  event::JobSubmitted submitted;
+  submitted.spec.name = "a";
+  submitted.spec.argv = {"./train", "--x"};
+  submitted.spec.environment = {{"K", "V"}};
+  submitted.spec.deadline_s = 10;
+  submitted.spec.throughputs = {{"v100", 2.5}};
+  event::ServerJoined joined;
+  joined.hello.server = "here";
+  joined.hello.accelerators.resize(2);
+  joined.hello.running = {{key, 4711}};
+  event::AllocationReady ready;
+  ready.epoch = 12;
+  ready.result.allocation = Allocation::FromRows(
+      {{JobId(1), {}}, {JobId(3), {}}}, 2, {0.5, -0.0, 1e-300, 1});
+  ready.result.assignment = {{{JobId(1), JobId(2)}, 1}};
+  ready.result.left_out = {JobId(9)};
+  const std::vector<Event> events = {
+      event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
+                                QueueKind::kPerType, 4},
+      submitted,
+      joined,
+      event::LeaseStarted{key, 9, AcceleratorId(2)},
+      ended,
+      event::WorkerGone{},
+      ready,
+      event::RoundPlanned{{{{JobId(1), JobId(2)}, {AcceleratorId(4)}}}},
+      event::RoundStarted{{{JobId(1), PauseTier::kKeep}}},
+      event::PricesChanged{{{"v100", 0.74}}},
+      event::WorkersEvicted{{key}}};
+  std::vector<std::string> seeds;
+  for (const Event& event : events) seeds.push_back(EncodeEvent(event));
+  return seeds;
+}
+
+std::vector<std::string> StreamSeeds() {
+  const std::vector<StreamMessage> messages = {
+      StreamOpen{1, JobId(2), {3, 4}},
+      StreamRead{1, kStreamManifest, 10, 100},
+      StreamClose{1},
+      StreamOpened{1, 2, {3, 4}, 500, 0xfedcba9876543210},
+      StreamChunk{1, 0, 64, StreamChecksum("data"), "data"},
+      StreamRefused{0, 1, StreamRefusal::kCannotRead, "no such file"}};
+  std::vector<std::string> seeds;
+  for (const StreamMessage& message : messages) {
+    seeds.push_back(EncodeStreamMessage(message));
+  }
+  return seeds;
+}
+
+}  // namespace gavel::fuzz

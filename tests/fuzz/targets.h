@@ -1,0 +1,58 @@
+// Every decoder that reads bytes from elsewhere (the network, a disk, a user),
+// as a function that may be called with any bytes: it must return, and what it
+// accepts must survive being written and read again. libFuzzer (fuzzer.cc)
+// looks for bytes that break one; corpus_test.cc replays what was found.
+#ifndef GAVEL_TESTS_FUZZ_TARGETS_H_
+#define GAVEL_TESTS_FUZZ_TARGETS_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gavel::fuzz {
+
+struct Target {
+  std::string_view name;  // of its folder in corpus/
+  // Ends the process when the decoder is wrong.
+  void (*run)(std::string_view bytes);
+  // Inputs that the real encoders (or users) write.
+  std::vector<std::string> (*seeds)();
+};
+
+std::span<const Target> Targets();
+
+// The program ends here, saying what did not hold.
+void Require(bool holds, std::string_view what);
+
+// ---- one of each target
+
+void RunMessage(std::string_view bytes);
+void RunEvent(std::string_view bytes);
+void RunStream(std::string_view bytes);
+void RunManifest(std::string_view bytes);
+void RunSafetensors(std::string_view bytes);
+void RunJob(std::string_view bytes);
+void RunCluster(std::string_view bytes);
+void RunTrace(std::string_view bytes);
+void RunThroughputs(std::string_view bytes);
+void RunPrices(std::string_view bytes);
+void RunPrincipals(std::string_view bytes);
+void RunReply(std::string_view bytes);
+
+std::vector<std::string> MessageSeeds();
+std::vector<std::string> EventSeeds();
+std::vector<std::string> StreamSeeds();
+std::vector<std::string> ManifestSeeds();
+std::vector<std::string> SafetensorsSeeds();
+std::vector<std::string> JobSeeds();
+std::vector<std::string> ClusterSeeds();
+std::vector<std::string> TraceSeeds();
+std::vector<std::string> ThroughputSeeds();
+std::vector<std::string> PriceSeeds();
+std::vector<std::string> PrincipalSeeds();
+std::vector<std::string> ReplySeeds();
+
+}  // namespace gavel::fuzz
+
+#endif  // GAVEL_TESTS_FUZZ_TARGETS_H_

@@ -1,0 +1,69 @@
+#include "runtime/generation/generation_directory.h"
+
+#include "gtest/gtest.h"
+#include "tests/checkpoint/simulated_disk.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+TEST(GenerationDirectory, NamesAndAttemptsAreInverse) {
+  for (const Attempt& attempt :
+       {Attempt{{1, 2}, 0}, Attempt{{1, 2}, 1}, Attempt{{7, 1200}, 23}}) {
+    EXPECT_EQ(ParseAttemptName(AttemptName(attempt)), attempt);
+  }
+}
+
+TEST(GenerationDirectory, OtherNamesAreNotAttempts) {
+  std::string name = GenerationName({1, 2});
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string("generation-1-2"),
+        name + ".", name + ".0", name + ".01", name + ".-1", name + ". 1",
+        name + ".1.2", name + ".99999999999", name + "/..", " " + name}) {
+    EXPECT_EQ(ParseAttemptName(bad), std::nullopt) << bad;
+  }
+}
+
+TEST(GenerationDirectory, LaterAttemptsCountMore) {
+  EXPECT_LT((Attempt{{1, 2}, 9}), (Attempt{{1, 3}, 0}));
+  EXPECT_LT((Attempt{{1, 2}, 9}), (Attempt{{1, 2}, 10}));
+}
+
+TEST(GenerationDirectory, ParentsOfPaths) {
+  EXPECT_EQ(ParentOf("/a/b"), "/a");
+  EXPECT_EQ(ParentOf("/a/b/"), "/a");
+  EXPECT_EQ(ParentOf("/a//b"), "/a");
+  EXPECT_EQ(ParentOf("/a"), "/");
+  EXPECT_EQ(ParentOf("/"), "/");
+  EXPECT_EQ(ParentOf("a"), ".");
+  EXPECT_EQ(ParentOf("."), ".");
+  EXPECT_EQ(ParentOf("a/b"), "a");
+}
+
+TEST(GenerationDirectory, MissingParentsAreCreatedDurably) {
+  SimulatedDisk disk;
+  ASSERT_OK(CreateDirectories(disk, "/a/b/c"));
+  std::mt19937 random(3);
+  for (int i = 0; i < 20; ++i) disk.Crash(random);
+  EXPECT_OK(disk.List("/a/b/c"));
+  EXPECT_OK(CreateDirectories(disk, "/a/b/c"));
+}
+
+TEST(GenerationDirectory, FolderWithForeignFilesStays) {
+  SimulatedDisk disk;
+  Attempt attempt{{1, 2}, 0};
+  std::string folder = "/a/" + AttemptName(attempt);
+  ASSERT_OK(CreateDirectories(disk, folder));
+  for (const char* name :
+       {"manifest.json", "shard-00000.safetensors", "mine"}) {
+    ASSERT_OK(disk.CreateFile(folder + "/" + name, FileAccess::kBuffered));
+  }
+  EXPECT_THAT(RemoveAttempt(disk, "/a", attempt),
+              StatusIs(kFailedPrecondition, "not empty"));
+  ASSERT_OK_AND_ASSIGN(auto left, disk.List(folder));
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].name, "mine");
+}
+
+}  // namespace
+}  // namespace gavel::testing

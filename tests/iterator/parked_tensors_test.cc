@@ -1,0 +1,219 @@
+// A pause's copy is the checkpoint's: what the state is while it is parked,
+// afterwards, and in the generation, whatever becomes of the writing.
+#include "iterator/parked_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint_writer.h"
+#include "tests/checkpoint/fault_injecting_file_system.h"
+#include "tests/iterator/training.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using internal::ParkedTensors;
+using ::testing::SizeIs;
+
+// Makes no folder before Open().
+class ClosedFileSystem : public FaultInjectingFileSystem {
+ public:
+  ClosedFileSystem() : FaultInjectingFileSystem(FileSystem::Posix()) {}
+  void Open() { open_.set_value(); }
+  absl::Status CreateDirectory(const std::string& path) override {
+    if (path.find("/generation-") != std::string::npos) wait_.wait();
+    return FaultInjectingFileSystem::CreateDirectory(path);
+  }
+
+ private:
+  std::promise<void> open_;
+  std::shared_future<void> wait_ = open_.get_future().share();
+};
+
+class ParkedTensorsTest : public ::testing::Test {
+ protected:
+  void Open(FileSystem& file_system) {
+    GenerationStoreOptions options;
+    options.file_system = &file_system;
+    options.shard_size_bytes_max = 1 << 20;
+    absl::StatusOr<GenerationStore> store =
+        GenerationStore::Open(folder_.path() + "/checkpoints", options);
+    ASSERT_OK(store.status());
+    writer_ = std::make_unique<CheckpointWriter>(
+        *std::move(store),
+        [this](Generation, const absl::Status& status) { told_ = status; });
+  }
+
+  Snapshot Live() const {
+    Snapshot snapshot;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      snapshot.tensors.emplace_back("tensor/" + std::to_string(i),
+                                    tensors_[i].detach());
+    }
+    return snapshot;
+  }
+
+  absl::Status Pause(uint64_t step, const CommitOptions& options = {}) {
+    std::vector<HostCopy> copies;
+    GAVEL_RETURN_IF_ERROR(writer_->Begin({1, step}, Live(), options, &copies));
+    // As a session has them: a parameter is the optimizer's, too.
+    std::vector<at::Tensor> handles = tensors_;
+    handles.insert(handles.end(), tensors_.begin(), tensors_.end());
+    return parked_.Park(handles, copies);
+  }
+
+  std::vector<const void*> Places() const {
+    std::vector<const void*> places;
+    for (const at::Tensor& tensor : tensors_) {
+      places.push_back(tensor.const_data_ptr());
+    }
+    return places;
+  }
+
+  void Train() {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& tensor : tensors_) tensor.add_(1);
+  }
+
+  // All have the value that they have after so many calls of Train().
+  bool IsLiveAt(double step) const {
+    for (const at::Tensor& tensor : tensors_) {
+      if (!tensor.eq(step).all().item<bool>()) return false;
+    }
+    return true;
+  }
+  void ExpectGenerationAt(double step) {
+    ASSERT_OK_AND_ASSIGN(const Restored restored, writer_->Restore());
+    EXPECT_EQ(static_cast<double>(restored.generation.step), step);
+    ASSERT_THAT(restored.snapshot.tensors, SizeIs(tensors_.size()));
+    for (const auto& [name, tensor] : restored.snapshot.tensors) {
+      EXPECT_TRUE(tensor.eq(step).all().item<bool>()) << name;
+    }
+  }
+
+  TemporaryFolder folder_;
+  // The second one is large enough for several threads.
+  std::vector<at::Tensor> tensors_ = {
+      torch::zeros({3, 5}).requires_grad_(), torch::zeros({3 << 20}),
+      torch::zeros({7}, torch::kDouble), torch::zeros({0, 4})};
+  absl::Status told_;
+  ParkedTensors parked_;
+  std::unique_ptr<CheckpointWriter> writer_;
+};
+
+TEST_F(ParkedTensorsTest, LookIntoTheCopyAndComeBackToTheirPlaces) {
+  Open(FileSystem::Posix());
+  Train();
+  const std::vector<const void*> before = Places();
+  const at::Tensor other = tensors_[1].view({3, -1});  // nobody tracks it
+  ASSERT_OK(Pause(1));
+  EXPECT_EQ(parked_.size_bytes(), (15u + (3u << 20)) * 4 + 7 * 8);
+  for (const size_t i : {0u, 1u, 2u}) EXPECT_NE(Places()[i], before[i]);
+  EXPECT_TRUE(IsLiveAt(1));
+  // It is the copy that comes back, not what was left behind.
+  tensors_[1].fill_(3);
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  EXPECT_EQ(parked_.size_bytes(), 0u);
+  EXPECT_EQ(Places(), before);
+  EXPECT_TRUE(other.eq(3).all().item<bool>());
+  EXPECT_TRUE(tensors_[0].requires_grad());
+  EXPECT_TRUE(tensors_[0].is_leaf());
+}
+
+TEST_F(ParkedTensorsTest, ReturnBeforeTheWriteIsDone) {
+  ClosedFileSystem closed;
+  Open(closed);
+  Train();
+  ASSERT_OK(Pause(1));
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  Train();  // what is written meanwhile is not changed by it
+  EXPECT_TRUE(writer_->IsBusy());
+  closed.Open();
+  ASSERT_OK(writer_->Wait());
+  ASSERT_OK(told_);
+  EXPECT_TRUE(IsLiveAt(2));
+  ExpectGenerationAt(1);
+}
+
+TEST_F(ParkedTensorsTest, ASecondPauseRightAfterAResume) {
+  Open(FileSystem::Posix());
+  for (int step = 1; step <= 20; ++step) {
+    Train();
+    ASSERT_OK(Pause(static_cast<uint64_t>(step)));
+    ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+    ASSERT_TRUE(IsLiveAt(step));
+  }
+  ASSERT_OK(writer_->Wait());
+  ExpectGenerationAt(20);
+}
+
+TEST_F(ParkedTensorsTest, AFailedWriteLeavesTheStateAndTheOldGeneration) {
+  FaultInjectingFileSystem faulty(FileSystem::Posix());
+  Open(faulty);
+  Train();
+  ASSERT_OK(Pause(1));
+  ASSERT_OK(writer_->Wait());
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  Train();
+  faulty.FailAt(1, FaultInjectingFileSystem::Fault::kError,
+                absl::ResourceExhaustedError("disk full"));
+  ASSERT_OK(Pause(2));
+  EXPECT_FALSE(writer_->Wait().ok());
+  EXPECT_FALSE(told_.ok());
+  EXPECT_TRUE(IsLiveAt(2));
+
+  // An eviction saves what is parked, from other memory.
+  const std::vector<const void*> parked = Places();
+  std::vector<HostCopy> copies;
+  ASSERT_OK(writer_->Begin({1, 2}, Live(), {}, &copies));
+  for (const HostCopy& copy : copies) {
+    if (copy.source.numel() == 0) continue;
+    EXPECT_NE(copy.copy.const_data_ptr(), copy.source.const_data_ptr());
+  }
+  ASSERT_OK(writer_->Wait());
+  EXPECT_EQ(Places(), parked);
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  EXPECT_TRUE(IsLiveAt(2));
+  copies.clear();
+  ExpectGenerationAt(2);
+}
+
+// As when the lease was given to another while it was written.
+TEST_F(ParkedTensorsTest, ARefusedCommitLeavesTheState) {
+  Open(FileSystem::Posix());
+  Train();
+  CommitOptions options;
+  options.before_commit = [] { return absl::CancelledError("lease ended"); };
+  ASSERT_OK(Pause(1, options));
+  EXPECT_TRUE(absl::IsCancelled(writer_->Wait()));
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  EXPECT_TRUE(IsLiveAt(1));
+  EXPECT_TRUE(absl::IsNotFound(writer_->Restore().status()));
+}
+
+TEST_F(ParkedTensorsTest, WhatSharesMemoryOrIsNotContiguousStays) {
+  Open(FileSystem::Posix());
+  const at::Tensor whole = torch::zeros({4, 6});
+  tensors_ = {whole.narrow(0, 0, 2), whole.narrow(0, 2, 2),
+              torch::zeros({4, 6}).t(), torch::zeros({2})};
+  const std::vector<const void*> before = Places();
+  Train();
+  ASSERT_OK(Pause(1));
+  EXPECT_EQ(parked_.size_bytes(), 8u);
+  for (const size_t i : {0u, 1u, 2u}) EXPECT_EQ(Places()[i], before[i]);
+  ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
+  EXPECT_EQ(Places(), before);
+  EXPECT_TRUE(IsLiveAt(1));
+  ASSERT_OK(writer_->Wait());
+  ExpectGenerationAt(1);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,87 @@
+#include "tests/reliability/cluster_fixture.h"
+
+#include <sstream>
+#include <utility>
+
+#include "core/text.h"
+
+namespace gavel::testing {
+
+void ClusterTest::WriteServers(const std::vector<std::string>& servers,
+                               double round_duration_s,
+                               double lease_duration_s) {
+  std::string text =
+      StrCat("[scheduling]\nround_duration_s = ", round_duration_s,
+             "\nlease_duration_s = ", lease_duration_s, "\n");
+  for (const std::string& server : servers) {
+    StrAppend(&text, "[[server]]\nname = \"", server,
+              "\"\n[[server.accelerator]]\ntype = \"cpu\"\n");
+  }
+  Write("cluster.toml", text);
+}
+
+void ClusterTest::StartCoordinator() {
+  // Lost servers are noticed soon, and nobody is waited for long.
+  coordinator_ = Start({"coordinator", "--listen", endpoint_, "--state",
+                        state(), "--cluster", Path("cluster.toml"),
+                        "--agent-timeout", "4", "--pause-grace", "3"});
+  endpoint_ = EndpointOf(*coordinator_);
+  ASSERT_FALSE(endpoint_.empty()) << coordinator_->errors();
+}
+
+int ClusterTest::port() const {
+  return std::stoi(endpoint_.substr(endpoint_.rfind(':') + 1));
+}
+
+Process& ClusterTest::StartAgent(const std::string& server,
+                                 const std::string& endpoint) {
+  agents_[server] =
+      Start({"agent", "--coordinator", endpoint.empty() ? endpoint_ : endpoint,
+             "--cluster", Path("cluster.toml"), "--server", server, "--state",
+             Path("agent-" + server), "--run-directory", Path("run"),
+             "--stop-grace", "2"});
+  return *agents_[server];
+}
+
+void ClusterTest::Submit(const std::string& name,
+                         std::vector<std::string> arguments) {
+  jobs_.push_back(name);
+  arguments.insert(arguments.end(), {"--log", Path(name + ".log")});
+  const Ended submitted =
+      Run({"submit", "--coordinator", endpoint_,
+           WriteJob(name, arguments, "retries_max = 100\n")});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+}
+
+bool ClusterTest::Logs(const std::string& name, const std::string& text,
+                       int times, double timeout_s) {
+  return Eventually([&] { return Count(WorkerLog(name), text) >= times; },
+                    timeout_s);
+}
+
+pid_t ClusterTest::LastPid(const std::string& name,
+                           const std::string& word) const {
+  std::istringstream lines(WorkerLog(name));
+  pid_t found = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    int64_t now_ns = 0;
+    pid_t pid = 0;
+    std::string what;
+    words >> now_ns >> pid >> what;
+    if (what == word) found = pid;
+  }
+  return found;
+}
+
+void ClusterTest::ExpectNothingLostOrShared() const {
+  std::map<std::string, std::string> logs;
+  for (const std::string& job : jobs_) logs[job] = WorkerLog(job);
+  const Findings found = CheckWorkerLogs(logs);
+  EXPECT_GT(found.commits, 0);
+  EXPECT_EQ(found.lost_steps, 0);
+  EXPECT_EQ(found.shared, 0);
+  EXPECT_THAT(found.details, ::testing::IsEmpty());
+}
+
+}  // namespace gavel::testing

@@ -1,0 +1,51 @@
+// Coordinator, agents and jobs as real processes, with one or more servers on
+// this machine and a network that can be made bad.
+#ifndef GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
+#define GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cli/gavel_fixture.h"
+#include "tests/reliability/chaos_proxy.h"
+#include "tests/reliability/worker_log.h"
+
+namespace gavel::testing {
+
+class ClusterTest : public GavelTest {
+ protected:
+  // Servers of one slot each.
+  void WriteServers(const std::vector<std::string>& servers,
+                    double round_duration_s, double lease_duration_s);
+  void StartCoordinator();
+  int port() const;  // of the coordinator
+  // At `endpoint`; empty: the coordinator's own.
+  Process& StartAgent(const std::string& server,
+                      const std::string& endpoint = "");
+  // A job of fake_worker that logs what it does.
+  void Submit(const std::string& name, std::vector<std::string> arguments);
+  std::string WorkerLog(const std::string& name) const {
+    return ReadText(Path(name + ".log"));
+  }
+  // Waits until the job's log holds `text` for the `times`-th time.
+  bool Logs(const std::string& name, const std::string& text, int times = 1,
+            double timeout_s = kPatience_s);
+  // The process that wrote the job's last line with `word`.
+  pid_t LastPid(const std::string& name, const std::string& word) const;
+  // By the logs of all jobs submitted.
+  void ExpectNothingLostOrShared() const;
+  Process& coordinator() { return *coordinator_; }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  std::unique_ptr<Process> coordinator_;
+  std::string endpoint_ = "tcp://127.0.0.1:0";
+  std::map<std::string, std::unique_ptr<Process>> agents_;
+  std::vector<std::string> jobs_;
+};
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_

@@ -1,0 +1,230 @@
+// A coordinator with keys, over real sockets: who gets what done.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "coordinator/server/principals.h"
+#include "core/text.h"
+#include "tests/server/fake_peers.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kShort_s = 0.5;
+
+class EncryptedCoordinator : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Allow("alice", Role::kUser);
+    Allow("bob", Role::kUser);
+    Allow("olga", Role::kOperator);
+    Allow("vera", Role::kViewer);
+    Allow("here", Role::kNode);
+    Allow("there", Role::kNode);
+    CoordinatorServerOptions options = QuietOptions(folder_.path() + "/state");
+    options.endpoint = "tcp://0.0.0.0:0";
+    options.keys = own_;
+    options.principals_path = Path();
+    options.quota.jobs_max = 3;
+    coordinator_ = std::make_unique<RunningCoordinator>(options);
+    ASSERT_OK(coordinator_->created());
+  }
+
+  std::string Path() const { return folder_.path() + "/principals.toml"; }
+  void Allow(const std::string& name, Role role) {
+    keys_[name] = NewCurveKeyPair().value();
+    const bool runs = role == Role::kUser || role == Role::kOperator;
+    principals_[name] = {role, runs ? name : "", keys_[name].public_key};
+    ASSERT_OK(WritePrincipals(Path(), principals_));
+  }
+  void Revoke(const std::string& name) {
+    principals_.erase(name);
+    ASSERT_OK(WritePrincipals(Path(), principals_));
+  }
+  CurveClient As(const CurveKeyPair& keys) const {
+    return {keys, own_.public_key};
+  }
+  CurveClient As(const std::string& name) const { return As(keys_.at(name)); }
+  std::string Endpoint() const {
+    const std::string& bound = coordinator_->endpoint();
+    return "127.0.0.1" + bound.substr(bound.rfind(':'));
+  }
+  FakeClient Client(const std::string& name) const {
+    return FakeClient(Endpoint(), As(name));
+  }
+  std::string Audit() const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.path() + "/state/audit.log").rdbuf();
+    return text.str();
+  }
+
+  TemporaryFolder folder_;
+  const CurveKeyPair own_ = NewCurveKeyPair().value();
+  std::map<std::string, CurveKeyPair> keys_;
+  Principals principals_;
+  std::unique_ptr<RunningCoordinator> coordinator_;
+};
+
+TEST_F(EncryptedCoordinator, AUserSubmitsAndCancelsItsOwnButNotAnothers) {
+  FakeClient alice = Client("alice");
+  FakeClient bob = Client("bob");
+  const SubmitReply submitted = alice.SubmitNamed("a");
+  EXPECT_EQ(submitted.error, "");
+  EXPECT_THAT(bob.Command(CommandKind::kCancel, submitted.job).error,
+              HasSubstr("job 1 is not yours"));
+  EXPECT_THAT(bob.Command(CommandKind::kShutdown).error,
+              HasSubstr("only an operator"));
+  EXPECT_EQ(alice.Command(CommandKind::kCancel, submitted.job).error, "");
+  const SubmitReply second = alice.SubmitNamed("b");
+  EXPECT_EQ(Client("olga").Command(CommandKind::kCancel, second.job).error, "");
+  const std::string audit = Audit();
+  EXPECT_THAT(audit, HasSubstr(R"("who":"alice","role":"user")"));
+  EXPECT_THAT(audit, HasSubstr(R"("action":"submit","object":"job 1 a")"));
+  EXPECT_THAT(audit, HasSubstr(R"("who":"bob","role":"user")"));
+  EXPECT_THAT(audit, HasSubstr("refused: user bob: job 1 is not yours"));
+  EXPECT_THAT(audit, HasSubstr(R"("who":"olga","role":"operator")"));
+}
+
+TEST_F(EncryptedCoordinator, AViewerLooksAndNothingElse) {
+  FakeClient vera = Client("vera");
+  EXPECT_TRUE(vera.Query(QueryKind::kQueue).is_array());
+  EXPECT_THAT(vera.SubmitNamed("a").error, HasSubstr("may not send"));
+  EXPECT_THAT(vera.Command(CommandKind::kShutdown).error,
+              HasSubstr("may not send"));
+  EXPECT_TRUE(Client("olga").Query(QueryKind::kQueue).empty());
+}
+
+TEST_F(EncryptedCoordinator, AQuotaIsKeptAndNamed) {
+  FakeClient alice = Client("alice");
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_EQ(alice.SubmitNamed(name).error, "");
+  }
+  EXPECT_THAT(alice.SubmitNamed("d").error, HasSubstr("the quota is 3"));
+  EXPECT_EQ(Client("bob").SubmitNamed("d").error, "");
+  EXPECT_EQ(Client("olga").SubmitNamed("e").error, "");
+}
+
+TEST_F(EncryptedCoordinator, StrangersAndThoseWithoutKeysDoNotGetIn) {
+  FakePeer stranger(Endpoint(), As(NewCurveKeyPair().value()));
+  FakePeer open(Endpoint());
+  EXPECT_FALSE(stranger.Connects(kShort_s));
+  EXPECT_FALSE(open.Connects(kShort_s));
+  EXPECT_TRUE(Client("vera").Query(QueryKind::kStatus).is_object());
+}
+
+TEST_F(EncryptedCoordinator, ANewKeyIsKnownAndARevokedOneRefusedLive) {
+  FakeClient alice = Client("alice");
+  EXPECT_TRUE(alice.Query(QueryKind::kStatus).is_object());
+  Revoke("alice");
+  Allow("carol", Role::kViewer);
+  EXPECT_TRUE(Client("carol").Query(QueryKind::kStatus).is_object());
+  // Her open connection is not cut by that alone, but nothing is done for it.
+  alice.Send(SubmitRequest{7, "job.toml", "name = \"x\"\ncommand = [\"./x\"]\n",
+                           "/jobs"});
+  const auto reply = alice.Receive<SubmitReply>(kShort_s);
+  EXPECT_TRUE(!reply.has_value() || !reply->error.empty());
+  EXPECT_TRUE(Client("olga").Query(QueryKind::kQueue).empty());
+  FakePeer again(Endpoint(), As("alice"));
+  EXPECT_FALSE(again.Connects(kShort_s));
+}
+
+TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
+  FakeAgent agent(Endpoint(), "here", 1, As("here"));
+  ASSERT_TRUE(agent.Join(1).has_value());
+  FakeClient alice = Client("alice");
+  ASSERT_EQ(alice.SubmitNamed("a").error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->unix_user, "alice");
+  EXPECT_EQ(launch->checkpoint_directory, "/jobs/gavel-state/checkpoints/a");
+
+  const CurveKeyPair keys = NewCurveKeyPair().value();
+  // Another server can't vouch for it.
+  FakeAgent other(Endpoint(), "there", 1, As("there"));
+  ASSERT_TRUE(other.Join(1).has_value());
+  other.Send(WorkerLaunched{"there", launch->worker, 5, keys.public_key});
+  FakeWorker worker(Endpoint(), launch->worker, As(keys));
+  EXPECT_FALSE(worker.Connects(kShort_s));
+  agent.Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
+  EXPECT_TRUE(worker.Hello());
+  EXPECT_TRUE(worker.AskForLease().has_value());
+
+  // By the same key it is nobody else, and no user.
+  FakeClient thief(Endpoint(), As(keys));
+  EXPECT_THAT(thief.Command(CommandKind::kCancel, launch->worker.job).error,
+              HasSubstr("may not send CommandRequest"));
+  FakePeer liar(Endpoint(), As(keys));
+  WorkerHello hello;
+  hello.worker = {launch->worker.job, 0, launch->worker.incarnation + 1};
+  liar.Send(hello);
+  EXPECT_FALSE(liar.Receive<WorkerRejected>(kShort_s).has_value());
+  EXPECT_THAT(Audit(), HasSubstr("may not speak for another worker"));
+
+  agent.Exited(launch->worker, 0);
+  FakePeer late(Endpoint(), As(keys));
+  EXPECT_FALSE(late.Connects(kShort_s));
+}
+
+TEST_F(EncryptedCoordinator, AnAgentOfAnotherNameIsToldSo) {
+  FakePeer agent(Endpoint(), As("here"));
+  AgentHello hello;
+  hello.server = "there";
+  hello.incarnation = 1;
+  agent.Send(hello);
+  const auto rejected = agent.Receive<AgentRejected>();
+  ASSERT_TRUE(rejected.has_value());
+  EXPECT_THAT(rejected->reason, HasSubstr("may not speak for server there"));
+}
+
+TEST_F(EncryptedCoordinator, ASecondAgentOfOneNameIsRefusedAndTheFirstGoesOn) {
+  const auto hello = [](uint64_t incarnation, const std::string& state_id) {
+    AgentHello message;
+    message.server = "here";
+    message.incarnation = incarnation;
+    message.state_id = state_id;
+    message.accelerators = {{"v100", "here-0"}};
+    return message;
+  };
+  FakePeer first(Endpoint(), As("here"));
+  first.Send(hello(11, "aaaa"));
+  ASSERT_TRUE(first.Receive<AgentWelcome>().has_value());
+  FakePeer second(Endpoint(), As("here"));
+  second.Send(hello(12, "bbbb"));
+  const auto rejected = second.Receive<AgentRejected>();
+  ASSERT_TRUE(rejected.has_value());
+  EXPECT_EQ(rejected->incarnation, 12U);
+  EXPECT_THAT(rejected->reason, HasSubstr("another state directory"));
+  // What is for the name still goes to the first.
+  ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+  EXPECT_TRUE(first.Receive<LaunchWorker>().has_value());
+}
+
+TEST_F(EncryptedCoordinator, NoSecretIsWrittenAnywhere) {
+  ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+  Client("bob").Command(CommandKind::kCancel, JobId(1));
+  FakePeer(Endpoint(), As("alice")).Send(AgentHello{});
+  EXPECT_OK(coordinator_->Stop());
+  std::vector<std::string> secrets = {own_.secret_key};
+  for (const auto& [name, keys] : keys_) secrets.push_back(keys.secret_key);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           folder_.path() + "/state")) {
+    if (!entry.is_regular_file()) continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    for (const std::string& secret : secrets) {
+      EXPECT_THAT(text.str(), Not(HasSubstr(secret))) << entry.path();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,331 @@
+// Snapshots in the journal: recovery begins at the newest that is whole, old
+// rows are pruned without breaking the chain.
+#include <algorithm>
+#include <random>
+
+#include "coordinator/server/commit_thread.h"
+#include "gmock/gmock.h"
+#include "tests/server/journal_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class JournalSnapshotTest : public JournalFixture {
+ protected:
+  struct Recovered {
+    absl::Status status;
+    std::string snapshot;  // "none": began from nothing
+    std::vector<uint64_t> rows;
+    std::vector<std::string> notes;
+  };
+
+  // Takes whatever snapshot says "good".
+  std::unique_ptr<Journal> Recover(Recovered* recovered,
+                                   JournalOptions options = {}) {
+    auto journal = Journal::Open(path(), options);
+    recovered->status = journal.status();
+    if (!journal.ok()) return nullptr;
+    RecoverInto into;
+    into.begin = [recovered](const JournalSnapshot* snapshot) {
+      recovered->rows.clear();
+      recovered->snapshot = snapshot == nullptr ? "none" : snapshot->bytes;
+      if (snapshot == nullptr || snapshot->bytes.starts_with("good")) {
+        return absl::OkStatus();
+      }
+      return absl::DataLossError("no engine");
+    };
+    into.take = [recovered](const JournalRow& row) {
+      EXPECT_TRUE(SameRow(row, RowAt(row.seq)));
+      recovered->rows.push_back(row.seq);
+      return absl::OkStatus();
+    };
+    into.note = [recovered](const std::string& note) {
+      recovered->notes.push_back(note);
+    };
+    recovered->status = (*journal)->Recover(into);
+    return *std::move(journal);
+  }
+  Recovered Recover() {
+    Recovered recovered;
+    Recover(&recovered);
+    return recovered;
+  }
+
+  // All of Maintain's steps; how many there were.
+  static int MaintainAll(Journal& journal) {
+    for (int steps = 0; steps < 10'000; ++steps) {
+      const absl::StatusOr<bool> more = journal.Maintain();
+      EXPECT_OK(more);
+      if (!more.ok() || !*more) return steps;
+    }
+    ADD_FAILURE() << "it never ends";
+    return 0;
+  }
+
+  // Rows up to `last`, with a snapshot after each `every` rows.
+  void WriteWithSnapshots(uint64_t last, uint64_t every,
+                          JournalOptions options = {}) {
+    Recovered ignored;
+    const auto journal = Recover(&ignored, options);
+    ASSERT_OK(ignored.status);
+    for (uint64_t seq = journal->position().seq + 1; seq <= last; ++seq) {
+      const JournalRow row = RowAt(seq);
+      ASSERT_OK(journal->Append({&row, 1}));
+      if (seq % every != 0) continue;
+      journal->StartSnapshot(StrCat("good ", seq));
+      MaintainAll(*journal);
+    }
+  }
+
+  // Changes every appearance of `text` in the file.
+  void Damage(const std::string& text) {
+    std::string bytes = ReadFile(path());
+    size_t found = 0;
+    for (size_t at = bytes.find(text); at != std::string::npos;
+         at = bytes.find(text, at + 1)) {
+      bytes[at + text.size() - 1] ^= 0x40;
+      ++found;
+    }
+    ASSERT_GT(found, 0u) << text;
+    WriteFile(path(), bytes);
+  }
+};
+
+TEST_F(JournalSnapshotTest, RecoveryBeginsAtTheNewest) {
+  WriteWithSnapshots(25, 10);
+  const Recovered recovered = Recover();
+  ASSERT_OK(recovered.status);
+  EXPECT_EQ(recovered.snapshot, "good 20");
+  EXPECT_EQ(recovered.rows, (std::vector<uint64_t>{21, 22, 23, 24, 25}));
+  EXPECT_THAT(recovered.notes, IsEmpty());
+}
+
+TEST_F(JournalSnapshotTest, ItGoesOnAfterARecovery) {
+  WriteWithSnapshots(25, 10);
+  WriteWithSnapshots(37, 10);
+  const Recovered recovered = Recover();
+  EXPECT_EQ(recovered.snapshot, "good 30");
+  EXPECT_EQ(recovered.rows.size(), 7u);
+  EXPECT_EQ(ReadJournal(path()).rows.size(),
+            37u);  // all are there, and chained
+}
+
+TEST_F(JournalSnapshotTest, ADamagedOneFallsBackToTheOneBefore) {
+  WriteWithSnapshots(25, 10);
+  Damage("good 20");
+  const Recovered recovered = Recover();
+  ASSERT_OK(recovered.status);
+  EXPECT_EQ(recovered.snapshot, "good 10");
+  EXPECT_EQ(recovered.rows.size(), 15u);
+  ASSERT_EQ(recovered.notes.size(), 1u);
+  EXPECT_THAT(recovered.notes[0],
+              HasSubstr("the snapshot after row 20 is damaged"));
+}
+
+TEST_F(JournalSnapshotTest, WithoutAnyTheWholeJournalIsReplayed) {
+  WriteWithSnapshots(25, 10);
+  Damage("good 20");
+  Damage("good 10");
+  const Recovered recovered = Recover();
+  ASSERT_OK(recovered.status);
+  EXPECT_EQ(recovered.snapshot, "none");
+  EXPECT_EQ(recovered.rows.size(), 25u);
+  EXPECT_EQ(recovered.notes.size(), 2u);
+}
+
+TEST_F(JournalSnapshotTest, OneThatTheEngineCanNotReadIsPassedOver) {
+  WriteWithSnapshots(10, 10);
+  {
+    Recovered ignored;
+    const auto journal = Recover(&ignored);
+    const JournalRow row = RowAt(11);
+    ASSERT_OK(journal->Append({&row, 1}));
+    journal->StartSnapshot("bad");
+    MaintainAll(*journal);
+  }
+  const Recovered recovered = Recover();
+  EXPECT_EQ(recovered.snapshot, "good 10");
+  EXPECT_EQ(recovered.rows, (std::vector<uint64_t>{11}));
+  EXPECT_THAT(recovered.notes.at(0), HasSubstr("no engine"));
+}
+
+TEST_F(JournalSnapshotTest, OneThatWasNotFinishedDoesNotCount) {
+  WriteWithSnapshots(10, 10);
+  {
+    Recovered ignored;
+    const auto journal = Recover(&ignored);
+    AppendRows(*journal, 11, 12);
+    journal->StartSnapshot("good " + std::string(3 * kSnapshotPartBytes, 'x'));
+    ASSERT_OK(journal->Maintain());
+    ASSERT_OK(journal->Maintain());
+  }
+  const Recovered recovered = Recover();
+  EXPECT_EQ(recovered.snapshot, "good 10");
+  // What was left of it is removed.
+  Recovered ignored;
+  const auto journal = Recover(&ignored);
+  EXPECT_EQ(MaintainAll(*journal), 2);
+}
+
+TEST_F(JournalSnapshotTest, RowsGoInBetweenTheParts) {
+  const std::string big = "good " + std::string(5 * kSnapshotPartBytes, 'y');
+  {
+    Recovered ignored;
+    const auto journal = Recover(&ignored);
+    AppendRows(*journal, 1, 3);
+    journal->StartSnapshot(big);
+    uint64_t seq = 3;
+    while (*journal->Maintain() && seq < 20) {
+      const JournalRow row = RowAt(++seq);
+      ASSERT_OK(journal->Append({&row, 1}));
+    }
+    EXPECT_GE(seq, 8u);
+  }
+  const Recovered recovered = Recover();
+  EXPECT_EQ(recovered.snapshot, big);
+  EXPECT_EQ(recovered.rows.front(), 4u);
+}
+
+TEST_F(JournalSnapshotTest, OnlyTheNewestTwoAreKept) {
+  WriteWithSnapshots(60, 10);
+  auto database = SqliteDatabase::OpenReadOnly(path());
+  ASSERT_OK(database);
+  EXPECT_EQ(*ListSnapshots(*database), (std::vector<uint64_t>{60, 50}));
+}
+
+// Rows are 0.25 s apart.
+TEST_F(JournalSnapshotTest, OldRowsArePrunedAndTheRestStaysAChain) {
+  WriteWithSnapshots(5000, 1000, {.keep_s = 250});
+  auto database = SqliteDatabase::OpenReadOnly(path());
+  ASSERT_OK(database);
+  const absl::StatusOr<ChainEnd> base = ReadChainBase(*database);
+  ASSERT_OK(base);
+  EXPECT_EQ(base->position.seq, 3000u);
+  const ReadBack back = ReadJournal(path());
+  ASSERT_OK(back.status);
+  EXPECT_EQ(back.rows.size(), 2000u);
+  EXPECT_EQ(Recover().snapshot, "good 5000");
+}
+
+TEST_F(JournalSnapshotTest, NothingIsPrunedThatASnapshotNeeds) {
+  WriteWithSnapshots(5000, 2500, {.keep_s = 0});
+  // The older of the two, and all rows behind it, are there.
+  Damage("good 5000");
+  const Recovered recovered = Recover();
+  ASSERT_OK(recovered.status);
+  EXPECT_EQ(recovered.snapshot, "good 2500");
+  EXPECT_EQ(recovered.rows.size(), 2500u);
+}
+
+TEST_F(JournalSnapshotTest, PrunedAndWithoutASnapshotItIsRefused) {
+  WriteWithSnapshots(5000, 1000, {.keep_s = 0});
+  Damage("good 5000");
+  Damage("good 4000");
+  EXPECT_THAT(Recover().status,
+              StatusIs(absl::StatusCode::kDataLoss, "have been pruned"));
+}
+
+TEST_F(JournalSnapshotTest, DamageBehindTheSnapshotNamesTheRow) {
+  WriteWithSnapshots(25, 10);
+  Damage("event-23.");
+  const Recovered recovered = Recover();
+  EXPECT_THAT(recovered.status,
+              StatusIs(absl::StatusCode::kDataLoss, "row 23 is damaged"));
+}
+
+TEST_F(JournalSnapshotTest, AFlipAnywhereNeverChangesWhatIsRecovered) {
+  WriteWithSnapshots(60, 25);
+  const std::string good = ReadFile(path());
+  std::mt19937_64 random(7);
+  int noticed = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bad = good;
+    bad[random() % bad.size()] ^= static_cast<char>(1 << random() % 8);
+    std::filesystem::remove(path() + "-wal");
+    std::filesystem::remove(path() + "-shm");
+    WriteFile(path(), bad);
+    const Recovered recovered = Recover();
+    noticed += !recovered.status.ok() || !recovered.notes.empty();
+    if (!recovered.status.ok()) continue;
+    // From some snapshot on, and to the last row.
+    ASSERT_EQ(recovered.rows.back(), 60u) << round;
+    const std::string expected =
+        recovered.rows.front() == 1
+            ? "none"
+            : StrCat("good ", recovered.rows.front() - 1);
+    ASSERT_EQ(recovered.snapshot, expected) << round;
+  }
+  EXPECT_GT(noticed, 5);
+}
+
+TEST_F(JournalSnapshotTest, AJournalOfVersionOneIsTakenOver) {
+  AppendRows(*MustOpen(), 1, 12);
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute(
+      "DROP TABLE snapshot; DROP TABLE snapshot_part; DROP TABLE "
+      "journal_base; DROP TABLE history_jobs;"
+      "UPDATE metadata SET value = '1' WHERE key = 'format_version'"));
+  WriteWithSnapshots(30, 10);
+  EXPECT_EQ(Recover().snapshot, "good 30");
+  EXPECT_EQ(ReadJournal(path()).rows.size(), 30u);
+}
+
+TEST_F(JournalSnapshotTest, AReaderSeesALiveJournalAndLeavesItAlone) {
+  const auto journal = MustOpen();
+  AppendRows(*journal, 1, 5);
+  const std::string before = ReadFile(path()) + ReadFile(path() + "-wal");
+  auto database = SqliteDatabase::OpenReadOnly(path());
+  ASSERT_OK(database);
+  uint64_t rows = 0;
+  RecoverInto into;
+  into.take = [&rows](const JournalRow&) {
+    ++rows;
+    return absl::OkStatus();
+  };
+  EXPECT_OK(RecoverChain(*database, into));
+  EXPECT_EQ(rows, 5u);
+  EXPECT_FALSE(database->Execute("DELETE FROM journal").ok());
+  EXPECT_EQ(ReadFile(path()) + ReadFile(path() + "-wal"), before);
+  AppendRows(*journal, 6, 7);  // nor is the writer in its way
+}
+
+TEST_F(JournalSnapshotTest, ACopyIsReadWithoutSideFiles) {
+  AppendRows(*MustOpen(), 1, 5);
+  const std::string copy = folder_.path() + "/a%20copy?#.db";
+  WriteFile(copy, ReadFile(path()));
+  auto database = SqliteDatabase::OpenReadOnly(copy);
+  ASSERT_OK(database);
+  EXPECT_EQ(*ReadMetadata(*database, "last_seq"), "5");
+  EXPECT_FALSE(std::filesystem::exists(copy + "-wal"));
+  EXPECT_FALSE(std::filesystem::exists(copy + "-shm"));
+  EXPECT_THAT(SqliteDatabase::OpenReadOnly(folder_.path() + "/none.db"),
+              StatusIs(kNotFound, "none.db"));
+}
+
+TEST_F(JournalSnapshotTest, TheCommitThreadWritesThemBesideRows) {
+  const std::string big = "good " + std::string(3 * kSnapshotPartBytes, 'z');
+  {
+    CommitThread thread(MustOpen(), [] {});
+    for (uint64_t seq = 1; seq <= 10; ++seq) thread.Append(RowAt(seq));
+    while (thread.state().persisted_seq < 10) {
+    }
+    thread.Snapshot(big);
+    uint64_t seq = 10;
+    // Until it is there.
+    for (bool found = false; !found && seq < 10'000;) {
+      thread.Append(RowAt(++seq));
+      auto database = SqliteDatabase::OpenReadOnly(path());
+      found = database.ok() && !ListSnapshots(*database)->empty();
+    }
+  }
+  const Recovered recovered = Recover();
+  EXPECT_EQ(recovered.snapshot, big);
+  EXPECT_EQ(recovered.rows.front(), 11u);
+}
+
+}  // namespace
+}  // namespace gavel::testing

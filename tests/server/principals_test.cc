@@ -1,0 +1,184 @@
+#include "coordinator/server/principals.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include "coordinator/server/access_list.h"
+#include "coordinator/server/quota.h"
+#include "core/text.h"
+#include "gtest/gtest.h"
+#include "runtime/transport/curve.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using testing::kInvalidArgument;
+using testing::kNotFound;
+using testing::StatusIs;
+using testing::TemporaryFolder;
+
+std::string NewKey() { return NewCurveKeyPair().value().public_key; }
+
+Principals Two() {
+  return {{"alice", {Role::kUser, "alice", NewKey()}},
+          {"gpu-1", {Role::kNode, "", NewKey()}}};
+}
+
+TEST(Principals, AreReadAsTheyWereWritten) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/principals.toml";
+  const Principals principals = Two();
+  ASSERT_OK(WritePrincipals(path, principals));
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  ASSERT_OK_AND_ASSIGN(const Principals read, ReadPrincipals(path));
+  EXPECT_EQ(read, principals);
+}
+
+TEST(Principals, AFileThatOthersMayWriteIsRefused) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/principals.toml";
+  EXPECT_THAT(ReadPrincipals(path), StatusIs(kNotFound, "gavel user add"));
+  ASSERT_OK(WritePrincipals(path, Two()));
+  for (const mode_t mode : {0620, 0602, 0666}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_THAT(ReadPrincipals(path),
+                StatusIs(absl::StatusCode::kPermissionDenied, "chmod 600"));
+  }
+}
+
+TEST(Principals, WhatIsWrongIsNamedWithItsPlace) {
+  const std::string key = StrCat("public_key = \"", NewKey(), "\"\n");
+  const auto refused = [](const std::string& toml, const std::string& why) {
+    EXPECT_THAT(ParsePrincipals(toml, "p.toml"),
+                StatusIs(kInvalidArgument, why))
+        << toml;
+  };
+  refused("[a]\nrole = \"king\"\n" + key, "no role \"king\"");
+  refused("[a]\nrole = \"worker\"\n" + key, "no role \"worker\"");
+  refused("[a]\nrole = \"viewer\"\n", "public_key");
+  refused("[a]\nrole = \"viewer\"\npublic_key = \"short\"\n", "40 characters");
+  refused("[a]\nrole = \"user\"\n" + key, "unix_user");
+  refused("[a]\nrole = \"user\"\nunix_user = \"root\"\n" + key,
+          "jobs do not run as root");
+  refused("[\"../a\"]\nrole = \"viewer\"\n" + key, "is no name");
+  refused("[a]\nrole = \"viewer\"\n" + key + "[b]\nrole = \"node\"\n" + key,
+          "key of another principal");
+  refused("[a]\nrole = \"viewer\"\ncolour = \"red\"\n" + key, "colour");
+  refused("[a", "p.toml:1:");
+}
+
+TEST(AccessList, FollowsItsFileAndKeepsTheListWhenTheFileBreaks) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/principals.toml";
+  Principals principals = Two();
+  const std::string alice = principals["alice"].public_key;
+  ASSERT_OK(WritePrincipals(path, principals));
+  ASSERT_OK_AND_ASSIGN(const auto list, AccessList::Open(path));
+  EXPECT_TRUE(list->Knows(alice));
+  EXPECT_FALSE(list->Knows(NewKey()));
+  EXPECT_FALSE(list->Knows(""));
+  ASSERT_TRUE(list->Find(alice).has_value());
+  EXPECT_EQ(list->Find(alice)->name, "alice");
+  EXPECT_EQ(list->Find(alice)->unix_user, "alice");
+  EXPECT_FALSE(list->Reload().has_value());
+
+  std::ofstream(path) << "rubbish";
+  const std::optional<absl::Status> broken = list->Reload();
+  ASSERT_TRUE(broken.has_value());
+  EXPECT_FALSE(broken->ok());
+  EXPECT_TRUE(list->Knows(alice));
+  EXPECT_FALSE(list->Reload().has_value());  // told once
+
+  principals.erase("alice");
+  ASSERT_OK(WritePrincipals(path, principals));
+  const std::optional<absl::Status> reloaded = list->Reload();
+  ASSERT_TRUE(reloaded.has_value());
+  EXPECT_OK(*reloaded);
+  EXPECT_FALSE(list->Knows(alice));
+  EXPECT_EQ(list->principals(), 1U);
+}
+
+TEST(AccessList, AWorkersKeyIsItsOwnAsLongAsItRuns) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/principals.toml";
+  const Principals principals = Two();
+  ASSERT_OK(WritePrincipals(path, principals));
+  ASSERT_OK_AND_ASSIGN(const auto list, AccessList::Open(path));
+  const WorkerKey worker{JobId(3), 1, 2};
+  const std::string key = NewKey();
+  list->AddWorker("gpu-1", worker, key);
+  ASSERT_TRUE(list->Find(key).has_value());
+  EXPECT_EQ(list->Find(key)->role, Role::kWorker);
+  EXPECT_EQ(list->Find(key)->worker, worker);
+  // Nobody takes it over, nor becomes a worker by a principal's key.
+  list->AddWorker("gpu-2", {JobId(4), 0, 1}, key);
+  EXPECT_EQ(list->Find(key)->worker, worker);
+  const std::string alice = principals.at("alice").public_key;
+  list->AddWorker("gpu-1", {JobId(4), 0, 1}, alice);
+  EXPECT_EQ(list->Find(alice)->role, Role::kUser);
+  list->RemoveWorker("gpu-2", worker);
+  EXPECT_TRUE(list->Knows(key));
+  list->RemoveWorker("gpu-1", worker);
+  EXPECT_FALSE(list->Knows(key));
+  list->AddWorker("gpu-1", worker, key);
+  ASSERT_OK(WritePrincipals(path, {{"alice", principals.at("alice")}}));
+  list->Reload();
+  EXPECT_FALSE(list->Knows(key)) << "its server was revoked";
+}
+
+class QuotaTest : public ::testing::Test {
+ protected:
+  void Add(uint64_t id, const std::string& owner, int scale_factor) {
+    Job& job = jobs_[JobId(id)];
+    job.spec.owner = owner;
+    job.spec.scale_factor = scale_factor;
+  }
+  static JobSpec Spec(int scale_factor) {
+    JobSpec spec;
+    spec.scale_factor = scale_factor;
+    return spec;
+  }
+  std::map<JobId, Job> jobs_;
+};
+
+TEST_F(QuotaTest, CountsTheJobsOfTheUserThatHaveNotEnded) {
+  Quota quota({2, 0, 0});
+  Add(1, "alice", 1);
+  Add(2, "bob", 1);
+  EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
+  Add(3, "alice", 1);
+  EXPECT_THAT(quota.Take(0, "alice", Spec(1), jobs_),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "has 2 jobs that have not ended, the quota is 2"));
+  EXPECT_OK(quota.Take(0, "bob", Spec(1), jobs_));
+  jobs_[JobId(1)].state = JobState::kFinished;
+  EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
+}
+
+TEST_F(QuotaTest, CountsTheAcceleratorsThatTheyAskFor) {
+  Quota quota({0, 8, 0});
+  Add(1, "alice", 5);
+  EXPECT_OK(quota.Take(0, "alice", Spec(3), jobs_));
+  EXPECT_THAT(quota.Take(0, "alice", Spec(4), jobs_),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "would ask for 9 accelerators"));
+}
+
+TEST_F(QuotaTest, CountsSubmissionsOfTheLastMinute) {
+  Quota quota({0, 0, 2});
+  EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
+  EXPECT_OK(quota.Take(30, "alice", Spec(1), jobs_));
+  EXPECT_THAT(quota.Take(59, "alice", Spec(1), jobs_),
+              StatusIs(absl::StatusCode::kResourceExhausted, "wait a minute"));
+  EXPECT_OK(quota.Take(59, "bob", Spec(1), jobs_));
+  EXPECT_OK(quota.Take(60, "alice", Spec(1), jobs_));
+}
+
+}  // namespace
+}  // namespace gavel

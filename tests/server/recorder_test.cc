@@ -1,0 +1,397 @@
+// The engine comes back as it was, in bounded time; and the history beside it.
+#include "coordinator/server/recorder.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "coordinator/engine/event_codec.h"
+#include "coordinator/server/history_tables.h"
+#include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
+#include "tests/server/busy_engine.h"
+#include "tests/server/journal_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::IsEmpty;
+
+double Now() {
+  const std::chrono::duration<double> since =
+      std::chrono::steady_clock::now().time_since_epoch();
+  return since.count();
+}
+
+class RecorderTest : public JournalFixture {
+ protected:
+  struct Back {
+    std::unique_ptr<Engine> engine;
+    Recorder::Recovered recovered;
+    std::vector<std::string> notes;
+    double took_s = 0;
+  };
+
+  std::unique_ptr<Recorder> Open(Engine* engine, SnapshotOptions options,
+                                 Back* back = nullptr) {
+    auto recorder = std::make_unique<Recorder>(options);
+    auto journal = Journal::Open(path());
+    EXPECT_OK(journal);
+    Back ignored;
+    if (back == nullptr) back = &ignored;
+    const auto recovered = recorder->Start(
+        *std::move(journal), BusyOptions(), engine,
+        [back](const std::string& note) { back->notes.push_back(note); },
+        [] {});
+    EXPECT_OK(recovered);
+    if (recovered.ok()) back->recovered = *recovered;
+    return recorder;
+  }
+
+  // Runs `body` on a busy engine whose rows are recorded.
+  void Record(SnapshotOptions options,
+              const std::function<void(BusyEngine&)>& body) {
+    Engine nothing(BusyOptions());
+    const auto recorder = Open(&nothing, options);
+    BusyEngine busy([&](const action::Persist& row, const Engine& engine) {
+      recorder->Append(action::Persist(row), engine);
+    });
+    busy.Start(1, /*wall_s=*/1'000'000);
+    recorder_ = recorder.get();
+    body(busy);
+    WaitFor(*recorder, busy.engine.position().seq);
+    last_ = std::move(busy.engine);
+  }
+
+  static void WaitFor(const Recorder& recorder, uint64_t seq) {
+    while (recorder.state().status.ok() &&
+           recorder.state().persisted_seq < seq) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_OK(recorder.state().status);
+  }
+
+  Back Recover() {
+    Back back;
+    back.engine = std::make_unique<Engine>(BusyOptions());
+    const double began = Now();
+    Open(back.engine.get(), {}, &back);
+    back.took_s = Now() - began;
+    return back;
+  }
+
+  json History(const HistoryFilter& filter) {
+    auto database = SqliteDatabase::OpenReadOnly(path());
+    EXPECT_OK(database);
+    json all = json::array();
+    uint64_t cursor = 0;
+    do {
+      const auto page = ReadHistory(*database, filter, cursor);
+      EXPECT_OK(page);
+      EXPECT_LE(page->json.size(), 64u * 1024);
+      json part = json::parse(page->json);
+      for (json& row : part) {
+        all.push_back(row);
+      }
+      cursor = page->next_cursor;
+    } while (cursor != 0);
+    return all;
+  }
+  json History(const std::string& table, uint64_t job = 0) {
+    HistoryFilter filter;
+    filter.table = table;
+    filter.job = job;
+    return History(filter);
+  }
+
+  Recorder* recorder_ = nullptr;  // within Record
+  Engine last_{BusyOptions()};
+};
+
+// What decides, of both.
+void ExpectSameEngine(const Engine& a, const Engine& b) {
+  EXPECT_EQ(a.position(), b.position());
+  EXPECT_EQ(a.rounds(), b.rounds());
+  EXPECT_EQ(a.round_ends_at(), b.round_ends_at());
+  ASSERT_EQ(a.jobs().size(), b.jobs().size());
+  for (const auto& [id, job] : a.jobs()) {
+    const Job& other = b.jobs().at(id);
+    EXPECT_EQ(job.state, other.state);
+    EXPECT_EQ(job.epoch, other.epoch);
+    EXPECT_EQ(job.assigned, other.assigned);
+    EXPECT_EQ(job.received_s, other.received_s);
+    ASSERT_EQ(job.workers.size(), other.workers.size());
+    EXPECT_EQ(job.workers.front().held_epoch, other.workers.front().held_epoch);
+    EXPECT_EQ(job.workers.front().incarnation,
+              other.workers.front().incarnation);
+    EXPECT_EQ(job.workers.front().progress.steps_done,
+              other.workers.front().progress.steps_done);
+  }
+}
+
+TEST_F(RecorderTest, TheEngineComesBackFromTheNewestSnapshot) {
+  Record({.rows = 20}, [&](BusyEngine& busy) {
+    busy.AddAccelerators(3);
+    for (int i = 0; i < 5; ++i) busy.Submit(StrCat("job-", i));
+    for (int i = 1; i <= 10; ++i) {
+      busy.now += 100;
+      busy.ReportAll(static_cast<uint64_t>(i) * 100);
+      WaitFor(*recorder_, busy.engine.position().seq);
+      recorder_->MaybeSnapshot(busy.engine);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    busy.End(JobId(1), 1000);
+  });
+  const Back back = Recover();
+  EXPECT_LT(back.recovered.rows_replayed, 40u);
+  EXPECT_GT(back.recovered.position.seq, 50u);
+  EXPECT_THAT(back.notes, IsEmpty());
+  ExpectSameEngine(*back.engine, last_);
+}
+
+TEST_F(RecorderTest, FromASnapshotItIsTheEngineThatTheWholeJournalGives) {
+  Record({.rows = 20}, [&](BusyEngine& busy) {
+    busy.AddAccelerators(2);
+    for (int i = 0; i < 6; ++i) busy.Submit(StrCat("job-", i));
+    for (uint64_t i = 1; i <= 6; ++i) {
+      busy.now += 50;
+      busy.ReportAll(i * 10);
+      WaitFor(*recorder_, busy.engine.position().seq);
+      recorder_->MaybeSnapshot(busy.engine);
+      busy.End(JobId(i), i * 10);
+    }
+  });
+  Engine whole(BusyOptions());
+  for (const JournalRow& row : ReadJournal(path()).rows) {
+    whole.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+  }
+  ExpectSameEngine(*Recover().engine, whole);
+}
+
+// The bound that snapshots are for, at the size that is promised: docs/
+// reliability.md has the figures of this test.
+TEST_F(RecorderTest,
+       AThousandJobsAndAHundredThousandEventsAreBackInTwoSeconds) {
+  double longest_s = 0;
+  Record({.rows = 10'000}, [&](BusyEngine& busy) {
+    busy.AddAccelerators(1000);
+    for (int i = 0; i < 1000; ++i) busy.Submit(StrCat("job-", i));
+    for (uint64_t i = 1; busy.rows < 100'000; ++i) {
+      busy.now += 60;
+      busy.ReportAll(i * 600);
+      if (i % 10 != 0) continue;
+      WaitFor(*recorder_, busy.engine.position().seq);
+      const double began = Now();
+      recorder_->MaybeSnapshot(busy.engine);
+      longest_s = std::max(longest_s, Now() - began);
+    }
+  });
+  const Back back = Recover();
+  EXPECT_GE(back.recovered.position.seq, 100'000u);
+  EXPECT_LE(back.recovered.rows_replayed, 21'000u);
+  EXPECT_LT(back.took_s, 2.0);
+  ExpectSameEngine(*back.engine, last_);
+
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute("DELETE FROM snapshot"));
+  const Back whole = Recover();
+  EXPECT_EQ(whole.recovered.rows_replayed, whole.recovered.position.seq);
+  std::printf(
+      "1000 jobs, %llu rows: back in %.3f s from a snapshot and %llu rows, in "
+      "%.3f s from all rows; taking a snapshot held the event loop for %.4f s "
+      "at most\n",
+      static_cast<unsigned long long>(back.recovered.position.seq), back.took_s,
+      static_cast<unsigned long long>(back.recovered.rows_replayed),
+      whole.took_s, longest_s);
+}
+
+TEST_F(RecorderTest, ADamagedSnapshotIsSaidAndPassedOver) {
+  Record({.rows = 10}, [&](BusyEngine& busy) {
+    busy.AddAccelerators(2);
+    busy.Submit("a");
+    for (uint64_t i = 1; i <= 30; ++i) {
+      busy.now += 60;
+      busy.ReportAll(i);
+      WaitFor(*recorder_, busy.engine.position().seq);
+      recorder_->MaybeSnapshot(busy.engine);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute(
+      "UPDATE snapshot_part SET bytes = zeroblob(20) WHERE seq = "
+      "(SELECT max(seq) FROM snapshot)"));
+  const Back back = Recover();
+  ASSERT_EQ(back.notes.size(), 1u);
+  EXPECT_NE(back.notes[0].find("is damaged"), std::string::npos);
+  ExpectSameEngine(*back.engine, last_);
+}
+
+TEST_F(RecorderTest, HistoryTellsWhatBecameOfAJob) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.now = 10;
+    busy.Submit("first", 500);
+    busy.Submit("second");
+    for (uint64_t i = 1; i <= 5; ++i) {
+      busy.now += 60;
+      busy.ReportAll(i * 100, /*steps_per_s=*/4);
+    }
+    busy.now = 400;
+    busy.End(JobId(1), 500);
+  });
+  const json jobs = History("jobs");
+  ASSERT_EQ(jobs.size(), 2u);
+  const json& first = jobs[0];
+  EXPECT_EQ(first["job"], 1);
+  EXPECT_EQ(first["name"], "first");
+  EXPECT_EQ(first["user"], "ada");
+  EXPECT_EQ(first["state"], "CD");
+  EXPECT_EQ(first["over"], 1);
+  EXPECT_EQ(first["submitted_s"], 1'000'010);
+  EXPECT_EQ(first["started_s"], 1'000'010);
+  EXPECT_EQ(first["ended_s"], 1'000'400);
+  EXPECT_EQ(first["run_s"], 390);
+  EXPECT_EQ(first["steps_done"], 500);
+  EXPECT_EQ(first["steps_total"], 500);
+  EXPECT_EQ(first["accelerator_s"]["v100"], 390);
+  EXPECT_EQ(first["steps_per_s"]["v100"], 4);
+  EXPECT_EQ(first["exit_code"], 0);
+  EXPECT_EQ(jobs[1]["state"], "R");  // had the accelerator next
+  EXPECT_EQ(jobs[1]["ended_s"], 0);
+
+  const json leases = History("leases");
+  ASSERT_EQ(leases.size(), 2u);
+  EXPECT_EQ(leases[0]["uuid"], "v100-0-0");
+  EXPECT_EQ(leases[0]["from_s"], 1'000'010);
+  EXPECT_EQ(leases[0]["to_s"], 1'000'400);
+  EXPECT_EQ(leases[0]["steps_to"], 500);
+  EXPECT_EQ(leases[0]["ended"], "finished");
+  EXPECT_EQ(leases[1]["to_s"], 0);
+  EXPECT_EQ(History("leases", 2).size(), 1u);
+  EXPECT_EQ(History("steps", 1).size(), 5u);
+}
+
+TEST_F(RecorderTest, HistoryTellsFailures) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.Submit("a");
+    for (int i = 0; i < 10 && busy.engine.jobs().at(JobId(1)).active(); ++i) {
+      busy.now += 100;
+      busy.End(JobId(1), 7, /*exit_code=*/3);
+    }
+  });
+  const json job = History("jobs").at(0);
+  EXPECT_EQ(job["state"], "F");
+  EXPECT_EQ(job["exit_code"], 3);
+  EXPECT_GE(job["failures"], 3);
+  EXPECT_NE(job["reason"].get<std::string>(), "");
+}
+
+TEST_F(RecorderTest, HistoryIsFilteredByUserStateAndTime) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    for (int i = 1; i <= 4; ++i) busy.Submit(StrCat("job-", i));
+    for (uint64_t i = 1; i <= 3; ++i) {
+      busy.now = 1000.0 * static_cast<double>(i);
+      busy.End(JobId(i), 10);
+    }
+  });
+  HistoryFilter filter;
+  filter.state = "CD";
+  EXPECT_EQ(History(filter).size(), 3u);
+  filter.since_s = 1'001'500;
+  EXPECT_EQ(History(filter).size(), 2u);
+  filter.user = "bob";
+  EXPECT_EQ(History(filter).size(), 0u);
+  HistoryFilter early;
+  early.until_s = 999'999;
+  EXPECT_EQ(History(early).size(), 0u);
+}
+
+TEST_F(RecorderTest, StepReportsAreThinned) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.Submit("a");
+    for (uint64_t i = 1; i <= 3000; ++i) {
+      busy.now += 60;
+      busy.ReportAll(i);
+    }
+  });
+  const json steps = History("steps", 1);
+  EXPECT_LE(steps.size(), kHistoryStepsMax);
+  EXPECT_GE(steps.size(), kHistoryStepsMax / 4);
+  EXPECT_EQ(steps[0]["steps_done"], 1);  // from the first on
+  EXPECT_GT(steps.back()["steps_done"], 2900);
+}
+
+TEST_F(RecorderTest, HistoryIsWhatTheRowsGiveAgain) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(3);
+    for (int i = 1; i <= 8; ++i) busy.Submit(StrCat("job-", i));
+    for (uint64_t i = 1; i <= 8; ++i) {
+      busy.now += 90;
+      busy.ReportAll(i * 5);
+      busy.End(JobId(i), i * 5, i == 4 ? 1 : 0);
+    }
+  });
+  const json jobs = History("jobs");
+  const json leases = History("leases");
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute(
+      "DELETE FROM history_jobs; DELETE FROM history_leases;"
+      "DELETE FROM history_steps; DELETE FROM history_rounds"));
+  Engine engine(BusyOptions());
+  HistoryProjector projector;
+  for (const JournalRow& row : ReadJournal(path()).rows) {
+    const Event event = *DecodeEvent(row.row);
+    engine.Replay(row.seq, row.term, row.time, event);
+    ASSERT_OK(WriteHistory(
+        *database, projector.Observe(row.seq, row.time, event, engine)));
+  }
+  EXPECT_EQ(History("leases"), leases);
+  const json again = History("jobs");
+  ASSERT_EQ(again.size(), jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    for (const char* key : {"state", "run_s", "ended_s", "steps_done",
+                            "accelerator_s", "failures"}) {
+      EXPECT_EQ(again[i][key], jobs[i][key]) << key << " of job " << i + 1;
+    }
+  }
+}
+
+TEST_F(RecorderTest, LongHistoriesComeInPages) {
+  Record({}, [](BusyEngine& busy) {
+    for (int i = 0; i < 700; ++i) busy.Submit(StrCat("job-", i));
+  });
+  EXPECT_EQ(History("jobs").size(), 700u);
+  auto database = SqliteDatabase::OpenReadOnly(path());
+  EXPECT_NE(ReadHistory(*database, {}, 0)->next_cursor, 0u);
+}
+
+TEST(HistoryFilterTest, IsReadBackAndRefusedWhenItIsNone) {
+  HistoryFilter filter;
+  filter.table = "leases";
+  filter.job = 7;
+  filter.user = "a\xff\"b";
+  filter.since_s = 1.5;
+  const auto back = ParseHistoryFilter(FormatHistoryFilter(filter));
+  ASSERT_OK(back);
+  EXPECT_EQ(back->table, "leases");
+  EXPECT_EQ(back->job, 7u);
+  EXPECT_EQ(back->since_s, 1.5);
+  for (const char* bad :
+       {"", "[]", "{", "{\"table\":\"secrets\"}", "{\"table\":1}",
+        "{\"job\":-1}", "{\"job\":\"x\"}", "{\"since_s\":{}}"}) {
+    EXPECT_THAT(ParseHistoryFilter(bad),
+                StatusIs(absl::StatusCode::kInvalidArgument, ""))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing

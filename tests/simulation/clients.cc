@@ -1,0 +1,114 @@
+#include "tests/simulation/clients.h"
+
+#include <array>
+#include <utility>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// Of a job that is to be held where it fails by itself.
+constexpr int kRetries = 4;
+// Mostly cheap ones: what matters here is the engine.
+constexpr auto kPolicies =
+    std::to_array<const char*>({"fifo",
+                                "sjf",
+                                "fifo",
+                                "gandiva",
+                                "fifo_perf",
+                                "isolated",
+                                "fifo",
+                                "fifo_packed",
+                                "fifo",
+                                "sjf",
+                                "proportional",
+                                "fifo",
+                                "max_min_fairness_perf",
+                                "fifo",
+                                "fifo_packed",
+                                "fifo_perf",
+                                "gandiva",
+                                "fifo",
+                                "sjf",
+                                "fifo",
+                                "isolated",
+                                "fifo_packed",
+                                "fifo",
+                                "max_min_fairness_packed"});
+
+}  // namespace
+
+// Jobs go well together, at either scale factor.
+std::shared_ptr<const ThroughputTable> Throughputs() {
+  static const auto* const table = [] {
+    std::string rows;
+    for (const int scale : {1, 2}) {
+      StrAppend(&rows, scale == 1 ? "" : ", ", "\"('app', ", scale,
+                ")\": {\"null\": 2, \"('app', ", scale, ")\": [1.5, 1.5]}");
+    }
+    auto parsed = ThroughputTable::Parse(
+        StrCat("{\"fast\": {", rows, "}, \"slow\": {", rows, "}}"), "table");
+    return new std::shared_ptr<const ThroughputTable>(
+        std::make_shared<const ThroughputTable>(*std::move(parsed)));
+  }();
+  return *table;
+}
+
+Client MakeClient(int i, std::mt19937_64& random) {
+  const auto draw_below = [&](uint64_t below) { return random() % below; };
+  Client client;
+  JobSpec& spec = client.spec;
+  spec.name = StrCat("job", i);
+  spec.argv = {"./train"};
+  spec.app = "app";
+  spec.weight = 1 + static_cast<double>(draw_below(3));
+  const uint64_t draw = draw_below(8);
+  client.kind = draw == 0   ? Kind::kFailing
+                : draw <= 2 ? Kind::kFragile
+                            : Kind::kRobust;
+  const bool gang = client.kind == Kind::kRobust && draw_below(3) == 0;
+  spec.scale_factor = gang ? 2 : 1;
+  spec.retries_max = client.kind == Kind::kRobust ? 1000 : kRetries;
+  VirtualTraining& training = client.training;
+  training.steps_total = 15 + draw_below(45);
+  training.steps_per_s = {{"fast", 2.0}, {"slow", 1.0}};
+  training.state_bytes = 60 + draw_below(50);
+  training.resume_kept_s = 0.02;
+  training.resume_parked_s = 0.1;
+  training.keep_s = 0.01;
+  training.checkpoint_every_s = 2 + static_cast<double>(draw_below(10));
+  training.gang_failures = static_cast<int>(draw_below(3));
+  if (client.kind == Kind::kFailing) {
+    training.fail_code = 1;
+    training.fail_at_step = 3;
+    training.fail_incarnations = 1'000'000;
+    training.checkpoint_every_s = 0;  // or it would get somewhere
+  }
+  spec.steps_total = training.steps_total;
+  return client;
+}
+
+std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
+                     bool cancelled) {
+  if (job.active()) return "has not ended";
+  if (job.state == JobState::kFinished) {
+    const uint64_t steps = steps_saved;
+    if (steps >= client.training.steps_total) return "";
+    return StrCat("has finished after ", steps, " steps of ",
+                  client.training.steps_total);
+  }
+  if (job.state == JobState::kHeld && client.kind == Kind::kFailing) {
+    return "";
+  }
+  if (job.state == JobState::kCancelled && cancelled) {
+    return "";
+  }
+  return "could have finished";
+}
+
+const char* PolicyOf(uint64_t seed) {
+  return kPolicies[seed / 3 % kPolicies.size()];
+}
+
+}  // namespace gavel

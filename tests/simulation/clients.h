@@ -1,0 +1,48 @@
+// Who uses the simulated cluster: jobs of several kinds, and what has to become
+// of each.
+#ifndef GAVEL_TESTS_SIMULATION_CLIENTS_H_
+#define GAVEL_TESTS_SIMULATION_CLIENTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "coordinator/engine/job.h"
+#include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/throughput_table.h"
+#include "simulator/virtual_world.h"
+
+namespace gavel {
+
+// What becomes of a job in the end.
+enum class Kind : uint8_t {
+  kRobust,   // its workers are killed and stalled; it finishes
+  kFragile,  // is held after a few failures, has none of its own: finishes
+  kFailing,  // always fails at the same step, and is held
+};
+
+struct Client {
+  JobSpec spec;
+  VirtualTraining training;
+  Kind kind = Kind::kRobust;
+  uint64_t asked = 0;  // JobSubmitted::reply_to; 0: to be asked
+  bool accepted = false;
+};
+
+// The i-th job of a seed.
+Client MakeClient(int i, std::mt19937_64& random);
+
+// Why the job has not ended as it ought to; empty: it has. `steps_saved`: the
+// most that a checkpoint of it had. `cancelled`: its user asked for that.
+std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
+                     bool cancelled);
+
+const char* PolicyOf(uint64_t seed);
+
+// Jobs go well together, at either scale factor.
+std::shared_ptr<const ThroughputTable> Throughputs();
+
+}  // namespace gavel
+
+#endif  // GAVEL_TESTS_SIMULATION_CLIENTS_H_

@@ -1,0 +1,90 @@
+#include "tests/simulation/mutants.h"
+
+#include <array>
+
+namespace gavel {
+namespace {
+
+constexpr auto kMutants = std::to_array<Mutant>({
+    // ---- a worker's lease
+    {Rule::kGrantAnswersLatestRequest, "grant-nonce",
+     "a worker takes the answer to an older request for one to its latest, and "
+     "so believes in a lease that ended"},
+    {Rule::kLeaseCountsFromSending, "lease-from-receipt",
+     "a lease counts from when its grant arrived, however long that took"},
+    {Rule::kLeaseEndsAtDeadline, "lease-without-end",
+     "a worker that hears nothing goes on training"},
+    {Rule::kGivenUpEpochStaysSo, "given-up-epoch-grant",
+     "a worker takes a late grant of an epoch that it gave back"},
+    // ---- checkpoints
+    {Rule::kLatestGenerationByEpoch, "latest-by-step",
+     "the checkpoint with the most steps is the latest, even one that a worker "
+     "wrote after another had taken its place"},
+    // ---- an agent
+    {Rule::kLaunchIsOnce, "launch-twice",
+     "a launch that comes twice starts two processes"},
+    {Rule::kOlderIncarnationGoesFirst, "older-incarnation-stays",
+     "an agent starts a worker anew while its older process is still there"},
+    // ---- the coordinator and its disk
+    {Rule::kActsAfterPersist, "act-before-persist",
+     "messages leave before the event that they follow from is on disk"},
+    {Rule::kGrantsAfterPersist, "grant-before-persist",
+     "the first grant of a lease leaves before the lease is on disk"},
+    {Rule::kTermIsOnDiskFirst, "term-before-persist",
+     "a coordinator speaks before its term is on disk, and the next one may "
+     "speak in the same term"},
+    {Rule::kHigherPositionHalts, "no-fence",
+     "a coordinator whose journal lost its end goes on when it is shown that"},
+    {Rule::kGraceAfterRestart, "no-grace",
+     "a coordinator that starts again takes the leases of before as over"},
+    // ---- leases that end without a word
+    {Rule::kLeaseEndsForAllClocks, "no-drift-margin",
+     "the coordinator takes a lease as over by its own clock alone"},
+    {Rule::kKillIsConfirmed, "kill-unconfirmed",
+     "a process that was told to end counts as ended"},
+    {Rule::kAbandonedIsQuarantined, "no-quarantine",
+     "the accelerator of a worker that can't be asked is given to another job"},
+    {Rule::kQuarantineEndsWithProcess, "quarantine-ends-early",
+     "a server that comes back frees its accelerators, whoever still runs "
+     "there"},
+    {Rule::kQuarantineBars, "quarantine-ignored",
+     "a lease begins on an accelerator in quarantine"},
+    // ---- messages that are old
+    {Rule::kOlderAgentIsRejected, "older-agent",
+     "the late hello of an agent that was replaced says who runs"},
+    {Rule::kIncarnationIsTheLatest, "older-incarnation",
+     "what an earlier process of a worker still says counts for the present "
+     "one"},
+    {Rule::kNewIncarnationNewEpoch, "same-epoch-again",
+     "a new process of a worker is granted the epoch that the old one had"},
+    {Rule::kReleaseIsOfHeldEpoch, "release-of-old-epoch",
+     "a late release of an earlier lease ends the present one"},
+    {Rule::kReleaseIsRepaired, "lost-release",
+     "a release that was lost is never made good"},
+    {Rule::kGivenUpEpochEnds, "given-up-epoch-lease",
+     "an epoch that a worker gave back is leased to it again"},
+    // ---- who may start
+    {Rule::kAcceleratorIsFree, "accelerator-in-use",
+     "a lease begins while the last holder has not released"},
+    {Rule::kGangStartsTogether, "gang-in-part",
+     "some ranks of a gang are granted before all are there"},
+    {Rule::kGangStoreIsOfEpoch, "gang-without-store",
+     "ranks are granted before rank 0 has opened a store for them"},
+    {Rule::kPartnerTakesHalf, "pair-takes-whole",
+     "a job starts beside a partner that still uses the whole accelerator"},
+    {Rule::kPausingIsNotRenewed, "renewed-while-pausing",
+     "a lease is renewed although its holder has to go"},
+    {Rule::kLeaseEndsWithRound, "lease-past-round",
+     "a lease outlasts the round that it was given for"},
+    // ---- that all ends
+    {Rule::kStopIsRepeated, "stop-once",
+     "a process that hangs outlives the loss of one message"},
+    {Rule::kRetriesAreBounded, "endless-retries",
+     "a job that always fails is started for ever"},
+});
+
+}  // namespace
+
+std::span<const Mutant> Mutants() { return kMutants; }
+
+}  // namespace gavel

@@ -1,0 +1,483 @@
+#include "tests/simulation/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <random>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "core/text.h"
+#include "simulator/virtual_cluster.h"
+#include "tests/engine/describe.h"
+#include "tests/simulation/clients.h"
+
+namespace gavel {
+namespace {
+
+constexpr Time kFaultsUntil_s = 60;
+// All work is done in a tenth of it when nothing fails any more.
+constexpr Time kEndWithin_s = 6000;
+// A process that nobody wants is gone by then.
+constexpr Time kSettle_s = 120;
+// Clocks differ by at most 2 %, as EngineOptions::drift says.
+constexpr double kClockError = 0.0098;
+
+class Scenario {
+ public:
+  Scenario(uint64_t seed, const ScenarioOptions& options)
+      : seed_(seed),
+        random_(seed * 0x9e3779b97f4a7c15),
+        story_(options.story),
+        cluster_(Options(options)) {
+    cluster_.set_observer([this](Time now, const Action& a) { See(now, a); });
+    if (story_) cluster_.set_story(story_);
+    AddServers();
+    for (int i = 0; i < options.jobs; ++i)
+      clients_.push_back(MakeClient(i, random_));
+  }
+
+  ScenarioResult Run() {
+    // Most jobs come before the trouble, the rest in the middle of it.
+    while (cluster_.now() < kFaultsUntil_s) {
+      SubmitSome();
+      cluster_.RunUntil(cluster_.now() + 0.2 + 5 * Unit());
+      End(/*all=*/false);
+      if (cluster_.now() > 5) Fault();
+      if (!cluster_.coordinator_up() && !restarting_) RestartCoordinator(10);
+    }
+    Heal();
+    const bool ended = Finish();
+    result_.ended_at = cluster_.now();
+    Judge(ended);
+    return std::move(result_);
+  }
+
+ private:
+  uint64_t Draw(uint64_t below) { return random_() % below; }
+  double Unit() { return static_cast<double>(random_() >> 11) * 0x1.0p-53; }
+  bool Chance(double probability) { return Unit() < probability; }
+
+  // ---- the world at its beginning
+
+  VirtualClusterOptions Options(const ScenarioOptions& given) {
+    VirtualClusterOptions options;
+    EngineOptions& engine = options.engine;
+    const bool is_long = seed_ % 16 == 3;
+    engine.round_duration_s = is_long ? 90 : 10;
+    engine.lease_duration_s = is_long ? 60 : 4;
+    engine.plan_lead_s = 1;
+    engine.pause_grace_s = 5;
+    engine.stop_grace_s = 2;
+    engine.launch_timeout_s = 20;
+    engine.agent_timeout_s = 3 + static_cast<double>(Draw(12));
+    engine.gang_timeout_s = 10;
+    engine.keep_absence_s_max = 25;
+    if (seed_ % 3 == 0) engine.park_absence_s_max = 35;
+    engine.mechanism =
+        seed_ % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
+    engine.throughputs = Throughputs();
+    engine.pair_trials = seed_ % 5 == 0;
+    options.policy = given.policy.empty() ? PolicyOf(seed_) : given.policy;
+    calm_.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed_ % 4);
+    options.network = Weather();
+    options.checkpoints.fail = 0.1 * static_cast<double>(seed_ % 3);
+    options.checkpoints.late = 0.1 * static_cast<double>(seed_ % 4);
+    options.checkpoints.late_s_max = 25;
+    options.coordinator_clock_rate = ClockRate();
+    options.seed = seed_;
+    return options;
+  }
+
+  NetworkFaults Weather() {
+    NetworkFaults network = calm_;
+    network.drop = 0.02 * static_cast<double>(Draw(5));
+    network.duplicate = 0.03 * static_cast<double>(Draw(3));
+    network.late = 0.01 * static_cast<double>(Draw(4));
+    network.late_s_max = 20;
+    return network;
+  }
+
+  double ClockRate() {
+    return 1 + kClockError * (static_cast<double>(Draw(3)) - 1);
+  }
+
+  // Six accelerators of two types, on three servers or on two.
+  void AddServers() {
+    const size_t servers = Chance(0.7) ? 3 : 2;
+    for (size_t i = 0; i < servers; ++i) {
+      std::vector<AcceleratorInfo> accelerators(6 / servers);
+      const std::string name = StrCat("server", i);
+      for (size_t k = 0; k < accelerators.size(); ++k) {
+        AcceleratorInfo& info = accelerators[k];
+        info.type = (i + k) % 2 == 0 ? "fast" : "slow";
+        info.uuid = StrCat(name, "-", k);
+        // Room for two and a half jobs, contexts included; or nobody says.
+        if (seed_ % 2 == 0) {
+          info.memory_bytes = 250;
+          info.context_bytes = 10;
+        }
+      }
+      cluster_.AddServer(name, accelerators,
+                         {ClockRate(), static_cast<double>(Draw(100'000))});
+      servers_.push_back(name);
+    }
+  }
+
+  // ---- clients
+
+  // Until they are told that their job is there.
+  void SubmitSome() {
+    for (Client& client : clients_) {
+      if (client.accepted || Chance(0.3) || !cluster_.coordinator_up()) {
+        continue;
+      }
+      // The answer may come at once: requests are numbered one by one.
+      client.asked = requests_ + 1;
+      requests_ =
+          std::max(requests_, cluster_.Submit(client.spec, client.training));
+    }
+  }
+
+  void See(Time now, const Action& action) {
+    Digest(std::bit_cast<uint64_t>(now));
+    Digest(action.index());
+    if (const auto* row = std::get_if<action::Persist>(&action)) {
+      ++result_.rows;
+      Digest(std::hash<std::string>{}(row->row));
+    } else if (story_) {
+      story_(now, Describe(action));
+    }
+    if (const auto* reply = std::get_if<action::Reply>(&action)) {
+      for (Client& client : clients_) {
+        if (client.asked != reply->reply_to) continue;
+        // An earlier attempt was accepted, and its answer was lost.
+        client.accepted |= reply->error.empty() ||
+                           reply->error.find("taken") != std::string::npos;
+      }
+    }
+    if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
+      if (const auto* pause = std::get_if<PauseRequest>(&send->message)) {
+        constexpr auto kTiers =
+            std::to_array<const char*>({"park", "evict", "stop", "keep"});
+        ++result_.pauses[kTiers[static_cast<size_t>(pause->tier)]];
+      }
+    }
+  }
+
+  void Digest(uint64_t value) {
+    constexpr uint64_t kPrime = 0x100000001b3;  // FNV-1a
+    result_.digest = (result_.digest ^ value) * kPrime;
+  }
+
+  // ---- faults
+
+  void Note(const std::string& kind, const std::string& whom = "") {
+    ++result_.faults[kind];
+    if (story_) {
+      story_(cluster_.now(),
+             StrCat("FAULT ", kind, whom.empty() ? "" : ": ", whom));
+    }
+  }
+
+  // Ends the fault by itself after up to `seconds_max`.
+  void Later(double seconds_max, std::function<void()> end) {
+    ends_.emplace_back(cluster_.now() + 0.1 + seconds_max * Unit() * Unit(),
+                       std::move(end));
+  }
+
+  void End(bool all) {
+    auto due = std::partition(ends_.begin(), ends_.end(), [&](const auto& e) {
+      return !all && e.first > cluster_.now();
+    });
+    std::vector<std::pair<Time, std::function<void()>>> over(
+        std::make_move_iterator(due), std::make_move_iterator(ends_.end()));
+    ends_.erase(due, ends_.end());
+    std::sort(over.begin(), over.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [time, end] : over) end();
+  }
+
+  void Fault() {
+    constexpr uint64_t kKinds = 25;
+    const uint64_t kind = Draw(kKinds);
+    if (kind < 7) return CoordinatorFault(kind);
+    if (kind < 16) return ServerFault(kind - 7);
+    if (kind < 22) return WorkerFault(kind - 16);
+    if (kind == 22) return CommandOfUser();
+    if (kind == 23) {
+      Note("network: other weather");
+      cluster_.SetNetworkFaults(Weather());
+    }
+  }
+
+  void RestartCoordinator(double seconds_max) {
+    restarting_ = true;
+    Later(seconds_max, [this] {
+      restarting_ = false;
+      if (!cluster_.coordinator_up()) cluster_.KillCoordinator();
+      cluster_.StartCoordinator();
+    });
+  }
+
+  void CoordinatorFault(uint64_t kind) {
+    if (!cluster_.coordinator_up()) return;
+    switch (kind) {
+      case 0:
+      case 1:
+        Note("coordinator: killed");
+        cluster_.KillCoordinator();
+        return RestartCoordinator(20);
+      case 2:
+        Note("coordinator: stalled");
+        cluster_.StallCoordinator();
+        return Later(12, [this] { cluster_.ResumeCoordinator(); });
+      case 3:
+        Note("journal: disk full");
+        return cluster_.journal().FailNextCommit(
+            VirtualJournal::Failure::kNothingWritten);
+      case 4:
+        Note("journal: fsync failed");
+        return cluster_.journal().FailNextCommit(
+            VirtualJournal::Failure::kUnknown);
+      case 5:
+        Note("journal: disk slow");
+        cluster_.journal().set_commit_s(2 * Unit());
+        return Later(10,
+                     [this] { cluster_.journal().set_commit_s(kCommit_s); });
+      default:
+        Note("journal: end lost");
+        cluster_.StartForgetfulCoordinator(1 + Draw(30));
+        return RestartCoordinator(8);
+    }
+  }
+
+  void ServerFault(uint64_t kind) {
+    const std::string& name = servers_[Draw(servers_.size())];
+    switch (kind) {
+      case 0:
+      case 1:
+        Note("agent: killed", name);
+        cluster_.KillAgent(name, /*processes_survive=*/Chance(0.3));
+        return Later(25, [this, name] { cluster_.StartAgent(name); });
+      case 2:
+        Note("agent: stalled", name);
+        cluster_.StallAgent(name);
+        return Later(25, [this, name] { cluster_.ResumeAgent(name); });
+      case 3:
+      case 4:
+        Note("network: server cut off", name);
+        cluster_.SetPartitioned(name, true);
+        return Later(30,
+                     [this, name] { cluster_.SetPartitioned(name, false); });
+      case 5:
+        Note("network: server not heard", name);
+        cluster_.SetCut(name, Direction::kFromServer, true);
+        return Later(30,
+                     [this, name] { cluster_.SetPartitioned(name, false); });
+      case 6:
+        Note("network: server hears nothing", name);
+        cluster_.SetCut(name, Direction::kToServer, true);
+        return Later(30,
+                     [this, name] { cluster_.SetPartitioned(name, false); });
+      case 7:
+        // Its driver is wedged, and then nobody reaches it any more.
+        Note("server: wedged", name);
+        HangWorkersOf(name);
+        cluster_.SetPartitioned(name, true);
+        return Later(60,
+                     [this, name] { cluster_.SetPartitioned(name, false); });
+      default:
+        Note("checkpoint: damaged");
+        return cluster_.DamageCheckpoint(JobId(1 + Draw(clients_.size())));
+    }
+  }
+
+  void HangWorkersOf(const std::string& server) {
+    if (!cluster_.coordinator_up()) return;
+    for (const auto& [id, job] : cluster_.engine().jobs()) {
+      if (ClientOf(job.spec.name).kind != Kind::kRobust) continue;
+      for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+        if (job.workers[rank].server != server) continue;
+        cluster_.HangWorker({id, static_cast<int>(rank)});
+      }
+    }
+  }
+
+  // Of jobs for which that is no failure of their own.
+  void WorkerFault(uint64_t kind) {
+    if (!cluster_.coordinator_up()) return;
+    const JobId job(1 + Draw(clients_.size()));
+    const auto found = cluster_.engine().jobs().find(job);
+    if (found == cluster_.engine().jobs().end() ||
+        ClientOf(found->second.spec.name).kind != Kind::kRobust) {
+      return;
+    }
+    const WorkerId worker{job,
+                          static_cast<int>(Draw(found->second.workers.size()))};
+    const std::string name = StrCat("job ", job.value(), " rank ", worker.rank);
+    switch (kind) {
+      case 0:
+      case 1:
+        Note("worker: killed", name);
+        return cluster_.KillWorker(worker);
+      case 2:
+      case 3:
+        Note("worker: hangs", name);
+        return cluster_.HangWorker(worker);
+      default:
+        Note("worker: stalled", name);
+        cluster_.StallWorker(worker);
+        return Later(20, [this] { cluster_.ResumeWorkers(); });
+    }
+  }
+
+  void CommandOfUser() {
+    const JobId job(1 + Draw(clients_.size()));
+    const bool cancels = Draw(3) == 0;
+    Note(cancels ? "user: cancels" : "user: releases",
+         StrCat("job ", job.value()));
+    const uint64_t request = cluster_.Command(
+        job, cancels ? CommandKind::kCancel : CommandKind::kRelease);
+    requests_ = std::max(requests_, request);
+    if (request != 0 && cancels) cancelled_.insert(job);
+  }
+
+  const Client& ClientOf(const std::string& name) const {
+    return *std::find_if(
+        clients_.begin(), clients_.end(),
+        [&](const Client& client) { return client.spec.name == name; });
+  }
+
+  // ---- the end
+
+  // The faults are over: everything comes back, and every job can end.
+  void Heal() {
+    if (story_) story_(cluster_.now(), "the faults are over");
+    End(/*all=*/true);
+    cluster_.SetNetworkFaults(calm_);
+    cluster_.SetCheckpointFaults({});
+    for (const std::string& name : servers_) {
+      cluster_.SetPartitioned(name, false);
+      cluster_.ResumeAgent(name);
+      cluster_.StartAgent(name);
+    }
+    cluster_.ResumeCoordinator();
+    // A commit that is yet to fail has its time here.
+    cluster_.RunUntil(cluster_.now() + 5);
+    if (!cluster_.coordinator_up()) cluster_.KillCoordinator();
+    cluster_.StartCoordinator();
+    cluster_.ResumeWorkers();
+    cluster_.KillStuckWorkers();
+  }
+
+  bool Finish() {
+    const auto all_accepted = [this] {
+      return std::all_of(clients_.begin(), clients_.end(),
+                         [](const Client& client) { return client.accepted; });
+    };
+    while (!all_accepted() && cluster_.now() < kEndWithin_s) {
+      SubmitSome();
+      cluster_.RunUntil(cluster_.now() + 1);
+      // The failure that was still to come.
+      if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
+    }
+    bool ended = false;
+    while (!ended && cluster_.now() < kEndWithin_s) {
+      ended = cluster_.RunUntilAllEnded(
+          std::min(kEndWithin_s, cluster_.now() + kSettle_s));
+      if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
+      if (!cluster_.violations().empty()) return ended;
+    }
+    if (!ended) return false;
+    const Time settle_by = cluster_.now() + kSettle_s;
+    while (!cluster_.Leftovers().empty() && cluster_.now() < settle_by) {
+      cluster_.RunUntil(cluster_.now() + 5);
+    }
+    return true;
+  }
+
+  void Judge(bool ended) {
+    result_.violations = cluster_.violations();
+    if (!cluster_.halted().empty()) {
+      result_.violations.push_back(StrCat("halted: ", cluster_.halted()));
+    }
+    CountNetwork();
+    if (!result_.violations.empty()) return;
+    std::string& why = result_.unfinished;
+    if (!ended) StrAppend(&why, "not all jobs have ended; ");
+    std::set<std::string> there;
+    for (const auto& [id, job] : cluster_.engine().jobs()) {
+      there.insert(job.spec.name);
+      const std::string wrong =
+          WrongEnd(ClientOf(job.spec.name), job,
+                   cluster_.world().truth.StepsSaved(job.id),
+                   cancelled_.contains(job.id));
+      if (!wrong.empty()) {
+        StrAppend(
+            &why, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",
+            JobStateName(job.state), ", ",
+            RenderReason(cluster_.engine().Why(id, cluster_.engine_now())),
+            Stands(job), "; ");
+      }
+    }
+    for (const Client& client : clients_) {
+      if (client.accepted && there.contains(client.spec.name)) continue;
+      StrAppend(&why, client.spec.name,
+                client.accepted ? " was accepted and is gone; "
+                                : " was never accepted; ");
+    }
+    if (ended && !cluster_.Leftovers().empty()) {
+      StrAppend(&why, "left behind: ", cluster_.Leftovers());
+    }
+  }
+
+  static std::string Stands(const Job& job) {
+    std::string text;
+    if (!job.active()) return text;
+    for (const Worker& worker : job.workers) {
+      StrAppend(&text, "\n    #", worker.incarnation, " on ", worker.server,
+                ": process ", static_cast<int>(worker.process), ", holds ",
+                worker.held_epoch, " of ", job.epoch,
+                worker.leaving ? ", leaving" : "");
+    }
+    return text;
+  }
+
+  void CountNetwork() {
+    const VirtualNetwork::Counts& counts = cluster_.world().network.counts();
+    result_.faults["message: lost"] = counts.lost;
+    result_.faults["message: doubled"] = counts.doubled;
+    result_.faults["message: late"] = counts.late;
+    result_.faults["message: cut off"] = counts.cut_off;
+    const CheckpointFaults& disk = cluster_.world().checkpoint_faults;
+    result_.faults["checkpoint: failed"] = disk.failed;
+    result_.faults["checkpoint: late"] = disk.delayed;
+  }
+
+  static constexpr double kCommit_s = 0.002;
+
+  const uint64_t seed_;
+  std::mt19937_64 random_;
+  std::function<void(Time, const std::string&)> story_;
+  NetworkFaults calm_;
+  VirtualCluster cluster_;
+  std::vector<std::string> servers_;
+  std::vector<Client> clients_;
+  std::set<JobId> cancelled_;
+  // Of faults that go on: when they end, and how.
+  std::vector<std::pair<Time, std::function<void()>>> ends_;
+  bool restarting_ = false;
+  uint64_t requests_ = 0;
+  ScenarioResult result_;
+};
+
+}  // namespace
+
+ScenarioResult RunScenario(uint64_t seed, const ScenarioOptions& options) {
+  return Scenario(seed, options).Run();
+}
+
+}  // namespace gavel

@@ -1,0 +1,110 @@
+// The simulation itself: a seed is a run, to the last bit; what it injects it
+// does inject; and every rule that can be taken out is a mutant.
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/mutants.h"
+#include "tests/simulation/rule_remover.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/seed_runs.h"
+
+namespace gavel {
+namespace {
+
+TEST(Simulation, TheSameSeedGivesTheSameRun) {
+  for (const uint64_t seed : {3, 7, 30}) {
+    const ScenarioResult first = RunScenario(seed, {});
+    const ScenarioResult second = RunScenario(seed, {});
+    EXPECT_EQ(first.digest, second.digest) << "seed " << seed;
+    EXPECT_EQ(first.ended_at, second.ended_at) << "seed " << seed;
+    EXPECT_GT(first.rows, 100u) << "seed " << seed;
+  }
+}
+
+TEST(Simulation, AnotherSeedGivesAnotherRun) {
+  std::set<uint64_t> digests;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    digests.insert(RunScenario(seed, {}).digest);
+  }
+  EXPECT_EQ(digests.size(), 20u);
+}
+
+TEST(Simulation, TellingTheStoryChangesNothing) {
+  ScenarioOptions told;
+  int lines = 0;
+  told.story = [&](Time, const std::string&) { ++lines; };
+  EXPECT_EQ(RunScenario(11, told).digest, RunScenario(11, {}).digest);
+  EXPECT_GT(lines, 100);
+}
+
+TEST(Simulation, EveryKindOfFaultIsInjected) {
+  const SeedRuns runs = RunSeeds({1, 300}, {}, 1, /*stop_at_failure=*/false);
+  for (const SeedFailure& failure : runs.failures) {
+    ADD_FAILURE() << "seed " << failure.seed << ": " << failure.what;
+  }
+  EXPECT_EQ(runs.seeds, 300u);
+  for (const char* kind : {"coordinator: killed",
+                           "coordinator: stalled",
+                           "journal: disk full",
+                           "journal: fsync failed",
+                           "journal: disk slow",
+                           "journal: end lost",
+                           "agent: killed",
+                           "agent: stalled",
+                           "network: server cut off",
+                           "network: server not heard",
+                           "network: server hears nothing",
+                           "server: wedged",
+                           "checkpoint: damaged",
+                           "checkpoint: failed",
+                           "checkpoint: late",
+                           "worker: killed",
+                           "worker: hangs",
+                           "worker: stalled",
+                           "message: lost",
+                           "message: doubled",
+                           "message: late",
+                           "message: cut off",
+                           "user: cancels",
+                           "user: releases"}) {
+    EXPECT_TRUE(runs.faults.contains(kind) && runs.faults.at(kind) > 20)
+        << kind;
+  }
+  for (const char* tier : {"keep", "park", "evict", "stop"}) {
+    EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
+        << tier;
+  }
+}
+
+TEST(Mutants, EachTakesOutOneRuleAndSaysWhichInOneSentence) {
+  std::set<Rule> rules;
+  std::set<std::string_view> names;
+  for (const Mutant& mutant : Mutants()) {
+    EXPECT_TRUE(rules.insert(mutant.rule).second) << mutant.name;
+    EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
+    EXPECT_GT(mutant.allows.size(), 20u) << mutant.name;
+    {
+      const RuleRemover removed(mutant.rule);
+      EXPECT_FALSE(Rules::Hold(mutant.rule)) << mutant.name;
+    }
+    EXPECT_TRUE(Rules::Hold(mutant.rule)) << mutant.name;
+  }
+  EXPECT_GE(rules.size(), 20u);
+}
+
+TEST(SeedRange, IsTwoNumbers) {
+  const auto range = ParseSeeds("3:500");
+  ASSERT_TRUE(range.has_value());
+  EXPECT_EQ(range->first, 3u);
+  EXPECT_EQ(range->last, 500u);
+  for (const char* wrong : {"", "3", "0:5", "6:5", "a:b", "1:2:3", "-1:5"}) {
+    EXPECT_FALSE(ParseSeeds(wrong).has_value()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,169 @@
+// Encrypted connections: who gets through, and who does not.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "runtime/transport/dealer.h"
+#include "runtime/transport/router.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kSoon_s = 5;
+// For what must not happen.
+constexpr double kNever_s = 0.4;
+
+Message Request(uint64_t number) {
+  QueryRequest request;
+  request.request = number;
+  return request;
+}
+
+Message Reply(uint64_t number) {
+  QueryReply reply;
+  reply.request = number;
+  return reply;
+}
+
+CurveKeyPair NewKeys() { return NewCurveKeyPair().value(); }
+
+class Encrypted : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    RouterOptions options;
+    options.keys = server_;
+    options.may_connect = [this](const std::string& key) {
+      ++asked_;
+      return open_ && key == known_.public_key;
+    };
+    auto router = Router::Bind("tcp://0.0.0.0:0", std::move(options));
+    ASSERT_OK(router.status());
+    router_ = *std::move(router);
+  }
+  std::string Endpoint() const {
+    const std::string& bound = router_->endpoint();
+    return "127.0.0.1" + bound.substr(bound.rfind(':'));
+  }
+  std::unique_ptr<Dealer> Connect(const CurveKeyPair& own,
+                                  const std::string& server_key) const {
+    return Dealer::Connect(Endpoint(), {CurveClient{own, server_key}}).value();
+  }
+
+  const CurveKeyPair server_ = NewKeys();
+  const CurveKeyPair known_ = NewKeys();
+  std::atomic<bool> open_{true};
+  std::atomic<int> asked_{0};
+  std::unique_ptr<Router> router_;
+};
+
+TEST_F(Encrypted, AKnownKeyGetsThroughAndIsTheIdentityOfEveryMessage) {
+  const auto dealer = Connect(known_, server_.public_key);
+  ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  for (uint64_t request = 1; request <= 3; ++request) {
+    ASSERT_OK(dealer->Send(Request(request)));
+    const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
+    ASSERT_TRUE(incoming.has_value());
+    EXPECT_EQ(incoming->public_key, known_.public_key);
+    EXPECT_EQ(incoming->address, "127.0.0.1");
+    ASSERT_OK(router_->Send(incoming->peer, Reply(request)));
+    ASSERT_OK_AND_ASSIGN(const auto reply, dealer->Receive(kSoon_s));
+    ASSERT_TRUE(reply.has_value());
+  }
+}
+
+TEST_F(Encrypted, AnUnknownKeyDoesNot) {
+  const auto dealer = Connect(NewKeys(), server_.public_key);
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+  EXPECT_FALSE(router_->Receive(0).has_value());
+  EXPECT_GE(asked_, 1);
+  EXPECT_GE(router_->connections_refused(), 1U);
+}
+
+TEST_F(Encrypted, AKeyThatIsAllowedLaterGetsThroughThen) {
+  open_ = false;
+  const auto dealer = Connect(known_, server_.public_key);
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+  EXPECT_GE(asked_, 1);
+  open_ = true;
+  EXPECT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+}
+
+TEST_F(Encrypted, AClientThatExpectsAnotherCoordinatorDoesNotTalkToThisOne) {
+  const auto dealer = Connect(known_, NewKeys().public_key);
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(Encrypted, AClientWithoutKeysDoesNotGetThrough) {
+  const auto dealer = Dealer::Connect(Endpoint()).value();
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+  EXPECT_FALSE(router_->Receive(0).has_value());
+}
+
+TEST_F(Encrypted, AClientWithKeysDoesNotTalkToAnOpenCoordinator) {
+  const auto open = Router::Bind("127.0.0.1:0").value();
+  const auto dealer = Dealer::Connect(open->endpoint(),
+                                      {CurveClient{known_, server_.public_key}})
+                          .value();
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+}
+
+TEST_F(Encrypted, ACutConnectionComesBackOnlyIfItsKeyIsStillAllowed) {
+  const auto dealer = Connect(known_, server_.public_key);
+  ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  ASSERT_OK(dealer->Send(Request(1)));
+  const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
+  ASSERT_TRUE(incoming.has_value());
+  open_ = false;
+  const int asked = asked_;
+  Router::Cut(*incoming);
+  while (asked_ == asked) dealer->Receive(0.01).IgnoreError();
+  EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
+  EXPECT_FALSE(dealer->Send(Request(2)).ok());
+}
+
+TEST_F(Encrypted, WhoKeepsSendingWhatIsNotHisToSendIsCut) {
+  const auto dealer = Connect(known_, server_.public_key);
+  ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  ASSERT_OK(dealer->Send(Request(1)));
+  const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
+  ASSERT_TRUE(incoming.has_value());
+  const int asked = asked_;
+  for (int i = 0; i < Router::kOffencesMax; ++i) router_->Offend(*incoming);
+  dealer->Receive(kNever_s).IgnoreError();
+  EXPECT_EQ(asked_, asked) << "cut too early";
+  router_->Offend(*incoming);
+  for (int i = 0; i < 500 && asked_ == asked; ++i) {
+    dealer->Receive(0.01).IgnoreError();
+  }
+  EXPECT_GT(asked_, asked) << "not cut: it did not have to connect again";
+}
+
+TEST(ConnectionLimit, ConnectionsOfOneAddressBeyondTheLimitAreClosed) {
+  RouterOptions options;
+  options.connections_per_address_max = 2;
+  const auto router = Router::Bind("127.0.0.1:0", std::move(options)).value();
+  auto first = Dealer::Connect(router->endpoint()).value();
+  const auto second = Dealer::Connect(router->endpoint()).value();
+  ASSERT_TRUE(first->WaitUntilConnected(kSoon_s));
+  ASSERT_TRUE(second->WaitUntilConnected(kSoon_s));
+  const auto third = Dealer::Connect(router->endpoint()).value();
+  // It may seem connected for a moment, but it is closed again each time.
+  for (int i = 0; i < 500 && router->connections_refused() == 0; ++i) {
+    third->Receive(0.01).IgnoreError();
+  }
+  EXPECT_GE(router->connections_refused(), 1U);
+  first.reset();
+  for (int i = 0; i < 500; ++i) {
+    third->Send(Request(7)).IgnoreError();
+    if (router->Receive(0.01).has_value()) return;
+  }
+  FAIL() << "there was room again, but the third did not get through";
+}
+
+}  // namespace
+}  // namespace gavel

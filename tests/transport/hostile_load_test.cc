@@ -1,0 +1,252 @@
+// A coordinator under attack, as the figures of docs/reliability.md have it:
+// bad connections and bad frames by the thousand, from a process of their own,
+// while a worker renews its lease. Small numbers here; all of them by
+//   GAVEL_HOSTILE_CONNECTIONS=10000 GAVEL_HOSTILE_FRAMES=1000000
+//       bin/tests/hostile_load_test
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordinator/server/principals.h"
+#include "core/codec.h"
+#include "core/text.h"
+#include "runtime/transport/connection_guard.h"
+#include "tests/server/fake_peers.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+#include "zmq.hpp"
+
+namespace gavel::testing {
+namespace {
+
+constexpr int64_t kGrowthBytesMax = 64 << 20;
+constexpr double kRenewal_s_max = 1;
+constexpr size_t kOpenAtOnceMax = 3000;
+constexpr size_t kFlooders = 16;
+
+int64_t Number(const char* variable, int64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
+}
+
+int64_t ResidentBytes() {
+  int64_t total = 0;
+  int64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+double Seconds() {
+  const std::chrono::duration<double> now =
+      std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+// What the attackers know: an address, and one key that is allowed to look.
+struct Target {
+  int port = 0;
+  CurveClient insider;
+};
+
+int ConnectTcp(int port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(descriptor, reinterpret_cast<sockaddr*>(&address),
+              sizeof address) == 0) {
+    return descriptor;
+  }
+  close(descriptor);
+  return -1;
+}
+
+// Idle ones, rubbish, half a greeting, a greeting without encryption.
+void AttackByConnections(const Target& target, int64_t count) {
+  const std::string greeting =
+      std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16) +
+      std::string(48, '\0');
+  const std::array<std::string, 4> words = {"", "GET / HTTP/1.1\r\n\r\n",
+                                            greeting.substr(0, 11), greeting};
+  std::deque<int> open;
+  for (int64_t i = 0; i < count; ++i) {
+    const int descriptor = ConnectTcp(target.port);
+    if (descriptor < 0) continue;
+    const std::string& word = words[static_cast<size_t>(i) % words.size()];
+    (void)send(descriptor, word.data(), word.size(), MSG_NOSIGNAL);
+    open.push_back(descriptor);
+    if (open.size() < kOpenAtOnceMax) continue;
+    close(open.front());
+    open.pop_front();
+  }
+  for (const int descriptor : open) close(descriptor);
+}
+
+// Rubbish, what is not his to send, and what only a coordinator sends.
+void AttackByFrames(const Target& target, int64_t count) {
+  const std::array<std::string, 4> frames = {
+      std::string("rubbish"), std::string(1000, '\xff'),
+      EncodeMessage(SubmitRequest{1, "x", "name = 1", "/"}).value(),
+      EncodeMessage(LeaseGrant{}).value()};
+  zmq::context_t context;
+  std::vector<zmq::socket_t> sockets;
+  for (size_t i = 0; i < kFlooders; ++i) {
+    zmq::socket_t& socket =
+        sockets.emplace_back(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::reconnect_ivl, 10);
+    transport::SetCurveClient(socket, target.insider);
+    socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+  }
+  for (int64_t sent = 0; sent < count;) {
+    const int64_t before = sent;
+    for (zmq::socket_t& socket : sockets) {
+      const std::string& frame =
+          frames[static_cast<size_t>(sent) % frames.size()];
+      if (socket.send(zmq::buffer(frame), zmq::send_flags::dontwait)) ++sent;
+      zmq::message_t ignored;
+      while (socket.recv(ignored, zmq::recv_flags::dontwait)) {
+      }
+    }
+    if (sent == before)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// A process that waits for its target, and attacks it. Made before this one has
+// threads.
+class Attacker {
+ public:
+  Attacker() {
+    EXPECT_EQ(pipe(ends_.data()), 0);
+    pid_ = fork();
+    if (pid_ == 0) Run();
+    close(ends_[0]);
+  }
+  void Start(const Target& target) {
+    const std::string text =
+        StrCat(target.port, " ", target.insider.own.public_key, " ",
+               target.insider.own.secret_key, " ",
+               target.insider.server_public_key, "\n");
+    EXPECT_EQ(write(ends_[1], text.data(), text.size()),
+              static_cast<ssize_t>(text.size()));
+    close(ends_[1]);
+  }
+  bool Ended() { return waitpid(pid_, nullptr, WNOHANG) == pid_; }
+
+ private:
+  [[noreturn]] void Run() {
+    close(ends_[1]);
+    std::FILE* const file = fdopen(ends_[0], "r");
+    std::array<char, 64> own{}, secret{}, server{};
+    Target target;
+    if (std::fscanf(file, "%d %63s %63s %63s", &target.port, own.data(),
+                    secret.data(), server.data()) != 4) {
+      _exit(1);
+    }
+    target.insider = {{own.data(), secret.data()}, server.data()};
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    AttackByConnections(target, Number("GAVEL_HOSTILE_CONNECTIONS", 500));
+    AttackByFrames(target, Number("GAVEL_HOSTILE_FRAMES", 20'000));
+    _exit(0);
+  }
+
+  std::array<int, 2> ends_{};
+  pid_t pid_ = -1;
+};
+
+TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
+  Attacker attacker;
+  const TemporaryFolder folder;
+  const CurveKeyPair own = NewCurveKeyPair().value();
+  const auto as = [&](const CurveKeyPair& keys) {
+    return CurveClient{keys, own.public_key};
+  };
+  const CurveKeyPair node = NewCurveKeyPair().value();
+  const CurveKeyPair user = NewCurveKeyPair().value();
+  const CurveKeyPair insider = NewCurveKeyPair().value();
+  CoordinatorServerOptions options = QuietOptions(folder.path() + "/state");
+  options.keys = own;
+  options.principals_path = folder.path() + "/principals.toml";
+  ASSERT_OK(
+      WritePrincipals(options.principals_path,
+                      {{"here", {Role::kNode, "", node.public_key}},
+                       {"alice", {Role::kUser, "alice", user.public_key}},
+                       {"mallory", {Role::kViewer, "", insider.public_key}}}));
+  RunningCoordinator coordinator(options);
+  ASSERT_OK(coordinator.created());
+  const std::string endpoint = coordinator.endpoint();
+
+  FakeAgent agent(endpoint, "here", 1, as(node));
+  ASSERT_TRUE(agent.Join(1).has_value());
+  ASSERT_EQ(FakeClient(endpoint, as(user)).SubmitNamed("a").error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  const CurveKeyPair keys = NewCurveKeyPair().value();
+  agent.Send(WorkerLaunched{"here", launch->worker, 1, keys.public_key});
+  FakeWorker worker(endpoint, launch->worker, as(keys));
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(worker.AskForLease(true, grant->epoch).has_value());
+  }
+
+  const int64_t before = ResidentBytes();
+  int64_t growth = 0;
+  std::vector<double> renewals_s;
+  const double started = Seconds();
+  attacker.Start(
+      {std::stoi(endpoint.substr(endpoint.rfind(':') + 1)), as(insider)});
+  while (!attacker.Ended()) {
+    AgentHeartbeat beat;
+    beat.server = "here";
+    beat.incarnation = 1;
+    beat.highest_seen = worker.highest_seen();
+    agent.Send(beat);
+    const double asked = Seconds();
+    ASSERT_TRUE(worker.AskForLease(true, grant->epoch).has_value());
+    renewals_s.push_back(Seconds() - asked);
+    growth = std::max(growth, ResidentBytes() - before);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_GT(renewals_s.size(), 10U);
+  std::ranges::sort(renewals_s);
+  const double p99_s = renewals_s[renewals_s.size() * 99 / 100];
+  std::printf(
+      "attacked for %.1f s: memory grew by %.1f MiB at most; %zu renewals, p50 "
+      "%.2f ms, p99 %.2f ms, longest %.2f ms\n",
+      Seconds() - started, static_cast<double>(growth) / (1 << 20),
+      renewals_s.size(), 1e3 * renewals_s[renewals_s.size() / 2], 1e3 * p99_s,
+      1e3 * renewals_s.back());
+  EXPECT_LT(p99_s, kRenewal_s_max);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(growth, kGrowthBytesMax);
+#endif
+  // Whoever has a key still gets in.
+  FakeClient late(endpoint, as(user));
+  EXPECT_TRUE(late.Connects(kPatience_s));
+}
+
+}  // namespace
+}  // namespace gavel::testing

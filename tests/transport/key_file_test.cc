@@ -1,0 +1,117 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "runtime/transport/curve.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using testing::StatusIs;
+
+class KeyFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/gavel_keys_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+    chmod(Path(name).c_str(), 0600);
+    return Path(name);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(KeyFile, IsReadAsItWasWritten) {
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
+  EXPECT_TRUE(IsCurveKey(keys.public_key));
+  EXPECT_TRUE(IsCurveKey(keys.secret_key));
+  ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
+  struct stat info {};
+  ASSERT_EQ(stat(Path("a.key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair read, ReadKeyFile(Path("a.key")));
+  EXPECT_EQ(read.public_key, keys.public_key);
+  EXPECT_EQ(read.secret_key, keys.secret_key);
+}
+
+TEST_F(KeyFile, EachPairIsAnother) {
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair first, NewCurveKeyPair());
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair second, NewCurveKeyPair());
+  EXPECT_NE(first.public_key, second.public_key);
+  EXPECT_NE(first.secret_key, second.secret_key);
+}
+
+TEST_F(KeyFile, IsNeverOverwrittenAndNoLinkIsFollowed) {
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
+  ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
+  EXPECT_THAT(WriteKeyFile(Path("a.key"), keys),
+              StatusIs(absl::StatusCode::kAlreadyExists, "is there already"));
+  ASSERT_EQ(symlink(Path("elsewhere").c_str(), Path("b.key").c_str()), 0);
+  EXPECT_THAT(WriteKeyFile(Path("b.key"), keys),
+              StatusIs(absl::StatusCode::kAlreadyExists, "b.key"));
+  EXPECT_FALSE(std::filesystem::exists(Path("elsewhere")));
+}
+
+TEST_F(KeyFile, ThatOthersMayUseIsRefusedWithTheRemedy) {
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
+  ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
+  for (const mode_t mode : {0640, 0604, 0620, 0602, 0610, 0601, 0644}) {
+    ASSERT_EQ(chmod(Path("a.key").c_str(), mode), 0);
+    EXPECT_THAT(ReadKeyFile(Path("a.key")).status(),
+                StatusIs(absl::StatusCode::kPermissionDenied, "chmod 600"))
+        << mode;
+  }
+  ASSERT_EQ(chmod(Path("a.key").c_str(), 0400), 0);
+  EXPECT_OK(ReadKeyFile(Path("a.key")).status());
+}
+
+TEST_F(KeyFile, OfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
+  ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
+  ASSERT_EQ(chown(Path("a.key").c_str(), 12345, 12345), 0);
+  EXPECT_THAT(
+      ReadKeyFile(Path("a.key")).status(),
+      StatusIs(absl::StatusCode::kPermissionDenied, "belongs to user 12345"));
+}
+
+TEST_F(KeyFile, ThatIsNoneIsRefusedAndNothingOfItIsTold) {
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
+  ASSERT_OK_AND_ASSIGN(const CurveKeyPair other, NewCurveKeyPair());
+  const std::string half = "public_key = " + keys.public_key + "\n";
+  const std::string mixed = half + "secret_key = " + other.secret_key + "\n";
+  const std::string cut =
+      half + "secret_key = " + keys.secret_key.substr(1) + "\n";
+  for (const std::string& text : {std::string(), std::string("rubbish"), half,
+                                  mixed, cut, std::string(1 << 20, '=')}) {
+    const absl::Status status = ReadKeyFile(Write("a.key", text)).status();
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kInvalidArgument, "gavel keygen"));
+    EXPECT_EQ(status.message().find(other.secret_key), std::string::npos);
+    EXPECT_EQ(status.message().find(keys.secret_key.substr(1)),
+              std::string::npos);
+  }
+  EXPECT_THAT(ReadKeyFile(Path("none")).status(),
+              StatusIs(absl::StatusCode::kNotFound, "gavel keygen"));
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(ReadKeyFile(Path("fifo")).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "not a file"));
+}
+
+}  // namespace
+}  // namespace gavel
