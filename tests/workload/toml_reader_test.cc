@@ -59,6 +59,16 @@ TEST(ParseToml, RefusesHeadersThatBreakTheLibrary) {
   }
 }
 
+// Its tables of white space and letters call them unreachable.
+TEST(ParseToml, RefusesCharactersThatTheLibraryForgot) {
+  for (const char* text : {"[\xd0\x92]", "\xc3\xa9 = 1", "a \xd4\x90= 1"}) {
+    EXPECT_THAT(ParseToml(text, "x", 100),
+                StatusIs(kInvalidArgument, "not TOML"))
+        << text;
+  }
+  EXPECT_OK(ParseToml("a = \"\xd0\x92\"  # \xc3\xa9", "x", 100));
+}
+
 // Whatever few characters of the grammar follow each other.
 TEST(ParseToml, SurvivesRandomText) {
   constexpr std::string_view kCharacters = "[]{}=\"'.,#\n a1-_+:TZ\\u0exb&\r";
