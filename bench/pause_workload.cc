@@ -31,7 +31,7 @@ std::unique_ptr<Workload> Make(std::shared_ptr<torch::nn::Module> model,
 
 std::unique_ptr<Workload> MakeResNet() {
   models::ResNet18 model(models::ResNetOptions{});
-  const at::Tensor images = torch::rand({2, 3, 8, 8});
+  const at::Tensor images = torch::rand({2, 3, 32, 32});
   const at::Tensor labels = torch::randint(10, {2});
   return Make(model.ptr(), 0.9, [=]() mutable {
     return torch::nn::functional::cross_entropy(model(images), labels);

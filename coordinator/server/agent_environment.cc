@@ -42,6 +42,9 @@ void AddGpus(const WorkerPlace& place, const Variables& own, Variables* to) {
   // "cuda:N" is counted as the agent counts: by bus, of those it sees.
   (*to)["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
   PassOn(own, "CUDA_VISIBLE_DEVICES", to);
+  // Where NVIDIA's MPS daemon listens, if not at its usual place: with it the
+  // kernels of a packed pair run beside each other, else they take turns.
+  PassOn(own, "CUDA_MPS_PIPE_DIRECTORY", to);
 }
 
 void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,

@@ -122,11 +122,15 @@ bool IsPair(const CurveKeyPair& keys) {
 absl::StatusOr<CurveKeyPair> NewCurveKeyPair() {
   KeyText public_key{};
   KeyText secret_key{};
-  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
-    return absl::UnimplementedError(
-        "this libzmq was built without CURVE; install one that has it "
-        "(Debian's libzmq5 does)");
-  }
+  do {
+    if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
+      return absl::UnimplementedError(
+          "this libzmq was built without CURVE; install one that has it "
+          "(Debian's libzmq5 does)");
+    }
+    // People give it on command lines, where "-" or "=" in front would be read
+    // as something else.
+  } while (!absl::ascii_isalnum(static_cast<unsigned char>(public_key[0])));
   return CurveKeyPair{public_key.data(), secret_key.data()};
 }
 

@@ -67,8 +67,11 @@ TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
 TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
   const WorkerPlace place{"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/true};
   const std::vector<std::string> environment =
-      WorkerEnvironment(Launch(), place, {{"CUDA_VISIBLE_DEVICES", "2,3"}});
+      WorkerEnvironment(Launch(), place,
+                        {{"CUDA_VISIBLE_DEVICES", "2,3"},
+                         {"CUDA_MPS_PIPE_DIRECTORY", "/run/mps"}});
   EXPECT_THAT(environment, Contains("CUDA_VISIBLE_DEVICES=2,3"));
+  EXPECT_THAT(environment, Contains("CUDA_MPS_PIPE_DIRECTORY=/run/mps"));
   EXPECT_THAT(environment, Contains("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
   EXPECT_THAT(WorkerEnvironment(Launch(), place, {}),
               Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES"))));

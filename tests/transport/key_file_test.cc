@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -35,6 +36,16 @@ class KeyFile : public ::testing::Test {
 
   std::string folder_;
 };
+
+// On a command line it is a word of its own.
+TEST(CurveKeys, APublicKeyBeginsWithALetterOrADigit) {
+  for (int i = 0; i < 200; ++i) {
+    const absl::StatusOr<CurveKeyPair> keys = NewCurveKeyPair();
+    ASSERT_OK(keys);
+    EXPECT_TRUE(std::isalnum(static_cast<unsigned char>(keys->public_key[0])))
+        << keys->public_key;
+  }
+}
 
 TEST_F(KeyFile, IsReadAsItWasWritten) {
   ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
