@@ -19,16 +19,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/table.h"
 #include "runtime/checkpoint/generation_store.h"
 
 namespace {
+
+using gavel::bench::AtLeast;
+using gavel::bench::AtMost;
+using gavel::bench::Median;
+using gavel::bench::Report;
+using gavel::bench::Row;
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -50,11 +55,6 @@ double Seconds(const std::function<void()>& body) {
   const Clock::time_point begin = Clock::now();
   body();
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // ---- the peers
@@ -216,21 +216,6 @@ Measures Measure(const std::string& directory, size_t size, int rounds) {
 
 // ---- results
 
-struct Row {
-  std::string name;
-  double value;
-  std::string unit, peer;
-  double peer_value;
-  bool is_upper_bound;
-  double goal;  // of the ratio; 0: none
-
-  double ratio() const { return value / peer_value; }
-  bool met() const {
-    if (goal == 0) return true;
-    return is_upper_bound ? ratio() <= goal : ratio() >= goal;
-  }
-};
-
 void AddRows(const std::string& label, size_t size, const Measures& measures,
              std::vector<Row>* rows) {
   const double gigabytes = static_cast<double>(size) * 1e-9;
@@ -241,57 +226,22 @@ void AddRows(const std::string& label, size_t size, const Measures& measures,
   const double stall = ms(measures.stall_s);
   const double durable = speed(measures.durable_s);
   rows->push_back({label + ": training stall", stall, "ms", "memcpy",
-                   ms(measures.memcpy_s), true, 1.3});
+                   ms(measures.memcpy_s), AtMost(1.3)});
   rows->push_back({label + ": training stall", stall, "ms",
-                   "torch::save + fsync", ms(measures.torch_save_s), true,
-                   0.125});
+                   "torch::save + fsync", ms(measures.torch_save_s),
+                   AtMost(0.125)});
   rows->push_back({label + ": durable", durable, "GB/s", "O_DIRECT writes",
-                   speed(measures.raw_write_s), false, 0.85});
+                   speed(measures.raw_write_s), AtLeast(0.85)});
   rows->push_back({label + ": durable", durable, "GB/s", "torch::save + fsync",
-                   speed(measures.torch_save_s), false, 1.6});
+                   speed(measures.torch_save_s), AtLeast(1.6)});
   rows->push_back({label + ": restore, memory there", speed(measures.restore_s),
-                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s), false,
-                   0.8});
+                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s),
+                   AtLeast(0.8)});
   rows->push_back({label + ": restore, fresh memory", speed(measures.fresh_s),
-                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s), false,
-                   0});
+                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s)});
   rows->push_back({label + ": all of an unchanged save",
                    ms(measures.unchanged_s), "ms", "O_DIRECT writes",
-                   ms(measures.raw_write_s), true, 0});
-}
-
-void Print(const std::vector<Row>& rows) {
-  std::printf("%-32s %8s %-5s %-20s %8s %6s %6s\n", "case", "value", "", "peer",
-              "", "ratio", "goal");
-  for (const Row& row : rows) {
-    std::printf("%-32s %8.2f %-5s %-20s %8.2f %6.2f ", row.name.c_str(),
-                row.value, row.unit.c_str(), row.peer.c_str(), row.peer_value,
-                row.ratio());
-    if (row.goal > 0) {
-      std::printf("%s%5.3g %s\n", row.is_upper_bound ? "<=" : ">=", row.goal,
-                  row.met() ? "met" : "MISSED");
-    } else {
-      std::printf("     -\n");
-    }
-  }
-}
-
-void WriteJson(const std::vector<Row>& rows, const std::string& path) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Row& row : rows) {
-    list.push_back({{"case", row.name},
-                    {"value", row.value},
-                    {"unit", row.unit},
-                    {"peer", row.peer},
-                    {"peer_value", row.peer_value},
-                    {"ratio", row.ratio()},
-                    {"met", row.met()}});
-    list.back()["goal"] =
-        row.goal > 0 ? nlohmann::json(row.goal) : nlohmann::json(nullptr);
-  }
-  std::ofstream file(path);
-  file << nlohmann::json{{"rows", list}}.dump(1) << "\n";
-  if (!file.flush()) Die(path + " can't be written");
+                   ms(measures.raw_write_s)});
 }
 
 }  // namespace
@@ -313,10 +263,5 @@ int main(int argc, char** argv) {
   AddRows("100 MB", 12 * unit, Measure(directory, 12 * unit, 9), &rows);
   AddRows("1 GB", 120 * unit, Measure(directory, 120 * unit, 5), &rows);
   fs::remove_all(directory);
-  Print(rows);
-  if (!out.empty()) WriteJson(rows, out);
-  return std::all_of(rows.begin(), rows.end(),
-                     [](const Row& row) { return row.met(); })
-             ? 0
-             : 1;
+  return Report(rows, out);
 }

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,10 +21,10 @@
 
 #include "bench/control_peers.h"
 #include "bench/load_fleet.h"
+#include "bench/table.h"
 #include "coordinator/server/coordinator_server.h"
 #include "core/codec.h"
 #include "core/text.h"
-#include "nlohmann/json.hpp"
 #include "zmq.hpp"
 
 namespace gavel::bench {
@@ -40,18 +39,6 @@ constexpr int kWorkers = 1000;
 constexpr double kRound_s = 4;
 constexpr std::chrono::milliseconds kGap(500);  // between two bursts, at least
 constexpr int kRounds = 5;
-
-struct Row {
-  std::string name;
-  double value = 0;
-  std::string unit;
-  std::string peer;
-  double peer_value = 0;
-  double goal = 0;      // of value / peer_value
-  bool at_most = true;  // else at least
-  double ratio() const { return value / peer_value; }
-  bool met() const { return at_most ? ratio() <= goal : ratio() >= goal; }
-};
 
 class Folder {
  public:
@@ -130,7 +117,8 @@ Row MeasureRequest(const char* name, Client& client,
       MediansOf(kRoundTripsPerTurn,
                 {[&] { return TimeRoundTrip(client, request(), reply); },
                  [&] { return TimeRoundTrip(bare, request(), reply); }});
-  return {name, medians[0], "us", "ping-pong of the same bytes", medians[1], 2};
+  return {name,       medians[0], "us", "ping-pong of the same bytes",
+          medians[1], AtMost(2)};
 }
 
 std::string JobText(int number) {
@@ -160,7 +148,7 @@ Row MeasureSubmission(Client& client, const std::string& folder) {
           StrCat("2 ping-pongs (", static_cast<int>(2 * medians[1]),
                  ") + 1.3 commits (", static_cast<int>(1.3 * medians[2]), ")"),
           2 * medians[1] + 1.3 * medians[2],
-          1};
+          AtMost(1)};
 }
 
 // A job of one worker that holds a lease, set up over the wire.
@@ -319,49 +307,15 @@ std::vector<Row> Rows() {
   std::string notice;
   const double ours = NoticesPerSecond(folder.path() + "/rounds", &notice);
   rows.push_back({StrCat("a round's notices to ", kWorkers, " workers"), ours,
-                  "1/s", "a bare ROUTER", BareMessagesPerSecond(notice), 0.5,
-                  false});
+                  "1/s", "a bare ROUTER", BareMessagesPerSecond(notice),
+                  AtLeast(0.5)});
   return rows;
-}
-
-void Print(const std::vector<Row>& rows) {
-  std::printf("%-34s %9s %-3s %9s %6s %9s           peer\n", "case", "value",
-              "", "peer's", "ratio", "bound");
-  for (const Row& row : rows) {
-    std::printf("%-34s %9.0f %-3s %9.0f %6.2f %s %.1f  %-8s  %s\n",
-                row.name.c_str(), row.value, row.unit.c_str(), row.peer_value,
-                row.ratio(), row.at_most ? "<=" : ">=", row.goal,
-                row.met() ? "held" : "NOT HELD", row.peer.c_str());
-  }
-}
-
-void Write(const std::vector<Row>& rows, const char* path) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
-    list.push_back({{"case", row.name},
-                    {"value", row.value},
-                    {"unit", row.unit},
-                    {"peer", row.peer},
-                    {"peer_value", row.peer_value},
-                    {"ratio", row.ratio()},
-                    {"goal", row.goal},
-                    {"met", row.met()}});
-  }
-  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
 }
 
 }  // namespace
 }  // namespace gavel::bench
 
 int main(int argc, char** argv) {
-  const char* out = nullptr;
-  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) out = argv[2];
-  if (argc != 1 && out == nullptr) {
-    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
-    return 2;
-  }
-  const auto rows = gavel::bench::Rows();
-  gavel::bench::Print(rows);
-  if (out != nullptr) gavel::bench::Write(rows, out);
-  return std::ranges::all_of(rows, &gavel::bench::Row::met) ? 0 : 1;
+  const std::string out = gavel::bench::OutFile(argc, argv);
+  return gavel::bench::Report(gavel::bench::Rows(), out);
 }

@@ -29,12 +29,6 @@ inline void Demand(bool holds, const std::string& what) {
   std::exit(1);
 }
 
-inline double Median(std::vector<double> values) {
-  Demand(!values.empty(), "nothing was measured");
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 inline double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start)
       .count();

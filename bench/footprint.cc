@@ -20,10 +20,16 @@
 #include <thread>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "bench/table.h"
 #include "zmq.hpp"
 
 namespace {
+
+using gavel::bench::Median;
+using gavel::bench::OutFile;
+using gavel::bench::Report;
+using gavel::bench::Row;
+using gavel::bench::ValueAtMost;
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -31,11 +37,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStarts = 7;
 constexpr std::chrono::milliseconds kSettle(500);  // until memory is idle's
 constexpr char kPeer[] = "bare ZeroMQ ROUTER process";
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 // A process whose stdout is read here.
 class Daemon {
@@ -115,15 +116,6 @@ struct Samples {
   std::vector<double> listening_ms;
 };
 
-struct Row {
-  std::string name;
-  double value = 0;
-  std::string unit;
-  double peer_value = 0;
-  double goal = 0;  // of the value
-  bool met() const { return value > 0 && value <= goal; }
-};
-
 // Fresh folders for the daemons' state.
 class Folder {
  public:
@@ -171,51 +163,18 @@ std::vector<Row> Rows(const std::string& bin) {
   const double peer_mb = Median(peer.resident_mb);
   return {
       {"coordinator, idle, resident", Median(coordinator.resident_mb), "MB",
-       peer_mb, 30},
-      {"agent, idle, resident", Median(agent.resident_mb), "MB", peer_mb, 30},
+       kPeer, peer_mb, ValueAtMost(30)},
+      {"agent, idle, resident", Median(agent.resident_mb), "MB", kPeer, peer_mb,
+       ValueAtMost(30)},
       {"coordinator, start until it listens", Median(coordinator.listening_ms),
-       "ms", Median(peer.listening_ms), 200}};
-}
-
-void Print(const std::vector<Row>& rows) {
-  std::printf("%-38s %9s %-3s %9s %6s %6s   (peer: %s)\n", "case", "value", "",
-              "peer", "ratio", "goal", kPeer);
-  for (const Row& row : rows) {
-    std::printf("%-38s %9.1f %-3s %9.1f %6.2f %6.0f %s\n", row.name.c_str(),
-                row.value, row.unit.c_str(), row.peer_value,
-                row.value / row.peer_value, row.goal,
-                row.met() ? "met" : "MISSED");
-  }
-}
-
-void Write(const std::vector<Row>& rows, const char* path) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
-    list.push_back({{"case", row.name},
-                    {"value", row.value},
-                    {"unit", row.unit},
-                    {"peer", kPeer},
-                    {"peer_value", row.peer_value},
-                    {"ratio", row.value / row.peer_value},
-                    {"goal", row.goal},
-                    {"met", row.met()}});
-  }
-  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
+       "ms", kPeer, Median(peer.listening_ms), ValueAtMost(200)}};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--peer") == 0) RunPeer();
-  const char* out = nullptr;
-  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) out = argv[2];
-  if (argc != 1 && out == nullptr) {
-    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
-    return 2;
-  }
+  const std::string out = OutFile(argc, argv);
   const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
-  const std::vector<Row> rows = Rows(bin);
-  Print(rows);
-  if (out != nullptr) Write(rows, out);
-  return std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+  return Report(Rows(bin), out);
 }

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/table.h"
 #include "gavel/iterator.h"
 #include "gavel/profile.h"
 #include "gavel/session.h"
@@ -41,8 +42,15 @@ void* __libc_memalign(size_t alignment, size_t size);
 }
 
 namespace {
+
+using gavel::bench::AtMost;
+using gavel::bench::Median;
+using gavel::bench::OutFile;
+using gavel::bench::Report;
+using gavel::bench::Row;
+using gavel::bench::ValueAtMost;
 thread_local uint64_t allocations = 0;
-}
+}  // namespace
 
 extern "C" {
 void* malloc(size_t size) {
@@ -172,11 +180,6 @@ void ReadClock() {
   }
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // ---- counted system calls
 
 constexpr int64_t kControlSteps = 1000;
@@ -239,58 +242,6 @@ double CountSystemCalls(const char* self) {
 }
 
 // ---- results
-
-struct Row {
-  std::string name;
-  double value = 0;
-  std::string unit;
-  std::string peer;  // empty: none
-  double peer_value = 0;
-  double goal = -1;  // of the ratio, or of the value without a peer; -1: none
-
-  double ratio() const { return peer_value > 0 ? value / peer_value : 0; }
-  bool met() const {
-    if (goal < 0) return true;
-    return peer.empty() ? value >= 0 && value <= goal : ratio() <= goal;
-  }
-};
-
-void Print(const std::vector<Row>& rows) {
-  std::printf("%-46s %10s %-4s %10s %6s %6s\n", "case", "value", "", "peer",
-              "ratio", "goal");
-  for (const Row& row : rows) {
-    std::printf("%-46s %10.1f %-4s %10.1f %6.2f ", row.name.c_str(), row.value,
-                row.unit.c_str(), row.peer_value, row.ratio());
-    if (row.goal >= 0) {
-      std::printf("%6.1f %s\n", row.goal, row.met() ? "met" : "MISSED");
-    } else {
-      std::printf("%6s\n", "-");
-    }
-  }
-}
-
-bool WriteJson(const std::vector<Row>& rows, const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return false;
-  std::fprintf(file, "{\"rows\": [");
-  const char* separator = "\n";
-  for (const Row& row : rows) {
-    std::fprintf(file,
-                 "%s  {\"case\": \"%s\", \"value\": %g, \"unit\": \"%s\", "
-                 "\"peer\": \"%s\", \"peer_value\": %g, \"ratio\": %g, ",
-                 separator, row.name.c_str(), row.value, row.unit.c_str(),
-                 row.peer.c_str(), row.peer_value, row.ratio());
-    if (row.goal >= 0) {
-      std::fprintf(file, "\"goal\": %g, ", row.goal);
-    } else {
-      std::fprintf(file, "\"goal\": null, ");
-    }
-    std::fprintf(file, "\"met\": %s}", row.met() ? "true" : "false");
-    separator = ",\n";
-  }
-  std::fprintf(file, "\n]}\n");
-  return std::fclose(file) == 0;
-}
 
 // Of a span beyond its two clock reads, and of a boundary in a traced loop.
 struct Traced {
@@ -358,21 +309,22 @@ std::vector<Row> Measure(const char* self) {
   const double hook_ns = Median(hook);
   return {
       {"boundary hook, reports and checkpoints armed", hook_ns, "ns", peer,
-       clock_ns, 2},
+       clock_ns, AtMost(2)},
       {"with the report of a scalar", Median(hook_and_report), "ns", peer,
-       clock_ns, -1},
+       clock_ns},
       {"with a tensor as batch, on its device already", Median(tensor), "ns",
-       peer, clock_ns, -1},
+       peer, clock_ns},
       {"Boundary() in an evaluation", Median(evaluation), "ns", peer, clock_ns,
-       2},
+       AtMost(2)},
       {"StepDone() and Boundary() of an own loop", Median(own), "ns", peer,
-       clock_ns, 3},
-      {"a span, beyond its two clock reads", untraced.span_ns, "ns", "", 0, 20},
+       clock_ns, AtMost(3)},
+      {"a span, beyond its two clock reads", untraced.span_ns, "ns", "", 0,
+       ValueAtMost(20)},
       {"a traced span, beyond its two clock reads", traced.span_ns, "ns", "", 0,
-       20},
-      {"traced boundary hook", traced.hook_ns, "ns", peer, clock_ns, -1},
-      {"system calls in 1e6 steps", system_calls, "", "", 0, 0},
-      {"allocations in 1e6 steps", allocated, "", "", 0, 0},
+       ValueAtMost(20)},
+      {"traced boundary hook", traced.hook_ns, "ns", peer, clock_ns},
+      {"system calls in 1e6 steps", system_calls, "", "", 0, ValueAtMost(0)},
+      {"allocations in 1e6 steps", allocated, "", "", 0, ValueAtMost(0)},
   };
 }
 
@@ -380,21 +332,6 @@ std::vector<Row> Measure(const char* self) {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--traced") == 0) return RunTraced();
-  std::string out;
-  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) {
-    out = argv[2];
-  } else if (argc != 1) {
-    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
-    return 2;
-  }
-  const std::vector<Row> rows = Measure(argv[0]);
-  Print(rows);
-  if (!out.empty() && !WriteJson(rows, out)) {
-    std::fprintf(stderr, "%s can't be written\n", out.c_str());
-    return 1;
-  }
-  return std::all_of(rows.begin(), rows.end(),
-                     [](const Row& row) { return row.met(); })
-             ? 0
-             : 1;
+  const std::string out = OutFile(argc, argv);
+  return Report(Measure(argv[0]), out);
 }

@@ -22,9 +22,9 @@
 #include <thread>
 #include <vector>
 
+#include "bench/table.h"
 #include "coordinator/server/generation_stream.h"
 #include "core/text.h"
-#include "nlohmann/json.hpp"
 #include "tests/server/generation_samples.h"
 
 namespace {
@@ -35,6 +35,9 @@ using gavel::Generation;
 using gavel::GenerationStream;
 using gavel::JobId;
 using gavel::StrCat;
+using gavel::bench::Median;
+using gavel::bench::OutFile;
+using gavel::bench::Report;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kShards = 16;
@@ -149,16 +152,10 @@ double PlainCopy(const std::string& from, const std::string& to) {
   return Since(start);
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* out =
-      argc == 3 && std::strcmp(argv[1], "--out") == 0 ? argv[2] : nullptr;
+  const std::string out = OutFile(argc, argv);
   std::string root = (std::filesystem::temp_directory_path() /
                       StrCat("gavel-bench-move-", getpid()))
                          .string();
@@ -180,16 +177,12 @@ int main(int argc, char** argv) {
     reader.reset();
     std::filesystem::remove_all(root);
   }
-  const std::vector<std::pair<std::string, double>> rows = {
-      {"plain TCP copy, unencrypted, unchecked", Median(plain)},
-      {"move without pre-copy", Median(whole)},
-      {"after the pause, pre-copied, a quarter changed", Median(quarter)},
-      {"after the pause, pre-copied, all changed", Median(none)}};
-  nlohmann::ordered_json json;
-  for (const auto& [name, seconds] : rows) {
-    std::printf("%-48s %6.2f s\n", name.c_str(), seconds);
-    json[name] = seconds;
-  }
-  if (out != nullptr) std::ofstream(out) << json.dump(1) << '\n';
-  return 0;
+  const char* peer = "plain TCP copy, unencrypted, unchecked";
+  const double plain_s = Median(plain);
+  return Report({{"move without pre-copy", Median(whole), "s", peer, plain_s},
+                 {"after the pause, pre-copied, a quarter changed",
+                  Median(quarter), "s", peer, plain_s},
+                 {"after the pause, pre-copied, all changed", Median(none), "s",
+                  peer, plain_s}},
+                out);
 }

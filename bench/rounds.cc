@@ -8,17 +8,23 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "bench/table.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/text.h"
-#include "nlohmann/json.hpp"
 
 namespace {
+
+using gavel::bench::Goal;
+using gavel::bench::Median;
+using gavel::bench::OutFile;
+using gavel::bench::Report;
+using gavel::bench::Row;
+using gavel::bench::ValueAtMost;
 
 using gavel::AcceleratorId;
 using gavel::Cluster;
@@ -136,19 +142,6 @@ double MicrosecondsSince(Clock::time_point begin) {
       .count();
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-struct Row {
-  std::string name;
-  double value = 0;  // microseconds
-  double peer_value = 0;
-  double goal = 0;  // of the value; 0: none
-  bool met() const { return goal <= 0 || value <= goal; }
-};
-
 Row Measure(const Scenario& scenario) {
   const Cluster cluster = MakeCluster(scenario);
   std::vector<RoundUnit> units = MakeUnits(scenario);
@@ -166,7 +159,12 @@ Row Measure(const Scenario& scenario) {
     sort_us.push_back(MicrosecondsSince(begin));
     PlayRound(cluster, assignment, scenario.options.round_duration_s, units);
   }
-  return {scenario.name, Median(plan_us), Median(sort_us), scenario.goal_us};
+  return {scenario.name,
+          Median(plan_us),
+          "us",
+          kPeer,
+          Median(sort_us),
+          scenario.goal_us > 0 ? ValueAtMost(scenario.goal_us) : Goal()};
 }
 
 std::vector<Scenario> Scenarios() {
@@ -211,50 +209,12 @@ std::vector<Scenario> Scenarios() {
   };
 }
 
-void Print(const Row& row) {
-  std::printf("%-32s %10.1f us %10.1f %6.2f ", row.name.c_str(), row.value,
-              row.peer_value, row.value / row.peer_value);
-  if (row.goal > 0) {
-    std::printf("%6.0f %s\n", row.goal, row.met() ? "met" : "MISSED");
-  } else {
-    std::printf("%6s\n", "-");
-  }
-  std::fflush(stdout);
-}
-
-void Write(const std::vector<Row>& rows, const char* path) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
-    nlohmann::ordered_json goal = nullptr;
-    if (row.goal > 0) goal = row.goal;
-    list.push_back({{"case", row.name},
-                    {"value", row.value},
-                    {"unit", "us"},
-                    {"peer", kPeer},
-                    {"peer_value", row.peer_value},
-                    {"ratio", row.value / row.peer_value},
-                    {"goal", goal},
-                    {"met", row.met()}});
-  }
-  std::ofstream(path) << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* out = nullptr;
-  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) out = argv[2];
-  if (argc != 1 && out == nullptr) {
-    std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
-    return 2;
-  }
-  std::printf("%-32s %10s    %10s %6s %6s   (peer: %s)\n", "case", "value",
-              "peer", "ratio", "goal", kPeer);
+  const std::string out = OutFile(argc, argv);
   std::vector<Row> rows;
-  for (const Scenario& scenario : Scenarios()) {
+  for (const Scenario& scenario : Scenarios())
     rows.push_back(Measure(scenario));
-    Print(rows.back());
-  }
-  if (out != nullptr) Write(rows, out);
-  return std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+  return Report(rows, out);
 }

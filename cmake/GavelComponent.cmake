@@ -171,5 +171,6 @@ endfunction()
 # Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`.
 function(gavel_bench)
   cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
-  gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES}" "${arg_DEPENDS}" "${arg_PACKAGES}")
+  gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};table.cc" "${arg_DEPENDS}"
+                   "${arg_PACKAGES};gavel::json")
 endfunction()

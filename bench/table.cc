@@ -1,0 +1,94 @@
+#include "bench/table.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+#include "nlohmann/json.hpp"
+
+namespace gavel::bench {
+
+double Row::ratio() const { return peer_value > 0 ? value / peer_value : 0; }
+
+bool Row::met() const {
+  switch (goal.of) {
+    case Goal::Of::kNothing:
+      return true;
+    case Goal::Of::kRatioAtMost:
+      return value >= 0 && peer_value > 0 && ratio() <= goal.bound;
+    case Goal::Of::kRatioAtLeast:
+      return peer_value > 0 && ratio() >= goal.bound;
+    case Goal::Of::kValueAtMost:
+      return value >= 0 && value <= goal.bound;
+  }
+  return false;
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void Print(const std::vector<Row>& rows) {
+  size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.name.size());
+  const int pad = static_cast<int>(width);
+  std::printf("%-*s %10s %-5s %10s %7s  %-18s  %s\n", pad, "case", "value", "",
+              "peer's", "ratio", "goal", "peer");
+  for (const Row& row : rows) {
+    std::printf("%-*s %10.2f %-5s ", pad, row.name.c_str(), row.value,
+                row.unit.c_str());
+    if (row.peer.empty()) {
+      std::printf("%10s %7s  ", "-", "-");
+    } else {
+      std::printf("%10.2f %7.3f  ", row.peer_value, row.ratio());
+    }
+    char goal[32] = "-";
+    if (row.goal.of != Goal::Of::kNothing) {
+      std::snprintf(goal, sizeof(goal), "%s%s %g %s",
+                    row.goal.of == Goal::Of::kValueAtMost ? "value " : "",
+                    row.goal.of == Goal::Of::kRatioAtLeast ? ">=" : "<=",
+                    row.goal.bound, row.met() ? "met" : "MISSED");
+    }
+    std::printf("%-18s  %s\n", goal, row.peer.c_str());
+  }
+  std::fflush(stdout);
+}
+
+int Report(const std::vector<Row>& rows, const std::string& out) {
+  Print(rows);
+  if (!out.empty()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Row& row : rows) {
+      nlohmann::ordered_json goal = nullptr;
+      if (row.goal.of != Goal::Of::kNothing) goal = row.goal.bound;
+      list.push_back({{"case", row.name},
+                      {"value", row.value},
+                      {"unit", row.unit},
+                      {"peer", row.peer},
+                      {"peer_value", row.peer_value},
+                      {"ratio", row.ratio()},
+                      {"goal", goal},
+                      {"met", row.met()}});
+    }
+    std::ofstream file(out);
+    file << nlohmann::ordered_json{{"rows", list}}.dump(2) << '\n';
+    if (!file.flush()) {
+      std::fprintf(stderr, "%s can't be written\n", out.c_str());
+      return 2;
+    }
+  }
+  return std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+}
+
+std::string OutFile(int argc, char** argv) {
+  if (argc == 1) return "";
+  if (argc == 3 && std::string_view(argv[1]) == "--out") return argv[2];
+  std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
+  std::exit(2);
+}
+
+}  // namespace gavel::bench

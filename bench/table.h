@@ -1,0 +1,59 @@
+// What a benchmark found: a table for people, and the same as JSON for
+// machines (bench/README.md has its form).
+#ifndef GAVEL_BENCH_TABLE_H_
+#define GAVEL_BENCH_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gavel::bench {
+
+struct Goal {
+  enum class Of : uint8_t {
+    kNothing,
+    kRatioAtMost,  // value / peer's value
+    kRatioAtLeast,
+    kValueAtMost
+  };
+  Of of = Of::kNothing;
+  double bound = 0;
+};
+
+inline Goal AtMost(double ratio) { return {Goal::Of::kRatioAtMost, ratio}; }
+inline Goal AtLeast(double ratio) { return {Goal::Of::kRatioAtLeast, ratio}; }
+inline Goal ValueAtMost(double value) {
+  return {Goal::Of::kValueAtMost, value};
+}
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string peer = "";  // empty: none
+  double peer_value = 0;
+  Goal goal = {};
+
+  // 0 without a peer.
+  double ratio() const;
+  // True without a goal. A value below 0 could not be measured, and meets none.
+  bool met() const;
+};
+
+// The middle of `values`, which must not be empty; of an even number of them
+// the upper one.
+double Median(std::vector<double> values);
+
+void Print(const std::vector<Row>& rows);
+
+// Prints `rows`, writes them to `out` unless it is empty, and gives the exit
+// code: 0 when all goals are met, 1 when not, 2 when `out` can't be written.
+int Report(const std::vector<Row>& rows, const std::string& out);
+
+// The file of `--out FILE.json`; empty without. Any other argument ends the
+// program with how it is used.
+std::string OutFile(int argc, char** argv);
+
+}  // namespace gavel::bench
+
+#endif  // GAVEL_BENCH_TABLE_H_
