@@ -236,6 +236,15 @@ class OutOfMemory : public testing::Test {
                                    false,
                                    ReleaseCause::kOutOfMemory});
   }
+  void FailWith(const std::string& detail) {
+    WorkerFinished finished;
+    finished.worker = driver_.Key(job_);
+    finished.epoch = driver_.worker(job_).held_epoch;
+    finished.exit_code = 1;
+    finished.detail = detail;
+    driver_.Step(event::WorkerSaidFinished{finished});
+    driver_.Gone(finished.worker, 1);
+  }
   std::string Why() const {
     return RenderReason(driver_.engine().Why(job_, driver_.now));
   }
@@ -256,28 +265,16 @@ TEST_F(OutOfMemory, OnATypeTheJobGoesToAnotherOne) {
 }
 
 TEST_F(OutOfMemory, InTheMiddleOfTrainingIsNoFailureEither) {
-  const WorkerKey key = driver_.Run(job_);
-  WorkerFinished finished;
-  finished.worker = key;
-  finished.epoch = driver_.worker(job_).held_epoch;
-  finished.exit_code = 1;
-  finished.detail = "CUDA out of memory. Tried to allocate 20.00 GiB";
-  driver_.Step(event::WorkerSaidFinished{finished});
-  driver_.Gone(key, 1);
+  driver_.Run(job_);
+  FailWith("CUDA out of memory. Tried to allocate 20.00 GiB");
   driver_.At(driver_.now + 1);
   EXPECT_EQ(driver_.job(job_).failures_in_a_row, 0);
   EXPECT_EQ(TypeOf(), "k80");
 }
 
 TEST_F(OutOfMemory, AnotherFailureThatIsToldStaysOne) {
-  const WorkerKey key = driver_.Run(job_);
-  WorkerFinished finished;
-  finished.worker = key;
-  finished.epoch = driver_.worker(job_).held_epoch;
-  finished.exit_code = 1;
-  finished.detail = "the data set is damaged";
-  driver_.Step(event::WorkerSaidFinished{finished});
-  driver_.Gone(key, 1);
+  driver_.Run(job_);
+  FailWith("the data set is damaged");
   EXPECT_EQ(driver_.job(job_).failures_in_a_row, 1);
   EXPECT_EQ(TypeOf(), "v100");
 }

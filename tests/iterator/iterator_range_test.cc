@@ -20,6 +20,7 @@
 #include "gavel/data_loader.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -28,16 +29,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class IteratorRange : public ::testing::Test {
+class IteratorRange : public SessionTest {
  protected:
-  std::unique_ptr<Session> Open(int64_t steps_total = 0) {
-    SessionOptions options;
-    options.device = "cpu";
-    options.checkpoint_directory = folder_.path();
-    options.steps_total = steps_total;
-    options.log = log_.Sink();
-    return Session::Create(options);
-  }
   // The values of all batches, over `epochs` loops or up to the budget.
   template <class Range, class ValueOf>
   std::vector<double> Read(int64_t steps_total, int64_t epochs, Range& range,
@@ -55,9 +48,6 @@ class IteratorRange : public ::testing::Test {
     EXPECT_EQ(session->Finish(), 0) << session->status().message();
     return values;
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 TEST_F(IteratorRange, HandsOutTheElementsOfAVector) {

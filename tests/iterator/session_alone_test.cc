@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gavel/session.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -16,15 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SessionAlone : public ::testing::Test {
+class SessionAlone : public SessionTest {
  protected:
-  SessionOptions Options() {
-    SessionOptions options;
-    options.device = "cpu";
-    options.checkpoint_directory = folder_.path() + "/checkpoints";
-    options.log = log_.Sink();
-    return options;
-  }
   // Ends after so many steps, as if killed there: only what periodic
   // checkpoints wrote is left.
   Outcome TrainUpTo(int64_t step, SessionOptions options) {
@@ -38,9 +32,6 @@ class SessionAlone : public ::testing::Test {
       return Outcome();
     }
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 TEST_F(SessionAlone, RunsToItsEnd) {
@@ -53,14 +44,14 @@ TEST_F(SessionAlone, RunsToItsEnd) {
 }
 
 TEST_F(SessionAlone, SaysOnceThatThereAreNoCheckpoints) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_directory.clear();
   EXPECT_EQ(Train(options).exit_code, 0);
   EXPECT_EQ(log_.Count("GAVEL_CHECKPOINT_DIRECTORY"), 1);
 }
 
 TEST_F(SessionAlone, CheckpointsDoNotChangeTheResult) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_interval_steps = 1;
   const Outcome outcome = Train(options);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
@@ -72,7 +63,7 @@ class SessionAloneKilledAt : public SessionAlone,
                              public ::testing::WithParamInterface<int> {};
 
 TEST_P(SessionAloneKilledAt, GoesOnToTheSameResult) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_interval_steps = 1;
   TrainUpTo(GetParam(), options);
   const Outcome outcome = Train(options);
@@ -88,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, SessionAloneKilledAt,
                          ::testing::Values(2, 3, 6, 7, 8, 13, 20, 24));
 
 TEST_F(SessionAlone, RepeatsWhatWasAfterTheLastCheckpoint) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_interval_steps = 5;
   TrainUpTo(9, options);
   const Outcome outcome = Train(options);
@@ -97,7 +88,7 @@ TEST_F(SessionAlone, RepeatsWhatWasAfterTheLastCheckpoint) {
 }
 
 TEST_F(SessionAlone, EndsAtItsStepBudgetAndGoesOnWithALargerOne) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.steps_total = 10;
   const Outcome first = Train(options);
   EXPECT_EQ(first.exit_code, 0);
@@ -120,13 +111,13 @@ TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {
   training.after_step = [](Session& session) {
     if (session.steps_done() == 7) raise(SIGTERM);
   };
-  const Outcome first = Train(Options(), training);
+  const Outcome first = Train(Alone(), training);
   EXPECT_EQ(first.exit_code, 75);
   EXPECT_FALSE(first.finished);
   EXPECT_EQ(first.steps_done, 8);
   EXPECT_EQ(first.status.code(), StatusCode::kCancelled);
 
-  const Outcome rest = Train(Options());
+  const Outcome rest = Train(Alone());
   EXPECT_EQ(rest.losses.size(), 16u);
   EXPECT_EQ(rest.weights, Uninterrupted().weights);
 }
@@ -141,13 +132,13 @@ TEST_F(SessionAlone, LeavesAHandlerOfTheHostAlone) {
   training.after_step = [](Session& session) {
     if (session.steps_done() == 3) raise(SIGTERM);
   };
-  EXPECT_EQ(Train(Options(), training).exit_code, 0);
+  EXPECT_EQ(Train(Alone(), training).exit_code, 0);
   EXPECT_EQ(host_saw_it, 1);
   sigaction(SIGTERM, &before, nullptr);
 }
 
 TEST_F(SessionAlone, FinishRestoresTheDefaultHandler) {
-  Train(Options());
+  Train(Alone());
   struct sigaction now = {};
   sigaction(SIGTERM, nullptr, &now);
   EXPECT_EQ(now.sa_handler, SIG_DFL);
@@ -156,7 +147,7 @@ TEST_F(SessionAlone, FinishRestoresTheDefaultHandler) {
 TEST_F(SessionAlone, AnOptimizerThatIsNotTrackedIsAnError) {
   TrainingOptions training;
   training.track_optimizer = false;
-  const Outcome outcome = Train(Options(), training);
+  const Outcome outcome = Train(Alone(), training);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.steps_done, 1);
   EXPECT_EQ(outcome.status.code(), StatusCode::kFailedPrecondition);
@@ -167,13 +158,13 @@ TEST_F(SessionAlone, AnOptimizerThatIsNotTrackedIsAnError) {
 TEST_F(SessionAlone, ThatErrorCanBeTurnedOff) {
   TrainingOptions training;
   training.track_optimizer = false;
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.require_tracked_optimizer = false;
   EXPECT_EQ(Train(options, training).exit_code, 0);
 }
 
 TEST_F(SessionAlone, FallsBackFromADamagedGeneration) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_interval_steps = 4;
   TrainUpTo(9, options);
   std::string latest;
@@ -195,14 +186,14 @@ TEST_F(SessionAlone, FallsBackFromADamagedGeneration) {
 
 TEST_F(SessionAlone, AnUnusableDirectoryEndsTheLoopAtOnce) {
   std::ofstream(folder_.path() + "/checkpoints") << "a file";
-  const Outcome outcome = Train(Options());
+  const Outcome outcome = Train(Alone());
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.losses.size(), 0u);
   EXPECT_THAT(outcome.status.message(), HasSubstr("checkpoints"));
 }
 
 TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.checkpoint_interval_steps = 2;
   TrainingOptions training;
   training.after_step = [&](Session& session) {
@@ -225,7 +216,7 @@ TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
 }
 
 TEST_F(SessionAlone, ReportsAreWrittenInFull) {
-  SessionOptions options = Options();
+  SessionOptions options = Alone();
   options.report_file = folder_.path() + "/report";
   const Outcome outcome = Train(options);
   std::ifstream report(options.report_file);

@@ -19,6 +19,7 @@
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/fake_coordinator.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -26,23 +27,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SessionBoundary : public ::testing::Test {
+class SessionBoundary : public SessionTest {
  protected:
-  SessionOptions Alone() {
-    SessionOptions options;
-    options.device = "cpu";
-    options.checkpoint_directory = folder_.path() + "/checkpoints";
+  static SessionOptions Unbothered(SessionOptions options) {
     options.checkpoint_interval_s = 0;
-    options.log = log_.Sink();
     return options;
   }
+  SessionOptions Alone() { return Unbothered(SessionTest::Alone()); }
   SessionOptions Under(const FakeCoordinator& coordinator) {
-    SessionOptions options = Alone();
-    options.coordinator = coordinator.endpoint();
-    options.job = 1;
-    options.incarnation = 1;
-    options.run_directory = folder_.path() + "/run";
-    return options;
+    return Unbothered(SessionTest::Under(coordinator.endpoint()));
   }
   // An evaluation that goes on until the job was paused and runs elsewhere.
   static void EvaluateUntilMoved(Session& session,
@@ -72,9 +65,6 @@ class SessionBoundary : public ::testing::Test {
     EXPECT_TRUE(log_.Contain("going on from " + from)) << log_.Text();
     EXPECT_EQ(rest.weights, Uninterrupted().weights);
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 TEST_F(SessionBoundary, ALongEvaluationBetweenLoopsPausesAndMoves) {

@@ -18,6 +18,7 @@
 
 #include "gavel/iterator.h"
 #include "gavel/session.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -26,15 +27,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class SessionKinds : public ::testing::Test {
+class SessionKinds : public SessionTest {
  protected:
-  std::unique_ptr<Session> Open() {
-    SessionOptions options;
-    options.device = "cpu";
-    options.checkpoint_directory = folder_.path();
-    options.log = log_.Sink();
-    return Session::Create(options);
-  }
   // A step, so that the next generation is a new one.
   static void Save(Session& session) {
     std::vector<int> range = {1};
@@ -54,9 +48,6 @@ class SessionKinds : public ::testing::Test {
   Status Restore(T& other) {
     return Open()->Track("thing", other);
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 // ---- learning-rate schedulers

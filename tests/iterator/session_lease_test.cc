@@ -12,6 +12,7 @@
 #include "gavel/session.h"
 #include "runtime/device/accelerator_lock.h"
 #include "tests/iterator/fake_coordinator.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -23,26 +24,13 @@ void Sleep(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-class SessionLease : public ::testing::Test {
+class SessionLease : public SessionTest {
  protected:
-  SessionOptions Options(const std::string& coordinator) {
-    SessionOptions options;
-    options.coordinator = coordinator;
-    options.job = 1;
-    options.incarnation = 1;
-    options.run_directory = folder_.path() + "/run";
-    options.checkpoint_directory = folder_.path() + "/checkpoints";
-    options.log = log_.Sink();
-    return options;
-  }
   bool IsLocked(const std::string& uuid) {
     return !AcceleratorLock::TryAcquire(folder_.path() + "/run", uuid,
                                         LockSlots::kOne)
                 .ok();
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
@@ -53,7 +41,7 @@ TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
     EXPECT_TRUE(IsLocked("slot-a"));
     Sleep(100);  // long enough for reports
   };
-  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
@@ -93,7 +81,7 @@ TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
     EXPECT_EQ(IsLocked("slot-b"), moved);
     if (asked && !moved) Sleep(50);
   };
-  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(outcome.losses, Uninterrupted().losses);
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
@@ -126,7 +114,7 @@ TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
       }
       if (asked && coordinator.Heard<LeaseReleased>().empty()) Sleep(50);
     };
-    SessionOptions options = Options(coordinator.endpoint());
+    SessionOptions options = Under(coordinator.endpoint());
     options.checkpoint_directory = folder.path();
     const Outcome outcome = Train(options, training);
     EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
@@ -167,7 +155,7 @@ TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
     }
     Sleep(log_.Contain("lease ended") ? 0 : 150);
   };
-  const Outcome outcome = Train(Options(endpoint), training);
+  const Outcome outcome = Train(Under(endpoint), training);
   restart.join();
   EXPECT_TRUE(seen_unavailable);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
@@ -189,7 +177,7 @@ TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
     other->Release();
     coordinator.Grant(CpuSlot("slot-a"));
   });
-  const Outcome outcome = Train(Options(coordinator.endpoint()));
+  const Outcome outcome = Train(Under(coordinator.endpoint()));
   release.join();
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_TRUE(log_.Contain("can't take the leased accelerator"));
@@ -206,7 +194,7 @@ TEST_F(SessionLease, ASlowDownFactorIsLabelled) {
   TrainingOptions training;
   training.after_step = [](Session&) { Sleep(10); };
   const auto begin = std::chrono::steady_clock::now();
-  const Outcome outcome = Train(Options(coordinator.endpoint()), training);
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
   EXPECT_GE(std::chrono::steady_clock::now() - begin,
             std::chrono::milliseconds(24 * 30));
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
@@ -223,7 +211,7 @@ TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
         [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
     coordinator.Grant(CpuSlot("slot-a"));
   });
-  const Outcome outcome = Train(Options(coordinator.endpoint()));
+  const Outcome outcome = Train(Under(coordinator.endpoint()));
   replace.join();
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_TRUE(log_.Contain("cuda:63"));
@@ -232,7 +220,7 @@ TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
 TEST_F(SessionLease, AJobWhoseStepsAreDoneNeedsNoLease) {
   FakeCoordinator coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
-  SessionOptions options = Options(coordinator.endpoint());
+  SessionOptions options = Under(coordinator.endpoint());
   options.steps_total = 5;
   EXPECT_EQ(Train(options).exit_code, 0);
   options.coordinator = "127.0.0.1:1";  // nobody
@@ -243,14 +231,14 @@ TEST_F(SessionLease, AJobWhoseStepsAreDoneNeedsNoLease) {
 }
 
 TEST_F(SessionLease, AnAddressThatIsNoneEndsTheLoopAtOnce) {
-  const Outcome outcome = Train(Options("nonsense"));
+  const Outcome outcome = Train(Under("nonsense"));
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.steps_done, 0);
   EXPECT_THAT(outcome.status.message(), HasSubstr("nonsense"));
 }
 
 TEST_F(SessionLease, AWorkerWithoutAnIdentityDoesNotTrain) {
-  SessionOptions options = Options("127.0.0.1:1");
+  SessionOptions options = Under("127.0.0.1:1");
   options.job = 0;
   const Outcome outcome = Train(options);
   EXPECT_EQ(outcome.exit_code, 1);

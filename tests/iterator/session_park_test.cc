@@ -10,6 +10,7 @@
 
 #include "gavel/session.h"
 #include "tests/iterator/fake_coordinator.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -17,16 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SessionPark : public ::testing::Test {
+class SessionPark : public SessionTest {
  protected:
   SessionPark() {
     coordinator_.Grant(CpuSlot("slot-a"));
-    options_.coordinator = coordinator_.endpoint();
-    options_.job = 1;
-    options_.incarnation = 1;
-    options_.run_directory = folder_.path() + "/run";
-    options_.checkpoint_directory = checkpoints_;
-    options_.log = log_.Sink();
+    options_ = Under(coordinator_.endpoint());
   }
 
   // Asks for a pause and a lease right after it, and waits for the word to
@@ -43,9 +39,7 @@ class SessionPark : public ::testing::Test {
     EXPECT_FALSE(log_.Contain("parking")) << log_.Text();
   }
 
-  TemporaryFolder folder_;
   std::string checkpoints_ = folder_.path() + "/checkpoints";
-  Lines log_;
   FakeCoordinator coordinator_;
   SessionOptions options_;
 };

@@ -12,6 +12,7 @@
 
 #include "gavel/iterator.h"
 #include "gavel/session.h"
+#include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 
 namespace gavel::testing {
@@ -19,23 +20,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class SessionTrack : public ::testing::Test {
+class SessionTrack : public SessionTest {
  protected:
-  std::unique_ptr<Session> Open() {
-    SessionOptions options;
-    options.device = "cpu";
-    options.checkpoint_directory = folder_.path();
-    options.log = log_.Sink();
-    return Session::Create(options);
-  }
   // One loop of two steps.
   static void Run(Session& session) {
     std::vector<int> range = {1, 2};
     for (auto& i : Iterator(session, range)) static_cast<void>(i);
   }
-
-  TemporaryFolder folder_;
-  Lines log_;
 };
 
 TEST_F(SessionTrack, EverythingComesBack) {
