@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/text.h"
@@ -138,11 +139,7 @@ absl::Status DecodeMetadata(const Json& value,
 // Sorts by place; each tensor must begin where the one before it ends.
 absl::Status CheckCoverage(uint64_t data_size_bytes,
                            std::vector<TensorEntry>* tensors) {
-  std::sort(tensors->begin(), tensors->end(),
-            [](const TensorEntry& a, const TensorEntry& b) {
-              return std::tie(a.begin, a.end, a.name) <
-                     std::tie(b.begin, b.end, b.name);
-            });
+  std::sort(tensors->begin(), tensors->end(), IsStoredBefore);
   uint64_t end = 0;
   for (const TensorEntry& entry : *tensors) {
     if (entry.begin != end) {
@@ -204,6 +201,10 @@ std::string_view TorchNameOfDtype(Dtype dtype) {
 }
 
 uint64_t SizeOfDtype(Dtype dtype) { return RowOf(dtype).size_bytes; }
+
+bool IsStoredBefore(const TensorEntry& a, const TensorEntry& b) {
+  return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+}
 
 absl::StatusOr<std::string> EncodeSafetensorsHeader(
     const SafetensorsHeader& header) {

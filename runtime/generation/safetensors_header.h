@@ -61,8 +61,12 @@ struct TensorEntry {
   uint64_t end = 0;
 };
 
+// The order of a header's tensors: by place; empty ones, which share theirs, by
+// name. Whoever writes a file and whoever reads it must go through it alike.
+bool IsStoredBefore(const TensorEntry& a, const TensorEntry& b);
+
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  // by `begin`
+  std::vector<TensorEntry> tensors;  // see IsStoredBefore
   std::map<std::string, std::string> metadata;
 };
 

@@ -84,6 +84,8 @@ absl::StatusOr<ShardLayout> LayOutShard(
     offset += SizeInBytes(entry);
     entry.end = offset;
   }
+  // Empty ones of different sizes of elements can share a place.
+  std::sort(tensors.begin(), tensors.end(), IsStoredBefore);
   ShardLayout layout;
   layout.header = {std::move(tensors), metadata};
   GAVEL_ASSIGN_OR_RETURN(layout.encoded_header,

@@ -61,6 +61,19 @@ TEST_F(GenerationStoreTest, RestoresOverSeveralShards) {
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 7));
 }
 
+TEST_F(GenerationStoreTest, RestoresEmptyTensorsOfSeveralDtypes) {
+  GenerationStore store = Open();
+  Snapshot snapshot;
+  snapshot.tensors = {{"model/num", at::ones({0}, at::kLong)},
+                      {"model/cache", at::ones({0}, at::kFloat)},
+                      {"model/weight", at::ones({2}, at::kFloat)}};
+  ASSERT_OK(store.Commit({1, 7}, snapshot));
+  ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+  for (const auto& [name, tensor] : snapshot.tensors) {
+    EXPECT_TRUE(SameTensor(*FindTensor(restored.snapshot, name), tensor));
+  }
+}
+
 // What the state becomes after Stage is of no consequence.
 TEST_F(GenerationStoreTest, WhatWasStagedIsACopy) {
   GenerationStore store = Open();

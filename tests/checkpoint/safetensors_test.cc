@@ -85,6 +85,16 @@ TEST_F(Safetensors, StridesScalarsAndEmptyTensorsSurvive) {
         at::imag(at::conj(at::ones({2}, at::kComplexFloat)))}});
 }
 
+// Empty ones share a place, which says nothing of their order in the file.
+TEST_F(Safetensors, EmptyTensorsOfSeveralDtypesSurvive) {
+  RoundTrip({{"num", at::empty({0}, at::kLong)},
+             {"cache", at::empty({0}, at::kFloat)},
+             {"weight", at::ones({2})},
+             {"a_mask", at::empty({2, 0}, at::kBool)},
+             {"z_half", at::empty({0}, at::kHalf)},
+             {"bytes", at::ones({3}, at::kByte)}});
+}
+
 TEST_F(Safetensors, NoTensorsAtAll) { RoundTrip({}); }
 
 TEST_F(Safetensors, UnusualNamesSurvive) {
