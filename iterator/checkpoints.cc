@@ -76,6 +76,10 @@ void Checkpoints::SetLatest(Generation generation) {
   latest_ = generation;
 }
 
+absl::Status Checkpoints::RemoveLeftovers(uint64_t epoch) {
+  return enabled() ? writer_->RemoveLeftovers(epoch) : absl::OkStatus();
+}
+
 absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
                                 int world_size,
                                 std::function<absl::Status()> before_commit,

@@ -38,6 +38,9 @@ class Checkpoints {
   // Lets saves use the memory of what was restored.
   void Forget() { restored_.reset(); }
 
+  // As GenerationStore's; does nothing when not enabled.
+  absl::Status RemoveLeftovers(uint64_t epoch);
+
   // Copies `snapshot` and begins to make it durable; waits for the save under
   // way before. Does nothing when not enabled. Of a gang each rank calls, with
   // the same generation. `copies`, if not null: of the tensors, as

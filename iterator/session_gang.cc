@@ -105,6 +105,11 @@ absl::Status SessionState::JoinAlone() {
   plan.prefix = StrCat("gavel/", gang.name);
   plan.world_size = world_size_;
   plan.gives_up = [this] { return gate_.stop_requested(); };
+  // The epoch is that of before a restart, so that steps come again under the
+  // same names. (With a lease it is new.)
+  if (options_.rank == 0) {
+    Warn(checkpoints_.RemoveLeftovers(generation_epoch_));
+  }
   return JoinGang(std::move(plan));
 }
 

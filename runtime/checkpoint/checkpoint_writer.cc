@@ -80,6 +80,11 @@ absl::StatusOr<Restored> CheckpointWriter::Restore() {
   return store_.Restore();
 }
 
+absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
+  Wait().IgnoreError();
+  return store_.RemoveLeftovers(epoch);
+}
+
 void CheckpointWriter::Post(std::function<void()> job) {
   if (!thread_.joinable()) {
     sigset_t all, before;

@@ -51,8 +51,9 @@ class CheckpointWriter {
   // Until nothing is under way; the outcome of the last save, OK if none.
   absl::Status Wait();
 
-  // As GenerationStore's; waits for the save under way.
+  // As GenerationStore's; these two wait for the save under way.
   absl::StatusOr<Restored> Restore();
+  absl::Status RemoveLeftovers(uint64_t epoch);
   // As GenerationStore's, from any thread.
   absl::StatusOr<Generation> LatestGeneration() const {
     return store_.LatestGeneration();

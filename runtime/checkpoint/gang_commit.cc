@@ -57,6 +57,12 @@ absl::Status DontFit(int rank, std::string_view why) {
              "step"));
 }
 
+absl::Status NamePart(FileSystem& file_system, const std::string& folder,
+                      int rank) {
+  return file_system.Rename(StrCat(folder, "/", PartTemporaryName(rank)),
+                            StrCat(folder, "/", PartFileName(rank)));
+}
+
 absl::StatusOr<ManifestPart> ReadPart(FileSystem& file_system,
                                       const std::string& folder,
                                       const ManifestPart& own, int rank) {
@@ -122,10 +128,13 @@ absl::Status WritePart(FileSystem& file_system, const std::string& folder,
 
 absl::Status PublishPart(FileSystem& file_system, const std::string& folder,
                          int rank) {
-  GAVEL_RETURN_IF_ERROR(
-      file_system.Rename(StrCat(folder, "/", PartTemporaryName(rank)),
-                         StrCat(folder, "/", PartFileName(rank))));
+  GAVEL_RETURN_IF_ERROR(NamePart(file_system, folder, rank));
   return file_system.SyncDirectory(folder);
+}
+
+absl::Status AnnounceCommit(FileSystem& file_system,
+                            const std::string& folder) {
+  return NamePart(file_system, folder, 0);
 }
 
 absl::StatusOr<std::vector<ShardSummary>> CollectParts(
@@ -165,7 +174,7 @@ absl::Status WaitForCommit(FileSystem& file_system,
                            const GangWait& wait) {
   const std::string folder = StrCat(directory, "/", AttemptName(attempt));
   absl::StatusOr<bool> committed = WaitUntil(After(wait), wait, [&] {
-    return HasFile(file_system, folder, std::string(kManifestFileName));
+    return HasFile(file_system, folder, PartFileName(0));
   });
   if (absl::IsNotFound(committed.status())) {
     return absl::AbortedError(

@@ -1,7 +1,9 @@
 // How the ranks of a gang commit one generation together. Rank 0 makes the
 // folder; every rank writes its shards there and then, with the care of a
 // manifest, its part: a file that lists them. Rank 0 waits for all parts, and
-// only then commits the manifest of all shards, which the others wait for.
+// only then commits the manifest of all shards. When that is durable it
+// publishes its own part, which the others wait for: what goes wrong before,
+// goes wrong for all.
 //
 // Called by GenerationStore. Functions over a FileSystem that all ranks see;
 // each wait is bounded.
@@ -35,12 +37,16 @@ absl::StatusOr<Attempt> WaitForAttempt(FileSystem& file_system,
                                        Generation generation, int rank,
                                        const GangWait& wait);
 
-// Rank > 0: writes the part under its temporary name, durably.
+// Writes the part under its temporary name, durably.
 absl::Status WritePart(FileSystem& file_system, const std::string& folder,
                        const ManifestPart& part);
 // Rank > 0, when its shards are durable: gives the part its name, durably.
 absl::Status PublishPart(FileSystem& file_system, const std::string& folder,
                          int rank);
+
+// Rank 0, when the manifest is durable: gives its part its name. No error after
+// this one is the other ranks' business.
+absl::Status AnnounceCommit(FileSystem& file_system, const std::string& folder);
 
 // Rank 0: the shards of all ranks by index; `own` is rank 0's part.
 // DEADLINE_EXCEEDED names the rank whose part is not there in time.
@@ -50,8 +56,8 @@ absl::StatusOr<std::vector<ShardSummary>> CollectParts(
     FileSystem& file_system, const std::string& folder, const ManifestPart& own,
     const GangWait& wait);
 
-// Rank > 0: until rank 0 has committed `attempt`. DEADLINE_EXCEEDED: not in
-// time. ABORTED: it gave the attempt up.
+// Rank > 0: until rank 0 has announced that `attempt` is committed.
+// DEADLINE_EXCEEDED: not in time. ABORTED: it gave the attempt up.
 absl::Status WaitForCommit(FileSystem& file_system,
                            const std::string& directory, const Attempt& attempt,
                            const GangWait& wait);

@@ -155,9 +155,7 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
                       attempts.committed.back().generation);
   }
   Attempt attempt{generation, 0};
-  std::vector<Attempt> leftovers;
   for (const Attempt& other : attempts.uncommitted) {
-    if (other.generation.epoch <= generation.epoch) leftovers.push_back(other);
     if (other.generation == generation) attempt.number = other.number + 1;
   }
   for (const Attempt& other : attempts.committed) {
@@ -165,8 +163,23 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
     attempt.number = std::max(attempt.number, other.number + 1);
   }
   // Now, not after the commit: they may be what fills the disk.
-  RemoveAll(leftovers).IgnoreError();
+  RemoveUncommitted(attempts, generation.epoch).IgnoreError();
   return attempt;
+}
+
+absl::Status GenerationStore::RemoveLeftovers(uint64_t epoch) {
+  GAVEL_ASSIGN_OR_RETURN(const Attempts attempts,
+                         ListAttempts(file_system(), directory_));
+  return RemoveUncommitted(attempts, epoch);
+}
+
+absl::Status GenerationStore::RemoveUncommitted(const Attempts& attempts,
+                                                uint64_t epoch) {
+  std::vector<Attempt> leftovers;
+  for (const Attempt& attempt : attempts.uncommitted) {
+    if (attempt.generation.epoch <= epoch) leftovers.push_back(attempt);
+  }
+  return RemoveAll(leftovers);
 }
 
 absl::Status GenerationStore::WriteAttempt(const Attempt& attempt,
@@ -182,24 +195,27 @@ absl::Status GenerationStore::WriteAttempt(const Attempt& attempt,
                          StrCat(folder, "/", kManifestTemporaryName),
                          EncodeManifest(manifest));
   };
+  ManifestPart own{attempt.generation, 0, options.world_size, {}};
   GAVEL_RETURN_IF_ERROR(
       writer.Write(folder, stage_->shards(),
                    [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
-                     if (is_gang) return absl::OkStatus();
+                     own.shards = shards;
+                     if (is_gang) return WritePart(file_system(), folder, own);
                      std::vector<ShardSummary> summaries;
                      for (const auto& shard : shards)
                        summaries.push_back(shard.summary);
                      return write_manifest(std::move(summaries));
                    }));
   if (is_gang) {
-    const ManifestPart own{attempt.generation, 0, options.world_size,
-                           writer.summaries()};
     GAVEL_ASSIGN_OR_RETURN(
         std::vector<ShardSummary> shards,
         CollectParts(file_system(), folder, own, WaitOf(options)));
     GAVEL_RETURN_IF_ERROR(write_manifest(std::move(shards)));
   }
   GAVEL_RETURN_IF_ERROR(CommitManifest(folder, options.before_commit));
+  if (is_gang) {
+    GAVEL_RETURN_IF_ERROR(AnnounceCommit(file_system(), folder));
+  }
   Remember(folder, writer);
   if (!is_gang) Regroup(writer);
   return absl::OkStatus();

@@ -128,6 +128,12 @@ class GenerationStore {
   // back to an older state. What was staged is staged no more.
   absl::StatusOr<Restored> Restore();
 
+  // Removes what was begun in this epoch or a lower one and not committed,
+  // because its processes died. Each commit does so first; but rank 0 of a gang
+  // that may commit under names of before (its epoch is not new) calls this
+  // before the ranks meet, or another could join what the dead have begun.
+  absl::Status RemoveLeftovers(uint64_t epoch);
+
   // The latest committed, by its name, without reading it. NOT_FOUND if none.
   absl::StatusOr<Generation> LatestGeneration() const;
 
@@ -161,6 +167,7 @@ class GenerationStore {
   // Cuts anew when much would be written again for nothing.
   void Regroup(const AttemptWriter& writer);
   absl::Status DeleteSuperseded(const Attempt& committed);
+  absl::Status RemoveUncommitted(const Attempts& attempts, uint64_t epoch);
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);

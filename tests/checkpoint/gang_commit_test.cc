@@ -4,6 +4,7 @@
 
 #include <ATen/ops/arange.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -164,24 +165,63 @@ TEST_F(GangCommit, APartThatIsDamagedFailsTheCommit) {
               StatusIs(kFailedPrecondition, "misses shard-00001"));
 }
 
+// A gang that died in mid-save and comes again at the same epoch and step.
+TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
+  for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
+  const std::string dead = folder_.path() + "/" + GenerationName({1, 20});
+  const std::string other = folder_.path() + "/" + GenerationName({2, 5});
+  for (const std::string& left : {dead, other}) {
+    fs::create_directory(left);
+    for (size_t shard = 0; shard < 8; ++shard) {
+      WriteBytes(left + "/" + ShardFileName(shard), "half");
+    }
+  }
+  ASSERT_OK(stores_[0].RemoveLeftovers(1));
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(other));  // may be under way
+  // Rank 0 is the last one to come.
+  absl::Status first;
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    first = stores_[0].Commit({1, 20}, StateOf(20, 0),
+                              {.rank = 0, .world_size = kWorldSize});
+  });
+  const std::vector<absl::Status> outcomes = Commit({1, 20}, 0);
+  late.join();
+  EXPECT_OK(first);
+  EXPECT_OK(outcomes[1]);
+  EXPECT_OK(outcomes[2]);
+  ExpectRestores(20);
+}
+
 // An error at every call of one rank: all fail, or all commit.
-TEST_F(GangCommit, AnErrorOnOneRankNeverCommitsInPart) {
+class GangCommitFault : public GangCommit,
+                        public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GangCommitFault, ::testing::Values(0, 1));
+
+TEST_P(GangCommitFault, NeverCommitsInPart) {
+  const size_t faulty_rank = static_cast<size_t>(GetParam());
   for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
   uint64_t committed = 10;
   int failures = 0;
   for (int call = 1;; ++call) {
     SCOPED_TRACE(call);
     FaultInjectingFileSystem faulty(FileSystem::Posix());
-    stores_[1] = *GenerationStore::Open(
+    stores_[faulty_rank] = *GenerationStore::Open(
         folder_.path(),
         {.shard_size_bytes_max = 30, .threads = 1, .file_system = &faulty});
     faulty.FailAt(call, FaultInjectingFileSystem::Fault::kError,
                   absl::UnknownError("EIO"));
     const uint64_t step = 10 + static_cast<uint64_t>(call);
     const std::vector<absl::Status> outcomes = Commit({1, step}, -1, 0.3);
-    // Rank 1 may fail when all is committed and it only looks for that.
-    if (outcomes[0].ok()) committed = step;
-    if (!outcomes[0].ok()) ++failures;
+    if (outcomes[0].ok()) {
+      // Rank 1 may fail when all is committed and it only looks for that.
+      committed = step;
+    } else {
+      ++failures;
+      EXPECT_FALSE(outcomes[1].ok());
+      EXPECT_FALSE(outcomes[2].ok());
+    }
     ExpectRestores(committed);
     if (HasFatalFailure()) return;
     if (faulty.calls() < call) break;
