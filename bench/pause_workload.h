@@ -25,7 +25,7 @@ struct Workload {
   void Load(const std::string& path);
 };
 
-// "resnet18" (11.2 million parameters, SGD with momentum, images of 8 x 8),
+// "resnet18" (11.2 million parameters, SGD with momentum, an image of 32 x 32),
 // "lstm" (two layers over 10,000 words, SGD), "embedding" (1 GB: a table of a
 // million rows, of which a step reads a few, SGD). Null: no such name.
 std::unique_ptr<Workload> MakeWorkload(const std::string& name);

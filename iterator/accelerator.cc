@@ -3,8 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "core/status.h"
 #include "core/text.h"
@@ -17,7 +15,6 @@ namespace {
 
 // Who had it before may still be letting it go; more than this is a fault.
 constexpr double kLockWaitMax_s = 2;
-constexpr std::chrono::milliseconds kLockRetryInterval(20);
 
 absl::Status SetThreads(int threads) {
   if (threads == at::get_num_threads()) return absl::OkStatus();
@@ -61,19 +58,12 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
 absl::Status Accelerator::Lock(const lease_action::Resume& lease) {
   if (run_directory_.empty()) return absl::OkStatus();
   const LockSlots slots = lease.slots == 1 ? LockSlots::kOne : LockSlots::kBoth;
-  const Time give_up = std::min(Now() + kLockWaitMax_s, lease.deadline);
-  while (true) {
-    absl::StatusOr<AcceleratorLock> lock = AcceleratorLock::TryAcquire(
-        run_directory_, lease.accelerator.uuid, slots);
-    if (lock.ok()) {
-      lock_.emplace(*std::move(lock));
-      return absl::OkStatus();
-    }
-    if (!absl::IsUnavailable(lock.status()) || Now() >= give_up) {
-      return lock.status();
-    }
-    std::this_thread::sleep_for(kLockRetryInterval);
-  }
+  GAVEL_ASSIGN_OR_RETURN(AcceleratorLock lock,
+                         AcceleratorLock::Acquire(
+                             run_directory_, lease.accelerator.uuid, slots,
+                             std::min(kLockWaitMax_s, lease.deadline - Now())));
+  lock_.emplace(std::move(lock));
+  return absl::OkStatus();
 }
 
 absl::Status Accelerator::Use(const std::string& device, int local_rank,

@@ -21,8 +21,8 @@ class Accelerator {
   explicit Accelerator(std::string run_directory)
       : run_directory_(std::move(run_directory)) {}
 
-  // Locks the granted accelerator (tried again for up to two seconds, never
-  // past the lease), sets LibTorch's threads when it is a CPU slot, and moves
+  // Locks the granted accelerator (waits up to two seconds for it, never past
+  // the lease), sets LibTorch's threads when it is a CPU slot, and moves
   // `tracked` there. On an error nothing is held. UNAVAILABLE: locked by
   // another process, whose pid is in the message. FAILED_PRECONDITION: no such
   // device. RESOURCE_EXHAUSTED: the state does not fit.

@@ -1,16 +1,20 @@
 #include "runtime/device/accelerator_lock.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -130,47 +134,141 @@ void WritePid(int fd) {
   [[maybe_unused]] ssize_t written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 
-absl::StatusOr<int> TryLockSlot(const std::string& run_directory,
-                                std::string_view uuid, int slot) {
-  std::string path = StrCat(run_directory, "/", uuid, ".", slot);
-  int fd = OpenLockFile(path);
-  if (fd < 0) {
-    return absl::ErrnoToStatus(errno, StrCat("cannot open lock ", path));
+// The lock file of a slot, open. It is opened once however often it is tried:
+// closing it wakes others who wait for it.
+class Slot {
+ public:
+  static absl::StatusOr<Slot> Open(const std::string& run_directory,
+                                   std::string_view uuid, int number) {
+    Slot slot(StrCat(run_directory, "/", uuid, ".", number));
+    slot.fd_ = OpenLockFile(slot.path_);
+    if (slot.fd_ >= 0) return slot;
+    return absl::ErrnoToStatus(errno, StrCat("cannot open lock ", slot.path_));
   }
-  int result;
-  do {
-    result = ::flock(fd, LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) {
-    WritePid(fd);
-    return fd;
+  Slot(Slot&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  ~Slot() {
+    if (fd_ >= 0) ::close(fd_);
   }
-  int error = errno;
-  absl::Status status =
-      error == EWOULDBLOCK
-          ? Held(fd, uuid, path)
-          : absl::ErrnoToStatus(error, StrCat("cannot lock ", path));
-  ::close(fd);
-  return status;
+
+  int fd() const { return fd_; }
+  int Take() { return std::exchange(fd_, -1); }
+
+  absl::Status TryLock(std::string_view uuid) const {
+    int result;
+    do {
+      result = ::flock(fd_, LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) {
+      WritePid(fd_);
+      return absl::OkStatus();
+    }
+    if (errno == EWOULDBLOCK) return Held(fd_, uuid, path_);
+    return absl::ErrnoToStatus(errno, StrCat("cannot lock ", path_));
+  }
+  void Unlock() const { ::flock(fd_, LOCK_UN); }
+
+ private:
+  explicit Slot(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  int fd_ = -1;
+};
+
+// All of the slots that are wanted, or none.
+absl::StatusOr<std::vector<int>> TryLock(std::vector<Slot>& slots,
+                                         std::string_view uuid,
+                                         LockSlots wanted) {
+  const absl::Status first = slots[0].TryLock(uuid);
+  if (first.ok() && wanted == LockSlots::kOne) {
+    return std::vector<int>{slots[0].Take()};
+  }
+  if (!first.ok() &&
+      (wanted == LockSlots::kBoth || !absl::IsUnavailable(first))) {
+    return first;
+  }
+  const absl::Status second = slots[1].TryLock(uuid);
+  if (!second.ok()) {
+    if (first.ok()) slots[0].Unlock();
+    return second;
+  }
+  if (wanted == LockSlots::kOne) return std::vector<int>{slots[1].Take()};
+  return std::vector<int>{slots[0].Take(), slots[1].Take()};
 }
+
+// Sleeps until a slot's file is closed by somebody, which ends a hold on it.
+class CloseWatch {
+ public:
+  explicit CloseWatch(const std::vector<Slot>& slots)
+      : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    for (const Slot& slot : slots) {
+      // The very file that is open here, whatever has its name by now.
+      const std::string file = StrCat("/proc/self/fd/", slot.fd());
+      // Where it can't be watched, Wait only takes its time.
+      (void)::inotify_add_watch(fd_, file.c_str(), IN_CLOSE);
+    }
+  }
+  ~CloseWatch() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  CloseWatch(const CloseWatch&) = delete;
+  CloseWatch& operator=(const CloseWatch&) = delete;
+
+  void Wait(std::chrono::nanoseconds at_most) {
+    const auto limit = std::min(at_most, next_wait_max_);
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+    const timespec timeout = {seconds.count(), (limit - seconds).count()};
+    pollfd watched = {fd_, POLLIN, 0};
+    const bool closed = ::ppoll(&watched, 1, &timeout, nullptr) > 0;
+    // The kernel tells of a dying process's close just before it ends the lock.
+    next_wait_max_ = closed ? kSoon : kUntold;
+    alignas(inotify_event) char events[4096];
+    while (closed && ::read(fd_, events, sizeof(events)) > 0) {
+    }
+  }
+
+ private:
+  static constexpr std::chrono::nanoseconds kSoon =
+      std::chrono::milliseconds(1);
+  // A child of the holder that was forked without exec keeps the file open when
+  // the holder lets it go; other machines' closes are not told of, either.
+  static constexpr std::chrono::nanoseconds kUntold =
+      std::chrono::milliseconds(20);
+
+  const int fd_;
+  std::chrono::nanoseconds next_wait_max_ = kUntold;
+};
 
 }  // namespace
 
-absl::StatusOr<AcceleratorLock> AcceleratorLock::TryAcquire(
-    const std::string& run_directory, std::string_view uuid, LockSlots slots) {
+absl::StatusOr<AcceleratorLock> AcceleratorLock::Acquire(
+    const std::string& run_directory, std::string_view uuid, LockSlots slots,
+    double wait_s) {
   GAVEL_RETURN_IF_ERROR(CheckUuid(uuid));
   GAVEL_RETURN_IF_ERROR(PrepareRunDirectory(run_directory));
-  absl::StatusOr<int> first = TryLockSlot(run_directory, uuid, 0);
-  if (slots == LockSlots::kOne && absl::IsUnavailable(first.status())) {
-    first = TryLockSlot(run_directory, uuid, 1);
+  std::vector<Slot> files;
+  for (int number = 0; number < 2; ++number) {
+    GAVEL_ASSIGN_OR_RETURN(Slot slot, Slot::Open(run_directory, uuid, number));
+    files.push_back(std::move(slot));
   }
-  if (!first.ok()) return first.status();
-  AcceleratorLock lock({*first});
-  if (slots == LockSlots::kOne) return lock;
-  // On failure `lock` gives the first slot back.
-  GAVEL_ASSIGN_OR_RETURN(int second, TryLockSlot(run_directory, uuid, 1));
-  lock.descriptors_.push_back(second);
-  return lock;
+  using Clock = std::chrono::steady_clock;
+  const auto give_up =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(wait_s));
+  std::optional<CloseWatch> watch;
+  while (true) {
+    absl::StatusOr<std::vector<int>> held = TryLock(files, uuid, slots);
+    if (held.ok()) return AcceleratorLock(*std::move(held));
+    const auto left = give_up - Clock::now();
+    if (!absl::IsUnavailable(held.status()) || left.count() <= 0) {
+      return held.status();
+    }
+    if (watch) {
+      watch->Wait(left);
+    } else {
+      watch.emplace(files);  // and once more, as it may just have become free
+    }
+  }
 }
 
 AcceleratorLock::AcceleratorLock(AcceleratorLock&& other) noexcept

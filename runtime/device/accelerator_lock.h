@@ -6,7 +6,7 @@
 //
 // Called by the iterator: taken before the first step of a lease, released on a
 // pause, after the device is synchronised and before RELEASED is sent.
-// Never waits. Not thread-safe. Design section 5.
+// Not thread-safe. Design section 5.
 #ifndef GAVEL_RUNTIME_DEVICE_ACCELERATOR_LOCK_H_
 #define GAVEL_RUNTIME_DEVICE_ACCELERATOR_LOCK_H_
 
@@ -28,11 +28,14 @@ class AcceleratorLock {
  public:
   // Creates `run_directory` (0700) when it is missing; a machine that several
   // users share has one with mode 1777 instead. `uuid`: [A-Za-z0-9_-]{1,64}.
+  // Waits up to `wait_s` seconds while it is held, asleep until the holder lets
+  // it go or ends.
   // Codes: INVALID_ARGUMENT (uuid), UNAVAILABLE (held; the message names the
   // holder's pid), FAILED_PRECONDITION (the run directory is no directory of
   // ours and others may write to it), or those of the file system.
-  static absl::StatusOr<AcceleratorLock> TryAcquire(
-      const std::string& run_directory, std::string_view uuid, LockSlots slots);
+  static absl::StatusOr<AcceleratorLock> Acquire(
+      const std::string& run_directory, std::string_view uuid, LockSlots slots,
+      double wait_s);
 
   AcceleratorLock(AcceleratorLock&& other) noexcept;
   AcceleratorLock& operator=(AcceleratorLock&& other) noexcept;

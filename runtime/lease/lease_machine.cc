@@ -155,6 +155,7 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   if (renewal ? grant.epoch != epoch_ : state_ != State::kWaiting) return;
 
   unanswered_ = 0;
+  awaits_answer_ = false;
   known_epoch_ = grant.epoch;
   const Time counts_from =
       Rules::Hold(Rule::kLeaseCountsFromSending) ? request_sent_at_ : now;
@@ -197,6 +198,7 @@ void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
   known_epoch_ = std::max(known_epoch_, denied.epoch);
   if (denied.nonce != nonce_) return;
   unanswered_ = 0;
+  awaits_answer_ = false;
   double retry_after_s = options_.request_interval_s;
   if (denied.retry_after_s == denied.retry_after_s) {  // not NaN
     retry_after_s = std::clamp(denied.retry_after_s,
@@ -293,6 +295,7 @@ void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
   request_sent_at_ = now;
   next_request_ = now + RequestInterval();
   ++unanswered_;
+  awaits_answer_ = true;
   actions.emplace_back(lease_action::Send{LeaseRequest{
       options_.worker, highest_seen_, holding ? epoch_ : known_epoch_, nonce_,
       holding, released_epoch_, holding ? gang_address_ : ""}});
@@ -306,11 +309,11 @@ void LeaseMachine::SendReport(LeaseActions& actions) {
 
 void LeaseMachine::AskNow(Time now) {
   unanswered_ = 0;
-  // Notices may come doubled: each request makes the answers to those before it
-  // worthless, so they keep a distance.
+  // Notices may come doubled: each request makes the answer that is on its way
+  // to the one before it worthless, so it keeps a distance from that one.
+  const double distance_s = awaits_answer_ ? options_.renew_interval_s_min : 0;
   const Time soonest =
-      std::max({now, request_sent_at_ + options_.renew_interval_s_min,
-                no_request_before_});
+      std::max({now, request_sent_at_ + distance_s, no_request_before_});
   next_request_ = std::min(next_request_, soonest);
 }
 

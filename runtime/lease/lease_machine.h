@@ -195,7 +195,8 @@ class LeaseMachine {
   // The latest request: only its answer counts.
   uint64_t nonce_ = 0;
   Time request_sent_at_ = -kNever;
-  int unanswered_ = 0;  // requests in a row
+  int unanswered_ = 0;          // requests in a row
+  bool awaits_answer_ = false;  // to the latest request
   Time next_request_ = 0;
   Time no_request_before_ = -kNever;  // after a ResumeFailed
 };

@@ -7,8 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -78,8 +82,11 @@ class AcceleratorLockTest : public ::testing::Test {
   }
   ~AcceleratorLockTest() override { fs::remove_all(base_); }
 
+  absl::StatusOr<AcceleratorLock> Acquire(LockSlots slots, double wait_s) {
+    return AcceleratorLock::Acquire(run_directory_, kUuid, slots, wait_s);
+  }
   absl::StatusOr<AcceleratorLock> Try(LockSlots slots) {
-    return AcceleratorLock::TryAcquire(run_directory_, kUuid, slots);
+    return Acquire(slots, 0);
   }
 
   std::string base_, run_directory_;
@@ -147,6 +154,49 @@ TEST_F(AcceleratorLockTest, ChildrenDoNotInheritIt) {
   EXPECT_OK(Try(LockSlots::kBoth));
 }
 
+TEST_F(AcceleratorLockTest, WhoWaitsIsWokenByTheRelease) {
+  // The least of several times, as other programs may keep the cores.
+  std::chrono::duration<double> waited{1};
+  for (int round = 0; round < 10; ++round) {
+    ASSERT_OK_AND_ASSIGN(AcceleratorLock lock, Try(LockSlots::kBoth));
+    std::chrono::steady_clock::time_point released;
+    std::thread holder([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(11));
+      released = std::chrono::steady_clock::now();
+      lock.Release();
+    });
+    ASSERT_OK(Acquire(LockSlots::kBoth, 10));
+    waited = std::min<std::chrono::duration<double>>(
+        waited, std::chrono::steady_clock::now() - released);
+    holder.join();
+  }
+  // If it were only tried again and again, about 9 ms.
+  EXPECT_LT(waited.count(), 0.005);
+}
+
+TEST_F(AcceleratorLockTest, WhoWaitsTakesOverFromAKilledHolder) {
+  Holder holder(run_directory_, "both");
+  ASSERT_EQ(holder.answer(), "held");
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    holder.Kill();
+  });
+  EXPECT_OK(Acquire(LockSlots::kBoth, 10));
+  killer.join();
+}
+
+TEST_F(AcceleratorLockTest, WaitingEndsWithTheHolderNamed) {
+  ASSERT_OK_AND_ASSIGN(AcceleratorLock lock, Try(LockSlots::kOne));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(Acquire(LockSlots::kBoth, 0.1),
+              StatusIs(kUnavailable,
+                       "in use by process " + std::to_string(::getpid())));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(100));
+  // The slot that was free is so again.
+  EXPECT_OK(Try(LockSlots::kOne));
+}
+
 TEST_F(AcceleratorLockTest, FilesStayAndHoldThePid) {
   Try(LockSlots::kBoth)->Release();
   for (const char* slot : {".0", ".1"}) {
@@ -164,11 +214,11 @@ TEST_F(AcceleratorLockTest, IdsThatCouldBePathsAreRefused) {
         std::string("a/b"), std::string("a.0"), std::string("a b"),
         std::string("a\0b", 3), std::string(65, 'a')}) {
     EXPECT_THAT(
-        AcceleratorLock::TryAcquire(run_directory_, bad, LockSlots::kOne),
+        AcceleratorLock::Acquire(run_directory_, bad, LockSlots::kOne, 0),
         StatusIs(kInvalidArgument, "accelerator id"));
   }
-  EXPECT_OK(AcceleratorLock::TryAcquire(run_directory_, std::string(64, 'a'),
-                                        LockSlots::kOne));
+  EXPECT_OK(AcceleratorLock::Acquire(run_directory_, std::string(64, 'a'),
+                                     LockSlots::kOne, 0));
 }
 
 TEST_F(AcceleratorLockTest, RunDirectoryThatOthersCanWriteToIsRefused) {
@@ -196,7 +246,7 @@ TEST_F(AcceleratorLockTest, LinksAreNotFollowed) {
 
 TEST_F(AcceleratorLockTest, MissingParentIsReported) {
   EXPECT_THAT(
-      AcceleratorLock::TryAcquire(base_ + "/a/b", kUuid, LockSlots::kOne),
+      AcceleratorLock::Acquire(base_ + "/a/b", kUuid, LockSlots::kOne, 0),
       StatusIs(kNotFound, base_ + "/a/b"));
 }
 

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   gavel::LockSlots slots = std::string(argv[3]) == "both"
                                ? gavel::LockSlots::kBoth
                                : gavel::LockSlots::kOne;
-  auto lock = gavel::AcceleratorLock::TryAcquire(argv[1], argv[2], slots);
+  auto lock = gavel::AcceleratorLock::Acquire(argv[1], argv[2], slots, 0);
   if (lock.ok()) {
     std::cout << "held" << std::endl;
   } else {

@@ -82,12 +82,17 @@ void FakeCoordinator::Reject(const std::string& reason) {
 
 bool FakeCoordinator::Wait(const std::function<bool()>& happened) const {
   const auto give_up = std::chrono::steady_clock::now() + kWaitMax;
-  while (!happened()) {
-    if (std::chrono::steady_clock::now() > give_up) return false;
+  while (true) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(10));
+    const size_t heard = heard_.size();
+    lock.unlock();
+    if (happened()) return true;
+    lock.lock();
+    // What it looks at need not be what was heard.
+    changed_.wait_for(lock, std::chrono::milliseconds(10),
+                      [&] { return heard_.size() != heard; });
+    if (std::chrono::steady_clock::now() > give_up) return false;
   }
-  return true;
 }
 
 void FakeCoordinator::Run() {

@@ -27,8 +27,8 @@ void Sleep(int milliseconds) {
 class SessionLease : public SessionTest {
  protected:
   bool IsLocked(const std::string& uuid) {
-    return !AcceleratorLock::TryAcquire(folder_.path() + "/run", uuid,
-                                        LockSlots::kOne)
+    return !AcceleratorLock::Acquire(folder_.path() + "/run", uuid,
+                                     LockSlots::kOne, 0)
                 .ok();
   }
 };
@@ -166,8 +166,8 @@ TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
 }
 
 TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
-  auto other = AcceleratorLock::TryAcquire(folder_.path() + "/run", "slot-a",
-                                           LockSlots::kOne);
+  auto other = AcceleratorLock::Acquire(folder_.path() + "/run", "slot-a",
+                                        LockSlots::kOne, 0);
   ASSERT_TRUE(other.ok()) << other.status();
   FakeCoordinator coordinator;
   coordinator.Grant(CpuSlot("slot-a"));

@@ -162,6 +162,12 @@ TEST_F(LeaseMachineTest, ANoticeMakesItAskNow) {
   EXPECT_EQ(last_request_.epoch, 2u);
 }
 
+TEST_F(LeaseMachineTest, ANoticeRightAfterAnAnswerIsNotPutOff) {
+  Start(0);
+  Hear(0.001, Denied(1, 30));
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(0.002, Notice(2))), SizeIs(1));
+}
+
 TEST_F(LeaseMachineTest, ANoticeOfALowerEpochIsIgnored) {
   Start(0);
   Hear(0.5, Denied(3, 30));
@@ -174,6 +180,7 @@ TEST_F(LeaseMachineTest, DoubledNoticesKeepTheirDistance) {
   Hear(0.5, Denied(1, 30));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4, Notice(2))), SizeIs(1));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4.01, Notice(2))), IsEmpty());
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4.02, Notice(2))), IsEmpty());
   EXPECT_NEAR(machine_.NextDeadline(), 4.05, kTolerance_s);
 }
 
