@@ -198,8 +198,8 @@ void Engine::AddTrials(std::vector<RoundUnit>& units) const {
 
 RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
   RoundAssignment plan = PlanUnits(at, keep_running);
-  std::erase_if(
-      plan, [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
+  plan.EraseIf(
+      [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
   return plan;
 }
 
@@ -234,7 +234,8 @@ void Engine::Fill(Time now) {
   if (round_ends_at_ == kNever) return;
   ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
-  for (auto& [unit, places] : PlanAll(now, /*keep_running=*/true)) {
+  for (auto& [unit, places] :
+       PlanAll(now, /*keep_running=*/true).Release()) {
     const Job& job = jobs_.at(unit.job);
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
@@ -242,7 +243,7 @@ void Engine::Fill(Time now) {
     const bool free =
         std::none_of(places.begin(), places.end(),
                      [&](AcceleratorId a) { return assigned_to_.contains(a); });
-    if (free) fill.places.emplace_back(unit, places);
+    if (free) fill.places.emplace_back(unit, std::move(places));
   }
   if (!fill.places.empty()) Record(now, std::move(fill));
   if (planned_) PlanRoundAhead(now);
@@ -260,11 +261,8 @@ void Engine::On(Time now, const event::UnitsAssigned& e) {
 void Engine::PlanRoundAhead(Time now) {
   BookAll(now);
   ResizeJobs(now, round_ends_at_, /*keep_running=*/false);
-  event::RoundPlanned plan;
-  for (auto& entry : PlanAll(round_ends_at_, /*keep_running=*/false)) {
-    plan.places.emplace_back(entry.first, entry.second);
-  }
-  Record(now, std::move(plan));
+  Record(now, event::RoundPlanned{
+                  PlanAll(round_ends_at_, /*keep_running=*/false).Release()});
 }
 
 void Engine::On(Time now, const event::RoundPlanned& e) {

@@ -2,167 +2,223 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <tuple>
+
+#include "coordinator/mechanism/radix_sort.h"
 
 namespace gavel {
 namespace {
 
-// Candidates are sorted in pieces, as far as there is room for them: at first
-// so many and as many again as there is room.
+constexpr uint64_t kNoClaim = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kHighest = kNoClaim - 1;
+
+// Candidates are gathered in pieces, as far as there is room for them: at first
+// about so many and twice as many as there is room, and then four times as
+// many.
 constexpr size_t kPieceMin = 64;
-
-bool UsableAt(const RoundUnit& unit, size_t type) {
-  return type < unit.usable.size() && unit.usable[type];
-}
-
-double Sum(const std::vector<double>& row) {
-  double sum = 0;
-  for (size_t j = 0; j < row.size(); ++j) sum += At(row, j);
-  return sum;
-}
+constexpr size_t kPieceGrowth = 4;
+// Where a piece ends is told by a sample of so many units.
+constexpr size_t kSampleUnits = 4096;
 
 }  // namespace
 
-Choice::Choice(const RoundTable& table, const RoundOptions& options)
-    : table_(table),
+Choice::Choice(const RoundView& view, const RoundOptions& options)
+    : view_(view),
       options_(options),
-      room_(table.cluster.Capacity()),
+      room_(view.capacity()),
       scale_factor_min_(std::numeric_limits<int>::max()),
-      type_of_(table.units.size(), kNone),
-      taken_(table.jobs, false) {
-  for (const RoundUnit& unit : table.units) {
-    scale_factor_min_ = std::min(scale_factor_min_, unit.scale_factor);
+      type_of_(view.table().size(), kNone),
+      taken_(view.jobs(), false) {
+  for (size_t u = 0; u < view.table().size(); ++u) {
+    scale_factor_min_ =
+        std::min(scale_factor_min_, view.table().scale_factor(u));
   }
   scale_factor_min_ = std::max(scale_factor_min_, 1);
 }
 
 void Choice::KeepRunning() {
-  for (const uint32_t u : table_.order) {
-    if (table_.rows[u].held != kNone) Take(u, table_.rows[u].held);
+  if (view_.table().held().empty()) return;
+  for (size_t i = 0; i < view_.table().size(); ++i) {
+    const uint32_t u = view_.Ordered(i);
+    if (const uint32_t held = view_.Held(u); held != kNone) Take(u, held);
   }
 }
 
 void Choice::Take(size_t unit, size_t type) {
-  const RoundRow& row = table_.rows[unit];
-  const int scale_factor = table_.units[unit].scale_factor;
+  const int scale_factor = view_.table().scale_factor(unit);
   if (type >= room_.size() || scale_factor < 1 || room_[type] < scale_factor ||
-      !Free(row)) {
+      !Free(unit)) {
     return;
   }
   room_[type] -= scale_factor;
   type_of_[unit] = static_cast<uint32_t>(type);
-  taken_[row.job] = taken_[row.partner] = true;
+  taken_[view_.Job(unit)] = taken_[view_.Partner(unit)] = true;
 }
 
 // With a queue per type, what is left of one type goes out before the next
 // type's turn, as in the original: its first type is never idle for the sake of
 // a share of another.
 void Choice::TakeAll() {
+  const size_t types = view_.types();
+  if (types == 0 || !HasRoom({0, types})) return;
   if (options_.mechanism == MechanismKind::kMoveAware) {
-    debts_.emplace(table_, options_.round_duration_s);
+    debts_.emplace(view_, options_.round_duration_s);
   }
-  const size_t types = room_.size();
   const size_t step = options_.queue == QueueKind::kGlobal ? types : 1;
   for (size_t begin = 0; begin < types; begin += step) {
-    TakeByPriority(begin, begin + step);
-    if (options_.work_conserving) TakeLeftovers(begin, begin + step);
+    TakeByPriority({begin, begin + step});
+    if (!options_.work_conserving) continue;
+    // Among leftovers, jobs alone go first.
+    TakeLeftovers({begin, begin + step}, /*packed=*/false);
+    if (view_.table().packed()) {
+      TakeLeftovers({begin, begin + step}, /*packed=*/true);
+    }
   }
 }
 
-bool Choice::HasRoom(size_t begin, size_t end) const {
-  return std::any_of(room_.begin() + static_cast<std::ptrdiff_t>(begin),
-                     room_.begin() + static_cast<std::ptrdiff_t>(end),
+bool Choice::HasRoom(TypeRange types) const {
+  return std::any_of(room_.begin() + static_cast<std::ptrdiff_t>(types.begin),
+                     room_.begin() + static_cast<std::ptrdiff_t>(types.end),
                      [&](int room) { return room >= scale_factor_min_; });
 }
 
-// Most candidates of a large round are never reached, so they are not sorted.
-template <class Before>
-void Choice::TakeInOrder(std::vector<Candidate>& candidates, size_t begin,
-                         size_t end, Before before) {
-  auto next = candidates.begin();
+// Most candidates of a large round are never reached: they are neither kept nor
+// sorted.
+template <class Key, class Ties>
+void Choice::TakeInOrder(TypeRange types, Key key, Ties ties) {
+  const auto before = [&](const Candidate& a, const Candidate& b) {
+    return a.key != b.key ? a.key < b.key : ties(a, b);
+  };
   size_t piece = kPieceMin;
-  for (size_t j = begin; j < end; ++j) {
+  for (size_t j = types.begin; j < types.end; ++j) {
     piece += 2 * static_cast<size_t>(room_[j]);
   }
-  while (next != candidates.end() && HasRoom(begin, end)) {
-    auto stop = candidates.end();
-    if (static_cast<size_t>(stop - next) > 2 * piece) {
+  uint64_t low = 0;
+  while (HasRoom(types)) {
+    const uint64_t high = HighestOf(types, key, low, piece);
+    Gather(types, key, low, high);
+    TakeGathered(types, piece, before);
+    if (high == kHighest) return;
+    low = high + 1;
+    piece *= kPieceGrowth;
+  }
+}
+
+// A key that about `wanted` candidates from `low` on have or are below.
+template <class Key>
+uint64_t Choice::HighestOf(TypeRange types, Key key, uint64_t low,
+                           size_t wanted) {
+  const size_t units = view_.table().size();
+  if (units * (types.end - types.begin) <= 2 * wanted) return kHighest;
+  const size_t stride = units / kSampleUnits + 1;
+  std::vector<uint64_t> sample;
+  for (size_t u = 0; u < units; u += stride) {
+    if (!Free(u)) continue;
+    for (size_t j = types.begin; j < types.end; ++j) {
+      const uint64_t k = key(u, j);
+      if (k >= low && k != kNoClaim && HasRoom(u, j)) sample.push_back(k);
+    }
+  }
+  // A few more: another pass over all units costs more than they do.
+  const size_t index = wanted / stride + 4;
+  if (index + index / 4 >= sample.size()) return kHighest;
+  const auto nth = sample.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(sample.begin(), nth, sample.end());
+  return std::min(*nth, kHighest);
+}
+
+// Written without branches on what differs from unit to unit.
+template <class Key>
+void Choice::Gather(TypeRange types, Key key, uint64_t low, uint64_t high) {
+  const size_t units = view_.table().size();
+  const size_t width = types.end - types.begin;
+  size_t count = 0;
+  for (size_t u = 0; u < units; ++u) {
+    if (!Free(u)) continue;
+    if (candidates_.size() < count + width) {
+      candidates_.resize(2 * count + width + kPieceMin);
+    }
+    for (size_t j = types.begin; j < types.end; ++j) {
+      const uint64_t k = key(u, j);
+      candidates_[count] = {k, static_cast<uint32_t>(u),
+                            static_cast<uint32_t>(j)};
+      count += static_cast<size_t>((k >= low) & (k <= high) & HasRoom(u, j));
+    }
+  }
+  candidates_.resize(count);
+}
+
+template <class Before>
+void Choice::TakeGathered(TypeRange types, size_t piece, Before before) {
+  auto next = candidates_.begin();
+  while (next != candidates_.end() && HasRoom(types)) {
+    auto stop = candidates_.end();
+    // Many equal keys.
+    if (static_cast<size_t>(stop - next) > 4 * piece) {
       stop = next + static_cast<std::ptrdiff_t>(piece);
-      std::nth_element(next, stop, candidates.end(), before);
+      std::nth_element(next, stop, candidates_.end(), before);
     }
-    std::sort(next, stop, before);
+    RadixSort(std::span(next, stop), before);
     for (; next != stop; ++next) Take(next->unit, next->type);
-    piece *= 4;
+    piece *= kPieceGrowth;
   }
 }
 
-// The priority of Gavel section 5.1 is share / time received, up to a factor
-// of the type; its reciprocal needs no infinity for who has received nothing.
-std::optional<Candidate> Choice::Claim(uint32_t unit, size_t type) const {
-  const RoundUnit& entry = table_.units[unit];
-  const RoundRow& row = table_.rows[unit];
-  Candidate claim;
-  claim.share = At(entry.share, type);
-  if (claim.share <= kShareMin || !UsableAt(entry, type)) return std::nullopt;
-  if (debts_ && options_.work_conserving && debts_->StaysForNow(unit)) {
-    return std::nullopt;
+// Gavel section 5.2, algorithm 1: by priority, what fits, each job once. The
+// priority of section 5.1 is share / time received, up to a factor of the type;
+// its reciprocal needs no infinity for who has received nothing.
+void Choice::TakeByPriority(TypeRange types) {
+  const RoundTable& table = view_.table();
+  const auto ties = [&](const Candidate& a, const Candidate& b) {
+    const auto rank = [&](const Candidate& c) {
+      return std::tuple(-table.deficit_s(c.unit)[c.type],
+                        -table.share(c.unit)[c.type],
+                        view_.Held(c.unit) != c.type, view_.Position(c.unit),
+                        c.type);
+    };
+    return rank(a) < rank(b);
+  };
+  const auto claims = [&](size_t u, size_t j) {
+    return (table.share(u)[j] > kShareMin) & table.usable(u, j);
+  };
+  if (!debts_) {
+    const auto key = [&](size_t u, size_t j) {
+      const double received_s = std::max(0.0, table.received_s(u)[j]);
+      const uint64_t bits = OrderedBits(received_s / table.share(u)[j]);
+      return claims(u, j) ? bits : kNoClaim;
+    };
+    return TakeInOrder(types, key, ties);
   }
-  claim.standing =
-      debts_ ? debts_->Standing(unit, type)
-             : std::max(0.0, At(entry.time_received_s, type)) / claim.share;
-  claim.holds = row.held == type;
-  claim.deficit_s = At(entry.deficit_s, type);
-  claim.position = row.position;
-  claim.unit = unit;
-  claim.type = static_cast<uint32_t>(type);
-  return claim;
-}
-
-// Gavel section 5.2, algorithm 1: by priority, what fits, each job once.
-void Choice::TakeByPriority(size_t begin, size_t end) {
-  std::vector<Candidate> candidates;
-  candidates.reserve(table_.units.size());
-  for (uint32_t u = 0; u < table_.units.size(); ++u) {
-    if (!Free(table_.rows[u])) continue;
-    for (size_t j = begin; j < end; ++j) {
-      if (const auto claim = Claim(u, j)) candidates.push_back(*claim);
-    }
-  }
-  TakeInOrder(
-      candidates, begin, end, [](const Candidate& a, const Candidate& b) {
-        if (a.standing != b.standing) return a.standing < b.standing;
-        return std::tuple(-a.deficit_s, -a.share, !a.holds, a.position,
-                          a.type) <
-               std::tuple(-b.deficit_s, -b.share, !b.holds, b.position, b.type);
-      });
+  const auto key = [&](size_t u, size_t j) {
+    if (!claims(u, j)) return kNoClaim;
+    if (options_.work_conserving && debts_->StaysForNow(u)) return kNoClaim;
+    return OrderedBits(debts_->Standing(u, j));
+  };
+  TakeInOrder(types, key, ties);
 }
 
 // An idle accelerator is of use to anyone who can run there; who received
 // least comes first.
-void Choice::TakeLeftovers(size_t begin, size_t end) {
-  if (!HasRoom(begin, end)) return;
-  std::vector<Candidate> candidates;
-  for (uint32_t u = 0; u < table_.units.size(); ++u) {
-    const RoundUnit& unit = table_.units[u];
-    const RoundRow& row = table_.rows[u];
-    if (!Free(row)) continue;
-    const double received_s = debts_ ? 0.0 : Sum(unit.time_received_s);
-    for (size_t j = begin; j < end; ++j) {
-      if (!UsableAt(unit, j) || room_[j] < unit.scale_factor) continue;
-      Candidate& candidate = candidates.emplace_back();
-      candidate.standing = debts_ ? debts_->LeftoverStanding(u, j) : received_s;
-      candidate.position = row.position;
-      candidate.unit = u;
-      candidate.type = static_cast<uint32_t>(j);
-      candidate.holds = row.held == j;
-      candidate.packed = unit.unit.packed();
+void Choice::TakeLeftovers(TypeRange types, bool packed) {
+  if (!HasRoom(types)) return;
+  const RoundTable& table = view_.table();
+  const auto key = [&](size_t u, size_t j) {
+    if (!table.usable(u, j) || table.unit(u).packed() != packed) {
+      return kNoClaim;
     }
-  }
-  TakeInOrder(
-      candidates, begin, end, [](const Candidate& a, const Candidate& b) {
-        return std::tuple(a.packed, a.standing, a.position, !a.holds, a.type) <
-               std::tuple(b.packed, b.standing, b.position, !b.holds, b.type);
-      });
+    if (debts_) return OrderedBits(debts_->LeftoverStanding(u, j));
+    double received_s = 0;
+    for (const double seconds : table.received_s(u)) received_s += seconds;
+    return OrderedBits(received_s);
+  };
+  TakeInOrder(types, key, [&](const Candidate& a, const Candidate& b) {
+    const auto rank = [&](const Candidate& c) {
+      return std::tuple(view_.Position(c.unit), view_.Held(c.unit) != c.type,
+                        c.type);
+    };
+    return rank(a) < rank(b);
+  });
 }
 
 }  // namespace gavel

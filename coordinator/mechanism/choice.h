@@ -11,27 +11,28 @@
 
 #include "coordinator/mechanism/debts.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/mechanism/round_table.h"
+#include "coordinator/mechanism/round_view.h"
 
 namespace gavel {
 
-// One unit on one type.
+// One unit on one type. The smaller key goes first.
 struct Candidate {
-  double standing = 0;  // smaller goes first
-  double deficit_s = 0;
-  double share = 0;
-  uint32_t position = 0;  // of the unit, among all of them
+  uint64_t key = 0;
   uint32_t unit = 0;
   uint32_t type = 0;
-  bool holds = false;   // the unit runs on this type now
-  bool packed = false;  // among leftovers, jobs alone go first
+};
+
+// Types [begin, end).
+struct TypeRange {
+  size_t begin = 0;
+  size_t end = 0;
 };
 
 // What is chosen so far and what is left of each type.
 class Choice {
  public:
-  // Borrows the table, which must outlive it and not change.
-  Choice(const RoundTable& table, const RoundOptions& options);
+  // Borrows the view, which must outlive it and not change.
+  Choice(const RoundView& view, const RoundOptions& options);
 
   // Whoever holds accelerators keeps their type.
   void KeepRunning();
@@ -45,26 +46,36 @@ class Choice {
   const std::vector<uint32_t>& type_of() const { return type_of_; }
 
  private:
-  // Of types in [begin, end).
-  void TakeByPriority(size_t begin, size_t end);
-  void TakeLeftovers(size_t begin, size_t end);
-  // The unit on a type as a candidate by priority; nullopt: it has no claim.
-  std::optional<Candidate> Claim(uint32_t unit, size_t type) const;
-  bool Free(const RoundRow& row) const {
-    return !taken_[row.job] && !taken_[row.partner];
-  }
-  bool HasRoom(size_t begin, size_t end) const;
+  // Of one kind of candidates. Key: (unit, type) to the key, kNoClaim where it
+  // is none. Ties: the order of equal keys.
+  template <class Key, class Ties>
+  void TakeInOrder(TypeRange types, Key key, Ties ties);
+  // Candidates with keys in [low, high], of units and types that are free.
+  template <class Key>
+  void Gather(TypeRange types, Key key, uint64_t low, uint64_t high);
+  template <class Key>
+  uint64_t HighestOf(TypeRange types, Key key, uint64_t low, size_t wanted);
   template <class Before>
-  void TakeInOrder(std::vector<Candidate>& candidates, size_t begin, size_t end,
-                   Before before);
+  void TakeGathered(TypeRange types, size_t piece, Before before);
 
-  const RoundTable& table_;
+  void TakeByPriority(TypeRange types);
+  void TakeLeftovers(TypeRange types, bool packed);
+  bool Free(size_t unit) const {
+    return !taken_[view_.Job(unit)] && !taken_[view_.Partner(unit)];
+  }
+  bool HasRoom(TypeRange types) const;
+  bool HasRoom(size_t unit, size_t type) const {
+    return room_[type] >= view_.table().scale_factor(unit);
+  }
+
+  const RoundView& view_;
   const RoundOptions options_;
   std::optional<Debts> debts_;     // of the move-aware mechanism
   std::vector<int> room_;          // by type: accelerators
   int scale_factor_min_ = 0;       // of all units
   std::vector<uint32_t> type_of_;  // by unit
   std::vector<bool> taken_;        // by job
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace gavel

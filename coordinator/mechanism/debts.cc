@@ -3,26 +3,28 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace gavel {
 namespace {
 
-bool Served(const RoundUnit& unit) {
-  return std::any_of(unit.time_received_s.begin(), unit.time_received_s.end(),
+bool Served(const RoundTable& table, size_t unit) {
+  const std::span<const double> row = table.received_s(unit);
+  return std::any_of(row.begin(), row.end(),
                      [](double seconds) { return seconds > 0; });
 }
 
 // Time received / share of all units together, by type.
-std::vector<double> CommonSeconds(const RoundTable& table) {
-  const size_t types = table.cluster.types().size();
-  std::vector<double> common_s(types, 0.0);
-  for (size_t j = 0; j < types; ++j) {
+std::vector<double> CommonSeconds(const RoundView& view) {
+  const RoundTable& table = view.table();
+  std::vector<double> common_s(view.types(), 0.0);
+  for (size_t j = 0; j < common_s.size(); ++j) {
     double received_s = 0;
     double share = 0;
-    for (const RoundUnit& unit : table.units) {
-      if (At(unit.share, j) <= kShareMin) continue;
-      received_s += At(unit.time_received_s, j);
-      share += At(unit.share, j);
+    for (size_t u = 0; u < table.size(); ++u) {
+      if (table.share(u)[j] <= kShareMin) continue;
+      received_s += table.received_s(u)[j];
+      share += table.share(u)[j];
     }
     if (share > 0) common_s[j] = received_s / share;
   }
@@ -38,77 +40,79 @@ double LeadSeconds(double cost_s, double round_duration_s) {
                   kLeadRoundsMax * round_duration_s);
 }
 
-Debts::Debts(const RoundTable& table, double round_duration_s)
-    : table_(table),
+Debts::Debts(const RoundView& view, double round_duration_s)
+    : view_(view),
+      table_(view.table()),
       round_duration_s_(round_duration_s),
-      served_(table.jobs, false) {
+      served_(view.jobs(), false) {
   bool deficits = true;
-  for (size_t u = 0; u < table.units.size(); ++u) {
-    deficits = deficits && !table.units[u].deficit_s.empty();
-    if (!Served(table.units[u])) continue;
-    served_[table.rows[u].job] = served_[table.rows[u].partner] = true;
+  for (size_t u = 0; u < table_.size(); ++u) {
+    deficits = deficits && table_.HasDeficits(u);
+    if (!Served(table_, u)) continue;
+    served_[view.Job(u)] = served_[view.Partner(u)] = true;
   }
-  if (!deficits) common_s_ = CommonSeconds(table);
+  if (!deficits) common_s_ = CommonSeconds(view);
 }
 
-bool Debts::IsNew(uint32_t unit) const {
-  const RoundRow& row = table_.rows[unit];
-  return !served_[row.job] || !served_[row.partner];
+bool Debts::IsNew(size_t unit) const {
+  return !served_[view_.Job(unit)] || !served_[view_.Partner(unit)];
 }
 
-double Debts::Debt(uint32_t unit, size_t type) const {
-  const RoundUnit& entry = table_.units[unit];
-  if (!entry.deficit_s.empty()) return At(entry.deficit_s, type);
-  return At(entry.share, type) * At(common_s_, type) -
-         At(entry.time_received_s, type);
+double Debts::Debt(size_t unit, size_t type) const {
+  if (table_.HasDeficits(unit)) return table_.deficit_s(unit)[type];
+  return table_.share(unit)[type] * common_s_[type] -
+         table_.received_s(unit)[type];
 }
 
 // With the lead of a change that costs so much.
-double Debts::OwnStanding(uint32_t unit, size_t type, double cost_s) const {
-  const double share = At(table_.units[unit].share, type);
+double Debts::OwnStanding(size_t unit, size_t type, double cost_s) const {
+  const double share = table_.share(unit)[type];
   const double lead_s = LeadSeconds(cost_s, round_duration_s_) *
                         std::min(1.0, share / kLeadShareMin);
   return -(Debt(unit, type) + lead_s) / share;
 }
 
-double Debts::Standing(uint32_t unit, size_t type) const {
+double Debts::Standing(size_t unit, size_t type) const {
   if (IsNew(unit)) return -std::numeric_limits<double>::infinity();
-  const RoundUnit& entry = table_.units[unit];
-  const uint32_t held = table_.rows[unit].held;
-  if (held == type) return OwnStanding(unit, type, entry.preempt_cost_s);
-  const double standing = -Debt(unit, type) / At(entry.share, type);
-  if (held == kNone && entry.owed_part > kOwedPartMax) {
-    return OwnStanding(unit, type, entry.preempt_cost_s);
+  const RoundTable::Costs& costs = table_.costs(unit);
+  const uint32_t held = view_.Held(unit);
+  if (held == type) return OwnStanding(unit, type, costs.preempt_s);
+  const std::span<const double> share = table_.share(unit);
+  const double standing = -Debt(unit, type) / share[type];
+  if (held == kNone && costs.owed_part > kOwedPartMax) {
+    return OwnStanding(unit, type, costs.preempt_s);
   }
-  if (held == kNone || At(entry.share, held) <= kShareMin) return standing;
-  const double stay = OwnStanding(unit, held, entry.preempt_cost_s);
-  const double move = OwnStanding(
-      unit, held, std::max(entry.preempt_cost_s, entry.move_cost_s));
+  if (!HasShare(unit, held)) return standing;
+  const double stay = OwnStanding(unit, held, costs.preempt_s);
+  const double move =
+      OwnStanding(unit, held, std::max(costs.preempt_s, costs.move_s));
   if (standing >= stay || standing < move) return standing;
   return std::nextafter(stay, std::numeric_limits<double>::infinity());
 }
 
-bool Debts::StaysForNow(uint32_t unit) const {
-  const RoundUnit& entry = table_.units[unit];
-  const uint32_t held = table_.rows[unit].held;
-  if (held == kNone || At(entry.share, held) > kShareMin) return false;
-  const double bound_s = std::min(
-      entry.move_cost_s, LeadSeconds(entry.move_cost_s, round_duration_s_));
-  for (size_t j = 0; j < entry.share.size(); ++j) {
-    if (At(entry.share, j) <= kShareMin) continue;
+bool Debts::StaysForNow(size_t unit) const {
+  const uint32_t held = view_.Held(unit);
+  if (held == kNone || HasShare(unit, held)) return false;
+  const double move_s = table_.costs(unit).move_s;
+  const double bound_s =
+      std::min(move_s, LeadSeconds(move_s, round_duration_s_));
+  for (size_t j = 0; j < view_.types(); ++j) {
+    if (!HasShare(unit, static_cast<uint32_t>(j))) continue;
     if (!(Debt(unit, j) < bound_s)) return false;
   }
-  return held < entry.usable.size() && entry.usable[held];
+  return held < view_.types() && table_.usable(unit, held);
 }
 
-double Debts::LeftoverStanding(uint32_t unit, size_t type) const {
-  const RoundUnit& entry = table_.units[unit];
+double Debts::LeftoverStanding(size_t unit, size_t type) const {
   double standing = 0;
-  for (size_t j = 0; j < table_.cluster.types().size(); ++j) {
-    standing -= Debt(unit, j);
-  }
-  if (table_.rows[unit].held != type) return standing;
-  return standing - LeadSeconds(entry.preempt_cost_s, round_duration_s_);
+  for (size_t j = 0; j < view_.types(); ++j) standing -= Debt(unit, j);
+  if (view_.Held(unit) != type) return standing;
+  return standing -
+         LeadSeconds(table_.costs(unit).preempt_s, round_duration_s_);
+}
+
+bool Debts::HasShare(size_t unit, uint32_t type) const {
+  return type < view_.types() && table_.share(unit)[type] > kShareMin;
 }
 
 }  // namespace gavel

@@ -1,6 +1,6 @@
 // The order of the move-aware mechanism (design section 5): by what each unit
 // is owed, with a lead for those that run. Used inside the round mechanism
-// only; a value that borrows the round's table.
+// only; a value that borrows the round's view.
 //
 // A change of who runs costs work, so it has to pay. With slices of q seconds
 // a change of cost c takes the part c / q of the time, while debts of up to q
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "coordinator/mechanism/round_table.h"
+#include "coordinator/mechanism/round_view.h"
 
 namespace gavel {
 
@@ -38,29 +38,31 @@ inline constexpr double kOwedPartMax = 0.1;
 
 class Debts {
  public:
-  // Borrows the table, which must outlive it and not change.
-  Debts(const RoundTable& table, double round_duration_s);
+  // Borrows the view, which must outlive it and not change.
+  Debts(const RoundView& view, double round_duration_s);
 
   // Where the unit stands on a type; smaller goes first. Its debt, with the
   // lead if it runs there, as a time: divided by its share. A job that has not
   // received anything yet comes before all others. Where a unit runs comes
   // before its other types unless one of them is ahead even of the lead that a
   // move is worth.
-  double Standing(uint32_t unit, size_t type) const;
+  double Standing(size_t unit, size_t type) const;
 
   // The unit runs where it has no share (any more), and what it is owed on its
   // own types is less than a move there costs: it claims nothing, and stays as
   // long as what it has is left over.
-  bool StaysForNow(uint32_t unit) const;
+  bool StaysForNow(size_t unit) const;
 
   // Among leftovers; smaller goes first. Debts on all types together.
-  double LeftoverStanding(uint32_t unit, size_t type) const;
+  double LeftoverStanding(size_t unit, size_t type) const;
 
  private:
-  double Debt(uint32_t unit, size_t type) const;
-  double OwnStanding(uint32_t unit, size_t type, double cost_s) const;
-  bool IsNew(uint32_t unit) const;
+  double Debt(size_t unit, size_t type) const;
+  double OwnStanding(size_t unit, size_t type, double cost_s) const;
+  bool IsNew(size_t unit) const;
+  bool HasShare(size_t unit, uint32_t type) const;
 
+  const RoundView& view_;
   const RoundTable& table_;
   double round_duration_s_;
   std::vector<bool> served_;  // by job: it has received time

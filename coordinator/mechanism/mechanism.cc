@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <limits>
-#include <tuple>
+#include <span>
 #include <utility>
 
 #include "coordinator/mechanism/choice.h"
 #include "coordinator/mechanism/placement.h"
-#include "coordinator/mechanism/round_table.h"
+#include "coordinator/mechanism/round_view.h"
 
 namespace gavel {
 namespace {
@@ -29,20 +30,22 @@ std::optional<Kind> Find(const std::array<std::string_view, 2>& names,
 // From a type for each unit to its accelerators.
 class Places {
  public:
-  Places(const RoundTable& table, const std::vector<uint32_t>& type_of)
-      : table_(table),
-        type_of_(type_of),
-        placement_(table.cluster),
-        placed_(table.units.size()) {}
+  Places(const RoundView& view, const std::vector<uint32_t>& type_of)
+      : view_(view), table_(view.table()), placement_(view) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const uint32_t u = view.Ordered(i);
+      if (type_of[u] != kNone) chosen_.push_back({u, type_of[u]});
+    }
+    placed_.resize(chosen_.size());
+  }
 
   void KeepOwn() {
-    for (const uint32_t u : table_.order) {
-      if (type_of_[u] == kNone) continue;
-      const std::vector<AcceleratorId>& holds = table_.units[u].holds;
-      if (Stays(u) && placement_.Keep(holds)) {
-        placed_[u] = holds;
+    for (uint32_t c = 0; c < chosen_.size(); ++c) {
+      const auto [u, type] = chosen_[c];
+      if (view_.Held(u) == type && placement_.Keep(table_.holds(u))) {
+        Give(c, table_.holds(u));
       } else {
-        moving_.push_back(u);
+        moving_.push_back(c);
       }
     }
   }
@@ -50,72 +53,85 @@ class Places {
   // A pair goes where one of its jobs is, and a job alone stays where it was
   // in a pair: one of them need not move.
   void InheritFromPairs() {
-    std::vector<uint32_t> holder(table_.jobs, kNone);  // by job
-    for (const uint32_t u : table_.order) {
-      const RoundRow& row = table_.rows[u];
-      if (row.held == kNone || !placed_[u].empty()) continue;
-      holder[row.job] = holder[row.partner] = u;
+    std::vector<bool> placed(table_.size(), false);  // by unit
+    for (uint32_t c = 0; c < chosen_.size(); ++c) {
+      placed[chosen_[c].unit] = !placed_[c].second.empty();
     }
-    std::erase_if(moving_, [&](uint32_t u) {
-      const RoundRow& row = table_.rows[u];
-      return Inherit(u, holder[row.job]) || Inherit(u, holder[row.partner]);
+    std::vector<uint32_t> holder(view_.jobs(), kNone);  // by job
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const uint32_t u = view_.Ordered(i);
+      if (view_.Held(u) == kNone || placed[u]) continue;
+      holder[view_.Job(u)] = holder[view_.Partner(u)] = u;
+    }
+    std::erase_if(moving_, [&](uint32_t c) {
+      const uint32_t u = chosen_[c].unit;
+      return Inherit(c, holder[view_.Job(u)]) ||
+             Inherit(c, holder[view_.Partner(u)]);
     });
   }
 
   // Large gangs first, while there are large holes; then those who have a home
   // that another one could take.
   void PlaceOthers() {
-    std::sort(moving_.begin(), moving_.end(), [&](uint32_t a, uint32_t b) {
-      const auto key = [&](uint32_t u) {
-        const RoundUnit& unit = table_.units[u];
-        return std::tuple(-unit.scale_factor, unit.home_server.empty(),
-                          table_.rows[u].position);
+    const auto before = [&](uint32_t a, uint32_t b) {
+      const auto key = [&](uint32_t c) {
+        const uint32_t u = chosen_[c].unit;
+        return std::pair(-table_.scale_factor(u),
+                         table_.home_server(u).empty());
       };
       return key(a) < key(b);
-    });
-    for (const uint32_t u : moving_) {
-      placed_[u] = placement_.Place(table_.units[u], type_of_[u]);
+    };
+    if (!std::is_sorted(moving_.begin(), moving_.end(), before)) {
+      std::stable_sort(moving_.begin(), moving_.end(), before);
+    }
+    for (const uint32_t c : moving_) {
+      const auto [u, type] = chosen_[c];
+      placed_[c] = {table_.unit(u), placement_.Place(u, type)};
     }
   }
 
   RoundAssignment Assignment() {
-    RoundAssignment assignment;
-    for (const uint32_t u : table_.order) {
-      if (placed_[u].empty()) continue;
-      assignment.emplace_hint(assignment.end(), table_.units[u].unit,
-                              std::move(placed_[u]));
-    }
-    return assignment;
+    std::erase_if(placed_,
+                  [](const auto& entry) { return entry.second.empty(); });
+    return RoundAssignment(std::move(placed_));
   }
 
  private:
-  bool Stays(uint32_t u) const { return table_.rows[u].held == type_of_[u]; }
+  struct Chosen {
+    uint32_t unit = 0;
+    uint32_t type = 0;
+  };
 
-  bool Inherit(uint32_t u, uint32_t from) {
-    if (from == kNone || from == u || table_.rows[from].held != type_of_[u]) {
-      return false;
-    }
-    const std::vector<AcceleratorId>& holds = table_.units[from].holds;
-    if (table_.units[u].scale_factor != table_.units[from].scale_factor ||
+  void Give(uint32_t c, std::span<const AcceleratorId> accelerators) {
+    placed_[c] = {table_.unit(chosen_[c].unit),
+                  {accelerators.begin(), accelerators.end()}};
+  }
+
+  bool Inherit(uint32_t c, uint32_t from) {
+    const auto [u, type] = chosen_[c];
+    if (from == kNone || from == u || view_.Held(from) != type) return false;
+    const std::span<const AcceleratorId> holds = table_.holds(from);
+    if (table_.scale_factor(u) != table_.scale_factor(from) ||
         !placement_.Keep(holds)) {
       return false;
     }
-    placed_[u] = holds;
+    Give(c, holds);
     return true;
   }
 
+  const RoundView& view_;
   const RoundTable& table_;
-  const std::vector<uint32_t>& type_of_;
   Placement placement_;
-  std::vector<std::vector<AcceleratorId>> placed_;  // by unit
-  std::vector<uint32_t> moving_;
+  std::vector<Chosen> chosen_;                  // ascending by unit
+  std::vector<RoundAssignment::Entry> placed_;  // as chosen_
+  std::vector<uint32_t> moving_;                // indices into chosen_
 };
 
-RoundAssignment PlaceAll(const RoundTable& table,
+RoundAssignment PlaceAll(const RoundView& view,
                          const std::vector<uint32_t>& type_of) {
-  Places places(table, type_of);
+  Places places(view, type_of);
   places.KeepOwn();
-  if (table.packed) places.InheritFromPairs();
+  if (view.table().packed()) places.InheritFromPairs();
   places.PlaceOthers();
   return places.Assignment();
 }
@@ -138,49 +154,63 @@ std::string_view QueueName(QueueKind kind) {
   return kQueueNames[static_cast<size_t>(kind)];
 }
 
-std::vector<std::vector<double>> Priorities(
-    const std::vector<RoundUnit>& units) {
-  std::vector<double> total_s;  // by type
-  for (const RoundUnit& unit : units) {
-    total_s.resize(std::max(total_s.size(), unit.time_received_s.size()), 0.0);
-    for (size_t j = 0; j < unit.time_received_s.size(); ++j) {
-      total_s[j] += unit.time_received_s[j];
-    }
+std::vector<RoundAssignment::Entry>::const_iterator RoundAssignment::find(
+    const ShareUnit& unit) const {
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), unit,
+                       [](const Entry& entry, const ShareUnit& key) {
+                         return entry.first < key;
+                       });
+  return found != end() && found->first == unit ? found : end();
+}
+
+const std::vector<AcceleratorId>& RoundAssignment::at(
+    const ShareUnit& unit) const {
+  const auto found = find(unit);
+  assert(found != end());
+  return found->second;
+}
+
+std::vector<std::vector<double>> Priorities(const RoundTable& units) {
+  std::vector<double> total_s(units.types(), 0.0);
+  for (size_t u = 0; u < units.size(); ++u) {
+    const std::span<const double> received_s = units.received_s(u);
+    for (size_t j = 0; j < total_s.size(); ++j) total_s[j] += received_s[j];
   }
   std::vector<std::vector<double>> priorities;
-  for (const RoundUnit& unit : units) {
-    std::vector<double>& row = priorities.emplace_back(unit.share.size(), 0.0);
+  priorities.reserve(units.size());
+  for (size_t u = 0; u < units.size(); ++u) {
+    std::vector<double>& row = priorities.emplace_back(units.types(), 0.0);
+    const std::span<const double> share = units.share(u);
+    const std::span<const double> received_s = units.received_s(u);
     for (size_t j = 0; j < row.size(); ++j) {
-      if (!(unit.share[j] > 0)) continue;
-      const bool received =
-          j < unit.time_received_s.size() && unit.time_received_s[j] > 0;
-      row[j] = received ? unit.share[j] / (unit.time_received_s[j] / total_s[j])
-                        : std::numeric_limits<double>::infinity();
+      if (!(share[j] > 0)) continue;
+      row[j] = received_s[j] > 0 ? share[j] / (received_s[j] / total_s[j])
+                                 : std::numeric_limits<double>::infinity();
     }
   }
   return priorities;
 }
 
-RoundAssignment PlanRound(const Cluster& cluster,
-                          const std::vector<RoundUnit>& units,
+RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options) {
-  const RoundTable table(cluster, units);
-  Choice choice(table, options);
+  const RoundView view(cluster, units);
+  Choice choice(view, options);
   if (options.keep_running) choice.KeepRunning();
   choice.TakeAll();
-  return PlaceAll(table, choice.type_of());
+  return PlaceAll(view, choice.type_of());
 }
 
 RoundAssignment PlaceAssignment(
-    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const Cluster& cluster, const RoundTable& units,
     const std::map<ShareUnit, size_t>& type_of_unit) {
-  const RoundTable table(cluster, units);
-  Choice choice(table, RoundOptions());
+  const RoundView view(cluster, units);
+  Choice choice(view, RoundOptions());
   for (size_t u = 0; u < units.size(); ++u) {
-    const auto found = type_of_unit.find(units[u].unit);
+    const auto found = type_of_unit.find(units.unit(u));
     if (found != type_of_unit.end()) choice.Take(u, found->second);
   }
-  return PlaceAll(table, choice.type_of());
+  return PlaceAll(view, choice.type_of());
 }
 
 }  // namespace gavel

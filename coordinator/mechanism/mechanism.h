@@ -5,15 +5,19 @@
 #ifndef GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 #define GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 
@@ -34,42 +38,48 @@ std::optional<QueueKind> FindQueue(std::string_view name);
 std::string_view MechanismName(MechanismKind kind);
 std::string_view QueueName(QueueKind kind);
 
-// One job, or two packed ones, that could run in the round.
-struct RoundUnit {
-  ShareUnit unit;
-  int scale_factor = 1;
-  // By accelerator type, in the cluster's order of types; sizes J. Types that
-  // came later and are missing at the end count as zero, and not usable.
-  std::vector<double> share;            // X[u][j]; from the allocation
-  std::vector<double> time_received_s;  // on type j since the last reset
-  // What X would have given it on type j less what it received, over all
-  // resets; positive: it is owed. kMoveAware orders by it. Empty: not known,
-  // kGavel takes it as zero, kMoveAware reckons it from time received.
-  std::vector<double> deficit_s;
-  std::vector<bool> usable;  // has a throughput there
-  // What it holds now, as this unit (empty: nothing): all of one type. A unit
-  // keeps only what is complete and usable; with an accelerator lost it is
-  // placed anew.
-  std::vector<AcceleratorId> holds;
-  std::string home_server;  // where its process is; preferred; may be empty
-  // Seconds of work lost when it gives up what it holds and comes back later
-  // (pause and resume), and when it goes on elsewhere at once. For kMoveAware.
-  double preempt_cost_s = 0;
-  double move_cost_s = 0;
-  // Of what it was to receive since it came, the part that it did not, in
-  // [0, 1]. For kMoveAware.
-  double owed_part = 0;
-};
-
 // Priorities of Gavel section 5.1: share / fraction of the type's time that
 // the unit received. [units x J]; 0 where share is 0, infinity where it has
 // received nothing. They compare units on one type; PlanRound compares across
 // types by share / time received, which orders each type the same way.
-std::vector<std::vector<double>> Priorities(
-    const std::vector<RoundUnit>& units);
+std::vector<std::vector<double>> Priorities(const RoundTable& units);
 
-// Who has which accelerators in a round; jobs that are in no unit of it wait.
-using RoundAssignment = std::map<ShareUnit, std::vector<AcceleratorId>>;
+// Who has which accelerators in a round, ascending by unit; jobs that are in no
+// unit of it wait.
+class RoundAssignment {
+ public:
+  using Entry = std::pair<ShareUnit, std::vector<AcceleratorId>>;
+
+  RoundAssignment() = default;
+  // Takes ascending entries.
+  explicit RoundAssignment(std::vector<Entry> entries)
+      : entries_(std::move(entries)) {}
+  // In any order.
+  RoundAssignment(std::initializer_list<Entry> entries) : entries_(entries) {
+    std::sort(entries_.begin(), entries_.end());
+  }
+
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  // end(): it waits.
+  std::vector<Entry>::const_iterator find(const ShareUnit& unit) const;
+  bool contains(const ShareUnit& unit) const { return find(unit) != end(); }
+  // Of a unit that is there.
+  const std::vector<AcceleratorId>& at(const ShareUnit& unit) const;
+  template <class Predicate>
+  void EraseIf(Predicate predicate) {
+    std::erase_if(entries_, predicate);
+  }
+  // All of it, which leaves nothing here.
+  std::vector<Entry> Release() { return std::move(entries_); }
+  friend bool operator==(const RoundAssignment&,
+                         const RoundAssignment&) = default;
+
+ private:
+  std::vector<Entry> entries_;
+};
 
 struct RoundOptions {
   MechanismKind mechanism = MechanismKind::kGavel;
@@ -92,16 +102,25 @@ struct RoundOptions {
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in
 // it twice.
-RoundAssignment PlanRound(const Cluster& cluster,
-                          const std::vector<RoundUnit>& units,
+RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options);
+inline RoundAssignment PlanRound(const Cluster& cluster,
+                                 const std::vector<RoundUnit>& units,
+                                 const RoundOptions& options) {
+  return PlanRound(cluster, RoundTable(units), options);
+}
 
 // A policy's own choice of types (FIFO): the same placement, no priorities.
 // `type_of_unit` indexes the cluster's types. What no longer fits (the cluster
 // may have shrunk since) is left out, the later units of `units` first.
 RoundAssignment PlaceAssignment(
-    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const Cluster& cluster, const RoundTable& units,
     const std::map<ShareUnit, size_t>& type_of_unit);
+inline RoundAssignment PlaceAssignment(
+    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const std::map<ShareUnit, size_t>& type_of_unit) {
+  return PlaceAssignment(cluster, RoundTable(units), type_of_unit);
+}
 
 }  // namespace gavel
 

@@ -6,65 +6,36 @@
 namespace gavel {
 namespace {
 
-bool Usable(const Cluster& cluster, AcceleratorId id) {
-  return cluster.accelerator(id).state == AcceleratorState::kUsable;
-}
-
-bool Known(const Cluster& cluster, AcceleratorId id) {
-  return id.valid() && id.value() <= cluster.accelerators().size();
-}
-
 // Keys of a heap of rooms: a server in use before one that is whole.
 constexpr uint64_t kWhole = uint64_t{1} << 63;
 
 }  // namespace
 
-std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundUnit& unit) {
-  if (unit.holds.empty() || unit.scale_factor < 1 ||
-      unit.holds.size() != static_cast<size_t>(unit.scale_factor) ||
-      !Known(cluster, unit.holds.front())) {
-    return std::nullopt;
+void FreeAccelerators::Add(const std::string& server, AcceleratorId id,
+                           bool given) {
+  if (rooms_.empty() || rooms_.back().server != &server) {
+    rooms_.push_back({&server, free_.size(), 0, 0});
   }
-  const int type = cluster.TypeOf(unit.holds.front());
-  for (const AcceleratorId id : unit.holds) {
-    if (!Known(cluster, id) || !Usable(cluster, id) ||
-        cluster.TypeOf(id) != type) {
-      return std::nullopt;
-    }
-  }
-  return static_cast<size_t>(type);
+  Room& room = rooms_.back();
+  ++room.size;
+  if (given) return;
+  ++room.free;
+  free_.push_back(id);
 }
 
-FreeAccelerators::FreeAccelerators(const Cluster& cluster, size_t type,
-                                   const std::vector<bool>& given) {
-  for (const auto& [server, ids] : cluster.servers()) {
-    AddRoom(server, cluster, ids, type, given);
-  }
+void FreeAccelerators::Close() {
   count_ = free_.size();
+  for (const Room& room : rooms_) {
+    const auto begin = free_.begin() + static_cast<std::ptrdiff_t>(room.begin);
+    const auto end = begin + static_cast<std::ptrdiff_t>(room.free);
+    if (!std::is_sorted(begin, end)) std::sort(begin, end);
+  }
   // Those in use first: sorted, and so a heap.
   for (const bool whole : {false, true}) {
     for (size_t r = 0; r < rooms_.size(); ++r) {
       if ((rooms_[r].free == rooms_[r].size) == whole) File(r);
     }
   }
-}
-
-void FreeAccelerators::AddRoom(const std::string& server,
-                               const Cluster& cluster,
-                               std::span<const AcceleratorId> ids, size_t type,
-                               const std::vector<bool>& given) {
-  Room room{&server, free_.size(), 0, 0};
-  for (const AcceleratorId id : ids) {
-    if (static_cast<size_t>(cluster.TypeOf(id)) != type) continue;
-    if (!Usable(cluster, id)) continue;
-    ++room.size;
-    if (!given[id.value() - 1]) free_.push_back(id);
-  }
-  room.free = free_.size() - room.begin;
-  if (room.size == 0) return;
-  std::sort(free_.begin() + static_cast<std::ptrdiff_t>(room.begin),
-            free_.end());
-  rooms_.push_back(room);
 }
 
 // Enters a room under the number that it has free now.
@@ -146,10 +117,8 @@ std::vector<AcceleratorId> FreeAccelerators::Take(
   return taken;
 }
 
-Placement::Placement(const Cluster& cluster)
-    : cluster_(cluster),
-      given_(cluster.accelerators().size(), false),
-      free_(cluster.types().size()) {}
+Placement::Placement(const RoundView& view)
+    : view_(view), given_(view.cluster().accelerators().size(), false) {}
 
 bool Placement::Keep(std::span<const AcceleratorId> accelerators) {
   for (size_t i = 0; i < accelerators.size(); ++i) {
@@ -163,12 +132,25 @@ bool Placement::Keep(std::span<const AcceleratorId> accelerators) {
   return true;
 }
 
-std::vector<AcceleratorId> Placement::Place(const RoundUnit& unit,
-                                            size_t type) {
-  if (type >= free_.size() || unit.scale_factor < 1) return {};
-  if (!free_[type].has_value()) free_[type].emplace(cluster_, type, given_);
-  return free_[type]->Take(static_cast<size_t>(unit.scale_factor),
-                           unit.home_server, unit.holds);
+void Placement::FindFree() {
+  free_.resize(view_.capacity().size());
+  for (const auto& [server, ids] : view_.cluster().servers()) {
+    for (const AcceleratorId id : ids) {
+      const uint32_t type = view_.TypeOf(id);
+      if (type == kNone) continue;
+      free_[type].Add(server, id, given_[id.value() - 1]);
+    }
+  }
+  for (FreeAccelerators& free : free_) free.Close();
+}
+
+std::vector<AcceleratorId> Placement::Place(size_t unit, size_t type) {
+  const int scale_factor = view_.table().scale_factor(unit);
+  if (type >= view_.capacity().size() || scale_factor < 1) return {};
+  if (free_.empty()) FindFree();
+  return free_[type].Take(static_cast<size_t>(scale_factor),
+                          view_.table().home_server(unit),
+                          view_.table().holds(unit));
 }
 
 }  // namespace gavel

@@ -12,23 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/mechanism/round_view.h"
 #include "core/ids.h"
 
 namespace gavel {
 
-// Type of what `unit` holds, if it may keep it: as many as its scale factor,
-// all usable, all of one type.
-std::optional<size_t> TypeHeld(const Cluster& cluster, const RoundUnit& unit);
-
-// The free accelerators of one type, server by server. Built from those that
-// nobody has yet; only taken from afterwards.
+// The free accelerators of one type, server by server. Filled once; only taken
+// from afterwards.
 class FreeAccelerators {
  public:
-  // `given`: by accelerator id - 1. Borrows the cluster.
-  FreeAccelerators(const Cluster& cluster, size_t type,
-                   const std::vector<bool>& given);
+  // Servers one after the other, by name. Borrows the name. `given`: somebody
+  // has it.
+  void Add(const std::string& server, AcceleratorId id, bool given);
+  // All are there.
+  void Close();
 
   // `wanted` accelerators, ascending: on one server when any has room, else on
   // the fewest. `home_server` first among servers that serve as well, `own`
@@ -46,9 +43,6 @@ class FreeAccelerators {
     size_t size = 0;  // usable ones, free or not
   };
 
-  void AddRoom(const std::string& server, const Cluster& cluster,
-               std::span<const AcceleratorId> ids, size_t type,
-               const std::vector<bool>& given);
   void File(size_t room);
   std::optional<size_t> BestWith(size_t free);
   size_t BestRoom(size_t needed, std::optional<size_t> home);
@@ -63,22 +57,24 @@ class FreeAccelerators {
 };
 
 // Places the units of one round; each accelerator is given away at most once.
-// Borrows the cluster, which must not change meanwhile.
+// Borrows the view, which must not change meanwhile.
 class Placement {
  public:
-  explicit Placement(const Cluster& cluster);
+  explicit Placement(const RoundView& view);
 
   // Gives away exactly these. False, and nothing given, when one of them is
   // gone already. Before any Place.
   bool Keep(std::span<const AcceleratorId> accelerators);
 
   // scale_factor free accelerators of `type`, as FreeAccelerators::Take.
-  std::vector<AcceleratorId> Place(const RoundUnit& unit, size_t type);
+  std::vector<AcceleratorId> Place(size_t unit, size_t type);
 
  private:
-  const Cluster& cluster_;
-  std::vector<bool> given_;                            // by accelerator id - 1
-  std::vector<std::optional<FreeAccelerators>> free_;  // by type, when needed
+  void FindFree();
+
+  const RoundView& view_;
+  std::vector<bool> given_;             // by accelerator id - 1
+  std::vector<FreeAccelerators> free_;  // by type; empty until needed
 };
 
 }  // namespace gavel

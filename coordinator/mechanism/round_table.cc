@@ -1,74 +1,65 @@
 #include "coordinator/mechanism/round_table.h"
 
 #include <algorithm>
-#include <numeric>
-
-#include "coordinator/mechanism/placement.h"
-#include "core/ids.h"
+#include <cmath>
+#include <utility>
 
 namespace gavel {
-namespace {
 
-// Indices of the units, ascending by ShareUnit; equal ones as they came.
-std::vector<uint32_t> Ascending(const std::vector<RoundUnit>& units) {
-  std::vector<uint32_t> order(units.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const auto before = [&](uint32_t a, uint32_t b) {
-    return units[a].unit < units[b].unit;
-  };
-  if (!std::is_sorted(order.begin(), order.end(), before)) {
-    std::stable_sort(order.begin(), order.end(), before);
+RoundTable::RoundTable(const std::vector<RoundUnit>& rows) : types_(0) {
+  for (const RoundUnit& row : rows) {
+    types_ = std::max({types_, row.share.size(), row.time_received_s.size(),
+                       row.deficit_s.size(), row.usable.size()});
   }
-  return order;
+  for (const RoundUnit& row : rows) Add(row);
 }
 
-// Every job of the units once, ascending.
-std::vector<JobId> JobsOf(const std::vector<RoundUnit>& units,
-                          const std::vector<uint32_t>& order) {
-  std::vector<JobId> jobs;
-  jobs.reserve(units.size());
-  bool ascending = true;
-  const auto add = [&](JobId job) {
-    if (!jobs.empty() && jobs.back() == job) return;
-    ascending = ascending && (jobs.empty() || jobs.back() < job);
-    jobs.push_back(job);
-  };
-  for (const uint32_t u : order) {
-    add(units[u].unit.job);
-    if (units[u].unit.packed()) add(units[u].unit.partner);
+void RoundTable::Add(const RoundUnit& row) {
+  ascending_ &= units_.empty() || units_.back() < row.unit;
+  packed_ |= row.unit.packed();
+  units_.push_back(row.unit);
+  scale_factors_.push_back(row.scale_factor);
+  AddColumn(row.share, shares_);
+  AddColumn(row.time_received_s, received_s_);
+  AddColumn(row.deficit_s, deficits_s_);
+  for (size_t j = 0; j < types_; ++j) {
+    usable_.push_back(j < row.usable.size() && row.usable[j] ? 1 : 0);
   }
-  if (ascending) return jobs;
-  std::sort(jobs.begin(), jobs.end());
-  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
-  return jobs;
+  has_deficits_.push_back(row.deficit_s.empty() ? 0 : 1);
+  costs_.push_back({row.preempt_cost_s, row.move_cost_s, row.owed_part});
+  homes_.push_back(row.home_server);
+  held_at_.push_back(kNone);
+  if (!row.holds.empty()) Hold(units_.size() - 1, row.holds);
 }
 
-}  // namespace
-
-RoundTable::RoundTable(const Cluster& the_cluster,
-                       const std::vector<RoundUnit>& the_units)
-    : cluster(the_cluster),
-      units(the_units),
-      rows(the_units.size()),
-      order(Ascending(the_units)) {
-  const std::vector<JobId> ids = JobsOf(units, order);
-  jobs = ids.size();
-  size_t job = 0;  // of the last unit: they ascend
-  for (uint32_t position = 0; position < order.size(); ++position) {
-    const RoundUnit& unit = units[order[position]];
-    while (ids[job] != unit.unit.job) ++job;
-    RoundRow& row = rows[order[position]];
-    row.position = position;
-    row.job = row.partner = static_cast<uint32_t>(job);
-    if (unit.unit.packed()) {
-      packed = true;
-      row.partner = static_cast<uint32_t>(
-          std::lower_bound(ids.begin(), ids.end(), unit.unit.partner) -
-          ids.begin());
-    }
-    const std::optional<size_t> held = TypeHeld(cluster, unit);
-    if (held.has_value()) row.held = static_cast<uint32_t>(*held);
+void RoundTable::AddColumn(const std::vector<double>& row,
+                           std::vector<double>& column) {
+  for (size_t j = 0; j < types_; ++j) {
+    const double value = j < row.size() ? row[j] : 0;
+    column.push_back(std::isfinite(value) ? value : 0);
   }
+}
+
+void RoundTable::Hold(size_t u, std::vector<AcceleratorId> accelerators) {
+  uint32_t& at = held_at_[u];
+  if (accelerators.empty()) {
+    if (at == kNone) return;
+    held_at_[held_.back().unit] = at;
+    std::swap(held_[at], held_.back());
+    held_.pop_back();
+    held_at_[u] = kNone;
+    return;
+  }
+  if (at == kNone) {
+    at = static_cast<uint32_t>(held_.size());
+    held_.push_back({static_cast<uint32_t>(u), {}});
+  }
+  held_[at].accelerators = std::move(accelerators);
+}
+
+std::span<const AcceleratorId> RoundTable::holds(size_t u) const {
+  if (held_at_[u] == kNone) return {};
+  return held_[held_at_[u]].accelerators;
 }
 
 }  // namespace gavel

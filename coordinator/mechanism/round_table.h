@@ -1,48 +1,134 @@
-// The units of a round as the greedy choice and the placement see them: dense
-// indices instead of ids. Used inside the round mechanism only; a value.
+// The units of a round by columns, so that a round over a million of them is
+// one pass over a few arrays. Whoever plans rounds fills one; the mechanism
+// only reads it. A value without locks: not thread-safe.
 #ifndef GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
 #define GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/mechanism/mechanism.h"
+#include "core/ids.h"
+#include "core/share_unit.h"
 
 namespace gavel {
 
-// An index that means "none": of a type, or of a job.
+// An index that means "none": of a type, a unit or a job.
 inline constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 // A share below this is dust of the solver: a unit that has received nothing
 // would be given a whole round for it.
 inline constexpr double kShareMin = 1e-9;
 
-// Rows may end before the last type, and what isn't a number is nothing.
-inline double At(const std::vector<double>& row, size_t type) {
-  return type < row.size() && std::isfinite(row[type]) ? row[type] : 0.0;
-}
-
-struct RoundRow {
-  uint32_t position = 0;  // in the order of units
-  uint32_t job = 0;       // dense index of its job
-  uint32_t partner = 0;   // of the other one; the same as `job` when alone
-  uint32_t held = kNone;  // type of what it holds and may keep
+// One job, or two packed ones, that could run in the round: a row of the table.
+struct RoundUnit {
+  ShareUnit unit;
+  int scale_factor = 1;
+  // By accelerator type, in the cluster's order of types; sizes J. Types that
+  // came later and are missing at the end count as zero, and not usable.
+  std::vector<double> share;            // X[u][j]; from the allocation
+  std::vector<double> time_received_s;  // on type j since the last reset
+  // What X would have given it on type j less what it received, over all
+  // resets; positive: it is owed. kMoveAware orders by it. Empty: not known,
+  // kGavel takes it as zero, kMoveAware reckons it from time received.
+  std::vector<double> deficit_s;
+  std::vector<bool> usable;  // has a throughput there
+  // What it holds now, as this unit (empty: nothing): all of one type. A unit
+  // keeps only what is complete and usable; with an accelerator lost it is
+  // placed anew.
+  std::vector<AcceleratorId> holds;
+  std::string home_server;  // where its process is; preferred; may be empty
+  // Seconds of work lost when it gives up what it holds and comes back later
+  // (pause and resume), and when it goes on elsewhere at once. For kMoveAware.
+  double preempt_cost_s = 0;
+  double move_cost_s = 0;
+  // Of what it was to receive since it came, the part that it did not, in
+  // [0, 1]. For kMoveAware.
+  double owed_part = 0;
 };
 
-struct RoundTable {
-  // Borrows both, which must outlive it and not change.
-  RoundTable(const Cluster& cluster, const std::vector<RoundUnit>& units);
+class RoundTable {
+ public:
+  explicit RoundTable(size_t types) : types_(types) {}
+  // J is the length of the longest row.
+  explicit RoundTable(const std::vector<RoundUnit>& rows);
 
-  const Cluster& cluster;
-  const std::vector<RoundUnit>& units;
-  std::vector<RoundRow> rows;   // by unit
-  std::vector<uint32_t> order;  // units ascending by ShareUnit
-  size_t jobs = 0;              // dense indices are below it
-  bool packed = false;          // there is a pair
+  // Behind the others; fastest when the units come ascending. What isn't a
+  // number counts as 0.
+  void Add(const RoundUnit& row);
+  // What unit `u` holds from now on; empty: nothing.
+  void Hold(size_t u, std::vector<AcceleratorId> accelerators);
+
+  size_t types() const { return types_; }  // J
+  size_t size() const { return units_.size(); }
+  const ShareUnit& unit(size_t u) const { return units_[u]; }
+  // Each unit is greater than the one before it.
+  bool ascending() const { return ascending_; }
+  bool packed() const { return packed_; }  // there is a pair
+
+  int scale_factor(size_t u) const { return scale_factors_[u]; }
+  void set_scale_factor(size_t u, int count) { scale_factors_[u] = count; }
+  bool usable(size_t u, size_t type) const {
+    return usable_[u * types_ + type] != 0;
+  }
+  // [J] as in RoundUnit, all finite. False of HasDeficits: zeros.
+  std::span<const double> share(size_t u) const { return Row(shares_, u); }
+  std::span<const double> received_s(size_t u) const {
+    return Row(received_s_, u);
+  }
+  std::span<const double> deficit_s(size_t u) const {
+    return Row(deficits_s_, u);
+  }
+  std::span<double> share(size_t u) { return Row(shares_, u); }
+  std::span<double> received_s(size_t u) { return Row(received_s_, u); }
+  std::span<double> deficit_s(size_t u) { return Row(deficits_s_, u); }
+  bool HasDeficits(size_t u) const { return has_deficits_[u] != 0; }
+
+  struct Costs {
+    double preempt_s = 0;
+    double move_s = 0;
+    double owed_part = 0;
+  };
+  const Costs& costs(size_t u) const { return costs_[u]; }
+  const std::string& home_server(size_t u) const { return homes_[u]; }
+
+  struct Held {
+    uint32_t unit = 0;
+    std::vector<AcceleratorId> accelerators;
+  };
+  // Units that hold something, in no particular order, and the place of each
+  // there (kNone: it holds nothing).
+  const std::vector<Held>& held() const { return held_; }
+  uint32_t held_at(size_t u) const { return held_at_[u]; }
+  std::span<const AcceleratorId> holds(size_t u) const;
+
+ private:
+  std::span<const double> Row(const std::vector<double>& column,
+                              size_t u) const {
+    return {column.data() + u * types_, types_};
+  }
+  std::span<double> Row(std::vector<double>& column, size_t u) {
+    return {column.data() + u * types_, types_};
+  }
+  void AddColumn(const std::vector<double>& row, std::vector<double>& column);
+
+  size_t types_;
+  bool ascending_ = true;
+  bool packed_ = false;
+  std::vector<ShareUnit> units_;
+  std::vector<int> scale_factors_;
+  std::vector<double> shares_;  // this and the next ones [units x J]
+  std::vector<double> received_s_;
+  std::vector<double> deficits_s_;
+  std::vector<uint8_t> usable_;
+  std::vector<uint8_t> has_deficits_;  // this and the next ones by unit
+  std::vector<Costs> costs_;
+  std::vector<std::string> homes_;
+  std::vector<uint32_t> held_at_;
+  std::vector<Held> held_;
 };
 
 }  // namespace gavel

@@ -281,7 +281,7 @@ TEST(Priorities, AreZeroWithoutAShareAndInfiniteWithoutTime) {
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.5, 0}),
                                   MakeUnit(2, 1, {0.5, 1})};
   units[0].time_received_s = {100, 300};
-  const auto priorities = Priorities(units);
+  const auto priorities = Priorities(RoundTable(units));
   EXPECT_DOUBLE_EQ(priorities[0][0], 0.5);
   EXPECT_EQ(priorities[0][1], 0);
   EXPECT_TRUE(std::isinf(priorities[1][0]));

@@ -14,7 +14,7 @@ TEST(GavelPaper5, PriorityIsAllocationOverFractionOfTimeReceived) {
                                   MakeUnit(2, 1, {0.2, 0.6})};
   units[0].time_received_s = {3 * 360, 1 * 360};
   units[1].time_received_s = {1 * 360, 1 * 360};
-  const auto priorities = Priorities(units);
+  const auto priorities = Priorities(RoundTable(units));
   EXPECT_DOUBLE_EQ(priorities[0][0], 0.6 / 0.75);
   EXPECT_DOUBLE_EQ(priorities[0][1], 0.4 / 0.5);
   EXPECT_DOUBLE_EQ(priorities[1][0], 0.2 / 0.25);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "coordinator/mechanism/round_view.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
 
@@ -53,6 +54,12 @@ void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units) {
     unit.holds = found == assignment.end() ? std::vector<AcceleratorId>()
                                            : found->second;
   }
+}
+
+uint32_t TypeHeld(const Cluster& cluster, const RoundUnit& unit) {
+  const std::vector<RoundUnit> one = {unit};
+  const RoundTable table(one);
+  return RoundView(cluster, table).Held(0);
 }
 
 std::vector<AcceleratorId> Ids(const std::vector<uint64_t>& ids) {

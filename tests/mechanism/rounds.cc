@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "coordinator/mechanism/placement.h"
 #include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
 

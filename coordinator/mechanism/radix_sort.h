@@ -1,0 +1,75 @@
+// Sorts by a 64-bit key, and entries of equal keys by a comparison: for the
+// candidates of large rounds. Used inside the round mechanism only.
+#ifndef GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
+#define GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace gavel {
+
+// The order of finite doubles and infinities as that of integers; 0 and -0 are
+// the same.
+inline uint64_t OrderedBits(double value) {
+  const auto bits = std::bit_cast<uint64_t>(value + 0.0);
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+
+// `before` orders by Entry::key first. Of the bits in which keys differ only
+// the highest kRadixPasses digits are sorted by, from the last one to the
+// first; what is then still equal is sorted by `before`.
+inline constexpr int kRadixBits = 11;
+inline constexpr int kRadixPasses = 3;
+inline constexpr size_t kRadixSortMin = 1024;  // below it std::sort is faster
+
+template <class Entry, class Before>
+void RadixSort(std::span<Entry> entries, Before before) {
+  if (entries.size() < kRadixSortMin) {
+    return std::sort(entries.begin(), entries.end(), before);
+  }
+  uint64_t differ = 0;
+  for (const Entry& entry : entries) differ |= entry.key ^ entries[0].key;
+  const int shift =
+      std::max(0, 64 - std::countl_zero(differ) - kRadixPasses * kRadixBits);
+  constexpr size_t kDigits = size_t{1} << kRadixBits;
+  std::vector<Entry> other(entries.size());
+  std::span<Entry> from = entries;
+  std::span<Entry> to = other;
+  for (int pass = 0; pass < kRadixPasses; ++pass) {
+    const int low = std::min(63, shift + pass * kRadixBits);
+    const auto digit = [&](const Entry& entry) {
+      return static_cast<size_t>(entry.key >> low) % kDigits;
+    };
+    std::array<uint32_t, kDigits> next{};
+    for (const Entry& entry : from) ++next[digit(entry)];
+    uint32_t begin = 0;
+    for (uint32_t& count : next) begin += std::exchange(count, begin);
+    for (const Entry& entry : from) to[next[digit(entry)]++] = entry;
+    std::swap(from, to);
+  }
+  static_assert(kRadixPasses % 2 == 1, "the result is in `other`");
+  std::copy(other.begin(), other.end(), entries.begin());
+  for (size_t begin = 0; begin < entries.size();) {
+    size_t end = begin + 1;
+    while (end < entries.size() &&
+           entries[end].key >> shift == entries[begin].key >> shift) {
+      ++end;
+    }
+    if (end - begin > 1) {
+      std::sort(entries.begin() + static_cast<std::ptrdiff_t>(begin),
+                entries.begin() + static_cast<std::ptrdiff_t>(end), before);
+    }
+    begin = end;
+  }
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
