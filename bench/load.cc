@@ -1,15 +1,18 @@
 // Whether one coordinator carries thousands of workers: how long a renewal
 // takes while rounds go on, what a worker costs in memory, how fast all are
 // back after the coordinator was killed and how fast it recovers its jobs. A
-// real `gavel coordinator`, killed with SIGKILL, against a fleet in this
-// process (load_fleet.h).
+// real `gavel coordinator`, killed with SIGKILL, against a fleet in processes
+// of this program (load_processes.h). First the same fleet against a bare
+// ROUTER that grants whatever it is asked for: what the generator, the network
+// and the machine take by themselves.
 //
 //   bench_load [--workers N] [--gang N] [--round S] [--lease S] [--rounds N]
-//              [--report S] [--policy NAME] [--keys] [--check]
+//              [--report S] [--policy NAME] [--processes N] [--keys] [--check]
 //              [--out FILE.json]
 //
 // --check asserts what must hold on any machine (all are granted, all are back,
 // no accelerator has two workers), and judges no times.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,12 +30,14 @@
 #include <vector>
 
 #include "bench/load_fleet.h"
+#include "bench/load_processes.h"
 #include "bench/table.h"
 #include "coordinator/server/principals.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/dealer.h"
+#include "runtime/transport/socket_options.h"
 #include "tests/cli/process.h"
 
 namespace gavel::bench {
@@ -50,6 +55,7 @@ constexpr double kPatience_s = 240;
 struct Options {
   int workers = 10'000;
   int gang = 10;
+  int processes = 4;  // of the fleet
   double round_s = 60;
   double lease_s = 30;
   double rounds = 2;
@@ -64,6 +70,9 @@ struct Options {
     return std::max(wanted / gang, 1) * gang;
   }
 };
+
+// Descriptors that a process needs beside one for each connection.
+constexpr int kOtherDescriptors = 512;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -81,6 +90,36 @@ double Percentile(std::vector<double>& values, double percent) {
                                       static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, values.begin() + static_cast<long>(at));
   return values[at];
+}
+
+// The coordinator has all the connections, and inherits this process's limit.
+void DemandDescriptors(int workers) {
+  transport::RaiseDescriptorLimit();
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const auto needed = static_cast<rlim_t>(workers + kOtherDescriptors);
+  Demand(limit.rlim_cur >= needed,
+         StrCat("the limit of open files is ", limit.rlim_cur, ", ", workers,
+                " workers need ", needed,
+                ": raise it (ulimit -Hn, as root) "
+                "or give fewer --workers"));
+}
+
+// Seconds of processor time that a process has taken.
+double ProcessorSeconds(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string word;
+  double ticks = 0;
+  // utime and stime are the 14th and 15th; the name has no spaces here.
+  for (int i = 1; i <= 15 && file >> word; ++i) {
+    if (i >= 14) ticks += std::atof(word.c_str());
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double LoadAverage() {
+  double average = 0;
+  return getloadavg(&average, 1) == 1 ? average : 0;
 }
 
 double ResidentKb(pid_t pid) {
@@ -103,8 +142,8 @@ struct Keys {
     if (!options.keys) return;
     coordinator = NewCurveKeyPair().value();
     user = NewCurveKeyPair().value();
-    for (int left = options.accelerators(); left > 0;
-         left -= kAcceleratorsPerServer) {
+    // The bare peer has an accelerator for each worker.
+    for (int left = options.workers; left > 0; left -= kAcceleratorsPerServer) {
       servers.push_back(NewCurveKeyPair().value());
     }
   }
@@ -187,7 +226,12 @@ class Coordinator {
   }
   pid_t pid() const { return process_->pid(); }
   const std::string& endpoint() const { return endpoint_; }
-  std::string errors() const { return process_->errors(); }
+  // The end of its log.
+  std::string errors() const {
+    constexpr size_t kShown = 2000;
+    const std::string all = process_->errors();
+    return all.substr(all.size() - std::min(kShown, all.size()));
+  }
 
  private:
   std::string folder_;
@@ -238,9 +282,121 @@ uint64_t RoundsSoFar(const std::string& endpoint, const Keys& keys) {
   return json["rounds"];
 }
 
+FleetOptions FleetOf(const Options& options, const Keys& keys,
+                     int accelerators) {
+  return {"",
+          accelerators,
+          0,
+          options.report_s,
+          keys.coordinator.public_key,
+          keys.servers};
+}
+
+// What the same generator measures without a coordinator.
+struct Baseline {
+  double p50_ms = 0;
+  double p99_ms = 0;
+  double longest_ms = 0;
+  double per_s = 0;
+  double kb_per_worker = 0;
+};
+
+Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
+                         FleetProcesses& fleet) {
+  const std::string endpoint = peer.endpoint();
+  const double idle_kb = ResidentKb(peer.pid());
+  fleet.Start(endpoint);
+  const bool all_there = fleet.Wait(
+      kPatience_s, [&] { return fleet.running() >= options.workers; });
+  Demand(all_there, StrCat("the bare ROUTER grants all: ", fleet.running()));
+  fleet.ClearRenewals();
+  fleet.Wait(options.lease_s, [] { return false; });
+  std::vector<double> renewals = fleet.renewals_s();
+  return {Percentile(renewals, 50) * 1e3, Percentile(renewals, 99) * 1e3,
+          Percentile(renewals, 100) * 1e3,
+          static_cast<double>(renewals.size()) / options.lease_s,
+          (ResidentKb(peer.pid()) - idle_kb) / options.workers};
+}
+
+// The rounds go on: what renewals take, and what a worker costs.
+void MeasureRounds(const Options& options, const Keys& keys,
+                   const Coordinator& coordinator, double idle_kb,
+                   const Baseline& bare, FleetProcesses& fleet,
+                   std::vector<Row>* rows) {
+  constexpr char kBare[] = "the same fleet at a bare ROUTER";
+  fleet.ClearRenewals();
+  const uint64_t rounds_before = RoundsSoFar(coordinator.endpoint(), keys);
+  const uint64_t pauses_before = fleet.pauses();
+  const double processor_before_s = ProcessorSeconds(coordinator.pid());
+  const double span_s = options.rounds * options.round_s;
+  fleet.Wait(span_s, [] { return false; });
+  const double processor_s =
+      ProcessorSeconds(coordinator.pid()) - processor_before_s;
+  const uint64_t rounds =
+      RoundsSoFar(coordinator.endpoint(), keys) - rounds_before;
+  Demand(rounds > 0, "rounds go on");
+  std::vector<double> renewals = fleet.renewals_s();
+  const double count = static_cast<double>(renewals.size());
+  Demand(count > 0, "leases are renewed");
+  rows->push_back({"rounds meanwhile", static_cast<double>(rounds), ""});
+  rows->push_back({"workers paused by them",
+                   static_cast<double>(fleet.pauses() - pauses_before), ""});
+  rows->push_back({"coordinator's processor", processor_s / span_s, "cores"});
+  rows->push_back(
+      {"renewals answered", count / span_s, "1/s", kBare, bare.per_s});
+  rows->push_back({"renewal, p50", Percentile(renewals, 50) * 1e3, "ms", kBare,
+                   bare.p50_ms});
+  rows->push_back({"renewal, p99", Percentile(renewals, 99) * 1e3, "ms", kBare,
+                   bare.p99_ms, ValueAtMost(100)});
+  rows->push_back({"renewal, longest", Percentile(renewals, 100) * 1e3, "ms",
+                   kBare, bare.longest_ms});
+  const double kb = ResidentKb(coordinator.pid());
+  rows->push_back({"memory, jobs included", (kb - idle_kb) / options.workers,
+                   "KB/worker", kBare, bare.kb_per_worker, ValueAtMost(40)});
+}
+
+void MeasureRecovery(const Options& options, Coordinator& coordinator,
+                     FleetProcesses& fleet, std::vector<Row>* rows) {
+  const uint64_t ended_before = fleet.leases_ended();
+  const uint64_t term = fleet.term();
+  const int workers_before = fleet.workers();
+  coordinator.Kill();
+  const Clock::time_point start = Clock::now();
+  rows->push_back({StrCat("recovery of ", options.jobs(), " jobs"),
+                   coordinator.Start(), "s", "", 0, ValueAtMost(2)});
+  const bool all_back = fleet.Wait(kPatience_s, [&] {
+    return fleet.heard_of_term(term + 1) >= workers_before;
+  });
+  Demand(all_back, StrCat("all are back: ", fleet.heard_of_term(term + 1),
+                          " of ", workers_before, coordinator.errors()));
+  rows->push_back({"all back after SIGKILL of the coordinator",
+                   SecondsSince(start), "s", "", 0, ValueAtMost(20)});
+  rows->push_back({"leases that ended meanwhile",
+                   static_cast<double>(fleet.leases_ended() - ended_before),
+                   ""});
+  const bool all_run = fleet.Wait(2 * options.round_s, [&] {
+    return fleet.running() == options.accelerators();
+  });
+  Demand(all_run, "the accelerators are in use again");
+  Demand(fleet.shared_accelerators() == 0, "no accelerator has two workers");
+  Demand(fleet.workers() == workers_before, "no worker was lost");
+}
+
 // Fills `rows`; ends the program where something is wrong.
 void Measure(const Options& options, std::vector<Row>* rows) {
   const Keys keys(options);
+  std::optional<CurveKeyPair> peer_keys;
+  if (options.keys) peer_keys = keys.coordinator;
+  // All of them are forked before this process has threads.
+  auto peer = std::make_unique<BarePeer>(peer_keys, options.lease_s);
+  auto bare_fleet = std::make_unique<FleetProcesses>(
+      options.processes, FleetOf(options, keys, options.workers));
+  FleetProcesses fleet(options.processes,
+                       FleetOf(options, keys, options.accelerators()));
+  const Baseline bare = MeasureBaseline(options, *peer, *bare_fleet);
+  bare_fleet.reset();
+  peer.reset();
+
   Coordinator coordinator(options, keys);
   coordinator.Start();
   const double idle_kb = ResidentKb(coordinator.pid());
@@ -250,18 +406,15 @@ void Measure(const Options& options, std::vector<Row>* rows) {
       {StrCat("submissions, ", options.jobs(), " jobs of ", options.gang),
        options.jobs() / SecondsSince(start), "jobs/s"});
   const double jobs_kb = ResidentKb(coordinator.pid());
+  rows->push_back(
+      {"memory, of jobs", (jobs_kb - idle_kb) / options.jobs(), "KB/job"});
 
   start = Clock::now();
-  Fleet fleet({coordinator.endpoint(),
-               options.accelerators(),
-               options.report_s,
-               "",
-               {}});
-  const int workers = options.jobs() * options.gang;
+  fleet.Start(coordinator.endpoint());
   // A job that has had no turn yet has no processes.
   const bool all_there =
-      fleet.Run(std::max(kPatience_s, 4 * options.round_s), [&] {
-        return fleet.workers() == workers &&
+      fleet.Wait(std::max(kPatience_s, 4 * options.round_s), [&] {
+        return fleet.workers() == options.workers &&
                fleet.running() >= options.accelerators();
       });
   Demand(all_there,
@@ -269,60 +422,15 @@ void Measure(const Options& options, std::vector<Row>* rows) {
                 fleet.running(), " run\n", coordinator.errors()));
   rows->push_back(
       {"all launched, and accelerators in use", SecondsSince(start), "s"});
-
-  fleet.renewals_s().clear();
-  const uint64_t rounds_before = RoundsSoFar(coordinator.endpoint(), keys);
-  const uint64_t pauses_before = fleet.pauses();
-  const double span_s = options.rounds * options.round_s;
-  fleet.Run(span_s, [] { return false; });
-  const uint64_t rounds =
-      RoundsSoFar(coordinator.endpoint(), keys) - rounds_before;
-  Demand(rounds > 0, "rounds go on");
-  std::vector<double>& renewals = fleet.renewals_s();
-  const double count = static_cast<double>(renewals.size());
-  Demand(count > 0, "leases are renewed");
-  rows->push_back({"rounds meanwhile", static_cast<double>(rounds), ""});
-  rows->push_back({"workers paused by them",
-                   static_cast<double>(fleet.pauses() - pauses_before), ""});
-  rows->push_back({"renewals answered", count / span_s, "1/s"});
-  rows->push_back({"renewal, p50", Percentile(renewals, 50) * 1e3, "ms"});
-  rows->push_back({"renewal, p99", Percentile(renewals, 99) * 1e3, "ms", "", 0,
-                   ValueAtMost(100)});
-  rows->push_back({"renewal, longest", Percentile(renewals, 100) * 1e3, "ms"});
-  const double kb = ResidentKb(coordinator.pid());
-  rows->push_back({"memory, jobs included", (kb - idle_kb) / workers,
-                   "KB/worker", "", 0, ValueAtMost(40)});
-  rows->push_back(
-      {"memory, of jobs", (jobs_kb - idle_kb) / options.jobs(), "KB/job"});
-
-  const uint64_t ended_before = fleet.leases_ended();
-  const uint64_t term = fleet.term();
-  const int workers_before = fleet.workers();
-  coordinator.Kill();
-  start = Clock::now();
-  rows->push_back({StrCat("recovery of ", options.jobs(), " jobs"),
-                   coordinator.Start(), "s", "", 0, ValueAtMost(2)});
-  const bool all_back = fleet.Run(kPatience_s, [&] {
-    return fleet.heard_of_term(term + 1) >= workers_before;
-  });
-  Demand(all_back, StrCat("all are back: ", fleet.heard_of_term(term + 1),
-                          " of ", workers_before, "\n", coordinator.errors()));
-  rows->push_back({"all back after SIGKILL of the coordinator",
-                   SecondsSince(start), "s", "", 0, ValueAtMost(20)});
-  rows->push_back({"leases that ended meanwhile",
-                   static_cast<double>(fleet.leases_ended() - ended_before),
-                   ""});
-  const bool all_run = fleet.Run(2 * options.round_s, [&] {
-    return fleet.running() == options.accelerators();
-  });
-  Demand(all_run, "the accelerators are in use again");
-  Demand(fleet.shared_accelerators() == 0, "no accelerator has two workers");
-  Demand(fleet.workers() == workers_before, "no worker was lost");
+  MeasureRounds(options, keys, coordinator, idle_kb, bare, fleet, rows);
+  MeasureRecovery(options, coordinator, fleet, rows);
 }
 
 bool Parse(int argc, char** argv, Options* options) {
-  const std::map<std::string, int*> counts = {{"--workers", &options->workers},
-                                              {"--gang", &options->gang}};
+  const std::map<std::string, int*> counts = {
+      {"--workers", &options->workers},
+      {"--gang", &options->gang},
+      {"--processes", &options->processes}};
   const std::map<std::string, double*> numbers = {
       {"--round", &options->round_s},
       {"--lease", &options->lease_s},
@@ -361,17 +469,22 @@ int main(int argc, char** argv) {
   if (!Parse(argc, argv, &options)) {
     std::fprintf(stderr,
                  "usage: %s [--workers N] [--gang N] [--round S] [--lease S] "
-                 "[--rounds N] [--report S] [--policy NAME] [--keys] "
-                 "[--check] [--out FILE.json]\n"
+                 "[--rounds N] [--report S] [--policy NAME] [--processes N] "
+                 "[--keys] [--check] [--out FILE.json]\n"
                  "N workers are a multiple of the gang\n",
                  argv[0]);
     return 2;
   }
+  DemandDescriptors(options.workers);
   std::vector<Row> rows;
+  const double load_before = LoadAverage();
   Measure(options, &rows);
-  std::printf("%d workers%s, rounds of %g s, leases of %g s\n", options.workers,
-              options.keys ? " with keys" : "", options.round_s,
-              options.lease_s);
+  std::printf(
+      "%d workers%s, rounds of %g s, leases of %g s; load average %.1f before, "
+      "%.1f after, on %ld cores\n",
+      options.workers, options.keys ? " with keys" : "", options.round_s,
+      options.lease_s, load_before, LoadAverage(),
+      sysconf(_SC_NPROCESSORS_ONLN));
   const int result = Report(rows, options.out);
   return options.check ? 0 : result;
 }

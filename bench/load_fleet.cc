@@ -22,6 +22,9 @@ constexpr int kSignalOfKill = 9;
 
 // A ROUTER keeps what it can't yet send; real workers drop it and ask again.
 constexpr int kQueuedMessagesMax = 4;
+// What comes is always taken: libzmq 4.3.4 ends the process when a connection
+// breaks whose queue is full, at its next heartbeat (socket_options.cc).
+constexpr int kNoLimit = 0;
 
 std::string AliasOf(uint32_t peer) {
   // Ids that begin with a zero byte are ZeroMQ's own.
@@ -56,8 +59,9 @@ Fleet::Fleet(FleetOptions options)
   socket.set(zmq::sockopt::router_mandatory, true);
   socket.set(zmq::sockopt::immediate, false);
   socket.set(zmq::sockopt::sndhwm, kQueuedMessagesMax);
+  socket.set(zmq::sockopt::rcvhwm, kNoLimit);
   int left = options_.accelerators;
-  for (int index = 0; left > 0; ++index) {
+  for (int index = options_.first_server; left > 0; ++index) {
     AgentOptions agent;
     agent.server = FleetServerName(index);
     agent.incarnation = 1;

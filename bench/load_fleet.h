@@ -1,7 +1,7 @@
 // Thousands of workers, and the agents of their servers, in one process: each
 // has a connection of its own to a real coordinator, and the real machine of
 // its side (lease machine, agent machine). Nothing is trained; steps are
-// counted by the clock. Of load.cc only. Not thread-safe.
+// counted by the clock. Of this folder's programs only. Not thread-safe.
 #ifndef GAVEL_BENCH_LOAD_FLEET_H_
 #define GAVEL_BENCH_LOAD_FLEET_H_
 
@@ -31,9 +31,10 @@ inline constexpr int kAcceleratorsPerServer = 200;
 struct FleetOptions {
   std::string endpoint;  // of a coordinator on this machine
   int accelerators = 0;  // in servers of kAcceleratorsPerServer
+  int first_server = 0;  // the number of its first one
   double report_interval_s = 1;
-  // With keys: the coordinator's public one, and one pair for each server,
-  // which its agent has; a worker gets a pair of its own at its launch.
+  // With keys: the coordinator's public one, and one pair for each server there
+  // is, which its agent has; a worker gets a pair of its own at its launch.
   std::string coordinator_public_key;
   std::vector<CurveKeyPair> server_keys;
   // Told of every message to a worker, as it is taken from the socket.

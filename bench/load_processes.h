@@ -1,0 +1,78 @@
+// Fleets (load_fleet.h) in several processes, so that thousands of connections
+// have descriptors and I/O threads enough; and a bare ROUTER in another, which
+// answers the same workers without a coordinator. What they count is in shared
+// memory. Of load.cc only. Not thread-safe.
+#ifndef GAVEL_BENCH_LOAD_PROCESSES_H_
+#define GAVEL_BENCH_LOAD_PROCESSES_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/load_fleet.h"
+#include "runtime/transport/curve.h"
+
+namespace gavel::bench {
+
+class FleetProcesses {
+ public:
+  // Forks `processes` of them, each with its part of the servers: to be called
+  // before this process has threads. They wait for Start.
+  FleetProcesses(int processes, const FleetOptions& options);
+  ~FleetProcesses();  // kills them
+  FleetProcesses(const FleetProcesses&) = delete;
+  FleetProcesses& operator=(const FleetProcesses&) = delete;
+
+  void Start(const std::string& endpoint);
+  // Waits until `done`, at most `timeout_s`; whether it was. Ends the program
+  // when a process of the fleet has ended.
+  bool Wait(double timeout_s, const std::function<bool()>& done);
+
+  // Sums over all, as of load_fleet.h; some 20 ms old.
+  int workers() const;
+  int running() const;
+  int heard_of_term(uint64_t term) const;
+  uint64_t term() const;
+  uint64_t pauses() const;
+  uint64_t leases_ended() const;
+  uint64_t shared_accelerators() const;
+  // Seconds of renewals that were answered since ClearRenewals.
+  void ClearRenewals();
+  std::vector<double> renewals_s() const;
+
+ private:
+  struct Shared;
+  struct Part {
+    pid_t pid = 0;
+    Shared* shared = nullptr;
+    uint32_t cleared = 0;  // renewals that are not looked at any more
+  };
+  std::vector<Part> parts_;
+};
+
+// Grants every lease that it is asked for, and knows nothing else.
+class BarePeer {
+ public:
+  // Forks; see FleetProcesses. `keys`: its own, none: not encrypted.
+  BarePeer(const std::optional<CurveKeyPair>& keys, double lease_s);
+  ~BarePeer();
+  BarePeer(const BarePeer&) = delete;
+  BarePeer& operator=(const BarePeer&) = delete;
+  std::string endpoint() const;
+  pid_t pid() const { return pid_; }
+
+ private:
+  struct Shared;
+  Shared* shared_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace gavel::bench
+
+#endif  // GAVEL_BENCH_LOAD_PROCESSES_H_
