@@ -262,6 +262,7 @@ class Engine {
   void Launch(Time now, Job& job, int rank, AcceleratorId where);
   Message LaunchMessage(const Job& job, int rank, AcceleratorId where) const;
   void Pause(Time now, Job& job, int rank, PauseTier tier);
+  void TellToStop(Time now, const Job& job, Worker& worker, double grace_s);
   void EndWorkers(Time now, Job& job, PauseTier tier);
   void NotifyReady(Job& job);
   void Notify(const Job& job, int rank);
@@ -287,8 +288,7 @@ class Engine {
   void MakeRoom(Time now);
   void MakeRoomOn(AcceleratorId accelerator,
                   std::set<WorkerKey>& evicted) const;
-  void MakeRoomIn(const std::string& server,
-                  std::set<WorkerKey>& evicted) const;
+  void MakeRoomOnHosts(std::set<WorkerKey>& evicted) const;
   std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
   const WorkerKey* LeavingMemory(AcceleratorId accelerator,
                                  const Job& job) const;
@@ -303,6 +303,7 @@ class Engine {
   std::vector<std::string> CheckpointServers(const Job& job) const;
   // No server that has its latest checkpoint can be reached.
   bool IsStranded(const Job& job) const;
+  bool MayRelease(const Job& job) const;
   static Generation Acknowledged(const Job& job);
   CheckpointSource SourceFor(const Job& job, const std::string& server) const;
   void OfferCheckpoint(const Job& job, const CheckpointSource& source,

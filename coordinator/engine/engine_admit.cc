@@ -92,14 +92,20 @@ void Engine::Admit(Time now, event::JobSubmitted e) {
   Record(now, std::move(e));
 }
 
+// What has ended stays so.
+bool Engine::MayRelease(const Job& job) const {
+  return job.state == JobState::kHeld ||
+         (job.active() &&
+          (throughputs_.HasExclusions(job.id) || IsStranded(job)));
+}
+
 void Engine::Admit(Time now, const event::JobCommanded& e) {
   const Job* job = Find(e.job);
   std::string error;
   if (job == nullptr) {
     error =
         StrCat("there is no job ", e.job.value(), "; `gavel queue` lists them");
-  } else if (e.kind == CommandKind::kRelease && job->state != JobState::kHeld &&
-             !throughputs_.HasExclusions(job->id) && !IsStranded(*job)) {
+  } else if (e.kind == CommandKind::kRelease && !MayRelease(*job)) {
     error = StrCat("job ", e.job.value(), " is not held, it is ",
                    JobStateName(job->state));
   } else if (e.kind == CommandKind::kCancel && !job->active() &&
@@ -144,13 +150,9 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
     return refuse(std::string(joined.message()));
   }
   if (!FitsCheckpoints(hello)) {
-    return EmitNow(action::SendToAgent{
-        hello.server,
-        AgentRejected{hello.server, position(),
-                      "the agents of a cluster share their checkpoint "
-                      "directories, or none does; start all with "
-                      "--own-checkpoints, or none",
-                      hello.incarnation}});
+    return refuse(
+        "the agents of a cluster share their checkpoint directories, or none "
+        "does; start all with --own-checkpoints, or none");
   }
   Record(now, e);
 }
@@ -225,7 +227,8 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
                         worker->process == ProcessState::kJoined);
   bool quarantined = false;
   for (const auto& [accelerator, holder] : quarantined_) {
-    quarantined |= holder == key;
+    quarantined |= holder == key &&
+                   cluster_.accelerator(accelerator).server == e.exit.server;
   }
   if (current || quarantined) Record(now, e);
   // Only once it is on disk: the agent repeats until then.

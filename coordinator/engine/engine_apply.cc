@@ -262,7 +262,7 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;
-  worker->need_bytes = std::max({worker->need_bytes, e.progress.state_bytes});
+  worker->need_bytes = std::max(worker->need_bytes, e.progress.state_bytes);
   const bool given_up = worker->held_epoch == job->epoch;
   const AcceleratorId held = worker->held;
   const JobId held_with = worker->held_with;

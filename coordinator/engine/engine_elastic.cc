@@ -128,10 +128,7 @@ void Engine::ChangeWorldSize(Time now, Job& job, int world_size) {
   job.resizing_since = job.HoldsAny() ? now : kNever;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (worker.process != ProcessState::kLaunching &&
-        worker.process != ProcessState::kJoined) {
-      continue;
-    }
+    if (!worker.is_live()) continue;
     if (!grows && rank < world_size) continue;
     worker.restarting |= grows;
     Pause(now, job, rank, PauseTier::kEvict);

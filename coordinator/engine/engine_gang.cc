@@ -9,7 +9,6 @@
 #include "core/rules.h"
 
 namespace gavel {
-namespace {}  // namespace
 
 // Rank 0 of a gang tells where its store listens: with every request, so a
 // coordinator that starts again hears it again.
@@ -39,21 +38,10 @@ bool Engine::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
 // One rank is gone, so the others can't go on either: they are ended, and all
 // start again from the last generation.
 void Engine::RestartGang(Time now, Job& job) {
-  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (worker.process != ProcessState::kLaunching &&
-        worker.process != ProcessState::kJoined) {
-      continue;
-    }
-    worker.leaving = true;
+  for (Worker& worker : job.workers) {
+    if (!worker.is_live()) continue;
     worker.restarting = true;
-    worker.stop_sent_at = now;
-    if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-    Due(now + options_.pause_grace_s);
-    Emit(action::SendToAgent{
-        worker.server,
-        StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
-                   position(), options_.stop_grace_s}});
+    TellToStop(now, job, worker, options_.stop_grace_s);
   }
 }
 

@@ -7,14 +7,6 @@
 #include "core/rules.h"
 
 namespace gavel {
-namespace {
-
-bool Live(const Worker& worker) {
-  return worker.process == ProcessState::kLaunching ||
-         worker.process == ProcessState::kJoined;
-}
-
-}  // namespace
 
 Job* Engine::Find(JobId id) {
   const auto it = jobs_.find(id);
@@ -140,7 +132,7 @@ void Engine::EnsureProcesses(Time now, Job& job,
       // One that is done starts again with the rest of its gang, and ends at
       // once: its last generation has all its steps.
       Launch(now, job, rank, accelerator);
-    } else if (Live(worker) && !worker.leaving &&
+    } else if (worker.is_live() && !worker.leaving &&
                worker.server != cluster_.accelerator(accelerator).server) {
       Pause(now, job, rank, PauseTier::kEvict);
     }
@@ -222,10 +214,24 @@ void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
 
 void Engine::EndWorkers(Time now, Job& job, PauseTier tier) {
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    if (Live(job.workers[static_cast<size_t>(rank)])) {
+    if (job.workers[static_cast<size_t>(rank)].is_live()) {
       Pause(now, job, rank, tier);
     }
   }
+}
+
+// By its agent, whatever the worker itself would do; Sweep repeats it.
+void Engine::TellToStop(Time now, const Job& job, Worker& worker,
+                        double grace_s) {
+  worker.leaving = true;
+  worker.stop_sent_at = now;
+  if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+  Due(now + options_.pause_grace_s);
+  const auto rank = static_cast<int>(&worker - job.workers.data());
+  Emit(action::SendToAgent{
+      worker.server,
+      StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
+                 position(), grace_s}});
 }
 
 // "Ask now": all ranks are there and the accelerators are free.

@@ -18,7 +18,10 @@
 // jobs. Beyond a budget, whoever has been away the longest is evicted.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "core/size_text.h"
@@ -156,9 +159,7 @@ void Engine::MakeRoom(Time now) {
   for (const Accelerator& accelerator : cluster_.accelerators()) {
     if (accelerator.info.memory_bytes > 0) MakeRoomOn(accelerator.id, evicted);
   }
-  for (const auto& [server, agent] : agents_) {
-    if (agent.host_memory_bytes > 0) MakeRoomIn(server, evicted);
-  }
+  MakeRoomOnHosts(evicted);
   if (evicted.empty()) return;
   Record(now, event::WorkersEvicted{{evicted.begin(), evicted.end()}});
   memory_due_ = false;
@@ -209,27 +210,42 @@ void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
   }
 }
 
-void Engine::MakeRoomIn(const std::string& server,
-                        std::set<WorkerKey>& evicted) const {
-  uint64_t used = 0;
-  std::vector<std::pair<Time, WorkerKey>> away;
+// One pass over the jobs, however many servers have a budget.
+void Engine::MakeRoomOnHosts(std::set<WorkerKey>& evicted) const {
+  struct Host {
+    uint64_t budget = 0;
+    uint64_t used = 0;
+    std::vector<std::pair<Time, WorkerKey>> away;
+  };
+  std::map<std::string, Host> hosts;
+  for (const auto& [server, agent] : agents_) {
+    if (agent.host_memory_bytes > 0) {
+      hosts[server].budget = agent.host_memory_bytes;
+    }
+  }
+  if (hosts.empty()) return;
   for (const auto& [id, job] : live_) {
     for (size_t rank = 0; rank < job->workers.size(); ++rank) {
       const Worker& worker = job->workers[rank];
       const WorkerKey key{id, static_cast<int>(rank), worker.incarnation};
-      if (!worker.is_parked() || worker.leaving || worker.server != server ||
-          evicted.contains(key)) {
+      if (!worker.is_parked() || worker.leaving || evicted.contains(key)) {
         continue;
       }
-      used += worker.progress.host_bytes;
-      if (job->assigned.empty()) away.emplace_back(worker.parked_at, key);
+      const auto host = hosts.find(worker.server);
+      if (host == hosts.end()) continue;
+      host->second.used += worker.progress.host_bytes;
+      if (job->assigned.empty()) {
+        host->second.away.emplace_back(worker.parked_at, key);
+      }
     }
   }
-  std::sort(away.begin(), away.end());
-  for (const auto& [since, key] : away) {
-    if (used <= agents_.at(server).host_memory_bytes) return;
-    used -= WorkerOf(key).progress.host_bytes;
-    evicted.insert(key);
+  for (auto& [server, host] : hosts) {
+    std::sort(host.away.begin(), host.away.end());
+    for (const auto& [since, key] : host.away) {
+      if (host.used <= host.budget) break;
+      host.used -= WorkerOf(key).progress.host_bytes;
+      evicted.insert(key);
+    }
   }
 }
 

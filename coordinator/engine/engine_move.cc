@@ -147,20 +147,15 @@ void Engine::GiveUpFetches(Time now) {
     });
     if (!waits) continue;
     Assign(now, job, {}, JobId());
-    for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-      Worker& worker = job.workers[static_cast<size_t>(rank)];
+    for (Worker& worker : job.workers) {
       if (worker.process != ProcessState::kLaunching) continue;
-      worker.leaving = true;
-      worker.pause_sent_at = now;
-      Due(now + options_.pause_grace_s);
-      const WorkerKey key{id, rank, worker.incarnation};
-      Emit(action::SendToAgent{worker.server,
-                               StopWorker{worker.server, key, position(), 0}});
+      TellToStop(now, job, worker, /*grace_s=*/0);
     }
   }
 }
 
-// An operator's word: the checkpoints that can't be reached are forgone.
+// The word of the job's user, or of an operator: the checkpoints that can't be
+// reached are forgone.
 void Engine::ForgoCheckpoints(Job& job) {
   job.forgone = std::max(job.forgone, Acknowledged(job));
   for (const std::string& server : CheckpointServers(job)) {

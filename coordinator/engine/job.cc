@@ -74,10 +74,8 @@ bool Job::HoldsAny() const {
 }
 
 bool Job::AnyLive() const {
-  return std::any_of(workers.begin(), workers.end(), [](const Worker& w) {
-    return w.process == ProcessState::kLaunching ||
-           w.process == ProcessState::kJoined;
-  });
+  return std::any_of(workers.begin(), workers.end(),
+                     [](const Worker& w) { return w.is_live(); });
 }
 
 bool Job::AllJoined() const {

@@ -62,6 +62,11 @@ struct Worker {
   // context there goes with the process only.
   std::set<AcceleratorId> contexts;
   bool out_of_memory = false;  // why its process ends: that is no failure
+  // Its agent was told to launch it, and has not told of its end.
+  bool is_live() const {
+    return process == ProcessState::kLaunching ||
+           process == ProcessState::kJoined;
+  }
   bool is_parked() const {
     return process == ProcessState::kJoined && held_epoch == 0 &&
            parked_at != kNever;
@@ -176,8 +181,8 @@ struct Job {
   // Servers without a shared directory that have a checkpoint of it, and the
   // epoch in which that was the latest.
   std::map<std::string, uint64_t> checkpoint_epochs;
-  // Acknowledged, but given up by an operator, since no server has it that can
-  // be reached.
+  // Acknowledged, but given up by `gavel release`, since no server has it that
+  // can be reached.
   Generation forgone;
 
   bool active() const { return state == JobState::kActive; }

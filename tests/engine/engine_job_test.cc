@@ -239,6 +239,15 @@ TEST_F(AbandonedWorker, IsNotGoneByAHelloOfBeforeItBegan) {
   EXPECT_TRUE(driver_.engine().quarantined().empty());
 }
 
+TEST_F(AbandonedWorker, IsNotGoneByTheWordOfAnotherServer) {
+  WorkerExited exit;
+  exit.server = "there";
+  exit.worker = worker_;
+  driver_.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver_.engine().quarantined().size(), 1u);
+  EXPECT_TRUE(driver_.job(worker_.job).active());
+}
+
 TEST_F(AbandonedWorker, IsGoneWhenItsAgentStartsAgain) {
   driver_.JoinServer("here", 2);
   EXPECT_TRUE(driver_.engine().quarantined().empty());

@@ -76,12 +76,16 @@ TEST_F(EngineMove, AJobWaitsForTheOnlyServerThatHasItsCheckpoint) {
   driver_.At(driver_.now + 300);
   EXPECT_EQ(LastToAgent<LaunchWorker>(), std::nullopt);
   EXPECT_THAT(Why(), HasSubstr("(step 250) lies on a alone"));
-  driver_.Step(event::ServerJoined{HelloOf("a", 2)});
+  // It has nothing but the checkpoint.
+  AgentHello hello = HelloOf("a", 2);
+  hello.accelerators.clear();
+  driver_.Step(event::ServerJoined{hello});
   driver_.At(driver_.now + 10);
-  ASSERT_TRUE(LastToAgent<LaunchWorker>().has_value());
-  if (job().workers[0].server == "b") {
-    EXPECT_EQ(LastToAgent<LaunchWorker>()->source.at_least, kLast);
-  }
+  const auto launch = LastToAgent<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_EQ(launch->server, "b");
+  EXPECT_EQ(launch->source,
+            (CheckpointSource{"a", "tcp://a:1", "key of a", kLast}));
 }
 
 TEST_F(EngineMove, TheOperatorsWordLetsItGoOnWithoutIt) {
@@ -93,6 +97,28 @@ TEST_F(EngineMove, TheOperatorsWordLetsItGoOnWithoutIt) {
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->server, "b");
   EXPECT_EQ(launch->source, CheckpointSource{});
+}
+
+TEST_F(EngineMove, AJobThatHasEndedIsNotReleasedThoughItsServerIsLost) {
+  for (const bool finished : {true, false}) {
+    if (finished) {
+      WorkerExited exit;
+      exit.server = "a";
+      exit.worker = driver_.Key(job_);
+      driver_.Step(event::WorkerGone{exit});
+    } else {
+      job_ = driver_.Submit("another");
+      driver_.Run(job_);
+      driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 7});
+    }
+    const JobState ended = job().state;
+    EXPECT_EQ(ended, finished ? JobState::kFinished : JobState::kCancelled);
+    Lose("a");
+    driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 7});
+    EXPECT_THAT(driver_.LastReply(), HasSubstr("is not held, it is "));
+    EXPECT_EQ(job().state, ended);
+    driver_.Step(event::ServerJoined{HelloOf("a", 2)});
+  }
 }
 
 TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
