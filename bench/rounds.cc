@@ -1,9 +1,9 @@
-// What a round costs the scheduler: CPU microseconds of one PlanRound, against a
-// std::stable_sort of the same candidates by priority in the same run, which is
-// the floor of any mechanism that looks at all of them in order. Rounds follow
-// one another as in the engine: what was given is held and counted as received.
-// The table of units is there before a round begins and is not timed; what
-// changes in it from one round to the next is written in place.
+// What a round costs the scheduler: CPU microseconds of one PlanRound, against
+// a std::stable_sort of the same candidates by priority in the same run, which
+// is the floor of any mechanism that looks at all of them in order. Rounds
+// follow one another as in the engine: what was given is held and counted as
+// received. The table of units is there before a round begins and is not timed;
+// what changes in it from one round to the next is written in place.
 //
 //   bench_rounds [--out FILE.json]
 #include <algorithm>

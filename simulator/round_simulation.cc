@@ -26,6 +26,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
   options.ended_jobs_kept = kEndedJobsKept;
+  options.journal = false;
   return options;
 }
 
@@ -212,7 +213,8 @@ void RoundSimulation::Do(const action::SendToWorker& action) {
   if (job == nullptr) return;
   const int rank = action.worker.rank;
   if (std::holds_alternative<LeaseNotice>(action.message)) {
-    Ask(*job, rank);
+    // Who holds a lease here keeps it until asked to pause: none runs out.
+    if (job->workers[static_cast<size_t>(rank)].epoch == 0) Ask(*job, rank);
   } else if (const auto* grant = std::get_if<LeaseGrant>(&action.message)) {
     Granted(*job, rank, grant->epoch);
   } else if (const auto* pause = std::get_if<PauseRequest>(&action.message)) {

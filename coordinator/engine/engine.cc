@@ -91,7 +91,9 @@ void Engine::Record(Time now, Event event) {
     start->queue = options_.queue;
     start->memory_rounds = options_.memory_rounds;
   }
-  actions_.push_back(action::Persist{seq_, term_, now, EncodeEvent(event)});
+  actions_.push_back(action::Persist{
+      seq_, term_, now,
+      options_.journal ? EncodeEvent(event) : decltype(EncodeEvent(event))()});
   Apply(now, event);
 }
 
@@ -151,6 +153,8 @@ double Engine::PlanLead() const {
 // Jobs that are over leave what is walked at every round, and at last the
 // table itself.
 void Engine::Prune() {
+  if (!prune_due_) return;
+  prune_due_ = false;
   std::erase_if(live_, [](const auto& entry) {
     return !entry.second->active() && !entry.second->AnyLive();
   });

@@ -80,6 +80,8 @@ struct EngineOptions {
   // So is rank 0 of a gang that has its lease and opens no store for the
   // others.
   double gang_timeout_s = 60;
+  // Events are encoded for the journal. False: a simulation that keeps none.
+  bool journal = true;
   // An elastic job's number of workers changes at most once in so many rounds,
   // unless somebody waits; and a change pays off within as many.
   int resize_rounds = 3;  // >= 1
@@ -280,7 +282,7 @@ class Engine {
   Tiers ChooseTiers(Time now) const;
   // Who could run in the next round, and how far each is ahead by type.
   struct Line {
-    std::vector<RoundUnit> units;
+    RoundTable units;
     std::vector<std::vector<double>> priorities;
   };
   double ExpectedAbsence(const Job& job, const Line& line) const;
@@ -325,7 +327,7 @@ class Engine {
       bool consolidated) const;
   bool PairFits(const Job& a, const Job& b, size_t type) const;
   uint64_t PairMemoryLimit(const Job& job, int rank) const;
-  void AddPairTrials(std::vector<RoundUnit>& units, Time at) const;
+  void AddPairTrials(RoundTable& units, Time at) const;
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
   void NoteTried(Job& job, size_t type);
 
@@ -352,16 +354,18 @@ class Engine {
   bool GiveUpSize(Time now, Job& job);
 
   // ---- engine_round.cc: rounds
-  std::vector<RoundUnit> RoundUnits(Time at, bool with_trials) const;
-  RoundUnit MakeUnit(const ShareUnit& unit, Time at) const;
+  RoundTable RoundUnits(Time at, bool with_trials) const;
+  void MakeUnit(const ShareUnit& unit, Time at, RoundUnit& row) const;
+  const std::vector<bool>& UsableTypes(const Job& job) const;
   bool MayRun(const Job& job) const;
   bool MayRun(const ShareUnit& unit) const;
   const std::vector<double>* Allocated(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
-  void AddTrials(std::vector<RoundUnit>& units) const;
+  void AddTrials(RoundTable& units) const;
   RoundAssignment PlanAll(Time at, bool keep_running) const;
   RoundAssignment PlanUnits(Time at, bool keep_running) const;
   void Fill(Time now);
+  bool CanFill() const;
   void PlanRoundAhead(Time now);
   void BookAll(Time now);
   void StartRounds(Time now);
@@ -421,6 +425,7 @@ class Engine {
   bool replaying_ = false;
   bool halted_ = false;
   bool fill_due_ = false;           // accelerators or jobs came free
+  bool prune_due_ = true;           // jobs or processes ended
   bool memory_due_ = false;         // somebody parked, or is to start
   bool unsolved_ = false;           // jobs or cluster changed since the solve
   uint64_t unsolved_seq_ = 0;       // the row that made it so

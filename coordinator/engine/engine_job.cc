@@ -302,6 +302,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.out_of_memory = false;
+  prune_due_ = true;
   worker.process = ProcessState::kNone;
   worker.leaving = false;
   worker.restarting = false;
@@ -365,6 +366,7 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
   BookAll(now);
   Assign(now, job, {}, JobId());
   job.planned.clear();
+  prune_due_ = true;
   job.state = state;
   job.reason = std::move(reason);
   job.ended_at = now;

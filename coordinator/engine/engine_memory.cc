@@ -34,21 +34,18 @@ const Worker& Engine::WorkerOf(const WorkerKey& key) const {
 
 // In seconds.
 double Engine::ExpectedAbsence(const Job& job, const Line& line) const {
-  const std::vector<RoundUnit>& units = line.units;
+  const RoundTable& units = line.units;
   const double share = job.target_share;
   if (!(share > 0)) return kNever;
   double rounds = std::max(1.0, (1 - share) / share);
-  const auto self =
-      std::find_if(units.begin(), units.end(), [&](const RoundUnit& row) {
-        return row.unit == ShareUnit{job.id, JobId()};
-      });
-  if (self == units.end()) return rounds * round_duration_s_;
-  const auto& own = line.priorities[static_cast<size_t>(self - units.begin())];
+  const size_t self = units.Find({job.id, JobId()});
+  if (self == units.size()) return rounds * round_duration_s_;
+  const auto& own = line.priorities[self];
   const auto type = static_cast<size_t>(
       std::max_element(own.begin(), own.end()) - own.begin());
   double place = 1;
   for (size_t row = 0; row < units.size(); ++row) {
-    const Job& other = jobs_.at(units[row].unit.job);
+    const Job& other = jobs_.at(units.unit(row).job);
     if (other.id == job.id || !other.planned.empty()) continue;
     if (line.priorities[row][type] > own[type]) ++place;
   }

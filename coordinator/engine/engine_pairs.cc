@@ -132,18 +132,19 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
 }
 
 // Only while jobs wait: with an accelerator for each, nothing is gained.
-void Engine::AddPairTrials(std::vector<RoundUnit>& units, Time at) const {
+void Engine::AddPairTrials(RoundTable& units, Time at) const {
   const std::vector<int> capacity = cluster_.Capacity();
   std::vector<JobId> alone;
   int wanted = 0;
-  for (const RoundUnit& row : units) {
-    if (row.unit.packed()) continue;
-    alone.push_back(row.unit.job);
-    wanted += row.scale_factor;
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (units.unit(u).packed()) continue;
+    alone.push_back(units.unit(u).job);
+    wanted += units.scale_factor(u);
   }
   for (const int count : capacity) wanted -= count;
   if (wanted <= 0) return;
   std::set<JobId> taken;
+  RoundUnit row;
   for (size_t type = 0; type < capacity.size(); ++type) {
     int budget = (capacity[type] + kPairTrialPart - 1) / kPairTrialPart;
     for (size_t i = 0; i < alone.size() && budget > 0; ++i) {
@@ -155,14 +156,14 @@ void Engine::AddPairTrials(std::vector<RoundUnit>& units, Time at) const {
             !IsPairTrial(a, b, type)) {
           continue;
         }
-        RoundUnit row = MakeUnit({a.id, b.id}, at);
+        MakeUnit({a.id, b.id}, at, row);
         row.share.assign(capacity.size(), 0);
         row.usable.assign(capacity.size(), false);
         row.share[type] = 1;
         row.usable[type] = true;
         row.time_received_s[type] = 0;
         row.deficit_s[type] = kTrialDebt_s;
-        units.push_back(std::move(row));
+        units.Add(row);
         budget -= a.spec.scale_factor;
         taken.insert({a.id, b.id});
         break;

@@ -20,6 +20,7 @@ Time Engine::LeaseHorizon(const Job& job) const {
 
 // What was received and what was meant, up to now: before either changes.
 void Engine::BookAll(Time now) {
+  if (now == booked_at_) return;  // nothing has been received since
   for (auto& [id, job] : live_) {
     if (!job->active()) continue;
     for (Worker& worker : job->workers) Book(now, *job, worker);
@@ -79,28 +80,33 @@ bool Engine::MayRun(const ShareUnit& unit) const {
 }
 
 // The units that may run, as of `at`.
-std::vector<RoundUnit> Engine::RoundUnits(Time at, bool with_trials) const {
-  std::vector<RoundUnit> units;
+RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
+  RoundTable units(cluster_.types().size());
+  RoundUnit row;
   for (const auto& [id, job] : live_) {
     // Between two allocations that are far apart, a job that came since takes
     // what is left over.
     const bool allocated =
         result_.is_assignment
             ? job->target_share > 0
-            : result_.allocation.Contains(id) || options_.reset_interval_s > 0;
+            : options_.reset_interval_s > 0 || result_.allocation.Contains(id);
     if (!MayRun(*job) || (!allocated && job->assigned.empty())) continue;
-    units.push_back(MakeUnit({id, JobId()}, at));
+    MakeUnit({id, JobId()}, at, row);
     // Who is not to be disturbed keeps the size that it runs with.
     if (!with_trials && !job->assigned.empty()) {
-      units.back().scale_factor = static_cast<int>(job->assigned.size());
+      row.scale_factor = static_cast<int>(job->assigned.size());
     }
+    units.Add(row);
     const ShareUnit running = UnitOf(*job);
     if (running.packed() && running.job == id && !Allocated(running)) {
-      units.push_back(MakeUnit(running, at));
+      MakeUnit(running, at, row);
+      units.Add(row);
     }
   }
-  for (const auto& [unit, row] : shares_) {
-    if (unit.packed() && MayRun(unit)) units.push_back(MakeUnit(unit, at));
+  for (const auto& [unit, share] : shares_) {
+    if (!unit.packed() || !MayRun(unit)) continue;
+    MakeUnit(unit, at, row);
+    units.Add(row);
   }
   if (with_trials && !result_.is_assignment) {
     AddTrials(units);
@@ -119,28 +125,48 @@ const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
                                                         : nullptr;
 }
 
-RoundUnit Engine::MakeUnit(const ShareUnit& unit, Time at) const {
+const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
+  const std::vector<std::string>& types = cluster_.types();
+  if (job.usable_version == throughputs_.version() &&
+      job.usable.size() == types.size()) {
+    return job.usable;
+  }
+  job.usable.clear();
+  job.guessed = false;
+  for (const std::string& type : types) {
+    const Throughput throughput = throughputs_.Get(job.id, type);
+    job.usable.push_back(throughput.steps_per_s > 0);
+    job.guessed |= throughput.source == ThroughputSource::kGuessed;
+  }
+  job.usable_version = throughputs_.version();
+  return job.usable;
+}
+
+// Into a row that may have been another unit's.
+void Engine::MakeUnit(const ShareUnit& unit, Time at, RoundUnit& row) const {
   const size_t types = cluster_.types().size();
-  const Job& job = jobs_.at(unit.job);
-  RoundUnit row;
+  const Job& job = *live_.at(unit.job);
   row.unit = unit;
   row.scale_factor = job.scale_factor;
+  row.share.clear();
   if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
   row.share.resize(types, 0);
-  row.time_received_s = time_received_.SinceReset(unit, types);
-  row.deficit_s = time_received_.Deficit(unit, types);
-  for (size_t type = 0; type < types; ++type) {
-    row.usable.push_back(
-        unit.packed()
-            ? row.share[type] > 0
-            : throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0);
+  time_received_.Rows(unit, types, row.time_received_s, row.deficit_s);
+  if (unit.packed()) {
+    row.usable.clear();
+    for (const double share : row.share) row.usable.push_back(share > 0);
+  } else {
+    row.usable = UsableTypes(job);
   }
+  row.holds.clear();
+  row.home_server.clear();
+  row.preempt_cost_s = row.move_cost_s = row.owed_part = 0;
   AddCosts(job, row);
   if (unit.packed()) AddCosts(jobs_.at(unit.partner), row);
   if (job.workers.front().process == ProcessState::kJoined) {
     row.home_server = job.workers.front().server;
   }
-  if (UnitOf(job) != unit || job.assigned.empty()) return row;
+  if (UnitOf(job) != unit || job.assigned.empty()) return;
   row.holds = job.assigned;
   const auto type = static_cast<size_t>(cluster_.TypeOf(row.holds.front()));
   row.usable[type] = true;
@@ -152,7 +178,6 @@ RoundUnit Engine::MakeUnit(const ShareUnit& unit, Time at) const {
         seconds;
     row.deficit_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] -= seconds;
   }
-  return row;
 }
 
 // Given by the job file, else what its workers measured so far.
@@ -177,21 +202,22 @@ void Engine::AddCosts(const Job& job, RoundUnit& row) {
 // gets a turn there first: on at most half of the type's accelerators in one
 // round (section 6 of the paper measures jobs in the same way, as part of
 // running them).
-void Engine::AddTrials(std::vector<RoundUnit>& units) const {
+void Engine::AddTrials(RoundTable& units) const {
   std::vector<int> trials = cluster_.Capacity();
   for (int& budget : trials) budget = (budget + 1) / 2;
-  for (RoundUnit& row : units) {
-    if (row.unit.packed()) continue;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const ShareUnit& unit = units.unit(u);
+    if (unit.packed() || !live_.at(unit.job)->guessed) continue;
     for (size_t type = 0; type < trials.size(); ++type) {
-      if (trials[type] < row.scale_factor || !row.usable[type] ||
-          !throughputs_.NeedsTrial(row.unit.job, cluster_.types()[type]) ||
-          tried_.contains({row.unit.job, type})) {
+      if (trials[type] < units.scale_factor(u) || !units.usable(u, type) ||
+          tried_.contains({unit.job, type}) ||
+          !throughputs_.NeedsTrial(unit.job, cluster_.types()[type])) {
         continue;
       }
-      trials[type] -= row.scale_factor;
-      row.share[type] = 1;
-      row.time_received_s[type] = 0;
-      row.deficit_s[type] = kTrialDebt_s;
+      trials[type] -= units.scale_factor(u);
+      units.share(u)[type] = 1;
+      units.received_s(u)[type] = 0;
+      units.deficit_s(u)[type] = kTrialDebt_s;
     }
   }
 }
@@ -204,7 +230,7 @@ RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
 }
 
 RoundAssignment Engine::PlanUnits(Time at, bool keep_running) const {
-  const std::vector<RoundUnit> units = RoundUnits(at, !keep_running);
+  const RoundTable units = RoundUnits(at, !keep_running);
   if (result_.is_assignment) {
     std::map<ShareUnit, size_t> type_of_unit;
     for (const TypeAssignment& entry : result_.assignment) {
@@ -234,8 +260,9 @@ void Engine::Fill(Time now) {
   if (round_ends_at_ == kNever) return;
   ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
-  for (auto& [unit, places] :
-       PlanAll(now, /*keep_running=*/true).Release()) {
+  RoundAssignment plan;
+  if (CanFill()) plan = PlanAll(now, /*keep_running=*/true);
+  for (auto& [unit, places] : plan.Release()) {
     const Job& job = jobs_.at(unit.job);
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
@@ -247,6 +274,19 @@ void Engine::Fill(Time now) {
   }
   if (!fill.places.empty()) Record(now, std::move(fill));
   if (planned_) PlanRoundAhead(now);
+}
+
+// Somebody waits, and some accelerator is nobody's.
+bool Engine::CanFill() const {
+  const bool waits = std::ranges::any_of(live_, [&](const auto& entry) {
+    return entry.second->assigned.empty() && MayRun(*entry.second);
+  });
+  if (!waits) return false;
+  return std::ranges::any_of(
+      cluster_.accelerators(), [&](const Accelerator& accelerator) {
+        return accelerator.state == AcceleratorState::kUsable &&
+               !assigned_to_.contains(accelerator.id);
+      });
 }
 
 void Engine::On(Time now, const event::UnitsAssigned& e) {
@@ -384,20 +424,16 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
             static_cast<double>(job.spec.LeastWorkers()), 0};
   }
   if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
-  const std::vector<RoundUnit> rows = RoundUnits(now, /*with_trials=*/false);
-  const auto self =
-      std::find_if(rows.begin(), rows.end(), [&](const RoundUnit& row) {
-        return row.unit == ShareUnit{job.id, JobId()};
-      });
-  if (self == rows.end()) return {ReasonCode::kNotInAllocation, "", 0, 0};
+  const RoundTable rows = RoundUnits(now, /*with_trials=*/false);
+  const size_t own = rows.Find({job.id, JobId()});
+  if (own == rows.size()) return {ReasonCode::kNotInAllocation, "", 0, 0};
   const std::vector<std::vector<double>> priorities = Priorities(rows);
-  const auto own = static_cast<size_t>(self - rows.begin());
   const size_t type = static_cast<size_t>(
       std::max_element(priorities[own].begin(), priorities[own].end()) -
       priorities[own].begin());
   double place = 1;
   for (size_t row = 0; row < rows.size(); ++row) {
-    if (row == own || !rows[row].holds.empty()) continue;
+    if (row == own || !rows.holds(row).empty()) continue;
     if (priorities[row][type] > priorities[own][type]) ++place;
   }
   const Shares shares = SharesOf(job.id, now);

@@ -54,6 +54,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
              State(*this));
   unpacker.Leave();
+  prune_due_ = true;
   live_.clear();
   for (const JobId id : live) {
     const auto found = jobs_.find(id);

@@ -10,9 +10,6 @@
 namespace gavel {
 namespace {
 
-// A share below this is dust of the solver.
-constexpr double kShareMin = 1e-9;
-
 constexpr std::string_view kUnconsolidated = "_unconsolidated";
 
 // Consolidated and unconsolidated shares as one: the mechanism places gangs

@@ -175,6 +175,11 @@ struct Job {
   Reason resize_reason;
   Time resizing_since = kNever;
   double resize_s = -1;
+  // By type: it has a throughput there; and nobody knows that of some type. As
+  // of that version of the matrix.
+  mutable std::vector<bool> usable;
+  mutable bool guessed = false;
+  mutable uint64_t usable_version = 0;
   // Forgotten by a restart: the policy gives it nothing though it would fit.
   bool left_out = false;
 

@@ -13,14 +13,6 @@ void Grow(std::vector<double>& row, size_t type) {
   if (row.size() <= type) row.resize(type + 1, 0.0);
 }
 
-// `row` cut or filled with zeros to `types` entries, `add` added to each.
-std::vector<double> Row(const std::vector<double>& row, size_t types,
-                        double add) {
-  std::vector<double> result(types, add);
-  for (size_t j = 0; j < std::min(types, row.size()); ++j) result[j] += row[j];
-  return result;
-}
-
 // The largest of `row` and `least`.
 double Most(const std::vector<double>& row, double least) {
   for (const double seconds : row) least = std::max(least, seconds);
@@ -104,22 +96,38 @@ void TimeReceived::Remove(JobId job) {
   }
 }
 
+void TimeReceived::Rows(const ShareUnit& unit, size_t types,
+                        std::vector<double>& since_reset,
+                        std::vector<double>& deficit) const {
+  since_reset.assign(types, head_start_s_);
+  deficit.assign(types, 0);
+  const auto found = seconds_.find(unit);
+  if (found == seconds_.end()) return;
+  const Seconds& entry = found->second;
+  for (size_t j = 0; j < std::min(types, entry.since_reset.size()); ++j) {
+    since_reset[j] += entry.since_reset[j];
+  }
+  for (size_t j = 0; j < std::min(types, entry.owed.size()); ++j) {
+    deficit[j] += entry.owed[j];
+  }
+  for (size_t j = 0; j < std::min(types, entry.received.size()); ++j) {
+    deficit[j] -= entry.received[j];
+  }
+}
+
 std::vector<double> TimeReceived::SinceReset(const ShareUnit& unit,
                                              size_t types) const {
-  const auto found = seconds_.find(unit);
-  if (found == seconds_.end()) return Row({}, types, head_start_s_);
-  return Row(found->second.since_reset, types, head_start_s_);
+  std::vector<double> since_reset;
+  std::vector<double> deficit;
+  Rows(unit, types, since_reset, deficit);
+  return since_reset;
 }
 
 std::vector<double> TimeReceived::Deficit(const ShareUnit& unit,
                                           size_t types) const {
-  const auto found = seconds_.find(unit);
-  if (found == seconds_.end()) return Row({}, types, 0);
-  std::vector<double> deficit = Row(found->second.owed, types, 0);
-  const std::vector<double>& received = found->second.received;
-  for (size_t j = 0; j < std::min(types, received.size()); ++j) {
-    deficit[j] -= received[j];
-  }
+  std::vector<double> since_reset;
+  std::vector<double> deficit;
+  Rows(unit, types, since_reset, deficit);
   return deficit;
 }
 

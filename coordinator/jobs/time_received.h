@@ -50,6 +50,10 @@ class TimeReceived {
   std::vector<double> SinceReset(const ShareUnit& unit, size_t types) const;
   // [types] owed less received by type, over all resets; positive: owed.
   std::vector<double> Deficit(const ShareUnit& unit, size_t types) const;
+  // Both at once, into rows that are there already.
+  void Rows(const ShareUnit& unit, size_t types,
+            std::vector<double>& since_reset,
+            std::vector<double>& deficit) const;
   // Seconds that the job ran since it began, on all types, alone and in pairs.
   double Total(JobId job) const;
 

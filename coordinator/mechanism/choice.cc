@@ -28,7 +28,7 @@ Choice::Choice(const RoundView& view, const RoundOptions& options)
       options_(options),
       room_(view.capacity()),
       scale_factor_min_(std::numeric_limits<int>::max()),
-      type_of_(view.table().size(), kNone),
+      type_of_(view.table().size(), kNoIndex),
       taken_(view.jobs(), false) {
   for (size_t u = 0; u < view.table().size(); ++u) {
     scale_factor_min_ =
@@ -41,7 +41,7 @@ void Choice::KeepRunning() {
   if (view_.table().held().empty()) return;
   for (size_t i = 0; i < view_.table().size(); ++i) {
     const uint32_t u = view_.Ordered(i);
-    if (const uint32_t held = view_.Held(u); held != kNone) Take(u, held);
+    if (const uint32_t held = view_.Held(u); held != kNoIndex) Take(u, held);
   }
 }
 
@@ -172,10 +172,9 @@ void Choice::TakeByPriority(TypeRange types) {
   const RoundTable& table = view_.table();
   const auto ties = [&](const Candidate& a, const Candidate& b) {
     const auto rank = [&](const Candidate& c) {
-      return std::tuple(-table.deficit_s(c.unit)[c.type],
-                        -table.share(c.unit)[c.type],
-                        view_.Held(c.unit) != c.type, view_.Position(c.unit),
-                        c.type);
+      return std::tuple(
+          -table.deficit_s(c.unit)[c.type], -table.share(c.unit)[c.type],
+          view_.Held(c.unit) != c.type, view_.Position(c.unit), c.type);
     };
     return rank(a) < rank(b);
   };

@@ -42,7 +42,7 @@ class Choice {
   // doesn't fit.
   void Take(size_t unit, size_t type);
 
-  // By unit: the type chosen, or kNone.
+  // By unit: the type chosen, or kNoIndex.
   const std::vector<uint32_t>& type_of() const { return type_of_; }
 
  private:

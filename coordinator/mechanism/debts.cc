@@ -79,7 +79,7 @@ double Debts::Standing(size_t unit, size_t type) const {
   if (held == type) return OwnStanding(unit, type, costs.preempt_s);
   const std::span<const double> share = table_.share(unit);
   const double standing = -Debt(unit, type) / share[type];
-  if (held == kNone && costs.owed_part > kOwedPartMax) {
+  if (held == kNoIndex && costs.owed_part > kOwedPartMax) {
     return OwnStanding(unit, type, costs.preempt_s);
   }
   if (!HasShare(unit, held)) return standing;
@@ -92,7 +92,7 @@ double Debts::Standing(size_t unit, size_t type) const {
 
 bool Debts::StaysForNow(size_t unit) const {
   const uint32_t held = view_.Held(unit);
-  if (held == kNone || HasShare(unit, held)) return false;
+  if (held == kNoIndex || HasShare(unit, held)) return false;
   const double move_s = table_.costs(unit).move_s;
   const double bound_s =
       std::min(move_s, LeadSeconds(move_s, round_duration_s_));

@@ -34,7 +34,7 @@ class Places {
       : view_(view), table_(view.table()), placement_(view) {
     for (size_t i = 0; i < table_.size(); ++i) {
       const uint32_t u = view.Ordered(i);
-      if (type_of[u] != kNone) chosen_.push_back({u, type_of[u]});
+      if (type_of[u] != kNoIndex) chosen_.push_back({u, type_of[u]});
     }
     placed_.resize(chosen_.size());
   }
@@ -57,10 +57,10 @@ class Places {
     for (uint32_t c = 0; c < chosen_.size(); ++c) {
       placed[chosen_[c].unit] = !placed_[c].second.empty();
     }
-    std::vector<uint32_t> holder(view_.jobs(), kNone);  // by job
+    std::vector<uint32_t> holder(view_.jobs(), kNoIndex);  // by job
     for (size_t i = 0; i < table_.size(); ++i) {
       const uint32_t u = view_.Ordered(i);
-      if (view_.Held(u) == kNone || placed[u]) continue;
+      if (view_.Held(u) == kNoIndex || placed[u]) continue;
       holder[view_.Job(u)] = holder[view_.Partner(u)] = u;
     }
     std::erase_if(moving_, [&](uint32_t c) {
@@ -109,7 +109,7 @@ class Places {
 
   bool Inherit(uint32_t c, uint32_t from) {
     const auto [u, type] = chosen_[c];
-    if (from == kNone || from == u || view_.Held(from) != type) return false;
+    if (from == kNoIndex || from == u || view_.Held(from) != type) return false;
     const std::span<const AcceleratorId> holds = table_.holds(from);
     if (table_.scale_factor(u) != table_.scale_factor(from) ||
         !placement_.Keep(holds)) {

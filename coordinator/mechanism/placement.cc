@@ -137,7 +137,7 @@ void Placement::FindFree() {
   for (const auto& [server, ids] : view_.cluster().servers()) {
     for (const AcceleratorId id : ids) {
       const uint32_t type = view_.TypeOf(id);
-      if (type == kNone) continue;
+      if (type == kNoIndex) continue;
       free_[type].Add(server, id, given_[id.value() - 1]);
     }
   }

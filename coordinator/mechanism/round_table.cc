@@ -28,7 +28,7 @@ void RoundTable::Add(const RoundUnit& row) {
   has_deficits_.push_back(row.deficit_s.empty() ? 0 : 1);
   costs_.push_back({row.preempt_cost_s, row.move_cost_s, row.owed_part});
   homes_.push_back(row.home_server);
-  held_at_.push_back(kNone);
+  held_at_.push_back(kNoIndex);
   if (!row.holds.empty()) Hold(units_.size() - 1, row.holds);
 }
 
@@ -43,22 +43,27 @@ void RoundTable::AddColumn(const std::vector<double>& row,
 void RoundTable::Hold(size_t u, std::vector<AcceleratorId> accelerators) {
   uint32_t& at = held_at_[u];
   if (accelerators.empty()) {
-    if (at == kNone) return;
+    if (at == kNoIndex) return;
     held_at_[held_.back().unit] = at;
     std::swap(held_[at], held_.back());
     held_.pop_back();
-    held_at_[u] = kNone;
+    held_at_[u] = kNoIndex;
     return;
   }
-  if (at == kNone) {
+  if (at == kNoIndex) {
     at = static_cast<uint32_t>(held_.size());
     held_.push_back({static_cast<uint32_t>(u), {}});
   }
   held_[at].accelerators = std::move(accelerators);
 }
 
+size_t RoundTable::Find(const ShareUnit& unit) const {
+  return static_cast<size_t>(std::find(units_.begin(), units_.end(), unit) -
+                             units_.begin());
+}
+
 std::span<const AcceleratorId> RoundTable::holds(size_t u) const {
-  if (held_at_[u] == kNone) return {};
+  if (held_at_[u] == kNoIndex) return {};
   return held_[held_at_[u]].accelerators;
 }
 

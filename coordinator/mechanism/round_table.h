@@ -17,7 +17,7 @@
 namespace gavel {
 
 // An index that means "none": of a type, a unit or a job.
-inline constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+inline constexpr uint32_t kNoIndex = std::numeric_limits<uint32_t>::max();
 
 // A share below this is dust of the solver: a unit that has received nothing
 // would be given a whole round for it.
@@ -65,12 +65,13 @@ class RoundTable {
   size_t types() const { return types_; }  // J
   size_t size() const { return units_.size(); }
   const ShareUnit& unit(size_t u) const { return units_[u]; }
+  // The first row of a unit; size(): it has none.
+  size_t Find(const ShareUnit& unit) const;
   // Each unit is greater than the one before it.
   bool ascending() const { return ascending_; }
   bool packed() const { return packed_; }  // there is a pair
 
   int scale_factor(size_t u) const { return scale_factors_[u]; }
-  void set_scale_factor(size_t u, int count) { scale_factors_[u] = count; }
   bool usable(size_t u, size_t type) const {
     return usable_[u * types_ + type] != 0;
   }
@@ -100,7 +101,7 @@ class RoundTable {
     std::vector<AcceleratorId> accelerators;
   };
   // Units that hold something, in no particular order, and the place of each
-  // there (kNone: it holds nothing).
+  // there (kNoIndex: it holds nothing).
   const std::vector<Held>& held() const { return held_; }
   uint32_t held_at(size_t u) const { return held_at_[u]; }
   std::span<const AcceleratorId> holds(size_t u) const;

@@ -9,7 +9,7 @@ RoundView::RoundView(const Cluster& cluster, const RoundTable& table)
       table_(table),
       types_(std::min(cluster.types().size(), table.types())),
       capacity_(cluster.types().size(), 0),
-      type_of_(cluster.accelerators().size(), kNone),
+      type_of_(cluster.accelerators().size(), kNoIndex),
       plain_(table.ascending() && !table.packed()) {
   for (size_t i = 0; i < type_of_.size(); ++i) {
     if (cluster.accelerators()[i].state != AcceleratorState::kUsable) continue;
@@ -31,13 +31,13 @@ uint32_t RoundView::TypeHeld(const RoundTable::Held& held) const {
   const std::vector<AcceleratorId>& ids = held.accelerators;
   const int scale_factor = table_.scale_factor(held.unit);
   if (scale_factor < 1 || ids.size() != static_cast<size_t>(scale_factor)) {
-    return kNone;
+    return kNoIndex;
   }
   const uint32_t type = TypeOf(ids.front());
   const bool one_type =
       std::all_of(ids.begin(), ids.end(),
                   [&](AcceleratorId id) { return TypeOf(id) == type; });
-  return one_type ? type : kNone;
+  return one_type ? type : kNoIndex;
 }
 
 void RoundView::Number() {

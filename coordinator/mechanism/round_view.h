@@ -26,10 +26,10 @@ class RoundView {
   size_t types() const { return types_; }
   // By type of the cluster: usable accelerators.
   const std::vector<int>& capacity() const { return capacity_; }
-  // The type of a usable accelerator; kNone: unusable, or not known.
+  // The type of a usable accelerator; kNoIndex: unusable, or not known.
   uint32_t TypeOf(AcceleratorId id) const {
     const uint64_t index = id.value() - 1;
-    return index < type_of_.size() ? type_of_[index] : kNone;
+    return index < type_of_.size() ? type_of_[index] : kNoIndex;
   }
 
   // Units ascending, equal ones as they came: the i-th; and where one is.
@@ -48,10 +48,10 @@ class RoundView {
     return plain_ ? static_cast<uint32_t>(u) : rows_[u].partner;
   }
   // Type of what the unit holds, if it may keep it: as many as its scale
-  // factor, all usable, all of one type. Else kNone.
+  // factor, all usable, all of one type. Else kNoIndex.
   uint32_t Held(size_t u) const {
     const uint32_t at = table_.held_at(u);
-    return at == kNone ? kNone : held_[at];
+    return at == kNoIndex ? kNoIndex : held_[at];
   }
 
  private:

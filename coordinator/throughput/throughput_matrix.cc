@@ -81,6 +81,7 @@ void ThroughputMatrix::RemoveJob(JobId job) {
 
 bool ThroughputMatrix::Measure(JobId job, std::string_view type,
                                double steps_per_s, double window_s) {
+  ++version_;
   const auto row = figures_.find(job);
   if (!IsPlausible(steps_per_s, window_s) || row == figures_.end()) {
     return false;
@@ -93,6 +94,7 @@ bool ThroughputMatrix::Measure(JobId job, std::string_view type,
 bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
                                    int workers, double steps_per_s,
                                    double window_s) {
+  ++version_;
   const auto asked = scale_factors_.find(job);
   if (asked == scale_factors_.end()) return false;
   if (asked->second == workers) {
@@ -106,6 +108,7 @@ bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
 
 void ThroughputMatrix::ExcludeSize(JobId job, std::string_view type,
                                    int workers) {
+  ++version_;
   if (!scale_factors_.contains(job)) return;
   sizes_[{job, workers}][std::string(type)].out_of_memory = true;
 }
@@ -174,6 +177,7 @@ std::optional<double> ThroughputMatrix::Together(JobId job, JobId other,
 }
 
 void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
+  ++version_;
   const auto row = figures_.find(job);
   if (row == figures_.end()) return;
   row->second[std::string(type)].out_of_memory = true;
@@ -182,12 +186,14 @@ void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
 
 void ThroughputMatrix::ExcludePair(JobId job, JobId other,
                                    std::string_view type) {
+  ++version_;
   PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
   pair.first.out_of_memory = true;
   pair.second.out_of_memory = true;
 }
 
 bool ThroughputMatrix::Readmit(JobId job) {
+  ++version_;
   bool any = false;
   if (const auto row = figures_.find(job); row != figures_.end()) {
     for (auto& [type, figure] : row->second) {

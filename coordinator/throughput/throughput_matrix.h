@@ -49,6 +49,9 @@ class ThroughputMatrix {
   // mean; without any figure, 1 (all types alike). Zeros ("cannot run there")
   // count in no guess, and a guess is never 0.
   Throughput Get(JobId job, std::string_view type) const;
+  // Changes whenever some figure of a job that is there was measured, excluded
+  // or readmitted: until then, whether a job can run on a type stays the same.
+  uint64_t version() const { return version_; }
   // True when the type has neither a given nor a measured figure: it should
   // get a bounded trial turn there.
   bool NeedsTrial(JobId job, std::string_view type) const;
@@ -124,6 +127,7 @@ class ThroughputMatrix {
   std::map<ShareUnit, PairFigures> pairs_;
   std::map<std::pair<JobId, int>, Figures> sizes_;  // by number of workers
   std::map<JobId, int> scale_factors_;              // of figures_
+  uint64_t version_ = 1;
   // Ratios by (type, other), filled on demand and dropped at each change: the
   // rows of one problem share them.
   mutable std::map<std::pair<std::string, std::string>, double> ratios_;

@@ -173,16 +173,16 @@ TEST(Placement, TwoJobsThatClaimOneAcceleratorDoNotBothGetIt) {
 TEST(TypeHeld, OnlyACompleteUsableGangOfOneTypeIsHeld) {
   Cluster cluster = MakeCluster({{"a", {"gpu", "gpu", "cpu"}}});
   RoundUnit unit = MakeUnit(1, 2, {1, 1});
-  EXPECT_EQ(TypeHeld(cluster, unit), kNone);
+  EXPECT_EQ(TypeHeld(cluster, unit), kNoIndex);
   unit.holds = Ids({1, 2});
   EXPECT_EQ(TypeHeld(cluster, unit), 0u);
   unit.holds = Ids({1, 3});
-  EXPECT_EQ(TypeHeld(cluster, unit), kNone);
+  EXPECT_EQ(TypeHeld(cluster, unit), kNoIndex);
   unit.holds = Ids({1});
-  EXPECT_EQ(TypeHeld(cluster, unit), kNone);
+  EXPECT_EQ(TypeHeld(cluster, unit), kNoIndex);
   unit.holds = Ids({1, 2});
   cluster.MarkLost(AcceleratorId(2));
-  EXPECT_EQ(TypeHeld(cluster, unit), kNone);
+  EXPECT_EQ(TypeHeld(cluster, unit), kNoIndex);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class Chooser {
   std::map<size_t, size_t> Run() {
     if (options.keep_running) {
       for (size_t u = 0; u < units.size(); ++u) {
-        if (held[u] != kNone) Take(u, held[u]);
+        if (held[u] != kNoIndex) Take(u, held[u]);
       }
     }
     if (options.queue == QueueKind::kGlobal) {
@@ -58,8 +58,8 @@ class Chooser {
 
   void TakeTypes(size_t begin, size_t end) {
     // (standing, -deficit, -share, does not hold it, unit, type, index)
-    std::vector<std::tuple<double, double, double, bool, ShareUnit, size_t,
-                           size_t>>
+    std::vector<
+        std::tuple<double, double, double, bool, ShareUnit, size_t, size_t>>
         claims;
     for (size_t u = 0; u < units.size(); ++u) {
       const RoundUnit& unit = units[u];
@@ -72,8 +72,7 @@ class Chooser {
         const double standing = move_aware
                                     ? debts.Standing(u, j)
                                     : unit.time_received_s[j] / unit.share[j];
-        const double deficit_s =
-            unit.deficit_s.empty() ? 0 : unit.deficit_s[j];
+        const double deficit_s = unit.deficit_s.empty() ? 0 : unit.deficit_s[j];
         claims.emplace_back(standing, -deficit_s, -unit.share[j], held[u] != j,
                             unit.unit, j, u);
       }
@@ -146,8 +145,8 @@ class Placer {
     std::vector<AcceleratorId> taken;
     const auto wanted = static_cast<size_t>(unit.scale_factor);
     while (taken.size() < wanted) {
-      Server* server = Best(wanted - taken.size(), static_cast<int>(type),
-                            unit.home_server);
+      Server* server =
+          Best(wanted - taken.size(), static_cast<int>(type), unit.home_server);
       auto& free = server->first;
       std::stable_partition(free.begin(), free.end(), [&](AcceleratorId id) {
         return std::find(unit.holds.begin(), unit.holds.end(), id) !=
@@ -167,8 +166,7 @@ class Placer {
   using Server = std::pair<std::vector<AcceleratorId>, size_t>;
 
   Server& Of(AcceleratorId id) {
-    return servers_.at(
-        {cluster_.TypeOf(id), cluster_.accelerator(id).server});
+    return servers_.at({cluster_.TypeOf(id), cluster_.accelerator(id).server});
   }
 
   // The home where all fit, else the tightest fit, a server in use before a
@@ -218,7 +216,7 @@ RoundAssignment ReferenceRound(const Cluster& cluster,
   // A job that ran in another unit takes that one's accelerators over.
   std::map<JobId, size_t> holder;
   for (size_t u = 0; u < units.size(); ++u) {
-    if (TypeHeld(cluster, units[u]) == kNone) continue;
+    if (TypeHeld(cluster, units[u]) == kNoIndex) continue;
     if (placed.contains(units[u].unit)) continue;
     holder[units[u].unit.job] = u;
     if (units[u].unit.packed()) holder[units[u].unit.partner] = u;
@@ -233,7 +231,8 @@ RoundAssignment ReferenceRound(const Cluster& cluster,
       if (!packed || from == holder.end() || from->second == u) continue;
       const RoundUnit& other = units[from->second];
       if (TypeHeld(cluster, other) != type_of.at(u) ||
-          other.scale_factor != unit.scale_factor || !placer.Keep(other.holds)) {
+          other.scale_factor != unit.scale_factor ||
+          !placer.Keep(other.holds)) {
         continue;
       }
       placed[unit.unit] = other.holds;

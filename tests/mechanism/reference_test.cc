@@ -130,8 +130,8 @@ TEST(RadixSort, SortsByKeyAndThenByTheRest) {
 
 TEST(OrderedBits, OrdersAsNumbersDo) {
   const double inf = std::numeric_limits<double>::infinity();
-  const std::vector<double> values = {-inf, -1e300, -1, -1e-300, 0,
-                                      1e-300, 1, 2, 1e300, inf};
+  const std::vector<double> values = {-inf,   -1e300, -1, -1e-300, 0,
+                                      1e-300, 1,      2,  1e300,   inf};
   for (size_t i = 1; i < values.size(); ++i) {
     EXPECT_LT(OrderedBits(values[i - 1]), OrderedBits(values[i]));
   }

@@ -35,7 +35,7 @@ RoundUnit MakePair(uint64_t job, uint64_t partner, int scale_factor,
 // What is held after a round.
 void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units);
 
-// Type of what the unit holds and may keep, or kNone.
+// Type of what the unit holds and may keep, or kNoIndex.
 uint32_t TypeHeld(const Cluster& cluster, const RoundUnit& unit);
 
 std::vector<AcceleratorId> Ids(const std::vector<uint64_t>& ids);
