@@ -32,7 +32,7 @@ auto Fields(As<AcceleratorInfo> auto& m) {
 auto Fields(As<Progress> auto& m) {
   return std::tie(m.steps_done, m.last_generation, m.throughput_steps_per_s,
                   m.window_s, m.pauses, m.moves, m.pausing_s, m.scalars,
-                  m.state_bytes, m.device_bytes, m.host_bytes);
+                  m.state_bytes, m.device_bytes, m.host_bytes, m.boundaries);
 }
 
 constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }

@@ -47,6 +47,9 @@ struct Progress {
   uint64_t state_bytes = 0;   // tensors of the job's state, wherever they are
   uint64_t device_bytes = 0;  // accelerator memory that it holds at present
   uint64_t host_bytes = 0;    // host memory of its parked tensors and arena
+  // Passed by this process outside of steps, in evaluation for instance: who
+  // makes no steps and passes none is stuck.
+  uint64_t boundaries = 0;
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

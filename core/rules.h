@@ -37,6 +37,8 @@ enum class Rule : uint8_t {
   kQuarantineEndsWithProcess,
   kQuarantineBars,
   kOlderAgentIsRejected,
+  kOnlyNewAgentHasSwept,
+  kOtherAgentHasNotSwept,
   kIncarnationIsTheLatest,
   kNewIncarnationNewEpoch,
   kReleaseIsOfHeldEpoch,
@@ -49,6 +51,8 @@ enum class Rule : uint8_t {
   kPausingIsNotRenewed,
   kLeaseEndsWithRound,
   kStopIsRepeated,
+  kStrangerStopIsRepeated,
+  kHungIsEnded,
   kRetriesAreBounded,
 };
 

@@ -73,6 +73,7 @@ class SessionState {
     const int64_t now_ns = Now_ns();
     const bool after_step = step_done_;
     step_done_ = false;
+    stats_.CountBoundary();
     if (after_step) profile_.BeginBoundary(now_ns);
     if (IsQuiet(now_ns)) {
       if (after_step) profile_.EndBoundary();

@@ -66,6 +66,7 @@ void StepStats::SetMemory(uint64_t state_bytes, uint64_t device_bytes,
 Progress StepStats::Read() const {
   Progress progress;
   progress.steps_done = steps_done();
+  progress.boundaries = boundaries_.load(std::memory_order_relaxed);
   progress.scalars = scalars_.Read();
   std::lock_guard<std::mutex> lock(mutex_);
   progress.pauses = pauses_;

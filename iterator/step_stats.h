@@ -51,6 +51,11 @@ class StepStats {
   }
   // Time runs from here: after a pause, a checkpoint, a first boundary.
   void MarkBoundary(int64_t now_ns) { last_boundary_ns_ = now_ns; }
+  // One that ends no step.
+  void CountBoundary() {
+    boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1,
+                      std::memory_order_relaxed);
+  }
   // In the midst of a step, of whose time this is no part.
   void Skip(int64_t time_ns) { last_boundary_ns_ += time_ns; }
   void AddRunning(int64_t time_ns) {
@@ -82,6 +87,7 @@ class StepStats {
  private:
   std::atomic<uint64_t> steps_done_{0};
   std::atomic<int64_t> running_ns_{0};
+  std::atomic<uint64_t> boundaries_{0};
   int64_t last_boundary_ns_ = 0;
   int64_t last_step_ns_ = 0;
   ScalarSlots scalars_;

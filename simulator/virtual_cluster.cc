@@ -339,6 +339,10 @@ void VirtualCluster::KillAgent(const std::string& server,
   ServerOf(server).KillAgent(processes_survive);
 }
 
+void VirtualCluster::KillAgentAndState(const std::string& server) {
+  ServerOf(server).KillAgentAndState();
+}
+
 void VirtualCluster::StallAgent(const std::string& server) {
   ServerOf(server).StallAgent();
 }

@@ -61,6 +61,7 @@ class VirtualCluster {
   void ResumeWorkers();  // all that are stalled
   void KillStuckWorkers();
   void KillAgent(const std::string& server, bool processes_survive = false);
+  void KillAgentAndState(const std::string& server);
   void StartAgent(const std::string& server);
   void StallAgent(const std::string& server);
   void ResumeAgent(const std::string& server);

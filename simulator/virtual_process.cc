@@ -89,7 +89,13 @@ void VirtualProcess::Terminate() {
 
 void VirtualProcess::Kill() { Exit(0, kSigkill); }
 
+void VirtualProcess::Orphan() {
+  orphan_ = true;
+  if (is_stuck()) Kill();
+}
+
 void VirtualProcess::Stall() {
+  if (orphan_) return Kill();
   if (!alive_ || is_stuck()) return;
   stalled_ = true;
   stuck_at_ = world_.now();
@@ -109,6 +115,7 @@ void VirtualProcess::Resume() {
 }
 
 void VirtualProcess::Hang() {
+  if (orphan_) return Kill();
   if (!training_now()) return;
   hung_ = true;
   stuck_at_ = world_.now();

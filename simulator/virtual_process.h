@@ -39,6 +39,10 @@ class VirtualProcess {
   void Stall();      // SIGSTOP
   void Resume();     // SIGCONT: what was due meanwhile happens now, in order
   void Hang();       // its present step never ends; its lease thread lives
+  // Its agent and all that names it are gone: it is not to get stuck any more,
+  // for then nobody would find it (on real machines the accelerator's lock
+  // keeps others off).
+  void Orphan();
 
   // What the other ranks of its gang do to it: it can't go on, or could not for
   // a while.
@@ -53,6 +57,7 @@ class VirtualProcess {
   }
   // In use: it may be stepping, or about to stop.
   bool has_accelerator() const { return alive_ && running_; }
+  bool is_orphan() const { return orphan_; }
   bool is_stuck() const { return stalled_ || hung_; }
   bool IsHeard() const;  // by other machines
   uint64_t running_epoch() const { return running_epoch_; }
@@ -106,6 +111,7 @@ class VirtualProcess {
   bool stopping_ = false;  // pausing, and the boundary is chosen
   bool meeting_ = false;   // has the accelerator, waits for the other ranks
   bool taking_ = false;    // has the accelerator, brings its tensors there
+  bool orphan_ = false;
   bool stalled_ = false;
   bool hung_ = false;
   Time stuck_at_ = kNever;  // stalled or hung since

@@ -21,10 +21,13 @@ VirtualServer::VirtualServer(std::string name,
 
 void VirtualServer::StartAgent() {
   if (agent_ != nullptr) return;
-  KillProcesses();
+  for (const auto& [key, process] : processes_) {
+    if (!process->is_orphan()) process->Kill();
+  }
   AgentOptions options;
   options.server = name_;
-  options.incarnation = ++incarnation_;
+  options.incarnation = ++incarnation_ - first_incarnation_;
+  options.state_id = state_ == 0 ? "" : StrCat("state-", state_);
   options.accelerators = accelerators_;
   agent_ = std::make_unique<AgentMachine>(options);
   armed_ = kNever;
@@ -36,6 +39,14 @@ void VirtualServer::KillAgent(bool processes_survive) {
   stalled_ = false;
   held_.clear();
   if (!processes_survive) KillProcesses();
+}
+
+void VirtualServer::KillAgentAndState() {
+  KillAgent(/*processes_survive=*/true);
+  for (const auto& [key, process] : processes_) process->Orphan();
+  recorded_.clear();
+  first_incarnation_ = incarnation_;
+  ++state_;
 }
 
 void VirtualServer::KillProcesses() {
@@ -96,6 +107,18 @@ void VirtualServer::Do(const agent_action::RecordRunning& action) {
 }
 
 void VirtualServer::Do(const agent_action::Quit& action) {
+  // The one with the lost directory still counts as at work: whoever starts it
+  // tries again.
+  if (state_ > 0 &&
+      action.reason.find("state directory") != std::string::npos) {
+    constexpr double kTryAgain_s = 3;
+    world_.queue.After(0, [this, life = incarnation_] {
+      if (life == incarnation_) KillAgent(/*processes_survive=*/true);
+    });
+    return world_.queue.After(kTryAgain_s, [this, life = incarnation_] {
+      if (life == incarnation_) StartAgent();
+    });
+  }
   world_.truth.Violation(world_.now(),
                          StrCat("agent ", name_, " quit: ", action.reason));
 }
@@ -118,7 +141,11 @@ void VirtualServer::Do(const agent_action::Spawn& action) {
   };
   world_.Tell([&] { return StrCat(NameOf(key), " is started on ", name_); });
   for (const auto& [other, process] : processes_) {
-    if (!process->alive() || other.worker() != key.worker()) continue;
+    // An orphan without a lease is none of this agent's, and does no harm.
+    if (!process->alive() || other.worker() != key.worker() ||
+        process->is_orphan()) {
+      continue;
+    }
     world_.truth.Violation(
         world_.now(), StrCat(NameOf(key), " is started on ", name_, " beside ",
                              NameOf(other)));

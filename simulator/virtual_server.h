@@ -27,6 +27,9 @@ class VirtualServer {
   void StartAgent();
   // Its processes die with it (PR_SET_PDEATHSIG), or are left to the sweep.
   void KillAgent(bool processes_survive);
+  // Its state directory is lost with it: the next agent counts its incarnations
+  // anew and has nothing to sweep by, while processes go on.
+  void KillAgentAndState();
   void StallAgent();
   void ResumeAgent();
   bool agent_is_up() const { return agent_ != nullptr; }
@@ -65,6 +68,8 @@ class VirtualServer {
   VirtualWorld& world_;
   size_t index_;  // of the network
   uint64_t incarnation_ = 0;
+  uint64_t state_ = 0;                   // how many were lost
+  uint64_t first_incarnation_ = 0;       // of this state, less one
   std::unique_ptr<AgentMachine> agent_;  // null: not running
   bool stalled_ = false;
   std::vector<AgentEvent> held_;  // until it is resumed

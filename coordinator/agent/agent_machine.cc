@@ -251,6 +251,9 @@ void AgentMachine::Take(Time now, const StopWorker& stop,
     return;
   }
   if (TellWhatIsKnown(worker, actions)) return;
+  // Meant for the agent before this one, whose processes only a sweep by its
+  // own record finds: no answer says that they are gone.
+  if (!known_) return;
   // Nothing runs. Should its launch be late, it must not start any more.
   NoteIncarnation(worker);
   WorkerExited exit = ExitOf(worker);

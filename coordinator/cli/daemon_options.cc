@@ -56,6 +56,13 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
           "for a worker to pause, before its process is ended (default 60)");
   seconds("--stop-grace", &flags->stop_grace_s,
           "between SIGTERM and SIGKILL (default 10)");
+  command
+      .add_option("--hang-timeout", flags->hang_timeout_s,
+                  "a worker that makes no step and passes no boundary for this "
+                  "long, and for 100 of its steps, is ended and started again; "
+                  "a job's hang_timeout_s counts more; 0: never (default 600)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 1e9));
   seconds("--agent-timeout", &flags->agent_timeout_s,
           "a silent agent is unreachable after this long (default 15)");
 }
@@ -112,6 +119,7 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
       std::min(spec.lease_duration_s, engine.round_duration_s));
   engine.pause_grace_s = flags.pause_grace_s.value_or(engine.pause_grace_s);
   engine.stop_grace_s = flags.stop_grace_s.value_or(engine.stop_grace_s);
+  engine.hang_timeout_s = flags.hang_timeout_s.value_or(engine.hang_timeout_s);
   engine.agent_timeout_s =
       flags.agent_timeout_s.value_or(engine.agent_timeout_s);
   engine.heartbeat_interval_s =

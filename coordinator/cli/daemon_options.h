@@ -35,6 +35,7 @@ struct SchedulingFlags {
   std::optional<double> pause_grace_s;
   std::optional<double> stop_grace_s;
   std::optional<double> agent_timeout_s;
+  std::optional<double> hang_timeout_s;
 };
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags);
 

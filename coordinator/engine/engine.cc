@@ -20,6 +20,7 @@ constexpr double kPlanLeadRoundFraction = 0.25;
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
+      given_(SettingsNow()),
       round_duration_s_(options_.round_duration_s),
       lease_duration_s_(options_.lease_duration_s),
       mechanism_(options_.mechanism),
@@ -90,6 +91,7 @@ void Engine::Record(Time now, Event event) {
     start->mechanism = options_.mechanism;
     start->queue = options_.queue;
     start->memory_rounds = options_.memory_rounds;
+    start->settings = given_;
   }
   actions_.push_back(action::Persist{
       seq_, term_, now,
@@ -99,6 +101,49 @@ void Engine::Record(Time now, Event event) {
 
 void Engine::Apply(Time now, const Event& event) {
   std::visit([&](const auto& e) { On(now, e); }, event);
+}
+
+event::Settings Engine::SettingsNow() const {
+  event::Settings now;
+  now.told = true;
+  now.reset_interval_s = options_.reset_interval_s;
+  now.packing = options_.packing;
+  now.pair_trials = options_.pair_trials;
+  now.placement_sensitive = options_.placement_sensitive;
+  now.keep_absence_s_max = options_.keep_absence_s_max;
+  now.park_absence_s_max = options_.park_absence_s_max;
+  now.plan_lead_s = options_.plan_lead_s;
+  now.resize_rounds = options_.resize_rounds;
+  now.entities = options_.entities;
+  now.throughputs = options_.throughputs;
+  return now;
+}
+
+// Of the term that rows belong to, whatever this engine was made with.
+void Engine::Apply(const event::Settings& settings) {
+  if (!settings.told) return;
+  options_.reset_interval_s = settings.reset_interval_s;
+  options_.packing = settings.packing;
+  options_.pair_trials = settings.pair_trials;
+  options_.placement_sensitive = settings.placement_sensitive;
+  options_.keep_absence_s_max = settings.keep_absence_s_max;
+  options_.park_absence_s_max = settings.park_absence_s_max;
+  options_.plan_lead_s = settings.plan_lead_s;
+  options_.resize_rounds = settings.resize_rounds;
+  options_.entities = settings.entities;
+  options_.throughputs = settings.throughputs;
+  FindTableRows();
+}
+
+// Their throughput file may be another one by now.
+void Engine::FindTableRows() {
+  for (auto& [id, job] : jobs_) {
+    job.table_row.reset();
+    if (options_.throughputs == nullptr) continue;
+    job.table_row = options_.throughputs->FindRow(
+        job.spec.app.empty() ? job.spec.name : job.spec.app,
+        job.spec.scale_factor);
+  }
 }
 
 void Engine::Emit(Action action) {

@@ -82,6 +82,10 @@ struct EngineOptions {
   double gang_timeout_s = 60;
   // Events are encoded for the journal. False: a simulation that keeps none.
   bool journal = true;
+  // A worker whose loop stands still, without a step or a boundary, for this
+  // long and for kHangSteps of its steps is ended and counted as failed; a job
+  // may say otherwise (JobSpec::hang_timeout_s). 0: never.
+  double hang_timeout_s = 600;
   // An elastic job's number of workers changes at most once in so many rounds,
   // unless somebody waits; and a change pays off within as many.
   int resize_rounds = 3;  // >= 1
@@ -94,6 +98,9 @@ struct Agent {
   Time heard_at = 0;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   std::string state_id = "";       // of its state directory
+  // Before, it does not know what ran here under another state directory, and
+  // leases of then may run.
+  Time swept_at = 0;
   // See AgentHello.
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
@@ -151,6 +158,14 @@ class Engine {
   };
   Shares SharesOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
+  // The rank of `job` that has stood still for longest, if that is much of what
+  // is allowed.
+  struct Standstill {
+    int rank = 0;
+    double seconds = 0;
+    double allowed_s = 0;
+  };
+  std::optional<Standstill> StandstillOf(const Job& job) const;
   // Where a job that holds no lease has its tensors, for a person: "parked in
   // host memory on head, 1.2 GiB". Empty when it runs, or never ran.
   std::string MemoryText(const Job& job) const;
@@ -167,6 +182,9 @@ class Engine {
   void Flush();
   bool Fenced(const JournalPosition& seen, std::string_view who);
   void Apply(Time now, const Event& event);
+  void Apply(const event::Settings& settings);
+  event::Settings SettingsNow() const;
+  void FindTableRows();
   void Prune();
 
   // ---- engine_solve.cc: problems for the policy, and what comes back
@@ -217,10 +235,13 @@ class Engine {
   void Sweep(Time now);
   void SweepAgents(Time now);
   void SweepQuarantine(Time now);
+  void SweepStrangers(Time now);
   void SweepWorker(Time now, Job& job, int rank);
   void RepeatLaunch(Time now, const Job& job, int rank, Worker& worker);
   void SweepLease(Time now, const Job& job, int rank, Worker& worker);
   void SweepGang(Time now, const Job& job, Worker& worker);
+  bool SweepUnswept(Time now, Worker& worker, const WorkerKey& key);
+  Time SweptAt(const std::string& server) const;
   void Stop(Time now, Worker& worker, const WorkerKey& key, double grace_s);
   void Due(Time at) { next_sweep_ = at < next_sweep_ ? at : next_sweep_; }
 
@@ -246,7 +267,7 @@ class Engine {
   void On(Time now, const event::JobsResized& e);
   template <class E>
   void On(Time, const E&) {}  // the volatile ones
-  void Reconcile(Time now, const AgentHello& hello, bool new_agent);
+  void Reconcile(Time now, const AgentHello& hello, const Agent& before);
   void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
 
   // ---- engine_job.cc: a job's processes and leases
@@ -272,7 +293,8 @@ class Engine {
   void Book(Time now, Job& job, Worker& worker);
   void EndLease(Time now, Job& job, Worker& worker);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
-  void CountFailure(Time now, Job& job, const WorkerExited& exit);
+  void CountFailure(Time now, Job& job, const WorkerExited& exit,
+                    double hung_s);
   void EndJob(Time now, Job& job, JobState state, Reason reason);
   static bool MustGo(const Job& job, int rank);
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
@@ -353,6 +375,12 @@ class Engine {
   void NoteResized(Time now, Job& job);
   bool GiveUpSize(Time now, Job& job);
 
+  // ---- engine_hang.cc: workers that make no steps
+  static double StandsStill(const Worker& worker);
+  double HangTimeout(const Job& job, const Worker& worker) const;
+  void NoteSteps(Time now, Worker& worker, const Progress& told);
+  void SweepHung(Time now, const Job& job, int rank, Worker& worker);
+
   // ---- engine_round.cc: rounds
   RoundTable RoundUnits(Time at, bool with_trials) const;
   void MakeUnit(const ShareUnit& unit, Time at, RoundUnit& row) const;
@@ -377,6 +405,7 @@ class Engine {
   static constexpr double kTrialDebt_s = 1e9;
 
   EngineOptions options_;
+  event::Settings given_;  // those of its own options
 
   // Durable: the same after a replay.
   std::map<JobId, Job> jobs_;
@@ -419,6 +448,9 @@ class Engine {
 
   // Forgotten by a restart.
   std::map<WorkerKey, FetchProgress> fetching_;
+  // Processes that agents listed and nobody wants, and their servers: stopped
+  // until they are told to be gone.
+  std::map<WorkerKey, std::string> strangers_;
   Actions actions_;
   std::deque<std::pair<uint64_t, Action>> unpersisted_;
   uint64_t persisted_ = 0;

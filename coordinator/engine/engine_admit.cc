@@ -230,7 +230,22 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
     quarantined |= holder == key &&
                    cluster_.accelerator(accelerator).server == e.exit.server;
   }
-  if (current || quarantined) Record(now, e);
+  if (const auto stranger = strangers_.find(key);
+      stranger != strangers_.end() && stranger->second == e.exit.server) {
+    strangers_.erase(stranger);
+  }
+  // Its agent does not know it, which says nothing yet: asked again later.
+  const bool holds =
+      current ? worker->held_epoch != 0 && worker->unswept : quarantined;
+  if (holds && e.exit.no_failure && !e.exit.launch_error.empty() &&
+      now < SweptAt(e.exit.server)) {
+    return;
+  }
+  if (current || quarantined) {
+    event::WorkerGone gone = e;
+    gone.hung_s = current ? worker->hung_s : 0;
+    Record(now, std::move(gone));
+  }
   // Only once it is on disk: the agent repeats until then.
   Emit(
       action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
@@ -292,6 +307,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
       Pause(now, job, key.rank, worker.pause_tier);
       return Flush();
     }
+    // It is about to be killed; should nobody reach it, its lease ends.
+    if (worker.hung_s > 0) return;
     if (key.rank == 0) NoteGang(job, worker, request);
     // Granted, but it never heard of it, and the address is not known (any
     // more): nothing to start with.
@@ -301,6 +318,11 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     // Its first grant may still wait for the disk; then so does this one.
     return Grant(now, job, key.rank, request.nonce,
                  /*renewal=*/worker.lease_seq <= persisted_);
+  }
+  // It was left behind when its gang became smaller.
+  if (CanStart(job) && key.rank >= job.world_size) {
+    return Reject(key, StrCat("job ", job.id.value(), " runs with ",
+                              job.world_size, " workers now"));
   }
   if (CanStart(job) && LeaseHorizon(job) - now >= kLeaseMin_s) {
     if (WaitsForGang(job, key.rank, job.epoch)) {

@@ -20,6 +20,12 @@ WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
   return exit;
 }
 
+// With another state directory.
+bool IsAnother(const Agent& before, const AgentHello& hello) {
+  return before.incarnation != 0 && before.state_id != hello.state_id &&
+         Rules::Hold(Rule::kOtherAgentHasNotSwept);
+}
+
 }  // namespace
 
 // Every lease in the journal is taken as running, for a lease's length by
@@ -32,6 +38,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   mechanism_ = e.mechanism;
   queue_ = e.queue;
   memory_rounds_ = e.memory_rounds;
+  Apply(e.settings);
   for (auto& [name, agent] : agents_) agent.heard_at = now;
   bool assigned = false;
   for (auto& [id, live] : live_) {
@@ -58,8 +65,11 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
           worker.process == ProcessState::kLaunching ? now : kNever;
       worker.reported_at = -kNever;
       worker.last_nonce = 0;
+      worker.stepped_at = now;
+      worker.hung_s = 0;
     }
   }
+  strangers_.clear();  // every agent says hello again
   planned_ = false;
   round_ends_at_ = assigned ? now + round_duration_s_ : kNever;
   solving_ = false;
@@ -108,11 +118,16 @@ void Engine::On(Time now, const event::JobCommanded& e) {
 void Engine::On(Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
   Agent& agent = agents_[hello.server];
-  const bool new_agent = agent.incarnation != hello.incarnation;
+  const Agent known = agent;
   const std::vector<int> before = cluster_.Capacity();
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
   agent = {hello.incarnation, true, now, hello.host_memory_bytes,
            hello.state_id};
+  agent.swept_at = known.swept_at;
+  if (IsAnother(known, hello)) {
+    agent.swept_at =
+        now + lease_duration_s_ * (1 + options_.drift) + options_.pause_grace_s;
+  }
   agent.own_checkpoints = hello.own_checkpoints;
   agent.stream_endpoint = hello.stream_endpoint;
   agent.stream_public_key = hello.stream_public_key;
@@ -124,14 +139,21 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   Emit(action::SendToAgent{
       hello.server,
       AgentWelcome{hello.server, position(), options_.heartbeat_interval_s}});
-  Reconcile(now, hello, new_agent);
+  Reconcile(now, hello, known);
   if (cluster_.Capacity() != before) unsolved_ = true;
   fill_due_ = true;
 }
 
-// A new agent's list of processes is complete: what is missing in it is gone.
+// A new agent has swept what its predecessor recorded, so its list of processes
+// is complete: what is missing in it is gone. One with another state directory
+// has swept nothing: what it does not list may run until its lease is over.
 // What is in any agent's list and not known here must go.
-void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
+void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
+  const bool starts = before.incarnation != hello.incarnation ||
+                      before.state_id != hello.state_id ||
+                      !Rules::Hold(Rule::kOnlyNewAgentHasSwept);
+  const bool stranger_agent = IsAnother(before, hello);
+  const bool swept = starts && !stranger_agent;
   std::set<WorkerKey> running;
   for (const RunningWorker& worker : hello.running) {
     running.insert(worker.worker);
@@ -146,7 +168,15 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
       if (!live || worker.server != hello.server || running.erase(key) > 0) {
         continue;
       }
-      if (worker.process == ProcessState::kLaunching) {
+      if (stranger_agent && worker.held_epoch != 0) {
+        // Never renewed again.
+        worker.unswept = true;
+        Pause(now, job, rank, PauseTier::kEvict);
+        Due(now);
+      } else if (stranger_agent) {
+        // It holds no lease and gets none: its successor has another number.
+        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
+      } else if (worker.process == ProcessState::kLaunching) {
         // The launch was lost, or is on its way: once more, by the same key.
         const AcceleratorId where =
             static_cast<size_t>(rank) < job.assigned.size()
@@ -154,7 +184,7 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
                 : AcceleratorId();
         Emit(
             action::SendToAgent{hello.server, LaunchMessage(job, rank, where)});
-      } else if (new_agent) {
+      } else if (swept && !worker.unswept) {
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
       }
       // A joined one that has ended: the agent repeats its exit.
@@ -165,12 +195,17 @@ void Engine::Reconcile(Time now, const AgentHello& hello, bool new_agent) {
   // that it ended.
   std::erase_if(quarantined_, [&](const auto& entry) {
     if (cluster_.accelerator(entry.first).server != hello.server) return false;
-    const bool gone = new_agent && !running.contains(entry.second);
+    const bool gone = swept && !running.contains(entry.second);
     const bool ends = gone || !Rules::Hold(Rule::kQuarantineEndsWithProcess);
     if (!ends) running.insert(entry.second);
     return ends;
   });
+  std::erase_if(strangers_, [&](const auto& entry) {
+    return entry.second == hello.server;
+  });
   for (const WorkerKey& stranger : running) {
+    strangers_[stranger] = hello.server;
+    Due(now + options_.heartbeat_interval_s);
     Emit(action::SendToAgent{
         hello.server, StopWorker{hello.server, stranger, position(), 0}});
   }
@@ -237,6 +272,8 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   worker->accrued_at = now;
   worker->lease_expires = now + lease_duration_s_ * (1 + options_.drift);
   worker->reported_at = -kNever;  // the first report of each lease is journaled
+  worker->stepped_at = now;
+  worker->hung_s = 0;
   job->failure_counted = false;
   worker->pause_tier = PauseTier::kPark;
   worker->parked_at = kNever;
@@ -297,8 +334,7 @@ void Engine::On(Time now, const event::StepsReported& e) {
 void Engine::TakeReport(Time now, Worker& reporting,
                         const event::StepsReported& e) {
   Worker* worker = &reporting;
-  worker->progress = e.progress;
-  worker->progress_at = now;
+  NoteSteps(now, *worker, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
   const std::string& type = cluster_.accelerator(worker->held).info.type;
   // Beside another job it says nothing of how fast it is alone.
@@ -323,7 +359,8 @@ void Engine::On(Time now, const event::WorkerGone& e) {
       ++it;
     }
   }
-  if (Find(key) != nullptr) {
+  if (Worker* worker = Find(key)) {
+    worker->hung_s = e.hung_s;
     ProcessEnded(now, *Find(key.job), key.rank, e.exit);
   }
 }

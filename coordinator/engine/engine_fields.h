@@ -4,6 +4,9 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -23,7 +26,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kTooWide; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldHung; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -36,7 +39,46 @@ auto Fields(As<JobSpec> auto& s) {
                   s.scale_factor_min, s.scale_factor_max, s.weight,
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
-                  s.unix_user);
+                  s.unix_user, s.hang_timeout_s);
+}
+
+// ---- settings
+
+namespace event {
+
+auto Fields(As<Settings> auto& s) {
+  return std::tie(s.told, s.reset_interval_s, s.packing, s.pair_trials,
+                  s.placement_sensitive, s.keep_absence_s_max,
+                  s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
+                  s.entities, s.throughputs);
+}
+
+}  // namespace event
+
+auto Fields(As<PolicyEntity> auto& e) {
+  return std::tie(e.name, e.weight, e.policy);
+}
+
+auto Fields(As<ThroughputTable::Figures> auto& f) {
+  return std::tie(f.types, f.names, f.alone, f.partners, f.has_unconsolidated);
+}
+
+using SharedTable = std::shared_ptr<const ThroughputTable>;
+
+inline void PutField(Packer& packer, const SharedTable& table) {
+  std::optional<ThroughputTable::Figures> figures;
+  if (table != nullptr) figures = table->ToFigures();
+  PutField(packer, figures);
+}
+
+inline void GetField(Unpacker& unpacker, SharedTable& out) {
+  std::optional<ThroughputTable::Figures> figures;
+  GetField(unpacker, figures);
+  out = nullptr;
+  if (!figures.has_value() || !unpacker.ok()) return;
+  auto table = ThroughputTable::FromFigures(*std::move(figures));
+  if (!table.ok()) return unpacker.Fail(std::string(table.status().message()));
+  out = std::make_shared<const ThroughputTable>(*std::move(table));
 }
 
 // ---- results of policies
@@ -107,7 +149,8 @@ auto Fields(As<Worker> auto& w) {
                   w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
                   w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
                   w.restarting, w.pause_tier, w.parked_at, w.kept_on,
-                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size);
+                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
+                  w.unswept, w.stepped_at, w.hung_s);
 }
 
 auto Fields(As<Job> auto& j) {
@@ -125,7 +168,7 @@ auto Fields(As<Job> auto& j) {
 auto Fields(As<Agent> auto& a) {
   return std::tie(a.incarnation, a.reachable, a.heard_at, a.host_memory_bytes,
                   a.state_id, a.own_checkpoints, a.stream_endpoint,
-                  a.stream_public_key);
+                  a.stream_public_key, a.swept_at);
 }
 
 auto Fields(As<Accelerator> auto& a) {

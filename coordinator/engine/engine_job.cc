@@ -165,6 +165,7 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.restarting = false;
   worker.finished = false;
   worker.out_of_memory = false;
+  worker.unswept = false;
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.launch_sent_at = now;
@@ -307,6 +308,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.leaving = false;
   worker.restarting = false;
   worker.finished = false;
+  worker.unswept = false;
+  const double hung_s = std::exchange(worker.hung_s, 0);
   EndLease(now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
@@ -334,8 +337,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   const bool failed = !leaving && !exit.no_failure &&
                       !(by_itself && exit.exit_code == kExitEvicted);
   if (failed) {
-    CountFailure(now, job, exit);
-  } else if (restarts || (!leaving && job.HoldsAny())) {
+    CountFailure(now, job, exit, hung_s);
+  } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
     RestartGang(now, job);  // no failure, but the others can't go on alone
   }
   if (job.active() && !job.assigned.empty()) {
@@ -343,7 +346,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   }
 }
 
-void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
+void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
+                          double hung_s) {
   ++job.failures_in_a_row;
   job.failure_counted = true;
   if (!exit.launch_error.empty()) {
@@ -354,6 +358,11 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit) {
   if (job.failures_in_a_row < job.spec.retries_max ||
       !Rules::Hold(Rule::kRetriesAreBounded)) {
     return RestartGang(now, job);
+  }
+  if (hung_s > 0) {
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldHung, std::to_string(job.id.value()),
+                         static_cast<double>(job.failures_in_a_row), hung_s});
   }
   EndJob(now, job, JobState::kHeld,
          Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),

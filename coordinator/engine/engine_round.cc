@@ -378,6 +378,11 @@ Reason Engine::Why(JobId id, Time now) const {
     }
     return {ReasonCode::kStarting, first.server, 0, 0};
   }
+  if (const auto still = StandstillOf(job)) {
+    return {ReasonCode::kStandsStill,
+            StrCat("rank ", still->rank, " on ", first.info.type),
+            still->seconds, still->allowed_s};
+  }
   const Shares shares = SharesOf(id, now);
   if (!Together(job, job.partner)) {
     return {ReasonCode::kRunning, first.info.type, shares.received,

@@ -36,12 +36,13 @@ absl::StatusOr<std::string> Engine::Snapshot() const {
   Packer packer(kJournalLimits);
   std::vector<JobId> live;
   for (const auto& [id, job] : live_) live.push_back(id);
-  packer.Array(2);
+  packer.Array(3);
   PutField(packer, live);
   const auto state = State(*this);
   packer.Array(std::tuple_size_v<decltype(state)>);
   std::apply([&](const auto&... field) { (PutField(packer, field), ...); },
              state);
+  PutField(packer, SettingsNow());
   GAVEL_RETURN_IF_ERROR(packer.status());
   return packer.Take();
 }
@@ -55,6 +56,8 @@ absl::Status Engine::Restore(std::string_view snapshot) {
              State(*this));
   unpacker.Leave();
   prune_due_ = true;
+  event::Settings settings;
+  GetField(unpacker, settings);
   live_.clear();
   for (const JobId id : live) {
     const auto found = jobs_.find(id);
@@ -64,13 +67,8 @@ absl::Status Engine::Restore(std::string_view snapshot) {
     }
     live_[id] = &found->second;
   }
-  // Their throughput file may be another one by now.
-  for (auto& [id, job] : jobs_) {
-    job.table_row.reset();
-    if (options_.throughputs == nullptr) continue;
-    job.table_row = options_.throughputs->FindRow(
-        job.spec.app.empty() ? job.spec.name : job.spec.app,
-        job.spec.scale_factor);
+  if (unpacker.ok()) {
+    settings.told ? Apply(settings) : FindTableRows();
   }
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(

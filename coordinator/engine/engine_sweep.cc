@@ -38,6 +38,7 @@ void Engine::Sweep(Time now) {
   next_sweep_ = kNever;
   SweepAgents(now);
   SweepQuarantine(now);
+  SweepStrangers(now);
   for (auto& [id, job] : live_) {
     for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
       SweepWorker(now, *job, rank);
@@ -68,8 +69,22 @@ void Engine::SweepQuarantine(Time now) {
     const std::string& server = cluster_.accelerator(accelerator).server;
     const auto agent = agents_.find(server);
     if (agent == agents_.end() || !agent->second.reachable) continue;
+    if (now < agent->second.swept_at) {
+      Due(agent->second.swept_at);
+      continue;
+    }
     EmitNow(action::SendToAgent{
         server, StopWorker{server, holder, {term_, persisted_}, 0}});
+    Due(now + kRepeatInterval_s);
+  }
+}
+
+// Their first stop may be lost, and their agent says no hello again.
+void Engine::SweepStrangers(Time now) {
+  if (!Rules::Hold(Rule::kStrangerStopIsRepeated)) return;
+  for (const auto& [worker, server] : strangers_) {
+    EmitNow(action::SendToAgent{
+        server, StopWorker{server, worker, {term_, persisted_}, 0}});
     Due(now + kRepeatInterval_s);
   }
 }
@@ -81,6 +96,7 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
     return;
   }
   const WorkerKey key{job.id, rank, worker.incarnation};
+  if (worker.unswept && SweepUnswept(now, worker, key)) return;
   if (worker.process == ProcessState::kLaunching) {
     const Time timeout = worker.launch_sent_at + options_.launch_timeout_s;
     if (now >= timeout) {
@@ -109,7 +125,27 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
     }
   }
   if (rank == 0 && job.is_gang()) SweepGang(now, job, worker);
+  SweepHung(now, job, rank, worker);
   SweepLease(now, job, rank, worker);
+}
+
+// When the leases are over of whoever ran on that server under another state
+// directory of its agent, and the steps that they may have been in.
+Time Engine::SweptAt(const std::string& server) const {
+  const auto agent = agents_.find(server);
+  return agent == agents_.end() ? 0 : agent->second.swept_at;
+}
+
+// Its agent knows nothing of it and answers so, which is only asked for once
+// the process has stopped by itself. True: it is not yet that time.
+bool Engine::SweepUnswept(Time now, Worker& worker, const WorkerKey& key) {
+  if (const Time swept_at = SweptAt(worker.server);
+      worker.held_epoch != 0 && now < swept_at) {
+    Due(swept_at);
+    return true;
+  }
+  Stop(now, worker, key, 0);
+  return false;
 }
 
 // A rank 0 that trains nowhere and opens no store keeps the whole gang's

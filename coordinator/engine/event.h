@@ -6,6 +6,7 @@
 #define GAVEL_COORDINATOR_ENGINE_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,6 +16,7 @@
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/throughput_table.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/share_unit.h"
@@ -22,6 +24,22 @@
 namespace gavel::event {
 
 // ---- durable
+
+// What else shapes decisions, and comes from flags and files: in the journal,
+// so that a replay decides as was decided. As in EngineOptions.
+struct Settings {
+  bool told = false;  // rows of older versions do not tell
+  double reset_interval_s = 0;
+  bool packing = false;
+  bool pair_trials = false;
+  bool placement_sensitive = false;
+  double keep_absence_s_max = 0;
+  double park_absence_s_max = 0;
+  double plan_lead_s = 0;
+  int resize_rounds = 0;
+  std::vector<PolicyEntity> entities;
+  std::shared_ptr<const ThroughputTable> throughputs;
+};
 
 // A coordinator took over: first event of a term. Leases of the term before
 // may still be running, for a lease's length at most.
@@ -37,6 +55,7 @@ struct CoordinatorStarted {
   // 1970 by the machine's clock. Empty and 0: not told.
   std::string policy = "";
   double wall_s = 0;
+  Settings settings = {};  // by the engine, too
 };
 
 // `reply_to` is the server's own handle of the client that waits.
@@ -96,6 +115,8 @@ struct StepsReported {
 
 struct WorkerGone {
   WorkerExited exit;
+  // It was ended because its loop had passed no boundary for so long; 0: not.
+  double hung_s = 0;
 };
 
 // The lease is over by every clock and the agent can't be asked: the job may

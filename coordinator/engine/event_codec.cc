@@ -36,7 +36,7 @@ namespace event {
 
 auto Fields(As<CoordinatorStarted> auto& e) {
   return std::tie(e.term, e.round_duration_s, e.lease_duration_s, e.mechanism,
-                  e.queue, e.memory_rounds, e.policy, e.wall_s);
+                  e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
@@ -53,7 +53,7 @@ auto Fields(As<LeaseEnded> auto& e) {
 auto Fields(As<StepsReported> auto& e) {
   return std::tie(e.worker, e.epoch, e.progress);
 }
-auto Fields(As<WorkerGone> auto& e) { return std::tie(e.exit); }
+auto Fields(As<WorkerGone> auto& e) { return std::tie(e.exit, e.hung_s); }
 auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
 auto Fields(As<AllocationReady> auto& e) { return std::tie(e.epoch, e.result); }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }

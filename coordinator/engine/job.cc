@@ -31,6 +31,15 @@ std::string HeldAfterFailures(const Reason& reason) {
       static_cast<int>(reason.first), how, reason.subject, reason.subject);
 }
 
+std::string HeldAfterHanging(const Reason& reason) {
+  return absl::StrFormat(
+      "held: failed %d times in a row without a new checkpoint (last: no step "
+      "and no boundary for %.0f s); read `gavel logs %s`, call Boundary() in "
+      "what takes longer or raise its hang_timeout_s, then `gavel release %s`",
+      static_cast<int>(reason.first), reason.second, reason.subject,
+      reason.subject);
+}
+
 // "1.2 of 3.4 GB", both in the unit of the whole.
 std::string BytesOf(double done, double total) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
@@ -184,6 +193,13 @@ std::string RenderReason(const Reason& reason) {
       return Moving(reason);
     case ReasonCode::kStranded:
       return Stranded(reason);
+    case ReasonCode::kStandsStill:
+      return absl::StrFormat(
+          "running, but %s has made no step and passed no boundary for %.0f s; "
+          "it is ended after %.0f s (hang_timeout_s)",
+          reason.subject, reason.first, reason.second);
+    case ReasonCode::kHeldHung:
+      return HeldAfterHanging(reason);
     case ReasonCode::kTooWide:
       return absl::StrFormat(
           "waiting: no one server has %d accelerators of a type, and servers "

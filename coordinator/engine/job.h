@@ -62,6 +62,9 @@ struct Worker {
   // context there goes with the process only.
   std::set<AcceleratorId> contexts;
   bool out_of_memory = false;  // why its process ends: that is no failure
+  // Its server's agent came with another state directory and has not swept: the
+  // process may be there for as long as its lease runs.
+  bool unswept = false;
   // Its agent was told to launch it, and has not told of its end.
   bool is_live() const {
     return process == ProcessState::kLaunching ||
@@ -82,6 +85,8 @@ struct Worker {
   uint64_t lease_seq = 0;      // of the LeaseStarted of held_epoch
   Time reported_at = -kNever;  // last StepsReported that was journaled
   uint64_t last_nonce = 0;
+  Time stepped_at = 0;  // it was told last that its loop goes on
+  double hung_s = 0;    // stopped, having stood still for so long; 0: not
 };
 
 // {code, numbers}; rendered only when asked (RenderReason).
@@ -115,6 +120,9 @@ enum class ReasonCode : uint8_t {
   kMoving,    // "a to b"; numbers: bytes done, of how many
   kStranded,  // job id and servers; number: step of its last checkpoint
   kTooWide,   // number: scale factor
+  // Workers whose loop stands still (engine_hang.cc).
+  kStandsStill,  // "rank 2 on v100"; numbers: seconds, how many are allowed
+  kHeldHung,     // text: job id; numbers: failures, seconds
 };
 
 struct Reason {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,10 @@ std::string_view CodeName(ReasonCode code) {
       return "stranded";
     case ReasonCode::kTooWide:
       return "too_wide";
+    case ReasonCode::kStandsStill:
+      return "stands_still";
+    case ReasonCode::kHeldHung:
+      return "held_hung";
   }
   return "unknown";
 }
@@ -254,11 +259,13 @@ void AnswerQueue(const QueryRequest& request, const QueryView& view,
 }
 
 std::string_view AcceleratorStateName(const Accelerator& accelerator,
-                                      const Engine& engine, bool held) {
+                                      const Engine& engine, bool held,
+                                      bool stands_still) {
   if (accelerator.state == AcceleratorState::kLost) return "lost";
   if (accelerator.state == AcceleratorState::kUnreachable) return "unreachable";
   if (engine.quarantined().contains(accelerator.id)) return "quarantined";
-  return held ? "allocated" : "idle";
+  if (!held) return "idle";
+  return stands_still ? "hung" : "allocated";
 }
 
 struct Nodes {
@@ -266,12 +273,16 @@ struct Nodes {
 
   const Engine& engine;
   std::multimap<AcceleratorId, JobId> holders;   // who run there now
+  std::set<AcceleratorId> hung;                  // whose holder makes no steps
   std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
 
 Nodes::Nodes(const Engine& of) : engine(of) {
   for (const auto& [id, job] : engine.jobs()) {
+    if (const auto still = engine.StandstillOf(job)) {
+      hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
+    }
     for (const Worker& worker : job.workers) {
       if (worker.held_epoch != 0) holders.emplace(worker.held, id);
       if (!worker.is_parked()) continue;
@@ -294,7 +305,8 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
           {"uuid", accelerator.info.uuid},
           {"device", accelerator.info.device},
           {"slow_down_factor", accelerator.info.slow_down_factor},
-          {"state", AcceleratorStateName(accelerator, nodes.engine, held)},
+          {"state", AcceleratorStateName(accelerator, nodes.engine, held,
+                                         nodes.hung.contains(id))},
           {"jobs", jobs(nodes.holders)},
           {"kept_jobs", jobs(nodes.kept)},
           {"memory_bytes", accelerator.info.memory_bytes}};

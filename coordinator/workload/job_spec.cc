@@ -112,6 +112,9 @@ void ReadGoals(TomlReader& reader, JobSpec& spec) {
   if (reader.Read("deadline_s", value, kPositive)) spec.deadline_s = value;
   if (reader.Read("budget", value, kPositive)) spec.budget = value;
   reader.Read("retries_max", spec.retries_max, 0, kRetriesMax);
+  if (reader.Read("hang_timeout_s", value, kNotNegative)) {
+    spec.hang_timeout_s = value;
+  }
   if (reader.Read("pause_s", value, kNotNegative)) spec.pause_s = value;
   if (reader.Read("resume_s", value, kNotNegative)) spec.resume_s = value;
   if (reader.Read("move_s", value, kNotNegative)) spec.move_s = value;
@@ -177,9 +180,11 @@ void AppendProgram(std::string* toml, const JobSpec& spec) {
 void AppendGoals(std::string* toml, const JobSpec& spec) {
   StrAppend(toml, "weight = ", Digits(spec.weight), "\n",
             "steps_total = ", spec.steps_total, "\n");
-  for (const auto& [key, seconds] : {std::pair("pause_s", spec.pause_s),
-                                     std::pair("resume_s", spec.resume_s),
-                                     std::pair("move_s", spec.move_s)}) {
+  for (const auto& [key, seconds] :
+       {std::pair("hang_timeout_s", spec.hang_timeout_s),
+        std::pair("pause_s", spec.pause_s),
+        std::pair("resume_s", spec.resume_s),
+        std::pair("move_s", spec.move_s)}) {
     if (!seconds.has_value()) continue;
     StrAppend(toml, key, " = ", Digits(*seconds), "\n");
   }
@@ -220,6 +225,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                      "steps_total",
                      "deadline_s",
                      "budget",
+                     "hang_timeout_s",
                      "pause_s",
                      "resume_s",
                      "move_s",

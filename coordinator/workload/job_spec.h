@@ -68,6 +68,9 @@ struct JobSpec {
   std::map<std::string, double> throughputs;
 
   int retries_max = 3;  // failed ends in a row before the job is held
+  // A worker that makes no step and passes no boundary for this long is ended.
+  // Default: as the coordinator says (--hang-timeout); 0: never.
+  std::optional<double> hang_timeout_s;  // >= 0
 
   // Seconds of work lost when it gives an accelerator up, when it starts on one
   // again, and when it goes on elsewhere at once (default: resume_s). Any one

@@ -99,4 +99,46 @@ std::pair<double, double> ThroughputTable::Together(Row row, Row other,
   return found->steps_per_s;
 }
 
+ThroughputTable::Figures ThroughputTable::ToFigures() const {
+  Figures figures{types_, names_, alone_, {}, has_unconsolidated_};
+  for (const std::vector<Partner>& partners : partners_) {
+    auto& row = figures.partners.emplace_back();
+    for (const Partner& partner : partners) {
+      row.emplace_back(partner.row, partner.steps_per_s);
+    }
+  }
+  return figures;
+}
+
+absl::StatusOr<ThroughputTable> ThroughputTable::FromFigures(Figures figures) {
+  ThroughputTable table;
+  const size_t rows = figures.names.size();
+  const size_t cells = figures.types.size() * 2 * rows;
+  const bool match = figures.alone.size() == cells &&
+                     figures.partners.size() == cells &&
+                     std::is_sorted(figures.types.begin(), figures.types.end());
+  if (!match) {
+    return absl::InvalidArgumentError(
+        "a throughput table whose figures do not match its rows");
+  }
+  for (const auto& row : figures.partners) {
+    std::vector<Partner>& partners = table.partners_.emplace_back();
+    for (const auto& [other, steps_per_s] : row) {
+      if (other >= rows ||
+          (!partners.empty() && partners.back().row >= other)) {
+        return absl::InvalidArgumentError(
+            "a throughput table with a pair that is not there");
+      }
+      partners.push_back({static_cast<Row>(other), steps_per_s});
+      table.has_pairs_ = true;
+    }
+  }
+  table.types_ = std::move(figures.types);
+  table.names_ = std::move(figures.names);
+  table.alone_ = std::move(figures.alone);
+  table.has_unconsolidated_ = figures.has_unconsolidated;
+  for (Row row = 0; row < rows; ++row) table.row_of_[table.names_[row]] = row;
+  return table;
+}
+
 }  // namespace gavel

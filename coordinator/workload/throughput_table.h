@@ -5,6 +5,7 @@
 #define GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,6 +56,20 @@ class ThroughputTable {
   }
   size_t rows() const { return names_.size(); }
 
+  // All of it, to be written down; and back (INVALID_ARGUMENT: the parts do not
+  // fit each other). `alone` and `partners`: [types x {spread, consolidated} x
+  // names]; a partner is a row and the steps/s of both.
+  struct Figures {
+    std::vector<std::string> types;
+    std::vector<std::pair<std::string, int>> names;
+    std::vector<double> alone;
+    std::vector<std::vector<std::pair<uint64_t, std::pair<double, double>>>>
+        partners;
+    bool has_unconsolidated = false;
+  };
+  Figures ToFigures() const;
+  static absl::StatusOr<ThroughputTable> FromFigures(Figures figures);
+
  private:
   struct NameLess {
     using is_transparent = void;
@@ -66,6 +81,7 @@ class ThroughputTable {
     std::pair<double, double> steps_per_s;
   };
 
+  ThroughputTable() = default;
   explicit ThroughputTable(ThroughputFigures figures);
   // Number of the table of that type and placement, from 0.
   static size_t TableOf(size_t type, bool consolidated) {

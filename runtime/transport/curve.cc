@@ -96,7 +96,15 @@ absl::StatusOr<std::string> ReadText(int descriptor, const std::string& path) {
   return text;
 }
 
-// Lines of "NAME = KEY"; '#' begins a line that is not read.
+bool IsPair(const CurveKeyPair& keys) {
+  KeyText derived{};
+  return IsCurveKey(keys.public_key) && IsCurveKey(keys.secret_key) &&
+         zmq_curve_public(derived.data(), keys.secret_key.c_str()) == 0 &&
+         keys.public_key == derived.data();
+}
+
+}  // namespace
+
 CurveKeyPair ParseKeyFile(std::string_view text) {
   CurveKeyPair keys;
   for (const absl::string_view line : absl::StrSplit(ToAbsl(text), '\n')) {
@@ -109,15 +117,6 @@ CurveKeyPair ParseKeyFile(std::string_view text) {
   }
   return keys;
 }
-
-bool IsPair(const CurveKeyPair& keys) {
-  KeyText derived{};
-  return IsCurveKey(keys.public_key) && IsCurveKey(keys.secret_key) &&
-         zmq_curve_public(derived.data(), keys.secret_key.c_str()) == 0 &&
-         keys.public_key == derived.data();
-}
-
-}  // namespace
 
 absl::StatusOr<CurveKeyPair> NewCurveKeyPair() {
   KeyText public_key{};

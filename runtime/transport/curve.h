@@ -49,6 +49,10 @@ absl::Status WritePublicKeyFile(const std::string& path,
 // A public key, or the path of a file that has one.
 absl::StatusOr<std::string> ReadPublicKey(const std::string& key_or_path);
 
+// The text of a key file: lines of "NAME = KEY"; '#' begins a line that is not
+// read. Keys that are not there stay empty; they are not checked.
+CurveKeyPair ParseKeyFile(std::string_view text);
+
 // NOT_FOUND: no file. PERMISSION_DENIED: others than its owner may read or
 // write it, or it is neither this user's nor root's. INVALID_ARGUMENT: no key
 // file, or its keys are no pair. Each names the remedy, none the key.

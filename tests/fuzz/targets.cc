@@ -20,6 +20,9 @@ std::span<const Target> Targets() {
       Target{"prices", RunPrices, PriceSeeds},
       Target{"principals", RunPrincipals, PrincipalSeeds},
       Target{"reply", RunReply, ReplySeeds},
+      Target{"snapshot", RunSnapshot, SnapshotSeeds},
+      Target{"keys", RunKeys, KeySeeds},
+      Target{"record", RunRecord, RecordSeeds},
   };
   return kTargets;
 }

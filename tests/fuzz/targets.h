@@ -39,6 +39,9 @@ void RunThroughputs(std::string_view bytes);
 void RunPrices(std::string_view bytes);
 void RunPrincipals(std::string_view bytes);
 void RunReply(std::string_view bytes);
+void RunSnapshot(std::string_view bytes);
+void RunKeys(std::string_view bytes);
+void RunRecord(std::string_view bytes);
 
 std::vector<std::string> MessageSeeds();
 std::vector<std::string> EventSeeds();
@@ -52,6 +55,9 @@ std::vector<std::string> ThroughputSeeds();
 std::vector<std::string> PriceSeeds();
 std::vector<std::string> PrincipalSeeds();
 std::vector<std::string> ReplySeeds();
+std::vector<std::string> SnapshotSeeds();
+std::vector<std::string> KeySeeds();
+std::vector<std::string> RecordSeeds();
 
 }  // namespace gavel::fuzz
 

@@ -20,11 +20,21 @@ void ClusterTest::WriteServers(const std::vector<std::string>& servers,
   Write("cluster.toml", text);
 }
 
-void ClusterTest::StartCoordinator() {
+void ClusterTest::StartCoordinator(const std::vector<std::string>& flags) {
   // Lost servers are noticed soon, and nobody is waited for long.
-  coordinator_ = Start({"coordinator", "--listen", endpoint_, "--state",
-                        state(), "--cluster", Path("cluster.toml"),
-                        "--agent-timeout", "4", "--pause-grace", "3"});
+  std::vector<std::string> arguments = {"coordinator",
+                                        "--listen",
+                                        endpoint_,
+                                        "--state",
+                                        state(),
+                                        "--cluster",
+                                        Path("cluster.toml"),
+                                        "--agent-timeout",
+                                        "4",
+                                        "--pause-grace",
+                                        "3"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  coordinator_ = Start(arguments);
   endpoint_ = EndpointOf(*coordinator_);
   ASSERT_FALSE(endpoint_.empty()) << coordinator_->errors();
 }

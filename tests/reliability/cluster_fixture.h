@@ -19,7 +19,7 @@ class ClusterTest : public GavelTest {
   // Servers of one slot each.
   void WriteServers(const std::vector<std::string>& servers,
                     double round_duration_s, double lease_duration_s);
-  void StartCoordinator();
+  void StartCoordinator(const std::vector<std::string>& flags = {});
   int port() const;  // of the coordinator
   // At `endpoint`; empty: the coordinator's own.
   Process& StartAgent(const std::string& server,

@@ -3,7 +3,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "tests/server/faulty_disk.h"
 #include "tests/server/journal_fixture.h"
@@ -11,8 +14,65 @@
 namespace gavel::testing {
 namespace {
 
+// Every byte of the files by command (GAVEL_EVERY_BYTE=1), else some.
+size_t StepOf(size_t usual) {
+  return std::getenv("GAVEL_EVERY_BYTE") != nullptr ? 1 : usual;
+}
+
 class JournalDamage : public JournalFixture {
  protected:
+  // A snapshot of three parts and the rows behind it lie in the WAL, an older
+  // snapshot in the main file.
+  void MakeCrashedWithSnapshot() {
+    const auto add = [this](uint64_t first, uint64_t last, char fill) {
+      auto journal = MustOpen();
+      AppendRows(*journal, first, last);
+      journal->StartSnapshot(
+          StrCat("snapshot ", last, " ",
+                 std::string(2 * kSnapshotPartBytes + 10, fill)));
+      for (absl::StatusOr<bool> more = true; more.ok() && *more;) {
+        more = journal->Maintain();
+        EXPECT_OK(more);
+      }
+      return journal;
+    };
+    add(1, 4, 'a');
+    const auto journal = add(5, 8, 'b');
+    AppendRows(*journal, 9, 10);
+    main_file_ = ReadFile(path());
+    wal_file_ = ReadFile(path() + "-wal");
+  }
+
+  // What a coordinator would begin from: the last row of the snapshot (0:
+  // none) and how many rows behind it. Both belong to a committed prefix.
+  std::pair<uint64_t, uint64_t> RestoreWithSnapshots(
+      const std::string& main_file, const std::string& wal_file) {
+    std::filesystem::remove(path() + "-shm");
+    WriteFile(path(), main_file);
+    WriteFile(path() + "-wal", wal_file);
+    std::pair<uint64_t, uint64_t> found{0, 0};
+    auto journal = Journal::Open(path());
+    EXPECT_OK(journal);
+    if (!journal.ok()) return found;
+    RecoverInto into;
+    into.begin = [&](const JournalSnapshot* snapshot) {
+      found = {0, 0};
+      if (snapshot == nullptr) return absl::OkStatus();
+      const bool old = snapshot->bytes.starts_with("snapshot 4 a");
+      EXPECT_TRUE(old || snapshot->bytes.starts_with("snapshot 8 b"));
+      EXPECT_GT(snapshot->bytes.size(), 2 * kSnapshotPartBytes);
+      found.first = old ? 4 : 8;
+      return absl::OkStatus();
+    };
+    into.take = [&](const JournalRow& row) {
+      ++found.second;
+      EXPECT_TRUE(SameRow(row, RowAt(found.first + found.second)));
+      return absl::OkStatus();
+    };
+    EXPECT_OK((*journal)->Recover(into));
+    return found;
+  }
+
   // The files as a SIGKILL leaves them: rows 1..`kept` in the main file, the
   // others in the WAL.
   void MakeCrashed(uint64_t kept, uint64_t last) {
@@ -43,7 +103,7 @@ class JournalDamage : public JournalFixture {
 TEST_F(JournalDamage, ATruncatedWalLeavesACommittedPrefix) {
   MakeCrashed(/*kept=*/2, /*last=*/8);
   size_t before = 2;
-  for (size_t length = 0; length <= wal_file_.size(); length += 53) {
+  for (size_t length = 0; length <= wal_file_.size(); length += StepOf(53)) {
     const ReadBack back = Restore(main_file_, wal_file_.substr(0, length));
     ASSERT_OK(back.status) << length;
     ASSERT_GE(back.rows.size(), before) << length;
@@ -51,6 +111,71 @@ TEST_F(JournalDamage, ATruncatedWalLeavesACommittedPrefix) {
     before = back.rows.size();
   }
   EXPECT_EQ(Restore(main_file_, wal_file_).rows.size(), 8u);
+}
+
+TEST_F(JournalDamage, AWalWithASnapshotInItIsCutAnywhere) {
+  MakeCrashedWithSnapshot();
+  uint64_t before = 4;
+  std::set<uint64_t> began;
+  for (size_t length = 0; length <= wal_file_.size();
+       length += StepOf(wal_file_.size() / 300)) {
+    const auto [snapshot, rows] =
+        RestoreWithSnapshots(main_file_, wal_file_.substr(0, length));
+    began.insert(snapshot);
+    ASSERT_GE(snapshot + rows, before) << length;
+    before = snapshot + rows;
+  }
+  EXPECT_EQ(RestoreWithSnapshots(main_file_, wal_file_), std::pair(8ul, 2ul));
+  EXPECT_EQ(began, (std::set<uint64_t>{4, 8}));
+}
+
+TEST_F(JournalDamage, AFlipInAWalWithASnapshotLeavesACommittedPrefix) {
+  MakeCrashedWithSnapshot();
+  std::mt19937_64 random(1);
+  for (size_t at = 0; at < wal_file_.size();
+       at += StepOf(wal_file_.size() / 200)) {
+    std::string flipped = wal_file_;
+    flipped[at] ^= static_cast<char>(1 << random() % 8);
+    const auto [snapshot, rows] = RestoreWithSnapshots(main_file_, flipped);
+    ASSERT_GE(snapshot + rows, 4u) << at;
+  }
+}
+
+// The snapshots' bytes do not lie in one piece in the file: a flip in one of
+// them falls back to the other, in a row it is refused.
+TEST_F(JournalDamage, AFlipInAMainFileWithSnapshotsIsNeverBelieved) {
+  MakeCrashedWithSnapshot();
+  ASSERT_EQ(RestoreWithSnapshots(main_file_, wal_file_), std::pair(8ul, 2ul));
+  const std::string good = ReadFile(path());  // all of it, by now
+  std::mt19937_64 random(1);
+  for (size_t at = 0; at < good.size(); at += StepOf(good.size() / 300)) {
+    std::string bad = good;
+    bad[at] ^= static_cast<char>(1 << random() % 8);
+    std::filesystem::remove(path() + "-shm");
+    WriteFile(path(), bad);
+    WriteFile(path() + "-wal", "");
+    auto journal = Journal::Open(path());
+    if (!journal.ok()) continue;
+    uint64_t next = 1;
+    RecoverInto into;
+    into.begin = [&](const JournalSnapshot* snapshot) {
+      next = 1;
+      if (snapshot == nullptr) return absl::OkStatus();
+      const char fill = snapshot->bytes.back();
+      next = fill == 'a' ? 5 : 9;
+      EXPECT_EQ(snapshot->bytes,
+                StrCat("snapshot ", next - 1, " ",
+                       std::string(2 * kSnapshotPartBytes + 10, fill)));
+      return absl::OkStatus();
+    };
+    into.take = [&](const JournalRow& row) {
+      EXPECT_TRUE(SameRow(row, RowAt(next++)));
+      return absl::OkStatus();
+    };
+    if ((*journal)->Recover(into).ok()) {
+      EXPECT_EQ(next, 11u) << at;
+    }
+  }
 }
 
 TEST_F(JournalDamage, AFlipInTheWalLeavesACommittedPrefix) {
@@ -156,6 +281,50 @@ TEST_F(JournalDamage, AFullDiskStopsItBetweenTwoRows) {
   const ReadBack back = ReadJournal(path());
   EXPECT_OK(back.status);
   EXPECT_EQ(back.rows.size(), committed);
+}
+
+// The snapshot is given up and said to be; the one before it stays, and rows go
+// on where they fit.
+TEST_F(JournalDamage, AFullDiskInASnapshotLeavesTheOneBefore) {
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  absl::Status failed;
+  {
+    const auto journal = MustOpen();
+    AppendRows(*journal, 1, 4);
+    journal->StartSnapshot("small");
+    while (*journal->Maintain()) {
+    }
+    AppendRows(*journal, 5, 6);
+    const rlimit limit{2'000'000, old_limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    journal->StartSnapshot(std::string(20 * kSnapshotPartBytes, 'x'));
+    for (int parts = 0; failed.ok() && parts < 100; ++parts) {
+      failed = journal->Maintain().status();
+    }
+    setrlimit(RLIMIT_FSIZE, &old_limit);
+    EXPECT_FALSE(failed.ok());
+    EXPECT_THAT(failed, StatusIs(failed.code(), path()));
+    if (absl::IsResourceExhausted(failed)) AppendRows(*journal, 7, 7);
+  }
+  std::signal(SIGXFSZ, old_handler);
+  std::string began;
+  uint64_t rows = 0;
+  RecoverInto into;
+  into.begin = [&](const JournalSnapshot* snapshot) {
+    began = snapshot == nullptr ? "nothing" : snapshot->bytes.substr(0, 5);
+    return absl::OkStatus();
+  };
+  into.take = [&](const JournalRow&) {
+    ++rows;
+    return absl::OkStatus();
+  };
+  auto journal = Journal::Open(path());
+  ASSERT_OK(journal);
+  ASSERT_OK((*journal)->Recover(into));
+  EXPECT_EQ(began, "small");
+  EXPECT_GE(rows, 2u);
 }
 
 }  // namespace

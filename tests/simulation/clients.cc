@@ -70,7 +70,12 @@ Client MakeClient(int i, std::mt19937_64& random) {
   const bool gang = client.kind == Kind::kRobust && draw_below(3) == 0;
   spec.scale_factor = gang ? 2 : 1;
   spec.retries_max = client.kind == Kind::kRobust ? 1000 : kRetries;
+  if (gang && draw_below(2) == 0) {
+    spec.scale_factor_min = 1;
+    spec.scale_factor_max = 3;
+  }
   VirtualTraining& training = client.training;
+  training.speed_up = {{2, 1.8}, {3, 2.4}};
   training.steps_total = 15 + draw_below(45);
   training.steps_per_s = {{"fast", 2.0}, {"slow", 1.0}};
   training.state_bytes = 60 + draw_below(50);

@@ -52,6 +52,11 @@ constexpr auto kMutants = std::to_array<Mutant>({
     // ---- messages that are old
     {Rule::kOlderAgentIsRejected, "older-agent",
      "the late hello of an agent that was replaced says who runs"},
+    {Rule::kOnlyNewAgentHasSwept, "late-hello",
+     "what a late hello of an agent does not list counts as ended"},
+    {Rule::kOtherAgentHasNotSwept, "unswept",
+     "an agent with another state directory is taken to have swept what an "
+     "earlier one started"},
     {Rule::kIncarnationIsTheLatest, "older-incarnation",
      "what an earlier process of a worker still says counts for the present "
      "one"},
@@ -79,6 +84,10 @@ constexpr auto kMutants = std::to_array<Mutant>({
     // ---- that all ends
     {Rule::kStopIsRepeated, "stop-once",
      "a process that hangs outlives the loss of one message"},
+    {Rule::kStrangerStopIsRepeated, "stranger-stop-once",
+     "a process that nobody wants outlives the loss of one message"},
+    {Rule::kHungIsEnded, "hung-for-ever",
+     "a worker that makes no steps keeps its accelerator"},
     {Rule::kRetriesAreBounded, "endless-retries",
      "a job that always fails is started for ever"},
 });

@@ -74,6 +74,7 @@ class Scenario {
     engine.launch_timeout_s = 20;
     engine.agent_timeout_s = 3 + static_cast<double>(Draw(12));
     engine.gang_timeout_s = 10;
+    engine.hang_timeout_s = 15;
     engine.keep_absence_s_max = 25;
     if (seed_ % 3 == 0) engine.park_absence_s_max = 35;
     engine.mechanism =
@@ -201,12 +202,18 @@ class Scenario {
   }
 
   void Fault() {
-    constexpr uint64_t kKinds = 25;
+    constexpr uint64_t kKinds = 26;
     const uint64_t kind = Draw(kKinds);
     if (kind < 7) return CoordinatorFault(kind);
     if (kind < 16) return ServerFault(kind - 7);
     if (kind < 22) return WorkerFault(kind - 16);
     if (kind == 22) return CommandOfUser();
+    if (kind == 24) {
+      const std::string& name = servers_[Draw(servers_.size())];
+      Note("agent: state lost", name);
+      cluster_.KillAgentAndState(name);
+      return Later(25, [this, name] { cluster_.StartAgent(name); });
+    }
     if (kind == 23) {
       Note("network: other weather");
       cluster_.SetNetworkFaults(Weather());
@@ -370,7 +377,6 @@ class Scenario {
     if (!cluster_.coordinator_up()) cluster_.KillCoordinator();
     cluster_.StartCoordinator();
     cluster_.ResumeWorkers();
-    cluster_.KillStuckWorkers();
   }
 
   bool Finish() {

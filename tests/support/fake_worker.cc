@@ -3,7 +3,8 @@
 // end-to-end tests of the `gavel` command.
 //
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
-//               [--exit-at STEP CODE] [--ignore-pauses] [--log FILE]
+//               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses] [--log
+//               FILE]
 //
 // Its state is the number of steps done and the sum of their numbers: a step
 // that is counted twice, or left out, shows in the sum. It exits with 99 when
@@ -60,6 +61,9 @@ struct Options {
   double step_s = 0.01;
   uint64_t checkpoint_every = 10;
   uint64_t exit_at = 0;  // 0: never
+  // The first process of the job makes no more steps from there, but goes on
+  // renewing and reporting. 0: never.
+  uint64_t hang_at = 0;
   int exit_code = 0;
   bool ignore_pauses = false;
   std::string log;
@@ -78,6 +82,10 @@ Options ParseOptions(int argc, char** argv) {
     if (name == "--checkpoint-every") options.checkpoint_every = next();
     if (name == "--ignore-pauses") options.ignore_pauses = true;
     if (name == "--log" && i + 1 < argc) options.log = argv[++i];
+    if (name == "--hang-at") {
+      options.hang_at = next();
+      continue;
+    }
     if (name == "--exit-at") {
       options.exit_at = next();
       options.exit_code = static_cast<int>(next());
@@ -190,6 +198,7 @@ class FakeWorker {
   Generation saved_;
   uint64_t epoch_ = 0;
   bool training_ = false;
+  bool hung_ = false;
   Time next_step_ = 0;
   Time next_report_ = 0;
   uint64_t pauses_ = 0;
@@ -245,7 +254,7 @@ void FakeWorker::Turn() {
     Step(lease_event::MessageReceived{**message});
   }
   if (Now() >= machine_.NextDeadline()) Step(lease_event::Tick{});
-  if (terminated != 0 && !options_.ignore_pauses && !exit_code_) {
+  if (terminated != 0 && !hung_ && !options_.ignore_pauses && !exit_code_) {
     Save();
     return End(kExitEvicted);
   }
@@ -253,6 +262,12 @@ void FakeWorker::Turn() {
 }
 
 void FakeWorker::TrainOneStep() {
+  if (state_.steps == options_.hang_at && options_.hang_at > 0 &&
+      Variable("GAVEL_INCARNATION") == "1") {
+    hung_ = true;
+    next_step_ = Now() + kReportInterval_s;
+    return Step(lease_event::Progressed{ProgressNow()});
+  }
   ++state_.steps;
   state_.sum += state_.steps;
   next_step_ = Now() + options_.step_s;
@@ -312,7 +327,7 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
 }
 
 void FakeWorker::Carry(const lease_action::Pause& action) {
-  if (options_.ignore_pauses) return;
+  if (options_.ignore_pauses || hung_) return;
   std::printf("pauses at step %llu: %s\n",
               static_cast<unsigned long long>(state_.steps),
               action.why.c_str());

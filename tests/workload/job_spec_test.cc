@@ -33,6 +33,7 @@ steps_total = 100000
 deadline_s = 86400
 budget = 12.5
 retries_max = 0
+hang_timeout_s = 900
 
 [environment]
 OMP_NUM_THREADS = "2"
@@ -76,6 +77,7 @@ TEST(JobSpec, ReadsEveryKey) {
   EXPECT_THAT(spec.throughputs,
               ElementsAre(Pair("k80", 0), Pair("v100", 45.5)));
   EXPECT_EQ(spec.retries_max, 0);
+  EXPECT_EQ(spec.hang_timeout_s, 900);
 }
 
 TEST(JobSpec, NameAndCommandAreEnough) {
