@@ -156,8 +156,7 @@ double NowUs() {
 Row Measure(const Scenario& scenario) {
   const Cluster cluster = MakeCluster(scenario);
   RoundTable units(MakeUnits(scenario));
-  const size_t rounds =
-      std::clamp<size_t>(2'000'000 / scenario.units, 15, 2000);
+  const size_t rounds = std::clamp<size_t>(2'000'000 / scenario.units, 5, 2000);
   std::vector<double> plan_us;
   std::vector<double> sort_us;
   for (size_t round = 0; round < rounds; ++round) {
