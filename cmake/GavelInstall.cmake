@@ -93,6 +93,8 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_CONTACT "The authors of Gavel for C++ <gavel@localhost>")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Without dpkg-shlibdeps CPack would go on, and make packages that depend on nothing.
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_DIR}/GavelPacking.cmake)
 # LibTorch is the user's own, and HiGHS comes along: neither is a package to depend on.
 file(GLOB gavel_nvidia_dirs ${gavel_torch_root}/../nvidia/*/lib)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${TORCH_LIBRARY_DIR} ${gavel_nvidia_dirs})

@@ -103,8 +103,8 @@ absl::Status Gang::Meet(GangStore& store, const GangPlan& plan) {
   }
   GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> steps, store.Get(keys));
   if (steps[static_cast<size_t>(plan.rank)] != steps[0]) {
-    return absl::FailedPreconditionError(StrCat(
-        "this rank is at step ", plan.steps_done, ", rank 0 at ", steps[0]));
+    return absl::AbortedError(StrCat("this rank is at step ", plan.steps_done,
+                                     ", rank 0 at ", steps[0]));
   }
   for (size_t rank = 1; rank < steps.size(); ++rank) {
     if (steps[rank] == steps[0]) continue;

@@ -57,9 +57,10 @@ class Gang {
   void Add(std::shared_ptr<torch::nn::Module> module);
   void Remove(const torch::nn::Module* module);
 
-  // UNAVAILABLE: not all came in time, or it gave up. FAILED_PRECONDITION: this
-  // rank is at another step than rank 0, so it has to begin again from the last
-  // generation. Then nothing is held.
+  // UNAVAILABLE: not all came in time, or it gave up. ABORTED: this rank is at
+  // another step than rank 0, so it has to begin again from the last
+  // generation. FAILED_PRECONDITION: not possible in this build. Then nothing
+  // is held.
   absl::Status Join(const GangPlan& plan);
   bool joined() const { return thread_ != nullptr; }
 

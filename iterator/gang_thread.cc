@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/signals_blocked.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {
@@ -70,10 +71,13 @@ absl::StatusOr<std::unique_ptr<GangThread>> GangThread::Start(
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<GangStore> own, store->Clone());
   auto shared = std::make_shared<Shared>(std::move(options), Now());
   const SignalsBlocked blocked;
-  std::thread([shared, host = std::move(store),
-               own = std::move(own)]() mutable {
-    shared->Run(std::move(host), std::move(own));
-  }).detach();
+  GAVEL_RETURN_IF_ERROR(CatchAsStatus("the gang's thread", [&] {
+    std::thread([shared, host = std::move(store),
+                 own = std::move(own)]() mutable {
+      shared->Run(std::move(host), std::move(own));
+    }).detach();
+    return absl::OkStatus();
+  }));
   return std::unique_ptr<GangThread>(new GangThread(std::move(shared)));
 }
 

@@ -130,9 +130,9 @@ absl::Status LoopPosition::SetShard(int rank, int world_size) {
   }
   return absl::InvalidArgumentError(
       StrCat("the data can't be cut for ", world_size,
-             " workers: each needs a sample in the smallest step; raise "
-             "DataLoaderOptions::global_batch_size to twice the workers, or "
-             "use fewer"));
+             " workers: each needs a sample in the smallest step; use fewer "
+             "workers, or raise DataLoaderOptions::global_batch_size to twice "
+             "their number"));
 }
 
 void LoopPosition::Leave() {

@@ -76,9 +76,9 @@ absl::Status SessionState::JoinLeased(const lease_action::Resume& lease) {
                               kStopAheadMin_ns, kStopAheadMax_ns);
   absl::Status status = JoinGang(std::move(plan));
   // State in memory that the gang has left behind is of no use.
-  if (absl::IsFailedPrecondition(status)) {
-    EndProcess(std::string(status.message()));
-  }
+  if (absl::IsAborted(status)) EndProcess(std::string(status.message()));
+  // What this build lacks, no other lease brings.
+  if (absl::IsFailedPrecondition(status)) Fail(status);
   return status;
 }
 
@@ -181,7 +181,7 @@ void SessionState::HearCallsOfGang() {
   }
   // One clock for all.
   if (options_.rank == 0 && checkpoints_.enabled() &&
-      now_ns >= checkpoint_due_ns_) {
+      now_ns >= checkpoint_due_ns_ && !checkpoints_.IsBusy()) {
     gang_.Want(StopKind::kCheckpoint);
   }
 }

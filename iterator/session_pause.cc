@@ -94,6 +94,7 @@ bool SessionState::WaitForLease() {
     if (!ends && !calls.pause && calls.resume && Resume(*calls.resume)) {
       return true;
     }
+    if (board_.has_fatal()) return false;
     if (calls.resume && (ends || calls.pause)) {
       // Granted and taken back before it was used.
       lease_thread_->Post(

@@ -259,7 +259,18 @@ bool SessionState::Attend(bool after_step) {
   return goes_on;
 }
 
+// Nothing of ours throws into the host's loop.
 bool SessionState::AttendPlace(bool after_step) {
+  bool goes_on = false;
+  absl::Status status = CatchAsStatus("at a boundary", [&] {
+    goes_on = AttendCalls(after_step);
+    return absl::OkStatus();
+  });
+  if (status.ok()) return goes_on;
+  return Fail(std::move(status)), false;
+}
+
+bool SessionState::AttendCalls(bool after_step) {
   if (after_step && gang_.joined() && !EndGangStep()) return false;
   if (after_step && !AttendStep()) return false;
   const int64_t begin_ns = Now_ns();

@@ -128,6 +128,7 @@ class SessionState {
   bool Attend(bool after_step);
   // Parts of it. False: the loop ends.
   bool AttendPlace(bool after_step);
+  bool AttendCalls(bool after_step);
   bool AttendStep();
   bool AttendLease();
   void SlowDown();

@@ -32,6 +32,12 @@ bool ShardedOrder::SetShard(int rank, int world_size) {
         options_.drop_last ? global : std::min((global + 1) / 2, sample_count_);
     if (world_size > smallest_step) return false;
   }
+  // Of a step that has a sample for some workers only, the others would not
+  // know. Later ones have one for each, see StepSize().
+  const int64_t left = sample_count_ - next_index_;
+  if (global == 0 && !options_.drop_last && left > 0 && left < world_size) {
+    return false;
+  }
   rank_ = rank;
   world_size_ = std::max(world_size, 1);
   return true;

@@ -65,11 +65,12 @@ std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text) {
       });
 }
 
-std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
+std::unique_ptr<TrackedItem> TrackNumber(std::string name,
+                                         std::string_view kind, void* number,
                                          size_t size) {
-  // The kind has the size, so a checkpoint with another type is refused.
+  // With both, a checkpoint with another type is refused.
   return std::make_unique<BytesItem>(
-      std::move(name), StrCat("number of ", size, " bytes"),
+      std::move(name), StrCat(kind, " number of ", size, " bytes"),
       [number, size] {
         return std::string(static_cast<const char*>(number), size);
       },

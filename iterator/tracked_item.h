@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,8 @@ std::unique_ptr<TrackedItem> TrackScheduler(
 std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
                                             const at::Generator& generator);
 std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text);
-std::unique_ptr<TrackedItem> TrackNumber(std::string name, void* number,
+std::unique_ptr<TrackedItem> TrackNumber(std::string name,
+                                         std::string_view kind, void* number,
                                          size_t size);
 std::unique_ptr<TrackedItem> TrackBytes(
     std::string name, std::function<std::string()> save,

@@ -6,7 +6,6 @@
 #include <torch/optim/schedulers/lr_scheduler.h>
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 
-#include <charconv>
 #include <sstream>
 
 #include "absl/strings/numbers.h"

@@ -71,9 +71,10 @@ Status Tracking::Track(const std::string& name,
       internal::TrackBytes(name, std::move(save), std::move(load))));
 }
 
-Status Tracking::TrackNumber(const std::string& name, void* number,
-                             size_t size) {
-  return ToPublic(state_->Track(internal::TrackNumber(name, number, size)));
+Status Tracking::TrackNumber(const std::string& name, const char* kind,
+                             void* number, size_t size) {
+  return ToPublic(
+      state_->Track(internal::TrackNumber(name, kind, number, size)));
 }
 
 Status Tracking::TrackEngine(const std::string& name,

@@ -63,10 +63,10 @@ absl::StatusOr<GenerationStore> GenerationStore::Open(
         "the checkpoint directory has no name; give one");
   }
   if (options.keep_last < 2) {
-    return absl::InvalidArgumentError(
-        StrCat("checkpoint directory ", directory, ": keep_last is ",
-               options.keep_last,
-               "; keep at least 2, so that a damaged one can be replaced"));
+    return absl::InvalidArgumentError(StrCat(
+        "checkpoint directory ", directory, ": keep_last is ",
+        options.keep_last,
+        "; keep at least 2, so that one is left when the newest is damaged"));
   }
   if (options.threads < 1) {
     return absl::InvalidArgumentError(StrCat("checkpoint directory ", directory,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ constexpr char kHandshakes[] = "inproc://zeromq.zap.01";
 constexpr char kEvents[] = "inproc://gavel.connections";
 constexpr char kDomain[] = "gavel";
 constexpr size_t kKeyBytes = 32;
+// After an error of ZeroMQ that may come again at once.
+constexpr std::chrono::milliseconds kErrorPause(10);
 
 // Frames of a ZAP request, in the order of the specification.
 enum RequestFrame : size_t {
@@ -133,7 +136,10 @@ void ConnectionGuard::Serve() {
       if ((items[0].revents & ZMQ_POLLIN) != 0) TakeEvent();
       if ((items[2].revents & ZMQ_POLLIN) != 0) AnswerHandshake();
     } catch (const zmq::error_t& error) {
-      if (error.num() != EINTR) return;
+      if (error.num() == ETERM || error.num() == ENOTSOCK) return;
+      if (error.num() == EINTR) continue;
+      // One peer less; without this thread nobody could connect any more.
+      std::this_thread::sleep_for(kErrorPause);
     }
   }
 }

@@ -112,7 +112,7 @@ TEST(EventFile, IsReadByTensorBoard) {
   if (access(GAVEL_VENV_PYTHON, X_OK) != 0 ||
       RunPython(kImport, "2>/dev/null") != 0) {
     GTEST_SKIP() << "no Python with tensorboard at " << GAVEL_VENV_PYTHON
-                 << "; ./gavel-dev setup installs it";
+                 << "; ./gavel-dev test installs it";
   }
   TemporaryFolder folder;
   {

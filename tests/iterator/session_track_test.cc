@@ -133,6 +133,26 @@ TEST_F(SessionTrack, AModelOfAnotherShapeIsRefused) {
   EXPECT_THAT(kind.message(), HasSubstr("module"));
 }
 
+// Bytes of the same size would be read as another number.
+TEST_F(SessionTrack, ANumberOfAnotherTypeIsRefused) {
+  {
+    auto session = Open();
+    int64_t best = 7;
+    session->Track("best", best);
+    Run(*session);
+    ASSERT_EQ(session->Finish(), 0);
+  }
+  double real = 0;
+  const Status status = Open()->Track("best", real);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("floating-point number of 8 bytes"));
+  uint64_t unsigned_number = 0;
+  EXPECT_FALSE(Open()->Track("best", unsigned_number).ok());
+  int64_t same = 0;
+  EXPECT_TRUE(Open()->Track("best", same).ok());
+  EXPECT_EQ(same, 7);
+}
+
 TEST_F(SessionTrack, SaysWhatTheCheckpointHasAndTheProgramDoesNot) {
   int64_t number = 5;
   {

@@ -70,7 +70,10 @@ class GAVEL_EXPORT Tracking {
   template <class Number,
             std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
   Status Track(const std::string& name, Number& number) {
-    return TrackNumber(name, &number, sizeof(number));
+    const char* const kind = std::is_floating_point_v<Number> ? "floating-point"
+                             : std::is_signed_v<Number>       ? "signed"
+                                                              : "unsigned";
+    return TrackNumber(name, kind, &number, sizeof(number));
   }
   // std::mt19937, ...
   template <class Engine,
@@ -90,7 +93,8 @@ class GAVEL_EXPORT Tracking {
   std::unique_ptr<internal::SessionState> state_;
 
  private:
-  Status TrackNumber(const std::string& name, void* number, size_t size);
+  Status TrackNumber(const std::string& name, const char* kind, void* number,
+                     size_t size);
   Status TrackEngine(const std::string& name, std::function<std::string()> save,
                      std::function<bool(const std::string&)> load);
 };
