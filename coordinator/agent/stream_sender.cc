@@ -5,11 +5,15 @@
 namespace gavel {
 
 void StreamSender::Allow(Time now, const std::string& reader_key, JobId job,
-                         std::string directory) {
+                         std::string directory, std::string unix_user) {
   std::erase_if(rights_,
                 [&](const auto& entry) { return entry.second.until < now; });
-  if (rights_.size() >= kStreamRightsMax) return;
-  rights_[{reader_key, job}] = {std::move(directory), now + kStreamRight_s};
+  if (rights_.size() >= kStreamRightsMax &&
+      !rights_.contains({reader_key, job})) {
+    return;
+  }
+  rights_[{reader_key, job}] = {std::move(directory), std::move(unix_user),
+                                now + kStreamRight_s};
 }
 
 bool StreamSender::Knows(Time now, const std::string& reader_key) const {
@@ -63,8 +67,8 @@ void StreamSender::Take(Time now, const std::string& reader_key,
   session.job = open.job;
   session.nonce = open.nonce;
   session.used_at = now;
-  actions.emplace_back(
-      stream_sender::OpenGeneration{id, right->directory, open.below});
+  actions.emplace_back(stream_sender::OpenGeneration{
+      id, right->directory, right->unix_user, open.below});
 }
 
 // A reader that opens again and again keeps its last sessions only: what it has

@@ -40,6 +40,7 @@ struct Send {
 struct OpenGeneration {
   uint64_t session = 0;
   std::string directory;
+  std::string unix_user;  // as whom
   Generation below;
 };
 // Read, and send what was read as a StreamChunk; a failure is a StreamRefused
@@ -61,9 +62,10 @@ class StreamSender {
   using Actions = stream_sender::Actions;
 
   // The coordinator's word: the agent with this key may read the job's
-  // checkpoints, which lie in `directory`.
+  // checkpoints, which lie in `directory` and belong to `unix_user` (empty:
+  // jobs have no owners).
   void Allow(Time now, const std::string& reader_key, JobId job,
-             std::string directory);
+             std::string directory, std::string unix_user = "");
 
   // From the reader that proved to own `reader_key`.
   Actions Receive(Time now, const std::string& reader_key,
@@ -83,7 +85,7 @@ class StreamSender {
 
  private:
   struct Right {
-    std::string directory;
+    std::string directory, unix_user;
     Time until = 0;
   };
   struct Session {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/agent/stream_messages.h"
@@ -39,6 +40,26 @@ absl::Status MakeDirectory(const std::string& path, mode_t mode) {
                            " can't be made; give the agent another --state")));
 }
 
+// One that is new, or that was left before it was given: empty, and ours still.
+absl::Status GiveTo(const UnixAccount& account, const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  if (info.st_uid == account.uid) return absl::OkStatus();
+  std::error_code error;
+  if (info.st_uid != geteuid() || !std::filesystem::is_empty(path, error)) {
+    return absl::PermissionDeniedError(
+        StrCat("checkpoints in ", path, " belong to user ", info.st_uid,
+               " and the job runs as ", account.name, " (", account.uid,
+               "); give it another checkpoint_directory, or remove that one"));
+  }
+  if (lchown(path.c_str(), account.uid, account.gid) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AgentCheckpoints>> AgentCheckpoints::Open(
@@ -58,37 +79,35 @@ absl::StatusOr<std::unique_ptr<AgentCheckpoints>> AgentCheckpoints::Open(
 }
 
 absl::StatusOr<std::string> AgentCheckpoints::DirectoryFor(
-    const std::string& given, const std::string& unix_user) {
+    const std::string& given, const std::optional<UnixAccount>& account) {
   if (!given.starts_with('/')) {
     return absl::InvalidArgumentError(
         StrCat("checkpoint directory \"", given, "\" is not absolute"));
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::optional<UnixAccount> account,
-                         AccountOfJob(unix_user));
   std::string path = StrCat(directory_, "/", FolderName(given));
-  const bool is_new = mkdir(path.c_str(), 0700) == 0;
-  if (!is_new) {
-    GAVEL_RETURN_IF_ERROR(MakeDirectory(path, 0700));
-  } else if (account.has_value() &&
-             lchown(path.c_str(), account->uid, account->gid) != 0) {
-    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(path, 0700));
+  if (account.has_value()) {
+    GAVEL_RETURN_IF_ERROR(GiveTo(*account, path));
   }
   return path;
 }
 
 void AgentCheckpoints::Do(const agent_action::FetchCheckpoint& action) {
-  const absl::StatusOr<std::string> directory =
-      DirectoryFor(action.directory, action.unix_user);
-  const absl::StatusOr<std::optional<UnixAccount>> account =
-      AccountOfJob(action.unix_user);
-  absl::Status status = directory.status();
-  status.Update(account.status());
-  if (!status.ok()) {
-    failed_.emplace_back(agent_event::CheckpointFetched{
-        action.job, std::string(status.message())});
-    return wake_();
-  }
-  stream_->Fetch(action.job, *directory, action.source, *account);
+  const absl::Status begun = Fetch(action);
+  if (begun.ok()) return;
+  failed_.emplace_back(
+      agent_event::CheckpointFetched{action.job, std::string(begun.message())});
+  wake_();
+}
+
+absl::Status AgentCheckpoints::Fetch(
+    const agent_action::FetchCheckpoint& action) {
+  GAVEL_ASSIGN_OR_RETURN(const std::optional<UnixAccount> account,
+                         AccountOfJob(action.unix_user));
+  GAVEL_ASSIGN_OR_RETURN(const std::string directory,
+                         DirectoryFor(action.directory, account));
+  stream_->Fetch(action.job, directory, action.source, account);
+  return absl::OkStatus();
 }
 
 void AgentCheckpoints::Do(const agent_action::CancelFetch& action) {
@@ -97,12 +116,12 @@ void AgentCheckpoints::Do(const agent_action::CancelFetch& action) {
 
 // What can't be offered is not: the reader says that it is not allowed.
 void AgentCheckpoints::Do(const agent_action::OfferCheckpoint& action) {
-  const absl::StatusOr<std::string> directory =
-      DirectoryFor(action.directory, action.unix_user);
-  const absl::StatusOr<std::optional<UnixAccount>> account =
-      AccountOfJob(action.unix_user);
-  if (!directory.ok() || !account.ok()) return;
-  stream_->Serve(action.job, action.reader_public_key, *directory, *account);
+  const auto account = AccountOfJob(action.unix_user);
+  if (!account.ok()) return;
+  const auto directory = DirectoryFor(action.directory, *account);
+  if (!directory.ok()) return;
+  stream_->Serve(action.job, action.reader_public_key, *directory,
+                 action.unix_user);
 }
 
 std::vector<AgentEvent> AgentCheckpoints::TakeEvents() {

@@ -6,10 +6,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/agent/agent_machine.h"
 #include "coordinator/server/generation_stream.h"
@@ -33,11 +35,12 @@ class AgentCheckpoints {
   const std::string& public_key() const { return stream_->public_key(); }
 
   // Where the checkpoints of a job lie here, of which the coordinator says that
-  // they are in `given`; made when it is not there, for its user. Two jobs have
-  // the same one here when they have there. INVALID_ARGUMENT: `given` is not
-  // absolute.
-  absl::StatusOr<std::string> DirectoryFor(const std::string& given,
-                                           const std::string& unix_user);
+  // they are in `given`; made when it is not there, for the `account` that the
+  // job runs as. Two jobs have the same one here when they have there.
+  // INVALID_ARGUMENT: `given` is not absolute. PERMISSION_DENIED: it belongs to
+  // somebody else.
+  absl::StatusOr<std::string> DirectoryFor(
+      const std::string& given, const std::optional<UnixAccount>& account);
 
   void Do(const agent_action::FetchCheckpoint& action);
   void Do(const agent_action::CancelFetch& action);
@@ -49,6 +52,8 @@ class AgentCheckpoints {
  private:
   explicit AgentCheckpoints(std::string directory)
       : directory_(std::move(directory)) {}
+
+  absl::Status Fetch(const agent_action::FetchCheckpoint& action);
 
   const std::string directory_;
   std::vector<AgentEvent> failed_;  // before they began

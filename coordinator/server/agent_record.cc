@@ -1,13 +1,10 @@
 #include "coordinator/server/agent_record.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -22,32 +19,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kSweepInterval(5);
 
-absl::Status Errno(const std::string& path) {
-  return absl::ErrnoToStatus(errno, ToAbsl(path));
-}
-
 uint64_t Random() {
   uint64_t value = 0;
   // Of an initialised pool: never short, never fails.
   [[maybe_unused]] const ssize_t got = getrandom(&value, sizeof value, 0);
   return value;
-}
-
-// All or nothing, and on disk when it returns.
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string written = path + ".new";
-  const int file =
-      open(written.c_str(),
-           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return Errno(written);
-  const bool good = write(file, text.data(), text.size()) ==
-                        static_cast<ssize_t>(text.size()) &&
-                    fsync(file) == 0;
-  const absl::Status status = good ? absl::OkStatus() : Errno(written);
-  close(file);
-  GAVEL_RETURN_IF_ERROR(status);
-  if (std::rename(written.c_str(), path.c_str()) != 0) return Errno(path);
-  return absl::OkStatus();
 }
 
 // The recorded process, or a child that it left in its group. Once the leader
@@ -134,7 +110,7 @@ absl::Status AgentRecord::CountUp() {
     state_id_ = StrCat(absl::Hex(Random(), absl::kZeroPad16));
   // Two directories may count alike; their agents are to be told apart.
   incarnation_ = (starts << 32) | (Random() >> 32);
-  return WriteFile(path, StrCat(starts, " ", state_id_, "\n"));
+  return ReplaceFile(path, StrCat(starts, " ", state_id_, "\n"));
 }
 
 absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {
@@ -155,7 +131,7 @@ absl::Status AgentRecord::Write(const std::vector<RunningWorker>& running) {
         ReadProcessInfo(static_cast<pid_t>(worker.pid));
     workers.push_back({worker, info ? info->start_time : 0});
   }
-  return WriteFile(prefix_ + ".running", FormatRecord(workers, BootId()));
+  return ReplaceFile(prefix_ + ".running", FormatRecord(workers, BootId()));
 }
 
 }  // namespace gavel

@@ -1,19 +1,14 @@
 #include "coordinator/server/agent_shell.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -24,7 +19,7 @@
 #include "coordinator/server/agent_keys.h"
 #include "coordinator/server/agent_log.h"
 #include "coordinator/server/agent_record.h"
-#include "coordinator/server/descriptor.h"
+#include "coordinator/server/private_directory.h"
 #include "coordinator/server/unix_account.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
@@ -61,55 +56,49 @@ absl::Status CheckOptions(const AgentShellOptions& options) {
   return absl::OkStatus();
 }
 
-// Absolute, since workers run in directories of their own.
-absl::StatusOr<std::string> MakeDirectory(const std::string& given) {
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::absolute(given, error).lexically_normal();
-  const bool created =
-      !error && std::filesystem::create_directories(path, error);
-  if (error || !std::filesystem::is_directory(path, error)) {
-    return absl::PermissionDeniedError(StrCat(
-        "directory ", given,
-        " can't be made: ", error ? error.message() : "it is not a directory",
-        "; name another with --state"));
-  }
-  if (created) chmod(path.c_str(), 0700);
-  std::string text = path.string();
-  if (text.size() > 1 && text.back() == '/') text.pop_back();
-  return text;
-}
+// Where the agent keeps what is its own. Absolute, since workers run in
+// directories of their own.
+struct OwnDirectories {
+  PrivateDirectory state, run;
+};
 
-// Lock files that every user's workers may open, but not remove: of root, since
-// whoever may write the directory could put others in their place.
-absl::Status MakeLockFiles(const AgentShellOptions& options) {
-  for (const AcceleratorInfo& info : options.accelerators) {
-    for (const char* slot : {".0", ".1"}) {
-      const std::string path =
-          StrCat(options.run_directory, "/", info.uuid, slot);
-      const Descriptor file(open(
-          path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-      if (file.get() < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
-    }
+absl::StatusOr<OwnDirectories> MakeDirectories(AgentShellOptions* options) {
+  GAVEL_ASSIGN_OR_RETURN(
+      PrivateDirectory state,
+      PrivateDirectory::Make(options->state_directory, "--state"));
+  options->state_directory = state.path();
+  GAVEL_RETURN_IF_ERROR(
+      PrivateDirectory::Make(options->state_directory + "/logs", "--state")
+          .status());
+  if (options->run_directory.empty()) {
+    options->run_directory = options->state_directory + "/run";
   }
-  return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(
+      PrivateDirectory run,
+      PrivateDirectory::Make(options->run_directory, "--run-directory"));
+  options->run_directory = run.path();
+  return OwnDirectories{std::move(state), std::move(run)};
 }
 
 // With keys and as root, jobs run as their owners: those pass through the state
-// directory to their locks and keys, and see nothing else.
+// directory to their locks and keys, and see nothing else. Lock files every
+// user's workers may open, but not remove: of root, since whoever may write the
+// directory could put others in their place.
 absl::StatusOr<std::optional<WorkerKeys>> OpenToOwners(
-    const AgentShellOptions& options) {
+    const AgentShellOptions& options, const OwnDirectories& directories) {
   if (!options.keys.has_value()) return std::nullopt;
   GAVEL_ASSIGN_OR_RETURN(WorkerKeys keys,
                          WorkerKeys::Open(StrCat(options.state_directory,
                                                  "/keys-", options.server)));
-  if (geteuid() == 0) {
-    GAVEL_RETURN_IF_ERROR(MakeLockFiles(options));
-    if (chmod(options.state_directory.c_str(), 0711) != 0 ||
-        chmod(options.run_directory.c_str(), 0711) != 0) {
-      return absl::ErrnoToStatus(errno, ToAbsl(options.state_directory));
+  if (geteuid() != 0) return keys;
+  for (const AcceleratorInfo& info : options.accelerators) {
+    for (const char* slot : {".0", ".1"}) {
+      GAVEL_RETURN_IF_ERROR(
+          directories.run.MakeFile(StrCat(info.uuid, slot), 0644));
     }
   }
+  GAVEL_RETURN_IF_ERROR(directories.state.SetMode(0711));
+  GAVEL_RETURN_IF_ERROR(directories.run.SetMode(0711));
   return keys;
 }
 
@@ -371,9 +360,9 @@ absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
   spec.working_directory = launch.working_directory;
   LaunchWorker here = launch;
   if (checkpoints) {
-    GAVEL_ASSIGN_OR_RETURN(here.checkpoint_directory,
-                           checkpoints->DirectoryFor(
-                               launch.checkpoint_directory, launch.unix_user));
+    GAVEL_ASSIGN_OR_RETURN(
+        here.checkpoint_directory,
+        checkpoints->DirectoryFor(launch.checkpoint_directory, place.account));
   }
   spec.environment = WorkerEnvironment(here, place, own_environment);
   spec.output_path = WorkerLogPath(logs_directory, launch);
@@ -444,20 +433,13 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
   GAVEL_RETURN_IF_ERROR(CheckOptions(options));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
                          Dealer::Connect(options.coordinator, {options.keys}));
-  GAVEL_ASSIGN_OR_RETURN(options.state_directory,
-                         MakeDirectory(options.state_directory));
-  GAVEL_RETURN_IF_ERROR(
-      MakeDirectory(options.state_directory + "/logs").status());
-  if (options.run_directory.empty()) {
-    options.run_directory = options.state_directory + "/run";
-  }
-  GAVEL_ASSIGN_OR_RETURN(options.run_directory,
-                         MakeDirectory(options.run_directory));
+  GAVEL_ASSIGN_OR_RETURN(const OwnDirectories directories,
+                         MakeDirectories(&options));
   GAVEL_ASSIGN_OR_RETURN(
       AgentRecord record,
       AgentRecord::Open(options.state_directory, options.server));
   GAVEL_ASSIGN_OR_RETURN(std::optional<WorkerKeys> worker_keys,
-                         OpenToOwners(options));
+                         OpenToOwners(options, directories));
   std::unique_ptr<AgentCheckpoints> checkpoints;
   if (options.own_checkpoints) {
     GAVEL_ASSIGN_OR_RETURN(

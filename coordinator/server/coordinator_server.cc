@@ -1,15 +1,11 @@
 #include "coordinator/server/coordinator_server.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -20,8 +16,10 @@
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/peer_table.h"
+#include "coordinator/server/private_directory.h"
 #include "coordinator/server/recorder.h"
 #include "coordinator/server/solver_thread.h"
+#include "coordinator/server/wall_clock.h"
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -76,31 +74,6 @@ absl::Status CheckOptions(const CoordinatorServerOptions& options) {
   GAVEL_RETURN_IF_ERROR(
       positive(engine.heartbeat_interval_s, "heartbeat_interval_s"));
   return positive(engine.launch_timeout_s, "launch_timeout_s");
-}
-
-// The directory, absolute, and private when it is new.
-absl::StatusOr<std::string> MakeStateDirectory(const std::string& given) {
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::absolute(given, error).lexically_normal();
-  const bool created =
-      !error && std::filesystem::create_directories(path, error);
-  if (error || !std::filesystem::is_directory(path, error)) {
-    return absl::PermissionDeniedError(StrCat(
-        "state directory ", given,
-        " can't be made: ", error ? error.message() : "it is not a directory",
-        "; name another with --state"));
-  }
-  if (created) chmod(path.c_str(), 0700);
-  std::string text = path.string();
-  if (text.size() > 1 && text.back() == '/') text.pop_back();
-  return text;
-}
-
-double WallNow() {
-  const std::chrono::duration<double> since =
-      std::chrono::system_clock::now().time_since_epoch();
-  return since.count();
 }
 
 }  // namespace
@@ -199,7 +172,7 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
   solver = std::make_unique<SolverThread>(std::move(policy), wake);
   event::CoordinatorStarted started{recovered.position.term + 1};
   started.policy = options.policy;
-  started.wall_s = WallNow();
+  started.wall_s = WallClockNow();
   Step(started);
   if (!options.prices.empty()) {
     Step(event::PricesChanged{{options.prices.begin(), options.prices.end()}});
@@ -289,13 +262,14 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
   if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
     return Drop(incoming, valid);
   }
-  gatekeeper->NoteWorkers(incoming.message, engine.jobs());
   if (const auto worker = SendingWorker(incoming.message)) {
     workers.Saw(*worker, incoming.peer);
   }
   std::optional<std::string> server = SendingAgent(incoming.message);
   std::string agent_before;
+  std::optional<Message> told;
   if (server.has_value()) {
+    told = incoming.message;
     const std::string* const before = agents.Find(*server);
     if (before != nullptr) agent_before = *before;
     agents.Saw(*server, incoming.peer);
@@ -308,6 +282,8 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
   std::optional<Event> event = TakeClientMessage(incoming, *sender);
   if (!event) event = EventOf(std::move(incoming.message));
   if (event) Step(*event);
+  // An agent that the engine refused vouches for nobody.
+  if (told && !agent_rejected) gatekeeper->NoteWorkers(*told, engine.jobs());
   // Of two agents with one name, what is for that name goes to the first.
   if (agent_rejected && !agent_before.empty()) {
     agents.Saw(*server, agent_before);
@@ -453,8 +429,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
   SetUpFor(*policy, &options.engine);
-  GAVEL_ASSIGN_OR_RETURN(options.state_directory,
-                         MakeStateDirectory(options.state_directory));
+  GAVEL_ASSIGN_OR_RETURN(
+      const PrivateDirectory state,
+      PrivateDirectory::Make(options.state_directory, "--state"));
+  options.state_directory = state.path();
   // The journal first: of two reasons to refuse, it is the one that matters.
   GAVEL_ASSIGN_OR_RETURN(
       std::unique_ptr<Journal> journal,

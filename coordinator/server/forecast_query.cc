@@ -49,17 +49,11 @@ Json ForecastRow(const Job& job, const QueryView& view) {
 
 void AnswerForecast(const QueryRequest& request, const QueryView& view,
                     QueryReply* reply) {
-  const auto& jobs = view.engine.jobs();
   JsonPage page;
-  uint64_t last = request.cursor;
-  for (auto it = jobs.upper_bound(JobId(request.cursor)); it != jobs.end();
-       ++it) {
-    if (it->second.active() && !page.Add(ForecastRow(it->second, view))) {
-      reply->next_cursor = last;
-      break;
-    }
-    last = it->first.value();
-  }
+  reply->next_cursor =
+      page.AddFrom(view.engine.jobs(), request.cursor, [&](const Job& job) {
+        return job.active() ? ForecastRow(job, view) : Json();
+      });
   reply->json = page.Take();
 }
 

@@ -34,7 +34,8 @@ class Gatekeeper {
                                  const std::map<JobId, Job>& jobs);
 
   // Keys of workers that start and end, of an agent's message that was
-  // admitted; those alone that the engine has on that agent's server.
+  // admitted and that the engine did not refuse; those alone that the engine
+  // has on that agent's server.
   void NoteWorkers(const Message& message, const std::map<JobId, Job>& jobs);
 
   // What came of an action that was admitted.

@@ -35,11 +35,13 @@ constexpr double kReconnectAfter_s = 3;
 // Beyond an answer to each read of one receiver.
 constexpr int kQueuedFramesMax = 2 * kStreamCredit + 8;
 constexpr size_t kOrdersMax = 4096;
+constexpr char kTooManyFetches[] =
+    "this server fetches as many checkpoints as it can; release the job when "
+    "some of them are here";
 
 struct ServeOrder {
   JobId job;
-  std::string reader_public_key, directory;
-  std::optional<UnixAccount> account;
+  std::string reader_public_key, directory, unix_user;
 };
 struct FetchOrder {
   JobId job;
@@ -66,11 +68,13 @@ struct GenerationStream::Impl {
   void Take(const ServeOrder& order);
   void Take(const FetchOrder& order);
   void Take(const CancelOrder& order);
-  void Give(Order order);
+  // False: too many wait already.
+  bool Give(Order order);
+  void Put(FetchState state);
+  void Refuse(JobId job, const std::string& source, std::string why);
 
   void TakeFrame(const StreamSockets::Frame& frame);
-  void DoAll(const std::string& peer, const std::string& key,
-             StreamSender::Actions actions);
+  void DoAll(const std::string& peer, StreamSender::Actions actions);
   void Do(const std::string& peer, const stream_sender::Send& action);
   void Do(const std::string& peer, const stream_sender::OpenGeneration& action);
   void Do(const std::string& peer, const stream_sender::ReadFile& action);
@@ -92,11 +96,9 @@ struct GenerationStream::Impl {
   const std::function<Time()> clock = [this] { return Now(); };
   GenerationStreamOptions options;
   CurveKeyPair keys;
-  std::unique_ptr<StreamSockets> sockets;
 
   // Of the thread alone.
   GenerationOutbox outbox;
-  std::map<std::string, UnixAccount> owners;  // by directory that is served
   std::map<JobId, FetchedJob> fetches;
   size_t running = 0;
   uint64_t next_nonce = 1;
@@ -104,6 +106,8 @@ struct GenerationStream::Impl {
   // Asked by handshakes, too, which run on another thread.
   std::mutex sender_mutex;
   StreamSender sender;
+  // After what its handshakes ask, so that it ends first.
+  std::unique_ptr<StreamSockets> sockets;
 
   std::atomic<bool> stopping{false};
   std::mutex mutex;  // guards what follows
@@ -148,12 +152,33 @@ double GenerationStream::Impl::WaitTime() const {
 
 // ---- orders
 
-void GenerationStream::Impl::Give(Order order) {
+bool GenerationStream::Impl::Give(Order order) {
   {
     const std::lock_guard lock(mutex);
-    if (orders.size() < kOrdersMax) orders.push_back(std::move(order));
+    if (orders.size() >= kOrdersMax) return false;
+    orders.push_back(std::move(order));
   }
   sockets->waker().Wake();
+  return true;
+}
+
+void GenerationStream::Impl::Put(FetchState state) {
+  {
+    const std::lock_guard lock(mutex);
+    states[state.job] = std::move(state);
+  }
+  options.wake();
+}
+
+// A fetch that is not even begun.
+void GenerationStream::Impl::Refuse(JobId job, const std::string& source,
+                                    std::string why) {
+  FetchState state;
+  state.job = job;
+  state.source = source;
+  state.over = true;
+  state.error = std::move(why);
+  Put(std::move(state));
 }
 
 void GenerationStream::Impl::TakeOrders() {
@@ -168,10 +193,9 @@ void GenerationStream::Impl::TakeOrders() {
 }
 
 void GenerationStream::Impl::Take(const ServeOrder& order) {
-  if (owners.size() > kStreamRightsMax) owners.clear();
-  if (order.account) owners[order.directory] = *order.account;
   const std::lock_guard lock(sender_mutex);
-  sender.Allow(Now(), order.reader_public_key, order.job, order.directory);
+  sender.Allow(Now(), order.reader_public_key, order.job, order.directory,
+               order.unix_user);
 }
 
 void GenerationStream::Impl::Take(const FetchOrder& order) {
@@ -184,6 +208,9 @@ void GenerationStream::Impl::Take(const FetchOrder& order) {
   if (found == fetches.end()) {
     if (fetches.size() >= kFetchesMax) {
       std::erase_if(fetches, [](const auto& e) { return e.second.over; });
+    }
+    if (fetches.size() >= kFetchesMax) {
+      return Refuse(order.job, order.source.server, kTooManyFetches);
     }
     found = fetches
                 .try_emplace(order.job, *options.file_system, order.directory,
@@ -234,7 +261,7 @@ void GenerationStream::Impl::TakeFrame(const StreamSockets::Frame& frame) {
       const std::lock_guard lock(sender_mutex);
       actions = sender.Receive(Now(), frame.public_key, *message);
     }
-    return DoAll(frame.peer, frame.public_key, std::move(actions));
+    return DoAll(frame.peer, std::move(actions));
   }
   const auto found = fetches.find(JobId(frame.link));
   if (found == fetches.end() || !found->second.running) return;
@@ -243,7 +270,7 @@ void GenerationStream::Impl::TakeFrame(const StreamSockets::Frame& frame) {
   DoAll(found->first, fetched, fetched.receiver->Receive(Now(), *message));
 }
 
-void GenerationStream::Impl::DoAll(const std::string& peer, const std::string&,
+void GenerationStream::Impl::DoAll(const std::string& peer,
                                    StreamSender::Actions actions) {
   for (const stream_sender::Action& action : actions) {
     std::visit([&](const auto& a) { Do(peer, a); }, action);
@@ -258,13 +285,13 @@ void GenerationStream::Impl::Do(const std::string& peer,
 
 void GenerationStream::Impl::Do(const std::string& peer,
                                 const stream_sender::OpenGeneration& action) {
-  const auto owner = owners.find(action.directory);
-  const auto open = [&] {
-    const FileUser as_owner(
-        owner == owners.end() ? std::nullopt : std::optional(owner->second));
+  // Never as this agent's user, who may be root, in place of the job's.
+  const auto owner = AccountOfJob(action.unix_user);
+  const auto opened = [&]() -> absl::StatusOr<GenerationOutbox::Opened> {
+    if (!owner.ok()) return owner.status();
+    const FileUser as_owner(*owner);
     return outbox.Open(action.session, action.directory, action.below);
-  };
-  const absl::StatusOr<GenerationOutbox::Opened> opened = open();
+  }();
   StreamSender::Actions next;
   {
     const std::lock_guard lock(sender_mutex);
@@ -272,14 +299,14 @@ void GenerationStream::Impl::Do(const std::string& peer,
       next = sender.Opened(action.session, opened->generation, opened->manifest,
                            opened->file_bytes);
     } else {
-      const bool none = absl::IsNotFound(opened.status());
+      const bool none = owner.ok() && absl::IsNotFound(opened.status());
       next = sender.OpenFailed(
           action.session,
           none ? StreamRefusal::kNoGeneration : StreamRefusal::kCannotRead,
           std::string(opened.status().message()));
     }
   }
-  DoAll(peer, "", std::move(next));
+  DoAll(peer, std::move(next));
 }
 
 void GenerationStream::Impl::Do(const std::string& peer,
@@ -366,11 +393,7 @@ void GenerationStream::Impl::End(JobId job, FetchedJob& fetched,
   state.over = true;
   state.generation = generation;
   state.error = std::move(error);
-  {
-    const std::lock_guard lock(mutex);
-    states[job] = std::move(state);
-  }
-  options.wake();
+  Put(std::move(state));
 }
 
 void GenerationStream::Impl::Tell(JobId job, FetchedJob& fetched,
@@ -387,11 +410,7 @@ void GenerationStream::Impl::Tell(JobId job, FetchedJob& fetched,
                    false,
                    {},
                    ""};
-  {
-    const std::lock_guard lock(mutex);
-    states[job] = std::move(state);
-  }
-  options.wake();
+  Put(std::move(state));
 }
 
 void GenerationStream::Impl::TickAll() {
@@ -401,7 +420,7 @@ void GenerationStream::Impl::TickAll() {
     const std::lock_guard lock(sender_mutex);
     closing = sender.Tick(now);
   }
-  DoAll("", "", std::move(closing));
+  DoAll("", std::move(closing));
   for (auto& [job, fetched] : fetches) {
     if (!fetched.running || now < fetched.receiver->NextDeadline()) continue;
     if (now > fetched.answered_at + kReconnectAfter_s) {
@@ -456,14 +475,16 @@ const std::string& GenerationStream::public_key() const {
 
 void GenerationStream::Serve(JobId job, const std::string& reader_public_key,
                              const std::string& directory,
-                             const std::optional<UnixAccount>& account) {
-  impl_->Give(ServeOrder{job, reader_public_key, directory, account});
+                             const std::string& unix_user) {
+  // Dropped, the reader is told that it is not allowed, and asks again.
+  impl_->Give(ServeOrder{job, reader_public_key, directory, unix_user});
 }
 
 void GenerationStream::Fetch(JobId job, const std::string& directory,
                              const CheckpointSource& source,
                              const std::optional<UnixAccount>& account) {
-  impl_->Give(FetchOrder{job, directory, source, account});
+  if (impl_->Give(FetchOrder{job, directory, source, account})) return;
+  impl_->Refuse(job, source.server, kTooManyFetches);
 }
 
 void GenerationStream::Cancel(JobId job) { impl_->Give(CancelOrder{job}); }

@@ -26,7 +26,7 @@
 
 namespace gavel {
 
-// Fetched at once; others wait for their turn.
+// Fetched at once; others, up to kFetchesMax in all, wait for their turn.
 inline constexpr size_t kFetchesAtOnceMax = 8;
 inline constexpr size_t kFetchesMax = 1024;
 
@@ -60,14 +60,15 @@ class GenerationStream {
   const std::string& public_key() const;
 
   // The agent with this key may read the job's checkpoints, for a while. Files
-  // are opened as `account`, here and below, if there is one.
+  // are opened as `unix_user`, if it names one whose jobs run here; else the
+  // reader is refused.
   void Serve(JobId job, const std::string& reader_public_key,
-             const std::string& directory,
-             const std::optional<UnixAccount>& account = std::nullopt);
+             const std::string& directory, const std::string& unix_user = "");
 
   // Makes the latest generation that `source` has of the job one of
-  // `directory`. Once more for the same job: goes on, with what has changed
-  // meanwhile.
+  // `directory`; files are opened as `account`, if there is one. Once more for
+  // the same job: goes on, with what has changed meanwhile. Beyond kFetchesMax
+  // it is over at once, with an error.
   void Fetch(JobId job, const std::string& directory,
              const CheckpointSource& source,
              const std::optional<UnixAccount>& account = std::nullopt);

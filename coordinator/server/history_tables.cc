@@ -230,22 +230,38 @@ Json ReadRow(const SqliteStatement& row, const Table& table) {
   return json;
 }
 
-bool Matches(const HistoryFilter& filter, const Table& table, const Json& row) {
-  if (filter.job != 0 && row.contains("job") &&
-      row["job"].get<uint64_t>() != filter.job) {
-    return false;
+// -1: the table has no such column.
+int ColumnOf(const Table& table, std::string_view name) {
+  for (size_t i = 0; i < table.fields.size(); ++i) {
+    if (table.fields[i].name == name) return static_cast<int>(i);
   }
-  if (!filter.user.empty() && row.value("user", filter.user) != filter.user) {
-    return false;
-  }
-  if (!filter.state.empty() &&
-      row.value("state", filter.state) != filter.state) {
-    return false;
-  }
-  const double ended_s = row.value(table.ends, 0.0);
-  if (ended_s > 0 && ended_s < filter.since_s) return false;
-  return filter.until_s <= 0 || row.value(table.begins, 0.0) <= filter.until_s;
+  return -1;
 }
+
+// Asked of each row that a page looks at, so before any JSON is made of it.
+class RowFilter {
+ public:
+  RowFilter(const HistoryFilter& filter, const Table& table)
+      : filter_(filter),
+        job_(filter.job == 0 ? -1 : ColumnOf(table, "job")),
+        user_(filter.user.empty() ? -1 : ColumnOf(table, "user")),
+        state_(filter.state.empty() ? -1 : ColumnOf(table, "state")),
+        begins_(ColumnOf(table, table.begins)),
+        ends_(ColumnOf(table, table.ends)) {}
+
+  bool Takes(const SqliteStatement& row) const {
+    if (job_ >= 0 && row.Integer(job_) != filter_.job) return false;
+    if (user_ >= 0 && row.Blob(user_) != filter_.user) return false;
+    if (state_ >= 0 && row.Blob(state_) != filter_.state) return false;
+    const double ended_s = row.Real(ends_);
+    if (ended_s > 0 && ended_s < filter_.since_s) return false;
+    return filter_.until_s <= 0 || row.Real(begins_) <= filter_.until_s;
+  }
+
+ private:
+  const HistoryFilter& filter_;
+  int job_, user_, state_, begins_, ends_;  // columns; -1: it does not matter
+};
 
 // The key counts up; of one job the index finds the rows.
 std::string SelectOf(const Table& table, const HistoryFilter& filter) {
@@ -337,6 +353,7 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
   GAVEL_ASSIGN_OR_RETURN(SqliteStatement select, database.Prepare(sql));
   select.BindInteger(1, cursor);
   if (sql.find("?2") != std::string::npos) select.BindInteger(2, filter.job);
+  const RowFilter wanted(filter, *table);
   HistoryPage page;
   JsonPage rows;
   for (int looked = 0;; ++looked) {
@@ -346,8 +363,7 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
       break;
     }
     const uint64_t key = select.Integer(0);
-    const Json row = ReadRow(select, *table);
-    if (Matches(filter, *table, row) && !rows.Add(row)) {
+    if (wanted.Takes(select) && !rows.Add(ReadRow(select, *table))) {
       page.next_cursor = cursor;
       break;
     }
@@ -355,6 +371,20 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
   }
   page.json = rows.Take();
   return page;
+}
+
+absl::StatusOr<Json> ReadAllHistory(SqliteDatabase& database,
+                                    const HistoryFilter& filter) {
+  Json all = Json::array();
+  uint64_t cursor = 0;
+  do {
+    GAVEL_ASSIGN_OR_RETURN(const HistoryPage page,
+                           ReadHistory(database, filter, cursor));
+    Json part = Json::parse(page.json, nullptr, /*allow_exceptions=*/false);
+    for (Json& row : part) all.push_back(std::move(row));
+    cursor = page.next_cursor;
+  } while (cursor != 0);
+  return all;
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include "coordinator/server/history_rows.h"
 #include "coordinator/server/sqlite.h"
 #include "core/messages.h"
+#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -46,6 +47,9 @@ struct HistoryPage {
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
                                         uint64_t cursor);
+// All of its pages.
+absl::StatusOr<nlohmann::ordered_json> ReadAllHistory(
+    SqliteDatabase& database, const HistoryFilter& filter);
 
 // What the coordinator answers, of the journal at `path`.
 QueryReply AnswerHistory(const QueryRequest& request, const std::string& path);

@@ -1,16 +1,14 @@
 #include "coordinator/server/principals.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#include "coordinator/server/descriptor.h"
+#include "coordinator/server/text_file.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -138,19 +136,7 @@ absl::StatusOr<Principals> ReadPrincipals(const std::string& path) {
 
 absl::Status WritePrincipals(const std::string& path,
                              const Principals& principals) {
-  const std::string written = path + ".new";
-  const std::string text = FormatPrincipals(principals);
-  const Descriptor file(
-      open(written.c_str(),
-           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (file.get() < 0) return Errno(written);
-  if (write(file.get(), text.data(), text.size()) !=
-          static_cast<ssize_t>(text.size()) ||
-      fsync(file.get()) != 0) {
-    return Errno(written);
-  }
-  if (std::rename(written.c_str(), path.c_str()) != 0) return Errno(path);
-  return absl::OkStatus();
+  return ReplaceFile(path, FormatPrincipals(principals));
 }
 
 }  // namespace gavel

@@ -246,15 +246,9 @@ void AnswerQueue(const QueryRequest& request, const QueryView& view,
     reply->json = page.Take();
     return;
   }
-  uint64_t last = request.cursor;
-  for (auto it = jobs.upper_bound(JobId(request.cursor)); it != jobs.end();
-       ++it) {
-    if (!page.Add(QueueRow(it->second, view))) {
-      reply->next_cursor = last;
-      break;
-    }
-    last = it->first.value();
-  }
+  reply->next_cursor = page.AddFrom(jobs, request.cursor, [&](const Job& job) {
+    return QueueRow(job, view);
+  });
   reply->json = page.Take();
 }
 

@@ -11,6 +11,7 @@
 
 #include "coordinator/agent/stream_receiver.h"
 #include "coordinator/agent/stream_sender.h"
+#include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -356,6 +357,21 @@ TEST(Stream, TheRightToReadRunsOut) {
   sender.Allow(0, kReader, kJob, "/directory");
   EXPECT_TRUE(sender.Knows(kStreamRight_s, kReader));
   EXPECT_FALSE(sender.Knows(kStreamRight_s + 1, kReader));
+}
+
+TEST(Stream, ARightKeepsItsOwnerHoweverManyThereAre) {
+  StreamSender sender;
+  sender.Allow(0, kReader, kJob, "/directory", "alice");
+  for (uint64_t job = 1000; job < 1000 + kStreamRightsMax; ++job) {
+    sender.Allow(1, "other", JobId(job), StrCat("/", job), "bob");
+  }
+  sender.Allow(2, kReader, kJob, "/directory", "alice");  // once more
+  const auto actions =
+      sender.Receive(kStreamRight_s + 2, kReader, StreamOpen{1, kJob, {}});
+  ASSERT_EQ(actions.size(), 1);
+  const auto* open = std::get_if<stream_sender::OpenGeneration>(&actions[0]);
+  ASSERT_NE(open, nullptr);
+  EXPECT_EQ(open->unix_user, "alice");
 }
 
 TEST(Stream, AnOlderOneThanAcknowledgedIsNotTaken) {

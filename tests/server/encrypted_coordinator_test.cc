@@ -191,20 +191,30 @@ TEST_F(EncryptedCoordinator, ASecondAgentOfOneNameIsRefusedAndTheFirstGoesOn) {
     message.server = "here";
     message.incarnation = incarnation;
     message.state_id = state_id;
-    message.accelerators = {{"v100", "here-0"}};
+    message.accelerators = {{"v100", "here-0"}, {"v100", "here-1"}};
     return message;
   };
   FakePeer first(Endpoint(), As("here"));
   first.Send(hello(11, "aaaa"));
   ASSERT_TRUE(first.Receive<AgentWelcome>().has_value());
+  ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+  const auto launch = first.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  const CurveKeyPair keys = NewCurveKeyPair().value();
+  first.Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
+  FakeWorker worker(Endpoint(), launch->worker, As(keys));
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
   FakePeer second(Endpoint(), As("here"));
   second.Send(hello(12, "bbbb"));
   const auto rejected = second.Receive<AgentRejected>();
   ASSERT_TRUE(rejected.has_value());
   EXPECT_EQ(rejected->incarnation, 12U);
   EXPECT_THAT(rejected->reason, HasSubstr("another state directory"));
-  // What is for the name still goes to the first.
-  ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+  // What is for the name still goes to the first, and its worker renews.
+  EXPECT_TRUE(worker.AskForLease(/*holding=*/true, grant->epoch).has_value());
+  ASSERT_EQ(Client("alice").SubmitNamed("b").error, "");
   EXPECT_TRUE(first.Receive<LaunchWorker>().has_value());
 }
 

@@ -1,6 +1,8 @@
 // Two agents' streams over real sockets and a real disk.
 #include "coordinator/server/generation_stream.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -152,6 +154,44 @@ TEST_F(GenerationStreamTest, ASourceThatStartsAnewIsGoneOnWith) {
   ASSERT_TRUE(state.has_value());
   EXPECT_EQ(state->error, "");
   ExpectWhole({1, 100});
+}
+
+TEST_F(GenerationStreamTest, WithoutTheOwnersAccountNothingIsOpened) {
+  source_.stream().Serve(kJob, reader_.stream().public_key(), from_,
+                         "no-such-user-here");
+  reader_.stream().Fetch(kJob, to_, source_.AsSource());
+  const auto state = reader_.WaitUntilOver();
+  ASSERT_TRUE(state.has_value());
+  EXPECT_THAT(state->error, HasSubstr("no user \"no-such-user-here\""));
+  EXPECT_FALSE(std::filesystem::exists(to_ + "/generation-000000000001"));
+}
+
+TEST_F(GenerationStreamTest, FilesAreOpenedAsTheirOwner) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::filesystem::permissions(from_, std::filesystem::perms::owner_all);
+  source_.stream().Serve(kJob, reader_.stream().public_key(), from_, "nobody");
+  reader_.stream().Fetch(kJob, to_, source_.AsSource());
+  const auto state = reader_.WaitUntilOver();
+  ASSERT_TRUE(state.has_value());
+  EXPECT_THAT(state->error, HasSubstr("cannot read"));
+}
+
+TEST_F(GenerationStreamTest, OrdersThatAreTooManyAreAnswered) {
+  constexpr size_t kOrders = 20'000;
+  for (uint64_t job = 1; job <= kOrders; ++job) {
+    reader_.stream().Fetch(JobId(job), StrCat(to_, job), source_.AsSource());
+  }
+  size_t refused = 0;
+  reader_.WaitFor(
+      [&](const FetchState& s) {
+        if (s.over) {
+          EXPECT_THAT(s.error, HasSubstr("as many checkpoints as it can"));
+          ++refused;
+        }
+        return refused == kOrders - kFetchesMax;
+      },
+      kPatience_s);
+  EXPECT_EQ(refused, kOrders - kFetchesMax);
 }
 
 TEST_F(GenerationStreamTest, ADiskThatIsFullEndsItWithTheReason) {

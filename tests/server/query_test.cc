@@ -53,6 +53,22 @@ class QueryTest : public ::testing::Test {
     Step(event::ServerJoined{hello});
   }
 
+  // Job 1 has its allocation and a lease of the accelerator.
+  WorkerKey RunFirst() {
+    PolicyResult result;
+    result.outcome = SolveOutcome::kOptimal;
+    result.allocation = Allocation::FromRows({{JobId(1), JobId()}}, 1, {1.0});
+    Step(event::AllocationReady{1, result});
+    WorkerHello hello;
+    hello.worker = {JobId(1), 0, 1};
+    Step(event::WorkerJoined{hello});
+    LeaseRequest request;
+    request.worker = hello.worker;
+    request.nonce = 1;
+    Step(event::LeaseRequested{request});
+    return hello.worker;
+  }
+
   QueryReply Ask(QueryKind kind, JobId job = JobId(), uint64_t cursor = 0) {
     const QueryRequest request{17, kind, job, cursor};
     QueryReply reply = AnswerQuery(request, {engine_, now_, "fifo"});
@@ -182,18 +198,7 @@ TEST_F(QueryTest, APausedJobSaysWhereItsTensorsAre) {
   hello.accelerators[0].memory_bytes = 16 * 1024;
   Step(event::ServerJoined{hello});
   Submit("a");
-  PolicyResult result;
-  result.outcome = SolveOutcome::kOptimal;
-  result.allocation = Allocation::FromRows({{JobId(1), JobId()}}, 1, {1.0});
-  Step(event::AllocationReady{1, result});
-  const WorkerKey key{JobId(1), 0, 1};
-  WorkerHello joined;
-  joined.worker = key;
-  Step(event::WorkerJoined{joined});
-  LeaseRequest request;
-  request.worker = key;
-  request.nonce = 1;
-  Step(event::LeaseRequested{request});
+  const WorkerKey key = RunFirst();
   const uint64_t epoch = engine_.jobs().at(JobId(1)).epoch;
   ASSERT_EQ(engine_.jobs().at(JobId(1)).workers[0].held_epoch, epoch);
   EXPECT_EQ(AskAll(QueryKind::kQueue)[0]["memory"], "");
@@ -214,21 +219,7 @@ TEST_F(QueryTest, APausedJobSaysWhereItsTensorsAre) {
 TEST_F(QueryTest, AJobThatRanOutOfMemorySaysSo) {
   Join("here", 1);
   Submit("a");
-  Step(event::AllocationReady{1, [] {
-                                PolicyResult result;
-                                result.outcome = SolveOutcome::kOptimal;
-                                result.allocation = Allocation::FromRows(
-                                    {{JobId(1), JobId()}}, 1, {1.0});
-                                return result;
-                              }()});
-  const WorkerKey key{JobId(1), 0, 1};
-  WorkerHello joined;
-  joined.worker = key;
-  Step(event::WorkerJoined{joined});
-  LeaseRequest request;
-  request.worker = key;
-  request.nonce = 1;
-  Step(event::LeaseRequested{request});
+  const WorkerKey key = RunFirst();
   Step(event::LeaseEnded{key,
                          engine_.jobs().at(JobId(1)).epoch,
                          {},
