@@ -148,7 +148,7 @@ void Measure(const std::string& bin, Samples* coordinator, Samples* agent,
   const Daemon node({bin + "/gavel", "agent", "--coordinator",
                      EndpointIn(head.line()), "--cluster",
                      folder.path() + "/cluster.toml", "--state",
-                     folder.path() + "/node"});
+                     folder.path() + "/node", "--jobs-as-root"});
   std::this_thread::sleep_for(kSettle);
   peer->resident_mb.push_back(bare.ResidentMb());
   coordinator->resident_mb.push_back(head.ResidentMb());

@@ -31,6 +31,7 @@ struct AgentOptions {
   double stop_grace_s = 10;
   std::string address = "127.0.0.1";
   bool own_checkpoints = false;
+  bool jobs_as_root = false;
 };
 
 // This machine's name, with what no server name may have replaced.
@@ -85,6 +86,13 @@ absl::Status Run(const AgentOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(
       shell_options.keys,
       FindClientKeys(options.coordinator, options.keys, kNodeKeyFile));
+  if (!shell_options.keys && geteuid() == 0 && !options.jobs_as_root) {
+    return absl::FailedPreconditionError(
+        "without keys jobs run as the agent's own user, which is root, and "
+        "whoever has an account on this machine may submit them; give the "
+        "coordinator and this agent keys (--key), run the agent as another "
+        "user, or, where everybody may be root anyway, add --jobs-as-root");
+  }
   shell_options.address = options.address;
   shell_options.own_checkpoints = options.own_checkpoints;
   shell_options.state_directory = options.state;
@@ -134,6 +142,9 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--own-checkpoints", options->own_checkpoints,
                     "this server shares no checkpoint directory with others: "
                     "keep them in --state, and stream them between agents");
+  command->add_flag("--jobs-as-root", options->jobs_as_root,
+                    "lets root start an agent without keys, whose jobs then "
+                    "are root's");
   command->add_option("--run-directory", options->run_directory,
                       "lock files of the accelerators");
   command

@@ -138,6 +138,9 @@ std::string DefaultRunDirectory(
   const bool any_gpu = std::ranges::any_of(
       accelerators, [](const auto& info) { return info.device != "cpu"; });
   if (!any_gpu) return "";
+  // Of root there is one, whoever's environment it has: two would let an
+  // accelerator have two owners.
+  if (geteuid() == 0) return "/run/gavel";
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/') return StrCat(runtime, "/gavel");
   return StrCat("/tmp/gavel-", getuid());

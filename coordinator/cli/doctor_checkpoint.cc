@@ -2,51 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/str_format.h"
-#include "coordinator/cli/files.h"
-#include "coordinator/cli/json.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kManifest[] = "manifest.json";
-constexpr size_t kManifestBytesMax = 256 << 20;
-
-// "generation-...", or "generation-....1" after a failed attempt.
-std::optional<DoctorCheckpoint> AsCheckpoint(const fs::path& path) {
-  std::string name = path.filename().string();
-  name = name.substr(0, name.find('.'));
-  const std::optional<Generation> generation = ParseGenerationName(name);
-  std::error_code error;
-  if (!generation || !fs::exists(path / kManifest, error)) return std::nullopt;
-  return DoctorCheckpoint{*generation, path.string()};
-}
-
-absl::Status VerifyShard(const fs::path& folder, const Json& shard) {
-  const Json file = shard.is_object() ? shard.value("file", Json()) : Json();
-  const Json size =
-      shard.is_object() ? shard.value("size_bytes", Json()) : Json();
-  if (!file.is_string() || !size.is_number_unsigned()) {
-    return absl::DataLossError(StrCat(folder.string(), "/", kManifest,
-                                      ": a shard without file or size"));
-  }
-  const fs::path path = folder / fs::path(file.get<std::string>()).filename();
-  std::error_code error;
-  const uint64_t found = fs::file_size(path, error);
-  if (!error && found == size.get<uint64_t>()) return absl::OkStatus();
-  return absl::DataLossError(StrCat(
-      path.string(), ": ", error ? error.message() : StrCat(found, " bytes"),
-      ", not the ", size.get<uint64_t>(), " bytes of its manifest"));
-}
 
 double Seconds(const statx_timestamp& time) {
   return static_cast<double>(time.tv_sec) +
@@ -57,12 +27,13 @@ double Seconds(const statx_timestamp& time) {
 
 std::vector<DoctorCheckpoint> ListCheckpoints(const std::string& directory) {
   std::vector<DoctorCheckpoint> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end;
-       !error && entry != end; entry.increment(error)) {
-    if (auto one = AsCheckpoint(entry->path())) found.push_back(*one);
+  const absl::StatusOr<Attempts> attempts =
+      ListAttempts(FileSystem::Posix(), directory);
+  if (!attempts.ok()) return found;  // nothing is there yet
+  for (const Attempt& attempt : attempts->committed) {
+    found.push_back(
+        {attempt.generation, StrCat(directory, "/", AttemptName(attempt))});
   }
-  std::ranges::sort(found, {}, &DoctorCheckpoint::generation);
   return found;
 }
 
@@ -73,22 +44,22 @@ std::optional<DoctorCheckpoint> LastCheckpoint(const std::string& directory) {
 }
 
 absl::Status VerifyCheckpoint(const std::string& path) {
-  const std::string manifest = StrCat(path, "/", kManifest);
+  FileSystem& disk = FileSystem::Posix();
+  const std::string file = StrCat(path, "/", kManifestFileName);
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(manifest, kManifestBytesMax));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const Json body =
-      json.is_object() ? json.value("body", Json::object()) : Json::object();
-  const std::string dump = body.dump();
-  const std::string checksum =
-      absl::StrFormat("%016x", XXH3_64bits(dump.data(), dump.size()));
-  if (!json.is_object() || json.value("xxh3", Json()) != checksum ||
-      !body.is_object()) {
-    return absl::DataLossError(StrCat(
-        manifest, ": it was altered, or was not written by the runtime"));
-  }
-  for (const Json& shard : body.value("shards", Json::array())) {
-    GAVEL_RETURN_IF_ERROR(VerifyShard(path, shard));
+                         ReadWholeFile(disk, file, kManifestSizeBytesMax));
+  const absl::StatusOr<Manifest> manifest = DecodeManifest(text);
+  GAVEL_RETURN_IF_ERROR(Annotate(manifest.status(), file));
+  for (size_t i = 0; i < manifest->shards.size(); ++i) {
+    const std::string shard = StrCat(path, "/", ShardFileName(i));
+    const uint64_t size_bytes = manifest->shards[i].size_bytes;
+    const auto opened = disk.OpenFile(shard, FileAccess::kBuffered);
+    if (opened.ok() && (*opened)->size_bytes() == size_bytes) continue;
+    return absl::DataLossError(
+        StrCat(shard, ": ",
+               opened.ok() ? StrCat((*opened)->size_bytes(), " bytes, not the ",
+                                    size_bytes, " bytes of its manifest")
+                           : std::string(opened.status().message())));
   }
   return absl::OkStatus();
 }
@@ -108,7 +79,7 @@ uint64_t BytesIn(const std::string& folder) {
 std::optional<double> SaveTime_s(const std::string& path) {
   struct statx folder {};
   struct statx manifest {};
-  const std::string file = StrCat(path, "/", kManifest);
+  const std::string file = StrCat(path, "/", kManifestFileName);
   if (statx(AT_FDCWD, path.c_str(), 0, STATX_BTIME, &folder) != 0 ||
       statx(AT_FDCWD, file.c_str(), 0, STATX_MTIME, &manifest) != 0 ||
       (folder.stx_mask & STATX_BTIME) == 0) {

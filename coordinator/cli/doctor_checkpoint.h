@@ -1,7 +1,7 @@
 // The checkpoints of a training program as they lie on disk: which are
 // committed, whether they verify, how large they are and how long they took.
-// `gavel doctor` calls it; the format is that of runtime/checkpoint, read here
-// without LibTorch. Stateless, thread-safe.
+// `gavel doctor` calls it; the format is read by runtime/generation. Stateless,
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_CHECKPOINT_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_CHECKPOINT_H_
 

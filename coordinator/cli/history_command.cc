@@ -11,6 +11,7 @@
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/server/history_tables.h"
 #include "coordinator/server/journal.h"
+#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -31,18 +32,7 @@ absl::StatusOr<Json> ReadFileHistory(const std::string& path,
   GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
                          SqliteDatabase::OpenReadOnly(path));
   GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
-  Json all = Json::array();
-  uint64_t cursor = 0;
-  do {
-    GAVEL_ASSIGN_OR_RETURN(const HistoryPage page,
-                           ReadHistory(database, filter, cursor));
-    Json part = Json::parse(page.json, nullptr, false);
-    for (Json& row : part) {
-      all.push_back(std::move(row));
-    }
-    cursor = page.next_cursor;
-  } while (cursor != 0);
-  return all;
+  return ReadAllHistory(database, filter);
 }
 
 // The latest of that name; 0: a number is an id.

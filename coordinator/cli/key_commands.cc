@@ -1,9 +1,11 @@
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -109,10 +111,28 @@ absl::StatusOr<Principals> ReadOrEmpty(const std::string& path) {
   return principals;
 }
 
+// A change takes milliseconds, so this is enough for many at once.
+constexpr std::chrono::seconds kOtherChangesMax(10);
+constexpr std::chrono::milliseconds kLockRetry(10);
+
+absl::StatusOr<FileLock> WaitForLock(const std::string& path) {
+  const auto end = std::chrono::steady_clock::now() + kOtherChangesMax;
+  while (true) {
+    absl::StatusOr<FileLock> lock = FileLock::Take(path);
+    if (!absl::IsAlreadyExists(lock.status())) return lock;
+    if (std::chrono::steady_clock::now() > end) {
+      return absl::UnavailableError(
+          StrCat("another `gavel user` is at work: ", lock.status().message(),
+                 "; end that one, or try again"));
+    }
+    std::this_thread::sleep_for(kLockRetry);
+  }
+}
+
 // Changes the file under a lock, so that two changes at once are both kept.
 template <class Change>
 absl::Status Edit(const std::string& path, Change change) {
-  GAVEL_ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(path + ".lock"));
+  GAVEL_ASSIGN_OR_RETURN(const FileLock lock, WaitForLock(path + ".lock"));
   GAVEL_ASSIGN_OR_RETURN(Principals principals, ReadOrEmpty(path));
   GAVEL_RETURN_IF_ERROR(change(&principals));
   // What is written can be read again.

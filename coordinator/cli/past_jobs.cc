@@ -25,28 +25,6 @@ namespace {
 // What was measured for long counts more than what was given.
 constexpr double kMeasured_s = 60;
 
-absl::StatusOr<Json> ReadJobs(SqliteDatabase& database) {
-  Json all = Json::array();
-  uint64_t cursor = 0;
-  do {
-    GAVEL_ASSIGN_OR_RETURN(const HistoryPage page,
-                           ReadHistory(database, HistoryFilter(), cursor));
-    Json part = Json::parse(page.json, nullptr, /*allow_exceptions=*/false);
-    for (Json& row : part) all.push_back(std::move(row));
-    cursor = page.next_cursor;
-  } while (cursor != 0);
-  return all;
-}
-
-std::map<std::string, double> RatesOf(const Json& row, const char* key) {
-  std::map<std::string, double> rates;
-  const Json map = row.value(key, Json::object());
-  for (const auto& [type, rate] : map.items()) {
-    if (rate.is_number()) rates[type] = rate.get<double>();
-  }
-  return rates;
-}
-
 // The engine as the journal leaves it: its servers, and how it was set up.
 absl::Status ReadCluster(SqliteDatabase& database, Past* past) {
   Engine engine{EngineOptions()};
@@ -95,9 +73,9 @@ void AddRates(const Json& rows, Past* past) {
   ThroughputMatrix matrix;
   for (const Json& row : rows) {
     const JobId id(row.value("job", uint64_t{0}));
-    matrix.AddJob(id, RatesOf(row, "given_steps_per_s"),
+    matrix.AddJob(id, RatesIn(row, "given_steps_per_s"),
                   row.value("scale_factor", 1));
-    for (const auto& [type, rate] : RatesOf(row, "steps_per_s")) {
+    for (const auto& [type, rate] : RatesIn(row, "steps_per_s")) {
       matrix.Measure(id, type, rate, kMeasured_s);
     }
   }
@@ -179,7 +157,8 @@ absl::StatusOr<Past> ReadPast(const std::string& path) {
     GAVEL_RETURN_IF_ERROR(
         CheckJournalFormat(*database, Journal::kFormatVersion));
     GAVEL_RETURN_IF_ERROR(ReadCluster(*database, &past));
-    GAVEL_ASSIGN_OR_RETURN(const Json rows, ReadJobs(*database));
+    GAVEL_ASSIGN_OR_RETURN(const Json rows,
+                           ReadAllHistory(*database, HistoryFilter()));
     double first_s = kNever;
     for (const Json& row : rows) {
       first_s = std::min(first_s, row.value("submitted_s", kNever));

@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "coordinator/cli/json.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -89,6 +88,15 @@ std::vector<ClusterPart> PartsOf(
   std::vector<ClusterPart> parts;
   for (auto& [type, part] : by_type) parts.push_back(std::move(part));
   return parts;
+}
+
+std::map<std::string, double> RatesIn(const Json& row, const char* key) {
+  std::map<std::string, double> rates;
+  const Json map = row.value(key, Json::object());
+  for (const auto& [type, rate] : map.items()) {
+    if (rate.is_number()) rates[type] = rate.get<double>();
+  }
+  return rates;
 }
 
 }  // namespace gavel

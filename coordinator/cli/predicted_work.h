@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/json.h"
 #include "coordinator/cli/simulation_inputs.h"
 
 namespace gavel {
@@ -32,6 +33,10 @@ struct PredictedJob {
 // jobs[I]. INVALID_ARGUMENT: no jobs, or a figure that is none.
 absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
                                             std::vector<PredictedJob>* jobs);
+
+// The numbers of the object row[key]: steps/s by type. None where there is
+// none.
+std::map<std::string, double> RatesIn(const Json& row, const char* key);
 
 // Accelerators by (server, type), as parts of a simulated cluster.
 std::vector<ClusterPart> PartsOf(

@@ -1,7 +1,6 @@
 #include "coordinator/cli/wall_time.h"
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -50,12 +49,6 @@ std::string FormatWallTime(double time_s) {
   if (localtime_r(&time, &parts) == nullptr) return "-";
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
   return text.data();
-}
-
-double WallClockNow() {
-  const std::chrono::duration<double> since =
-      std::chrono::system_clock::now().time_since_epoch();
-  return since.count();
 }
 
 }  // namespace gavel

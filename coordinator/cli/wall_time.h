@@ -18,8 +18,6 @@ absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s);
 // "2026-11-21T18:30:05"; "-" for 0, which is "not yet".
 std::string FormatWallTime(double time_s);
 
-double WallClockNow();
-
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_CLI_WALL_TIME_H_

@@ -26,15 +26,6 @@ constexpr size_t kOthersShown = 20;
 // The new job comes after those that wait already.
 constexpr double kMoment_s = 1e-3;
 
-std::map<std::string, double> RatesOf(const Json& row) {
-  std::map<std::string, double> rates;
-  const Json map = row.value("throughputs", Json::object());
-  for (const auto& [type, rate] : map.items()) {
-    if (rate.is_number()) rates[type] = rate.get<double>();
-  }
-  return rates;
-}
-
 // As the coordinator tells it; null stands for "no end".
 PredictedJob JobOf(const Json& row) {
   PredictedJob job;
@@ -47,7 +38,7 @@ PredictedJob JobOf(const Json& row) {
   job.steps = steps != row.end() && steps->is_number()
                   ? std::max(1.0, steps->get<double>())
                   : kEndlessSteps;
-  job.steps_per_s = RatesOf(row);
+  job.steps_per_s = RatesIn(row, "throughputs");
   return job;
 }
 
@@ -81,7 +72,7 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const Json& jobs) {
     const std::string other = row.value("app", "");
     if ((other.empty() ? row.value("name", "") : other) == app &&
         row.value("scale_factor", 1) == spec.scale_factor) {
-      job.steps_per_s = RatesOf(row);
+      job.steps_per_s = RatesIn(row, "throughputs");
     }
   }
   for (const auto& [type, rate] : spec.throughputs) {

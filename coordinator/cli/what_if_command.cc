@@ -8,8 +8,8 @@
 #include "coordinator/cli/client_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/wall_time.h"
 #include "coordinator/cli/what_if.h"
+#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 
 namespace gavel {

@@ -30,8 +30,9 @@ TEST_F(BadInputTest, NobodyListensIsSaidWithinFiveSeconds) {
 }
 
 TEST_F(BadInputTest, AnAgentThatFindsNobodySaysSoAndGoesOnTrying) {
-  const auto agent = Start({"agent", "--coordinator", "127.0.0.1:1", "--state",
-                            state(), "--cluster", Path("cluster.toml")});
+  const auto agent =
+      Start({"agent", "--coordinator", "127.0.0.1:1", "--state", state(),
+             "--cluster", Path("cluster.toml"), "--jobs-as-root"});
   EXPECT_TRUE(Eventually([&] {
     return agent->errors().find("no coordinator answers at 127.0.0.1:1") !=
            std::string::npos;

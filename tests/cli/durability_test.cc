@@ -36,7 +36,8 @@ class DurabilityTest : public GavelTest {
   }
   std::unique_ptr<Process> StartAgent() {
     return Start({"agent", "--coordinator", endpoint_, "--state", state(),
-                  "--cluster", Path("cluster.toml"), "--server", "here"});
+                  "--cluster", Path("cluster.toml"), "--server", "here",
+                  "--jobs-as-root"});
   }
   void Submit(const std::string& job) {
     const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});
@@ -96,10 +97,7 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
   WriteCluster(1, 30, 20);
   StartCoordinator();
   const auto agent = StartAgent();
-  ASSERT_TRUE(Eventually([&] {
-    return Run({"nodes", "--coordinator", endpoint_}).output.find("idle") !=
-           std::string::npos;
-  }));
+  ASSERT_TRUE(HasIdleAccelerators(endpoint_));
   KillCoordinator();
   std::filesystem::create_directory(Path("backup"));
   for (const char* file : {"journal.db", "journal.db-wal"}) {

@@ -122,6 +122,13 @@ bool GavelTest::ReachesState(const std::string& endpoint,
   });
 }
 
+bool GavelTest::HasIdleAccelerators(const std::string& endpoint) {
+  return Eventually([&] {
+    return Run({"nodes", "--coordinator", endpoint}).output.find("idle") !=
+           std::string::npos;
+  });
+}
+
 std::vector<pid_t> GavelTest::WorkerPids() const {
   std::istringstream lines(ReadText(state() + "/agent-here.running"));
   std::string line;

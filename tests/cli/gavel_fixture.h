@@ -63,6 +63,9 @@ class GavelTest : public ::testing::Test {
   bool ReachesState(const std::string& endpoint, const std::string& name,
                     const std::string& letters);
 
+  // Waits until some agent's accelerators are there, and nobody has them.
+  bool HasIdleAccelerators(const std::string& endpoint);
+
   // Processes that the agent of server "here" has recorded.
   std::vector<pid_t> WorkerPids() const;
   std::string LogOf(int job, const std::string& name) const;

@@ -24,7 +24,7 @@ class KillTest : public GavelTest {
   std::unique_ptr<Process> StartAgent() {
     return Start({"agent", "--coordinator", endpoint_, "--state", state(),
                   "--cluster", Path("cluster.toml"), "--server", "here",
-                  "--stop-grace", "5"});
+                  "--stop-grace", "5", "--jobs-as-root"});
   }
 
   void Submit(const std::string& job) {
@@ -127,10 +127,7 @@ TEST_F(KillTest, ASecondAgentOfTheSameNameIsRefused) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
   const auto agent = StartAgent();
-  ASSERT_TRUE(Eventually([&] {
-    return Run({"nodes", "--coordinator", endpoint_}).output.find("idle") !=
-           std::string::npos;
-  }));
+  ASSERT_TRUE(HasIdleAccelerators(endpoint_));
   const auto second = StartAgent();
   EXPECT_EQ(second->Wait(), 1);
   EXPECT_THAT(second->errors(),

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
 
@@ -118,6 +119,59 @@ TEST_F(SecurityTest, BeyondThisMachineNothingStartsWithoutKeys) {
   const Ended client = Run({"queue", "--coordinator", "192.0.2.1:7077"});
   EXPECT_EQ(client.exit_code, 1);
   EXPECT_THAT(client.errors, HasSubstr("gavel keygen"));
+}
+
+TEST_F(SecurityTest, RootsLocksOfGpusLieWhereNobodyElseMakesADirectory) {
+  AcceleratorInfo gpu;
+  gpu.device = "cuda:0";
+  setenv("XDG_RUNTIME_DIR", "/elsewhere", 1);
+  EXPECT_EQ(DefaultRunDirectory({gpu}),
+            geteuid() == 0 ? "/run/gavel" : "/elsewhere/gavel");
+  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(DefaultRunDirectory({gpu}),
+            geteuid() == 0 ? "/run/gavel" : StrCat("/tmp/gavel-", getuid()));
+}
+
+TEST_F(SecurityTest, WithoutKeysRootStartsAnAgentOnlyWhenItSaysSo) {
+  WriteCluster(1, 60, 30);
+  const std::vector<std::string> arguments = {
+      "agent",     "--coordinator",      "127.0.0.1:1",
+      "--cluster", Path("cluster.toml"), "--state",
+      state()};
+  const auto others = Start(arguments);
+  std::vector<std::string> said = arguments;
+  said.push_back("--jobs-as-root");
+  if (geteuid() == 0) {
+    EXPECT_EQ(others->Wait(), 1);
+    EXPECT_THAT(others->errors(), HasSubstr("--jobs-as-root"));
+  } else {
+    others->Signal(SIGTERM);
+    EXPECT_EQ(others->Wait(), 0);
+  }
+  const auto agent = Start(said);
+  EXPECT_TRUE(Eventually([&] {
+    return agent->errors().find("no coordinator answers") != std::string::npos;
+  })) << agent->errors();
+  agent->Signal(SIGTERM);
+  EXPECT_EQ(agent->Wait(), 0);
+}
+
+TEST_F(SecurityTest, ChangesToThePrincipalsAtOnceAreAllKept) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 8; ++i) {
+    keys.push_back(Keygen({"--user", "v"}, StrCat("v-", i), "client.key"));
+  }
+  std::vector<std::unique_ptr<Process>> changes;
+  for (const std::string& key : keys) {
+    changes.push_back(Start({"user", "--principals", Path("principals.toml"),
+                             "add", StrCat("viewer-", changes.size()), "--role",
+                             "viewer", "--public-key", key}));
+  }
+  for (const auto& change : changes) {
+    EXPECT_EQ(change->Wait(), 0) << change->errors();
+  }
+  const std::string list = User({"list"}).output;
+  for (const std::string& key : keys) EXPECT_THAT(list, HasSubstr(key));
 }
 
 TEST_F(SecurityTest, KeysAreMadeOnceAndPrincipalsAreChecked) {

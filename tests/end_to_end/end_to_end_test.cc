@@ -110,7 +110,8 @@ class EndToEndTest : public GavelTest {
 
   void StartAgent() {
     agent_ = Start({"agent", "--coordinator", endpoint_, "--state", state(),
-                    "--cluster", Path("cluster.toml"), "--server", "here"});
+                    "--cluster", Path("cluster.toml"), "--server", "here",
+                    "--jobs-as-root"});
   }
 
   void StartAllAndSubmit() {

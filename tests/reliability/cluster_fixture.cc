@@ -49,7 +49,7 @@ Process& ClusterTest::StartAgent(const std::string& server,
       Start({"agent", "--coordinator", endpoint.empty() ? endpoint_ : endpoint,
              "--cluster", Path("cluster.toml"), "--server", server, "--state",
              Path("agent-" + server), "--run-directory", Path("run"),
-             "--stop-grace", "2"});
+             "--jobs-as-root", "--stop-grace", "2"});
   return *agents_[server];
 }
 

@@ -170,7 +170,7 @@ class KillLoop {
         {"agent", "--coordinator", proxy_ ? proxy_->endpoint() : endpoint_,
          "--cluster", Path("cluster.toml"), "--server", server, "--state",
          Path("agent-" + server), "--run-directory", Path("run"),
-         "--stop-grace", "2"});
+         "--jobs-as-root", "--stop-grace", "2"});
   }
 
   void Submit(int job) {

@@ -88,11 +88,11 @@ TEST_F(LinkDownTest, TheJobGoesOnElsewhereAndNothingIsLost) {
     return near.output().size() > 5 && far->output().size() > 5;
   })) << near.errors()
       << far->errors();
-  const auto agent =
-      StartInside({GAVEL_BINARY_DIR "/gavel", "agent", "--coordinator",
-                   StrCat("tcp://127.0.0.1:", relay_port), "--cluster",
-                   Path("cluster.toml"), "--server", "far", "--state",
-                   Path("agent-far"), "--run-directory", Path("run")});
+  const auto agent = StartInside(
+      {GAVEL_BINARY_DIR "/gavel", "agent", "--coordinator",
+       StrCat("tcp://127.0.0.1:", relay_port), "--cluster",
+       Path("cluster.toml"), "--server", "far", "--state", Path("agent-far"),
+       "--run-directory", Path("run"), "--jobs-as-root"});
   Submit("job", {"--steps", "2000"});
   ASSERT_TRUE(Logs("job", " take far")) << agent->errors();
   ASSERT_TRUE(Logs("job", " commit ", 3));

@@ -65,7 +65,7 @@ void RunPart(const SeedRange& seeds, uint64_t first, uint64_t stride,
 }
 
 struct Process {
-  pid_t pid = 0;
+  pid_t pid = -1;  // it could not be started
   std::FILE* out = nullptr;
 };
 
@@ -82,6 +82,10 @@ Process Fork(const SeedRange& seeds, uint64_t first, uint64_t stride,
     _exit(0);
   }
   close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return {};
+  }
   return {pid, fdopen(ends[0], "r")};
 }
 
@@ -109,7 +113,7 @@ void Read(std::string_view line, SeedRuns& runs, uint64_t& begun) {
 }
 
 void Collect(const Process& process, SeedRuns& runs) {
-  if (process.out == nullptr) return;
+  if (process.pid < 0) return;
   uint64_t begun = 0;
   char* line = nullptr;
   size_t size = 0;
@@ -165,6 +169,14 @@ SeedRuns RunSeeds(const SeedRange& seeds, const ScenarioOptions& options,
         Fork(seeds, seeds.first + i, stride, options, stop_at_failure));
   }
   for (const Process& process : all) Collect(process, runs);
+  // A process that was not to be had runs no seeds, and says nothing.
+  const uint64_t asked = seeds.last - seeds.first + 1;
+  if (runs.failures.empty() && runs.seeds != asked) {
+    runs.failures.push_back(
+        {0, true,
+         StrCat(runs.seeds, " of ", asked,
+                " seeds were run: no more processes were to be had")});
+  }
   std::sort(runs.failures.begin(), runs.failures.end(),
             [](const SeedFailure& a, const SeedFailure& b) {
               return a.seed < b.seed;

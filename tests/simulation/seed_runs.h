@@ -24,7 +24,7 @@ struct SeedRange {
 std::optional<SeedRange> ParseSeeds(std::string_view text);
 
 struct SeedFailure {
-  uint64_t seed = 0;
+  uint64_t seed = 0;    // 0: of none; the processes themselves failed
   bool safety = false;  // else it did not finish
   std::string what;
 };
@@ -40,7 +40,7 @@ struct SeedRuns {
 };
 
 // `stop_at_failure`: what follows the first failing seed of a process is not
-// run.
+// run. Seeds that are not run for another reason are a failure.
 SeedRuns RunSeeds(const SeedRange& seeds, const ScenarioOptions& options,
                   int processes, bool stop_at_failure);
 

@@ -1,5 +1,7 @@
 // The simulation itself: a seed is a run, to the last bit; what it injects it
 // does inject; and every rule that can be taken out is a mutant.
+#include <sys/resource.h>
+
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,6 +41,17 @@ TEST(Simulation, TellingTheStoryChangesNothing) {
   told.story = [&](Time, const std::string&) { ++lines; };
   EXPECT_EQ(RunScenario(11, told).digest, RunScenario(11, {}).digest);
   EXPECT_GT(lines, 100);
+}
+
+TEST(Simulation, SeedsThatCouldNotBeRunAreAFailure) {
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit none{0, files.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no pipe to a process
+  const SeedRuns runs = RunSeeds({1, 2}, {}, 1, /*stop_at_failure=*/false);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  ASSERT_EQ(runs.failures.size(), 1u);
+  EXPECT_THAT(runs.failures[0].what, testing::HasSubstr("0 of 2 seeds"));
 }
 
 TEST(Simulation, EveryKindOfFaultIsInjected) {
