@@ -90,6 +90,7 @@ Json AnswerJson(const PolicyAnswer& answer) {
   json["bound"] = result.bound;
   json["gap"] = result.gap;
   json["solver"] = result.solver;
+  json["iterations"] = result.iterations;
   json["time_s"] = answer.time_s;
   json["left_out"] = LeftOutIds(result);
   json["reason"] = WithIdsOfCase(result.detail);
@@ -103,15 +104,16 @@ std::string RenderSummary(const std::vector<PolicyAnswer>& answers,
   std::vector<std::vector<std::string>> rows;
   for (const PolicyAnswer& answer : answers) {
     const PolicyResult& result = answer.result;
-    rows.push_back({StrCat(answer.of.number),
-                    std::string(OutcomeName(result.outcome)),
-                    StrCat(answer.of.problem.jobs.size()),
-                    absl::StrFormat("%.6g", result.objective),
-                    absl::StrFormat("%.6g", result.bound),
-                    absl::StrFormat("%.1e", result.gap), result.solver,
-                    absl::StrFormat("%.3f", answer.time_s),
-                    OrNone(absl::StrJoin(LeftOutIds(result), ",")),
-                    OrNone(WithIdsOfCase(result.detail))});
+    rows.push_back(
+        {StrCat(answer.of.number), std::string(OutcomeName(result.outcome)),
+         StrCat(answer.of.problem.jobs.size()),
+         absl::StrFormat("%.6g", result.objective),
+         absl::StrFormat("%.6g", result.bound),
+         absl::StrFormat("%.1e", result.gap), result.solver,
+         result.iterations > 0 ? StrCat(result.iterations) : std::string(kNone),
+         absl::StrFormat("%.3f", answer.time_s),
+         OrNone(absl::StrJoin(LeftOutIds(result), ",")),
+         OrNone(WithIdsOfCase(result.detail))});
   }
   return RenderTable({{"CASE", true},
                       {"STATUS"},
@@ -120,6 +122,7 @@ std::string RenderSummary(const std::vector<PolicyAnswer>& answers,
                       {"BOUND", true},
                       {"GAP", true},
                       {"SOLVER"},
+                      {"ITERATIONS", true},
                       {"TIME_S", true},
                       {"LEFT_OUT", false, 14},
                       {"REASON"}},

@@ -21,8 +21,9 @@ struct PolicyAnswer {
 };
 
 // {"policy", "cases": [{"case", "status", "allocation": {"ID" or "A,B":
-// {"TYPE": share}}, "objective", "bound", "gap", "solver", "time_s",
-// "left_out": [ID], "reason"}]}. An assignment is shares of 1. Where placement
+// {"TYPE": share}}, "objective", "bound", "gap", "solver", "iterations",
+// "time_s", "left_out": [ID], "reason"}]}. Iterations are passes over prices, 0
+// by other solvers. An assignment is shares of 1. Where placement
 // matters, the time of gangs across servers is that of "TYPE_unconsolidated". A
 // pair without time is not there.
 Json AnswersJson(std::string_view policy,

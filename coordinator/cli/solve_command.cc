@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ struct SolveOptions {
   std::string policy;
   std::string input;
   std::string output;
+  SolverChoice solver = SolverChoice::kAuto;
 };
 
 absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
@@ -56,6 +58,7 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
   if (!cases.ok()) return annotate(cases.status());
   std::vector<PolicyAnswer> answers;
   for (PolicyCase& one : *cases) {
+    one.problem.solver = options.solver;
     absl::StatusOr<PolicyAnswer> answer = Answer(policy, std::move(one));
     if (!answer.ok()) return annotate(answer.status());
     answers.push_back(*std::move(answer));
@@ -98,6 +101,17 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
       ->add_option("--output", options->output,
                    "writes JSON there instead of a table to the terminal")
       ->type_name("OUT.json");
+  const std::map<std::string, SolverChoice> solvers = {
+      {"auto", SolverChoice::kAuto},
+      {"highs", SolverChoice::kHighs},
+      {"prices", SolverChoice::kPrices}};
+  command
+      ->add_option("--solver", options->solver,
+                   "auto: prices where they serve and prove their answer, else "
+                   "HiGHS")
+      ->transform(CLI::CheckedTransformer(solvers))
+      ->type_name("auto|highs|prices")
+      ->default_str("auto");
   const auto list = std::make_shared<bool>(false);
   command->add_flag("--list-policies", *list, "names all policies");
   command->callback([options, list, exit_code] {

@@ -30,7 +30,7 @@ class Drf : public Policy {
     // With T = 1 the throughput is the time that the job runs.
     std::vector<double> factor = shares.scale_factor;
     for (double& value : factor) value /= accelerators;
-    return SolveFlatWaterFilling(shares, factor);
+    return SolveFlatWaterFilling(shares, factor, problem.solver);
   }
 };
 

@@ -30,7 +30,9 @@
 #include <vector>
 
 #include "coordinator/policy/even_spread.h"
+#include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
@@ -209,6 +211,45 @@ class Search {
   std::string solver_ = "none";
 };
 
+// d_m(rho) as the level -rho rises; see price_levels.h.
+PolicyResult SolveByPrices(const ShareProblem& shares,
+                           std::span<const Finish> finishes,
+                           std::span<const double> gain) {
+  PriceDemand demand{DemandCurve::kFinish, {}, {}, {}};
+  for (const Finish& finish : finishes) {
+    demand.a.push_back(finish.steps);
+    demand.b.push_back(finish.fair_s);
+    demand.c.push_back(finish.started_s);
+  }
+  PriceProgram program(shares);
+  PriceProgram::Answer answer = program.Highest(
+      std::move(demand), -LargestRho(finishes, LargestThroughputs(shares)));
+  if (answer.shares.empty()) answer.shares = EvenShares(shares);
+  const auto rho_of = [&](std::span<const double> of) {
+    return LargestRho(finishes, Throughputs(shares, of));
+  };
+  double rho = rho_of(answer.shares);
+  const double bound = std::min(rho, -answer.bound);
+  const bool proved = rho - bound <= kPriceGapMax * rho;
+  if (proved) {
+    std::vector<double> more =
+        program.SpendTheRest(answer, Targets(finishes, rho), gain);
+    if (rho_of(more) <= rho * (1 + TargetProgram::kLossMax)) {
+      answer.shares = std::move(more);
+    }
+  }
+  SpreadEvenly(shares, answer.shares);
+  rho = rho_of(answer.shares);
+  PolicyResult result =
+      ToResult(shares, answer.shares, rho, std::min(bound, rho), kPricesSolver);
+  result.iterations = answer.passes;
+  if (!proved) {
+    result.outcome = SolveOutcome::kIterationLimit;
+    result.detail = "prices: no closer to the bound";
+  }
+  return result;
+}
+
 absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
                                         bool pairs) {
   const ShareProblem shares = MakeShareProblem(problem, {.pairs = pairs});
@@ -221,11 +262,22 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
   }
   std::vector<double> gain = Normalizers(shares);
   for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
+  const bool prices =
+      problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares);
+  if (prices) {
+    PolicyResult result = SolveByPrices(shares, finishes, gain);
+    if (result.outcome == SolveOutcome::kOptimal ||
+        problem.solver == SolverChoice::kPrices) {
+      return result;
+    }
+  }
   Search search(shares, std::move(finishes));
   search.Run();
   if (search.optimal()) search.SpendTheRest(gain);
   search.Spread();
-  return search.Result();
+  PolicyResult result = search.Result();
+  if (prices) result.solver += kAfterPrices;
+  return result;
 }
 
 absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,

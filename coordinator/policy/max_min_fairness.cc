@@ -9,6 +9,7 @@
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/problem.h"
 #include "core/status.h"
 
@@ -44,21 +45,15 @@ std::string_view MaxMinFairness::name() const {
 
 namespace {
 
-// The two stages, on classes of equal jobs. Shares are those of the classes.
-TargetProgram::Answer SolveStages(const JobClasses& classes,
-                                  const LpOptions& options) {
+// On classes of equal jobs. Shares are those of the classes.
+TargetAnswer SolveStages(const JobClasses& classes, SolverChoice choice,
+                         const LpOptions& options) {
   const ShareProblem& shares = classes.problem;
   std::vector<double> gains = Normalizers(shares);
   const std::vector<double> targets = Targets(shares, gains);
-  TargetProgram program(shares, targets, options);
-  TargetProgram::Answer answer = program.Solve();
-  if (answer.outcome != SolveOutcome::kOptimal) return answer;
   for (size_t m = 0; m < gains.size(); ++m) gains[m] *= classes.members[m];
-  std::vector<double> more = program.SpendTheRest(answer.level, gains);
-  if (!more.empty() && Level(shares, targets, more) >=
-                           answer.level * (1 - TargetProgram::kLossMax)) {
-    answer.shares = std::move(more);
-  }
+  TargetAnswer answer = SolveTargets(shares, targets, gains, choice, options);
+  if (answer.outcome != SolveOutcome::kOptimal) return answer;
   std::vector<double> wanted = targets;
   for (double& throughput : wanted) throughput *= answer.bound;
   TopUpShares(shares, wanted, answer.shares);
@@ -79,7 +74,7 @@ absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
     return ToResult(shares, *best, objective, objective, "all-at-best");
   }
   const JobClasses classes = ClassifyJobs(shares);
-  TargetProgram::Answer answer = SolveStages(classes, options_);
+  TargetAnswer answer = SolveStages(classes, problem.solver, options_);
   std::vector<double> all = SharesOfMembers(shares, classes, answer.shares);
   SpreadEvenly(shares, all);
   const double objective = Level(shares, targets, all);
@@ -88,6 +83,7 @@ absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
+  result.iterations = answer.iterations;
   if (result.outcome == SolveOutcome::kOptimal &&
       objective < result.bound * (1 - kGapMax)) {
     result.outcome = SolveOutcome::kIterationLimit;

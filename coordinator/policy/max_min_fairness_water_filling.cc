@@ -34,7 +34,7 @@ class WaterFilling : public Policy {
     if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
     const std::vector<double> normalizers = Normalizers(shares);
     if (problem.entities.empty()) {
-      return SolveFlatWaterFilling(shares, normalizers);
+      return SolveFlatWaterFilling(shares, normalizers, problem.solver);
     }
     return SolveHierarchy(problem, shares, normalizers);
   }

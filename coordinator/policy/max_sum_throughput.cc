@@ -31,16 +31,14 @@ struct MaxSumOptions {
   bool deadlines = false;
 };
 
-// sum_m T_m of each cell, over the cost of its type.
-std::vector<double> Values(const ShareProblem& shares,
-                           const std::vector<double>& cost) {
-  std::vector<double> values(shares.cells.size(), 0.0);
-  for (const JobCell& entry : shares.job_cells) {
-    const auto cell = static_cast<size_t>(entry.cell);
-    values[cell] +=
-        entry.throughput / cost[static_cast<size_t>(shares.cells[cell].type)];
-  }
-  return values;
+// sum_m T_m, over the cost of the type.
+SumObjective Objective(const ShareProblem& shares,
+                       const std::vector<double>& cost) {
+  SumObjective objective;
+  objective.gain.assign(shares.size(), 1.0);
+  for (const double one : cost) objective.worth.push_back(1 / one);
+  objective.rent.assign(cost.size(), 0.0);
+  return objective;
 }
 
 absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
@@ -53,12 +51,13 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
   const ShareProblem shares =
       MakeShareProblem(problem, {.pairs = options.pairs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  const std::vector<double> values = Values(shares, cost);
+  const SumObjective sum = Objective(shares, cost);
   std::vector<DeadlineFloor> floors;
   if (options.deadlines) floors = DeadlineFloors(problem, shares);
   DeadlineProgram::Answer answer =
-      DeadlineProgram(problem, shares, std::move(floors)).Maximize(values);
+      DeadlineProgram(problem, shares, std::move(floors)).Maximize(sum);
   if (answer.shares.empty()) answer.shares = EvenShares(shares);
+  const std::vector<double> values = CellValues(shares, sum);
   const double objective = std::inner_product(values.begin(), values.end(),
                                               answer.shares.begin(), 0.0);
   PolicyResult result = ToResult(shares, answer.shares, objective,
@@ -66,6 +65,7 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
+  result.iterations = answer.iterations;
   return result;
 }
 

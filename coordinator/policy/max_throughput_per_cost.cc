@@ -54,16 +54,16 @@ class Search {
   Search(const PolicyProblem& problem, const ShareProblem& shares,
          std::span<const double> cost)
       : shares_(shares),
+        cost_(cost.begin(), cost.end()),
         floors_(DeadlineFloors(problem, shares)),
         program_(problem, shares, floors_) {
-    const std::vector<double> normalizers = Normalizers(shares);
-    gain_.assign(shares.cells.size(), 0.0);
+    throughput_.gain = Normalizers(shares);
     for (size_t m = 0; m < shares.size(); ++m) {
-      for (const JobCell& cell : shares.Cells(m)) {
-        gain_[static_cast<size_t>(cell.cell)] +=
-            shares.weight[m] * normalizers[m] * cell.throughput;
-      }
+      throughput_.gain[m] *= shares.weight[m];
     }
+    throughput_.worth.assign(cost.size(), 1.0);
+    throughput_.rent.assign(cost.size(), 0.0);
+    gain_ = CellValues(shares, throughput_);
     for (const ShareCell& cell : shares.cells) {
       price_.push_back(cost[static_cast<size_t>(cell.type)] *
                        cell.scale_factor);
@@ -74,7 +74,7 @@ class Search {
     best_ = EvenShares(shares_);
     ratio_ = RatioOf(best_);
     // The first answer always counts: it keeps the deadlines.
-    if (Take(program_.Maximize(gain_), /*always=*/true)) {
+    if (Take(program_.Maximize(throughput_), /*always=*/true)) {
       for (int round = 0; round < kRoundsMax; ++round) {
         const double before = ratio_;
         if (!Improve() || ratio_ <= before * (1 + kRiseMin)) break;
@@ -92,11 +92,11 @@ class Search {
     return price > 0 ? Dot(gain_, shares) / price : 0;
   }
 
-  // N - ratio D of each cell.
-  std::vector<double> Margins(double ratio) const {
-    std::vector<double> margins = gain_;
-    for (size_t i = 0; i < margins.size(); ++i) {
-      margins[i] -= ratio * price_[i];
+  // N - ratio D.
+  SumObjective Margins(double ratio) const {
+    SumObjective margins = throughput_;
+    for (size_t j = 0; j < cost_.size(); ++j) {
+      margins.rent[j] = ratio * cost_[j];
     }
     return margins;
   }
@@ -106,6 +106,7 @@ class Search {
     outcome_ = answer.outcome;
     detail_ = std::move(answer.detail);
     solver_ = std::move(answer.solver);
+    iterations_ += answer.iterations;
     if (answer.shares.empty()) return false;
     const double ratio = RatioOf(answer.shares);
     if (always || ratio >= at_least) {
@@ -134,8 +135,9 @@ class Search {
       bound_ = std::max(bound_, gain_[i] / price_[i]);
     }
     if (floors_.empty()) return;
-    std::vector<double> cheap = price_;
-    for (double& price : cheap) price = -price;
+    SumObjective cheap = throughput_;
+    std::fill(cheap.gain.begin(), cheap.gain.end(), 0.0);
+    cheap.rent = cost_;
     const double least = -program_.Maximize(cheap).bound;
     if (least <= 0) return;
     bound_ = std::min(bound_, margin_ratio_ + margin_ / least);
@@ -147,10 +149,13 @@ class Search {
     result.outcome = outcome_;
     result.detail = std::move(detail_);
     result.solver = std::move(solver_);
+    result.iterations = iterations_;
     return result;
   }
 
   const ShareProblem& shares_;
+  std::vector<double> cost_;  // [J]
+  SumObjective throughput_;   // N
   std::vector<DeadlineFloor> floors_;
   DeadlineProgram program_;
   std::vector<double> gain_;   // N, by cell
@@ -163,6 +168,7 @@ class Search {
   SolveOutcome outcome_ = SolveOutcome::kFailed;
   std::string detail_;
   std::string solver_;
+  int iterations_ = 0;
 };
 
 absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(

@@ -12,6 +12,7 @@
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
@@ -54,17 +55,9 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
     const double makespan_s = 1 / Level(shares, remaining, *best);
     return ToResult(shares, *best, makespan_s, makespan_s, "all-at-best");
   }
-  TargetProgram program(shares, remaining);
-  TargetProgram::Answer answer = program.Solve();
-  if (answer.outcome == SolveOutcome::kOptimal) {
-    std::vector<double> gain = Normalizers(shares);
-    for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
-    std::vector<double> more = program.SpendTheRest(answer.level, gain);
-    if (!more.empty() && Level(shares, remaining, more) >=
-                             answer.level * (1 - TargetProgram::kLossMax)) {
-      answer.shares = std::move(more);
-    }
-  }
+  std::vector<double> gain = Normalizers(shares);
+  for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
+  TargetAnswer answer = SolveTargets(shares, remaining, gain, problem.solver);
   SpreadEvenly(shares, answer.shares);
   const double makespan_s = 1 / Level(shares, remaining, answer.shares);
   PolicyResult result = ToResult(shares, answer.shares, makespan_s,
@@ -72,6 +65,7 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
+  result.iterations = answer.iterations;
   return result;
 }
 

@@ -53,6 +53,11 @@ struct PolicyPair {
   size_t second = 0;
 };
 
+// Which solver linear programs go to. kAuto: prices (lp/price_levels.h) where
+// the problem has their shape and they prove their answer, else HiGHS. kPrices:
+// theirs as it is, where the problem has the shape.
+enum class SolverChoice : uint8_t { kAuto, kHighs, kPrices };
+
 // A scheduling problem: n jobs, J accelerator types, P pairs.
 //
 // Columns: where a gang's placement matters the J types are 2 J columns, first
@@ -73,6 +78,7 @@ struct PolicyProblem {
   // [J] accelerators of each server that has the type. Empty: placement does
   // not matter. Else each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
+  SolverChoice solver = SolverChoice::kAuto;
 
   bool placement_sensitive() const { return !servers.empty(); }
   size_t columns() const {
@@ -145,7 +151,8 @@ struct PolicyResult {
   double objective = 0;  // recomputed from the allocation itself
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)
-  std::string solver;    // e.g. "highs-simplex"
+  std::string solver;    // e.g. "prices", "highs-simplex"
+  int iterations = 0;    // passes of prices over the jobs; 0: others
 };
 
 class Policy {

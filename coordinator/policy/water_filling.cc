@@ -9,7 +9,9 @@
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
+#include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -340,13 +342,48 @@ WaterLevels FillWater(const ShareProblem& problem,
 
 namespace {
 
+WaterLevels FillClassesByPrices(const ShareProblem& problem,
+                                std::span<const double> factor) {
+  std::vector<double> rates = problem.weight;
+  for (size_t m = 0; m < rates.size(); ++m) rates[m] /= factor[m];
+  PriceProgram::Answer answer =
+      PriceProgram(problem).FillWater(rates, LargestThroughputs(problem));
+  WaterLevels levels;
+  levels.outcome =
+      answer.converged ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
+  if (!answer.converged) levels.detail = "prices: a stage without its proof";
+  levels.solver = kPricesSolver;
+  levels.shares = std::move(answer.shares);
+  levels.first_level_bound = answer.bound;
+  levels.iterations = answer.passes;
+  return levels;
+}
+
+WaterLevels FillClasses(const ShareProblem& problem,
+                        std::span<const double> factor, SolverChoice choice,
+                        const LpOptions& options) {
+  const bool prices =
+      choice != SolverChoice::kHighs && PriceProgram::Serves(problem);
+  if (prices) {
+    WaterLevels levels = FillClassesByPrices(problem, factor);
+    if (levels.outcome == SolveOutcome::kOptimal ||
+        choice == SolverChoice::kPrices) {
+      return levels;
+    }
+  }
+  Demands demands =
+      Demands::Flat(problem.weight, LargestAmounts(problem, factor));
+  WaterLevels levels = FillWater(problem, factor, std::move(demands), options);
+  if (prices) levels.solver += kAfterPrices;
+  return levels;
+}
+
 WaterLevels FillByClasses(const ShareProblem& problem,
-                          std::span<const double> factor, LpOptions options) {
-  const auto demands = [](const ShareProblem& of,
-                          std::span<const double> its_factor) {
-    return Demands::Flat(of.weight, LargestAmounts(of, its_factor));
-  };
-  if (const auto best = AllAtBest(problem, demands(problem, factor))) {
+                          std::span<const double> factor, SolverChoice choice,
+                          const LpOptions& options) {
+  if (const auto best = AllAtBest(
+          problem,
+          Demands::Flat(problem.weight, LargestAmounts(problem, factor)))) {
     return *best;
   }
   const JobClasses classes = ClassifyJobs(problem);
@@ -355,8 +392,7 @@ WaterLevels FillByClasses(const ShareProblem& problem,
     class_factor[classes.class_of[m]] = factor[m];
   }
   WaterLevels levels =
-      FillWater(classes.problem, class_factor,
-                demands(classes.problem, class_factor), options);
+      FillClasses(classes.problem, class_factor, choice, options);
   levels.shares = SharesOfMembers(problem, classes, levels.shares);
   return levels;
 }
@@ -365,9 +401,9 @@ WaterLevels FillByClasses(const ShareProblem& problem,
 
 PolicyResult SolveFlatWaterFilling(const ShareProblem& problem,
                                    std::span<const double> factor,
-                                   LpOptions options) {
+                                   SolverChoice choice, LpOptions options) {
   const std::vector<double> caps = LargestAmounts(problem, factor);
-  WaterLevels levels = FillByClasses(problem, factor, options);
+  WaterLevels levels = FillByClasses(problem, factor, choice, options);
   SpreadEvenly(problem, levels.shares);
   double objective = std::numeric_limits<double>::infinity();
   double bound = levels.first_level_bound;
@@ -382,6 +418,7 @@ PolicyResult SolveFlatWaterFilling(const ShareProblem& problem,
                                  std::max(bound, objective), levels.solver);
   result.outcome = levels.outcome;
   result.detail = std::move(levels.detail);
+  result.iterations = levels.iterations;
   return result;
 }
 

@@ -33,7 +33,8 @@ struct WaterLevels {
   // The first level, at which the first jobs were frozen: no feasible X meets
   // the demands of a higher one.
   double first_level_bound = 0;
-  int programs = 0;  // linear programs solved
+  int programs = 0;    // linear programs solved
+  int iterations = 0;  // passes of prices; 0: HiGHS
 };
 
 // a_m(X) = factor[m] T_m(X). `demands` counts in these amounts, and is at its
@@ -51,6 +52,7 @@ std::vector<double> LargestAmounts(const ShareProblem& problem,
 // the same for jobs of the same throughputs, scale factor and weight.
 PolicyResult SolveFlatWaterFilling(const ShareProblem& problem,
                                    std::span<const double> factor,
+                                   SolverChoice choice = SolverChoice::kAuto,
                                    LpOptions options = {});
 
 }  // namespace gavel

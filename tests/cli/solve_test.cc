@@ -61,6 +61,28 @@ TEST_F(SolveTest, WithoutAFileItIsATable) {
                     HasSubstr("k80"), HasSubstr("JOB")));
 }
 
+TEST_F(SolveTest, TheSolverIsChosenAndTold) {
+  const auto solved = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--output", Path("out.json")};
+    flags.insert(flags.end(), more.begin(), more.end());
+    std::string two = kCase;  // one accelerator for two jobs: not all at best
+    two.replace(two.find("\"k80\": 1}"), 9, "\"k80\": 0}");
+    EXPECT_EQ(Solve("max_min_fairness_perf", two, flags).exit_code, 0);
+    return Json::parse(ReadText(Path("out.json")))["cases"].at(0);
+  };
+  const Json automatic = solved({});
+  EXPECT_EQ(automatic["solver"], "prices");
+  EXPECT_GT(automatic["iterations"].get<int>(), 0);
+  EXPECT_EQ(solved({"--solver", "prices"})["objective"],
+            automatic["objective"]);
+  const Json highs = solved({"--solver", "highs"});
+  EXPECT_EQ(highs["solver"], "highs-simplex");
+  EXPECT_EQ(highs["iterations"], 0);
+  EXPECT_NEAR(highs["objective"].get<double>(),
+              automatic["objective"].get<double>(), 1e-7);
+  EXPECT_EQ(Solve("fifo", kCase, {"--solver", "none"}).exit_code, 2);
+}
+
 TEST_F(SolveTest, DeadlinesThatCannotBeMetAreAnAnswer) {
   const Ended ended = Solve("max_sum_throughput_normalized_by_cost_perf_SLOs",
                             kCase, {"--output", Path("out.json")});

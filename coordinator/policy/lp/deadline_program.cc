@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -67,9 +68,13 @@ DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
       floors_(std::move(floors)),
       program_(shares),
       budget_(AddFloors(floors_, &program_)),
-      solver_(program_.lp),
       relaxed_(floors_.empty()),
-      infeasible_(AnyPassed(floors_)) {}
+      infeasible_(AnyPassed(floors_)) {
+  if (problem.solver != SolverChoice::kHighs && !infeasible_ &&
+      PriceProgram::Serves(shares)) {
+    prices_ = std::make_unique<PriceProgram>(shares);
+  }
+}
 
 // Values are divided by `scale`, so that tolerances mean something.
 LpSolution DeadlineProgram::SolveFor(std::span<const double> value,
@@ -77,8 +82,8 @@ LpSolution DeadlineProgram::SolveFor(std::span<const double> value,
   std::vector<double>& costs = program_.lp.column_cost;
   std::fill(costs.begin(), costs.end(), 0.0);
   for (size_t i = 0; i < value.size(); ++i) costs[i] = value[i] / scale;
-  solver_.ChangeCosts(costs);
-  return solver_.Solve();
+  solver_->ChangeCosts(costs);
+  return solver_->Solve();
 }
 
 // Finds the least total shortfall and allows that much of it from now on. No
@@ -89,8 +94,8 @@ LpSolution DeadlineProgram::Relax() {
   std::vector<double>& costs = program_.lp.column_cost;
   std::fill(costs.begin(), costs.end(), 0.0);
   costs[budget] = -1;
-  solver_.ChangeCosts(costs);
-  LpSolution solution = solver_.Solve();
+  solver_->ChangeCosts(costs);
+  LpSolution solution = solver_->Solve();
   if (solution.outcome != SolveOutcome::kOptimal) return solution;
   // By the duals no allocation falls short by less than this.
   const double least = -DualBound(program_.lp, solution.row_duals);
@@ -98,7 +103,7 @@ LpSolution DeadlineProgram::Relax() {
   double& allowed = program_.lp.column_upper[budget];
   allowed = solution.column_values[budget];
   allowed = allowed > kShortfallMax ? allowed * (1 + kShortfallMax) : 0;
-  solver_.ChangeColumnBounds(budget_, 0, allowed);
+  solver_->ChangeColumnBounds(budget_, 0, allowed);
   relaxed_ = true;
   return solution;
 }
@@ -117,6 +122,7 @@ std::string DeadlineProgram::WhoFallsShort(
                          : absl::StrFormat(" (needs %.4g steps/s, gets %.4g)",
                                            floor.needs, has));
   }
+  if (!proof_.empty()) StrAppend(&text, "; ", proof_);
   return StrCat("infeasible: deadlines can't all be met: ", text,
                 "; they fall short by the least there is; move deadlines or "
                 "add accelerators");
@@ -133,8 +139,88 @@ DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
   return answer;
 }
 
+// Max-min with the floors as targets: the deadlines can be kept if and only if
+// the level reaches 1.
+bool DeadlineProgram::SettleFloors() {
+  if (!known_.empty()) return true;
+  if (floors_.empty()) {
+    known_.assign(shares_.cells.size(), 0.0);
+    return true;
+  }
+  const std::vector<double> fastest = LargestThroughputs(shares_);
+  PriceDemand demand;
+  demand.a.assign(shares_.size(), 0.0);
+  double most = kInfinity;
+  for (const DeadlineFloor& floor : floors_) {
+    demand.a[floor.job] = floor.needs;
+    most = std::min(most, fastest[floor.job] / floor.needs);
+  }
+  const PriceProgram::Answer level =
+      prices_->Highest(std::move(demand), std::min(most, 2.0));
+  if (level.bound < 1) {
+    proof_ = Proof(level.prices, level.bound);
+    return false;
+  }
+  for (const DeadlineFloor& floor : floors_) {
+    if (level.shares.empty() ||
+        Throughput(shares_, floor.job, level.shares) < floor.needs) {
+      return false;
+    }
+  }
+  known_ = level.shares;
+  return true;
+}
+
+// What accelerators are worth, and how much the deadlines take.
+std::string DeadlineProgram::Proof(std::span<const double> prices,
+                                   double level) const {
+  std::string text;
+  for (size_t j = 0; j < prices.size(); ++j) {
+    if (prices[j] <= 0) continue;
+    StrAppend(&text, text.empty() ? "" : ", ", problem_.types[j],
+              absl::StrFormat(" %.4g", prices[j]));
+  }
+  return absl::StrFormat(
+      "no allocation gives all of them more than %.4g of what they need%s",
+      level, text.empty() ? "" : StrCat(" (proved by the prices ", text, ")"));
+}
+
+DeadlineProgram::Answer DeadlineProgram::ByPrices(
+    const SumObjective& objective) {
+  Answer answer;
+  if (prices_ == nullptr || !SettleFloors()) {
+    prices_ = nullptr;
+    return answer;
+  }
+  std::vector<double> floors(shares_.size(), 0.0);
+  for (const DeadlineFloor& floor : floors_) floors[floor.job] = floor.needs;
+  PriceProgram::Answer found = prices_->MostGain(floors, objective, known_);
+  if (!found.converged && problem_.solver == SolverChoice::kAuto) return answer;
+  answer.outcome =
+      found.converged ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
+  if (!found.converged) answer.detail = "prices: no closer to the bound";
+  answer.shares = std::move(found.shares);
+  answer.bound = found.bound;
+  answer.solver = kPricesSolver;
+  answer.iterations = found.passes;
+  return answer;
+}
+
 DeadlineProgram::Answer DeadlineProgram::Maximize(
+    const SumObjective& objective) {
+  const bool tried = prices_ != nullptr;
+  if (tried) {
+    Answer answer = ByPrices(objective);
+    if (!answer.shares.empty()) return answer;
+  }
+  Answer answer = ByHighs(CellValues(shares_, objective));
+  if (tried) answer.solver += kAfterPrices;
+  return answer;
+}
+
+DeadlineProgram::Answer DeadlineProgram::ByHighs(
     std::span<const double> value) {
+  if (solver_ == nullptr) solver_ = std::make_unique<HighsSolver>(program_.lp);
   double scale = 0;
   for (const double one : value) scale = std::max(scale, std::abs(one));
   if (scale == 0) scale = 1;

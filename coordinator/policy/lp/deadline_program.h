@@ -7,11 +7,13 @@
 #define GAVEL_COORDINATOR_POLICY_LP_DEADLINE_PROGRAM_H_
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share_problem.h"
@@ -47,13 +49,22 @@ class DeadlineProgram {
     // No X that falls short as little has more: by the duals.
     double bound = 0;
     std::string solver;
+    int iterations = 0;  // passes of prices; 0: HiGHS
   };
 
-  // The most of sum_i value[i] X[i] over cells i. Later calls start from where
-  // the last one ended.
-  Answer Maximize(std::span<const double> value);
+  // The most of the objective; by prices where the problem has their shape, no
+  // deadline is in the way and they prove it, else by HiGHS (see
+  // PolicyProblem::solver). Later calls start from where the last one ended.
+  Answer Maximize(const SumObjective& objective);
 
  private:
+  // Shares that keep all deadlines into known_, or the prices that prove that
+  // there are none into proof_. False: neither.
+  bool SettleFloors();
+  std::string Proof(std::span<const double> prices, double level) const;
+  // Empty shares: prices don't serve, or did not prove enough.
+  Answer ByPrices(const SumObjective& objective);
+  Answer ByHighs(std::span<const double> value);
   LpSolution SolveFor(std::span<const double> value, double scale);
   LpSolution Relax();
   Answer AnswerOf(LpSolution solution, double scale) const;
@@ -66,8 +77,11 @@ class DeadlineProgram {
   // Column: the total shortfall that is allowed, sum_m of 1 - T_m(X) / floor_m
   // where that is positive.
   int budget_;
-  HighsSolver solver_;
-  bool relaxed_;     // the least budget is known
+  std::unique_ptr<PriceProgram> prices_;  // null: they don't serve
+  std::vector<double> known_;             // keep all deadlines; by prices
+  std::string proof_;                     // that they can't be kept
+  std::unique_ptr<HighsSolver> solver_;   // null: not needed so far
+  bool relaxed_;                          // the least budget is known
   bool infeasible_;  // it is not 0, or a deadline has passed
 };
 

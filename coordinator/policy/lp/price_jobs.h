@@ -1,0 +1,61 @@
+// What the price method knows of the jobs, in the order in which its pass reads
+// it. Called by the solvers on prices and what feeds them. A value without
+// locks.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_JOBS_H_
+#define GAVEL_COORDINATOR_POLICY_LP_PRICE_JOBS_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "coordinator/policy/lp/price_pass.h"
+
+namespace gavel {
+
+// n jobs, J types of which there is something.
+struct PriceJobs {
+  size_t size = 0;
+  size_t types = 0;
+  std::vector<double> throughputs;  // [blocks x J x kPriceLanes]; see PricePass
+  std::vector<double> accelerators;  // [blocks x kPriceLanes], 0 for no job
+  std::vector<double> capacity;      // [J], > 0
+
+  size_t blocks() const { return accelerators.size() / kPriceLanes; }
+  double& Throughput(size_t m, size_t j) {
+    return throughputs[(m / kPriceLanes * types + j) * kPriceLanes +
+                       m % kPriceLanes];
+  }
+  double Throughput(size_t m, size_t j) const {
+    return const_cast<PriceJobs*>(this)->Throughput(m, j);
+  }
+};
+
+// `size` jobs without throughputs, each of one accelerator.
+PriceJobs MakePriceJobs(size_t size, std::vector<double> capacity);
+
+// d_m(t) of PricePass; vectors [n] or empty (kRamp: b 0, c infinite).
+struct PriceDemand {
+  DemandCurve curve = DemandCurve::kRamp;
+  std::vector<double> a;
+  std::vector<double> b;
+  std::vector<double> c;
+};
+
+// Fills the vectors up to whole blocks with what demands nothing.
+void PadDemand(const PriceJobs& jobs, PriceDemand* demand);
+
+// All borrowed. `demand` is padded.
+PricePass PassOf(const PriceJobs& jobs, const PriceDemand& demand);
+
+// Jobs `first`, `first + stride`, ... with their demands; each stands for
+// `stride` jobs or, at the end, as many as there are.
+struct PriceSample {
+  PriceJobs jobs;
+  PriceDemand demand;
+};
+PriceSample SampleJobs(const PriceJobs& jobs, const PriceDemand& demand,
+                       size_t stride);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_JOBS_H_

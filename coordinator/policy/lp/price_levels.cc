@@ -1,0 +1,282 @@
+#include "coordinator/policy/lp/price_levels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/policy/lp/column_master.h"
+
+namespace gavel {
+namespace {
+
+// Steps of Newton's method that find a level to start from.
+constexpr int kNewtonMax = 10;
+// Of the prices of the best bound in the next ones: without them prices jump
+// from corner to corner.
+constexpr double kBestPart = 0.6;
+// Where the next level is between the bounds: near the upper one, which is soon
+// the better of the two, but not on it: a level that fits moves the lower one.
+constexpr double kLevelPart = 0.99;
+// Prices that prove the bound to this part of it tell what is scarce.
+constexpr double kScarceGap = 1e-8;
+// A type of which more than this part is left is not scarce.
+constexpr double kFullPart = 1e-6;
+// Nor is one whose accelerators are worth less than this part of all.
+constexpr double kPricePart = 1e-8;
+// Passes in which neither bound moved: it won't any more.
+constexpr int kLevelStallMax = 60;
+// More jobs than this are looked at by a sample first.
+constexpr size_t kSampleFrom = 20000;
+constexpr size_t kSampleSize = 4096;
+constexpr double kSampleGap = 1e-5;
+
+class LevelSearch {
+ public:
+  LevelSearch(const PriceEvaluator& evaluate, std::span<const double> capacity,
+              double level_max, const PriceOptions& options)
+      : evaluate_(evaluate),
+        capacity_(capacity),
+        level_max_(level_max),
+        options_(options),
+        master_(capacity.size(), /*convex=*/true),
+        usage_(capacity.size()) {
+    answer_.bound = level_max;
+    answer_.level = -std::numeric_limits<double>::infinity();
+  }
+
+  PriceLevel Run(PriceStart start) {
+    if (start.prices.empty()) {
+      const double all =
+          std::accumulate(capacity_.begin(), capacity_.end(), 0.0);
+      start.prices.assign(capacity_.size(), 1 / all);
+      start.level = answer_.bound;
+    }
+    answer_.prices = start.prices;
+    StartFrom(start);
+    int stall = 0;
+    while (!Done() && answer_.passes < options_.passes_max &&
+           stall < kLevelStallMax) {
+      const bool moved = Round();
+      stall = moved ? 0 : stall + 1;
+    }
+    answer_.converged = Done();
+    SetScarcity();
+    TakeMixture();
+    return std::move(answer_);
+  }
+
+ private:
+  bool Done() const {
+    return answer_.bound - answer_.level <=
+           options_.gap_max * std::abs(answer_.bound);
+  }
+
+  // Evaluates, and takes the bound that it proves.
+  PriceSums Pass(double level, std::span<const double> prices) {
+    ++answer_.passes;
+    const PriceSums sums = evaluate_(level, prices);
+    if (sums.slope > 0) {
+      const double root = level - (sums.cost - 1) / sums.slope;
+      if (root < answer_.bound) {
+        answer_.bound = root;
+        answer_.prices.assign(prices.begin(), prices.end());
+      }
+    }
+    return sums;
+  }
+
+  // The largest part of a type that is used.
+  double SetUsage(const PriceSums& sums) {
+    double most = 0;
+    for (size_t j = 0; j < usage_.size(); ++j) {
+      usage_[j] = sums.usage[j] / capacity_[j];
+      most = std::max(most, usage_[j]);
+    }
+    return most;
+  }
+
+  void AddColumn(double level, std::span<const double> prices) {
+    master_.Add(level, usage_);
+    usages_.insert(usages_.end(), usage_.begin(), usage_.end());
+    columns_.push_back({level, 0, {prices.begin(), prices.end()}});
+  }
+
+  // A level near the root of the cost at the first prices, and a column that
+  // fits alone below it.
+  void StartFrom(const PriceStart& start) {
+    double level = std::min(start.level, answer_.bound);
+    PriceSums sums = Pass(level, start.prices);
+    for (int i = 0; i < kNewtonMax && sums.cost > 1 + 1e-6; ++i) {
+      level = std::min(level - (sums.cost - 1) / sums.slope, answer_.bound);
+      sums = Pass(level, start.prices);
+    }
+    const double first = level;
+    const PriceSums at_first = sums;
+    double overload = SetUsage(sums);
+    // Demands fall at least in proportion to the level: for kFinish it is the
+    // reciprocal that does.
+    for (int i = 0; i < kFitMax && overload > 1; ++i) {
+      const double factor = overload * (1 + 1e-9) * std::exp2(i / 4);
+      level = level > 0 ? level / factor : level * factor;
+      sums = Pass(level, start.prices);
+      overload = SetUsage(sums);
+    }
+    if (overload > 1) return;
+    AddColumn(level, start.prices);
+    if (first != level) {
+      SetUsage(at_first);
+      AddColumn(first, start.prices);
+    }
+    for (const PriceColumn& column : start.mixture) {
+      const double near = std::min(column.level, answer_.bound);
+      SetUsage(Pass(near, column.prices));
+      AddColumn(near, column.prices);
+    }
+    SolveMaster();
+  }
+  static constexpr int kFitMax = 200;
+
+  // Both bounds; false: neither has moved.
+  bool SolveMaster() {
+    master_.Solve();
+    double level = 0;
+    double all = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      level += weight * columns_[k].level;
+      all += weight;
+    }
+    level /= all;
+    if (level <= answer_.level) return false;
+    answer_.level = level;
+    mixture_ = master_.mixture();
+    return true;
+  }
+
+  // The master's duals as prices; empty: nothing is scarce.
+  std::vector<double> MasterPrices() const {
+    std::vector<double> prices(master_.prices().begin(),
+                               master_.prices().end());
+    const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
+    if (!(all > 0)) return {};
+    for (size_t j = 0; j < prices.size(); ++j) prices[j] /= all * capacity_[j];
+    return prices;
+  }
+
+  bool Round() {
+    if (columns_.empty()) return false;  // nothing fits: Run gives up
+    const double bound = answer_.bound;
+    std::vector<double> prices = MasterPrices();
+    double level = answer_.level + kLevelPart * (answer_.bound - answer_.level);
+    if (prices.empty()) {
+      prices = answer_.prices;
+      level = answer_.bound;
+    } else if (moved_) {
+      for (size_t j = 0; j < prices.size(); ++j) {
+        prices[j] = kBestPart * answer_.prices[j] + (1 - kBestPart) * prices[j];
+      }
+    }
+    SetUsage(Pass(level, prices));
+    AddColumn(level, prices);
+    moved_ = SolveMaster() || answer_.bound < bound;
+    return moved_;
+  }
+
+  // By the master's duals, which are 0 where there is something left, if they
+  // prove the level; else by the prices of the bound.
+  void SetScarcity() {
+    answer_.scarcity.assign(capacity_.size(), 0.0);
+    if (columns_.empty()) return;
+    // Some job has all that it can alone, whatever the others do.
+    if (level_max_ - answer_.level <= options_.gap_max * std::abs(level_max_)) {
+      return;
+    }
+    std::vector<double> prices = MasterPrices();
+    if (prices.empty()) return;
+    const PriceSums sums = Pass(answer_.level, prices);
+    const double root = answer_.level - (sums.cost - 1) / sums.slope;
+    if (!(root - answer_.level <= kScarceGap * std::abs(answer_.level))) {
+      prices = answer_.prices;
+    }
+    // Neither what the mixture leaves nor what is worth next to nothing.
+    std::vector<double> used(capacity_.size(), 0.0);
+    double all = 0;
+    for (const auto& [k, weight] : mixture_) {
+      for (size_t j = 0; j < used.size(); ++j) {
+        used[j] += weight * usages_[k * used.size() + j];
+      }
+      all += weight;
+    }
+    for (size_t j = 0; j < used.size(); ++j) {
+      const bool full = used[j] >= all * (1 - kFullPart);
+      const bool dear = prices[j] * capacity_[j] > kPricePart;
+      if (full && dear) answer_.scarcity[j] = prices[j];
+    }
+  }
+
+  void TakeMixture() {
+    double all = 0;
+    for (const auto& [k, weight] : mixture_) all += weight;
+    for (const auto& [k, weight] : mixture_) {
+      columns_[k].weight = weight / all;
+      answer_.mixture.push_back(columns_[k]);
+    }
+  }
+
+  const PriceEvaluator& evaluate_;
+  std::span<const double> capacity_;
+  double level_max_;
+  PriceOptions options_;
+  ColumnMaster master_;
+  std::vector<double> usage_;   // reused
+  std::vector<double> usages_;  // [columns x J] parts of the capacity
+  std::vector<PriceColumn> columns_;
+  std::vector<std::pair<size_t, double>> mixture_;  // of the best level
+  bool moved_ = true;
+  PriceLevel answer_;
+};
+
+}  // namespace
+
+PriceLevel HighestLevel(const PriceEvaluator& evaluate,
+                        std::span<const double> capacity, double level_max,
+                        const PriceOptions& options, PriceStart start) {
+  return LevelSearch(evaluate, capacity, level_max, options)
+      .Run(std::move(start));
+}
+
+PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
+                        double level_max, const PriceOptions& options,
+                        PriceStart start) {
+  if (start.prices.empty() && jobs.size >= kSampleFrom) {
+    const PriceSample sample =
+        SampleJobs(jobs, demand, jobs.size / kSampleSize);
+    PriceOptions rough = options;
+    rough.gap_max = std::max(options.gap_max, kSampleGap);
+    const PriceLevel found =
+        HighestLevel(sample.jobs, sample.demand, level_max, rough);
+    start = {found.prices, found.level, found.mixture};
+  }
+  const PricePass pass = PassOf(jobs, demand);
+  const PriceEvaluator evaluate = [&](double level,
+                                      std::span<const double> prices) {
+    return SumPass(pass, level, prices, options.version);
+  };
+  return HighestLevel(evaluate, jobs.capacity, level_max, options,
+                      std::move(start));
+}
+
+std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
+                             std::span<const PriceColumn> mixture,
+                             PassVersion version) {
+  std::vector<PricePoint> points;
+  for (const PriceColumn& column : mixture) {
+    points.push_back({column.level, column.weight, column.prices.data()});
+  }
+  std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
+  AddShares(pass, points, shares, version);
+  return shares;
+}
+
+}  // namespace gavel

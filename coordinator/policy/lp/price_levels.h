@@ -1,0 +1,81 @@
+// The highest level of demands that all jobs can have together, by prices: the
+// problem of max-min fairness, makespan and finish-time fairness (Gavel section
+// 4) for jobs that run alone and limits that are accelerators of types.
+//
+// Let C(t, p) be what all jobs cost when each has its demand d_m(t) in the
+// cheapest way at prices p >= 0, sum_j p_j N_j = 1. The level t can be had if
+// and only if C(t, p) <= 1 for every p: the dual of the linear program, in J
+// variables however many jobs there are. C is convex in t, so that any pass at
+// (t, p) proves that no level is above t - (C - 1) / (dC/dt); its choice of
+// types is a column of a Dantzig-Wolfe master of J + 1 rows, whose mixture can
+// be had and whose duals are the next prices. It ends where both bounds meet.
+//
+// Called by the policies' solvers. Pure functions, thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_LEVELS_H_
+#define GAVEL_COORDINATOR_POLICY_LP_PRICE_LEVELS_H_
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/price_pass.h"
+
+namespace gavel {
+
+// Sums over all jobs at (level, prices); what SumPass gives, however it is
+// worked out.
+using PriceEvaluator =
+    std::function<PriceSums(double level, std::span<const double> prices)>;
+
+struct PriceOptions {
+  double gap_max = 1e-9;  // relative, of the bounds; ends there
+  int passes_max = 500;
+  PassVersion version = FastestVersion();
+};
+
+// Part of a mixture: jobs choose by these prices and this level.
+struct PriceColumn {
+  double level = 0;
+  double weight = 0;  // > 0; they sum to 1
+  std::vector<double> prices;
+};
+
+// Where to start: what a problem that was nearly this one ended with.
+struct PriceStart {
+  std::vector<double> prices;  // [J]; empty: nothing known
+  double level = 0;
+  std::vector<PriceColumn> mixture;  // weights don't count
+};
+
+struct PriceLevel {
+  double level = 0;            // that the mixture gives every job, at least
+  double bound = 0;            // no allocation gives a higher one to all
+  std::vector<double> prices;  // [J] that prove the bound; sum p N = 1
+  // [J] the same to 1e-8, but exactly 0 where something can be left over.
+  std::vector<double> scarcity;
+  std::vector<PriceColumn> mixture;  // its usage fits
+  int passes = 0;
+  bool converged = false;  // to gap_max
+};
+
+// `level_max`: every job can have it when it is alone; demands are finite up to
+// there and rise. kFinish: levels are below 0.
+PriceLevel HighestLevel(const PriceEvaluator& evaluate,
+                        std::span<const double> capacity, double level_max,
+                        const PriceOptions& options, PriceStart start = {});
+
+// The same over jobs one by one; many jobs are first looked at by a sample.
+PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
+                        double level_max, const PriceOptions& options,
+                        PriceStart start = {});
+
+// [blocks x kPriceLanes x J] the shares of the mixture.
+std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
+                             std::span<const PriceColumn> mixture,
+                             PassVersion version);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_LEVELS_H_

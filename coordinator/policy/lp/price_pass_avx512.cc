@@ -1,0 +1,19 @@
+// The pass of price_pass.h with 8 jobs at once.
+#include "coordinator/policy/lp/price_pass.h"
+
+#ifdef __AVX512F__
+#define GAVEL_PASS_WIDTH 8
+#include "coordinator/policy/lp/price_pass_body.h"
+
+namespace gavel::price_pass {
+
+Functions Avx512() { return {&Sum, &Share}; }
+
+}  // namespace gavel::price_pass
+#else
+namespace gavel::price_pass {
+
+Functions Avx512() { return {}; }
+
+}  // namespace gavel::price_pass
+#endif

@@ -1,0 +1,272 @@
+#include "coordinator/policy/lp/price_program.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "coordinator/policy/lp/price_sums.h"
+#include "coordinator/policy/lp/price_water.h"
+
+namespace gavel {
+namespace {
+
+// A job that lacks less than this part of what it must have lacks nothing.
+constexpr double kFreeMin = 1e-9;
+// What is left over of the total is worth looking for to this precision.
+constexpr double kRestGap = 1e-9;
+
+}  // namespace
+
+std::vector<double> CellValues(const ShareProblem& problem,
+                               const SumObjective& objective) {
+  std::vector<double> values(problem.cells.size(), 0.0);
+  for (size_t m = 0; m < problem.size(); ++m) {
+    for (const JobCell& entry : problem.Cells(m)) {
+      const auto i = static_cast<size_t>(entry.cell);
+      const auto type = static_cast<size_t>(problem.cells[i].type);
+      values[i] += objective.gain[m] * objective.worth[type] * entry.throughput;
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    values[i] -=
+        objective.rent[static_cast<size_t>(cell.type)] * cell.scale_factor;
+  }
+  return values;
+}
+
+bool PriceProgram::Serves(const ShareProblem& problem) {
+  return problem.units.size() == problem.size() &&
+         problem.columns == problem.types &&
+         problem.limits.size() == problem.types &&
+         problem.types <= kPriceTypesMax;
+}
+
+PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
+    : problem_(problem), options_(options), position_(problem.types, 0) {
+  assert(Serves(problem) && problem.size() > 0);
+  std::vector<bool> used(problem.types);
+  for (const ShareCell& cell : problem.cells) {
+    used[static_cast<size_t>(cell.type)] = true;
+  }
+  std::vector<double> capacity;
+  for (size_t j = 0; j < problem.types; ++j) {
+    if (!used[j]) continue;
+    position_[j] = type_.size();
+    type_.push_back(j);
+    capacity.push_back(problem.capacity[j]);
+  }
+  jobs_ = MakePriceJobs(problem.size(), std::move(capacity));
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const std::span<const JobCell> cells = problem.Cells(m);
+    // Of a class of equal jobs: all that they hold.
+    jobs_.accelerators[m] =
+        problem.cells[static_cast<size_t>(cells.front().cell)].scale_factor;
+    for (const JobCell& cell : cells) {
+      const ShareCell& at = problem.cells[static_cast<size_t>(cell.cell)];
+      jobs_.Throughput(m, position_[static_cast<size_t>(at.type)]) =
+          cell.throughput;
+    }
+  }
+}
+
+std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
+  std::vector<double> shares(problem_.cells.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem_.cells[i];
+    shares[i] = rows[static_cast<size_t>(cell.unit) * jobs_.types +
+                     position_[static_cast<size_t>(cell.type)]];
+  }
+  RepairShares(problem_, shares);
+  return shares;
+}
+
+PriceProgram::Answer PriceProgram::Highest(PriceDemand demand,
+                                           double level_max) {
+  PadDemand(jobs_, &demand);
+  const PriceLevel level = HighestLevel(jobs_, demand, level_max, options_);
+  Answer answer;
+  answer.bound = level.bound;
+  answer.passes = level.passes;
+  answer.converged = level.converged;
+  if (level.mixture.empty()) return answer;
+  answer.shares = CellsOf(
+      SharesOf(jobs_, PassOf(jobs_, demand), level.mixture, options_.version));
+  answer.prices.assign(problem_.types, 0.0);
+  answer.scarcity.assign(problem_.types, 0.0);
+  for (size_t i = 0; i < type_.size(); ++i) {
+    answer.prices[type_[i]] = level.prices[i];
+    answer.scarcity[type_[i]] = level.scarcity[i];
+  }
+  return answer;
+}
+
+PriceProgram::Answer PriceProgram::FillWater(std::span<const double> rates,
+                                             std::span<const double> caps) {
+  const PriceWater water = FillByPrices(jobs_, rates, caps, options_);
+  Answer answer;
+  answer.shares = CellsOf(water.shares);
+  answer.bound = water.first_bound;
+  answer.passes = water.passes;
+  answer.converged = water.converged;
+  return answer;
+}
+
+PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
+                                            const SumObjective& objective,
+                                            std::span<const double> known) {
+  PriceDemand demand;
+  demand.a.assign(floors.size(), 0.0);
+  demand.b.assign(floors.begin(), floors.end());
+  PadDemand(jobs_, &demand);
+  std::vector<double> gains(jobs_.accelerators.size(), 0.0);
+  for (size_t m = 0; m < floors.size(); ++m) {
+    gains[m] = objective.gain[m] / jobs_.accelerators[m];
+  }
+  std::vector<double> worth;
+  std::vector<double> rent;
+  for (const size_t j : type_) {
+    worth.push_back(objective.worth[j]);
+    rent.push_back(objective.rent[j]);
+  }
+  const std::vector<double> values = CellValues(problem_, objective);
+  KnownShares start;
+  start.usage.assign(jobs_.types, 0.0);
+  for (size_t i = 0; i < known.size(); ++i) {
+    const ShareCell& cell = problem_.cells[i];
+    start.value += values[i] * known[i];
+    start.usage[position_[static_cast<size_t>(cell.type)]] +=
+        cell.scale_factor * known[i];
+  }
+  PricePass pass = PassOf(jobs_, demand);
+  pass.gain = gains.data();
+  pass.worth = worth.data();
+  const PriceSum sum = HighestSum(pass, jobs_.capacity, rent, start, options_);
+  Answer answer;
+  answer.bound = sum.bound;
+  answer.passes = sum.passes;
+  answer.converged = sum.converged;
+  answer.shares = CellsOf(SharesOf(jobs_, pass, sum.mixture, options_.version));
+  for (size_t i = 0; i < known.size(); ++i) {
+    answer.shares[i] += sum.known_weight * known[i];
+  }
+  RepairShares(problem_, answer.shares);
+  answer.prices.assign(problem_.types, 0.0);
+  for (size_t i = 0; i < sum.prices.size(); ++i) {
+    answer.prices[type_[i]] = sum.prices[i];
+  }
+  return answer;
+}
+
+namespace {
+
+// What is left to the jobs that are free of scarce types.
+struct Rest {
+  ShareProblem problem;
+  std::vector<size_t> job_of;   // by job of it
+  std::vector<size_t> cell_of;  // by cell of it
+  std::vector<double> shares;   // as they are, by cell of it
+};
+
+// [k] the most that the job can have on types that are not scarce.
+std::vector<double> FreeThroughputs(const ShareProblem& problem,
+                                    const std::vector<bool>& scarce) {
+  std::vector<double> most(problem.size(), 0.0);
+  for (size_t m = 0; m < most.size(); ++m) {
+    for (const JobCell& entry : problem.Cells(m)) {
+      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      if (scarce[static_cast<size_t>(cell.type)]) continue;
+      most[m] = std::max(most[m], entry.throughput);
+    }
+  }
+  return most;
+}
+
+// [J] accelerators that jobs which are not free leave.
+std::vector<double> LeftOver(const ShareProblem& problem,
+                             std::span<const double> shares,
+                             const std::vector<bool>& free) {
+  std::vector<double> left = problem.capacity;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    if (free[static_cast<size_t>(cell.unit)]) continue;
+    left[static_cast<size_t>(cell.type)] -= cell.scale_factor * shares[i];
+  }
+  return left;
+}
+
+Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
+            const std::vector<bool>& free, std::vector<bool> scarce) {
+  Rest rest;
+  ShareProblem& out = rest.problem;
+  out.types = out.columns = problem.types;
+  out.capacity = LeftOver(problem, shares, free);
+  for (size_t j = 0; j < out.types; ++j) {
+    if (out.capacity[j] <= kFreeMin * problem.capacity[j]) scarce[j] = true;
+  }
+  out.limits = out.capacity;
+  out.job_start.push_back(0);
+  for (size_t m = 0; m < problem.size(); ++m) {
+    if (!free[m]) continue;
+    for (const JobCell& entry : problem.Cells(m)) {
+      const auto i = static_cast<size_t>(entry.cell);
+      ShareCell cell = problem.cells[i];
+      if (scarce[static_cast<size_t>(cell.type)]) continue;
+      cell.unit = static_cast<int>(out.jobs.size());
+      out.job_cells.push_back(
+          {static_cast<int>(out.cells.size()), entry.throughput});
+      out.cells.push_back(cell);
+      rest.cell_of.push_back(i);
+      rest.shares.push_back(shares[i]);
+    }
+    if (out.job_cells.size() == out.job_start.back()) continue;
+    out.jobs.push_back(problem.jobs[m]);
+    out.units.emplace_back();
+    out.job_start.push_back(out.job_cells.size());
+    rest.job_of.push_back(m);
+  }
+  return rest;
+}
+
+}  // namespace
+
+std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
+                                               std::span<const double> wanted,
+                                               std::span<const double> gain) {
+  std::vector<bool> scarce(problem_.types);
+  for (size_t j = 0; j < scarce.size(); ++j) {
+    scarce[j] = answer.scarcity[j] > 0;
+  }
+  const std::vector<double> most = FreeThroughputs(problem_, scarce);
+  std::vector<bool> free(problem_.size());
+  for (size_t m = 0; m < free.size(); ++m) {
+    free[m] = most[m] >= wanted[m] * (1 - kFreeMin);
+  }
+  Rest rest = RestOf(problem_, answer.shares, free, scarce);
+  if (rest.job_of.empty()) return answer.shares;
+  RepairShares(rest.problem, rest.shares);
+  std::vector<double> floors;
+  SumObjective objective;
+  objective.worth.assign(problem_.types, 1.0);
+  objective.rent.assign(problem_.types, 0.0);
+  for (const size_t m : rest.job_of) {
+    floors.push_back(std::min(wanted[m], most[m]));
+    objective.gain.push_back(gain[m]);
+  }
+  PriceOptions options = options_;
+  options.gap_max = kRestGap;
+  const Answer more = PriceProgram(rest.problem, options)
+                          .MostGain(floors, objective, rest.shares);
+  std::vector<double> shares = answer.shares;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    // Free jobs leave scarce types: they had no more than dust there.
+    if (free[static_cast<size_t>(problem_.cells[i].unit)]) shares[i] = 0;
+  }
+  for (size_t i = 0; i < rest.cell_of.size(); ++i) {
+    shares[rest.cell_of[i]] = more.shares[i];
+  }
+  RepairShares(problem_, shares);
+  return shares;
+}
+
+}  // namespace gavel

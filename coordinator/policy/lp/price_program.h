@@ -1,0 +1,81 @@
+// The price method (price_levels.h, price_sums.h) on a ShareProblem: what the
+// policies call in place of a linear program. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
+#define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/share_problem.h"
+
+namespace gavel {
+
+// sum_m gain_m sum_j worth_j T[m][j] X[m][j] - sum_mj rent_j s_m X[m][j].
+struct SumObjective {
+  std::vector<double> gain;   // [k], >= 0
+  std::vector<double> worth;  // [J], >= 0
+  std::vector<double> rent;   // [J], >= 0
+};
+
+// [cells] the objective's coefficients.
+std::vector<double> CellValues(const ShareProblem& problem,
+                               const SumObjective& objective);
+
+class PriceProgram {
+ public:
+  // The problem has the shape that prices solve: jobs that run alone, no limits
+  // but the accelerators of at most kPriceTypesMax types.
+  static bool Serves(const ShareProblem& problem);
+
+  // `problem` outlives it, has at least one job, and Serves it.
+  explicit PriceProgram(const ShareProblem& problem, PriceOptions options = {});
+
+  struct Answer {
+    std::vector<double> shares;  // one per cell; feasible. Empty: none found
+    double bound = 0;
+    std::vector<double> prices;    // [J] that prove the bound; 0 if unusable
+    std::vector<double> scarcity;  // see PriceLevel
+    int passes = 0;
+    bool converged = false;
+  };
+
+  // The highest level t at which each job has d_m(t): see PriceDemand, not
+  // padded, and `level_max` of HighestLevel.
+  Answer Highest(PriceDemand demand, double level_max);
+
+  // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
+  // bound is of the first level; caps are at most the jobs' fastest.
+  Answer FillWater(std::span<const double> rates, std::span<const double> caps);
+
+  // The most of `objective` of all X in which T_m(X) >= floors[m]. `known`
+  // shares keep them (to rounding); `bound` is of the sum.
+  Answer MostGain(std::span<const double> floors, const SumObjective& objective,
+                  std::span<const double> known);
+
+  // Of all X in which no job has less than with `answer` (of Highest, at
+  // demands `wanted`, [k] steps/s), one with the most sum_m gain[m] T_m(X): the
+  // jobs that can do with accelerators that are not scarce share what the
+  // others leave of those. Exact but for jobs that divide their time between
+  // scarce ones and several equally fast others.
+  std::vector<double> SpendTheRest(const Answer& answer,
+                                   std::span<const double> wanted,
+                                   std::span<const double> gain);
+
+ private:
+  // Shares by (job, type of the jobs' table) as one per cell.
+  std::vector<double> CellsOf(std::span<const double> rows) const;
+
+  const ShareProblem& problem_;
+  PriceOptions options_;
+  std::vector<size_t> type_;      // [types of jobs_] in [0, J)
+  std::vector<size_t> position_;  // [J] the reverse
+  PriceJobs jobs_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_

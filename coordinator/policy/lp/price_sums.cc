@@ -1,0 +1,173 @@
+#include "coordinator/policy/lp/price_sums.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/policy/lp/column_master.h"
+
+namespace gavel {
+namespace {
+
+// As in price_levels.cc.
+constexpr double kBestPartOfSum = 0.6;
+constexpr int kSumStallMax = 100;
+
+class SumSearch {
+ public:
+  SumSearch(const PricePass& pass, std::span<const double> capacity,
+            std::span<const double> rent, const KnownShares& known,
+            const PriceOptions& options)
+      : pass_(pass),
+        capacity_(capacity),
+        rent_(rent),
+        options_(options),
+        master_(capacity.size(), /*convex=*/true),
+        usage_(capacity.size()) {
+    answer_.bound = std::numeric_limits<double>::infinity();
+    answer_.value = known.value;
+    answer_.known_weight = 1;
+    // Nobody pays anything: what all jobs could have alone.
+    const std::vector<double> free(capacity.size(), 0.0);
+    const Column best = Pass(free);
+    scale_ = std::max(std::abs(best.value), std::abs(known.value));
+    if (scale_ == 0) scale_ = 1;
+    gross_ = Gross(known.value, known.usage);
+    Add(known.value, known.usage);
+    Add(best.value, best.usage);
+    columns_ = {{}, {0, 0, free}};
+  }
+
+  PriceSum Run() {
+    Mix();
+    int stall = 0;
+    while (!Done() && answer_.passes < options_.passes_max &&
+           stall < kSumStallMax) {
+      stall = Round() ? 0 : stall + 1;
+    }
+    answer_.converged = Done();
+    return std::move(answer_);
+  }
+
+ private:
+  struct Column {
+    double value = 0;
+    std::vector<double> usage;
+  };
+
+  bool Done() const {
+    return answer_.bound - answer_.value <=
+           options_.gap_max * std::max(std::abs(answer_.bound), gross_);
+  }
+
+  double Gross(double value, std::span<const double> usage) const {
+    return value +
+           std::inner_product(usage.begin(), usage.end(), rent_.begin(), 0.0);
+  }
+
+  Column Pass(std::span<const double> prices) {
+    ++answer_.passes;
+    std::vector<double> paid_prices(prices.begin(), prices.end());
+    for (size_t j = 0; j < prices.size(); ++j) paid_prices[j] += rent_[j];
+    const PriceSums sums = SumPass(pass_, 0, paid_prices, options_.version);
+    Column column;
+    column.usage.assign(sums.usage, sums.usage + capacity_.size());
+    double paid = 0;
+    double income = 0;
+    for (size_t j = 0; j < prices.size(); ++j) {
+      paid += prices[j] * sums.usage[j];
+      income += prices[j] * capacity_[j];
+    }
+    column.value = paid - sums.cost;
+    if (income - sums.cost < answer_.bound) {
+      answer_.bound = income - sums.cost;
+      answer_.prices.assign(prices.begin(), prices.end());
+    }
+    return column;
+  }
+
+  void Add(double value, std::span<const double> usage) {
+    for (size_t j = 0; j < usage_.size(); ++j) {
+      usage_[j] = usage[j] / capacity_[j];
+    }
+    master_.Add(value / scale_, usage_);
+    values_.push_back(value);
+    gross_of_.push_back(Gross(value, usage));
+  }
+
+  bool Round() {
+    const double bound = answer_.bound;
+    std::vector<double> prices(capacity_.size());
+    for (size_t j = 0; j < prices.size(); ++j) {
+      prices[j] = master_.prices()[j] * scale_ / capacity_[j];
+      if (moved_) {
+        prices[j] = kBestPartOfSum * answer_.prices[j] +
+                    (1 - kBestPartOfSum) * prices[j];
+      }
+    }
+    const Column column = Pass(prices);
+    Add(column.value, column.usage);
+    columns_.push_back({0, 0, std::move(prices)});
+    moved_ = Mix() || answer_.bound < bound;
+    return moved_;
+  }
+
+  bool Mix() {
+    master_.Solve();
+    double value = 0;
+    double all = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      value += weight * values_[k];
+      all += weight;
+    }
+    value /= all;
+    if (value <= answer_.value) return false;
+    answer_.value = value;
+    gross_ = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      gross_ += weight / all * gross_of_[k];
+    }
+    answer_.mixture.clear();
+    answer_.known_weight = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      if (k == 0) {
+        answer_.known_weight = weight / all;
+        continue;
+      }
+      answer_.mixture.push_back(columns_[k]);
+      answer_.mixture.back().weight = weight / all;
+      for (size_t j = 0; j < rent_.size(); ++j) {
+        answer_.mixture.back().prices[j] += rent_[j];
+      }
+    }
+    return true;
+  }
+
+  const PricePass& pass_;
+  std::span<const double> capacity_;
+  std::span<const double> rent_;
+  PriceOptions options_;
+  ColumnMaster master_;
+  double gross_ = 0;  // of the mixture, before rent
+  std::vector<double> gross_of_;
+  double scale_ = 1;           // of values in the master
+  std::vector<double> usage_;  // reused
+  std::vector<double> values_;
+  std::vector<PriceColumn> columns_;
+  bool moved_ = true;
+  PriceSum answer_;
+};
+
+}  // namespace
+
+PriceSum HighestSum(const PricePass& pass, std::span<const double> capacity,
+                    std::span<const double> rent, const KnownShares& known,
+                    const PriceOptions& options) {
+  assert(pass.gain != nullptr && pass.worth != nullptr);
+  return SumSearch(pass, capacity, rent, known, options).Run();
+}
+
+}  // namespace gavel

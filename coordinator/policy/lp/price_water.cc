@@ -1,0 +1,401 @@
+#include "coordinator/policy/lp/price_water.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/policy/lp/column_master.h"
+
+namespace gavel {
+namespace {
+
+// As in price_levels.cc.
+constexpr double kBestPartOfWater = 0.6;
+constexpr int kWaterStallMax = 60;
+// Evaluations of one search for a root, and where it ends: the cost above 1.
+constexpr int kRootStepsMax = 30;
+constexpr double kCostSlack = 1e-12;
+// A mixture fits that is this part too large, and scaled down.
+constexpr double kOverloadMax = 1e-9;
+// Prices at which the demands cost this little less than 1 prove the level.
+constexpr double kProofSlack = 1e-9;
+// A job that could have this much more is not held back.
+constexpr double kMoreMin = 1e-9;
+// The part by which a level may be below the one before.
+constexpr double kFallMax = 1e-8;
+// Types of which less than this part is left are full.
+constexpr double kLeftMin = 1e-9;
+// As in price_levels.cc.
+constexpr size_t kWaterSampleFrom = 20000;
+constexpr size_t kWaterSampleSize = 4096;
+
+// One stage: the jobs that still rise, on what is left.
+class WaterStage {
+ public:
+  WaterStage(const PriceJobs& jobs, const PriceDemand& demand, double top,
+             const PriceOptions& options)
+      : jobs_(jobs),
+        pass_(PassOf(jobs, demand)),
+        options_(options),
+        master_(jobs.types, /*convex=*/false),
+        level_(top),
+        usage_(jobs.types) {
+    const double all =
+        std::accumulate(jobs.capacity.begin(), jobs.capacity.end(), 0.0);
+    prices_.assign(jobs.types, 1 / all);
+  }
+
+  void Run() {
+    int stall = 0;
+    double before = level_;
+    Tighten(std::vector<double>(prices_));
+    while (true) {
+      master_.Solve();
+      double fits = 0;
+      for (const auto& [k, weight] : master_.mixture()) fits += weight;
+      // Either bound has moved: the next prices are between.
+      stall = fits > fits_ || level_ < before ? 0 : stall + 1;
+      if (fits > fits_) {
+        fits_ = fits;
+        mixture_ = master_.mixture();
+      }
+      if (fits_ >= 1 - kOverloadMax || passes_ >= options_.passes_max ||
+          stall > kWaterStallMax) {
+        break;
+      }
+      before = level_;
+      std::vector<double> prices = MasterPrices();
+      if (stall == 0) {
+        for (size_t j = 0; j < prices.size(); ++j) {
+          prices[j] = kBestPartOfWater * prices_[j] +
+                      (1 - kBestPartOfWater) * prices[j];
+        }
+      }
+      Tighten(prices);
+    }
+  }
+
+  bool met() const { return fits_ >= 1 - kOverloadMax; }
+  double level() const { return level_; }
+  int passes() const { return passes_; }
+
+  // [J] prices that prove the level, of as few types as they can be: what is
+  // left out is not scarce. From the master's duals, or the last ones that did.
+  std::vector<double> Scarcity() {
+    std::vector<double> prices = MasterPrices();
+    if (!Proves(prices)) prices = prices_;
+    std::vector<size_t> order(prices.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return prices[a] * jobs_.capacity[a] < prices[b] * jobs_.capacity[b];
+    });
+    // Without as many of the cheapest ones as can be.
+    for (size_t cheap = order.size() - 1; cheap > 0; --cheap) {
+      std::vector<double> fewer = prices;
+      for (size_t i = 0; i < cheap; ++i) fewer[order[i]] = 0;
+      const double all = std::inner_product(fewer.begin(), fewer.end(),
+                                            jobs_.capacity.begin(), 0.0);
+      if (!(all > 0)) continue;
+      for (double& price : fewer) price /= all;
+      if (Proves(fewer)) return fewer;
+    }
+    return prices;
+  }
+
+  // To start from on a problem like this one.
+  const std::vector<double>& prices() const { return prices_; }
+  void StartFrom(std::vector<double> prices) { prices_ = std::move(prices); }
+
+  std::vector<PriceColumn> Mixture() const {
+    double all = 0;
+    for (const auto& [k, weight] : mixture_) all += weight;
+    std::vector<PriceColumn> mixture;
+    for (const auto& [k, weight] : mixture_) {
+      mixture.push_back(columns_[k]);
+      mixture.back().weight = weight / all;
+    }
+    return mixture;
+  }
+
+ private:
+  PriceSums Pass(double level, std::span<const double> prices) {
+    ++passes_;
+    return SumPass(pass_, level, prices, options_.version);
+  }
+
+  std::vector<double> MasterPrices() const {
+    std::vector<double> prices(master_.prices().begin(),
+                               master_.prices().end());
+    const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
+    for (size_t j = 0; j < prices.size(); ++j) {
+      prices[j] = all > 0 ? prices[j] / (all * jobs_.capacity[j]) : 0;
+    }
+    return prices;
+  }
+
+  bool Proves(std::span<const double> prices) {
+    return Pass(level_, prices).cost >= 1 - kProofSlack;
+  }
+
+  void AddColumn(const PriceSums& sums, std::span<const double> prices) {
+    for (size_t j = 0; j < jobs_.types; ++j) {
+      usage_[j] = sums.usage[j] / jobs_.capacity[j];
+    }
+    master_.Add(1, usage_);
+    columns_.push_back({level_, 0, {prices.begin(), prices.end()}});
+  }
+
+  // Lowers the level to the root of the cost at `prices`, if that is below it,
+  // and adds the column there. Only levels with a cost of at least 1 are
+  // bounds, to kCostSlack.
+  void Tighten(std::span<const double> prices) {
+    PriceSums sums = Pass(level_, prices);
+    if (sums.cost > 1) {
+      prices_.assign(prices.begin(), prices.end());
+      double low = 0;
+      double low_cost = 0;
+      double high = level_;
+      double step = Newton(sums, high);
+      for (int i = 0; i < kRootStepsMax && sums.cost > 1 + kCostSlack; ++i) {
+        if (!(step > low && step < high))
+          step = Between(low, low_cost, high, sums.cost, i);
+        if (!(step > low && step < high)) break;
+        const PriceSums at = Pass(step, prices);
+        // Or a rounding below: that is the root.
+        if (at.cost >= 1 - kCostSlack) {
+          sums = at;
+          high = step;
+          step = Newton(sums, high);
+        } else {
+          low = step;
+          low_cost = at.cost;
+          step = Between(low, low_cost, high, sums.cost, i);
+        }
+      }
+      level_ = high;
+    }
+    AddColumn(sums, prices);
+  }
+  static double Newton(const PriceSums& sums, double level) {
+    return sums.slope > 0 ? level - (sums.cost - 1) / sums.slope : 0;
+  }
+  // False position, and every third time the middle.
+  static double Between(double low, double low_cost, double high,
+                        double high_cost, int i) {
+    if (i % 3 == 2) return (low + high) / 2;
+    return low + (high - low) * (1 - low_cost) / (high_cost - low_cost);
+  }
+
+  const PriceJobs& jobs_;
+  PricePass pass_;
+  PriceOptions options_;
+  ColumnMaster master_;
+  double level_;                // no higher one can be had
+  std::vector<double> prices_;  // that proved it last
+  double fits_ = 0;  // the part of the demands that the mixture can be had of
+  std::vector<std::pair<size_t, double>> mixture_;
+  std::vector<PriceColumn> columns_;
+  std::vector<double> usage_;  // [J] parts of the capacity; reused
+  int passes_ = 0;
+};
+
+// A job of a stage. Those that divide their time between scarce types and
+// several others, all equally fast, are settled but for where in those: `tied`
+// jobs ask for time there, at a speed of 1.
+struct WaterMember {
+  size_t job = 0;
+  double rate = 0;  // infinite: has its cap at any level
+  double cap = 0;
+  bool tied = false;
+  double speed = 0;  // of a tied one, where it is tied
+};
+
+class PriceFilling {
+ public:
+  PriceFilling(const PriceJobs& jobs, const PriceOptions& options)
+      : jobs_(jobs), options_(options), left_(jobs.capacity) {
+    answer_.shares.assign(jobs.size * jobs.types, 0.0);
+    for (size_t j = 0; j < jobs.types; ++j) types_.push_back(j);
+  }
+
+  PriceWater Run(std::vector<WaterMember> members) {
+    members_ = std::move(members);
+    answer_.converged = true;
+    while (!members_.empty() && !types_.empty()) RunStage();
+    return std::move(answer_);
+  }
+
+ private:
+  double Speed(const WaterMember& member, size_t type) const {
+    const double throughput = jobs_.Throughput(member.job, type);
+    if (!member.tied) return throughput;
+    return throughput == member.speed ? 1 : 0;
+  }
+
+  PriceJobs StageJobs() const {
+    std::vector<double> capacity;
+    for (const size_t j : types_) capacity.push_back(left_[j]);
+    PriceJobs jobs = MakePriceJobs(members_.size(), std::move(capacity));
+    for (size_t i = 0; i < members_.size(); ++i) {
+      jobs.accelerators[i] = jobs_.accelerators[members_[i].job];
+      for (size_t t = 0; t < types_.size(); ++t) {
+        jobs.Throughput(i, t) = Speed(members_[i], types_[t]);
+      }
+    }
+    return jobs;
+  }
+
+  void RunStage() {
+    const PriceJobs jobs = StageJobs();
+    PriceDemand demand;
+    double top = 0;
+    for (const WaterMember& member : members_) {
+      demand.a.push_back(member.rate);
+      demand.c.push_back(member.cap);
+      top = std::max(top, member.cap / member.rate);
+    }
+    PadDemand(jobs, &demand);
+    // All have their caps there, to rounding; any level where all are tied.
+    top = top > 0 ? top * (1 + 1e-12) : 1;
+    WaterStage stage(jobs, demand, top, options_);
+    if (jobs.size >= kWaterSampleFrom) {
+      const PriceSample sample =
+          SampleJobs(jobs, demand, jobs.size / kWaterSampleSize);
+      WaterStage first(sample.jobs, sample.demand, top, options_);
+      first.Run();
+      stage.StartFrom(first.prices());
+    }
+    stage.Run();
+    answer_.passes += stage.passes();
+    if (++answer_.stages == 1) answer_.first_bound = stage.level();
+    // Nobody who rises on has less than before: what was called free was.
+    if (!stage.met() || stage.level() < level_ * (1 - kFallMax)) {
+      answer_.converged = false;
+    }
+    level_ = stage.level();
+    const std::vector<double> shares =
+        SharesOf(jobs, PassOf(jobs, demand), stage.Mixture(), options_.version);
+    if (stage.level() >= top || !stage.met()) {
+      SettleAll(shares);
+      return;
+    }
+    EndStage(stage, shares);
+  }
+
+  // The member keeps its shares; if `but_tied`, not those on free types that it
+  // can exchange.
+  void Settle(size_t i, std::span<const double> shares, bool but_tied) {
+    const WaterMember& member = members_[i];
+    double* row = &answer_.shares[member.job * jobs_.types];
+    for (size_t t = 0; t < types_.size(); ++t) {
+      const size_t j = types_[t];
+      const double share = shares[i * types_.size() + t];
+      if (share <= 0 || (but_tied && free_[j])) continue;
+      row[j] += share;
+      left_[j] -= jobs_.accelerators[member.job] * share;
+    }
+  }
+
+  void SettleAll(std::span<const double> shares) {
+    for (size_t i = 0; i < members_.size(); ++i) Settle(i, shares, false);
+    members_.clear();
+  }
+
+  void EndStage(WaterStage& stage, std::span<const double> shares) {
+    const std::vector<double> scarcity = stage.Scarcity();
+    if (std::all_of(scarcity.begin(), scarcity.end(),
+                    [](double price) { return price <= 0; })) {
+      // Nothing proved scarce: it would go on for ever.
+      answer_.converged = false;
+      SettleAll(shares);
+      return;
+    }
+    free_.assign(jobs_.types, false);
+    for (size_t t = 0; t < types_.size(); ++t) {
+      free_[types_[t]] = scarcity[t] <= 0;
+    }
+    std::vector<WaterMember> rising;
+    for (size_t i = 0; i < members_.size(); ++i) {
+      WaterMember member = members_[i];
+      const double has = std::min(stage.level() * member.rate, member.cap);
+      double most = 0;
+      for (const size_t j : types_) {
+        if (free_[j]) most = std::max(most, Speed(member, j));
+      }
+      if (most >= has * (1 - kMoreMin)) {
+        member.cap = std::min(member.cap, most);
+        rising.push_back(member);
+      } else if (const WaterMember tied = TiedPart(i, shares); tied.cap > 0) {
+        Settle(i, shares, true);
+        rising.push_back(tied);
+      } else {
+        Settle(i, shares, false);
+      }
+    }
+    members_ = std::move(rising);
+    std::erase_if(types_, [&](size_t j) {
+      return !free_[j] || left_[j] <= kLeftMin * jobs_.capacity[j];
+    });
+    DropTheStuck();
+  }
+
+  // Time of the member on free types that it could have on another one as well;
+  // cap 0: none.
+  WaterMember TiedPart(size_t i, std::span<const double> shares) const {
+    WaterMember tied = members_[i];
+    tied.cap = 0;
+    for (size_t t = 0; t < types_.size(); ++t) {
+      const double share = shares[i * types_.size() + t];
+      if (!free_[types_[t]] || share <= 0) continue;
+      const double speed = Speed(members_[i], types_[t]);
+      for (size_t other = 0; other < types_.size(); ++other) {
+        if (other == t || !free_[types_[other]]) continue;
+        if (Speed(members_[i], types_[other]) != speed) continue;
+        tied.speed = jobs_.Throughput(members_[i].job, types_[t]);
+        tied.cap = share;
+      }
+    }
+    if (tied.cap <= 0) return tied;
+    // Whatever it has on free types is at this speed.
+    tied.cap = 0;
+    for (size_t t = 0; t < types_.size(); ++t) {
+      if (free_[types_[t]]) tied.cap += shares[i * types_.size() + t];
+    }
+    tied.rate = std::numeric_limits<double>::infinity();
+    tied.tied = true;
+    return tied;
+  }
+
+  // Members whose types are gone: only where next to nothing of those was left.
+  void DropTheStuck() {
+    std::erase_if(members_, [&](const WaterMember& member) {
+      return std::none_of(types_.begin(), types_.end(),
+                          [&](size_t j) { return Speed(member, j) > 0; });
+    });
+  }
+
+  const PriceJobs& jobs_;
+  PriceOptions options_;
+  std::vector<size_t> types_;  // that are not full, in jobs_
+  std::vector<bool> free_;     // [J] after the stage
+  std::vector<double> left_;   // [J]
+  double level_ = 0;           // of the last stage
+  std::vector<WaterMember> members_;
+  PriceWater answer_;
+};
+
+}  // namespace
+
+PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
+                        std::span<const double> caps,
+                        const PriceOptions& options) {
+  std::vector<WaterMember> members(jobs.size);
+  for (size_t m = 0; m < members.size(); ++m) {
+    members[m] = {m, rates[m], caps[m], false, 0};
+  }
+  return PriceFilling(jobs, options).Run(std::move(members));
+}
+
+}  // namespace gavel
