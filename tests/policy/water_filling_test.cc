@@ -241,9 +241,8 @@ TEST(WaterFilling, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
       const ShareProblem shares = MakeShareProblem(problem);
       if (shares.size() == 0) continue;
       const std::vector<double> factor = Normalizers(shares);
-      const PolicyResult result =
-          SolveFlatWaterFilling(shares, factor, SolverChoice::kHighs,
-                                {.iterations_max = iterations});
+      const PolicyResult result = SolveFlatWaterFilling(
+          shares, factor, SolverChoice::kHighs, {.iterations_max = iterations});
       EXPECT_EQ(ShareErrors(problem, result), "");
       const double optimum = Solved(kAwareFilling, problem).objective;
       EXPECT_GT(result.objective, 0);
