@@ -49,6 +49,7 @@ using Clock = std::chrono::steady_clock;
 
 // Nine of ten workers hold an accelerator; the others wait for theirs.
 constexpr double kAcceleratorsPerWorker = 0.9;
+constexpr double kStart_s = 1;       // of a worker's process
 constexpr int kUnansweredMax = 200;  // submissions at once
 constexpr double kPatience_s = 240;
 
@@ -284,16 +285,17 @@ uint64_t RoundsSoFar(const std::string& endpoint, const Keys& keys) {
 
 FleetOptions FleetOf(const Options& options, const Keys& keys,
                      int accelerators) {
-  return {"",
-          accelerators,
-          0,
-          options.report_s,
-          keys.coordinator.public_key,
+  return {"",          accelerators,
+          0,           options.report_s,
+          kStart_s,    keys.coordinator.public_key,
           keys.servers};
 }
 
+constexpr char kBare[] = "the same fleet at a bare ROUTER";
+
 // What the same generator measures without a coordinator.
 struct Baseline {
+  double all_granted_s = 0;
   double p50_ms = 0;
   double p99_ms = 0;
   double longest_ms = 0;
@@ -305,14 +307,18 @@ Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
                          FleetProcesses& fleet) {
   const std::string endpoint = peer.endpoint();
   const double idle_kb = ResidentKb(peer.pid());
+  const Clock::time_point start = Clock::now();
   fleet.Start(endpoint);
   const bool all_there = fleet.Wait(
       kPatience_s, [&] { return fleet.running() >= options.workers; });
   Demand(all_there, StrCat("the bare ROUTER grants all: ", fleet.running()));
+  const double all_granted_s = SecondsSince(start);
   fleet.ClearRenewals();
   fleet.Wait(options.lease_s, [] { return false; });
   std::vector<double> renewals = fleet.renewals_s();
-  return {Percentile(renewals, 50) * 1e3, Percentile(renewals, 99) * 1e3,
+  return {all_granted_s,
+          Percentile(renewals, 50) * 1e3,
+          Percentile(renewals, 99) * 1e3,
           Percentile(renewals, 100) * 1e3,
           static_cast<double>(renewals.size()) / options.lease_s,
           (ResidentKb(peer.pid()) - idle_kb) / options.workers};
@@ -323,7 +329,6 @@ void MeasureRounds(const Options& options, const Keys& keys,
                    const Coordinator& coordinator, double idle_kb,
                    const Baseline& bare, FleetProcesses& fleet,
                    std::vector<Row>* rows) {
-  constexpr char kBare[] = "the same fleet at a bare ROUTER";
   fleet.ClearRenewals();
   const uint64_t rounds_before = RoundsSoFar(coordinator.endpoint(), keys);
   const uint64_t pauses_before = fleet.pauses();
@@ -420,8 +425,8 @@ void Measure(const Options& options, std::vector<Row>* rows) {
   Demand(all_there,
          StrCat("all are granted: ", fleet.workers(), " workers launched, ",
                 fleet.running(), " run\n", coordinator.errors()));
-  rows->push_back(
-      {"all launched, and accelerators in use", SecondsSince(start), "s"});
+  rows->push_back({"all launched, and accelerators in use", SecondsSince(start),
+                   "s", kBare, bare.all_granted_s});
   MeasureRounds(options, keys, coordinator, idle_kb, bare, fleet, rows);
   MeasureRecovery(options, coordinator, fleet, rows);
 }

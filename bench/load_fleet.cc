@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +22,9 @@ constexpr int kWait_ms_max = 20;
 constexpr int kSignalOfKill = 9;
 
 // A ROUTER keeps what it can't yet send; real workers drop it and ask again.
-constexpr int kQueuedMessagesMax = 4;
+constexpr int kWorkersMessagesMax = 4;
+// Agents tell of many launches at once.
+constexpr int kAgentsMessagesMax = 1000;
 // What comes is always taken: libzmq 4.3.4 ends the process when a connection
 // breaks whose queue is full, at its next heartbeat (socket_options.cc).
 constexpr int kNoLimit = 0;
@@ -53,13 +56,8 @@ Fleet::Fleet(FleetOptions options)
     : options_(std::move(options)),
       endpoint_(transport::ParseEndpoint(options_.endpoint).value()) {
   transport::RaiseDescriptorLimit();
-  channel_.Open(zmq::socket_type::router, endpoint_);
-  zmq::socket_t& socket = channel_.socket;
-  // One socket for all: each of its connections is another peer's.
-  socket.set(zmq::sockopt::router_mandatory, true);
-  socket.set(zmq::sockopt::immediate, false);
-  socket.set(zmq::sockopt::sndhwm, kQueuedMessagesMax);
-  socket.set(zmq::sockopt::rcvhwm, kNoLimit);
+  Open(of_agents_, kAgentsMessagesMax);
+  Open(of_workers_, kWorkersMessagesMax);
   int left = options_.accelerators;
   for (int index = options_.first_server; left > 0; ++index) {
     AgentOptions agent;
@@ -72,8 +70,9 @@ Fleet::Fleet(FleetOptions options)
     std::optional<CurveKeyPair> keys;
     if (!options_.server_keys.empty())
       keys = options_.server_keys.at(static_cast<size_t>(index));
-    const PeerId peer = Connect(keys);
+    const PeerId peer = ++last_peer_;
     servers_.emplace(peer, Server(std::move(agent)));
+    Connect(peer, keys);
     StepAgent(peer, agent_event::Started{});
   }
 }
@@ -90,24 +89,37 @@ std::string Fleet::RouteOf(PeerId peer) const {
                 peer & 0xff, ":0;127.0.0.1:", endpoint_.port);
 }
 
-Fleet::PeerId Fleet::Connect(const std::optional<CurveKeyPair>& keys) {
-  zmq::socket_t& socket = channel_.socket;
-  const PeerId peer = ++last_peer_;
+// One socket for many: each of its connections is another peer's.
+void Fleet::Open(transport::Channel& channel, int queued_messages_max) const {
+  channel.Open(zmq::socket_type::router, endpoint_);
+  channel.socket.set(zmq::sockopt::router_mandatory, true);
+  channel.socket.set(zmq::sockopt::immediate, false);
+  channel.socket.set(zmq::sockopt::sndhwm, queued_messages_max);
+  channel.socket.set(zmq::sockopt::rcvhwm, kNoLimit);
+  transport::SetHeartbeats(channel.socket);
+}
+
+zmq::socket_t& Fleet::SocketOf(PeerId peer) {
+  return servers_.contains(peer) ? of_agents_.socket : of_workers_.socket;
+}
+
+void Fleet::Connect(PeerId peer, const std::optional<CurveKeyPair>& keys) {
+  zmq::socket_t& socket = SocketOf(peer);
   socket.set(zmq::sockopt::routing_id, StrCat("load-", getpid(), "-", peer));
   socket.set(zmq::sockopt::connect_routing_id, AliasOf(peer));
   if (keys) {
     transport::SetCurveClient(socket, {*keys, options_.coordinator_public_key});
   }
   socket.connect(RouteOf(peer));
-  return peer;
 }
 
 void Fleet::Remove(PeerId peer) {
   const Worker& worker = workers_.at(peer);
+  const bool connected = worker.connect_at == kNever;
   if (running_.erase(peer) > 0) holder_of_.erase(worker.uuid);
   peer_of_.erase(worker.key);
   workers_.erase(peer);
-  channel_.socket.disconnect(RouteOf(peer));
+  if (connected) of_workers_.socket.disconnect(RouteOf(peer));
   ++ended_;
 }
 
@@ -118,24 +130,24 @@ void Fleet::Send(PeerId peer, const Message& message) {
     std::exit(1);
   }
   // Lost when the connection is down or full, as with a DEALER.
+  zmq::socket_t& socket = SocketOf(peer);
   try {
-    if (channel_.socket.send(
-            zmq::buffer(AliasOf(peer)),
-            zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
-      channel_.socket.send(zmq::buffer(*frame), zmq::send_flags::dontwait);
+    if (socket.send(zmq::buffer(AliasOf(peer)),
+                    zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+      socket.send(zmq::buffer(*frame), zmq::send_flags::dontwait);
     }
   } catch (const zmq::error_t& error) {
     if (error.num() != EHOSTUNREACH && error.num() != EAGAIN) throw;
   }
 }
 
-bool Fleet::ReceiveSome() {
+bool Fleet::ReceiveSome(zmq::socket_t& socket) {
   std::vector<std::pair<PeerId, Message>> received;
   while (received.size() < kMessagesPerTurnMax) {
     zmq::message_t alias;
     zmq::message_t frame;
-    if (!channel_.socket.recv(alias, zmq::recv_flags::dontwait) ||
-        !channel_.socket.recv(frame, zmq::recv_flags::dontwait)) {
+    if (!socket.recv(alias, zmq::recv_flags::dontwait) ||
+        !socket.recv(frame, zmq::recv_flags::dontwait)) {
       break;
     }
     PeerId peer = 0;
@@ -175,11 +187,15 @@ bool Fleet::Run(double timeout_s, const std::function<bool()>& done) {
       if (done()) return true;
       asked = Now();
     }
-    const bool busy = ReceiveSome();
+    const bool agents_busy = ReceiveSome(of_agents_.socket);
+    const bool workers_busy = ReceiveSome(of_workers_.socket);
     Tick();
-    if (busy) continue;
-    zmq::pollitem_t item{channel_.socket.handle(), 0, ZMQ_POLLIN, 0};
-    zmq::poll(&item, 1, std::chrono::milliseconds(kWait_ms_max));
+    if (agents_busy || workers_busy) continue;
+    std::array<zmq::pollitem_t, 2> items = {
+        {{of_agents_.socket.handle(), 0, ZMQ_POLLIN, 0},
+         {of_workers_.socket.handle(), 0, ZMQ_POLLIN, 0}}};
+    zmq::poll(items.data(), items.size(),
+              std::chrono::milliseconds(kWait_ms_max));
   }
   return done();
 }
@@ -200,7 +216,9 @@ void Fleet::Tick() {
     const auto found = workers_.find(peer);
     if (found == workers_.end()) continue;
     Worker& worker = found->second;
-    if (worker.next_report <= now) {
+    if (worker.connect_at <= now) {
+      StartWorker(peer);
+    } else if (worker.next_report <= now) {
       worker.next_report = now + options_.report_interval_s;
       StepWorker(peer, lease_event::Progressed{CountSteps(worker)});
     } else if (worker.machine.NextDeadline() <= now) {
@@ -217,8 +235,8 @@ void Fleet::Schedule(PeerId peer) {
     next = server->second.machine.NextDeadline();
   } else if (const auto worker = workers_.find(peer);
              worker != workers_.end()) {
-    next = std::min(worker->second.machine.NextDeadline(),
-                    worker->second.next_report);
+    next = std::min({worker->second.machine.NextDeadline(),
+                     worker->second.next_report, worker->second.connect_at});
   }
   if (next != kNever) due_.emplace(next, peer);
 }
@@ -239,7 +257,9 @@ void Fleet::Carry(PeerId peer, agent_action::Send&& action) {
 
 std::string Fleet::KeyOf(const WorkerKey& worker) const {
   const auto found = peer_of_.find(worker);
-  return found == peer_of_.end() ? "" : workers_.at(found->second).public_key;
+  if (found == peer_of_.end()) return "";
+  const auto& keys = workers_.at(found->second).keys;
+  return keys ? keys->public_key : "";
 }
 
 void Fleet::FillInKeys(Message* message) const {
@@ -255,14 +275,20 @@ void Fleet::FillInKeys(Message* message) const {
 void Fleet::Carry(PeerId peer, agent_action::Spawn&& action) {
   const int server = static_cast<int>(peer) - 1;  // agents connected first
   const WorkerKey key = action.launch.worker;
-  std::optional<CurveKeyPair> keys;
-  if (!options_.server_keys.empty()) keys = NewCurveKeyPair().value();
-  const PeerId worker = Connect(keys);
+  const PeerId worker = ++last_peer_;
   Worker& added = workers_.emplace(worker, Worker(key, server)).first->second;
-  if (keys) added.public_key = keys->public_key;
+  if (!options_.server_keys.empty()) added.keys = NewCurveKeyPair().value();
+  added.connect_at = Now() + options_.start_s;
   peer_of_[key] = worker;
   StepAgent(peer, agent_event::ProcessStarted{key, int64_t{worker}});
-  StepWorker(worker, lease_event::Started{{}, int64_t{worker}});
+  Schedule(worker);
+}
+
+void Fleet::StartWorker(PeerId peer) {
+  Worker& worker = workers_.at(peer);
+  worker.connect_at = kNever;
+  Connect(peer, worker.keys);
+  StepWorker(peer, lease_event::Started{{}, int64_t{peer}});
 }
 
 void Fleet::Carry(PeerId peer, agent_action::SignalProcess&& action) {

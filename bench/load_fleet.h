@@ -33,6 +33,8 @@ struct FleetOptions {
   int accelerators = 0;  // in servers of kAcceleratorsPerServer
   int first_server = 0;  // the number of its first one
   double report_interval_s = 1;
+  // From a worker's launch until it connects, as a process with LibTorch takes.
+  double start_s = 0;
   // With keys: the coordinator's public one, and one pair for each server there
   // is, which its agent has; a worker gets a pair of its own at its launch.
   std::string coordinator_public_key;
@@ -76,7 +78,8 @@ class Fleet {
     WorkerKey key;
     int server;
     LeaseMachine machine;
-    std::string public_key = "";
+    std::optional<CurveKeyPair> keys = {};
+    Time connect_at = kNever;  // its process is still starting
     Progress progress = {};
     uint64_t term = 0;  // highest that it heard of
     std::string uuid = "";
@@ -96,11 +99,13 @@ class Fleet {
 
   Time Now() const;
   std::string RouteOf(PeerId peer) const;
-  PeerId Connect(const std::optional<CurveKeyPair>& keys);
+  void Open(transport::Channel& channel, int queued_messages_max) const;
+  zmq::socket_t& SocketOf(PeerId peer);
+  void Connect(PeerId peer, const std::optional<CurveKeyPair>& keys);
   void Remove(PeerId peer);  // a worker that has ended
   void Send(PeerId peer, const Message& message);
   // Takes what is there, at once; then each acts on what it got.
-  bool ReceiveSome();
+  bool ReceiveSome(zmq::socket_t& socket);
   void Deliver(PeerId peer, const Message& message);
   void Tick();
   void Schedule(PeerId peer);
@@ -126,11 +131,13 @@ class Fleet {
   void Carry(PeerId peer, lease_action::Pause&& action);
   void Heard(Worker& worker, const Message& message);
   const Progress& CountSteps(Worker& worker);
+  void StartWorker(PeerId peer);
 
   const std::chrono::steady_clock::time_point started_ =
       std::chrono::steady_clock::now();
   FleetOptions options_;
-  transport::Channel channel_;
+  transport::Channel of_agents_;
+  transport::Channel of_workers_;
   transport::Endpoint endpoint_;
   PeerId last_peer_ = 0;
   std::map<PeerId, Server> servers_;

@@ -28,7 +28,6 @@ namespace {
 constexpr uint32_t kRenewalsMax = 1 << 20;  // of one process
 constexpr useconds_t kPoll_us = 5000;
 constexpr JournalPosition kPeersPosition{1, 1};
-constexpr uint64_t kPeersEpoch = 1;
 
 // A string that one process writes once and others read.
 struct SharedText {
@@ -272,7 +271,10 @@ class BareRouter {
     LeaseGrant grant;
     grant.worker = request.worker;
     grant.position = kPeersPosition;
-    grant.epoch = kPeersEpoch;
+    // One that it gave up, because its lease ended, is not granted again.
+    grant.epoch = request.holding
+                      ? request.epoch
+                      : std::max(request.epoch, request.released_epoch + 1);
     grant.nonce = request.nonce;
     grant.duration_s = lease_s_;
     grant.accelerator.type = "v100";

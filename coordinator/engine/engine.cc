@@ -30,16 +30,18 @@ Engine::Engine(EngineOptions options)
 Actions Engine::Step(Time now, const Event& event) {
   if (halted_) return {};
   const bool unsolved = unsolved_;
+  const uint64_t seq = seq_;
   std::visit([&](const auto& e) { Admit(now, e); }, event);
   if (fill_due_) Fill(now);
   if (memory_due_) MakeRoom(now);
   if (unsolved_ && !unsolved) unsolved_seq_ = seq_;
   MaybeSolve(now);
+  // It walks all jobs: not for a renewal or a report, which end none.
+  if (seq_ != seq) Prune();
   return Close();
 }
 
 Actions Engine::Close() {
-  Prune();
   Actions out = std::move(actions_);
   actions_.clear();
   if (!halted_) return out;

@@ -393,10 +393,10 @@ void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
 }
 
 void CoordinatorServer::Impl::Carry(action::Reply&& action) {
+  clients.Answer(action);
   if (action.error.empty() && action.job.valid()) {
     options.log->info("job {}: request accepted", action.job.value());
   }
-  clients.Answer(action);
 }
 
 void CoordinatorServer::Impl::Carry(action::Halt&& action) {

@@ -161,12 +161,12 @@ absl::Status Insert(SqliteDatabase& database, std::string_view table,
     marks += i == 0 ? "?" : ",?";
   }
   GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database.Prepare(StrCat("INSERT OR REPLACE INTO history_", table,
-                              " VALUES(", marks, ")")));
-  Binds bind(insert);
+      SqliteStatement* const insert,
+      database.PrepareOnce(StrCat("INSERT OR REPLACE INTO history_", table,
+                                  " VALUES(", marks, ")")));
+  Binds bind(*insert);
   (bind(values), ...);
-  return insert.Step().status();
+  return insert->Step().status();
 }
 
 absl::Status Write(SqliteDatabase& database, const HistoryJob& j) {

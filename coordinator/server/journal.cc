@@ -125,24 +125,28 @@ absl::Status Journal::Broke(const absl::Status& status) {
 // is not committed is forgotten.
 template <class Body>
 absl::Status Journal::InTransaction(const Body& body) {
-  GAVEL_RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const begin,
+                         database_.PrepareOnce("BEGIN IMMEDIATE"));
+  GAVEL_RETURN_IF_ERROR(begin->Step().status());
   GAVEL_RETURN_IF_ERROR(body());
-  return database_.Execute("COMMIT");
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const commit,
+                         database_.PrepareOnce("COMMIT"));
+  return commit->Step().status();
 }
 
 absl::Status Journal::InsertRows(std::span<const JournalRow> rows) {
   GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare("INSERT INTO journal VALUES (?, ?, ?, ?, ?)"));
+      SqliteStatement* const insert,
+      database_.PrepareOnce("INSERT INTO journal VALUES (?, ?, ?, ?, ?)"));
   for (const JournalRow& row : rows) {
-    GAVEL_RETURN_IF_ERROR(InsertRow(insert, row));
+    GAVEL_RETURN_IF_ERROR(InsertRow(*insert, row));
   }
   GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement update,
-      database_.Prepare(
+      SqliteStatement* const update,
+      database_.PrepareOnce(
           "UPDATE metadata SET value = ? WHERE key = 'last_seq'"));
-  update.BindInteger(1, end_.position.seq);
-  return update.Step().status();
+  update->BindInteger(1, end_.position.seq);
+  return update->Step().status();
 }
 
 absl::Status Journal::InsertRow(SqliteStatement& insert,

@@ -184,6 +184,19 @@ absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(std::string_view sql) {
   return SqliteStatement(statement);
 }
 
+absl::StatusOr<SqliteStatement*> SqliteDatabase::PrepareOnce(
+    std::string_view sql) {
+  auto found = kept_.find(sql);
+  if (found == kept_.end()) {
+    absl::StatusOr<SqliteStatement> made = Prepare(sql);
+    if (!made.ok()) return made.status();
+    if (kept_.size() >= kKeptMax) kept_.clear();
+    found = kept_.emplace(std::string(sql), *std::move(made)).first;
+  }
+  found->second.bind_error_ = SQLITE_OK;
+  return &found->second;
+}
+
 absl::Status SqliteDatabase::Checkpoint() {
   const int result = sqlite3_wal_checkpoint_v2(
       database_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);

@@ -9,6 +9,8 @@
 #define GAVEL_COORDINATOR_SERVER_SQLITE_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -58,6 +60,10 @@ class SqliteDatabase {
   // Statements without parameters and results, separated by semicolons.
   absl::Status Execute(const char* sql);
   absl::StatusOr<SqliteStatement> Prepare(std::string_view sql);
+  // The same, kept for the next time that this text comes: for those that each
+  // commit needs. Only statements without results; at most kKeptMax texts.
+  static constexpr size_t kKeptMax = 64;
+  absl::StatusOr<SqliteStatement*> PrepareOnce(std::string_view sql);
 
   // Pages in the WAL after the last commit.
   int wal_pages() const { return *wal_pages_; }
@@ -73,6 +79,7 @@ class SqliteDatabase {
   explicit SqliteDatabase(sqlite3* database);
   std::unique_ptr<int> wal_pages_;  // SQLite's hook keeps its address
   std::unique_ptr<sqlite3, Close> database_;
+  std::map<std::string, SqliteStatement, std::less<>> kept_;
 };
 
 }  // namespace gavel

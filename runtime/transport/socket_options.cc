@@ -25,6 +25,12 @@ constexpr int kQueuedMessagesMax = 1000;
 constexpr int kHandshake_ms_max = 15'000;
 constexpr int kHeartbeatInterval_ms = 5'000;
 constexpr int kHeartbeatTimeout_ms = 15'000;
+constexpr int kKeepAliveIdle_s = 15;
+constexpr int kKeepAliveInterval_s = 5;
+constexpr int kKeepAliveProbes = 3;
+// Connections that wait to be accepted: all workers come back at once when the
+// coordinator has been away. The kernel's own limit (somaxconn) is below it.
+constexpr int kBacklog = 65'535;
 constexpr int kReconnectInterval_ms_min = 200;
 constexpr int kReconnectInterval_ms_max = 10'000;
 // On one machine a refused connection costs nothing, and a restarted
@@ -48,7 +54,8 @@ bool IsLoopbackV6(const std::string& host) {
          IN6_IS_ADDR_LOOPBACK(&address);
 }
 
-void SetSocketOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
+void SetSocketOptions(zmq::socket_type type, zmq::socket_t& socket,
+                      const Endpoint& endpoint) {
   namespace option = zmq::sockopt;
   socket.set(option::linger, 0);
   socket.set(option::immediate, true);
@@ -56,9 +63,12 @@ void SetSocketOptions(zmq::socket_t& socket, const Endpoint& endpoint) {
   socket.set(option::rcvhwm, kQueuedMessagesMax);
   socket.set(option::maxmsgsize, int64_t{kFrameBytesMax});
   socket.set(option::handshake_ivl, kHandshake_ms_max);
-  socket.set(option::heartbeat_ivl, kHeartbeatInterval_ms);
-  socket.set(option::heartbeat_timeout, kHeartbeatTimeout_ms);
-  socket.set(option::heartbeat_ttl, kHeartbeatTimeout_ms);
+  if (type == zmq::socket_type::router) {
+    socket.set(option::backlog, kBacklog);
+    KeepAlive(socket);
+  } else {
+    SetHeartbeats(socket);
+  }
   socket.set(option::reconnect_ivl, kReconnectInterval_ms_min);
   socket.set(option::reconnect_ivl_max, endpoint.loopback
                                             ? kReconnectIntervalLoopback_ms_max
@@ -140,6 +150,26 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void SetHeartbeats(zmq::socket_t& socket) {
+  namespace option = zmq::sockopt;
+  socket.set(option::heartbeat_ivl, kHeartbeatInterval_ms);
+  socket.set(option::heartbeat_timeout, kHeartbeatTimeout_ms);
+}
+
+// A ROUTER sends no heartbeats of its own: with them anybody could end the
+// process, for libzmq (4.3.4, its issue 4364) has an assertion fail when a
+// connection breaks whose queue is full, and the next heartbeat is due before
+// the queue is read. Nor do its peers' carry a time to live: libzmq looks for a
+// timer among all of them, which takes a ROUTER with 10,000 peers longer than
+// their messages. The kernel finds out who is gone.
+void KeepAlive(zmq::socket_t& socket) {
+  namespace option = zmq::sockopt;
+  socket.set(option::tcp_keepalive, 1);
+  socket.set(option::tcp_keepalive_idle, kKeepAliveIdle_s);
+  socket.set(option::tcp_keepalive_intvl, kKeepAliveInterval_s);
+  socket.set(option::tcp_keepalive_cnt, kKeepAliveProbes);
+}
+
 Deadline DeadlineAfter(double timeout_s) {
   if (std::isinf(timeout_s) && timeout_s > 0) return std::nullopt;
   if (!(timeout_s > 0)) timeout_s = 0;
@@ -174,7 +204,7 @@ void Channel::Open(zmq::socket_type type, const Endpoint& where) {
   context.set(zmq::ctxopt::max_sockets,
               std::min(kSocketsMax, context.get(zmq::ctxopt::socket_limit)));
   socket = zmq::socket_t(context, type);
-  SetSocketOptions(socket, where);
+  SetSocketOptions(type, socket, where);
 }
 
 absl::StatusOr<std::optional<Message>> Channel::Receive(

@@ -35,6 +35,11 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
 // The process's soft limit of open files becomes its hard one.
 void RaiseDescriptorLimit();
 
+// Of the end that connects: notices a dead peer.
+void SetHeartbeats(zmq::socket_t& socket);
+// Of the end that binds.
+void KeepAlive(zmq::socket_t& socket);
+
 // When a wait is over; nullopt: never.
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 Deadline DeadlineAfter(double timeout_s);

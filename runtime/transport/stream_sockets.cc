@@ -51,9 +51,6 @@ void StreamSockets::Impl::SetOptions(zmq::socket_t& socket, bool ipv6) const {
   socket.set(option::rcvhwm, options.queued_frames_max);
   socket.set(option::maxmsgsize, static_cast<int64_t>(options.frame_bytes_max));
   socket.set(option::handshake_ivl, kHandshake_ms_max);
-  socket.set(option::heartbeat_ivl, kHeartbeatInterval_ms);
-  socket.set(option::heartbeat_timeout, kHeartbeatTimeout_ms);
-  socket.set(option::heartbeat_ttl, kHeartbeatTimeout_ms);
   socket.set(option::reconnect_ivl, kReconnectInterval_ms_min);
   socket.set(option::reconnect_ivl_max, kReconnectInterval_ms_max);
   socket.set(option::ipv6, ipv6);
@@ -62,6 +59,7 @@ void StreamSockets::Impl::SetOptions(zmq::socket_t& socket, bool ipv6) const {
 void StreamSockets::Impl::Bind(const transport::Endpoint& where) {
   router = zmq::socket_t(context, zmq::socket_type::router);
   SetOptions(router, where.ipv6);
+  transport::KeepAlive(router);
   router.set(zmq::sockopt::router_mandatory, true);
   router.set(zmq::sockopt::router_handover, false);
   guard = std::make_unique<transport::ConnectionGuard>(
@@ -107,6 +105,8 @@ absl::Status StreamSockets::Connect(uint64_t link, const std::string& endpoint,
     zmq::socket_t socket(impl_->context, zmq::socket_type::dealer);
     impl_->SetOptions(socket, where.ipv6);
     transport::SetCurveClient(socket, {impl_->options.keys, server_public_key});
+    socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatInterval_ms);
+    socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeout_ms);
     socket.connect(where.Text());
     impl_->links.emplace(link, std::move(socket));
     return absl::OkStatus();
