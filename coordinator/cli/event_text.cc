@@ -82,9 +82,11 @@ std::string Body(const event::StepsReported& e, const Engine&) {
       absl::StrFormat(", %.4g steps/s", e.progress.throughput_steps_per_s));
 }
 std::string Body(const event::WorkerGone& e, const Engine&) {
-  return StrCat(WorkerText(e.exit.worker), ", exit ", e.exit.exit_code,
-                " signal ", e.exit.signal,
-                e.exit.launch_error.empty() ? "" : ", ", e.exit.launch_error);
+  return StrCat(
+      WorkerText(e.exit.worker), ", exit ", e.exit.exit_code, " signal ",
+      e.exit.signal, e.exit.launch_error.empty() ? "" : ", ",
+      e.exit.launch_error,
+      e.hung_s > 0 ? absl::StrFormat(", hung for %.0f s", e.hung_s) : "");
 }
 std::string Body(const event::WorkerAbandoned& e, const Engine&) {
   return WorkerText(e.worker);

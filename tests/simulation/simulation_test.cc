@@ -68,6 +68,7 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
                            "journal: end lost",
                            "agent: killed",
                            "agent: stalled",
+                           "agent: state lost",
                            "network: server cut off",
                            "network: server not heard",
                            "network: server hears nothing",
