@@ -10,7 +10,7 @@ void VirtualJournal::Open(std::function<void(uint64_t)> committed,
   ++opened_;
   committed_ = std::move(committed);
   failed_ = std::move(failed);
-  failure_ = Failure::kNone;
+  failure_ = Failure::kNoFailure;
 }
 
 void VirtualJournal::Append(action::Persist row) {
@@ -26,7 +26,7 @@ void VirtualJournal::Commit() {
 }
 
 void VirtualJournal::Finish() {
-  if (failure_ != Failure::kNone) {
+  if (failure_ != Failure::kNoFailure) {
     if (failure_ == Failure::kNothingWritten) group_.clear();
     Crash();
     return failed_();

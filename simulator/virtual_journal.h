@@ -18,7 +18,7 @@ namespace gavel {
 class VirtualJournal {
  public:
   // Like a disk that is full, and like an fsync that fails: then nobody knows.
-  enum class Failure : uint8_t { kNone, kNothingWritten, kUnknown };
+  enum class Failure : uint8_t { kNoFailure, kNothingWritten, kUnknown };
 
   VirtualJournal(EventQueue& queue, std::mt19937_64& random)
       : queue_(queue), random_(random) {}
@@ -46,7 +46,7 @@ class VirtualJournal {
   std::function<void()> failed_;
   double commit_s_ = 0.002;
   uint64_t opened_ = 0;  // tasks of an earlier opening do nothing
-  Failure failure_ = Failure::kNone;
+  Failure failure_ = Failure::kNoFailure;
   std::vector<action::Persist> rows_;   // on disk
   std::vector<action::Persist> group_;  // under way
   std::vector<action::Persist> waiting_;

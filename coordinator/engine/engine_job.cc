@@ -282,6 +282,7 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   Due(now + options_.launch_timeout_s);
   worker.held_epoch = 0;
   worker.held = AcceleratorId();
+  worker.hung_s = 0;
   memory_due_ = true;
   if (!worker.leaving) {
     worker.pause_sent_at = kNever;
