@@ -50,6 +50,7 @@ if(GAVEL_HAS_CUDA)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPU architectures of our .cu files")
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # LibTorch's, of gavel::torch_cuda
     enable_language(CUDA)
     set(GAVEL_HAS_NVCC ON)
   else()

@@ -48,6 +48,9 @@ absl::Status Checkpoints::Open(const std::string& directory, int kept, int rank,
   rank_ = rank;
   GenerationStoreOptions options;
   options.keep_last = kept;
+  options.device_hash = [this](const std::vector<at::Tensor>& tensors) {
+    return hasher_.Hash(tensors);
+  };
   GAVEL_ASSIGN_OR_RETURN(GenerationStore store,
                          GenerationStore::Open(directory, options));
   writer_ = std::make_unique<CheckpointWriter>(

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "core/generation.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/device/tensor_hash.h"
 
 namespace gavel::internal {
 
@@ -71,6 +72,7 @@ class Checkpoints {
   std::vector<std::string> notes_;
   mutable std::mutex mutex_;
   std::optional<Generation> latest_;
+  TensorHasher hasher_;
   std::unique_ptr<CheckpointWriter> writer_;  // last: it calls what is above
 };
 

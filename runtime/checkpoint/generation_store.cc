@@ -84,8 +84,9 @@ GenerationStore::GenerationStore(std::string directory, const Options& options)
       options_(options),
       pool_(std::make_unique<WorkerPool>(options.threads)),
       arena_(std::make_unique<Arena>()),
-      stage_(std::make_unique<SnapshotStage>(options.shard_size_bytes_max,
-                                             *pool_, *arena_)) {}
+      stage_(std::make_unique<SnapshotStage>(
+          options.shard_size_bytes_max, *pool_, *arena_, options.device_hash)) {
+}
 
 std::string GenerationStore::FolderOf(const Attempt& attempt) const {
   return StrCat(directory_, "/", AttemptName(attempt));
@@ -394,9 +395,12 @@ absl::StatusOr<Manifest> GenerationStore::ReadAttemptManifest(
 absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
     const Attempt& attempt) {
   GAVEL_ASSIGN_OR_RETURN(Manifest manifest, ReadAttemptManifest(attempt));
+  // In a new process half of them make the arena's pages while the others wait
+  // for the disk.
+  WorkerPool readers(options_.threads == 1 ? 1 : 2 * options_.threads);
   GAVEL_ASSIGN_OR_RETURN(
       std::vector<NamedTensor> tensors,
-      ReadShards(file_system(), FolderOf(attempt), manifest, *pool_, *arena_));
+      ReadShards(file_system(), FolderOf(attempt), manifest, readers, *arena_));
   GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
   history_ = {FolderOf(attempt), {}};
   for (size_t i = 0; i < manifest.shards.size(); ++i) {

@@ -49,6 +49,8 @@ struct GenerationStoreOptions {
   int threads = 4;
   // Borrowed; must outlive the store.
   FileSystem* file_system = &FileSystem::Posix();
+  // See SnapshotStage; may be empty. Called by who calls Stage.
+  DeviceHash device_hash = nullptr;
 };
 
 struct CommitOptions {

@@ -32,6 +32,7 @@ absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
     GAVEL_ASSIGN_OR_RETURN(
         plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged));
     planned_unchanged_ = unchanged;
+    there_.clear();
   }
   bytes_.clear();
   for (const auto& [name, text] : snapshot.bytes) {
@@ -40,6 +41,8 @@ absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
   GAVEL_ASSIGN_OR_RETURN(bytes_layout_, LayOutBytes(bytes_));
   shards_.clear();
   arena_size_bytes_ = 0;
+  if (planned_gang_ != std::pair(rank, world_size)) there_.clear();
+  planned_gang_ = {rank, world_size};
   const size_t count = plan_->shards().size();
   for (size_t i = 0; i < count; ++i) {
     if (static_cast<int>(i % static_cast<size_t>(world_size)) == rank) {
@@ -65,6 +68,7 @@ absl::StatusOr<uint64_t> SnapshotStage::SizeOf(const Snapshot& snapshot,
 void SnapshotStage::Release() {
   shards_.clear();
   block_.reset();
+  there_.clear();
 }
 
 absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
@@ -73,9 +77,22 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
   GAVEL_RETURN_IF_ERROR(Plan(snapshot, rank, world_size));
   GAVEL_ASSIGN_OR_RETURN(block_, arena_.Take(arena_size_bytes_));
   pieces_.clear();
+  if (there_block_.lock() != block_) there_.clear();
+  there_block_ = block_;
+  skipped_bytes_ = 0;
+  copied_.clear();
+  absl::Status status = CopyAll(snapshot);
+  // After a failure nobody knows what lies where.
+  if (!status.ok()) copied_.clear();
+  there_.swap(copied_);
+  return status;
+}
+
+absl::Status SnapshotStage::CopyAll(const Snapshot& snapshot) {
   return internal::CatchAsStatus("copying the state for a checkpoint", [&] {
     const at::NoGradGuard no_grad;
     WaitForDevices(snapshot);
+    HashTensors(snapshot);
     for (StagedShard& shard : shards_) {
       shard.data = block_->data() + shard.arena_offset;
       GAVEL_RETURN_IF_ERROR(CopyShard(shard, snapshot));
@@ -84,6 +101,21 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
     WaitForStreams();
     return absl::OkStatus();
   });
+}
+
+void SnapshotStage::HashTensors(const Snapshot& snapshot) {
+  hashes_.assign(snapshot.tensors.size(), std::nullopt);
+  if (!device_hash_) return;
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : snapshot.tensors) tensors.push_back(tensor);
+  std::vector<std::optional<uint64_t>> hashes = device_hash_(tensors);
+  if (hashes.size() == tensors.size()) hashes_ = std::move(hashes);
+}
+
+bool SnapshotStage::IsThere(size_t tensor, char* to) const {
+  const auto there = there_.find(to);
+  return hashes_[tensor] && there != there_.end() &&
+         there->second == *hashes_[tensor];
 }
 
 std::vector<HostCopy> SnapshotStage::Copies(const Snapshot& snapshot) const {
@@ -118,8 +150,14 @@ absl::Status SnapshotStage::CopyShard(const StagedShard& shard,
       const std::string& text = bytes_.at(name.substr(kBytesPrefix.size()));
       std::memcpy(to, text.data(), text.size());
     } else {
-      const PlannedShard& planned = plan_->shards()[shard.index];
-      CopyTensor(to, snapshot.tensors[planned.sources[i]].second);
+      const size_t source = plan_->shards()[shard.index].sources[i];
+      const at::Tensor& tensor = snapshot.tensors[source].second;
+      if (IsThere(source, to)) {
+        skipped_bytes_ += tensor.nbytes();
+      } else {
+        CopyTensor(to, tensor);
+      }
+      if (hashes_[source]) copied_[to] = *hashes_[source];
     }
   }
   return absl::OkStatus();

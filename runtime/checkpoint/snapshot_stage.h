@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,17 +35,25 @@ struct StagedShard {
   char* data = nullptr;
 };
 
+// Hashes of tensors computed where they are, for which that costs less than the
+// copy; nullopt: not this one.
+using DeviceHash = std::function<std::vector<std::optional<uint64_t>>(
+    const std::vector<at::Tensor>&)>;
+
 class SnapshotStage {
  public:
-  // Borrows `pool` and `arena`.
-  SnapshotStage(uint64_t shard_size_bytes_max, WorkerPool& pool, Arena& arena)
+  // Borrows `pool` and `arena`. `device_hash` may be empty.
+  SnapshotStage(uint64_t shard_size_bytes_max, WorkerPool& pool, Arena& arena,
+                DeviceHash device_hash = nullptr)
       : shard_size_bytes_max_(shard_size_bytes_max),
         pool_(pool),
-        arena_(arena) {}
+        arena_(arena),
+        device_hash_(std::move(device_hash)) {}
 
   // Copies what this rank stores of `snapshot`, which may change afterwards:
   // every world_size-th shard of tensors, and a shard of bytes entries. Tensors
-  // of any device and strides. INVALID_ARGUMENT as ShardPlan::Make,
+  // of any device and strides; one whose bytes lie there from the last Copy, as
+  // its hash tells, is not copied again. INVALID_ARGUMENT as ShardPlan::Make,
   // RESOURCE_EXHAUSTED without memory.
   absl::Status Copy(const Snapshot& snapshot, int rank, int world_size);
 
@@ -67,6 +77,9 @@ class SnapshotStage {
 
   const std::vector<StagedShard>& shards() const { return shards_; }
 
+  // Bytes of tensors that the last Copy found in their places.
+  uint64_t skipped_bytes() const { return skipped_bytes_; }
+
  private:
   struct Piece {
     char* to;
@@ -76,7 +89,11 @@ class SnapshotStage {
 
   absl::Status Plan(const Snapshot& snapshot, int rank, int world_size);
   void AddShard(size_t index, const ShardLayout& layout);
+  absl::Status CopyAll(const Snapshot& snapshot);
   absl::Status CopyShard(const StagedShard& shard, const Snapshot& snapshot);
+  void HashTensors(const Snapshot& snapshot);
+  // `to`: where in the arena's block.
+  bool IsThere(size_t tensor, char* to) const;
   void CopyTensor(char* to, const at::Tensor& tensor);
   void AddPiece(char* to, const char* from, size_t size);
   absl::Status CopyPieces();
@@ -86,15 +103,24 @@ class SnapshotStage {
   const uint64_t shard_size_bytes_max_;
   WorkerPool& pool_;
   Arena& arena_;
+  const DeviceHash device_hash_;
   std::set<std::string> unchanged_;
   std::set<std::string> planned_unchanged_;
+  std::pair<int, int> planned_gang_;  // rank, world size
   std::optional<ShardPlan> plan_;
   std::map<std::string, std::string> bytes_;  // entries of this rank
   ShardLayout bytes_layout_;
   std::vector<StagedShard> shards_;
   uint64_t arena_size_bytes_ = 0;
   std::shared_ptr<ArenaBlock> block_;
+  // The hashes of tensors that lie in `there_block_` since the last Copy, by
+  // their places there. A plan cut anew puts other tensors into them.
+  std::weak_ptr<ArenaBlock> there_block_;
+  std::map<const char*, uint64_t> there_;
+  uint64_t skipped_bytes_ = 0;
   // Of the present Copy.
+  std::vector<std::optional<uint64_t>> hashes_;  // of the snapshot's tensors
+  std::map<const char*, uint64_t> copied_;       // what will be there
   std::vector<Piece> pieces_;
   std::vector<at::Device> devices_;  // of the snapshot, but the CPU
 };

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <filesystem>
 #include <string>
+#include <thread>
 
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
@@ -12,6 +16,7 @@
 namespace gavel::testing {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -19,15 +24,17 @@ class SessionProcess : public ::testing::Test {
  protected:
   WorkerProcess Start(const std::string& coordinator, int incarnation,
                       const std::string& evaluate_after = "0") {
-    return WorkerProcess(
-        folder_.path(),
-        {{"EVALUATE_AFTER", evaluate_after},
-         {"GAVEL_COORDINATOR", coordinator},
-         {"GAVEL_JOB", "1"},
-         {"GAVEL_INCARNATION", std::to_string(incarnation)},
-         {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
-         {"GAVEL_CHECKPOINT_DIRECTORY", folder_.path() + "/checkpoints"},
-         {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "4"}});
+    const std::string folder =
+        folder_.path() + "/" + std::to_string(incarnation);
+    fs::create_directory(folder);
+    return WorkerProcess(folder,
+                         {{"EVALUATE_AFTER", evaluate_after},
+                          {"GAVEL_COORDINATOR", coordinator},
+                          {"GAVEL_JOB", "1"},
+                          {"GAVEL_INCARNATION", std::to_string(incarnation)},
+                          {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
+                          {"GAVEL_CHECKPOINT_DIRECTORY", checkpoints_},
+                          {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "4"}});
   }
   // Until the worker has trained and said so.
   bool WaitForSteps(uint64_t steps) {
@@ -45,7 +52,53 @@ class SessionProcess : public ::testing::Test {
     EXPECT_EQ(second.Weights(), Uninterrupted().weights);
   }
 
+  Generation Latest() const {
+    auto store = GenerationStore::Open(checkpoints_);
+    if (!store.ok()) return {};
+    return store->LatestGeneration().value_or(Generation());
+  }
+  // Parks `worker` and stops it while it writes the state that it was parked
+  // with; what was written before that happened to be over is tried again.
+  bool StopInTheParkedWrite(const WorkerProcess& worker) {
+    for (int i = 0; i < 5; ++i) {
+      const auto released = [&] { return coordinator_.Heard<LeaseReleased>(); };
+      const size_t before = released().size();
+      coordinator_.Pause(PauseTier::kPark);
+      if (!coordinator_.Wait([&] { return released().size() > before; })) break;
+      worker.Signal(SIGSTOP);
+      const uint64_t step = released().back().progress.steps_done;
+      if (Latest().step < step) return true;
+      worker.Signal(SIGCONT);
+      coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+      if (!WaitForSteps(step + 1)) break;
+    }
+    return false;
+  }
+  // What the first incarnation was stopped at is over; it goes on all the same.
+  void ExpectTheFirstComesTooLate(WorkerProcess& first) {
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(kShortLease_s + 0.2));
+    ExpectTheRestIsTrained();
+    const Generation result = Latest();
+    const size_t requests = coordinator_.Heard<LeaseRequest>().size();
+    first.Signal(SIGCONT);
+    // It is told only after it has asked, when all that it was about to write
+    // has been written or refused.
+    EXPECT_TRUE(coordinator_.Wait(
+        [&] { return coordinator_.Heard<LeaseRequest>().size() > requests; }));
+    coordinator_.Reject("another incarnation runs");
+    EXPECT_NE(first.Wait(), 0);
+    EXPECT_EQ(Latest(), result);
+    auto restored = GenerationStore::Open(checkpoints_)->Restore();
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(restored->generation, result);
+    EXPECT_TRUE(restored->notes.empty());
+  }
+
+  static constexpr double kShortLease_s = 1;
+
   TemporaryFolder folder_;
+  std::string checkpoints_ = folder_.path() + "/checkpoints";
   FakeCoordinator coordinator_;
 };
 
@@ -104,6 +157,23 @@ TEST_F(SessionProcess, AKilledWorkerGoesOnFromItsLastGeneration) {
   worker.Signal(SIGKILL);
   EXPECT_EQ(worker.Wait(), 128 + SIGKILL);
   ExpectTheRestIsTrained();
+}
+
+TEST_F(SessionProcess, AParkedWriteIsOvertakenAfterItsLeaseEnded) {
+  coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+  WorkerProcess first = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(5)) << first.Output();
+  ASSERT_TRUE(StopInTheParkedWrite(first)) << first.Output();
+  ExpectTheFirstComesTooLate(first);
+}
+
+TEST_F(SessionProcess, AStepIsOvertakenAfterItsLeaseEnded) {
+  coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+  WorkerProcess first = Start(coordinator_.endpoint(), 1);
+  ASSERT_TRUE(WaitForSteps(5)) << first.Output();
+  first.Signal(SIGSTOP);
+  ExpectTheFirstComesTooLate(first);
+  EXPECT_THAT(first.Output(), HasSubstr("lease ended"));
 }
 
 TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {

@@ -1,0 +1,125 @@
+// Tensors that are not copied again because their hash is that of the last
+// copy; the hash is one of host memory here.
+#include "runtime/checkpoint/snapshot_stage.h"
+
+#include <ATen/ops/full.h>
+
+#include <cstring>
+
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr int64_t kElements = 1000;
+constexpr uint64_t kBytes = kElements * sizeof(float);
+
+class SnapshotStageTest : public ::testing::Test {
+ protected:
+  SnapshotStageTest() {
+    for (const char* name : {"a", "b", "c"}) {
+      snapshot_.tensors.emplace_back(name, at::full({kElements}, 1.0f));
+    }
+    snapshot_.bytes["position"] = "0";
+  }
+
+  // The first element: enough for tensors of equal elements.
+  std::vector<std::optional<uint64_t>> Hash(
+      const std::vector<at::Tensor>& tensors) const {
+    std::vector<std::optional<uint64_t>> hashes;
+    for (const at::Tensor& tensor : tensors) {
+      hashes.emplace_back(static_cast<uint64_t>(tensor[0].item<float>()));
+    }
+    if (!hashes.empty() && first_is_not_hashed_) hashes[0].reset();
+    return hashes;
+  }
+  void Set(size_t tensor, float value) {
+    snapshot_.tensors[tensor].second.fill_(value);
+  }
+  // Copies, and checks that the copy is that of the present state.
+  void Copy(int rank = 0, int world_size = 1) {
+    ASSERT_OK(stage_.Copy(snapshot_, rank, world_size));
+    for (const HostCopy& copy : stage_.Copies(snapshot_)) {
+      EXPECT_TRUE(copy.copy.equal(copy.source));
+    }
+  }
+
+  Snapshot snapshot_;
+  bool first_is_not_hashed_ = false;
+  WorkerPool pool_{1};
+  Arena arena_;
+  // Each tensor has a shard of its own.
+  SnapshotStage stage_{1, pool_, arena_,
+                       [this](const auto& tensors) { return Hash(tensors); }};
+};
+
+TEST_F(SnapshotStageTest, WhatIsAsItWasIsNotCopiedAgain) {
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+  Set(1, 2);
+  snapshot_.bytes["position"] = "1";
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 2 * kBytes);
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 3 * kBytes);
+}
+
+TEST_F(SnapshotStageTest, WhatHasNoHashIsCopied) {
+  Copy();
+  first_is_not_hashed_ = true;
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 2 * kBytes);
+  // What was copied without one is not known to be there.
+  first_is_not_hashed_ = false;
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 2 * kBytes);
+}
+
+TEST_F(SnapshotStageTest, WhileSomebodyHoldsTheCopyAllGoesToAnotherPlace) {
+  Copy();
+  const std::vector<HostCopy> held = stage_.Copies(snapshot_);
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+}
+
+TEST_F(SnapshotStageTest, AnotherCutPutsOtherTensorsIntoTheSamePlaces) {
+  for (size_t i = 0; i < 3; ++i) Set(i, static_cast<float>(i));
+  Copy();
+  stage_.GroupUnchanged({"c"});  // comes first
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+  std::swap(snapshot_.tensors[0], snapshot_.tensors[1]);
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+}
+
+TEST_F(SnapshotStageTest, AnotherRankStoresOtherTensorsInTheSamePlaces) {
+  for (size_t i = 0; i < 3; ++i) Set(i, static_cast<float>(i));
+  Copy(0, 2);
+  Copy(1, 2);
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+  Copy(1, 2);
+  EXPECT_EQ(stage_.skipped_bytes(), kBytes);
+}
+
+TEST_F(SnapshotStageTest, WhatWasReadIntoTheArenaIsOverwritten) {
+  Copy();
+  stage_.Release();
+  std::memset((*arena_.Take(1))->data(), 1, arena_.size_bytes());
+  Copy();
+  EXPECT_EQ(stage_.skipped_bytes(), 0u);
+}
+
+TEST_F(SnapshotStageTest, AfterACopyThatFailedAllIsCopied) {
+  Copy();
+  const at::Tensor good = snapshot_.tensors[2].second;
+  snapshot_.tensors[2].second = good.to_sparse();
+  EXPECT_FALSE(stage_.Copy(snapshot_, 0, 1).ok());
+  snapshot_.tensors[2].second = good;
+  Set(0, 5);
+  Copy();
+}
+
+}  // namespace
+}  // namespace gavel::testing
