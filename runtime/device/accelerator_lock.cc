@@ -26,6 +26,8 @@ namespace {
 
 constexpr size_t kUuidLengthMax = 64;
 constexpr mode_t kRunDirectoryMode = 0700;
+// The digits of a pid, blanks and the end of the line.
+constexpr size_t kPidTextLength = 12;
 // Others may open it, to lock it; only the owner writes its pid.
 constexpr mode_t kLockFileMode = 0644;
 
@@ -127,10 +129,13 @@ absl::Status Held(int fd, std::string_view uuid, const std::string& path) {
                                        "); wait until it ends, or stop it"));
 }
 
+// Only a hint for HolderByFile: no harm when it cannot be written.
 void WritePid(int fd) {
-  std::string text = StrCat(::getpid(), "\n");
-  // Only a hint for HolderByFile: no harm when it cannot be written.
-  if (::ftruncate(fd, 0) != 0) return;
+  // Of one length, so that what another pid left is overwritten: after a
+  // truncation ext4 would wait for the disk when the file is closed.
+  std::string text = StrCat(::getpid());
+  text.resize(kPidTextLength, ' ');
+  text.back() = '\n';
   [[maybe_unused]] ssize_t written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 
@@ -199,17 +204,16 @@ absl::StatusOr<std::vector<int>> TryLock(std::vector<Slot>& slots,
 // Sleeps until a slot's file is closed by somebody, which ends a hold on it.
 class CloseWatch {
  public:
-  explicit CloseWatch(const std::vector<Slot>& slots)
-      : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+  explicit CloseWatch(const std::vector<Slot>& slots) {
     for (const Slot& slot : slots) {
       // The very file that is open here, whatever has its name by now.
       const std::string file = StrCat("/proc/self/fd/", slot.fd());
       // Where it can't be watched, Wait only takes its time.
-      (void)::inotify_add_watch(fd_, file.c_str(), IN_CLOSE);
+      watches_.push_back(::inotify_add_watch(fd_, file.c_str(), IN_CLOSE));
     }
   }
   ~CloseWatch() {
-    if (fd_ >= 0) ::close(fd_);
+    for (const int watch : watches_) (void)::inotify_rm_watch(fd_, watch);
   }
   CloseWatch(const CloseWatch&) = delete;
   CloseWatch& operator=(const CloseWatch&) = delete;
@@ -235,7 +239,16 @@ class CloseWatch {
   static constexpr std::chrono::nanoseconds kUntold =
       std::chrono::milliseconds(20);
 
-  const int fd_;
+  // One for the life of the process: closing it takes the kernel milliseconds,
+  // and the first step waits. Two threads that wait at once may take each
+  // other's events, and then wait for kUntold.
+  static int Descriptor() {
+    static const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    return fd;
+  }
+
+  const int fd_ = Descriptor();
+  std::vector<int> watches_;
   std::chrono::nanoseconds next_wait_max_ = kUntold;
 };
 
