@@ -56,6 +56,9 @@ class Checkpoints {
   uint64_t arena_size_bytes() const {
     return enabled() ? writer_->arena_size_bytes() : 0;
   }
+  bool IsWriting(Generation generation) const {
+    return enabled() && writer_->InFlight() == generation;
+  }
   bool IsBusy() const { return enabled() && writer_->IsBusy(); }
   // Until no save is under way; what came of the last one.
   absl::Status Wait();

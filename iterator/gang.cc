@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kMeetingInterval(20);
 
+constexpr char kGangKey[] = "gavel/gang";  // whose store it is
+
 std::string HereKey(const GangPlan& plan, int rank) {
   return StrCat(plan.prefix, "/here/", rank);
 }
@@ -56,12 +58,13 @@ absl::Status Gang::Join(const GangPlan& given) {
                  : GangStore::Connect(plan.endpoint, kRendezvousMax_s);
   if (!store.ok()) return AnnotateRank(store.status(), plan);
   store_ = *std::move(store);
-  if (plan.hosts) {
+  failure_ = std::make_shared<Failure>();
+  absl::Status status = Refuse(*store_, plan);
+  if (status.ok() && plan.hosts) {
     plan.endpoint = store_->endpoint();
     if (plan.opened) plan.opened(plan.endpoint);
   }
-  failure_ = std::make_shared<Failure>();
-  absl::Status status = Meet(*store_, plan);
+  if (status.ok()) status = Meet(*store_, plan);
   if (status.ok() && !modules_.empty()) status = MakeGroup(*store_, plan);
   if (status.ok()) {
     auto thread = GangThread::Start(
@@ -70,6 +73,7 @@ absl::Status Gang::Join(const GangPlan& given) {
                    if (const auto alive = group.lock()) alive->Abort();
                  }});
     status = thread.status();
+    std::lock_guard<std::mutex> lock(mutex_);
     if (thread.ok()) thread_ = *std::move(thread);
   }
   if (status.ok()) return status;
@@ -77,6 +81,21 @@ absl::Status Gang::Join(const GangPlan& given) {
   group_.reset();
   store_.reset();
   return AnnotateRank(status, plan);
+}
+
+// A store is of one gang: a rank whose lease is of another epoch must neither
+// wait in it nor count there. Without a host among the ranks, whoever opened it
+// may keep it for several.
+absl::Status Gang::Refuse(GangStore& store, const GangPlan& plan) {
+  if (plan.hosts) return store.Set(kGangKey, plan.prefix);
+  GAVEL_ASSIGN_OR_RETURN(const bool is_named, store.Has({kGangKey}));
+  if (!is_named) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                         store.Get({kGangKey}));
+  if (names.front() == plan.prefix) return absl::OkStatus();
+  return absl::UnavailableError(
+      StrCat("it is of the gang ", names.front(), ", this rank is of ",
+             plan.prefix, "; it has to ask for a lease of the present one"));
 }
 
 // Returns when all ranks have said that they are there, and at which step.
@@ -186,17 +205,49 @@ absl::Status Gang::EndStep() {
 void Gang::Leave(Leaving how) {
   if (!joined()) return;
   thread_->Leave(how);
+  Retire(how == Leaving::kBroken);
+}
+
+void Gang::Stop(uint64_t steps_done) {
+  if (!joined()) return;
+  Retire(/*abort=*/false);
+  std::lock_guard<std::mutex> lock(mutex_);
+  stopped_at_ = steps_done;
+}
+
+void Gang::Retire(bool abort) {
   buckets_.clear();
-  if (how == Leaving::kBroken && group_) group_->Abort();
+  if (abort && group_) group_->Abort();
   // One on a GPU has memory there, which the next job may need.
   if (group_ && group_->on_host()) last_group_ = group_;
   group_.reset();
-  last_thread_ = std::move(thread_);
   store_.reset();
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_thread_ = std::move(thread_);
+}
+
+bool Gang::Settle(uint64_t steps_done, bool written) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (last_thread_ == nullptr || steps_done != stopped_at_) return true;
+  // Rank 0 gives a generation up after it has said which rank is lost.
+  if (!written) last_thread_->Listen();
+  last_thread_->Leave(Leaving::kDone);
+  return !last_thread_->broken();
+}
+
+std::string Gang::why_broken() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const GangThread* thread = thread_ ? thread_.get() : last_thread_.get();
+  return thread == nullptr ? "" : thread->why();
 }
 
 void Gang::WaitForOthers() {
-  last_thread_.reset();
+  std::unique_ptr<GangThread> last;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    last = std::move(last_thread_);
+  }
+  last.reset();
   last_group_.reset();
 }
 

@@ -1,6 +1,7 @@
 // The gang that this process is one rank of, while it holds a lease: rendezvous
 // at the store, the process group with the models that are trained together,
-// and the stop agreement. Made anew by each Join(). Training thread only.
+// and the stop agreement. Made anew by each Join(). Training thread only, but
+// for what says otherwise.
 //
 // Design section 5, gangs. session_gang.cc drives it.
 #ifndef GAVEL_ITERATOR_GANG_H_
@@ -74,15 +75,27 @@ class Gang {
     return thread_->Pass(steps_done, gives_up);
   }
   void Want(StopKind kind) { thread_->Want(kind); }
-  std::string why_broken() const { return thread_->why(); }
 
   // The gang is over: frees what it has on the accelerator. The store stays
   // until the others have left, too.
   void Leave(Leaving how);
+  // The same at a stop that all agreed on, of which a generation is to be
+  // written: the ranks hear each other until Settle(), so that none waits for
+  // the part of one that is lost.
+  void Stop(uint64_t steps_done);
+  // From any thread: what was to be written of the stop at this step is, or
+  // can't be (not `written`). False: a rank of it was lost.
+  bool Settle(uint64_t steps_done, bool written);
+  // From any thread: a rank was lost, also after Stop() and before Settle();
+  // and which.
+  bool broken() const { return !why_broken().empty(); }
+  std::string why_broken() const;
   // For them: before the process ends, and before the next gang.
   void WaitForOthers();
 
  private:
+  absl::Status Refuse(GangStore& store, const GangPlan& plan);
+  void Retire(bool abort);
   absl::Status Meet(GangStore& store, const GangPlan& plan);
   absl::Status MakeGroup(GangStore& store, const GangPlan& plan);
   absl::Status MakeBuckets();
@@ -100,9 +113,11 @@ class Gang {
   std::shared_ptr<ProcessGroup> group_;  // null without modules
   std::vector<std::unique_ptr<GradientBuckets>> buckets_;
   std::shared_ptr<Failure> failure_;
+  mutable std::mutex mutex_;  // of the two threads, and stopped_at_
   std::unique_ptr<GangThread> thread_;
   // Of the gang before: another rank may still read what this one sent last.
   std::unique_ptr<GangThread> last_thread_;
+  uint64_t stopped_at_ = 0;
   std::shared_ptr<ProcessGroup> last_group_;
 };
 

@@ -53,6 +53,7 @@ struct GangThread::Shared {
   Leaving leaving = Leaving::kNo;
   bool broken = false;
   std::string why;
+  uint64_t talks = 0;  // rounds of words so far
   bool ended = false;
 };
 
@@ -113,6 +114,15 @@ StopMember::Passage GangThread::Pass(uint64_t steps_done,
 void GangThread::Want(StopKind kind) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   shared_->member.Want(kind);
+}
+
+void GangThread::Listen() {
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  // The first may have been under way.
+  const uint64_t enough = shared_->talks + 2;
+  shared_->changed.wait_for(lock, kEndWait, [&] {
+    return shared_->talks >= enough || shared_->broken || shared_->ended;
+  });
 }
 
 void GangThread::Leave(Leaving how) {
@@ -179,6 +189,7 @@ absl::Status GangThread::Shared::Talk(GangStore& store, StopLeader* leader) {
     std::lock_guard<std::mutex> lock(mutex);
     member.Hear(Now(), heard);
     if (leaving == Leaving::kNo) lost = member.lost_rank(Now());
+    if (lost < 0) ++talks;  // else Break() says so
     changed.notify_all();
   }
   if (lost >= 0) {

@@ -53,6 +53,8 @@ class GangThread {
   StopMember::Passage Pass(uint64_t steps_done,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
+  // Returns when the last word of rank 0 has been heard, or can't be any more.
+  void Listen();
   // The last word of this rank. The thread ends when it may.
   void Leave(Leaving how);
   // From any thread: the gang can't go on. The first reason stays.

@@ -38,7 +38,9 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
           return absl::CancelledError(
               "the coordinator has given this job to another process");
         },
-        [this] { return gang_broken_.load(std::memory_order_acquire); },
+        [this] {
+          return gang_broken_.load(std::memory_order_acquire) || gang_.broken();
+        },
         copies);
   }
   checkpoint_stall_s_ = ToSeconds(Now_ns() - copy_begin_ns);
@@ -65,6 +67,13 @@ void SessionState::CheckpointDone(Generation generation,
   } else {
     log_.Warning(StrCat("no checkpoint this time: ", status.message()));
   }
+  const bool whole = gang_.Settle(generation.step, status.ok());
+  if (status.ok() || whole || !managed()) return;
+  // The lost rank starts again from the last generation, and can't meet others
+  // that wait in memory with a later step.
+  gate_.Pause({PauseTier::kStop,
+               "the gang is broken: a rank was lost before the generation of "
+               "its stop was written"});
 }
 
 void SessionState::PrepareCheckpoints() {
@@ -107,7 +116,14 @@ int SessionState::Finish() {
     absl::Status status = Commit();
     if (status.ok()) status = checkpoints_.Wait();
     // Done means that the result is on disk.
-    if (!status.ok()) Fail(std::move(status));
+    if (!status.ok() && gang_.broken()) {
+      evicted_ = true;
+      log_.Warning(StrCat("the gang is broken at its end: ", gang_.why_broken(),
+                          "; it starts again from the last generation"));
+      board_.SetEnded(std::move(status));
+    } else if (!status.ok()) {
+      Fail(std::move(status));
+    }
   }
   finish_done_ = true;
   checkpoints_.Wait().IgnoreError();

@@ -119,6 +119,8 @@ absl::Status SessionState::JoinGang(GangPlan plan) {
   plan.device = accelerator_.device();
   plan.steps_done = stats_.steps_done();
   gang_pause_.reset();
+  // A gang begins where the one before has written down, or has failed to.
+  checkpoints_.Wait().IgnoreError();
   GAVEL_RETURN_IF_ERROR(gang_.Join(plan));
   log_.Info(StrCat("rank ", plan.rank, " of a gang of ", plan.world_size,
                    " on ", plan.device.str()));
@@ -187,12 +189,18 @@ void SessionState::HearCallsOfGang() {
 }
 
 bool SessionState::StopGang() {
-  gang_.Leave(Leaving::kDone);
+  gang_.Stop(stats_.steps_done());
   if (!managed()) return StopAlone();
   lease_action::Pause pause{PauseTier::kPark,
                             "another rank of the gang was told to"};
   if (gang_pause_) pause = *std::exchange(gang_pause_, std::nullopt);
   return Park(pause) && (!gang_.joined() || AttendGang());
+}
+
+// Unless CheckpointDone() does so later.
+void SessionState::SettleGang() {
+  if (checkpoints_.IsWriting(NextGeneration())) return;
+  gang_.Settle(stats_.steps_done(), /*written=*/true);
 }
 
 bool SessionState::LeaveBroken(const std::string& why) {

@@ -30,6 +30,7 @@ bool SessionState::StopAlone() {
       StrCat("ended by a signal after step ", stats_.steps_done());
   log_.Info(line);
   Commit().IgnoreError();
+  SettleGang();
   board_.SetEnded(absl::CancelledError(line));
   return false;
 }
@@ -61,6 +62,7 @@ bool SessionState::Park(const lease_action::Pause& pause) {
     TellMemory();
     lease_thread_->Post(lease_event::Progressed{stats_.Read()});
   }
+  SettleGang();
   if (StrongerThan(pause.tier, PauseTier::kPark)) EndProcess(pause.why);
   WriteProfile();
   return WaitForLease();

@@ -177,6 +177,7 @@ class SessionState {
   bool AttendGang();
   void HearCallsOfGang();
   bool StopGang();
+  void SettleGang();
   bool LeaveBroken(const std::string& why);
 
   // ---- session_finish.cc

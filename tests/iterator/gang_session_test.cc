@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/generation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/iterator/training.h"
@@ -235,6 +236,69 @@ TEST(GangSession, AFrozenRankEndsTheOthersWithinSeconds) {
   EXPECT_LT(took.count(), 20);  // its collective would wait for 30 s
   EXPECT_THAT(gang.rank(0).Output(),
               HasSubstr("rank 1 of 2 is gone or does not answer"));
+}
+
+// How long the others take to end when rank 1 is killed at its next save, and
+// with what.
+double SecondsToEnd(GangOfProcesses& gang, const std::vector<int>& codes) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(gang.Wait(), codes) << gang.Outputs();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+TEST(GangSession, ARankLostBetweenTheStopAndItsPartIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  const std::string kill_file = folder.path() + "/kill";
+  // One epoch of 20 steps, a generation after each fifth.
+  const Variables variables = {{"SAMPLES", "480"},
+                               {"EPOCHS", "1"},
+                               {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "5"}};
+  Variables doomed = variables;
+  doomed.insert(doomed.end(), {{"STEP_MS", "250"}, {"KILL_FILE", kill_file}});
+  {
+    GangOfProcesses gang(folder.path(), 3, doomed);
+    ASSERT_TRUE(Eventually([&] {
+      return std::filesystem::exists(folder.path() + "/checkpoints/" +
+                                     GenerationName({0, 5}) + "/manifest.json");
+    })) << gang.Outputs();
+    std::ofstream(kill_file).put('\n');
+    gang.rank(2).Signal(SIGTERM);
+    EXPECT_LT(SecondsToEnd(gang, {75, 128 + SIGKILL, 75}), 20);
+    EXPECT_THAT(gang.rank(0).Output(), HasSubstr("a rank of the gang is lost"));
+    EXPECT_THAT(gang.rank(2).Output(), HasSubstr("no checkpoint this time"));
+  }
+  const auto train = [&](const std::string& where, int world_size) {
+    GangOfProcesses gang(where, world_size, variables);
+    EXPECT_EQ(gang.Wait(), Codes(world_size, 0)) << gang.Outputs();
+    if (world_size > 1) {
+      EXPECT_THAT(gang.Outputs(),
+                  HasSubstr("going on from " + GenerationName({0, 5})));
+    }
+    return gang.Weights();
+  };
+  const TemporaryFolder alone;
+  ExpectNear(train(folder.path(), 2), train(alone.path(), 1));
+}
+
+TEST(GangSession, ARankLostBeforeItsPartOfTheLastGenerationIsNoFailure) {
+  const TemporaryFolder folder;
+  const std::string kill_file = folder.path() + "/kill";
+  GangOfProcesses gang(folder.path(), 2,
+                       {{"STEP_MS", "250"},
+                        {"EPOCHS", "1"},
+                        {"READ_FILE", folder.path() + "/reads"},
+                        {"KILL_FILE", kill_file}});
+  // The state is collected once after the first step, then at the end.
+  ASSERT_TRUE(Eventually([&] {
+    std::ifstream in(folder.path() + "/reads");
+    std::string reads((std::istreambuf_iterator<char>(in)), {});
+    return reads.find("\n3 ") != std::string::npos;
+  })) << gang.Outputs();
+  std::ofstream(kill_file).put('\n');
+  EXPECT_LT(SecondsToEnd(gang, {75, 128 + SIGKILL}), 20);
+  EXPECT_THAT(gang.rank(0).Output(),
+              HasSubstr("the gang is broken at its end"));
 }
 
 TEST(GangSession, WithoutAnAddressTheRemedyIsNamed) {

@@ -2,9 +2,11 @@
 // DataParallel and a global batch, told where the others are by the
 // environment, as torchrun does. Writes its weights to the file it is given, in
 // hexadecimal, to the bit.
-//   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [BATCH_NORM=1] [READ_FILE=path]
-//   gang_worker WEIGHTS
-// READ_FILE gets a line with the index of each sample that any rank read.
+//   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [SAMPLES=n] [BATCH_NORM=1]
+//   [READ_FILE=path] [KILL_FILE=path] gang_worker WEIGHTS
+// READ_FILE gets a line for each sample that any rank read: the step that it is
+// read for, the process, and the sample's index. When there is a KILL_FILE,
+// rank 1 removes it and is killed as soon as its state is collected.
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -12,8 +14,10 @@
 #include <torch/optim/adam.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -44,7 +48,9 @@ struct Sample {
 struct Points {
   Sample get(size_t index) const {
     if (reads != nullptr) {
-      std::fprintf(reads, "%zu\n", index);
+      std::fprintf(reads, "%lld %d %zu\n",
+                   static_cast<long long>(session->steps_done()) + 1,
+                   static_cast<int>(getpid()), index);
       std::fflush(reads);
     }
     const double x = static_cast<double>(index % 10) / 5 - 1;
@@ -52,7 +58,9 @@ struct Points {
     return {torch::tensor({x, y}, torch::kFloat),
             torch::tensor(x * x > y ? 1 : 0, torch::kLong)};
   }
-  size_t size() const { return 100; }
+  size_t size() const { return count; }
+  size_t count = 100;
+  const gavel::Session* session = nullptr;
   FILE* reads = nullptr;
 };
 
@@ -95,12 +103,14 @@ int main(int argc, char** argv) {
   const int step_ms = Number("STEP_MS", 0);
   const int sample_ms = Number("SAMPLE_MS", 0);
   const int epochs = Number("EPOCHS", 4);
+  at::set_num_threads(1);
+  auto session = gavel::Session::FromEnvironment();
   Points points;
+  points.session = session.get();
+  points.count = static_cast<size_t>(Number("SAMPLES", 100));
   if (const char* path = std::getenv("READ_FILE")) {
     points.reads = std::fopen(path, "ae");
   }
-  at::set_num_threads(1);
-  auto session = gavel::Session::FromEnvironment();
   // Every rank begins with weights of its own; rank 0's count.
   torch::manual_seed(7 + static_cast<uint64_t>(session->rank()));
   Net model(std::getenv("BATCH_NORM") != nullptr);
@@ -114,6 +124,15 @@ int main(int argc, char** argv) {
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
+  if (const char* file = std::getenv("KILL_FILE")) {
+    session->Track(
+        "death",
+        [file, rank = session->rank()] {
+          if (rank == 1 && unlink(file) == 0) raise(SIGKILL);
+          return std::string("none");
+        },
+        [](const std::string&) {});
+  }
   gavel::DataParallel parallel(*session, model);
 
   while (epoch < epochs && !session->stopped()) {
