@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/launch_errors.h"
 #include "core/rules.h"
 
 namespace gavel {
@@ -241,7 +242,7 @@ void AgentMachine::Take(Time now, const StopWorker& stop,
     StopFetching(worker, actions);
     processes_.erase(worker);
     WorkerExited exit = ExitOf(worker);
-    exit.launch_error = "stopped while its checkpoint was fetched";
+    exit.launch_error = kStoppedWhileFetching;
     exit.no_failure = true;
     TellExit(now, std::move(exit), actions);
     return StartWaiting(worker.worker(), actions);

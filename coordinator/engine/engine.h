@@ -335,6 +335,8 @@ class Engine {
   void Prefetch(const Job& job);
   bool ShareCheckpoints(const std::vector<AcceleratorId>& places) const;
   void GiveUpFetches(Time now);
+  // False: it is tried again.
+  bool GiveUpFetching(Time now, Job& job, const std::string& server);
   void ForgoCheckpoints(Job& job);
   void Admit(Time now, const event::CheckpointComing& e);
   Reason WhyMoving(const Job& job, int rank) const;

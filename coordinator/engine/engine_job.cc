@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/engine/engine.h"
+#include "core/launch_errors.h"
 #include "core/rules.h"
 
 namespace gavel {
@@ -298,6 +299,9 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
       worker.out_of_memory ||
       (worker.leaving && (job.failure_counted || !DiedByItself(worker, exit)));
   const bool restarts = worker.out_of_memory && job.is_gang();
+  const bool fetched_nothing = !worker.leaving &&
+                               worker.process == ProcessState::kLaunching &&
+                               exit.launch_error == kStoppedWhileFetching;
   fill_due_ |= worker.out_of_memory;  // it may run again, elsewhere
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
@@ -335,6 +339,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
     return;
   }
   if (!job.active()) return;
+  if (fetched_nothing && GiveUpFetching(now, job, worker.server)) return;
   const bool failed = !leaving && !exit.no_failure &&
                       !(by_itself && exit.exit_code == kExitEvicted);
   if (failed) {

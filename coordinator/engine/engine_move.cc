@@ -154,6 +154,21 @@ void Engine::GiveUpFetches(Time now) {
   }
 }
 
+// The launch of a process on `server` was ended as no byte of its checkpoint
+// came any more. It is tried again, but not for ever: others may have its
+// accelerators meanwhile. Both agents are there, so only a person can tell why
+// they do not reach each other.
+bool Engine::GiveUpFetching(Time now, Job& job, const std::string& server) {
+  if (++job.failed_starts < StartsMax(job)) return false;
+  EndJob(now, job, JobState::kHeld,
+         Reason{ReasonCode::kHeldFetch,
+                StrCat(job.id.value(), " ", SourceFor(job, server).server,
+                       " to ", server),
+                options_.launch_timeout_s,
+                static_cast<double>(job.failed_starts)});
+  return true;
+}
+
 // The word of the job's user, or of an operator: the checkpoints that can't be
 // reached are forgone.
 void Engine::ForgoCheckpoints(Job& job) {

@@ -62,12 +62,24 @@ std::string Moving(const Reason& reason) {
   return text;
 }
 
-// Its subject is the job's id and, behind a space, the servers.
-std::string Stranded(const Reason& reason) {
+// The subject of the next two is the job's id and, behind a space, servers.
+std::pair<std::string, std::string> JobAndServers(const Reason& reason) {
   const size_t space = reason.subject.find(' ');
-  const std::string job = reason.subject.substr(0, space);
-  const std::string servers =
-      space == std::string::npos ? "" : reason.subject.substr(space + 1);
+  if (space == std::string::npos) return {reason.subject, ""};
+  return {reason.subject.substr(0, space), reason.subject.substr(space + 1)};
+}
+
+std::string HeldFetch(const Reason& reason) {
+  const auto [job, servers] = JobAndServers(reason);
+  return absl::StrFormat(
+      "held: its checkpoint was to move from %s, but no bytes came for %.0f s, "
+      "%.0f times in a row; see that these servers reach each other (the "
+      "agents' --address), then `gavel release %s`",
+      servers, reason.first, reason.second, job);
+}
+
+std::string Stranded(const Reason& reason) {
+  const auto [job, servers] = JobAndServers(reason);
   return absl::StrFormat(
       "waiting: its last checkpoint (step %.0f) lies on %s alone, which can't "
       "be reached; start the agent there, or `gavel release %s` to go on from "
@@ -163,6 +175,8 @@ std::string RenderReason(const Reason& reason) {
           "its servers reach each other, read `gavel logs %s`, then `gavel "
           "release %s`",
           static_cast<int>(reason.first), reason.subject, reason.subject);
+    case ReasonCode::kHeldFetch:
+      return HeldFetch(reason);
     case ReasonCode::kRunningPacked:
       return absl::StrFormat(
           "running on %s: received %.0f %% of the time, target %.0f %%",

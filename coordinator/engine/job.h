@@ -117,9 +117,10 @@ enum class ReasonCode : uint8_t {
   kShrunkToFit,   // type
   kShrunkFailed,  // type; number: workers that did not come together
   // Checkpoints that move between servers (engine_move.cc).
-  kMoving,    // "a to b"; numbers: bytes done, of how many
-  kStranded,  // job id and servers; number: step of its last checkpoint
-  kTooWide,   // number: scale factor
+  kMoving,     // "a to b"; numbers: bytes done, of how many
+  kStranded,   // job id and servers; number: step of its last checkpoint
+  kTooWide,    // number: scale factor
+  kHeldFetch,  // job id and "a to b"; numbers: seconds without a byte, times
   // Workers whose loop stands still (engine_hang.cc).
   kStandsStill,  // "rank 2 on v100"; numbers: seconds, how many are allowed
   kHeldHung,     // text: job id; numbers: failures, seconds

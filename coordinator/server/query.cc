@@ -53,6 +53,8 @@ std::string_view CodeName(ReasonCode code) {
       return "finished";
     case ReasonCode::kGangStarting:
       return "gang_starting";
+    case ReasonCode::kHeldFetch:
+      return "held_fetch";
     case ReasonCode::kHeldGang:
       return "held_gang";
     case ReasonCode::kRunningPacked:

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "core/launch_errors.h"
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
@@ -151,6 +152,56 @@ TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
   driver_.Step(event::ServerLost{"a"});
   EXPECT_THAT(Why(), HasSubstr("lies on a alone"));
   EXPECT_EQ(LastToAgent<StopWorker>()->worker, launch->worker);
+}
+
+TEST_F(EngineMove, AFetchWithoutBytesIsTriedAgainButNotForEver) {
+  driver_.Step(event::ServerJoined{HelloOf("b", 1)});
+  driver_.Step(event::AcceleratorLost{"a", "a-0"});
+  WorkerExited exit;
+  exit.server = "a";
+  exit.worker = driver_.Key(job_);
+  exit.exit_code = 75;
+  driver_.Step(event::WorkerGone{exit});
+  int launches = 0;
+  while (job().active() && launches < 10) {
+    driver_.At(driver_.now + 10);
+    const auto launch = LastToAgent<LaunchWorker>();
+    ASSERT_EQ(launch->server, "b");
+    ++launches;
+    // Some bytes come, and then none.
+    FetchProgress progress;
+    progress.server = "b";
+    progress.worker = launch->worker;
+    progress.source = "a";
+    progress.bytes_done = 1000;
+    progress.bytes_total = 2000;
+    driver_.At(driver_.now + 90);
+    driver_.Step(event::CheckpointComing{progress});
+    driver_.actions.clear();
+    driver_.At(driver_.now + 90);
+    EXPECT_EQ(LastToAgent<StopWorker>(), std::nullopt);
+    driver_.At(driver_.now + 40);
+    ASSERT_TRUE(LastToAgent<StopWorker>().has_value());
+    EXPECT_EQ(LastToAgent<StopWorker>()->worker, launch->worker);
+    WorkerExited stopped;
+    stopped.server = "b";
+    stopped.worker = launch->worker;
+    stopped.launch_error = kStoppedWhileFetching;
+    stopped.no_failure = true;
+    driver_.Step(event::WorkerGone{stopped});
+  }
+  EXPECT_EQ(launches, job().spec.retries_max);
+  EXPECT_EQ(job().state, JobState::kHeld);
+  EXPECT_EQ(job().failures_in_a_row, 0);
+  EXPECT_EQ(Why(),
+            StrCat("held: its checkpoint was to move from a to b, but no bytes "
+                   "came for 120 s, 3 times in a row; see that these servers "
+                   "reach each other (the agents' --address), then `gavel "
+                   "release ",
+                   job_.value(), "`"));
+  driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 7});
+  driver_.At(driver_.now + 10);
+  EXPECT_EQ(LastToAgent<LaunchWorker>()->source.server, "a");
 }
 
 TEST_F(EngineMove, AMixedClusterIsRefused) {
