@@ -154,7 +154,8 @@ void RoundSimulation::Fail(AcceleratorId accelerator) {
   for (auto& [id, job] : running_) {
     if (job.trains_from == kNever) continue;
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
-      if (job.workers[rank].held != accelerator) continue;
+      const Worker& worker = job.workers[rank];
+      if (worker.epoch == 0 || worker.held != accelerator) continue;
       ++counters_.failures;
       Count(job);
       const double trained = std::max(0.0, queue_.now() - job.trains_from);
@@ -243,7 +244,7 @@ void RoundSimulation::Do(const action::Reply& action) {
   Running& job = running_[action.job];
   job.index = i;
   job.id = action.job;
-  job.workers.resize(static_cast<size_t>(work_.job(i).scale_factor));
+  job.workers.resize(static_cast<size_t>(work_.job(i).MostWorkers()));
   job.told = work_.Describe(i);
 }
 

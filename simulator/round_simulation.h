@@ -69,8 +69,8 @@ class RoundSimulation : public TraceSimulation {
   struct Running {
     size_t index = 0;  // in the trace
     JobId id;
-    std::vector<Worker> workers;
-    std::vector<AcceleratorId> last;  // where it ran before
+    std::vector<Worker> workers;      // as many as it may have
+    std::vector<AcceleratorId> last;  // where it ran before, by rank
     size_t type = 0;                  // where it holds or held leases
     bool consolidated = true;
     Time trains_from = kNever;  // kNever: not all leases held
@@ -116,6 +116,7 @@ class RoundSimulation : public TraceSimulation {
   void Arm();
 
   // ---- workers
+  int SizeOf(const Running& job) const;  // of its gang, as it is assigned
   Running* Find(JobId id);
   Running* Find(const WorkerKey& key);
   Running* PartnerOf(const Running& job);
@@ -129,6 +130,7 @@ class RoundSimulation : public TraceSimulation {
   void GiveUp(JobId id, int rank);
   void Count(Running& job);
   void Train(Running& job);
+  void TellSpeed(const Running& job);
   void Finish(JobId id, uint64_t plan);
   void TakeEnded();
   Progress ProgressOf(const Running& job) const;

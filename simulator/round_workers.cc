@@ -7,6 +7,17 @@
 #include "simulator/round_simulation.h"
 
 namespace gavel {
+namespace {
+
+// Over which a speed is told to the engine, which weighs it by that.
+constexpr double kReportWindow_s = 60;
+
+}  // namespace
+
+int RoundSimulation::SizeOf(const Running& job) const {
+  return engine_.jobs().at(job.id).world_size;
+}
+
 RoundSimulation::Running* RoundSimulation::Find(JobId id) {
   const auto found = running_.find(id);
   return found == running_.end() ? nullptr : &found->second;
@@ -79,9 +90,10 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
       engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].held;
   Occupy(worker);
   // The other ranks are granted when rank 0's store is open: at once.
-  if (rank == 0 && job.workers.size() > 1) Ask(job, rank);
+  const int size = SizeOf(job);
+  if (rank == 0 && size > 1) Ask(job, rank);
   const bool all = std::all_of(
-      job.workers.begin(), job.workers.end(),
+      job.workers.begin(), job.workers.begin() + size,
       [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
   if (all) Begin(job);
 }
@@ -103,7 +115,7 @@ void RoundSimulation::Asked(Running& job, int rank, PauseTier tier) {
     ++job.pauses;
     job.pausing_s += pause_s;
     job.told.lost_s += pause_s;
-    counters_.lost_s += pause_s * job.told.scale_factor;
+    counters_.lost_s += pause_s * static_cast<double>(job.last.size());
     ++counters_.preemptions;
   }
   if (pause_s == 0) return GiveUp(job.id, rank);
@@ -126,7 +138,9 @@ void RoundSimulation::GiveUp(JobId id, int rank) {
 // All of its workers hold their leases: it resumes, then trains.
 void RoundSimulation::Begin(Running& job) {
   std::vector<AcceleratorId> held;
-  for (const Worker& worker : job.workers) held.push_back(worker.held);
+  for (int rank = 0; rank < SizeOf(job); ++rank) {
+    held.push_back(job.workers[static_cast<size_t>(rank)].held);
+  }
   const Cluster& cluster = engine_.cluster();
   job.type = static_cast<size_t>(cluster.TypeOf(held.front()));
   job.consolidated =
@@ -137,19 +151,35 @@ void RoundSimulation::Begin(Running& job) {
   double wait = 0;
   if (!job.last.empty()) {
     const Overhead overhead = work_.OverheadOf(job.index);
-    const bool moved = job.last != held;
+    // A gang that shrinks stays where its first ranks are; one that grows
+    // starts again.
+    const bool moved = held.size() > job.last.size() ||
+                       !std::equal(held.begin(), held.end(), job.last.begin());
     wait = moved ? overhead.move_s : overhead.resume_s;
     job.told.moves += moved ? 1 : 0;
     counters_.moves += moved ? 1 : 0;
     job.pausing_s += wait;
     job.told.lost_s += wait;
-    counters_.lost_s += wait * job.told.scale_factor;
+    counters_.lost_s += wait * static_cast<double>(held.size());
   }
   job.last = std::move(held);
   job.trains_from = queue_.now() + wait;
   job.counted_at = queue_.now();
   Train(job);
+  TellSpeed(job);
   if (Running* partner = PartnerOf(job)) Train(*partner);
+}
+
+// Of a size that it was not asked to have: the engine resizes by what it knows.
+void RoundSimulation::TellSpeed(const Running& job) {
+  if (static_cast<int>(job.last.size()) == job.told.scale_factor) return;
+  event::StepsReported report;
+  report.worker = {job.id, 0, job.workers.front().incarnation};
+  report.epoch = job.workers.front().epoch;
+  report.progress = ProgressOf(job);
+  report.progress.throughput_steps_per_s = job.steps_per_s;
+  report.progress.window_s = kReportWindow_s;
+  inbox_.emplace_back(std::move(report));
 }
 
 // Counts what it has done at its old speed, and plans its end by the new one.
@@ -163,7 +193,8 @@ void RoundSimulation::Train(Running& job) {
   job.steps_per_s =
       partner != nullptr
           ? work_.Together(job.index, partner->index, job.type, consolidated)
-          : work_.Alone(job.index, job.type, consolidated);
+          : work_.AtSize(job.index, job.type, static_cast<int>(job.last.size()),
+                         consolidated);
   if (!(job.steps_per_s > 0)) return;
   const double left =
       std::max(0.0, work_.job(job.index).steps_total - job.steps);
@@ -178,7 +209,7 @@ void RoundSimulation::Count(Running& job) {
   const double held_s = now - job.counted_at;
   const double cost =
       options_.prices.At(work_.types()[job.type], job.counted_at) * held_s *
-      job.told.scale_factor * job.shared / kHour_s;
+      static_cast<double>(job.last.size()) * job.shared / kHour_s;
   job.steps += job.steps_per_s *
                std::max(0.0, now - std::max(job.counted_at, job.trains_from));
   job.told.run_s += held_s;
@@ -202,15 +233,15 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
   Stop(*job);
   job->steps = work_.job(job->index).steps_total;
   job->told.completion_s = queue_.now();
-  for (size_t rank = 0; rank < job->workers.size(); ++rank) {
-    Worker& worker = job->workers[rank];
+  for (int rank = 0, size = SizeOf(*job); rank < size; ++rank) {
+    Worker& worker = job->workers[static_cast<size_t>(rank)];
     WorkerFinished finished;
-    finished.worker = {id, static_cast<int>(rank), worker.incarnation};
+    finished.worker = {id, rank, worker.incarnation};
     finished.epoch = worker.epoch;
     finished.progress = ProgressOf(*job);
     Leave(*job, worker);
     inbox_.emplace_back(event::WorkerSaidFinished{std::move(finished)});
-    Exit(*job, static_cast<int>(rank), 0, 0, /*no_failure=*/false);
+    Exit(*job, rank, 0, 0, /*no_failure=*/false);
   }
   finished_.push_back(id);
 }

@@ -78,11 +78,28 @@ absl::Status SimulatedWork::Check() const {
         "the cluster has no accelerators; write e.g. v100:36,p100:36");
   }
   for (size_t i = 0; i < trace_.jobs.size(); ++i) {
+    GAVEL_RETURN_IF_ERROR(CheckElastic(i));
     if (rows_[i].has_value() || trace_.jobs[i].duration_s > 0) continue;
     return absl::InvalidArgumentError(
         StrCat("job ", i, ": the throughput file has no row for type \"",
                type(i), "\" at scale factor ", trace_.jobs[i].scale_factor,
                "; add it, or give the job a duration_s"));
+  }
+  return absl::OkStatus();
+}
+
+// How fast it is at its bounds must be known, and then all between them is.
+absl::Status SimulatedWork::CheckElastic(size_t i) const {
+  const TraceJob& job = trace_.jobs[i];
+  if (job.LeastWorkers() == job.MostWorkers()) return absl::OkStatus();
+  for (const int workers :
+       {job.LeastWorkers(), job.scale_factor, job.MostWorkers()}) {
+    if (table_->FindRow(type(i), workers).has_value()) continue;
+    return absl::InvalidArgumentError(
+        StrCat("job ", i,
+               " is elastic, but the throughput file has no row for type \"",
+               type(i), "\" at scale factor ", workers,
+               "; add it, or change scale_factor_min and scale_factor_max"));
   }
   return absl::OkStatus();
 }
@@ -104,7 +121,7 @@ void SimulatedWork::StartSteady() {
 }
 
 std::string SimulatedWork::WhyUnfit(size_t i) const {
-  const int needed = trace_.jobs[i].scale_factor;
+  const int needed = trace_.jobs[i].LeastWorkers();
   bool fits = false;
   for (size_t type = 0; type < types_.size(); ++type) {
     if (capacity_[type] < needed) continue;
@@ -129,6 +146,8 @@ JobSpec SimulatedWork::Spec(size_t i) const {
     spec.entity = trace_.entities[job.entity].name;
   }
   spec.scale_factor = job.scale_factor;
+  spec.scale_factor_min = job.scale_factor_min;
+  spec.scale_factor_max = job.scale_factor_max;
   spec.weight = job.weight;
   spec.steps_total = static_cast<uint64_t>(std::ceil(job.steps_total));
   if (const double deadline = Deadline(i); deadline < kNever) {
@@ -172,6 +191,33 @@ double SimulatedWork::Alone(size_t i, size_t type, bool consolidated) const {
   return consolidated
              ? 0
              : table_->Alone(*rows_[i], *table_type_[type]).value_or(0);
+}
+
+double SimulatedWork::AtSize(size_t i, size_t type, int workers,
+                             bool consolidated) const {
+  if (workers == trace_.jobs[i].scale_factor) {
+    return Alone(i, type, consolidated);
+  }
+  const auto known = [&](int size) -> std::optional<double> {
+    const auto row = table_->FindRow(this->type(i), size);
+    if (!row.has_value() || !table_type_[type].has_value()) return std::nullopt;
+    std::optional<double> steps_per_s =
+        table_->Alone(*row, *table_type_[type], consolidated);
+    if (!steps_per_s && !consolidated) {
+      steps_per_s = table_->Alone(*row, *table_type_[type]);
+    }
+    return steps_per_s;
+  };
+  int below = workers;
+  int above = workers;
+  while (below > trace_.jobs[i].LeastWorkers() && !known(below)) --below;
+  while (above < trace_.jobs[i].MostWorkers() && !known(above)) ++above;
+  const double low = known(below).value_or(0);
+  const double high = known(above).value_or(0);
+  if (below == above || !(low > 0) || !(high > 0)) return low;
+  const double exponent =
+      std::log(high / low) / std::log(static_cast<double>(above) / below);
+  return low * std::pow(static_cast<double>(workers) / below, exponent);
 }
 
 double SimulatedWork::Together(size_t i, size_t k, size_t type,

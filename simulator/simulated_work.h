@@ -39,6 +39,10 @@ class SimulatedWork {
   double Deadline(size_t i) const;
   // steps/s on accelerators of types()[type].
   double Alone(size_t i, size_t type, bool consolidated) const;
+  // The same of an elastic job with so many workers, between its bounds: what
+  // the throughputs tell of that scale factor, else between the next smaller
+  // and larger one that they tell of, by a power of the workers.
+  double AtSize(size_t i, size_t type, int workers, bool consolidated) const;
   // Of job i beside job k.
   double Together(size_t i, size_t k, size_t type, bool consolidated) const;
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
@@ -52,6 +56,7 @@ class SimulatedWork {
   SimulatedWork(const SimulationOptions& options, Trace trace,
                 const ThroughputTable& table);
   absl::Status Check() const;
+  absl::Status CheckElastic(size_t i) const;
   void StartSteady();
 
   SimulationOptions options_;

@@ -38,6 +38,16 @@ struct TraceJob {
   double duration_s = 0;
   size_t entity = kNoEntity;  // index into Trace::entities
   static constexpr size_t kNoEntity = std::numeric_limits<size_t>::max();
+  // Elastic, as JobSpec has it: 1 <= min <= scale_factor <= max; 0:
+  // scale_factor.
+  int scale_factor_min = 0;
+  int scale_factor_max = 0;
+  int LeastWorkers() const {
+    return scale_factor_min > 0 ? scale_factor_min : scale_factor;
+  }
+  int MostWorkers() const {
+    return scale_factor_max > 0 ? scale_factor_max : scale_factor;
+  }
   friend bool operator==(const TraceJob&, const TraceJob&) = default;
 };
 
@@ -74,13 +84,15 @@ inline constexpr size_t kTraceBytesMax = size_t{1} << 30;
 // its duration_s (1 step/s).
 //
 // TOML: [[job]] with type, steps_total or duration_s, and optionally count,
-// scale_factor, weight, arrival_s, slo, entity, command (a string); [[entity]]
-// with name, weight, policy.
+// scale_factor, scale_factor_min and scale_factor_max (elastic), weight,
+// arrival_s, slo, entity, command (a string); [[entity]] with name, weight,
+// policy.
 absl::StatusOr<Trace> ParseTrace(std::string_view text,
                                  std::string_view source);
 
 // Gavel's ten columns, byte for byte as the original dumps them: steps and
-// weight truncated to whole numbers, arrivals and SLOs with six decimals.
+// weight truncated to whole numbers, arrivals and SLOs with six decimals. They
+// do not tell who is elastic.
 std::string FormatTrace(const Trace& trace);
 
 }  // namespace gavel

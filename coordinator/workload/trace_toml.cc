@@ -51,12 +51,13 @@ class TomlTraceParser {
   void ReadJobs(const toml::table& table) {
     TomlReader reader(table, source_,
                       {"type", "command", "steps_total", "duration_s", "count",
-                       "scale_factor", "weight", "arrival_s", "slo", "entity"},
+                       "scale_factor", "scale_factor_min", "scale_factor_max",
+                       "weight", "arrival_s", "slo", "entity"},
                       status_);
     TraceJob job;
     job.job_template = ReadTemplate(reader);
     ReadWork(reader, job);
-    reader.Read("scale_factor", job.scale_factor, 1, kTraceScaleFactorMax);
+    ReadScaleFactors(reader, job);
     reader.Read("weight", job.weight, kTraceWeight);
     reader.Read("slo", job.slo, kTraceSlo);
     ReadArrival(reader, job);
@@ -69,6 +70,26 @@ class TomlTraceParser {
                                          kTraceJobsMax, " jobs; lower count"));
     }
     if (status_.ok()) trace_.jobs.resize(jobs, job);
+  }
+
+  static void ReadScaleFactors(TomlReader& reader, TraceJob& job) {
+    reader.Read("scale_factor", job.scale_factor, 1, kTraceScaleFactorMax);
+    reader.Read("scale_factor_min", job.scale_factor_min, 1,
+                kTraceScaleFactorMax);
+    reader.Read("scale_factor_max", job.scale_factor_max, 1,
+                kTraceScaleFactorMax);
+    if (job.LeastWorkers() > job.scale_factor) {
+      reader.Fail("scale_factor_min",
+                  StrCat("scale_factor_min ", job.scale_factor_min,
+                         " exceeds scale_factor ", job.scale_factor,
+                         "; lower it, or raise scale_factor"));
+    }
+    if (job.MostWorkers() < job.scale_factor) {
+      reader.Fail("scale_factor_max",
+                  StrCat("scale_factor_max ", job.scale_factor_max,
+                         " is below scale_factor ", job.scale_factor,
+                         "; raise it, or lower scale_factor"));
+    }
   }
 
   size_t ReadTemplate(TomlReader& reader) {

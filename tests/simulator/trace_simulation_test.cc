@@ -335,6 +335,44 @@ struct BadInput {
   std::string message;
 };
 
+// 4 steps/s with one worker, 8 with two.
+TEST(TraceSimulation, AnElasticJobGrowsIntoWhatIsIdleAndShrinksForAnother) {
+  SimulationOptions options = SmallOptions("fast:2");
+  options.record_rounds = true;
+  options.overheads.all = {.pause_s = 1, .resume_s = 2, .move_s = 5};
+  Trace trace = SmallTrace({{"a", 8000, 0}, {"a", 1200, 550}});
+  const SimulationResult rigid = Simulate(options, trace);
+  ASSERT_TRUE(rigid.complete);
+  EXPECT_DOUBLE_EQ(rigid.jobs[0].jct_s, 2000);
+  trace.jobs[0].scale_factor_max = 2;
+  const SimulationResult result = Simulate(options, trace);
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_LT(result.jobs[0].jct_s, 1400);
+  // The other one waits for the end of a round at most.
+  EXPECT_LE(result.jobs[1].completion_s, 550 + 100 + 300 + 10);
+  // Both accelerators, one of them for the other job, both again.
+  std::map<uint64_t, double> held_s;  // by accelerator
+  for (const RecordedLease& lease : result.leases) {
+    if (lease.job == 0) held_s[lease.accelerator] += lease.to_s - lease.from_s;
+  }
+  EXPECT_EQ(held_s.size(), 2U);
+  EXPECT_GT(result.cluster_utilization, 0.8);
+  // All that was done, was done once: what it held it trained or lost.
+  double accelerator_s = 0;
+  for (const auto& [accelerator, seconds] : held_s) accelerator_s += seconds;
+  EXPECT_NEAR(accelerator_s, 8000 / 4.0 + result.lost_s, 1e-6);
+}
+
+TEST(TraceSimulation, AnElasticJobStartsWithWhatIsThere) {
+  Trace trace = SmallTrace({{"a", 4000, 0, 2}});
+  const SimulationResult never = Simulate(SmallOptions("fast:1"), trace);
+  EXPECT_EQ(never.unfit.size(), 1U);
+  trace.jobs[0].scale_factor_min = 1;
+  const SimulationResult result = Simulate(SmallOptions("fast:1"), trace);
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_NEAR(result.jobs[0].jct_s, 1000, 100);
+}
+
 TEST(TraceSimulation, BadInputIsNamed) {
   const Trace good = SmallTrace({{"a", 100}});
   const SimulationOptions fine = SmallOptions("fast:1");
@@ -345,6 +383,7 @@ TEST(TraceSimulation, BadInputIsNamed) {
   add("policy \"nobody\" does not exist").options.policy = "nobody";
   add("\"gone\" of the cluster").options.cluster[0].type = "gone";
   add("no row for type \"c\"").trace = SmallTrace({{"c", 100}});
+  add("at scale factor 3; add it").trace.jobs[0].scale_factor_max = 3;
   add("the trace has no jobs").trace = Trace();
   add("no accelerators").options.cluster.clear();
   add("the round duration is nan").options.engine.round_duration_s =
