@@ -121,7 +121,7 @@ void SimulatedWork::StartSteady() {
 }
 
 std::string SimulatedWork::WhyUnfit(size_t i) const {
-  const int needed = trace_.jobs[i].LeastWorkers();
+  const int needed = trace_.jobs[i].scale_factor;
   bool fits = false;
   for (size_t type = 0; type < types_.size(); ++type) {
     if (capacity_[type] < needed) continue;

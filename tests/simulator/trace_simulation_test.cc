@@ -363,16 +363,6 @@ TEST(TraceSimulation, AnElasticJobGrowsIntoWhatIsIdleAndShrinksForAnother) {
   EXPECT_NEAR(accelerator_s, 8000 / 4.0 + result.lost_s, 1e-6);
 }
 
-TEST(TraceSimulation, AnElasticJobStartsWithWhatIsThere) {
-  Trace trace = SmallTrace({{"a", 4000, 0, 2}});
-  const SimulationResult never = Simulate(SmallOptions("fast:1"), trace);
-  EXPECT_EQ(never.unfit.size(), 1U);
-  trace.jobs[0].scale_factor_min = 1;
-  const SimulationResult result = Simulate(SmallOptions("fast:1"), trace);
-  ASSERT_TRUE(result.complete) << result.stopped;
-  EXPECT_NEAR(result.jobs[0].jct_s, 1000, 100);
-}
-
 TEST(TraceSimulation, BadInputIsNamed) {
   const Trace good = SmallTrace({{"a", 100}});
   const SimulationOptions fine = SmallOptions("fast:1");
