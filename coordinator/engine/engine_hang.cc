@@ -47,9 +47,10 @@ double Engine::HangTimeout(const Job& job, const Worker& worker) const {
   if (seconds <= 0 || worker.held_epoch == 0) return kNever;
   if (job.spec.hang_timeout_s.has_value()) return seconds;
   const std::string& type = cluster_.accelerator(worker.held).info.type;
-  const double steps_per_s = throughputs_.Get(job.id, type).steps_per_s;
-  return steps_per_s > 0 ? std::max(seconds, kHangSteps / steps_per_s)
-                         : seconds;
+  const Throughput speed = throughputs_.Get(job.id, type);
+  const bool known =
+      speed.source != ThroughputSource::kGuessed && speed.steps_per_s > 0;
+  return known ? std::max(seconds, kHangSteps / speed.steps_per_s) : seconds;
 }
 
 // One that is asked to pause has the grace of that. Its process is ended, which
