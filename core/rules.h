@@ -51,7 +51,6 @@ enum class Rule : uint8_t {
   kPausingIsNotRenewed,
   kLeaseEndsWithRound,
   kStopIsRepeated,
-  kStrangerStopIsRepeated,
   kHungIsEnded,
   kRetriesAreBounded,
 };

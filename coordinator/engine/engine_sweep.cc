@@ -81,7 +81,6 @@ void Engine::SweepQuarantine(Time now) {
 
 // Their first stop may be lost, and their agent says no hello again.
 void Engine::SweepStrangers(Time now) {
-  if (!Rules::Hold(Rule::kStrangerStopIsRepeated)) return;
   for (const auto& [worker, server] : strangers_) {
     EmitNow(action::SendToAgent{
         server, StopWorker{server, worker, {term_, persisted_}, 0}});

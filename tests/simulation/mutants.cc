@@ -84,8 +84,6 @@ constexpr auto kMutants = std::to_array<Mutant>({
     // ---- that all ends
     {Rule::kStopIsRepeated, "stop-once",
      "a process that hangs outlives the loss of one message"},
-    {Rule::kStrangerStopIsRepeated, "stranger-stop-once",
-     "a process that nobody wants outlives the loss of one message"},
     {Rule::kHungIsEnded, "hung-for-ever",
      "a worker that makes no steps keeps its accelerator"},
     {Rule::kRetriesAreBounded, "endless-retries",
