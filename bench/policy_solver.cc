@@ -196,6 +196,7 @@ void Check(const char* what, const Solved& prices, double level) {
     std::printf(", HiGHS %.10g (%+.1e)", level, prices.level / level - 1);
   }
   std::printf("\n");
+  std::fflush(stdout);  // minutes pass until the table
 }
 
 // The middle of three, by time.
