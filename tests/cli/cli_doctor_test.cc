@@ -159,7 +159,7 @@ TEST_F(DoctorTest, AProgramWithoutALoopIsToldSo) {
 TEST_F(DoctorTest, ACheckpointThatDoesNotVerifyIsNamed) {
   const Ended ended = Examine({"damages"});
   ExpectFailure(ended, "a checkpoint does not verify");
-  EXPECT_THAT(ended.output, HasSubstr("/state: "));
+  EXPECT_THAT(ended.output, HasSubstr("/shard-00000.safetensors: "));
 }
 
 TEST_F(DoctorTest, AProgramThatWantsArgumentsIsToldWhereTheyGo) {

@@ -27,7 +27,9 @@ constexpr char kUser[] = "nobody";
 std::string ValueOf(const std::string& text, const std::string& name) {
   const size_t at = text.find(name);
   if (at == std::string::npos) return "";
-  const size_t from = text.find_first_not_of(" =", at + name.size());
+  // A key may itself begin with "=", and has no blanks.
+  size_t from = text.find_first_not_of(' ', at + name.size());
+  if (text.compare(from, 2, "= ") == 0) from += 2;
   return text.substr(from, text.find('\n', from) - from);
 }
 

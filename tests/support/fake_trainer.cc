@@ -13,7 +13,6 @@
 // deaf (does not give it back), hangs-paused (the same, and does not end),
 // loses-paused (the second number).
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,21 +23,22 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_format.h"
 #include "core/generation.h"
 #include "core/text.h"
+#include "runtime/generation/manifest.h"
 #include "tests/support/fake_lease.h"
 
 namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
+
+const std::string kShard = ShardFileName(0);
 
 struct Options {
   std::set<std::string> modes;
@@ -147,13 +147,13 @@ class Trainer {
     Generation latest;
     for (const auto& entry : fs::directory_iterator(directory_)) {
       const auto one = ParseGenerationName(entry.path().filename().string());
-      if (one && fs::exists(entry.path() / "manifest.json")) {
+      if (one && fs::exists(entry.path() / kManifestFileName)) {
         latest = std::max(latest, *one);
       }
     }
     if (latest == Generation{}) return;
     State read;
-    std::ifstream(directory_ / GenerationName(latest) / "state",
+    std::ifstream(directory_ / GenerationName(latest) / kShard,
                   std::ios::binary)
         .read(reinterpret_cast<char*>(&read), sizeof read);
     if (options_.Is("forgets")) read.momentum = 0;
@@ -164,20 +164,15 @@ class Trainer {
     if (options_.Is("stateless") || options_.Is("loopless")) return;
     const fs::path folder = directory_ / GenerationName({0, state_.step});
     fs::create_directories(folder);
-    std::ofstream(folder / "state", std::ios::binary)
+    std::ofstream(folder / kShard, std::ios::binary)
         .write(reinterpret_cast<const char*>(&state_), sizeof state_);
-    std::ofstream(folder / "manifest.json.new") << Manifest() << "\n";
-    fs::rename(folder / "manifest.json.new", folder / "manifest.json");
-  }
-
-  std::string Manifest() const {
-    const size_t size = sizeof state_ + (options_.Is("damages") ? 1 : 0);
-    const nlohmann::json body = {
-        {"shards", {{{"file", "state"}, {"size_bytes", size}}}}};
-    const std::string dump = body.dump();
-    const std::string checksum =
-        absl::StrFormat("%016x", XXH3_64bits(dump.data(), dump.size()));
-    return nlohmann::json{{"body", body}, {"xxh3", checksum}}.dump();
+    Manifest manifest;
+    manifest.generation = {0, state_.step};
+    manifest.shards.resize(1);
+    manifest.shards[0].size_bytes =
+        sizeof state_ + (options_.Is("damages") ? 1 : 0);
+    std::ofstream(folder / kManifestTemporaryName) << EncodeManifest(manifest);
+    fs::rename(folder / kManifestTemporaryName, folder / kManifestFileName);
   }
 
   const Options options_;
