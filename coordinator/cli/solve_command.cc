@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,8 +26,13 @@ struct SolveOptions {
   std::string policy;
   std::string input;
   std::string output;
-  SolverChoice solver = SolverChoice::kAuto;
+  std::string solver = "auto";
 };
+
+SolverChoice SolverOf(const std::string& name) {
+  if (name == "highs") return SolverChoice::kHighs;
+  return name == "prices" ? SolverChoice::kPrices : SolverChoice::kAuto;
+}
 
 absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
   const auto start = std::chrono::steady_clock::now();
@@ -58,7 +62,7 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
   if (!cases.ok()) return annotate(cases.status());
   std::vector<PolicyAnswer> answers;
   for (PolicyCase& one : *cases) {
-    one.problem.solver = options.solver;
+    one.problem.solver = SolverOf(options.solver);
     absl::StatusOr<PolicyAnswer> answer = Answer(policy, std::move(one));
     if (!answer.ok()) return annotate(answer.status());
     answers.push_back(*std::move(answer));
@@ -101,15 +105,11 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
       ->add_option("--output", options->output,
                    "writes JSON there instead of a table to the terminal")
       ->type_name("OUT.json");
-  const std::map<std::string, SolverChoice> solvers = {
-      {"auto", SolverChoice::kAuto},
-      {"highs", SolverChoice::kHighs},
-      {"prices", SolverChoice::kPrices}};
   command
       ->add_option("--solver", options->solver,
                    "auto: prices where they serve and prove their answer, else "
                    "HiGHS")
-      ->transform(CLI::CheckedTransformer(solvers))
+      ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
       ->type_name("auto|highs|prices")
       ->default_str("auto");
   const auto list = std::make_shared<bool>(false);

@@ -179,7 +179,7 @@ void Choice::TakeByPriority(TypeRange types) {
     return rank(a) < rank(b);
   };
   const auto claims = [&](size_t u, size_t j) {
-    return (table.share(u)[j] > kShareMin) & table.usable(u, j);
+    return (table.share(u)[j] > kShareMin) && table.usable(u, j);
   };
   if (!debts_) {
     const auto key = [&](size_t u, size_t j) {
