@@ -166,8 +166,8 @@ class Attacker {
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    AttackByConnections(target, Number("GAVEL_HOSTILE_CONNECTIONS", 500));
-    AttackByFrames(target, Number("GAVEL_HOSTILE_FRAMES", 20'000));
+    AttackByConnections(target, Number("GAVEL_HOSTILE_CONNECTIONS", 2000));
+    AttackByFrames(target, Number("GAVEL_HOSTILE_FRAMES", 200'000));
     _exit(0);
   }
 
