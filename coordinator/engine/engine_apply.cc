@@ -176,6 +176,11 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
       } else if (stranger_agent) {
         // It holds no lease and gets none: its successor has another number.
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
+      } else if (swept && !worker.unswept) {
+        // Also one that is only being launched: the agent before may have
+        // started it, and its word of the end may be on its way yet. A process
+        // of the same key would be taken for that one.
+        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
       } else if (worker.process == ProcessState::kLaunching) {
         // The launch was lost, or is on its way: once more, by the same key.
         const AcceleratorId where =
@@ -184,8 +189,6 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
                 : AcceleratorId();
         Emit(
             action::SendToAgent{hello.server, LaunchMessage(job, rank, where)});
-      } else if (swept && !worker.unswept) {
-        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
       }
       // A joined one that has ended: the agent repeats its exit.
     }

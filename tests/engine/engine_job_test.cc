@@ -89,6 +89,29 @@ TEST(Launch, IsRepeatedWhileNothingIsHeard) {
   EXPECT_GE(driver.Count<LaunchWorker>(), 2);
 }
 
+TEST(Launch, IsRepeatedByTheSameKeyToTheAgentThatMayHaveMissedIt) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const int launches = driver.Count<LaunchWorker>();
+  driver.JoinServer("here", 1);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), launches + 1);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker, (WorkerKey{job, 0, 1}));
+}
+
+// The agent before may have started it, and the word of its end may be late.
+TEST(Launch, OfANewAgentIsOfANewIncarnation) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.JoinServer("here", 2);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker, (WorkerKey{job, 0, 2}));
+  const WorkerKey key = driver.Run(job);
+  EXPECT_EQ(key.incarnation, 2u);
+  driver.Gone({job, 0, 1}, 0, 9);  // the late word
+  EXPECT_EQ(driver.worker(job).held_epoch, driver.job(job).epoch);
+  EXPECT_EQ(driver.worker(job).process, ProcessState::kJoined);
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+}
+
 TEST(Failure, StartsTheJobAgain) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
