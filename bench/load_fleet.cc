@@ -173,8 +173,8 @@ void Fleet::Deliver(PeerId peer, const Message& message) {
   if (server == servers_.end()) {
     return StepWorker(peer, lease_event::MessageReceived{message});
   }
-  if (std::holds_alternative<AgentWelcome>(message)) {
-    server->second.welcome = true;
+  if (const auto* welcome = std::get_if<AgentWelcome>(&message)) {
+    server->second.welcome = welcome->incarnation != 0;
   }
   StepAgent(peer, agent_event::MessageReceived{message});
 }

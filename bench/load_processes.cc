@@ -255,7 +255,8 @@ class BareRouter {
  private:
   // One worker for each accelerator.
   void Launch(const AgentHello& hello) {
-    Answer(AgentWelcome{hello.server, kPeersPosition, 1});
+    Answer(AgentWelcome{hello.server, kPeersPosition, 1, hello.incarnation,
+                        hello.state_id});
     const uint64_t number = std::strtoull(
         hello.server.c_str() + hello.server.find('-') + 1, nullptr, 10);
     for (size_t i = 0; i < hello.accelerators.size(); ++i) {

@@ -119,7 +119,8 @@ auto Fields(As<WorkerExited> auto& m) {
 // ---- coordinator -> agent
 
 auto Fields(As<AgentWelcome> auto& m) {
-  return std::tie(m.server, m.position, m.heartbeat_interval_s);
+  return std::tie(m.server, m.position, m.heartbeat_interval_s, m.incarnation,
+                  m.state_id);
 }
 
 auto Fields(As<AgentRejected> auto& m) {

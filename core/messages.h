@@ -251,10 +251,14 @@ struct WorkerExited {
 
 // ---- coordinator -> agent
 
+// Answers AgentHello, and names the agent whose hello it was; an agent that is
+// not named says hello (again). So does every agent where none is named.
 struct AgentWelcome {
   std::string server;
   JournalPosition position;
   double heartbeat_interval_s = 1;
+  uint64_t incarnation = 0;  // of the agent; 0: a hello is wanted
+  std::string state_id = "";
 };
 
 struct AgentRejected {

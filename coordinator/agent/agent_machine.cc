@@ -180,13 +180,14 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
     heartbeat_interval_s_ = std::clamp(interval_s, kHeartbeatInterval_s_min,
                                        kHeartbeatInterval_s_max);
   }
-  // A welcome that answers no hello comes from a coordinator that heard of this
-  // agent only by its heartbeat: it wants the hello.
-  const bool asks_for_hello = welcomed_;
-  welcomed_ = !asks_for_hello;
-  known_ = true;
-  if (asks_for_hello) next_hello_ = std::max(next_hello_, now);
-  if (welcomed_) next_heartbeat_ = now + heartbeat_interval_s_;
+  welcomed_ = welcome.incarnation == options_.incarnation &&
+              welcome.state_id == options_.state_id;
+  if (welcomed_) {
+    known_ = true;
+    next_heartbeat_ = now + heartbeat_interval_s_;
+  } else {
+    next_hello_ = std::max(next_hello_, now);
+  }
 }
 
 void AgentMachine::Take(Time, const AgentRejected& rejected,

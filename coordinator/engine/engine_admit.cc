@@ -161,8 +161,8 @@ void Engine::Admit(Time now, const event::AgentHeard& e) {
   const AgentHeartbeat& beat = e.heartbeat;
   if (Fenced(beat.highest_seen, StrCat("agent ", beat.server))) return;
   const auto it = agents_.find(beat.server);
-  // The welcome carries the present term: an agent that does not know it yet,
-  // or was given up, says hello again with all that runs.
+  // The welcome carries the present term and names nobody: an agent that does
+  // not know that term yet, or was given up, says hello with all that runs.
   if (it == agents_.end() || it->second.incarnation != beat.incarnation ||
       !it->second.reachable || beat.highest_seen.term < term_) {
     return EmitNow(action::SendToAgent{

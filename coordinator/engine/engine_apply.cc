@@ -138,7 +138,8 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   Due(now + options_.agent_timeout_s);
   Emit(action::SendToAgent{
       hello.server,
-      AgentWelcome{hello.server, position(), options_.heartbeat_interval_s}});
+      AgentWelcome{hello.server, position(), options_.heartbeat_interval_s,
+                   hello.incarnation, hello.state_id}});
   Reconcile(now, hello, known);
   if (cluster_.Capacity() != before) unsolved_ = true;
   fill_due_ = true;

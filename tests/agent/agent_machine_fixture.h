@@ -91,8 +91,9 @@ class AgentMachineTest : public ::testing::Test {
   }
 
   AgentWelcome Welcome(double heartbeat_s = 2) {
-    return {"node-1", position_, heartbeat_s};
+    return {"node-1", position_, heartbeat_s, 4};
   }
+  AgentWelcome HelloWanted() { return {"node-1", position_, 2}; }
   LaunchWorker Launch(const WorkerKey& worker) {
     LaunchWorker launch;
     launch.server = "node-1";

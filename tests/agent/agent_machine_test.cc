@@ -88,19 +88,24 @@ TEST_F(AgentMachineTest, SaysHelloAgainWhenTheTermRises) {
   EXPECT_THAT(MessagesOf<AgentHello>(Tick(3.1)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, AWelcomeThatAnswersNoHelloIsAnsweredByOne) {
+TEST_F(AgentMachineTest, AWelcomeThatNamesNobodyIsAnsweredByAHello) {
   StartAndWelcome();
   position_ = {2, 0};
-  EXPECT_THAT(MessagesOf<AgentHello>(Hear(5, Welcome())), SizeIs(1));
+  EXPECT_THAT(MessagesOf<AgentHello>(Hear(5, HelloWanted())), SizeIs(1));
   Hear(5.1, Welcome());  // this one answers it
   EXPECT_THAT(MessagesOf<AgentHello>(Tick(6.1)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, DoubledWelcomesCauseAtMostOneHelloASecond) {
+TEST_F(AgentMachineTest, ADoubledWelcomeChangesNothing) {
+  StartAndWelcome();
+  EXPECT_THAT(MessagesOf<AgentHello>(Hear(1, Welcome())), IsEmpty());
+}
+
+TEST_F(AgentMachineTest, ManyWishesForAHelloCauseAtMostOneASecond) {
   StartAndWelcome();
   size_t hellos = 0;
   for (Time now = 5; now < 10; now += 0.01) {
-    hellos += MessagesOf<AgentHello>(Hear(now, Welcome())).size();
+    hellos += MessagesOf<AgentHello>(Hear(now, HelloWanted())).size();
   }
   EXPECT_GE(hellos, 1u);
   EXPECT_LE(hellos, 6u);

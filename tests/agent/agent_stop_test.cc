@@ -131,6 +131,24 @@ TEST_F(AgentMachineTest, AStopOfWhoDoesNotRunIsAnsweredByItsExit) {
   EXPECT_THAT(SpawnsOf(Hear(1.2, Launch(Key(5, 3)))), ElementsAre(Key(5, 3)));
 }
 
+// What an agent before it left running it can't know, until its own hello has
+// been taken: not that of another one, and not by a wish for a hello.
+TEST_F(AgentMachineTest, AStopBeforeItsOwnWelcomeIsNotAnswered) {
+  Start(0);
+  AgentWelcome to_another = Welcome();
+  to_another.incarnation = 3;
+  AgentWelcome to_another_directory = Welcome();
+  to_another_directory.state_id = "another";
+  for (const AgentWelcome& welcome :
+       {HelloWanted(), to_another, to_another_directory}) {
+    Hear(0, welcome);
+    EXPECT_THAT(Hear(0, Stop(Key(1, 1), 0)), IsEmpty());
+    EXPECT_THAT(SpawnsOf(Hear(0, Launch(Key(2, 1)))), IsEmpty());
+  }
+  Hear(0, Welcome());
+  EXPECT_THAT(MessagesOf<WorkerExited>(Hear(0, Stop(Key(1, 1), 0))), SizeIs(1));
+}
+
 TEST_F(AgentMachineTest, AStopOfWhoExitedRepeatsHowItEnded) {
   StartAndWelcome();
   LaunchAndStart(1, Key(1, 1), 100);

@@ -77,7 +77,8 @@ class AgentShellTest : public ::testing::Test {
   }
   AgentHello Welcome() {
     const AgentHello hello = Receive<AgentHello>();
-    Send(AgentWelcome{"here", kPosition, 0.5});
+    Send(AgentWelcome{"here", kPosition, 0.5, hello.incarnation,
+                      hello.state_id});
     return hello;
   }
   WorkerKey Launch(uint64_t job, std::vector<std::string> argv) {

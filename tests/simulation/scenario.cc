@@ -379,6 +379,12 @@ class Scenario {
     cluster_.ResumeWorkers();
   }
 
+  void RunFor(double seconds) {
+    cluster_.RunUntil(cluster_.now() + seconds);
+    // The failure that was still to come.
+    if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
+  }
+
   bool Finish() {
     const auto all_accepted = [this] {
       return std::all_of(clients_.begin(), clients_.end(),
@@ -386,9 +392,7 @@ class Scenario {
     };
     while (!all_accepted() && cluster_.now() < kEndWithin_s) {
       SubmitSome();
-      cluster_.RunUntil(cluster_.now() + 1);
-      // The failure that was still to come.
-      if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
+      RunFor(1);
     }
     bool ended = false;
     while (!ended && cluster_.now() < kEndWithin_s) {
@@ -400,7 +404,7 @@ class Scenario {
     if (!ended) return false;
     const Time settle_by = cluster_.now() + kSettle_s;
     while (!cluster_.Leftovers().empty() && cluster_.now() < settle_by) {
-      cluster_.RunUntil(cluster_.now() + 5);
+      RunFor(5);
     }
     return true;
   }
