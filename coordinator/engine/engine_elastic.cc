@@ -76,13 +76,16 @@ std::vector<SizedJob> Engine::SizedJobs(Time now, const RoundAssignment& plan) {
 }
 
 // Whether the policy gives it nothing though there is room: it means to, and
-// nobody has to shrink for it.
+// nobody has to shrink for it. To one that asked for more workers than there
+// are accelerators of a type it could give nothing.
 bool Engine::IsLeftOut(Job& job, const std::vector<int>& free) const {
   if (job.target_share > 0 || unsolved_ || solving_) return job.left_out;
+  const std::vector<int> capacity = cluster_.Capacity();
   for (size_t type = 0; type < free.size(); ++type) {
     const bool usable =
         throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
-    job.left_out |= usable && free[type] >= job.spec.LeastWorkers();
+    job.left_out |= usable && capacity[type] >= job.scale_factor &&
+                    free[type] >= job.spec.LeastWorkers();
   }
   return job.left_out;
 }

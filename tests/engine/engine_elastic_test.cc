@@ -241,8 +241,26 @@ TEST_F(ElasticJobs, AreRefusedWhenNotEvenTheirLeastFits) {
   Submit("large", 5, 5, 8);
   EXPECT_THAT(driver_.LastReply(), HasSubstr("scale factor 5 fits on no"));
   EXPECT_EQ(driver_.engine().jobs().size(), 0);
-  Submit("fits", 2, 5, 8);
+  const JobId fits = Submit("fits", 2, 5, 8);
   EXPECT_EQ(driver_.LastReply(), "");
+  EXPECT_EQ(At(fits).assigned.size(), kAccelerators);
+}
+
+// The policy can give nothing to as many workers as it asked for, which is not
+// what it means to do.
+TEST_F(ElasticJobs, ThatAskForMoreThanThereIsStartSmallerOnceThereIsRoom) {
+  const JobId first = driver_.Submit("first", kAccelerators);
+  Start(first);
+  const JobId job = Submit("elastic", 2, kAccelerators + 1, 8);
+  NextRound({first});
+  EXPECT_TRUE(At(job).assigned.empty());
+  for (int rank = 0; rank < kAccelerators; ++rank) {
+    driver_.Gone(driver_.Key(first, rank), 0);
+  }
+  NextRound({job});
+  EXPECT_EQ(At(job).assigned.size(), kAccelerators);
+  Start(job);
+  EXPECT_TRUE(Runs(job));
 }
 
 TEST_F(ElasticJobs, ARestartFindsTheSameSizes) {
