@@ -7,10 +7,9 @@
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/client_options.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/history_file.h"
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/wall_time.h"
-#include "coordinator/server/history_tables.h"
-#include "coordinator/server/journal.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -26,22 +25,13 @@ struct HistoryOptions : ClientOptions {
   std::string file;
 };
 
-// All pages of a file.
-absl::StatusOr<Json> ReadFileHistory(const std::string& path,
-                                     const HistoryFilter& filter) {
-  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
-                         SqliteDatabase::OpenReadOnly(path));
-  GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
-  return ReadAllHistory(database, filter);
-}
-
 // The latest of that name; 0: a number is an id.
 absl::StatusOr<uint64_t> FindInFile(const HistoryOptions& options) {
   char* end = nullptr;
   const uint64_t id = std::strtoull(options.job.c_str(), &end, 10);
   if (end != options.job.c_str() && *end == '\0' && id > 0) return id;
   GAVEL_ASSIGN_OR_RETURN(const Json rows,
-                         ReadFileHistory(options.file, HistoryFilter()));
+                         ReadHistoryFile(options.file, HistoryFilter()));
   uint64_t found = 0;
   for (const Json& row : rows) {
     if (row.value("name", "") == options.job) found = row.value("job", found);
@@ -66,7 +56,7 @@ absl::StatusOr<Json> Fetch(HistoryOptions options) {
       GAVEL_RETURN_IF_ERROR(Annotate(job.status(), options.file));
       filter.job = *job;
     }
-    absl::StatusOr<Json> rows = ReadFileHistory(options.file, filter);
+    absl::StatusOr<Json> rows = ReadHistoryFile(options.file, filter);
     GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), options.file));
     return rows;
   }

@@ -12,6 +12,7 @@
 
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/history_file.h"
 #include "coordinator/cli/local_cluster.h"
 #include "coordinator/cli/progress.h"
 #include "coordinator/cli/rows.h"
@@ -50,6 +51,7 @@ class LocalRun {
   void Show(const std::vector<std::string>& lines);
   bool AllEnded() const;
   absl::Status Verdict() const;
+  absl::Status WriteSummary() const;
   absl::Status End(absl::Status result);
   Time Now() const;
 
@@ -266,9 +268,19 @@ absl::Status LocalRun::End(absl::Status result) {
     std::fflush(stdout);
   }
   if (options_.summary_path.empty()) return result;
-  const absl::Status written =
-      WriteFile(options_.summary_path, progress_.Summary().dump(2) + "\n");
+  const absl::Status written = WriteSummary();
   return result.ok() ? written : result;
+}
+
+// The coordinator has stopped: all of its history is in the file.
+absl::Status LocalRun::WriteSummary() const {
+  HistoryFilter filter;
+  filter.table = "leases";
+  const std::string path = options_.state_directory + "/journal.db";
+  const absl::StatusOr<Json> leases = ReadHistoryFile(path, filter);
+  GAVEL_RETURN_IF_ERROR(Annotate(leases.status(), path));
+  return WriteFile(options_.summary_path,
+                   progress_.Summary(*leases).dump(2) + "\n");
 }
 
 absl::Status LocalRun::Run() {

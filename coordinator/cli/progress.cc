@@ -43,12 +43,20 @@ std::string LineOf(Time at, const QueueRow& row) {
   return line;
 }
 
-Json SummaryOf(const QueueRow& row, const std::vector<AcceleratorRow>& used) {
-  Json accelerators = Json::array();
-  for (const AcceleratorRow& one : used) {
-    accelerators.push_back(
-        {{"server", one.server}, {"uuid", one.uuid}, {"type", one.type}});
+// Each that it had a lease of, once, in that order.
+Json AcceleratorsUsed(uint64_t job, const Json& leases) {
+  Json used = Json::array();
+  for (const Json& lease : leases) {
+    if (lease.at("job") != job) continue;
+    const Json one = {{"server", lease.at("server")},
+                      {"uuid", lease.at("uuid")},
+                      {"type", lease.at("type")}};
+    if (std::ranges::find(used, one) == used.end()) used.push_back(one);
   }
+  return used;
+}
+
+Json SummaryOf(const QueueRow& row, const Json& leases) {
   return {{"id", row.id},
           {"name", row.name},
           {"state", StateWord(row.state)},
@@ -60,7 +68,7 @@ Json SummaryOf(const QueueRow& row, const std::vector<AcceleratorRow>& used) {
           {"pausing_s", row.pausing_s},
           {"share_target", row.share_target},
           {"share_got", row.share_got},
-          {"accelerators_used", std::move(accelerators)},
+          {"accelerators_used", AcceleratorsUsed(row.id, leases)},
           {"final_generation",
            {{"epoch", row.generation_epoch}, {"step", row.generation_step}}},
           {"checkpoint_directory", row.checkpoint_directory}};
@@ -68,20 +76,9 @@ Json SummaryOf(const QueueRow& row, const std::vector<AcceleratorRow>& used) {
 
 }  // namespace
 
-void LocalProgress::NoteAccelerators(const QueueRow& row) {
-  std::vector<AcceleratorRow>& used = used_[row.id];
-  for (const AcceleratorRow& one : row.accelerators) {
-    const bool known = std::ranges::any_of(used, [&](const auto& other) {
-      return other.server == one.server && other.uuid == one.uuid;
-    });
-    if (!known) used.push_back(one);
-  }
-}
-
 std::vector<std::string> LocalProgress::Take(const Look& look) {
   std::vector<std::string> lines;
   for (const QueueRow& row : look.rows) {
-    NoteAccelerators(row);
     const std::string what = StrCat(row.state, PlaceOf(row));
     const auto [told, is_new] = told_.try_emplace(row.id);
     const bool due = !row.Ended() && look.at - told->second.at >= kInterval_s;
@@ -93,13 +90,10 @@ std::vector<std::string> LocalProgress::Take(const Look& look) {
   return lines;
 }
 
-Json LocalProgress::Summary() const {
+Json LocalProgress::Summary(const Json& leases) const {
   Json jobs = Json::array();
   for (const QueueRow& row : last_.rows) {
-    const auto used = used_.find(row.id);
-    jobs.push_back(SummaryOf(row, used == used_.end()
-                                      ? std::vector<AcceleratorRow>()
-                                      : used->second));
+    jobs.push_back(SummaryOf(row, leases));
   }
   return {{"rounds", last_.status.rounds},
           {"seconds", last_.at},

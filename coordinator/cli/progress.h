@@ -32,7 +32,8 @@ class LocalProgress {
   std::vector<std::string> Take(const Look& look);
 
   // All jobs of the last look: {"rounds", "jobs": [{"name", "state", ...}]}.
-  Json Summary() const;
+  // `leases`: rows of that table of history.
+  Json Summary(const Json& leases) const;
 
   const Look& last() const { return last_; }
 
@@ -41,12 +42,9 @@ class LocalProgress {
     std::string what;  // state and place
     Time at = 0;
   };
-  void NoteAccelerators(const QueueRow& row);
 
   Look last_;
   std::map<uint64_t, Told> told_;
-  // Each accelerator that a job was seen on, in this order.
-  std::map<uint64_t, std::vector<AcceleratorRow>> used_;
 };
 
 }  // namespace gavel

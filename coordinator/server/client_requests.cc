@@ -162,27 +162,24 @@ void ClientRequests::Expire(Time now) {
   }
 }
 
-// The answer first: it has been waited for, and what is logged is durable.
+// The audit log first: who was answered finds it there.
 void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
   const Identity& who = client.from.identity;
-  AuditEntry entry;
   if (options_.audit != nullptr) {
     // Why a job file is wrong may quote it: that is for its owner alone.
-    entry = {who.name,
-             who.name.empty() ? "" : std::string(RoleName(who.role)),
-             client.from.address,
-             client.action,
-             client.submitted && job.valid()
-                 ? StrCat("job ", job.value(), " ", client.object)
-                 : client.object,
-             error.empty() ? "done" : "not done"};
+    options_.audit({who.name,
+                    who.name.empty() ? "" : std::string(RoleName(who.role)),
+                    client.from.address, client.action,
+                    client.submitted && job.valid()
+                        ? StrCat("job ", job.value(), " ", client.object)
+                        : client.object,
+                    error.empty() ? "done" : "not done"});
   }
   if (client.submitted) {
     send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});
   } else {
     send_(client.from.peer, CommandReply{client.request, std::move(error)});
   }
-  if (options_.audit != nullptr) options_.audit(entry);
 }
 
 void ClientRequests::RefuseLog(const std::string& peer, uint64_t request,

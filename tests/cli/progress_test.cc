@@ -50,8 +50,14 @@ TEST(LocalProgress, TellsWhatChangedAndRunningJobsEveryFewSeconds) {
 
 TEST(LocalProgress, TheSummaryNamesEachAcceleratorOnce) {
   LocalProgress progress;
-  for (const char* uuid : {"here-1", "here-0", "here-1", ""}) {
-    Take(progress, 0, Row(1, "R", uuid));
+  Json leases = Json::array();
+  for (const char* uuid : {"here-1", "here-0", "here-1"}) {
+    for (const int job : {1, 2}) {
+      leases.push_back({{"job", job},
+                        {"server", "here"},
+                        {"uuid", StrCat(uuid, job == 2 ? "-of-2" : "")},
+                        {"type", "cpu"}});
+    }
   }
   QueueRow last = Row(1, "CD", "");
   last.generation_epoch = 4;
@@ -59,9 +65,9 @@ TEST(LocalProgress, TheSummaryNamesEachAcceleratorOnce) {
   StatusRow status;
   status.rounds = 7;
   progress.Take({9, status, {last}});
-  const nlohmann::ordered_json summary = progress.Summary();
+  const Json summary = progress.Summary(leases);
   EXPECT_EQ(summary["rounds"], 7);
-  const nlohmann::ordered_json& job = summary["jobs"][0];
+  const Json& job = summary["jobs"][0];
   EXPECT_EQ(job["state"], "finished");
   ASSERT_EQ(job["accelerators_used"].size(), 2);
   EXPECT_EQ(job["accelerators_used"][0]["uuid"], "here-1");
