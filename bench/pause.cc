@@ -1,5 +1,6 @@
-// What a pause costs a job, against what the original Gavel does with it: save
-// with torch::save, end the process, start another, load. Both from the
+// What a pause costs a job, against what the original Gavel does with it: save,
+// end the process, start another, load; with torch::save in C++, and in the
+// original's language with the PyTorch whose libraries this links. All from the
 // boundary to the end of the first step afterwards, without the time in
 // between in which the accelerator is another job's; in the same run, in turns,
 // the page cache warm. And how long the coordinator's word takes to free the
@@ -101,28 +102,32 @@ int RunChild(const std::string& name, const std::string& file, bool loads) {
   std::unique_ptr<Workload> workload = MakeWorkload(name);
   if (loads) workload->Load(file);
   for (int i = 0; i < (loads ? 1 : kStepsBefore); ++i) workload->Step();
-  std::printf("%.6f\n", Now_ms());
+  std::printf("%.6f %llu\n", Now_ms(),
+              static_cast<unsigned long long>(workload->StateBytes()));
   std::fflush(stdout);
   if (!loads) workload->Save(file);
   return 0;
 }
 
-// What the child prints, when it has ended.
-double RunProcess(const std::string& name, const std::string& file,
-                  const char* role) {
+struct Printed {
+  double at_ms = 0;
+  uint64_t state_bytes = 0;
+};
+
+// What the program prints, when it has ended.
+Printed RunProcess(const std::string& program, std::vector<std::string> words) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) Die("no pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::vector<std::string> words = {"bench_pause", role, name, file};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t pid = 0;
-  if (posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments.data(),
+  if (posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(),
                   environ) != 0) {
-    Die("the program can't run itself again");
+    Die(program + " can't be run");
   }
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
@@ -135,12 +140,38 @@ double RunProcess(const std::string& name, const std::string& file,
   int status = 0;
   waitpid(pid, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) Die("a process failed");
-  return std::strtod(text.c_str(), nullptr);
+  char* rest = nullptr;
+  const double at_ms = std::strtod(text.c_str(), &rest);
+  return {at_ms, std::strtoull(rest, nullptr, 10)};
 }
 
-double RestartMs(const std::string& name, const std::string& file) {
-  const double boundary = RunProcess(name, file, "--save");
-  return RunProcess(name, file, "--load") - boundary;
+struct Restart {
+  double cpp_ms = 0;
+  double python_ms = 0;
+};
+
+// In both, or in C++ alone.
+Restart MeasureRestart(const std::string& name, const std::string& file,
+                       bool in_python) {
+  const auto cpp = [&](const char* role) {
+    return RunProcess("/proc/self/exe", {"bench_pause", role, name, file});
+  };
+  Restart restart;
+  double boundary_ms = cpp("--save").at_ms;
+  const Printed cpp_step = cpp("--load");
+  restart.cpp_ms = cpp_step.at_ms - boundary_ms;
+  if (!in_python) return restart;
+  const auto python = [&](const char* role) {
+    return RunProcess(GAVEL_PYTHON, {GAVEL_PYTHON, GAVEL_PAUSE_RESTART, role,
+                                     name, file, std::to_string(kThreads)});
+  };
+  boundary_ms = python("save").at_ms;
+  const Printed python_step = python("load");
+  restart.python_ms = python_step.at_ms - boundary_ms;
+  if (python_step.state_bytes != cpp_step.state_bytes) {
+    Die(std::string(GAVEL_PAUSE_RESTART) + " has another model " + name);
+  }
+  return restart;
 }
 
 // ---- ours: a session under a coordinator
@@ -205,7 +236,9 @@ class Job {
   }
   void Pause() { coordinator_.Pause(); }
   void Grant() { coordinator_.Grant(slot_); }
-  double StateMegabytes() const { return workload_->StateMegabytes(); }
+  double StateMegabytes() const {
+    return static_cast<double>(workload_->StateBytes()) * 1e-6;
+  }
 
  private:
   gavel::AcceleratorInfo slot_;
@@ -214,13 +247,23 @@ class Job {
   std::unique_ptr<gavel::Session> session_;
 };
 
+bool HasPython() {
+  const bool there = access(GAVEL_PYTHON, X_OK) == 0;
+  if (!there) {
+    std::fprintf(stderr, "bench_pause: without the rows of Python: no %s\n",
+                 GAVEL_PYTHON);
+  }
+  return there;
+}
+
 struct PauseTimes {
   std::vector<double> leave_ms, resume_ms, sum_ms, step_ms;
 };
 
-// Pauses at boundaries that the word has reached before.
-PauseTimes MeasurePauses(Job& job, const std::function<double()>& between,
-                         int rounds, std::vector<double>* theirs) {
+// Pauses at boundaries that the word has reached before; `between` is called
+// while the accelerator is another job's.
+PauseTimes MeasurePauses(Job& job, const std::function<void()>& between,
+                         int rounds) {
   PauseTimes times;
   double boundary = 0, left = 0, word = 0, begin = Now_ms();
   int steps = 0;
@@ -243,7 +286,7 @@ PauseTimes MeasurePauses(Job& job, const std::function<double()>& between,
       other = std::thread([&, before] {
         left = job.WaitForRelease(before);
         // The disk write is over, too: it is another job's time.
-        theirs->push_back(between());
+        between();
         word = Now_ms();
         job.Grant();
       });
@@ -261,27 +304,37 @@ void AddModel(const Options& options, const std::string& name,
               double times_faster, std::vector<Row>* rows) {
   const std::string file = options.directory + "/theirs";
   Job job(name, options.directory);
-  const auto restart = [&] { return RestartMs(name, file); };
-  restart();  // warms the page cache
-  std::vector<double> theirs;
-  const PauseTimes ours = MeasurePauses(job, restart, options.rounds, &theirs);
+  const bool in_python = HasPython();
+  MeasureRestart(name, file, in_python);  // warms the page cache
+  std::vector<double> cpp, python;
+  const auto restart = [&] {
+    const Restart one = MeasureRestart(name, file, in_python);
+    cpp.push_back(one.cpp_ms);
+    if (in_python) python.push_back(one.python_ms);
+  };
+  const PauseTimes ours = MeasurePauses(job, restart, options.rounds);
   char label[64];
   std::snprintf(label, sizeof(label), "%s, %.0f MB", name.c_str(),
                 job.StateMegabytes());
   const std::string peer = "save, exec, load, step";
-  const double restart_ms = Median(theirs);
+  const double restart_ms = Median(cpp);
   const auto add = [&](const std::string& what, double value, Goal goal = {}) {
     rows->push_back(
         {label + (": " + what), value, "ms", peer, restart_ms, goal});
   };
-  add("pause, resume, step", Median(ours.sum_ms), AtMost(1 / times_faster));
+  const double sum_ms = Median(ours.sum_ms);
+  add("pause, resume, step", sum_ms, AtMost(1 / times_faster));
+  if (!python.empty()) {
+    rows->push_back({std::string(label) + ": the same", sum_ms, "ms",
+                     peer + " in Python", Median(python),
+                     AtMost(1 / times_faster)});
+  }
   add("  to the lock released", Median(ours.leave_ms));
   add("  resume and first step", Median(ours.resume_ms));
   const double step_ms = Median(ours.step_ms);
   add("  a step alone", step_ms);
-  rows->push_back({std::string(label) + ": all but that step",
-                   Median(ours.sum_ms) - step_ms, "ms", "all but a step",
-                   restart_ms - step_ms});
+  rows->push_back({std::string(label) + ": all but that step", sum_ms - step_ms,
+                   "ms", "all but a step", restart_ms - step_ms});
 }
 
 // ---- the latency of the word

@@ -83,7 +83,7 @@ void Workload::Step() {
   optimizer->step();
 }
 
-double Workload::StateMegabytes() const {
+uint64_t Workload::StateBytes() const {
   uint64_t bytes = 0;
   for (const at::Tensor& tensor : model->parameters()) bytes += tensor.nbytes();
   for (const at::Tensor& tensor : model->buffers()) bytes += tensor.nbytes();
@@ -93,7 +93,7 @@ double Workload::StateMegabytes() const {
       bytes += sgd.momentum_buffer().nbytes();
     }
   }
-  return static_cast<double>(bytes) * 1e-6;
+  return bytes;
 }
 
 void Workload::Save(const std::string& path) {

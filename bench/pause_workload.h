@@ -18,8 +18,8 @@ struct Workload {
   std::function<at::Tensor()> loss;  // of one batch
 
   void Step();
-  // Parameters, buffers and gradients apart: what a checkpoint has.
-  double StateMegabytes() const;
+  // Of parameters, buffers and momentum: what a checkpoint has.
+  uint64_t StateBytes() const;
   // With torch::save: what the original Gavel's jobs do before they end.
   void Save(const std::string& path);
   void Load(const std::string& path);
