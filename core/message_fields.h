@@ -124,7 +124,7 @@ auto Fields(As<AgentWelcome> auto& m) {
 }
 
 auto Fields(As<AgentRejected> auto& m) {
-  return std::tie(m.server, m.position, m.reason, m.incarnation);
+  return std::tie(m.server, m.position, m.reason, m.incarnation, m.state_id);
 }
 
 auto Fields(As<LaunchWorker> auto& m) {

@@ -261,11 +261,13 @@ struct AgentWelcome {
   std::string state_id = "";
 };
 
+// Names the agent that is meant; others go on.
 struct AgentRejected {
   std::string server;
   JournalPosition position;
   std::string reason;
-  uint64_t incarnation = 0;  // of the agent that is meant; others go on
+  uint64_t incarnation = 0;
+  std::string state_id = "";  // incarnations are counted in each anew
 };
 
 // Start one process: exec of argv, never a shell. Idempotent by `worker`.

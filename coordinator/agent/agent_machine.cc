@@ -193,7 +193,10 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
 void AgentMachine::Take(Time, const AgentRejected& rejected,
                         AgentActions& actions) {
   // An older agent's hello may have been late: its answer is not for this one.
-  if (rejected.incarnation != options_.incarnation) return;
+  if (rejected.incarnation != options_.incarnation ||
+      rejected.state_id != options_.state_id) {
+    return;
+  }
   quitting_ = true;
   waiting_.clear();
   while (!fetching_.empty()) {

@@ -124,7 +124,7 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
   const auto refuse = [&](std::string why) {
     EmitNow(action::SendToAgent{
         hello.server, AgentRejected{hello.server, position(), std::move(why),
-                                    hello.incarnation}});
+                                    hello.incarnation, hello.state_id}});
   };
   if (it != agents_.end() && it->second.state_id != hello.state_id) {
     // Another state directory: which of the two is newer their incarnations do
@@ -366,7 +366,10 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;
   }
-  worker.lease_expires = now + grant.duration_s * (1 + options_.drift);
+  // A renewal may end before an earlier one, where a plan was taken back, and
+  // be lost: then the worker has the earlier one.
+  worker.lease_expires = std::max(
+      worker.lease_expires, now + grant.duration_s * (1 + options_.drift));
   Due(worker.lease_expires);
   if (renewal) {
     EmitNow(action::SendToWorker{key, std::move(grant)});

@@ -274,7 +274,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   worker->lease_seq = seq_;
   worker->leased_at = now;
   worker->accrued_at = now;
-  worker->lease_expires = now + lease_duration_s_ * (1 + options_.drift);
+  worker->lease_expires = now;  // until it is granted
   worker->reported_at = -kNever;  // the first report of each lease is journaled
   worker->stepped_at = now;
   worker->hung_s = 0;

@@ -328,9 +328,9 @@ void CoordinatorServer::Impl::Drop(const Incoming& incoming,
                       ToStd(why.message()));
   }
   if (const auto* hello = std::get_if<AgentHello>(&incoming.message)) {
-    Send(incoming.peer,
-         AgentRejected{hello->server, engine.position(),
-                       std::string(why.message()), hello->incarnation});
+    Send(incoming.peer, AgentRejected{hello->server, engine.position(),
+                                      std::string(why.message()),
+                                      hello->incarnation, hello->state_id});
   }
 }
 

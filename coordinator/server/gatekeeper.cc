@@ -42,7 +42,8 @@ std::optional<Message> Refuse(const LogRequest& m, const absl::Status& why,
 }
 std::optional<Message> Refuse(const AgentHello& m, const absl::Status& why,
                               JournalPosition position) {
-  return AgentRejected{m.server, position, Error(why), m.incarnation};
+  return AgentRejected{m.server, position, Error(why), m.incarnation,
+                       m.state_id};
 }
 template <class T>
 std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {

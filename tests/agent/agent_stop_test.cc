@@ -264,6 +264,18 @@ TEST_F(AgentMachineTest, AfterQuittingItSaysAndTakesNothing) {
   EXPECT_EQ(machine_.NextDeadline(), kNever);
 }
 
+// Agents count their incarnations in each state directory anew: the answer to
+// the late hello of one that was lost with its directory is not for this one.
+TEST_F(AgentMachineTest, ARejectionOfAnotherStateDirectorysAgentIsIgnored) {
+  StartAndWelcome();
+  LaunchAndStart(1, Key(1, 1), 100);
+  const AgentActions actions =
+      Hear(2, AgentRejected{"node-1", position_, "a newer one", 4, "lost"});
+  EXPECT_THAT(ActionsOf<agent_action::Quit>(actions), IsEmpty());
+  EXPECT_THAT(SignalsOf(actions), IsEmpty());
+  EXPECT_FALSE(machine_.Idle());
+}
+
 // ---- time
 
 TEST_F(AgentMachineTest, ATickAtTheDeadlineAlwaysMovesIt) {

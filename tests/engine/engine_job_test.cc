@@ -210,11 +210,17 @@ TEST(Exit, OfAllWorkersFinishesTheJob) {
   EXPECT_EQ(driver.engine().round_ends_at(), kNever);  // no rounds for nobody
 }
 
-TEST(Agent, OfAnOlderIncarnationIsRejectedByItsNumber) {
+TEST(Agent, ThatIsRejectedIsNamedByNumberAndDirectory) {
   EngineDriver driver;
   driver.JoinServer("here", 5);
   driver.JoinServer("here", 4);
   EXPECT_EQ(driver.Last<AgentRejected>()->incarnation, 4u);
+  AgentHello another;
+  another.server = "here";
+  another.incarnation = 4;
+  another.state_id = "another";
+  driver.Step(event::ServerJoined{another});
+  EXPECT_EQ(driver.Last<AgentRejected>()->state_id, "another");
 }
 
 TEST(Agent, ThatRunsAStrangerIsToldToStopIt) {

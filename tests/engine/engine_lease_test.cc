@@ -91,6 +91,23 @@ TEST(Lease, GoesOnIntoTheNextRoundOnceThatIsPlanned) {
   EXPECT_GE(driver.Count<LeaseNotice>(), 1);
 }
 
+// The plan for the next round is taken back, so a renewal is shorter than the
+// one before. Should it be lost, the worker goes on by the one before.
+TEST(Lease, IsNotOverBeforeItsLongestGrantIs) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.At(driver.engine().round_ends_at() - 4);  // within the lead
+  driver.Request(key, /*holding=*/true);
+  const double granted_s = driver.Last<LeaseGrant>()->duration_s;
+  const Time until = driver.now + granted_s;
+  driver.Submit("b");
+  driver.now += 1;
+  driver.Request(key, /*holding=*/true);
+  ASSERT_LT(driver.Last<LeaseGrant>()->duration_s, granted_s - 1);
+  EXPECT_GE(driver.job(job).workers[0].lease_expires, until);
+}
+
 TEST(Lease, OfAnOldIncarnationIsRefused) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");

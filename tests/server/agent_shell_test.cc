@@ -167,7 +167,7 @@ TEST_F(AgentShellTest, ARejectedAgentKillsItsWorkersAndSaysWhy) {
   Launch(3, {"/bin/sleep", "1000"});
   const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
   Send(AgentRejected{"here", kPosition, "another agent has this name",
-                     hello.incarnation});
+                     hello.incarnation, hello.state_id});
   thread_.join();
   EXPECT_THAT(ended_,
               StatusIs(kFailedPrecondition, "another agent has this name"));
