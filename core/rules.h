@@ -20,6 +20,10 @@ enum class Rule : uint8_t {
   kLeaseCountsFromSending,
   kLeaseEndsAtDeadline,
   kGivenUpEpochStaysSo,
+  kStopBindsForAll,
+  kAcceptedStopIsWaitedAt,
+  kPassedStopIsRefused,
+  kStopIsKnownBeforeTheNext,
   // core/generation
   kLatestGenerationByEpoch,
   // coordinator/agent

@@ -360,7 +360,6 @@ void VirtualCluster::SetPartitioned(const std::string& server,
 void VirtualCluster::SetCut(const std::string& server, Direction direction,
                             bool cut) {
   world_.network.SetCut(ServerOf(server).index(), direction, cut);
-  world_.gangs.Update();
 }
 
 void VirtualCluster::SetNetworkFaults(const NetworkFaults& faults) {

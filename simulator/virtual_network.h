@@ -51,6 +51,16 @@ class VirtualNetwork {
   }
   const Counts& counts() const { return counts_; }
 
+  // Of something that travels by a connection between two servers: nothing of
+  // it is lost, what would be comes later.
+  double ConnectionDelay() {
+    constexpr double kAgain_s_max = 1;
+    const bool again = Happens(faults_.drop + faults_.late);
+    return faults_.delay_s_min +
+           Draw() * (faults_.delay_s_max - faults_.delay_s_min) +
+           (again ? Draw() * kAgain_s_max : 0);
+  }
+
   // `arrive` is called when the message is there: not at all, once or twice.
   template <class F>
   void Send(size_t server, Direction direction, F arrive) {

@@ -33,8 +33,6 @@ void VirtualProcess::Start() {
   });
 }
 
-// Nothing happens in a process that is gone, and in one that is stopped only
-// when it goes on.
 void VirtualProcess::After(double delay_s, std::function<void()> task) {
   world_.queue.After(delay_s, [this, life = std::weak_ptr<int>(life_),
                                task = std::move(task)]() mutable {
@@ -99,15 +97,12 @@ void VirtualProcess::Stall() {
   if (!alive_ || is_stuck()) return;
   stalled_ = true;
   stuck_at_ = world_.now();
-  world_.gangs.Update();
 }
 
 void VirtualProcess::Resume() {
   if (!alive_ || !stalled_) return;
   stalled_ = false;
-  const double lost_s = world_.now() - std::exchange(stuck_at_, kNever);
-  if (MyGang() == nullptr) StoodStill(lost_s);
-  world_.gangs.Update();
+  resumed_at_ += world_.now() - std::exchange(stuck_at_, kNever);
   for (const auto& task : std::exchange(held_, {})) {
     if (!alive_) return;
     task();
@@ -119,7 +114,6 @@ void VirtualProcess::Hang() {
   if (!training_now()) return;
   hung_ = true;
   stuck_at_ = world_.now();
-  world_.gangs.Update();
 }
 
 // ---- the training loop
@@ -131,6 +125,7 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
   }
   accelerator_ = action.accelerator;
   running_epoch_ = action.epoch;
+  deadline_ = action.deadline;
   world_size_ = action.world_size;
   gang_address_ = action.gang_address;
   taking_ = true;
@@ -173,7 +168,7 @@ void VirtualProcess::Begin() {
                   running_epoch_, ", from step ", steps_before_);
   });
   Step(lease_event::Resumed{running_epoch_});
-  ArmEnd();
+  if (world_size_ == 1) ArmEnd();
   ArmReport();
   ArmCheckpoint();
 }
@@ -213,23 +208,12 @@ void VirtualProcess::Do(const lease_action::Pause& action) {
   }
   pausing_ = true;
   pause_tier_ = action.tier;
-  StopAtBoundary();
-}
-
-// With all ranks of a gang, whoever was asked.
-void VirtualProcess::StopAtBoundary() {
-  if (IsFrozen()) return;  // until they agree again, or the gang breaks
+  if (world_size_ > 1) return;  // where all ranks agree to
   const double step_s = 1 / StepsPerSecond();
-  const double rest_s = step_s - std::fmod(world_.now() - resumed_at_, step_s);
-  const VirtualGangs::Gang* gang = MyGang();
-  if (gang == nullptr) return ParkAfter(rest_s);
-  for (const auto& [rank, process] : gang->ranks) process->ParkAfter(rest_s);
+  ParkAfter(step_s - std::fmod(world_.now() - resumed_at_, step_s));
 }
 
 void VirtualProcess::ParkAfter(double delay_s) {
-  if (stopping_) return;
-  if (!pausing_) pause_tier_ = PauseTier::kPark;
-  pausing_ = true;
   stopping_ = true;
   const double leave_s =
       pause_tier_ == PauseTier::kKeep ? training_.keep_s : training_.park_s;
@@ -247,11 +231,8 @@ double VirtualProcess::StepsPerSecond() const {
 }
 
 uint64_t VirtualProcess::StepsDone() const {
-  if (!running_) return steps_before_;
-  Time until = std::min(world_.now(), stuck_at_);
-  if (const VirtualGangs::Gang* gang = MyGang()) {
-    until = std::min(until, gang->frozen_at);
-  }
+  if (!running_ || world_size_ > 1) return steps_before_;
+  const Time until = std::min(world_.now(), stuck_at_);
   const double steps = (until - resumed_at_) * StepsPerSecond() + 1e-9;
   return std::min(training_.steps_total,
                   steps_before_ + static_cast<uint64_t>(std::max(0.0, steps)));
@@ -285,15 +266,12 @@ void VirtualProcess::ArmEnd() {
       resumed_at_ + static_cast<double>(last - std::min(last, steps_before_)) /
                         StepsPerSecond();
   // It may have stood still when that time has come.
-  constexpr double kAgain_s = 0.25;
-  const double delay_s = due > world_.now() ? due - world_.now()
-                         : IsFrozen()       ? kAgain_s
-                                            : 0;
-  After(delay_s, [this, epoch = running_epoch_, fails, last] {
-    if (!running_ || running_epoch_ != epoch || pausing_ || hung_) return;
-    if (StepsDone() < last) return ArmEnd();
-    if (PassBoundary()) End(fails);
-  });
+  After(std::max(0.0, due - world_.now()),
+        [this, epoch = running_epoch_, fails, last] {
+          if (!running_ || running_epoch_ != epoch || pausing_ || hung_) return;
+          if (StepsDone() < last) return ArmEnd();
+          if (PassBoundary()) End(fails);
+        });
 }
 
 void VirtualProcess::End(bool fails) {
@@ -311,7 +289,7 @@ void VirtualProcess::End(bool fails) {
 void VirtualProcess::ArmReport() {
   After(kReportInterval_s, [this, epoch = running_epoch_] {
     if (!running_ || running_epoch_ != epoch) return;
-    PassBoundary();
+    if (world_size_ == 1) PassBoundary();
     Step(lease_event::Progressed{ProgressNow()});
     if (alive_) ArmReport();
   });
@@ -323,7 +301,9 @@ void VirtualProcess::ArmCheckpoint() {
   if (training_.checkpoint_every_s == 0 || key_.rank != 0) return;
   After(training_.checkpoint_every_s, [this, epoch = running_epoch_] {
     if (!running_ || running_epoch_ != epoch) return;
-    if (!IsFrozen() && PassBoundary()) {
+    if (world_size_ > 1) {
+      checkpoint_due_ = true;
+    } else if (PassBoundary()) {
       Commit({running_epoch_, StepsDone()});
     }
     ArmCheckpoint();
@@ -380,107 +360,13 @@ void VirtualProcess::StopRunning() {
 void VirtualProcess::Exit(int code, int signal) {
   if (!alive_) return;
   const bool dies = signal != 0 || (code != 0 && code != kExitEvicted);
-  LeaveGang(/*broken=*/running_ && !pausing_ && dies);
+  // Rank 0 takes the store with it, from which the others learn of a stop.
+  LeaveGang(/*broken=*/running_ && dies && (!stopping_ || key_.rank == 0));
   if (running_) StopRunning();
   LeaveMemory();
   alive_ = false;
   life_.reset();
   home_.exited(code, signal);
-}
-
-// ---- its gang
-
-VirtualGangs::Gang* VirtualProcess::MyGang() const {
-  if (world_size_ < 2) return nullptr;
-  VirtualGangs::Gang* gang = world_.gangs.Find(key_.job, running_epoch_);
-  return gang != nullptr && gang->ranks.contains(key_.rank) ? gang : nullptr;
-}
-
-bool VirtualProcess::IsFrozen() const {
-  const VirtualGangs::Gang* gang = MyGang();
-  return gang != nullptr && gang->frozen_at != kNever;
-}
-
-bool VirtualProcess::IsHeard() const {
-  return alive_ && !is_stuck() && world_.network.IsConnected(home_.server);
-}
-
-// Waits for all ranks at rank 0's store.
-void VirtualProcess::Meet() {
-  meeting_ = true;
-  const uint64_t epoch = running_epoch_;
-  const auto still = [this, epoch] {
-    return meeting_ && running_epoch_ == epoch;
-  };
-  const std::string address = StrCat("job-", key_.job.value(), ":", epoch);
-  if (key_.rank == 0) {
-    After(training_.gang_open_s, [this, still, epoch, address] {
-      if (still()) Step(lease_event::GangOpened{epoch, address});
-    });
-  } else if (gang_address_ != address) {
-    world_.truth.Violation(world_.now(), StrCat(NameOf(key_), " is sent to \"",
-                                                gang_address_, "\""));
-  }
-  After(training_.gang_timeout_s, [this, still, epoch] {
-    if (!still()) return;
-    LeaveGang(/*broken=*/false);
-    Step(lease_event::ResumeFailed{epoch, "the gang did not come together"});
-  });
-  if (world_.gangs.Join(key_.job, epoch, *this, world_size_)) BeginTogether();
-}
-
-void VirtualProcess::BeginTogether() {
-  if (world_.gangs.CountFailure(key_.job) < training_.gang_failures) return;
-  VirtualGangs::Gang& gang = *MyGang();
-  const std::map<int, VirtualProcess*> ranks = gang.ranks;
-  uint64_t most = 0;
-  for (const auto& [rank, process] : ranks) {
-    if (!process->IsHeard()) return;  // they wait in vain
-    most = std::max(most, process->StepsDone());
-  }
-  bool together = true;
-  for (const auto& [rank, process] : ranks) {
-    if (process->StepsDone() == most) continue;
-    // State that the gang has left behind is of no use.
-    together = false;
-    process->Exit(kExitEvicted, 0);
-  }
-  if (!together) return;
-  gang.running = true;
-  for (const auto& [rank, process] : ranks) process->Begin();
-}
-
-// Frees the accelerator. Where others ran with it, they can't go on.
-void VirtualProcess::LeaveGang(bool broken) {
-  if (taking_ || meeting_) {
-    world_.truth.Free(key_, accelerator_.uuid);
-    LeaveMemory();
-  }
-  taking_ = false;
-  meeting_ = false;
-  const VirtualGangs::Gang* gang = MyGang();
-  if (gang == nullptr) return;
-  std::map<int, VirtualProcess*> others = gang->ranks;
-  others.erase(key_.rank);
-  const uint64_t epoch = running_epoch_;
-  world_.gangs.Leave(key_.job, epoch, key_.rank);
-  if (!broken) return;
-  for (const auto& [rank, process] : others) {
-    process->After(training_.gang_abort_s,
-                   [other = process, epoch] { other->GangIsBroken(epoch); });
-  }
-}
-
-void VirtualProcess::GangIsBroken(uint64_t epoch) {
-  if (!alive_ || !running_ || running_epoch_ != epoch || hung_) return;
-  if (stalled_) return held_.push_back([this, epoch] { GangIsBroken(epoch); });
-  Exit(kExitEvicted, 0);
-}
-
-void VirtualProcess::StoodStill(double seconds) {
-  if (!running_) return;
-  resumed_at_ += seconds;
-  if (pausing_ && !stopping_) StopAtBoundary();
 }
 
 }  // namespace gavel

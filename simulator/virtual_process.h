@@ -44,10 +44,14 @@ class VirtualProcess {
   // keeps others off).
   void Orphan();
 
-  // What the other ranks of its gang do to it: it can't go on, or could not for
-  // a while.
+  // What happens to it in its gang: it can't go on; all have done a step; and
+  // it may have heard what it waits for.
   void GangIsBroken(uint64_t epoch);
-  void StoodStill(double seconds);
+  void GangStepDone(uint64_t epoch);
+  void AttendGang();
+  // Nothing happens in a process that is gone, and in one that is stopped only
+  // when it goes on.
+  void After(double delay_s, std::function<void()> task);
 
   bool alive() const { return alive_; }
   // It goes from step to step at present.
@@ -64,13 +68,18 @@ class VirtualProcess {
   uint64_t StepsDone() const;
   const WorkerKey& key() const { return key_; }
   const VirtualTraining& training() const { return training_; }
+  size_t server() const { return home_.server; }
+  // By its machine's clock.
+  Time Now() const { return home_.clock.Shows(world_.now()); }
+  double StepsPerSecond() const;
 
  private:
-  void After(double delay_s, std::function<void()> task);
   void Step(const LeaseEvent& event);
   void Do(const lease_action::Send& action);
   void Do(const lease_action::Resume& action);
-  void Do(const lease_action::Extend&) {}
+  void Do(const lease_action::Extend& action) {
+    if (action.epoch == running_epoch_) deadline_ = action.deadline;
+  }
   void Do(const lease_action::Pause& action);
   void ArmTick();
 
@@ -85,20 +94,21 @@ class VirtualProcess {
   void ArmCheckpoint();
   void Commit(Generation generation);
   void ExitIfCommitted();
-  void StopAtBoundary();
   void ParkAfter(double delay_s);
   void StopRunning();
   void Park(PauseTier tier);
   void Exit(int code, int signal);
   Progress ProgressNow() const;
-  double StepsPerSecond() const;
 
   // ---- its gang
-  VirtualGangs::Gang* MyGang() const;
-  bool IsFrozen() const;
   void Meet();
   void BeginTogether();
+  void AttendLater();
+  bool PassInGang();
+  void StopGang();
   void LeaveGang(bool broken);
+  void LeaveBroken();
+  GangKey gang_key() const { return {key_.job, running_epoch_}; }
 
   WorkerKey key_;
   VirtualTraining training_;
@@ -117,6 +127,9 @@ class VirtualProcess {
   Time stuck_at_ = kNever;  // stalled or hung since
   PauseTier pause_tier_ = PauseTier::kPark;
   uint64_t running_epoch_ = 0;
+  Time deadline_ = 0;            // of its lease, by its clock
+  double stop_ahead_s_ = 0;      // a gang's stop is asked for so long before
+  bool checkpoint_due_ = false;  // of a gang
   AcceleratorInfo accelerator_;
   int world_size_ = 1;
   std::string gang_address_;

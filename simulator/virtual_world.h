@@ -42,8 +42,8 @@ struct VirtualTraining {
   bool ignores_pauses = false;  // never reaches a boundary
   // Of a gang: rank 0's store opens after this; whoever waits for the others
   // longer than the time-out gives its lease back; and a rank whose gang has
-  // lost one ends with 75 after this, or after the silence where the other can
-  // only be missed.
+  // lost one ends with 75 after this. A step that does not end for the silence
+  // is given up by all.
   double gang_open_s = 0.05;
   double gang_timeout_s = 3;
   double gang_abort_s = 0.2;
@@ -61,7 +61,7 @@ struct CheckpointFaults {
 
 struct VirtualWorld {
   explicit VirtualWorld(uint64_t seed)
-      : random(seed), network(queue, random), gangs(queue) {}
+      : random(seed), network(queue, random), gangs(queue, network, random) {}
 
   Time now() const { return queue.now(); }
   // [0, 1)

@@ -85,6 +85,37 @@ void WorldTruth::Boundary(Time now, const WorkerKey& worker, uint64_t epoch) {
                         lease->second, " s"));
 }
 
+void WorldTruth::Agreed(Time now, GangKey gang, int rank, uint64_t step,
+                        bool stops) {
+  Agreement& agreement = agreements_[gang];
+  const size_t place = agreement.seen[rank]++;
+  if (place == agreement.steps.size()) agreement.steps.push_back(step);
+  if (agreement.steps[place] != step) {
+    Violation(now, StrCat("rank ", rank, " of job ", gang.first.value(),
+                          " takes boundary ", step, " for the one agreed on, ",
+                          "and another rank took ", agreement.steps[place]));
+  }
+  if (!stops) return;
+  agreement.stopped_at[rank] = step;
+  for (const auto& [other, begun] : agreement.begun) {
+    if (begun <= step) continue;
+    Violation(now, StrCat("rank ", rank, " of job ", gang.first.value(),
+                          " stops after step ", step, ", and rank ", other,
+                          " has begun step ", begun));
+  }
+}
+
+void WorldTruth::BeganStep(Time now, GangKey gang, int rank, uint64_t step) {
+  Agreement& agreement = agreements_[gang];
+  agreement.begun[rank] = step;
+  for (const auto& [other, stopped_at] : agreement.stopped_at) {
+    if (stopped_at >= step) continue;
+    Violation(now, StrCat("rank ", rank, " of job ", gang.first.value(),
+                          " begins step ", step, ", and rank ", other,
+                          " stopped after step ", stopped_at));
+  }
+}
+
 // Compared here by hand: the order of generations is what is being tested.
 void WorldTruth::Committed(JobId job, Generation generation) {
   auto& latest = latest_[job];

@@ -18,6 +18,8 @@
 
 namespace gavel {
 
+using GangKey = std::pair<JobId, uint64_t>;  // job and epoch
+
 class WorldTruth {
  public:
   // What was broken, in the order in which it was seen; to be empty.
@@ -42,6 +44,13 @@ class WorldTruth {
   // `worker` goes from one step to the next under the lease of `epoch`.
   void Boundary(Time now, const WorkerKey& worker, uint64_t epoch);
 
+  // ---- gangs
+  // The rank is at a boundary that all agreed on, for a checkpoint or to stop
+  // there: all ranks are at the same ones, in this order.
+  void Agreed(Time now, GangKey gang, int rank, uint64_t step, bool stops);
+  // It begins `step` (1 is the first): nobody stops before it.
+  void BeganStep(Time now, GangKey gang, int rank, uint64_t step);
+
   // ---- checkpoints
   void Committed(JobId job, Generation generation);
   // The latest can't be read any more; `rest` is what is left.
@@ -59,6 +68,11 @@ class WorldTruth {
                const WorkerKey& worker);
 
  private:
+  struct Agreement {
+    std::vector<uint64_t> steps;  // boundaries, in order
+    std::map<int, size_t> seen;   // by rank
+    std::map<int, uint64_t> stopped_at, begun;
+  };
   struct Accelerator {
     uint64_t memory_bytes = 0;  // 0: not known
     std::map<WorkerKey, int> slots;
@@ -70,6 +84,7 @@ class WorldTruth {
   std::map<std::pair<WorkerKey, uint64_t>, Time> granted_until_;
   std::map<JobId, std::pair<uint64_t, uint64_t>> latest_;  // (epoch, step)
   std::map<JobId, uint64_t> steps_saved_;
+  std::map<GangKey, Agreement> agreements_;
   std::set<std::pair<std::pair<std::string, uint64_t>, WorkerKey>> spawned_;
 };
 

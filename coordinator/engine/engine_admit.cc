@@ -22,8 +22,11 @@ constexpr double kReportIntervalMin_s = 10;
 constexpr double kRetryAfter_s = 2;
 // The other ranks of a gang, while rank 0 opens its store; the same.
 constexpr double kGangRetry_s = 0.5;
-// A lease shorter than this is not begun.
+// A lease shorter than this is not begun; nor one of a gang that is shorter
+// than this part of a whole one, for its ranks stop some time ahead of the end,
+// and would have come together for nothing.
 constexpr double kLeaseMin_s = 0.05;
+constexpr double kGangLeaseMin = 0.1;
 
 // LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …".
 bool TellsOutOfMemory(std::string_view detail) {
@@ -324,7 +327,10 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     return Reject(key, StrCat("job ", job.id.value(), " runs with ",
                               job.world_size, " workers now"));
   }
-  if (CanStart(job) && LeaseHorizon(job) - now >= kLeaseMin_s) {
+  const double least_s =
+      job.is_gang() ? std::max(kLeaseMin_s, kGangLeaseMin * lease_duration_s_)
+                    : kLeaseMin_s;
+  if (CanStart(job) && LeaseHorizon(job) - now >= least_s) {
     if (WaitsForGang(job, key.rank, job.epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);
     }

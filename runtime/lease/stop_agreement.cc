@@ -5,6 +5,7 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -77,7 +78,8 @@ StopMember::Passage StopMember::Pass(uint64_t steps_done) {
     bound_.pop_front();
     return kind == StopKind::kStop ? Passage::kStop : Passage::kCheckpoint;
   }
-  if (accepted_ && !open_.bound && steps_done >= open_.step) {
+  if (accepted_ && !open_.bound && steps_done >= open_.step &&
+      Rules::Hold(Rule::kAcceptedStopIsWaitedAt)) {
     return Passage::kWait;
   }
   step_begun_ = std::max(step_begun_, steps_done + 1);
@@ -100,7 +102,8 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
     open_ = proposal;
     open_.bound = false;
     // In the middle of step S or before it: boundary S is still to come.
-    accepted_ = step_begun_ <= proposal.step;
+    accepted_ = step_begun_ <= proposal.step ||
+                !Rules::Hold(Rule::kPassedStopIsRefused);
   }
   if (proposal.number == open_.number && proposal.bound && !open_.bound &&
       accepted_) {
@@ -174,13 +177,15 @@ void StopLeader::Decide() {
   const bool open = last.number > 0 && !last.bound;
   if (!open) {
     // The next one only when all know of this: none can miss it then.
-    if (wanted != StopKind::kNone && (last.number == 0 || all_know)) {
+    if (wanted != StopKind::kNone &&
+        (last.number == 0 || all_know ||
+         !Rules::Hold(Rule::kStopIsKnownBeforeTheNext))) {
       Propose(wanted);
     }
   } else if (refused) {
     margin_ = std::min(margin_ * 2, kMarginMax);
     Propose(std::max(wanted, last.kind));
-  } else if (all_accepted) {
+  } else if (all_accepted || !Rules::Hold(Rule::kStopBindsForAll)) {
     word_.proposal.bound = true;
   }
 }

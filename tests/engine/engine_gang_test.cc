@@ -237,6 +237,17 @@ TEST_F(Gang, AMeetingThatFailsEndsInNoHalfGang) {
   EXPECT_THAT(Why(), HasSubstr("running"));
 }
 
+// Its ranks stop some time before their lease ends, and would do so again.
+TEST_F(Gang, IsNotStartedForTheLastOfARound) {
+  driver_.Submit("other", kRanks);
+  Start();
+  driver_.now = driver_.engine().round_ends_at() - 0.9;
+  for (const int rank : {0, 1, 2}) GiveBack(rank, ReleaseCause::kPaused);
+  driver_.Request(Key(0));
+  ExpectNothingHeld();
+  EXPECT_EQ(driver_.Last<LeaseDenied>()->worker, Key(0));
+}
+
 TEST_F(Gang, ThatFailsToMeetSaysSo) {
   FailToMeet();
   ExpectNothingHeld();

@@ -16,6 +16,15 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "a worker that hears nothing goes on training"},
     {Rule::kGivenUpEpochStaysSo, "given-up-epoch-grant",
      "a worker takes a late grant of an epoch that it gave back"},
+    // ---- how the ranks of a gang stop
+    {Rule::kStopBindsForAll, "stop-binds-for-some",
+     "a stop counts although a rank has not said yes to it"},
+    {Rule::kAcceptedStopIsWaitedAt, "accepted-stop-passed",
+     "a rank goes past the step that it said it would wait at"},
+    {Rule::kPassedStopIsRefused, "passed-stop-accepted",
+     "a rank that is beyond the step says yes to stopping there"},
+    {Rule::kStopIsKnownBeforeTheNext, "next-stop-too-early",
+     "another stop is proposed while a rank does not know of the last one"},
     // ---- checkpoints
     {Rule::kLatestGenerationByEpoch, "latest-by-step",
      "the checkpoint with the most steps is the latest, even one that a worker "
