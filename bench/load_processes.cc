@@ -163,15 +163,21 @@ bool FleetProcesses::Wait(double timeout_s, const std::function<bool()>& done) {
   return true;
 }
 
-int FleetProcesses::workers() const {
-  int sum = 0;
-  for (const Part& part : parts_) sum += part.shared->workers;
+template <class T>
+T FleetProcesses::Sum(std::atomic<T> Shared::*count) const {
+  T sum = 0;
+  for (const Part& part : parts_) sum += part.shared->*count;
   return sum;
 }
-int FleetProcesses::running() const {
-  int sum = 0;
-  for (const Part& part : parts_) sum += part.shared->running;
-  return sum;
+
+int FleetProcesses::workers() const { return Sum(&Shared::workers); }
+int FleetProcesses::running() const { return Sum(&Shared::running); }
+uint64_t FleetProcesses::pauses() const { return Sum(&Shared::pauses); }
+uint64_t FleetProcesses::leases_ended() const {
+  return Sum(&Shared::leases_ended);
+}
+uint64_t FleetProcesses::shared_accelerators() const {
+  return Sum(&Shared::shared_accelerators);
 }
 int FleetProcesses::heard_of_term(uint64_t term) const {
   int sum = 0;
@@ -186,21 +192,6 @@ uint64_t FleetProcesses::term() const {
     term = std::max(term, part.shared->term.load());
   }
   return term;
-}
-uint64_t FleetProcesses::pauses() const {
-  uint64_t sum = 0;
-  for (const Part& part : parts_) sum += part.shared->pauses;
-  return sum;
-}
-uint64_t FleetProcesses::leases_ended() const {
-  uint64_t sum = 0;
-  for (const Part& part : parts_) sum += part.shared->leases_ended;
-  return sum;
-}
-uint64_t FleetProcesses::shared_accelerators() const {
-  uint64_t sum = 0;
-  for (const Part& part : parts_) sum += part.shared->shared_accelerators;
-  return sum;
 }
 
 void FleetProcesses::ClearRenewals() {

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -53,6 +54,8 @@ class FleetProcesses {
     Shared* shared = nullptr;
     uint32_t cleared = 0;  // renewals that are not looked at any more
   };
+  template <class T>
+  T Sum(std::atomic<T> Shared::*count) const;
   std::vector<Part> parts_;
 };
 

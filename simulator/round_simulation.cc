@@ -121,7 +121,11 @@ void RoundSimulation::Arrive() {
       if (InWindow(next_)) ++ended_in_window_;
       continue;
     }
-    inbox_.emplace_back(event::JobSubmitted{work_.Spec(next_), next_ + 1});
+    event::JobSubmitted submitted{work_.Spec(next_), next_ + 1};
+    if (next_ < options_.received.size()) {
+      submitted.received = options_.received[next_];
+    }
+    inbox_.emplace_back(std::move(submitted));
   }
   if (next_ < work_.size()) {
     queue_.At(work_.job(next_).arrival_s, {Kind::kArrive, 0, 0});

@@ -49,6 +49,9 @@ struct SimulationOptions {
   double failures_per_hour = 0;
   double checkpoint_interval_s = 600;
   bool record_rounds = false;  // fills SimulationResult::leases and usage
+  // What the jobs of the trace had received before it, by number; of those
+  // beyond its end: nothing. Not when `ideal`.
+  std::vector<event::Received> received;
 };
 
 // What became of one job of the trace.

@@ -58,6 +58,7 @@ absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
     job_template.type = TypeName(job);
     trace.templates.push_back(std::move(job_template));
     trace.jobs.push_back(row);
+    options.received.push_back(job.received);
     if (job.pause_s > 0) {
       options.overheads.by_type[TypeName(job)] = {0, job.pause_s, job.pause_s};
     }

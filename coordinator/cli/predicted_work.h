@@ -26,6 +26,7 @@ struct PredictedJob {
   // steps/s of the whole job by type; a type that is missing: cannot run there.
   std::map<std::string, double> steps_per_s;
   double pause_s = 0;  // lost by each pause
+  event::Received received = {};
 };
 
 // The trace and throughputs of these jobs, in the order of arrival; `options`

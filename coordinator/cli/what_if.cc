@@ -39,6 +39,12 @@ PredictedJob JobOf(const Json& row) {
                   ? std::max(1.0, steps->get<double>())
                   : kEndlessSteps;
   job.steps_per_s = RatesIn(row, "throughputs");
+  job.received.total_s = row.value("received_s", 0.0);
+  const Json received = row.value("received", Json::object());
+  for (const auto& [type, on] : received.items()) {
+    job.received.types.push_back(
+        {type, on.value("since_reset_s", 0.0), on.value("deficit_s", 0.0)});
+  }
   return job;
 }
 
@@ -54,6 +60,27 @@ std::vector<ClusterPart> ClusterOf(const Json& nodes) {
     }
   }
   return PartsOf(counts);
+}
+
+// As the coordinator decides; of what it does not tell, the default.
+SimulationOptions OptionsOf(const LiveState& live) {
+  const Json& status = live.status;
+  SimulationOptions options;
+  options.policy = status.value("policy", options.policy);
+  options.cluster = ClusterOf(live.nodes);
+  options.record_rounds = true;
+  EngineOptions& engine = options.engine;
+  engine.round_duration_s =
+      status.value("round_duration_s", engine.round_duration_s);
+  engine.mechanism =
+      FindMechanism(status.value("mechanism", "")).value_or(engine.mechanism);
+  engine.queue = FindQueue(status.value("queue", "")).value_or(engine.queue);
+  engine.memory_rounds = status.value("memory_rounds", engine.memory_rounds);
+  engine.reset_interval_s =
+      status.value("reset_interval_s", engine.reset_interval_s);
+  engine.placement_sensitive =
+      status.value("placement_sensitive", engine.placement_sensitive);
+  return options;
 }
 
 // Its own figures; of types that it does not name, those of a job of the same
@@ -158,12 +185,7 @@ Json JobJson(const WhatIfJob& job) {
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
   GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live.jobs));
-  SimulationOptions options;
-  options.policy = live.status.value("policy", options.policy);
-  options.engine.round_duration_s =
-      live.status.value("round_duration_s", options.engine.round_duration_s);
-  options.cluster = ClusterOf(live.nodes);
-  options.record_rounds = true;
+  const SimulationOptions options = OptionsOf(live);
   if (options.cluster.empty()) {
     return absl::FailedPreconditionError(
         "the cluster has no accelerators at present; start an agent");

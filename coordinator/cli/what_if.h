@@ -2,9 +2,10 @@
 // does to the others: the engine in virtual time on what a coordinator tells of
 // its jobs. Pure but for the clock that bounds it.
 //
-// What the simulation does not know: how much of its share each job has had so
-// far (all begin alike), jobs that are still to come, and how long a job runs
-// that names no steps_total (it stays to the end).
+// It begins with what each job has received of its share so far. What the
+// simulation does not know: who holds which accelerator at present, jobs that
+// are still to come, and how long a job runs that names no steps_total (it
+// stays to the end).
 #ifndef GAVEL_COORDINATOR_CLI_WHAT_IF_H_
 #define GAVEL_COORDINATOR_CLI_WHAT_IF_H_
 

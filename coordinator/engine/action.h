@@ -4,10 +4,12 @@
 #define GAVEL_COORDINATOR_ENGINE_ACTION_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "coordinator/engine/event.h"
 #include "coordinator/policy/policy.h"
 #include "core/messages.h"
 #include "core/units.h"
@@ -21,6 +23,8 @@ struct Persist {
   uint64_t term = 0;
   Time time = 0;
   std::string row;  // EncodeEvent
+  // What the row says; null: read from a file, or no journal is kept.
+  std::shared_ptr<const Event> event = nullptr;
 };
 
 // Solve and answer with event::AllocationReady of the same epoch.

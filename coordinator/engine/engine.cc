@@ -95,10 +95,14 @@ void Engine::Record(Time now, Event event) {
     start->memory_rounds = options_.memory_rounds;
     start->settings = given_;
   }
-  actions_.push_back(action::Persist{
-      seq_, term_, now,
-      options_.journal ? EncodeEvent(event) : decltype(EncodeEvent(event))()});
-  Apply(now, event);
+  if (!options_.journal) {
+    actions_.push_back(action::Persist{seq_, term_, now, ""});
+    return Apply(now, event);
+  }
+  const auto kept = std::make_shared<const Event>(std::move(event));
+  actions_.push_back(
+      action::Persist{seq_, term_, now, EncodeEvent(*kept), kept});
+  Apply(now, *kept);
 }
 
 void Engine::Apply(Time now, const Event& event) {

@@ -157,6 +157,8 @@ class Engine {
     double received = 0;
   };
   Shares SharesOf(JobId job, Time now) const;
+  // What counts for and against an active job, alone, in its priorities.
+  event::Received ReceivedOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
   // The rank of `job` that has stood still for longest, if that is much of what
   // is allowed.
@@ -267,6 +269,7 @@ class Engine {
   void On(Time now, const event::JobsResized& e);
   template <class E>
   void On(Time, const E&) {}  // the volatile ones
+  void TakeReceived(JobId id, const event::Received& received);
   void Reconcile(Time now, const AgentHello& hello, const Agent& before);
   void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
 

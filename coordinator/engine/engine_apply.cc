@@ -96,6 +96,18 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   const JobId id = job.id;
   live_[id] = &jobs_.emplace(id, std::move(job)).first->second;
   unsolved_ = true;
+  TakeReceived(id, e.received);
+}
+
+void Engine::TakeReceived(JobId id, const event::Received& received) {
+  jobs_.at(id).received_s = received.total_s;
+  for (const event::Received::OnType& on : received.types) {
+    const auto type = std::ranges::find(cluster_.types(), on.type);
+    if (type == cluster_.types().end()) continue;
+    const auto index = static_cast<size_t>(type - cluster_.types().begin());
+    time_received_.Add({id, JobId()}, index, on.since_reset_s);
+    time_received_.Owe({id, JobId()}, index, on.since_reset_s + on.deficit_s);
+  }
 }
 
 void Engine::On(Time now, const event::JobCommanded& e) {

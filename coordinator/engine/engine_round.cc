@@ -63,6 +63,17 @@ Engine::Shares Engine::SharesOf(JobId id, Time now) const {
   return {std::min(1.0, target / elapsed), std::min(1.0, received / elapsed)};
 }
 
+event::Received Engine::ReceivedOf(JobId id, Time now) const {
+  RoundUnit row;
+  MakeUnit({id, JobId()}, now, row);
+  event::Received received{SecondsReceived(jobs_.at(id), now), {}};
+  for (size_t type = 0; type < row.time_received_s.size(); ++type) {
+    received.types.push_back({cluster_.types()[type], row.time_received_s[type],
+                              row.deficit_s[type]});
+  }
+  return received;
+}
+
 // One whose loops are over only has to exit: its accelerators are free.
 bool Engine::MayRun(const Job& job) const {
   return job.active() && !IsStranded(job) &&

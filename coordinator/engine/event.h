@@ -58,10 +58,24 @@ struct CoordinatorStarted {
   Settings settings = {};  // by the engine, too
 };
 
+// What a job has received of its share; as Engine::ReceivedOf tells it.
+struct Received {
+  struct OnType {
+    std::string type;
+    double since_reset_s = 0;  // >= 0
+    double deficit_s = 0;      // > 0: it is owed that much
+  };
+  double total_s = 0;  // >= 0, since its first allocation
+  std::vector<OnType> types;
+};
+
 // `reply_to` is the server's own handle of the client that waits.
 struct JobSubmitted {
   JobSpec spec;
   uint64_t reply_to = 0;  // not journaled
+  // By another engine, of which this one is to predict the future; not
+  // journaled.
+  Received received = {};
 };
 
 // kCancel: end it. kRelease: a held job may try again.

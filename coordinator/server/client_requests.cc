@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "coordinator/server/history_tables.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/submission.h"
 #include "core/status.h"
@@ -36,6 +35,7 @@ ClientRequests::ClientRequests(const Engine& engine,
       agents_(agents),
       send_(std::move(send)),
       options_(std::move(options)),
+      history_(options_.state_directory + "/journal.db", options_.wake),
       quota_(options_.quota) {}
 
 absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
@@ -94,10 +94,14 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
-  send_(from.peer,
-        request.kind == QueryKind::kHistory
-            ? AnswerHistory(request, options_.state_directory + "/journal.db")
-            : AnswerQuery(request, {engine_, now, options_.policy}));
+  if (request.kind != QueryKind::kHistory) {
+    send_(from.peer, AnswerQuery(request, {engine_, now, options_.policy}));
+  } else if (!history_.Ask(from.peer, request)) {
+    QueryReply refusal;
+    refusal.request = request.request;
+    refusal.error = kBusy;
+    send_(from.peer, refusal);
+  }
   return std::nullopt;
 }
 
@@ -152,6 +156,12 @@ std::optional<Event> ClientRequests::Take(Time, const Requester& from,
 void ClientRequests::Answer(const action::Reply& reply) {
   const std::optional<Client> client = clients_.Take(reply.reply_to);
   if (client) Reply(*client, reply.job, reply.error);
+}
+
+void ClientRequests::SendHistory() {
+  while (const auto answer = history_.TakeAnswer()) {
+    send_(answer->peer, answer->reply);
+  }
 }
 
 void ClientRequests::Expire(Time now) {

@@ -17,6 +17,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/server/audit_log.h"
+#include "coordinator/server/history_thread.h"
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/pending_table.h"
 #include "coordinator/server/quota.h"
@@ -47,6 +48,7 @@ class ClientRequests {
     std::string policy;           // its name, for the status
     QuotaOptions quota;           // of users; operators have none
     std::function<void(const AuditEntry&)> audit;  // what came of each
+    std::function<void()> wake;  // SendHistory has something to do; any thread
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
@@ -66,6 +68,8 @@ class ClientRequests {
                             const LogReply& reply);
 
   void Answer(const action::Reply& reply);
+  // Pages of history that have been read meanwhile.
+  void SendHistory();
   // Gives up on agents that do not answer.
   void Expire(Time now);
   // kShutdown was asked for, and answered.
@@ -96,6 +100,7 @@ class ClientRequests {
   const Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
   PendingTable<LogReader> logs_{kWaitingLogsMax};
+  HistoryThread history_;
   Quota quota_;
   bool shutdown_requested_ = false;
 };

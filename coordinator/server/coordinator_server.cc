@@ -15,6 +15,7 @@
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/journal.h"
+#include "coordinator/server/outbox.h"
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/private_directory.h"
 #include "coordinator/server/recorder.h"
@@ -89,6 +90,7 @@ struct CoordinatorServer::Impl {
   // One turn of the loop: messages, what the threads have done, deadlines.
   void Turn();
   void ReceiveSome();
+  void SendSome();
   void TakeCompletions();
   double WaitTime() const;
   bool Over() const;
@@ -120,6 +122,7 @@ struct CoordinatorServer::Impl {
   PeerTable<WorkerKey> workers{kWorkerPeersMax};
   PeerTable<std::string> agents{kAgentPeersMax};
   ClientRequests clients;
+  Outbox outbox;
   uint64_t persisted_seq = 0;  // that the engine was told
   absl::Status maintenance;    // that the log was told
   uint64_t dropped = 0;        // messages that can't be what they say
@@ -145,7 +148,8 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
                 Send(peer, message);
               },
               {options.state_directory, options.policy, options.quota,
-               [this](const AuditEntry& entry) { gatekeeper->Audit(entry); }}),
+               [this](const AuditEntry& entry) { gatekeeper->Audit(entry); },
+               [this] { router->waker().Wake(); }}),
       recorder(options.snapshots) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
@@ -199,6 +203,7 @@ bool CoordinatorServer::Impl::Over() const {
 
 void CoordinatorServer::Impl::Turn() {
   ReceiveSome();
+  SendSome();
   TakeCompletions();
   if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
   clients.Expire(clock.Now());
@@ -210,6 +215,7 @@ void CoordinatorServer::Impl::Turn() {
 }
 
 double CoordinatorServer::Impl::WaitTime() const {
+  if (!outbox.empty()) return 0;
   const Time next = std::min(engine.NextDeadline(), stop_at);
   return std::clamp(next - clock.Now(), 0.0, kWaitMax_s);
 }
@@ -221,6 +227,15 @@ void CoordinatorServer::Impl::ReceiveSome() {
     if (!incoming) return;
     Handle(*std::move(incoming));
     wait_s = 0;
+  }
+}
+
+void CoordinatorServer::Impl::SendSome() {
+  for (size_t count = 0; count < Outbox::kSentAtOnceMax && halted.ok();
+       ++count) {
+    std::optional<Action> next = outbox.Next();
+    if (!next) return;
+    std::visit([this](auto& a) { Carry(std::move(a)); }, *next);
   }
 }
 
@@ -246,6 +261,7 @@ void CoordinatorServer::Impl::TakeCompletions() {
         "{}; no snapshot was written, the next start takes longer",
         ToStd(maintenance.message()));
   }
+  clients.SendHistory();
   if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
     if (answer->result.outcome == SolveOutcome::kFailed) {
       options.log->error("policy {}: {}", options.policy,
@@ -366,7 +382,10 @@ std::optional<Event> CoordinatorServer::Impl::TakeClientMessage(
 }
 
 void CoordinatorServer::Impl::Step(const Event& event) {
-  for (Action& action : engine.Step(clock.Now(), event)) {
+  Actions actions = engine.Step(clock.Now(), event);
+  const bool many = actions.size() > Outbox::kSentAtOnceMax;
+  for (Action& action : actions) {
+    if (outbox.Take(action, many)) continue;
     std::visit([this](auto& a) { Carry(std::move(a)); }, action);
   }
 }

@@ -30,6 +30,12 @@ Json ForecastRow(const Job& job, const QueryView& view) {
     steps_left = std::max(1.0, static_cast<double>(job.spec.steps_total) -
                                    StepsDone(job, view.now));
   }
+  const event::Received received = view.engine.ReceivedOf(job.id, view.now);
+  Json on_types = Json::object();
+  for (const event::Received::OnType& on : received.types) {
+    on_types[on.type] = {{"since_reset_s", on.since_reset_s},
+                         {"deficit_s", on.deficit_s}};
+  }
   Json throughputs = Json::object();
   for (const std::string& type : view.engine.cluster().types()) {
     throughputs[type] = view.engine.throughputs().Get(job.id, type).steps_per_s;
@@ -42,7 +48,9 @@ Json ForecastRow(const Job& job, const QueryView& view) {
           {"scale_factor", job.scale_factor},
           {"steps_left", std::move(steps_left)},
           {"age_s", view.now - job.submitted_at},
-          {"throughputs", std::move(throughputs)}};
+          {"throughputs", std::move(throughputs)},
+          {"received_s", received.total_s},
+          {"received", std::move(on_types)}};
 }
 
 }  // namespace

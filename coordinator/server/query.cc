@@ -11,6 +11,7 @@
 #include "coordinator/policy/outcome.h"
 #include "coordinator/server/forecast_query.h"
 #include "coordinator/server/json_page.h"
+#include "coordinator/server/nodes_query.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 
@@ -254,110 +255,6 @@ void AnswerQueue(const QueryRequest& request, const QueryView& view,
   reply->json = page.Take();
 }
 
-std::string_view AcceleratorStateName(const Accelerator& accelerator,
-                                      const Engine& engine, bool held,
-                                      bool stands_still) {
-  if (accelerator.state == AcceleratorState::kLost) return "lost";
-  if (accelerator.state == AcceleratorState::kUnreachable) return "unreachable";
-  if (engine.quarantined().contains(accelerator.id)) return "quarantined";
-  if (!held) return "idle";
-  return stands_still ? "hung" : "allocated";
-}
-
-struct Nodes {
-  explicit Nodes(const Engine& of);
-
-  const Engine& engine;
-  std::multimap<AcceleratorId, JobId> holders;   // who run there now
-  std::set<AcceleratorId> hung;                  // whose holder makes no steps
-  std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
-  std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
-};
-
-Nodes::Nodes(const Engine& of) : engine(of) {
-  for (const auto& [id, job] : engine.jobs()) {
-    if (const auto still = engine.StandstillOf(job)) {
-      hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
-    }
-    for (const Worker& worker : job.workers) {
-      if (worker.held_epoch != 0) holders.emplace(worker.held, id);
-      if (!worker.is_parked()) continue;
-      parked_bytes[worker.server] += worker.progress.host_bytes;
-      if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
-    }
-  }
-}
-
-Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
-  const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
-  const auto jobs = [id](const std::multimap<AcceleratorId, JobId>& by_place) {
-    Json list = Json::array();
-    const auto [begin, end] = by_place.equal_range(id);
-    for (auto it = begin; it != end; ++it) list.push_back(it->second.value());
-    return list;
-  };
-  const bool held = nodes.holders.contains(id);
-  return {{"type", accelerator.info.type},
-          {"uuid", accelerator.info.uuid},
-          {"device", accelerator.info.device},
-          {"slow_down_factor", accelerator.info.slow_down_factor},
-          {"state", AcceleratorStateName(accelerator, nodes.engine, held,
-                                         nodes.hung.contains(id))},
-          {"jobs", jobs(nodes.holders)},
-          {"kept_jobs", jobs(nodes.kept)},
-          {"memory_bytes", accelerator.info.memory_bytes}};
-}
-
-// As sinfo's, of all its accelerators.
-std::string_view ServerState(const Nodes& nodes,
-                             const std::vector<AcceleratorId>& accelerators) {
-  size_t held = 0;
-  size_t usable = 0;
-  for (const AcceleratorId id : accelerators) {
-    held += nodes.holders.contains(id) ? 1 : 0;
-    usable += nodes.engine.cluster().accelerator(id).state ==
-              AcceleratorState::kUsable;
-  }
-  if (usable == 0) return "down";
-  if (held == 0) return "idle";
-  return held < accelerators.size() ? "mixed" : "allocated";
-}
-
-Json NodeRow(const Nodes& nodes, const std::string& server,
-             const std::vector<AcceleratorId>& accelerators, size_t from) {
-  const size_t to =
-      std::min(accelerators.size(), from + kAcceleratorsPerRowMax);
-  Json list = Json::array();
-  for (size_t i = from; i < to; ++i) {
-    list.push_back(AcceleratorJson(nodes, accelerators[i]));
-  }
-  const auto parked = nodes.parked_bytes.find(server);
-  return {
-      {"server", server},
-      {"state", ServerState(nodes, accelerators)},
-      {"parked_bytes", parked == nodes.parked_bytes.end() ? 0 : parked->second},
-      {"accelerators", std::move(list)}};
-}
-
-void AnswerNodes(const QueryRequest& request, const QueryView& view,
-                 QueryReply* reply) {
-  const Nodes nodes(view.engine);
-  JsonPage page;
-  uint64_t index = 0;
-  for (const auto& [server, accelerators] : view.engine.cluster().servers()) {
-    // A server without accelerators has a row, too.
-    for (size_t from = 0; from == 0 || from < accelerators.size();
-         from += kAcceleratorsPerRowMax) {
-      if (index++ < request.cursor) continue;
-      if (page.Add(NodeRow(nodes, server, accelerators, from))) continue;
-      reply->next_cursor = index - 1;
-      reply->json = page.Take();
-      return;
-    }
-  }
-  reply->json = page.Take();
-}
-
 Json ThroughputsOf(const Job& job, const Engine& engine) {
   Json list = Json::array();
   for (const std::string& type : engine.cluster().types()) {
@@ -418,6 +315,11 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
        {"seq", engine.position().seq},
        {"now_s", view.now},
        {"policy", view.policy},
+       {"mechanism", MechanismName(engine.options().mechanism)},
+       {"queue", QueueName(engine.options().queue)},
+       {"memory_rounds", engine.options().memory_rounds},
+       {"reset_interval_s", engine.options().reset_interval_s},
+       {"placement_sensitive", engine.options().placement_sensitive},
        {"rounds", engine.rounds()},
        {"round_duration_s", engine.options().round_duration_s},
        {"lease_duration_s", engine.options().lease_duration_s},

@@ -75,10 +75,9 @@ absl::StatusOr<Recorder::Recovered> Recorder::Start(
 void Recorder::Append(action::Persist&& row, const Engine& engine) {
   ++rows_;
   bytes_ += row.row.size();
-  std::vector<HistoryRow> history;
-  if (const absl::StatusOr<Event> event = DecodeEvent(row.row); event.ok()) {
-    history = projector_.Observe(row.seq, row.time, *event, engine);
-  }
+  std::vector<HistoryRow> history =
+      projector_.Observe(row.seq, row.time, *row.event, engine);
+  row.event.reset();
   commits_->Append(std::move(row), std::move(history));
 }
 

@@ -21,6 +21,22 @@ constexpr double kRetryAfterFailure_s = 5;
 // intervals. An answer that takes longer than one interval is thus heard at
 // last, although only the latest nonce counts.
 constexpr int kRequestSlowDownMax = 5;
+// A round's notices reach thousands of workers at once. Who has a lease asks to
+// have it extended within this time, and within this part of what is left of
+// it: each at its own moment, so that the coordinator is not asked by all of
+// them together.
+constexpr double kExtensionSpread_s_max = 2;
+constexpr double kExtensionSpreadPart = 0.25;
+
+// In [0, 1), another one for each worker (the finalizer of SplitMix64).
+double MomentOf(const WorkerKey& worker) {
+  uint64_t mixed = worker.job.value() * 0x9e3779b97f4a7c15 +
+                   static_cast<uint64_t>(worker.rank) * 0xd1342543de82ef95 +
+                   worker.incarnation;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<double>((mixed ^ (mixed >> 31)) >> 11) * 0x1p-53;
+}
 
 }  // namespace
 
@@ -210,8 +226,12 @@ void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
 void LeaseMachine::Take(Time now, const LeaseNotice& notice, LeaseActions&) {
   if (notice.epoch < known_epoch_) return;
   known_epoch_ = notice.epoch;
-  if (HoldsLease() && notice.epoch != epoch_) return;
-  AskNow(now);
+  if (!HoldsLease()) return AskNow(now);
+  if (notice.epoch != epoch_) return;
+  const double spread_s =
+      std::min(kExtensionSpread_s_max,
+               kExtensionSpreadPart * std::max(0.0, deadline_ - now));
+  AskNow(now, spread_s * MomentOf(options_.worker));
 }
 
 void LeaseMachine::Take(Time, const PauseRequest& request,
@@ -307,13 +327,13 @@ void LeaseMachine::SendReport(LeaseActions& actions) {
       lease_action::Send{StepReport{options_.worker, epoch_, progress_}});
 }
 
-void LeaseMachine::AskNow(Time now) {
+void LeaseMachine::AskNow(Time now, double delay_s) {
   unanswered_ = 0;
   // Notices may come doubled: each request makes the answer that is on its way
   // to the one before it worthless, so it keeps a distance from that one.
   const double distance_s = awaits_answer_ ? options_.renew_interval_s_min : 0;
-  const Time soonest =
-      std::max({now, request_sent_at_ + distance_s, no_request_before_});
+  const Time soonest = std::max(
+      {now + delay_s, request_sent_at_ + distance_s, no_request_before_});
   next_request_ = std::min(next_request_, soonest);
 }
 

@@ -165,7 +165,7 @@ class LeaseMachine {
   void SendHello(Time now, LeaseActions& actions);
   void SendRequest(Time now, LeaseActions& actions);
   void SendReport(LeaseActions& actions);
-  void AskNow(Time now);
+  void AskNow(Time now, double delay_s = 0);
   double RequestInterval() const;
   double PaceFor(double duration_s) const;
   Time NextRenewal(Time now, double duration_s, bool renewal);

@@ -68,6 +68,48 @@ TEST_F(WhatIfTest, UnderFairSharesTheOthersEndLater) {
   EXPECT_THAT(RenderWhatIf(*answer, 1e9), HasSubstr("job-1"));
 }
 
+// A job that has had much of its share comes after the new one; one that is
+// owed comes before it.
+TEST_F(WhatIfTest, WhatTheOthersHaveReceivedCounts) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto received = [](double since_reset_s, double deficit_s) {
+    return Json{
+        {"v100", {{"since_reset_s", since_reset_s}, {"deficit_s", deficit_s}}}};
+  };
+  live_.jobs[0]["received_s"] = 40.0;
+  live_.jobs[0]["received"] = received(40, -20);
+  const auto after = Predict(live_, spec_, 10);
+  ASSERT_OK(after);
+  live_.jobs[0]["received_s"] = 0.0;
+  live_.jobs[0]["received"] = received(0, 20);
+  const auto before = Predict(live_, spec_, 10);
+  ASSERT_OK(before);
+  EXPECT_LT(after->job.start_s, before->job.start_s);
+  EXPECT_LT(after->job.finish_s, before->job.finish_s);
+  EXPECT_GT(after->others.at(0).finish_s, before->others.at(0).finish_s);
+}
+
+// With a memory of no rounds the past does not count, and the coordinator says
+// so.
+TEST_F(WhatIfTest, TheCoordinatorsMechanismIsTaken) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto plain = Predict(live_, spec_, 10);
+  live_.jobs[0]["received"] = {
+      {"v100", {{"since_reset_s", 40.0}, {"deficit_s", 0.0}}}};
+  const auto counts = Predict(live_, spec_, 10);
+  live_.status["memory_rounds"] = 0.0;
+  live_.status["mechanism"] = "gavel";
+  live_.status["queue"] = "global";
+  const auto forgets = Predict(live_, spec_, 10);
+  ASSERT_OK(plain);
+  ASSERT_OK(counts);
+  ASSERT_OK(forgets);
+  EXPECT_LT(counts->job.finish_s, plain->job.finish_s);
+  EXPECT_GT(forgets->job.finish_s, counts->job.finish_s);
+}
+
 TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, nullptr, 10);

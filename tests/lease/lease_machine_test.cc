@@ -1,5 +1,7 @@
 // How a worker asks for its lease, gets and renews it (docs/protocol.md, "A
 // worker's life").
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -319,11 +321,48 @@ TEST_F(LeaseMachineTest, AShortLeaseIsAskedForAgainBeforeItsEnd) {
   EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(0.6)), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionNow) {
+TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionSoon) {
   Run();
-  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(3, Notice(5))), SizeIs(1));
+  Hear(3, Notice(5));
+  const Time asks = machine_.NextDeadline();
+  EXPECT_GE(asks, 3);
+  EXPECT_LE(asks, 5);
+  // One more changes nothing, and one of an epoch that is over neither.
+  Hear(3.001, Notice(5));
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), asks);
+  EXPECT_THAT(Hear(3.001, Notice(4)), IsEmpty());
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(asks)), SizeIs(1));
   EXPECT_TRUE(last_request_.holding);
-  EXPECT_THAT(Hear(3.5, Notice(4)), IsEmpty());
+}
+
+// Told at once, they do not all ask at once; and the less is left of the lease,
+// the sooner they do.
+TEST(LeaseMachines, EachAsksForItsExtensionAtAMomentOfItsOwn) {
+  for (const double left_s : {2.0, 60.0}) {
+    const double spread_s = std::min(2.0, left_s / 4);
+    std::array<int, 10> asked{};
+    for (uint64_t job = 1; job <= 1000; ++job) {
+      const WorkerKey key{JobId(job / 10 + 1), static_cast<int>(job % 10), 1};
+      LeaseMachine machine({.worker = key});
+      machine.Step(0, lease_event::Started{Progress(), 1});
+      LeaseGrant grant;
+      grant.worker = key;
+      grant.epoch = 5;
+      grant.nonce = 1;
+      grant.duration_s = left_s;
+      machine.Step(0, lease_event::MessageReceived{grant});
+      machine.Step(0,
+                   lease_event::MessageReceived{LeaseNotice{key, {0, 0}, 5}});
+      const auto part =
+          static_cast<size_t>(10 * machine.NextDeadline() / spread_s);
+      ASSERT_LT(part, asked.size());
+      ++asked[part];
+    }
+    for (const int count : asked) {
+      EXPECT_GT(count, 50);
+      EXPECT_LT(count, 200);
+    }
+  }
 }
 
 TEST_F(LeaseMachineTest, ANoticeOfTheNextEpochDoesNotRenewTheOneHeld) {
@@ -393,10 +432,13 @@ TEST_F(LeaseMachineTest, ANoticeExtendsALeaseThatWasNotToBeLonger) {
   Run();
   Tick(20);
   Hear(20, Grant(5, 40));  // the round's end stays at 60
-  EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(30, Notice(5))), SizeIs(1));
-  Hear(30, Grant(5));
-  EXPECT_DOUBLE_EQ(machine_.deadline(), 90);
-  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 50);
+  Hear(30, Notice(5));
+  const Time asks = machine_.NextDeadline();
+  EXPECT_LE(asks, 32);
+  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(asks)), SizeIs(1));
+  Hear(asks, Grant(5));
+  EXPECT_DOUBLE_EQ(machine_.deadline(), asks + 60);
+  EXPECT_DOUBLE_EQ(machine_.NextDeadline(), asks + 20);
 }
 
 // ---- gangs

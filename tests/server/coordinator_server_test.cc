@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <set>
 
+#include "coordinator/server/history_tables.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
@@ -117,6 +119,51 @@ TEST_F(CoordinatorServerTest, RenewsALeaseThatIsHeld) {
       running.worker->AskForLease(/*holding=*/true, running.grant.epoch);
   ASSERT_TRUE(renewed.has_value());
   EXPECT_EQ(renewed->epoch, running.grant.epoch);
+}
+
+// More at once than go out between two turns.
+TEST_F(CoordinatorServerTest, HundredsAreToldAtOnceAndNobodyIsLeftOut) {
+  constexpr int kJobs = 300;
+  for (int i = 0; i < kJobs; ++i) {
+    ASSERT_EQ(client_->SubmitNamed(StrCat("job-", i)).error, "");
+  }
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(kJobs).has_value());
+  std::set<WorkerKey> launched;
+  while (launched.size() < kJobs) {
+    const auto launch = agent.Receive<LaunchWorker>();
+    ASSERT_TRUE(launch.has_value()) << launched.size();
+    launched.insert(launch->worker);
+  }
+}
+
+TEST_F(CoordinatorServerTest, ItsHistoryIsToldInPages) {
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(client_->SubmitNamed(StrCat("job-", i)).error, "");
+  }
+  std::vector<std::string> names;
+  QueryRequest request{1, QueryKind::kHistory, JobId()};
+  request.filter = FormatHistoryFilter({});
+  int pages = 0;
+  do {
+    ++pages;
+    client_->Send(request);
+    const auto reply = client_->Receive<QueryReply>();
+    ASSERT_TRUE(reply.has_value());
+    ASSERT_EQ(reply->error, "");
+    for (const json& row : json::parse(reply->json))
+      names.push_back(row["name"]);
+    request.cursor = reply->next_cursor;
+  } while (request.cursor != 0);
+  EXPECT_GT(pages, 1);
+  ASSERT_EQ(names.size(), 300U);
+  EXPECT_EQ(names.back(), "job-299");
+  // What is no question of history is refused, too.
+  request.filter = "nonsense";
+  client_->Send(request);
+  const auto reply = client_->Receive<QueryReply>();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_THAT(reply->error, HasSubstr("no filter"));
 }
 
 TEST_F(CoordinatorServerTest, ACancelledJobIsToldToStop) {

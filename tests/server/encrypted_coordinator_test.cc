@@ -1,13 +1,17 @@
 // A coordinator with keys, over real sockets: who gets what done.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "coordinator/server/principals.h"
+#include "core/codec.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
@@ -173,6 +177,73 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   FakePeer late(Endpoint(), As(keys));
   EXPECT_FALSE(late.Connects(kShort_s));
 }
+
+// Each role over a real connection: what the table does not give it is refused,
+// told to nobody else and written down; then the connection still serves it.
+class EachRole : public EncryptedCoordinator,
+                 public ::testing::WithParamInterface<Role> {
+ protected:
+  // A worker's key is known once its agent has told of it.
+  std::unique_ptr<FakePeer> Connect() {
+    static const std::map<Role, std::string> kNames = {
+        {Role::kUser, "alice"},
+        {Role::kOperator, "olga"},
+        {Role::kViewer, "vera"},
+        {Role::kNode, "here"}};
+    if (const auto name = kNames.find(GetParam()); name != kNames.end()) {
+      return std::make_unique<FakePeer>(Endpoint(), As(name->second));
+    }
+    agent_ = std::make_unique<FakeAgent>(Endpoint(), "here", 1, As("here"));
+    EXPECT_TRUE(agent_->Join(1).has_value());
+    EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
+    const auto launch = agent_->Receive<LaunchWorker>();
+    if (!launch.has_value()) return nullptr;
+    const CurveKeyPair keys = NewCurveKeyPair().value();
+    agent_->Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
+    auto worker =
+        std::make_unique<FakeWorker>(Endpoint(), launch->worker, As(keys));
+    EXPECT_TRUE(worker->Hello());
+    return worker;
+  }
+  template <size_t... index>
+  static std::vector<Message> OneOfEach(std::index_sequence<index...>) {
+    return {Message(std::in_place_index<index>)...};
+  }
+
+  std::unique_ptr<FakeAgent> agent_;
+};
+
+TEST_P(EachRole, IsRefusedEveryMessageThatIsNotIts) {
+  const std::unique_ptr<FakePeer> peer = Connect();
+  ASSERT_NE(peer, nullptr);
+  const nlohmann::json before = Client("bob").Query(QueryKind::kQueue);
+  size_t refused = 0;
+  for (const Message& message :
+       OneOfEach(std::make_index_sequence<std::variant_size_v<Message>>())) {
+    if (MaySend(GetParam(), message)) continue;
+    peer->Send(message);
+    ++refused;
+    const std::string said =
+        StrCat("this role may not send ", MessageName(message));
+    bool written = false;
+    for (int i = 0; i < 400 && !written; ++i) {
+      written = Audit().find(said) != std::string::npos;
+      if (!written) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_TRUE(written) << said;
+  }
+  EXPECT_GE(refused, 24U);
+  EXPECT_EQ(Client("bob").Query(QueryKind::kQueue).size(), before.size());
+  EXPECT_TRUE(Client("bob").Query(QueryKind::kStatus).is_object());
+}
+
+INSTANTIATE_TEST_SUITE_P(Roles, EachRole,
+                         ::testing::Values(Role::kUser, Role::kOperator,
+                                           Role::kViewer, Role::kNode,
+                                           Role::kWorker),
+                         [](const auto& role) {
+                           return std::string(RoleName(role.param));
+                         });
 
 TEST_F(EncryptedCoordinator, AnAgentOfAnotherNameIsToldSo) {
   FakePeer agent(Endpoint(), As("here"));
