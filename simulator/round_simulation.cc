@@ -25,6 +25,8 @@ EngineOptions Perfect(EngineOptions options) {
   options.pause_grace_s = kNever;
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
+  // Nor does any loop stand still; looking for one is a walk over all jobs.
+  options.hang_timeout_s = 0;
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
   return options;
