@@ -1,17 +1,24 @@
 // What the policies cost that choose accelerators themselves: AlloX's matching
-// and Gandiva's packing, CPU milliseconds of one Solve, and the most memory
-// that the process has held by then, the problem included. The peer is what the
-// original Gavel took at that size, as its paper's authors' code was measured:
-// 52 s and 2.4 GB at 512 jobs, 40 s and 3.3 GB at 1024.
+// and Gandiva's packing. Each size is measured in a process of its own:
+// CPU milliseconds of one Solve, and megabytes of memory at its peak less what
+// there was with the problem alone.
+//
+// For the original Gavel 52 s and 2.4 GB are told at 512 jobs, 40 s and 3.3 GB
+// at 1024. They are in the names of the rows and not in the column of peers:
+// that run was not measured here, and we know of no published source.
 //
 //   bench_assignment [--out FILE.json]
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -73,11 +80,18 @@ double PeakMb() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-void Measure(const std::string& name, size_t jobs, double original_ms,
-             std::vector<Row>& rows) {
+struct Figures {
+  double ms = 0;
+  double problem_mb = 0;  // the process before it has solved anything
+  double solve_mb = 0;    // what solving added at its peak
+};
+
+Figures Solve(const std::string& name, size_t jobs) {
   const auto policy = gavel::MakePolicy(name);
   if (!policy.ok()) std::abort();
   const gavel::PolicyProblem problem = MakeProblem(jobs, (*policy)->packs());
+  Figures figures;
+  figures.problem_mb = PeakMb();
   std::vector<double> ms;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const double begin_ms = CpuMs();
@@ -85,12 +99,40 @@ void Measure(const std::string& name, size_t jobs, double original_ms,
     ms.push_back(CpuMs() - begin_ms);
     if (!result.ok() || result->assignment.empty()) std::abort();
   }
-  const std::string of = gavel::StrCat(name, ", ", jobs, " jobs");
-  rows.push_back(
-      {of, Median(ms), "ms", original_ms > 0 ? "the original, as recorded" : "",
-       original_ms,
-       original_ms > 0 ? gavel::bench::AtMost(0.01) : gavel::bench::Goal()});
-  rows.push_back({of + ", process", PeakMb(), "MB"});
+  figures.ms = Median(ms);
+  figures.solve_mb = PeakMb() - figures.problem_mb;
+  return figures;
+}
+
+// In a process of its own: the peak of memory only rises.
+Figures SolveApart(const std::string& name, size_t jobs) {
+  void* memory = mmap(nullptr, sizeof(Figures), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  auto* shared = new (memory) Figures;
+  const pid_t child = fork();
+  if (child < 0) std::abort();
+  if (child == 0) {
+    *shared = Solve(name, jobs);
+    _exit(0);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0) std::abort();
+  const Figures figures = *shared;
+  munmap(memory, sizeof(Figures));
+  return figures;
+}
+
+// `told`: of the original, behind the name.
+void Measure(const std::string& name, size_t jobs, const std::string& told,
+             double goal_ms, std::vector<Row>& rows) {
+  const Figures figures = SolveApart(name, jobs);
+  const std::string of = gavel::StrCat(name, ", ", jobs, " jobs", told);
+  rows.push_back({of, figures.ms, "ms", "", 0,
+                  goal_ms > 0 ? gavel::bench::ValueAtMost(goal_ms)
+                              : gavel::bench::Goal()});
+  rows.push_back({of + ", solving", figures.solve_mb, "MB"});
+  rows.push_back({of + ", process and problem", figures.problem_mb, "MB"});
 }
 
 }  // namespace
@@ -98,12 +140,11 @@ void Measure(const std::string& name, size_t jobs, double original_ms,
 int main(int argc, char** argv) {
   const std::string out = gavel::bench::OutFile(argc, argv);
   std::vector<Row> rows;
-  // From small to large: the peak of memory only rises.
-  Measure("allox", 512, 52'000, rows);
-  Measure("allox", 1024, 40'000, rows);
-  Measure("allox", 4096, 0, rows);
-  Measure("gandiva", 512, 0, rows);
-  Measure("gandiva", 1024, 0, rows);
-  Measure("gandiva", 2048, 0, rows);
+  Measure("allox", 512, " (told: 52 s, 2.4 GB)", 520, rows);
+  Measure("allox", 1024, " (told: 40 s, 3.3 GB)", 400, rows);
+  Measure("allox", 4096, "", 0, rows);
+  Measure("gandiva", 512, "", 0, rows);
+  Measure("gandiva", 1024, "", 0, rows);
+  Measure("gandiva", 4096, "", 0, rows);
   return gavel::bench::Report(rows, out);
 }

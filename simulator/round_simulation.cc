@@ -29,6 +29,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.hang_timeout_s = 0;
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
+  options.renewals = false;
   return options;
 }
 

@@ -206,8 +206,10 @@ double Engine::PlanLead() const {
 void Engine::Prune() {
   if (!prune_due_) return;
   prune_due_ = false;
-  std::erase_if(live_, [](const auto& entry) {
-    return !entry.second->active() && !entry.second->AnyLive();
+  std::erase_if(live_, [&](const auto& entry) {
+    const bool over = !entry.second->active() && !entry.second->AnyLive();
+    if (over) waiting_.erase(entry.first);
+    return over;
   });
   while (ended_.size() > options_.ended_jobs_kept &&
          !live_.contains(ended_.front())) {

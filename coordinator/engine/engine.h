@@ -82,6 +82,9 @@ struct EngineOptions {
   double gang_timeout_s = 60;
   // Events are encoded for the journal. False: a simulation that keeps none.
   bool journal = true;
+  // Workers are told when to ask for the next round's lease. False: a
+  // simulation in which they go on until they are asked to pause.
+  bool renewals = true;
   // A worker whose loop stands still, without a step or a boundary, for this
   // long and for kHangSteps of its steps is ended and counted as failed; a job
   // may say otherwise (JobSpec::hang_timeout_s). 0: never.
@@ -281,6 +284,9 @@ class Engine {
   bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                  JobId partner) const;
   bool Together(const Job& job, JobId other) const;
+  void NoteWaiting(Job& job);
+  void CountFree(AcceleratorId accelerator, int by);
+  void CountFree();
   ShareUnit UnitOf(const Job& job) const;
   void EnsureProcesses(Time now, Job& job,
                        const std::vector<AcceleratorId>& where);
@@ -293,7 +299,7 @@ class Engine {
   void NotifyReady(Job& job);
   void Notify(const Job& job, int rank);
   void AcceleratorFreed(AcceleratorId accelerator);
-  void Book(Time now, Job& job, Worker& worker);
+  void Book(Time now, Job& job, Worker& worker, TimeReceived::Booking& booking);
   void EndLease(Time now, Job& job, Worker& worker);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const WorkerExited& exit,
@@ -388,8 +394,10 @@ class Engine {
 
   // ---- engine_round.cc: rounds
   RoundTable RoundUnits(Time at, bool with_trials) const;
-  void MakeUnit(const ShareUnit& unit, Time at, RoundUnit& row) const;
+  void MakeUnit(const ShareUnit& unit, const Job& job, Time at,
+                RoundUnit& row) const;
   const std::vector<bool>& UsableTypes(const Job& job) const;
+  bool IsAllocated(const Job& job) const;
   bool MayRun(const Job& job) const;
   bool MayRun(const ShareUnit& unit) const;
   const std::vector<double>* Allocated(const ShareUnit& unit) const;
@@ -399,6 +407,7 @@ class Engine {
   RoundAssignment PlanUnits(Time at, bool keep_running) const;
   void Fill(Time now);
   bool CanFill() const;
+  bool MayHaveRoom(const Job& job) const;
   void PlanRoundAhead(Time now);
   void BookAll(Time now);
   void StartRounds(Time now);
@@ -416,6 +425,10 @@ class Engine {
   std::map<JobId, Job> jobs_;
   // Of jobs_: what is active, or ended and still has a process.
   std::map<JobId, Job*> live_;
+  std::map<JobId, Job*> waiting_;  // of live_: with nothing assigned
+  std::vector<int>
+      free_;              // by type: usable accelerators not assigned to anyone
+  bool elastic_ = false;  // some job of live_ is, or was
   std::map<std::string, JobId, std::less<>> names_;  // of jobs not over
   std::deque<JobId> ended_;
   Cluster cluster_;

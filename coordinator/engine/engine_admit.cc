@@ -147,8 +147,8 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
                          "\" has joined; stop this one, or give the "
                          "servers different names"));
   }
-  Cluster probe = cluster_;
-  if (absl::Status joined = probe.Join(hello.server, hello.accelerators);
+  if (absl::Status joined =
+          Cluster::CheckUuids(hello.server, hello.accelerators);
       !joined.ok()) {
     return refuse(std::string(joined.message()));
   }

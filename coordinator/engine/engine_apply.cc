@@ -94,7 +94,10 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   names_.emplace(e.spec.name, job.id);
   if (options_.reset_interval_s > 0) fill_due_ = true;
   const JobId id = job.id;
-  live_[id] = &jobs_.emplace(id, std::move(job)).first->second;
+  Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  live_[id] = &added;
+  NoteWaiting(added);
+  elastic_ |= added.spec.elastic();
   unsolved_ = true;
   TakeReceived(id, e.received);
 }
@@ -120,6 +123,7 @@ void Engine::On(Time now, const event::JobCommanded& e) {
     job->failures_in_a_row = 0;
     job->failed_starts = 0;
     live_[job->id] = job;
+    NoteWaiting(*job);
     unsolved_ = true;
     return;
   }
@@ -153,6 +157,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
       AgentWelcome{hello.server, position(), options_.heartbeat_interval_s,
                    hello.incarnation, hello.state_id}});
   Reconcile(now, hello, known);
+  CountFree();
   if (cluster_.Capacity() != before) unsolved_ = true;
   fill_due_ = true;
 }
@@ -230,6 +235,7 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
 void Engine::On(Time now, const event::ServerLost& e) {
   agents_[e.server].reachable = false;
   cluster_.MarkUnreachable(e.server);
+  CountFree();
   unsolved_ = true;
   GiveUpFetches(now);
   Due(now);  // its workers
@@ -242,6 +248,7 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
     }
     const AcceleratorId lost = accelerator.id;
     cluster_.MarkLost(lost);
+    CountFree();
     unsolved_ = true;
     for (auto it = assigned_to_.find(lost); it != assigned_to_.end();
          it = assigned_to_.find(lost)) {

@@ -16,6 +16,7 @@ namespace gavel {
 
 // The sizes for the round that begins at `at`, or of those who wait.
 void Engine::ResizeJobs(Time now, Time at, bool keep_running) {
+  if (!elastic_) return;
   const bool any = std::ranges::any_of(live_, [](const auto& entry) {
     return entry.second->active() && entry.second->spec.elastic();
   });

@@ -80,6 +80,32 @@ bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
          (!partner.valid() && !live_.contains(job.partner));
 }
 
+void Engine::CountFree(AcceleratorId accelerator, int by) {
+  if (cluster_.accelerator(accelerator).state != AcceleratorState::kUsable) {
+    return;
+  }
+  free_[static_cast<size_t>(cluster_.TypeOf(accelerator))] += by;
+}
+
+void Engine::CountFree() {
+  free_ = cluster_.Capacity();
+  AcceleratorId last;
+  for (const auto& [accelerator, job] : assigned_to_) {
+    // A snapshot may be damaged.
+    if (accelerator.value() - 1 >= cluster_.accelerators().size()) continue;
+    if (accelerator != last) CountFree(accelerator, -1);
+    last = accelerator;
+  }
+}
+
+void Engine::NoteWaiting(Job& job) {
+  if (job.assigned.empty()) {
+    waiting_[job.id] = &job;
+  } else {
+    waiting_.erase(job.id);
+  }
+}
+
 // Gives the job `next`, alone or with a partner that gets the same (empty: it
 // waits). Whoever holds a lease of the old assignment is asked to stop; the new
 // one is granted when they have.
@@ -91,15 +117,19 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
     const auto [begin, end] = assigned_to_.equal_range(old);
     const auto own = std::find_if(
         begin, end, [&](const auto& entry) { return entry.second == job.id; });
-    if (own != end) assigned_to_.erase(own);
+    if (own == end) continue;
+    assigned_to_.erase(own);
+    if (!assigned_to_.contains(old)) CountFree(old, 1);
   }
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
   if (next.empty()) job.resizing_since = kNever;
   if (resized) ChangeWorldSize(now, job, static_cast<int>(next.size()));
   job.assigned = next;
+  NoteWaiting(job);
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
+    if (!assigned_to_.contains(accelerator)) CountFree(accelerator, -1);
     assigned_to_.emplace(accelerator, job.id);
   }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
@@ -259,20 +289,22 @@ void Engine::AcceleratorFreed(AcceleratorId accelerator) {
 
 // Adds what the worker ran since the last booking; its part of the gang's, and
 // of the pair's.
-void Engine::Book(Time now, Job& job, Worker& worker) {
+void Engine::Book(Time now, Job& job, Worker& worker,
+                  TimeReceived::Booking& booking) {
   if (worker.held_epoch == 0) return;
   const double seconds =
       std::max(0.0, now - worker.accrued_at) / worker.world_size;
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
-  time_received_.Add(unit, static_cast<size_t>(cluster_.TypeOf(worker.held)),
-                     unit.packed() ? seconds / 2 : seconds);
+  booking.Add(unit, static_cast<size_t>(cluster_.TypeOf(worker.held)),
+              unit.packed() ? seconds / 2 : seconds);
 }
 
 void Engine::EndLease(Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
-  Book(now, job, worker);
+  TimeReceived::Booking booking(time_received_);
+  Book(now, job, worker, booking);
   const AcceleratorId freed = worker.held;
   const auto [begin, end] = holders_.equal_range(freed);
   const auto own = std::find_if(begin, end, [&](const auto& entry) {

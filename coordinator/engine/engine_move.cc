@@ -29,12 +29,14 @@ bool Engine::HasOwnCheckpoints(const std::string& server) const {
 }
 
 // All servers share their checkpoints, or none does: a job could be moved
-// between two of one kind only.
+// between two of one kind only. Those that are there agree already.
 bool Engine::FitsCheckpoints(const AgentHello& hello) const {
-  return std::all_of(agents_.begin(), agents_.end(), [&](const auto& entry) {
-    return entry.first == hello.server || !entry.second.reachable ||
-           entry.second.own_checkpoints == hello.own_checkpoints;
-  });
+  const auto other =
+      std::find_if(agents_.begin(), agents_.end(), [&](const auto& entry) {
+        return entry.second.reachable && entry.first != hello.server;
+      });
+  return other == agents_.end() ||
+         other->second.own_checkpoints == hello.own_checkpoints;
 }
 
 // Whoever runs on `server` writes the latest generation from here on.
@@ -61,6 +63,7 @@ std::vector<std::string> Engine::CheckpointServers(const Job& job) const {
 }
 
 bool Engine::IsStranded(const Job& job) const {
+  if (job.checkpoint_epochs.empty()) return false;
   const std::vector<std::string> servers = CheckpointServers(job);
   return !servers.empty() &&
          std::ranges::none_of(servers, [&](const std::string& server) {

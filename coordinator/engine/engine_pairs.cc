@@ -156,7 +156,7 @@ void Engine::AddPairTrials(RoundTable& units, Time at) const {
             !IsPairTrial(a, b, type)) {
           continue;
         }
-        MakeUnit({a.id, b.id}, at, row);
+        MakeUnit({a.id, b.id}, *live_.at(a.id), at, row);
         row.share.assign(capacity.size(), 0);
         row.usable.assign(capacity.size(), false);
         row.share[type] = 1;

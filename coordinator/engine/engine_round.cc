@@ -2,7 +2,7 @@
 // and what a job is told about its place.
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -21,22 +21,29 @@ Time Engine::LeaseHorizon(const Job& job) const {
 // What was received and what was meant, up to now: before either changes.
 void Engine::BookAll(Time now) {
   if (now == booked_at_) return;  // nothing has been received since
+  TimeReceived::Booking received(time_received_);
   for (auto& [id, job] : live_) {
     if (!job->active()) continue;
-    for (Worker& worker : job->workers) Book(now, *job, worker);
+    for (Worker& worker : job->workers) Book(now, *job, worker, received);
     if (job->counted_since == kNever) continue;
     job->target_s +=
         job->target_share *
         std::max(0.0, now - std::max(booked_at_, job->counted_since));
   }
   const double elapsed = std::max(0.0, now - booked_at_);
+  booked_at_ = now;
+  if (elapsed == 0) return;
+  TimeReceived::Booking owed(time_received_);
+  auto live = live_.begin();
   for (const auto& [unit, row] : shares_) {
-    if (elapsed == 0 || !MayRun(unit)) continue;
+    while (live != live_.end() && live->first < unit.job) ++live;
+    if (live == live_.end()) return;
+    if (live->first != unit.job || !MayRun(*live->second)) continue;
+    if (unit.packed() && !MayRun(unit)) continue;
     for (size_t type = 0; type < row.size(); ++type) {
-      if (row[type] > 0) time_received_.Owe(unit, type, row[type] * elapsed);
+      if (row[type] > 0) owed.Owe(unit, type, row[type] * elapsed);
     }
   }
-  booked_at_ = now;
 }
 
 double Engine::SecondsReceived(const Job& job, Time now) const {
@@ -95,14 +102,10 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
   RoundTable units(cluster_.types().size());
   RoundUnit row;
   for (const auto& [id, job] : live_) {
-    // Between two allocations that are far apart, a job that came since takes
-    // what is left over.
-    const bool allocated =
-        result_.is_assignment
-            ? job->target_share > 0
-            : options_.reset_interval_s > 0 || result_.allocation.Contains(id);
-    if (!MayRun(*job) || (!allocated && job->assigned.empty())) continue;
-    MakeUnit({id, JobId()}, at, row);
+    if (!MayRun(*job) || (job->assigned.empty() && !IsAllocated(*job))) {
+      continue;
+    }
+    MakeUnit({id, JobId()}, *job, at, row);
     // Who is not to be disturbed keeps the size that it runs with.
     if (!with_trials && !job->assigned.empty()) {
       row.scale_factor = static_cast<int>(job->assigned.size());
@@ -110,13 +113,13 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
     units.Add(row);
     const ShareUnit running = UnitOf(*job);
     if (running.packed() && running.job == id && !Allocated(running)) {
-      MakeUnit(running, at, row);
+      MakeUnit(running, *job, at, row);
       units.Add(row);
     }
   }
   for (const auto& [unit, share] : shares_) {
     if (!unit.packed() || !MayRun(unit)) continue;
-    MakeUnit(unit, at, row);
+    MakeUnit(unit, *live_.at(unit.job), at, row);
     units.Add(row);
   }
   if (with_trials && !result_.is_assignment) {
@@ -124,6 +127,13 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
     if (options_.packing && options_.pair_trials) AddPairTrials(units, at);
   }
   return units;
+}
+
+// Between two allocations that are far apart, a job that came since takes what
+// is left over.
+bool Engine::IsAllocated(const Job& job) const {
+  if (result_.is_assignment) return job.target_share > 0;
+  return options_.reset_interval_s > 0 || result_.allocation.Contains(job.id);
 }
 
 const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
@@ -154,9 +164,9 @@ const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
 }
 
 // Into a row that may have been another unit's.
-void Engine::MakeUnit(const ShareUnit& unit, Time at, RoundUnit& row) const {
+void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
+                      RoundUnit& row) const {
   const size_t types = cluster_.types().size();
-  const Job& job = *live_.at(unit.job);
   row.unit = unit;
   row.scale_factor = job.scale_factor;
   row.share.clear();
@@ -243,11 +253,14 @@ RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
 RoundAssignment Engine::PlanUnits(Time at, bool keep_running) const {
   const RoundTable units = RoundUnits(at, !keep_running);
   if (result_.is_assignment) {
-    std::map<ShareUnit, size_t> type_of_unit;
-    for (const TypeAssignment& entry : result_.assignment) {
-      type_of_unit[entry.unit] = entry.type;
+    std::vector<uint32_t> types(units.size(), kNoIndex);
+    for (size_t u = 0; u < units.size(); ++u) {
+      const std::span<const double> share = units.share(u);
+      const auto type = std::find(share.begin(), share.end(), 1.0);
+      if (type == share.end()) continue;
+      types[u] = static_cast<uint32_t>(type - share.begin());
     }
-    return PlaceAssignment(cluster_, units, type_of_unit);
+    return PlaceAssignment(cluster_, units, types);
   }
   RoundOptions options;
   options.mechanism = mechanism_;
@@ -287,17 +300,25 @@ void Engine::Fill(Time now) {
   if (planned_) PlanRoundAhead(now);
 }
 
-// Somebody waits, and some accelerator is nobody's.
+// Somebody waits, and there may be room for it.
 bool Engine::CanFill() const {
-  const bool waits = std::ranges::any_of(live_, [&](const auto& entry) {
-    return entry.second->assigned.empty() && MayRun(*entry.second);
+  return std::ranges::any_of(waiting_, [&](const auto& entry) {
+    const Job& job = *entry.second;
+    return MayHaveRoom(job) && IsAllocated(job) && MayRun(job);
   });
-  if (!waits) return false;
-  return std::ranges::any_of(
-      cluster_.accelerators(), [&](const Accelerator& accelerator) {
-        return accelerator.state == AcceleratorState::kUsable &&
-               !assigned_to_.contains(accelerator.id);
-      });
+}
+
+// Enough accelerators of one type are nobody's; of the very type that it was
+// given, if it was.
+bool Engine::MayHaveRoom(const Job& job) const {
+  const std::vector<double>* share =
+      result_.is_assignment ? Allocated({job.id, JobId()}) : nullptr;
+  for (size_t type = 0; type < free_.size(); ++type) {
+    const bool meant =
+        share == nullptr || (type < share->size() && (*share)[type] > 0);
+    if (meant && free_[type] >= job.scale_factor) return true;
+  }
+  return false;
 }
 
 void Engine::On(Time now, const event::UnitsAssigned& e) {
@@ -341,6 +362,7 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
 
 // They may ask for the next round's lease.
 void Engine::NoticeHolders(Job& job) {
+  if (!options_.renewals) return;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
       Notify(job, rank);

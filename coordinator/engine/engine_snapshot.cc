@@ -56,9 +56,11 @@ absl::Status Engine::Restore(std::string_view snapshot) {
              State(*this));
   unpacker.Leave();
   prune_due_ = true;
+  if (unpacker.ok()) cluster_.CountCapacity();
   event::Settings settings;
   GetField(unpacker, settings);
   live_.clear();
+  waiting_.clear();
   for (const JobId id : live) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) {
@@ -66,10 +68,13 @@ absl::Status Engine::Restore(std::string_view snapshot) {
                                         " and does not hold it"));
     }
     live_[id] = &found->second;
+    NoteWaiting(found->second);
+    elastic_ |= found->second.spec.elastic();
   }
   if (unpacker.ok()) {
     settings.told ? Apply(settings) : FindTableRows();
   }
+  if (unpacker.ok()) CountFree();
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(
       StrCat("the snapshot is damaged: ", ToStd(unpacker.status().message())));

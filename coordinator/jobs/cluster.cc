@@ -8,10 +8,9 @@
 #include "core/text.h"
 
 namespace gavel {
-namespace {
 
-absl::Status CheckUuids(std::string_view server,
-                        const std::vector<AcceleratorInfo>& accelerators) {
+absl::Status Cluster::CheckUuids(
+    std::string_view server, const std::vector<AcceleratorInfo>& accelerators) {
   std::set<std::string_view> seen;
   for (const AcceleratorInfo& info : accelerators) {
     if (!seen.insert(info.uuid).second) {
@@ -22,8 +21,6 @@ absl::Status CheckUuids(std::string_view server,
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status Cluster::Join(std::string_view server,
                            const std::vector<AcceleratorInfo>& accelerators) {
@@ -39,8 +36,10 @@ absl::Status Cluster::Join(std::string_view server,
     const AcceleratorState state = entry.state == AcceleratorState::kLost
                                        ? AcceleratorState::kLost
                                        : AcceleratorState::kUsable;
+    Count(entry, -1);
     entry = {id, std::string(server), static_cast<int>(i), info, state};
     type_of_[id.value() - 1] = AddType(info.type);
+    Count(entry, 1);
   }
   return absl::OkStatus();
 }
@@ -59,24 +58,39 @@ void Cluster::MarkUnreachable(std::string_view server) {
   const auto found = servers_.find(server);
   if (found == servers_.end()) return;
   for (const AcceleratorId id : found->second) {
-    AcceleratorState& state = accelerators_[id.value() - 1].state;
-    if (state == AcceleratorState::kUsable) {
-      state = AcceleratorState::kUnreachable;
+    Accelerator& accelerator = accelerators_[id.value() - 1];
+    if (accelerator.state == AcceleratorState::kUsable) {
+      SetState(accelerator, AcceleratorState::kUnreachable);
     }
   }
 }
 
 void Cluster::MarkLost(AcceleratorId accelerator) {
-  accelerators_.at(accelerator.value() - 1).state = AcceleratorState::kLost;
+  SetState(accelerators_.at(accelerator.value() - 1), AcceleratorState::kLost);
 }
 
-std::vector<int> Cluster::Capacity() const {
-  std::vector<int> capacity(types_.size(), 0);
-  for (const Accelerator& accelerator : accelerators_) {
-    if (accelerator.state != AcceleratorState::kUsable) continue;
-    ++capacity[static_cast<size_t>(TypeOf(accelerator.id))];
+void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
+  Count(accelerator, -1);
+  accelerator.state = state;
+  Count(accelerator, 1);
+}
+
+// One that has just been added has no id yet, and does not count.
+void Cluster::Count(const Accelerator& accelerator, int by) {
+  if (!accelerator.id.valid() ||
+      accelerator.state != AcceleratorState::kUsable) {
+    return;
   }
-  return capacity;
+  capacity_[static_cast<size_t>(TypeOf(accelerator.id))] += by;
+}
+
+void Cluster::CountCapacity() {
+  capacity_.assign(types_.size(), 0);
+  for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
+    const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
+    const bool usable = accelerators_[i].state == AcceleratorState::kUsable;
+    if (usable && type < capacity_.size()) ++capacity_[type];
+  }
 }
 
 int Cluster::TypeIndex(std::string_view type) const {
@@ -96,6 +110,7 @@ int Cluster::TypeOf(AcceleratorId id) const {
 int Cluster::AddType(std::string_view type) {
   if (const int known = TypeIndex(type); known >= 0) return known;
   types_.emplace_back(type);
+  capacity_.push_back(0);
   return static_cast<int>(types_.size()) - 1;
 }
 

@@ -36,6 +36,10 @@ class Cluster {
   // INVALID_ARGUMENT: duplicate uuid in `accelerators`.
   absl::Status Join(std::string_view server,
                     const std::vector<AcceleratorInfo>& accelerators);
+  // What Join would say.
+  static absl::Status CheckUuids(
+      std::string_view server,
+      const std::vector<AcceleratorInfo>& accelerators);
   void MarkUnreachable(std::string_view server);
   void MarkLost(AcceleratorId accelerator);
 
@@ -43,7 +47,7 @@ class Cluster {
   // ever, types with no usable accelerator left keep theirs.
   const std::vector<std::string>& types() const { return types_; }
   // Usable accelerators of each type, [J].
-  std::vector<int> Capacity() const;
+  const std::vector<int>& Capacity() const { return capacity_; }
   // Index into types(); -1 when the type is unknown.
   int TypeIndex(std::string_view type) const;
 
@@ -57,11 +61,13 @@ class Cluster {
     return servers_;
   }
 
-  // What there is to it, for whoever writes it down.
+  // What there is to it, for whoever writes it down; whoever has read it calls
+  // CountCapacity.
   template <class C>
   static auto State(C& c) {
     return std::tie(c.accelerators_, c.type_of_, c.types_, c.servers_);
   }
+  void CountCapacity();
 
  private:
   // A server's accelerator, added to its `ids` when it is new.
@@ -69,10 +75,13 @@ class Cluster {
                           std::string_view uuid);
   // Index of `type`, added when it is new.
   int AddType(std::string_view type);
+  void SetState(Accelerator& accelerator, AcceleratorState state);
+  void Count(const Accelerator& accelerator, int by);
 
   std::vector<Accelerator> accelerators_;
   std::vector<int> type_of_;  // by accelerator, index into types_
   std::vector<std::string> types_;
+  std::vector<int> capacity_;  // by type
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
 };
 

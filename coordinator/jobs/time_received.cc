@@ -27,33 +27,64 @@ void Scale(std::vector<double>& row, double factor) {
   for (double& seconds : row) seconds *= factor;
 }
 
+// The entry of `key`, added when it is new; `last` is that of the last key.
+// Fast when it is the same, or the next one.
+template <class Map, class Key>
+bool Find(Map& map, const Key& key, typename Map::iterator& last) {
+  if (last != map.end() && last->first == key) return false;
+  if (last != map.end()) ++last;
+  if (last != map.end() && last->first == key) return false;
+  const size_t before = map.size();
+  last = map.try_emplace(last, key);
+  return map.size() != before;
+}
+
 }  // namespace
 
 void TimeReceived::Add(const ShareUnit& unit, size_t type, double seconds) {
+  Booking(*this).Add(unit, type, seconds);
+}
+
+void TimeReceived::Owe(const ShareUnit& unit, size_t type, double seconds) {
+  Booking(*this).Owe(unit, type, seconds);
+}
+
+TimeReceived::Booking::Booking(TimeReceived& time)
+    : time_(time),
+      entry_(time.seconds_.end()),
+      total_entry_(time.total_.end()) {}
+
+void TimeReceived::Booking::Add(const ShareUnit& unit, size_t type,
+                                double seconds) {
   if (!Countable(seconds)) return;
   Seconds& entry = Of(unit);
   Grow(entry.since_reset, type);
   Grow(entry.received, type);
   entry.since_reset[type] += seconds;
   entry.received[type] += seconds;
-  total_[unit.job] += seconds;
-  if (unit.packed()) total_[unit.partner] += seconds;
+  TotalOf(unit.job) += seconds;
+  if (unit.packed()) TotalOf(unit.partner) += seconds;
 }
 
-void TimeReceived::Owe(const ShareUnit& unit, size_t type, double seconds) {
+void TimeReceived::Booking::Owe(const ShareUnit& unit, size_t type,
+                                double seconds) {
   if (!Countable(seconds)) return;
   Seconds& entry = Of(unit);
   Grow(entry.owed, type);
   entry.owed[type] += seconds;
 }
 
-TimeReceived::Seconds& TimeReceived::Of(const ShareUnit& unit) {
-  const auto [found, added] = seconds_.try_emplace(unit);
-  if (added && unit.packed()) {
-    pairs_[unit.job].push_back(unit);
-    pairs_[unit.partner].push_back(unit);
+TimeReceived::Seconds& TimeReceived::Booking::Of(const ShareUnit& unit) {
+  if (Find(time_.seconds_, unit, entry_) && unit.packed()) {
+    time_.pairs_[unit.job].push_back(unit);
+    time_.pairs_[unit.partner].push_back(unit);
   }
-  return found->second;
+  return entry_->second;
+}
+
+double& TimeReceived::Booking::TotalOf(JobId job) {
+  Find(time_.total_, job, total_entry_);
+  return total_entry_->second;
 }
 
 void TimeReceived::Reset(double head_start_s) {

@@ -68,9 +68,24 @@ class TimeReceived {
     return std::tie(t.seconds_, t.total_, t.pairs_, t.head_start_s_);
   }
 
- private:
-  Seconds& Of(const ShareUnit& unit);  // added when it is new
+  // Add and Owe of one unit after another, which finds ascending ones without a
+  // search. Borrows the TimeReceived, which nobody else may change meanwhile.
+  class Booking {
+   public:
+    explicit Booking(TimeReceived& time);
+    void Add(const ShareUnit& unit, size_t type, double seconds);
+    void Owe(const ShareUnit& unit, size_t type, double seconds);
 
+   private:
+    Seconds& Of(const ShareUnit& unit);  // added when it is new
+    double& TotalOf(JobId job);
+
+    TimeReceived& time_;
+    std::map<ShareUnit, Seconds>::iterator entry_;  // the last ones
+    std::map<JobId, double>::iterator total_entry_;
+  };
+
+ private:
   std::map<ShareUnit, Seconds> seconds_;
   std::map<JobId, double> total_;
   // The pairs of a job that have an entry above, from both sides.

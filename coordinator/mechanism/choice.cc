@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "coordinator/mechanism/radix_sort.h"
 
@@ -20,6 +21,49 @@ constexpr size_t kPieceMin = 64;
 constexpr size_t kPieceGrowth = 4;
 // Where a piece ends is told by a sample of so many units.
 constexpr size_t kSampleUnits = 4096;
+
+// Gavel's order, by time received / share: the reciprocal of section 5.1's
+// priority, up to a factor of the type, which needs no infinity for who has
+// received nothing.
+class PriorityKey {
+ public:
+  explicit PriorityKey(const RoundTable& table) : table_(table) {}
+
+  uint64_t operator()(size_t u, size_t j) const {
+    const double received_s = std::max(0.0, table_.received_s(u)[j]);
+    const uint64_t bits = OrderedBits(received_s / table_.share(u)[j]);
+    const bool claims = table_.share(u)[j] > kShareMin && table_.usable(u, j);
+    return claims ? bits : kNoClaim;
+  }
+  // Without a division: nearly all candidates of a large round end here.
+  auto Below(uint64_t high) const {
+    constexpr double kRounding = 1e-9;
+    const double limit = high == kHighest
+                             ? std::numeric_limits<double>::infinity()
+                             : FromOrderedBits(high) * (1 + kRounding) +
+                                   std::numeric_limits<double>::min();
+    return [this, limit](size_t u, size_t j) {
+      return table_.received_s(u)[j] <= limit * table_.share(u)[j];
+    };
+  }
+
+ private:
+  const RoundTable& table_;
+};
+
+// Any other order.
+template <class Function>
+class PlainKey {
+ public:
+  explicit PlainKey(Function key) : key_(std::move(key)) {}
+  uint64_t operator()(size_t u, size_t j) const { return key_(u, j); }
+  auto Below(uint64_t) const {
+    return [](size_t, size_t) { return true; };
+  }
+
+ private:
+  Function key_;
+};
 
 }  // namespace
 
@@ -128,14 +172,18 @@ uint64_t Choice::HighestOf(TypeRange types, Key key, uint64_t low,
   return std::min(*nth, kHighest);
 }
 
-// Written without branches on what differs from unit to unit.
+// Written without branches on what differs from unit to unit, but those that
+// hardly ever go the other way.
 template <class Key>
 void Choice::Gather(TypeRange types, Key key, uint64_t low, uint64_t high) {
   const size_t units = view_.table().size();
   const size_t width = types.end - types.begin;
+  const auto below = key.Below(high);
   size_t count = 0;
   for (size_t u = 0; u < units; ++u) {
-    if (!Free(u)) continue;
+    bool any = false;
+    for (size_t j = types.begin; j < types.end; ++j) any |= below(u, j);
+    if (!any || !Free(u)) continue;
     if (candidates_.size() < count + width) {
       candidates_.resize(2 * count + width + kPieceMin);
     }
@@ -165,9 +213,7 @@ void Choice::TakeGathered(TypeRange types, size_t piece, Before before) {
   }
 }
 
-// Gavel section 5.2, algorithm 1: by priority, what fits, each job once. The
-// priority of section 5.1 is share / time received, up to a factor of the type;
-// its reciprocal needs no infinity for who has received nothing.
+// Gavel section 5.2, algorithm 1: by priority, what fits, each job once.
 void Choice::TakeByPriority(TypeRange types) {
   const RoundTable& table = view_.table();
   const auto ties = [&](const Candidate& a, const Candidate& b) {
@@ -178,23 +224,14 @@ void Choice::TakeByPriority(TypeRange types) {
     };
     return rank(a) < rank(b);
   };
-  const auto claims = [&](size_t u, size_t j) {
-    return (table.share(u)[j] > kShareMin) && table.usable(u, j);
-  };
-  if (!debts_) {
-    const auto key = [&](size_t u, size_t j) {
-      const double received_s = std::max(0.0, table.received_s(u)[j]);
-      const uint64_t bits = OrderedBits(received_s / table.share(u)[j]);
-      return claims(u, j) ? bits : kNoClaim;
-    };
-    return TakeInOrder(types, key, ties);
-  }
+  if (!debts_) return TakeInOrder(types, PriorityKey(table), ties);
   const auto key = [&](size_t u, size_t j) {
-    if (!claims(u, j)) return kNoClaim;
+    const bool claims = table.share(u)[j] > kShareMin && table.usable(u, j);
+    if (!claims) return kNoClaim;
     if (options_.work_conserving && debts_->StaysForNow(u)) return kNoClaim;
     return OrderedBits(debts_->Standing(u, j));
   };
-  TakeInOrder(types, key, ties);
+  TakeInOrder(types, PlainKey(key), ties);
 }
 
 // An idle accelerator is of use to anyone who can run there; who received
@@ -211,13 +248,14 @@ void Choice::TakeLeftovers(TypeRange types, bool packed) {
     for (const double seconds : table.received_s(u)) received_s += seconds;
     return OrderedBits(received_s);
   };
-  TakeInOrder(types, key, [&](const Candidate& a, const Candidate& b) {
+  const auto ties = [&](const Candidate& a, const Candidate& b) {
     const auto rank = [&](const Candidate& c) {
       return std::tuple(view_.Position(c.unit), view_.Held(c.unit) != c.type,
                         c.type);
     };
     return rank(a) < rank(b);
-  });
+  };
+  TakeInOrder(types, PlainKey(key), ties);
 }
 
 }  // namespace gavel

@@ -47,7 +47,8 @@ class Choice {
 
  private:
   // Of one kind of candidates. Key: (unit, type) to the key, kNoClaim where it
-  // is none. Ties: the order of equal keys.
+  // is none; and Below(high), by which (unit, type) is surely none, or above
+  // `high`, where it says false. Ties: the order of equal keys.
   template <class Key, class Ties>
   void TakeInOrder(TypeRange types, Key key, Ties ties);
   // Candidates with keys in [low, high], of units and types that are free.

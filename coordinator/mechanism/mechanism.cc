@@ -201,15 +201,11 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
   return PlaceAll(view, choice.type_of());
 }
 
-RoundAssignment PlaceAssignment(
-    const Cluster& cluster, const RoundTable& units,
-    const std::map<ShareUnit, size_t>& type_of_unit) {
+RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
+                                std::span<const uint32_t> types) {
   const RoundView view(cluster, units);
   Choice choice(view, RoundOptions());
-  for (size_t u = 0; u < units.size(); ++u) {
-    const auto found = type_of_unit.find(units.unit(u));
-    if (found != type_of_unit.end()) choice.Take(u, found->second);
-  }
+  for (size_t u = 0; u < units.size(); ++u) choice.Take(u, types[u]);
   return PlaceAll(view, choice.type_of());
 }
 

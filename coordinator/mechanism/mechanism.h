@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -111,16 +111,11 @@ inline RoundAssignment PlanRound(const Cluster& cluster,
 }
 
 // A policy's own choice of types (FIFO): the same placement, no priorities.
-// `type_of_unit` indexes the cluster's types. What no longer fits (the cluster
-// may have shrunk since) is left out, the later units of `units` first.
-RoundAssignment PlaceAssignment(
-    const Cluster& cluster, const RoundTable& units,
-    const std::map<ShareUnit, size_t>& type_of_unit);
-inline RoundAssignment PlaceAssignment(
-    const Cluster& cluster, const std::vector<RoundUnit>& units,
-    const std::map<ShareUnit, size_t>& type_of_unit) {
-  return PlaceAssignment(cluster, RoundTable(units), type_of_unit);
-}
+// `types`: by row of `units`, an index into the cluster's types, kNoIndex for
+// none. What no longer fits (the cluster may have shrunk since) is left out,
+// the later units of `units` first.
+RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
+                                std::span<const uint32_t> types);
 
 }  // namespace gavel
 

@@ -22,6 +22,13 @@ inline uint64_t OrderedBits(double value) {
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
+// The double that has these bits there.
+inline double FromOrderedBits(uint64_t ordered) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  return std::bit_cast<double>((ordered & kSign) != 0 ? ordered & ~kSign
+                                                      : ~ordered);
+}
+
 // `before` orders by Entry::key first. Of the bits in which keys differ only
 // the highest kRadixPasses digits are sorted by, from the last one to the
 // first; what is then still equal is sorted by `before`.

@@ -56,6 +56,19 @@ void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units) {
   }
 }
 
+RoundAssignment PlaceAssignment(
+    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const std::map<ShareUnit, size_t>& type_of_unit) {
+  std::vector<uint32_t> types;
+  for (const RoundUnit& unit : units) {
+    const auto found = type_of_unit.find(unit.unit);
+    types.push_back(found == type_of_unit.end()
+                        ? kNoIndex
+                        : static_cast<uint32_t>(found->second));
+  }
+  return gavel::PlaceAssignment(cluster, RoundTable(units), types);
+}
+
 uint32_t TypeHeld(const Cluster& cluster, const RoundUnit& unit) {
   const std::vector<RoundUnit> one = {unit};
   const RoundTable table(one);

@@ -3,6 +3,7 @@
 #define GAVEL_TESTS_MECHANISM_ROUND_FIXTURE_H_
 
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -34,6 +35,11 @@ RoundUnit MakePair(uint64_t job, uint64_t partner, int scale_factor,
 
 // What is held after a round.
 void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units);
+
+// Of those units that are in it, by type.
+RoundAssignment PlaceAssignment(
+    const Cluster& cluster, const std::vector<RoundUnit>& units,
+    const std::map<ShareUnit, size_t>& type_of_unit);
 
 // Type of what the unit holds and may keep, or kNoIndex.
 uint32_t TypeHeld(const Cluster& cluster, const RoundUnit& unit);
