@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
 namespace {
@@ -18,7 +19,10 @@ constexpr int kNewtonMax = 10;
 constexpr double kBestPart = 0.6;
 // Where the next level is between the bounds: near the upper one, which is soon
 // the better of the two, but not on it: a level that fits moves the lower one.
-constexpr double kLevelPart = 0.99;
+constexpr double kBelowPart = 0.01;
+constexpr double kLevelReach = 0.1;
+// Far enough below a level that is nearly right.
+constexpr double kGuess = 1;
 // Prices that prove the bound to this part of it tell what is scarce.
 constexpr double kScarceGap = 1e-8;
 // A type of which more than this part is left is not scarce.
@@ -27,9 +31,11 @@ constexpr double kFullPart = 1e-6;
 constexpr double kPricePart = 1e-8;
 // Passes in which neither bound moved: it won't any more.
 constexpr int kLevelStallMax = 60;
-// More jobs than this are looked at by a sample first.
+// More jobs than this are looked at by a sample first, one of so many,
 constexpr size_t kSampleFrom = 20000;
-constexpr size_t kSampleSize = 4096;
+constexpr size_t kSampleStride = 16;
+// whose prices are this far off, in 1 / sqrt(size), and solved to:
+constexpr double kSampleRoom = 3;
 constexpr double kSampleGap = 1e-5;
 
 class LevelSearch {
@@ -76,7 +82,7 @@ class LevelSearch {
   // Evaluates, and takes the bound that it proves.
   PriceSums Pass(double level, std::span<const double> prices) {
     ++answer_.passes;
-    const PriceSums sums = evaluate_(level, prices);
+    const PriceSums sums = evaluate_.sums(level, prices);
     if (sums.slope > 0) {
       const double root = level - (sums.cost - 1) / sums.slope;
       if (root < answer_.bound) {
@@ -112,29 +118,42 @@ class LevelSearch {
       level = std::min(level - (sums.cost - 1) / sums.slope, answer_.bound);
       sums = Pass(level, start.prices);
     }
-    const double first = level;
-    const PriceSums at_first = sums;
-    double overload = SetUsage(sums);
-    // Demands fall at least in proportion to the level: for kFinish it is the
-    // reciprocal that does.
-    for (int i = 0; i < kFitMax && overload > 1; ++i) {
-      const double factor = overload * (1 + 1e-9) * std::exp2(i / 4);
-      level = level > 0 ? level / factor : level * factor;
-      sums = Pass(level, start.prices);
-      overload = SetUsage(sums);
-    }
-    if (overload > 1) return;
-    AddColumn(level, start.prices);
-    if (first != level) {
-      SetUsage(at_first);
-      AddColumn(first, start.prices);
-    }
+    reach_ = start.reach;
+    if (!AddFirst(level, sums, start)) return;
     for (const PriceColumn& column : start.mixture) {
       const double near = std::min(column.level, answer_.bound);
       SetUsage(Pass(near, column.prices));
       AddColumn(near, column.prices);
     }
     SolveMaster();
+  }
+
+  // The column at (level, first prices) and before it one that fits alone.
+  // False: there is none.
+  bool AddFirst(double level, const PriceSums& sums, const PriceStart& start) {
+    double overload = SetUsage(sums);
+    const std::vector<double> usage = usage_;
+    double fits = level;
+    guessed_ = !evaluate_.idle_at_zero && !start.mixture.empty();
+    if (evaluate_.idle_at_zero || guessed_) {
+      fits = guessed_ ? level - kGuess * std::abs(level) : 0;
+      std::fill(usage_.begin(), usage_.end(), 0.0);
+    } else {
+      // Demands fall at least in proportion to the level: for kFinish it is the
+      // reciprocal that does.
+      for (int i = 0; i < kFitMax && overload > 1; ++i) {
+        const double factor = overload * (1 + 1e-9) * std::exp2(i / 4);
+        fits = fits > 0 ? fits / factor : fits * factor;
+        overload = SetUsage(Pass(fits, start.prices));
+      }
+      if (overload > 1) return false;
+    }
+    AddColumn(fits, start.prices);
+    if (fits != level) {
+      usage_ = usage;
+      AddColumn(level, start.prices);
+    }
+    return true;
   }
   static constexpr int kFitMax = 200;
 
@@ -148,7 +167,9 @@ class LevelSearch {
       all += weight;
     }
     level /= all;
-    if (level <= answer_.level) return false;
+    if (level <= answer_.level ||
+        (guessed_ && master_.mixture().front().first == 0))
+      return false;
     answer_.level = level;
     mixture_ = master_.mixture();
     return true;
@@ -168,16 +189,26 @@ class LevelSearch {
     if (columns_.empty()) return false;  // nothing fits: Run gives up
     const double bound = answer_.bound;
     std::vector<double> prices = MasterPrices();
-    double level = answer_.level + kLevelPart * (answer_.bound - answer_.level);
+    double level = answer_.bound - kBelowPart * (answer_.bound - answer_.level);
+    level = std::max(
+        level, answer_.bound - kLevelReach * reach_ * std::abs(answer_.bound));
     if (prices.empty()) {
       prices = answer_.prices;
       level = answer_.bound;
-    } else if (moved_) {
+    } else {
+      double step = moved_ ? 1 - kBestPart : 1;
+      double way = 0;
       for (size_t j = 0; j < prices.size(); ++j) {
-        prices[j] = kBestPart * answer_.prices[j] + (1 - kBestPart) * prices[j];
+        way += std::abs(prices[j] - answer_.prices[j]) * capacity_[j];
       }
+      if (step * way > reach_) step = reach_ / way;
+      for (size_t j = 0; j < prices.size(); ++j) {
+        prices[j] = (1 - step) * answer_.prices[j] + step * prices[j];
+      }
+      far_ = step * way >= reach_;
     }
     SetUsage(Pass(level, prices));
+    if (far_ && answer_.bound < bound) reach_ *= 2;
     AddColumn(level, prices);
     moved_ = SolveMaster() || answer_.bound < bound;
     return moved_;
@@ -233,6 +264,9 @@ class LevelSearch {
   std::vector<double> usages_;  // [columns x J] parts of the capacity
   std::vector<PriceColumn> columns_;
   std::vector<std::pair<size_t, double>> mixture_;  // of the best level
+  double reach_ = 0;
+  bool far_ = false;      // the last prices were as far as reach_ allows
+  bool guessed_ = false;  // that column 0 uses nothing; not part of an answer
   bool moved_ = true;
   PriceLevel answer_;
 };
@@ -249,22 +283,33 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
                         double level_max, const PriceOptions& options,
                         PriceStart start) {
+  const PricePass pass = PassOf(jobs, demand);
+  PriceZoom zoom(pass, jobs.capacity, options.version);
   if (start.prices.empty() && jobs.size >= kSampleFrom) {
-    const PriceSample sample =
-        SampleJobs(jobs, demand, jobs.size / kSampleSize);
+    const PriceSample sample = SampleJobs(jobs, demand, kSampleStride);
     PriceOptions rough = options;
     rough.gap_max = std::max(options.gap_max, kSampleGap);
     const PriceLevel found =
         HighestLevel(sample.jobs, sample.demand, level_max, rough);
-    start = {found.prices, found.level, found.mixture};
+    const double part =
+        kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
+    start = {found.prices, found.level, found.mixture, part / 2};
+    zoom.Expect(start.level, start.prices, part);
   }
-  const PricePass pass = PassOf(jobs, demand);
-  const PriceEvaluator evaluate = [&](double level,
-                                      std::span<const double> prices) {
-    return SumPass(pass, level, prices, options.version);
+  PriceEvaluator evaluate;
+  evaluate.sums = [&](double level, std::span<const double> prices) {
+    return zoom(level, prices);
   };
-  return HighestLevel(evaluate, jobs.capacity, level_max, options,
-                      std::move(start));
+  evaluate.idle_at_zero =
+      demand.curve == DemandCurve::kRamp && demand.b.empty();
+  PriceLevel answer =
+      HighestLevel(evaluate, jobs.capacity, level_max, options, start);
+  if (answer.mixture.empty() && !start.mixture.empty()) {
+    // The start misled it.
+    answer = HighestLevel(evaluate, jobs.capacity, level_max, options);
+  }
+  answer.work = zoom.work();
+  return answer;
 }
 
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,

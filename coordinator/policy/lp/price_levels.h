@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -26,8 +27,10 @@ namespace gavel {
 
 // Sums over all jobs at (level, prices); what SumPass gives, however it is
 // worked out.
-using PriceEvaluator =
-    std::function<PriceSums(double level, std::span<const double> prices)>;
+struct PriceEvaluator {
+  std::function<PriceSums(double level, std::span<const double> prices)> sums;
+  bool idle_at_zero = false;  // at level 0 nobody demands anything
+};
 
 struct PriceOptions {
   double gap_max = 1e-9;  // relative, of the bounds; ends there
@@ -47,6 +50,9 @@ struct PriceStart {
   std::vector<double> prices;  // [J]; empty: nothing known
   double level = 0;
   std::vector<PriceColumn> mixture;  // weights don't count
+  // How far prices move in one round at first, as a part of the worth of all
+  // accelerators. Infinite: as far as they like.
+  double reach = std::numeric_limits<double>::infinity();
 };
 
 struct PriceLevel {
@@ -57,6 +63,7 @@ struct PriceLevel {
   std::vector<double> scarcity;
   std::vector<PriceColumn> mixture;  // its usage fits
   int passes = 0;
+  double work = 0;         // in passes over all jobs, without those of a sample
   bool converged = false;  // to gap_max
 };
 

@@ -52,4 +52,12 @@ void AddShares(const PricePass& pass, std::span<const PricePoint> points,
   FunctionsOf(version).share(pass, points.data(), points.size(), shares.data());
 }
 
+PriceSettled SplitPass(const PricePass& pass, const PriceBox& box,
+                       std::vector<uint32_t>* open, PassVersion version) {
+  PriceSettled settled;
+  open->resize(pass.blocks * kPriceLanes);
+  open->resize(FunctionsOf(version).split(pass, box, &settled, open->data()));
+  return settled;
+}
+
 }  // namespace gavel

@@ -56,6 +56,26 @@ struct PricePoint {
   const double* prices = nullptr;  // [J]
 };
 
+// Prices near `prices` and levels near `level`.
+struct PriceBox {
+  double level = 0;
+  double level_radius = 0;
+  const double* prices = nullptr;  // [J]
+  const double* radius = nullptr;  // [J]
+};
+
+// Usage is worked out to so many powers of the level's distance from that of
+// the box. Of kRamp it is linear; of kFinish the terms left out are below 1e-16
+// of it.
+inline constexpr size_t kPriceTerms = 12;
+
+// What jobs use together that choose the same edge everywhere in a box: of type
+// j sum_k usage[j][k] (level - box level)^k. `gain`: of sum g T x.
+struct PriceSettled {
+  double usage[kPriceTypesMax][kPriceTerms] = {};
+  double gain = 0;
+};
+
 enum class PassVersion : uint8_t { kScalar, kAvx2, kAvx512 };
 
 // This machine can run it.
@@ -70,15 +90,24 @@ PriceSums SumPass(const PricePass& pass, double level,
 void AddShares(const PricePass& pass, std::span<const PricePoint> points,
                std::span<double> shares, PassVersion version);
 
+// Sums over the jobs that are settled in `box`; `open` is filled with the
+// others, ascending.
+PriceSettled SplitPass(const PricePass& pass, const PriceBox& box,
+                       std::vector<uint32_t>* open, PassVersion version);
+
 // The versions, one file each: for price_pass.cc.
 namespace price_pass {
 using SumFunction = void (*)(const PricePass&, double, const double*,
                              PriceSums*);
 using ShareFunction = void (*)(const PricePass&, const PricePoint*, size_t,
                                double*);
+// Returns how many jobs are open.
+using SplitFunction = size_t (*)(const PricePass&, const PriceBox&,
+                                 PriceSettled*, uint32_t*);
 struct Functions {
   SumFunction sum = nullptr;
   ShareFunction share = nullptr;
+  SplitFunction split = nullptr;
 };
 // Null where the compiler can't make them.
 Functions Scalar();

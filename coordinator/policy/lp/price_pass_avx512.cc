@@ -4,10 +4,11 @@
 #ifdef __AVX512F__
 #define GAVEL_PASS_WIDTH 8
 #include "coordinator/policy/lp/price_pass_body.h"
+#include "coordinator/policy/lp/price_split_body.h"
 
 namespace gavel::price_pass {
 
-Functions Avx512() { return {&Sum, &Share}; }
+Functions Avx512() { return {&Sum, &Share, &Split}; }
 
 }  // namespace gavel::price_pass
 #else

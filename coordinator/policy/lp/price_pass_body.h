@@ -214,52 +214,12 @@ inline __attribute__((always_inline)) void SumBlocks(const PricePass& pass,
   }
 }
 
-template <bool kGain>
-inline __attribute__((always_inline)) void ShareBlocks(const PricePass& pass,
-                                                       const PricePoint* points,
-                                                       size_t count,
-                                                       double* shares) {
-  const size_t jobs = pass.blocks * kPriceLanes;
-  for (size_t job = 0; job < jobs; job += kWidth) {
-    for (size_t k = 0; k < count; ++k) {
-      const Demand demand = DemandAt(pass, job, points[k].level);
-      const Walk walk = WalkOf<kGain>(pass, job, demand.rate, points[k].prices);
-      double from[kWidth];
-      double to[kWidth];
-      double from_part[kWidth];
-      double part[kWidth];
-      Store(walk.from, from);
-      Store(walk.to, to);
-      Store(FromPart(walk), from_part);
-      Store(walk.part, part);
-      for (size_t i = 0; i < kWidth; ++i) {
-        double* row = shares + (job + i) * pass.types;
-        if (from[i] >= 0) {
-          row[static_cast<size_t>(from[i])] += points[k].weight * from_part[i];
-        }
-        if (to[i] >= 0) {
-          row[static_cast<size_t>(to[i])] += points[k].weight * part[i];
-        }
-      }
-    }
-  }
-}
-
 void Sum(const PricePass& pass, double level, const double* prices,
          PriceSums* sums) {
   if (pass.gain == nullptr) {
     SumBlocks<false>(pass, level, prices, sums);
   } else {
     SumBlocks<true>(pass, level, prices, sums);
-  }
-}
-
-void Share(const PricePass& pass, const PricePoint* points, size_t count,
-           double* shares) {
-  if (pass.gain == nullptr) {
-    ShareBlocks<false>(pass, points, count, shares);
-  } else {
-    ShareBlocks<true>(pass, points, count, shares);
   }
 }
 

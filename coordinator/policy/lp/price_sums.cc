@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
 namespace {
@@ -21,10 +22,10 @@ class SumSearch {
   SumSearch(const PricePass& pass, std::span<const double> capacity,
             std::span<const double> rent, const KnownShares& known,
             const PriceOptions& options)
-      : pass_(pass),
-        capacity_(capacity),
+      : capacity_(capacity),
         rent_(rent),
         options_(options),
+        zoom_(pass, capacity, options.version),
         master_(capacity.size(), /*convex=*/true),
         usage_(capacity.size()) {
     answer_.bound = std::numeric_limits<double>::infinity();
@@ -72,7 +73,7 @@ class SumSearch {
     ++answer_.passes;
     std::vector<double> paid_prices(prices.begin(), prices.end());
     for (size_t j = 0; j < prices.size(); ++j) paid_prices[j] += rent_[j];
-    const PriceSums sums = SumPass(pass_, 0, paid_prices, options_.version);
+    const PriceSums sums = zoom_(0, paid_prices);
     Column column;
     column.usage.assign(sums.usage, sums.usage + capacity_.size());
     double paid = 0;
@@ -146,10 +147,10 @@ class SumSearch {
     return true;
   }
 
-  const PricePass& pass_;
   std::span<const double> capacity_;
   std::span<const double> rent_;
   PriceOptions options_;
+  PriceZoom zoom_;
   ColumnMaster master_;
   double gross_ = 0;  // of the mixture, before rent
   std::vector<double> gross_of_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
 namespace {
@@ -39,6 +40,7 @@ class WaterStage {
       : jobs_(jobs),
         pass_(PassOf(jobs, demand)),
         options_(options),
+        zoom_(pass_, jobs.capacity, options.version),
         master_(jobs.types, /*convex=*/false),
         level_(top),
         usage_(jobs.types) {
@@ -122,7 +124,7 @@ class WaterStage {
  private:
   PriceSums Pass(double level, std::span<const double> prices) {
     ++passes_;
-    return SumPass(pass_, level, prices, options_.version);
+    return zoom_(level, prices);
   }
 
   std::vector<double> MasterPrices() const {
@@ -191,6 +193,7 @@ class WaterStage {
   const PriceJobs& jobs_;
   PricePass pass_;
   PriceOptions options_;
+  PriceZoom zoom_;
   ColumnMaster master_;
   double level_;                // no higher one can be had
   std::vector<double> prices_;  // that proved it last
