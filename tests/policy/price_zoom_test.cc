@@ -13,14 +13,15 @@
 namespace gavel::testing {
 namespace {
 
-constexpr size_t kJobs = 6000;
-constexpr size_t kTypes = 4;
+constexpr size_t kZoomJobs = 6000;
+constexpr size_t kZoomTypes = 4;
 
-enum class Kind { kProportional, kCapped, kFinish, kGain };
-constexpr Kind kKinds[] = {Kind::kProportional, Kind::kCapped, Kind::kFinish,
-                           Kind::kGain};
+enum class DemandKind { kProportional, kCapped, kFinish, kGain };
+constexpr DemandKind kDemandKinds[] = {DemandKind::kProportional,
+                                       DemandKind::kCapped, DemandKind::kFinish,
+                                       DemandKind::kGain};
 
-struct Case {
+struct ZoomCase {
   PriceJobs jobs;
   PriceDemand demand;
   std::vector<double> gain;
@@ -38,40 +39,40 @@ struct Case {
 };
 
 // Some throughputs are 0, some are the same on two types.
-Case RandomCase(Kind kind) {
+ZoomCase ZoomCaseOf(DemandKind kind) {
   std::mt19937_64 random(7);
   const auto between = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
-  Case out;
-  out.jobs = MakePriceJobs(kJobs, {500, 200, 300, 400});
+  ZoomCase out;
+  out.jobs = MakePriceJobs(kZoomJobs, {500, 200, 300, 400});
   out.demand.curve =
-      kind == Kind::kFinish ? DemandCurve::kFinish : DemandCurve::kRamp;
-  out.level = kind == Kind::kFinish ? -3 : 1;
-  for (size_t m = 0; m < kJobs; ++m) {
+      kind == DemandKind::kFinish ? DemandCurve::kFinish : DemandCurve::kRamp;
+  out.level = kind == DemandKind::kFinish ? -3 : 1;
+  for (size_t m = 0; m < kZoomJobs; ++m) {
     out.jobs.accelerators[m] = static_cast<double>(1 << random() % 4);
     double fastest = 0;
-    for (size_t j = 0; j < kTypes; ++j) {
+    for (size_t j = 0; j < kZoomTypes; ++j) {
       double one = j > 0 && random() % 6 == 0 ? 0 : between(0.2, 5);
       if (j == 3 && random() % 5 == 0) one = out.jobs.Throughput(m, 0);
       out.jobs.Throughput(m, j) = one;
       fastest = std::max(fastest, one);
     }
     switch (kind) {
-      case Kind::kProportional:
+      case DemandKind::kProportional:
         out.demand.a.push_back(between(0.1, 0.8) * fastest);
         break;
-      case Kind::kCapped:
+      case DemandKind::kCapped:
         out.demand.a.push_back(between(0.1, 0.8) * fastest);
         out.demand.b.push_back(between(0, 0.2) * fastest);
         out.demand.c.push_back(between(0.2, 1) * fastest);
         break;
-      case Kind::kFinish:
+      case DemandKind::kFinish:
         out.demand.a.push_back(between(0.1, 1) * fastest);
         out.demand.b.push_back(between(1, 2));
         out.demand.c.push_back(between(0, 1));
         break;
-      case Kind::kGain:
+      case DemandKind::kGain:
         out.demand.a.push_back(0);
         out.demand.b.push_back(random() % 2 == 0 ? 0
                                                  : between(0, 0.9) * fastest);
@@ -80,7 +81,7 @@ Case RandomCase(Kind kind) {
     }
   }
   PadDemand(out.jobs, &out.demand);
-  if (kind == Kind::kGain) {
+  if (kind == DemandKind::kGain) {
     out.gain.resize(out.jobs.accelerators.size(), 0.0);
     out.worth = {1, 0.5, 2, 1};
   }
@@ -109,18 +110,18 @@ std::vector<Point> Points(double level) {
   return points;
 }
 
-void ExpectSame(const PriceSums& a, const PriceSums& b, double scale) {
+void ExpectSameSums(const PriceSums& a, const PriceSums& b, double scale) {
   EXPECT_NEAR(a.cost, b.cost, 1e-11 * scale);
   EXPECT_NEAR(a.slope, b.slope, 1e-10 * scale);
-  for (size_t j = 0; j < kTypes; ++j) {
-    EXPECT_NEAR(a.usage[j], b.usage[j], 1e-11 * kJobs * 8);
+  for (size_t j = 0; j < kZoomTypes; ++j) {
+    EXPECT_NEAR(a.usage[j], b.usage[j], 1e-11 * kZoomJobs * 8);
   }
 }
 
 TEST(PriceZoom, SumsAreThoseOfAPassAndCostLessAndLess) {
-  for (const Kind kind : kKinds) {
+  for (const DemandKind kind : kDemandKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const Case one = RandomCase(kind);
+    const ZoomCase one = ZoomCaseOf(kind);
     const PricePass pass = one.Pass();
     PriceZoom zoom(pass, one.jobs.capacity, FastestVersion());
     const std::vector<Point> points = Points(one.level);
@@ -131,7 +132,7 @@ TEST(PriceZoom, SumsAreThoseOfAPassAndCostLessAndLess) {
       const PriceSums sums = zoom(points[i].level, points[i].prices);
       const PriceSums all = SumPass(pass, points[i].level, points[i].prices,
                                     PassVersion::kScalar);
-      ExpectSame(sums, all, std::abs(all.cost) + 10);
+      ExpectSameSums(sums, all, std::abs(all.cost) + 10);
     }
     // Of the last 20 points one jumps away, of 20 passes.
     EXPECT_LT(zoom.work() - before, 9);
@@ -139,13 +140,13 @@ TEST(PriceZoom, SumsAreThoseOfAPassAndCostLessAndLess) {
 }
 
 TEST(PriceZoom, WhatIsExpectedChangesNoSum) {
-  const Case one = RandomCase(Kind::kProportional);
+  const ZoomCase one = ZoomCaseOf(DemandKind::kProportional);
   const PricePass pass = one.Pass();
   PriceZoom zoom(pass, one.jobs.capacity, FastestVersion());
   const std::vector<double> prices = {2e-4, 1e-3, 4e-4, 5e-4};
   zoom.Expect(1, prices, 0.01);
-  ExpectSame(zoom(1, prices), SumPass(pass, 1, prices, PassVersion::kScalar),
-             10);
+  ExpectSameSums(zoom(1, prices),
+                 SumPass(pass, 1, prices, PassVersion::kScalar), 10);
   // The split and what is left open.
   EXPECT_LT(zoom.work(), 1.3);
 }
@@ -172,9 +173,9 @@ TEST(PriceZoom, ACertainJobIsSettledAndOneAtATieIsOpen) {
 }
 
 TEST(PriceZoom, AllVersionsSplitAndShareAlike) {
-  for (const Kind kind : kKinds) {
+  for (const DemandKind kind : kDemandKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const Case one = RandomCase(kind);
+    const ZoomCase one = ZoomCaseOf(kind);
     const PricePass pass = one.Pass();
     const std::vector<double> prices = {2e-4, 1e-3, 4e-4, 5e-4};
     std::vector<double> radius = prices;
@@ -184,13 +185,13 @@ TEST(PriceZoom, AllVersionsSplitAndShareAlike) {
     const PriceSettled settled =
         SplitPass(pass, box, &open, PassVersion::kScalar);
     EXPECT_GT(open.size(), 0U);
-    EXPECT_LT(open.size(), kJobs / 2);
+    EXPECT_LT(open.size(), kZoomJobs / 2);
     std::vector<double> other = prices;
     other[1] *= 1.02;
     const std::vector<PricePoint> points = {
         {one.level, 0.3, prices.data()},
         {one.level * 1.001, 0.7, other.data()}};
-    std::vector<double> shares(one.jobs.accelerators.size() * kTypes, 0.0);
+    std::vector<double> shares(one.jobs.accelerators.size() * kZoomTypes, 0.0);
     AddShares(pass, points, shares, PassVersion::kScalar);
     for (const PassVersion version :
          {PassVersion::kAvx2, PassVersion::kAvx512}) {
@@ -199,7 +200,7 @@ TEST(PriceZoom, AllVersionsSplitAndShareAlike) {
       const PriceSettled sums = SplitPass(pass, box, &others, version);
       EXPECT_EQ(others, open);
       EXPECT_EQ(sums.gain, settled.gain);
-      for (size_t j = 0; j < kTypes; ++j) {
+      for (size_t j = 0; j < kZoomTypes; ++j) {
         for (size_t k = 0; k < kPriceTerms; ++k) {
           EXPECT_EQ(sums.usage[j][k], settled.usage[j][k]);
         }
@@ -209,17 +210,17 @@ TEST(PriceZoom, AllVersionsSplitAndShareAlike) {
       EXPECT_EQ(same, shares);
     }
     // The shares are what the passes said.
-    for (size_t j = 0; j < kTypes; ++j) {
+    for (size_t j = 0; j < kZoomTypes; ++j) {
       double used = 0;
-      for (size_t m = 0; m < kJobs; ++m) {
-        used += one.jobs.accelerators[m] * shares[m * kTypes + j];
+      for (size_t m = 0; m < kZoomJobs; ++m) {
+        used += one.jobs.accelerators[m] * shares[m * kZoomTypes + j];
       }
       double expected = 0;
       for (const PricePoint& point : points) {
-        expected +=
-            point.weight * SumPass(pass, point.level, {point.prices, kTypes},
-                                   PassVersion::kScalar)
-                               .usage[j];
+        expected += point.weight * SumPass(pass, point.level,
+                                           {point.prices, kZoomTypes},
+                                           PassVersion::kScalar)
+                                       .usage[j];
       }
       EXPECT_NEAR(used, expected, 1e-9 * (1 + expected));
     }

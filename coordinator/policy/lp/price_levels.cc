@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
@@ -37,6 +38,10 @@ constexpr size_t kSampleStride = 16;
 // whose prices are this far off, in 1 / sqrt(size), and solved to:
 constexpr double kSampleRoom = 3;
 constexpr double kSampleGap = 1e-5;
+
+// Fewer jobs are not worth a look for equal ones, nor are fewer in a class.
+constexpr size_t kClassesFrom = 64;
+constexpr size_t kJobsPerClass = 8;
 
 class LevelSearch {
  public:
@@ -283,6 +288,16 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
                         double level_max, const PriceOptions& options,
                         PriceStart start) {
+  const bool proportional = demand.curve == DemandCurve::kRamp &&
+                            demand.b.empty() && demand.c.empty();
+  if (proportional && jobs.size >= kClassesFrom) {
+    const auto classes = PriceClasses::Of(
+        jobs, std::span(demand.a).first(jobs.size), jobs.size / kJobsPerClass);
+    if (classes.has_value()) {
+      return HighestLevel(classes->Evaluator(), jobs.capacity, level_max,
+                          options, std::move(start));
+    }
+  }
   const PricePass pass = PassOf(jobs, demand);
   PriceZoom zoom(pass, jobs.capacity, options.version);
   if (start.prices.empty() && jobs.size >= kSampleFrom) {
