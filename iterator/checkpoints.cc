@@ -86,7 +86,7 @@ absl::Status Checkpoints::RemoveLeftovers(uint64_t epoch) {
 absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
                                 int world_size,
                                 std::function<absl::Status()> before_commit,
-                                std::function<bool()> gives_up,
+                                std::function<absl::Status()> gives_up,
                                 std::vector<HostCopy>* copies) {
   if (!enabled()) return absl::OkStatus();
   if (world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);

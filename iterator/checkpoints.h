@@ -48,8 +48,12 @@ class Checkpoints {
   // GenerationStore::StagedCopies.
   absl::Status Begin(Generation generation, Snapshot snapshot, int world_size,
                      std::function<absl::Status()> before_commit,
-                     std::function<bool()> gives_up,
+                     std::function<absl::Status()> gives_up,
                      std::vector<HostCopy>* copies = nullptr);
+  // A GPU is held: from here on, memory for copies is pinned.
+  void AllowPinned() {
+    if (enabled()) writer_->AllowPinned();
+  }
   // Begins to get the memory for copies of `snapshot`.
   void Prepare(const Snapshot& snapshot, int world_size);
   // Memory that is kept for copies.

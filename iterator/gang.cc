@@ -226,6 +226,23 @@ void Gang::Retire(bool abort) {
   last_thread_ = std::move(thread_);
 }
 
+void Gang::FailSave(const Save& save) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (thread() != nullptr) thread()->FailSave(save);
+}
+
+absl::Status Gang::SaveStatus(const Save& save) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (thread() == nullptr) return absl::OkStatus();
+  if (thread()->broken()) {
+    return absl::CancelledError("a rank of the gang is lost");
+  }
+  const int rank = thread()->failed_rank(save);
+  if (rank < 0) return absl::OkStatus();
+  return absl::AbortedError(
+      StrCat("rank ", rank, " can't write its part; its log says why"));
+}
+
 bool Gang::Settle(uint64_t steps_done, bool written) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (last_thread_ == nullptr || steps_done != stopped_at_) return true;
@@ -237,8 +254,7 @@ bool Gang::Settle(uint64_t steps_done, bool written) {
 
 std::string Gang::why_broken() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  const GangThread* thread = thread_ ? thread_.get() : last_thread_.get();
-  return thread == nullptr ? "" : thread->why();
+  return thread() == nullptr ? "" : thread()->why();
 }
 
 void Gang::WaitForOthers() {

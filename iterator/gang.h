@@ -83,6 +83,11 @@ class Gang {
   // written: the ranks hear each other until Settle(), so that none waits for
   // the part of one that is lost.
   void Stop(uint64_t steps_done);
+  // From any thread: this rank can't write its part of `save`, which ends it
+  // for all.
+  void FailSave(const Save& save);
+  // OK until a rank was lost or has said that it can't write its part.
+  absl::Status SaveStatus(const Save& save) const;
   // From any thread: what was to be written of the stop at this step is, or
   // can't be (not `written`). False: a rank of it was lost.
   bool Settle(uint64_t steps_done, bool written);
@@ -94,6 +99,10 @@ class Gang {
   void WaitForOthers();
 
  private:
+  // The present one or the last; null: none. Under mutex_.
+  GangThread* thread() const {
+    return thread_ ? thread_.get() : last_thread_.get();
+  }
   absl::Status Refuse(GangStore& store, const GangPlan& plan);
   void Retire(bool abort);
   absl::Status Meet(GangStore& store, const GangPlan& plan);

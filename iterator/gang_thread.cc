@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/signals_blocked.h"
+#include "runtime/signals_blocked.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -116,6 +116,16 @@ void GangThread::Want(StopKind kind) {
   shared_->member.Want(kind);
 }
 
+void GangThread::FailSave(const Save& save) {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->member.FailSave(save);
+}
+
+int GangThread::failed_rank(const Save& save) const {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  return shared_->member.failed_rank(save);
+}
+
 void GangThread::Listen() {
   std::unique_lock<std::mutex> lock(shared_->mutex);
   // The first may have been under way.
@@ -132,8 +142,6 @@ void GangThread::Leave(Leaving how) {
   shared_->member.Leave(how);
   shared_->changed.notify_all();
 }
-
-void GangThread::Break(const std::string& why) { shared_->Break(why); }
 
 bool GangThread::broken() const {
   std::lock_guard<std::mutex> lock(shared_->mutex);

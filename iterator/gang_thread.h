@@ -6,8 +6,8 @@
 // When the gang stops, the thread of rank 0 stays until all others have left,
 // since they need the store that it hosts.
 //
-// Thread-safety: all functions may be called by the training thread, Break()
-// by any. Nothing throws.
+// Thread-safety: all functions may be called by any thread, Pass() by the
+// training thread. Nothing throws.
 #ifndef GAVEL_ITERATOR_GANG_THREAD_H_
 #define GAVEL_ITERATOR_GANG_THREAD_H_
 
@@ -53,12 +53,15 @@ class GangThread {
   StopMember::Passage Pass(uint64_t steps_done,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
+  // Tells the others that this rank can't write its part of it.
+  void FailSave(const Save& save);
+  // The rank that said so; -1: none yet.
+  int failed_rank(const Save& save) const;
   // Returns when the last word of rank 0 has been heard, or can't be any more.
   void Listen();
   // The last word of this rank. The thread ends when it may.
   void Leave(Leaving how);
-  // From any thread: the gang can't go on. The first reason stays.
-  void Break(const std::string& why);
+  // From any thread: the gang can't go on, and the first reason why.
   bool broken() const;
   std::string why() const;
 

@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/signals_blocked.h"
+#include "runtime/signals_blocked.h"
 
 namespace gavel::internal {
 namespace {

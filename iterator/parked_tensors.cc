@@ -3,14 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/checkpoint/copy_list.h"
 #include "runtime/checkpoint/worker_pool.h"
 #include "runtime/device/device_move.h"
 #include "runtime/torch_errors.h"
@@ -18,36 +17,14 @@
 namespace gavel::internal {
 namespace {
 
-// As for the way there (runtime/checkpoint/snapshot_stage.cc).
+// As many as for the way there (GenerationStoreOptions).
 constexpr int kCopyThreads = 4;
-constexpr size_t kPieceBytesMax = size_t{8} << 20;
-
-struct Piece {
-  char* to;
-  const char* from;
-  size_t size;
-};
-
-void AddPieces(const at::Tensor& to, const at::Tensor& from,
-               std::vector<Piece>* pieces) {
-  char* const target = static_cast<char*>(to.mutable_data_ptr());
-  const char* const source = static_cast<const char*>(from.const_data_ptr());
-  const size_t size = from.nbytes();
-  for (size_t begin = 0; begin < size; begin += kPieceBytesMax) {
-    pieces->push_back({target + begin, source + begin,
-                       std::min(kPieceBytesMax, size - begin)});
-  }
-}
 
 // By threads of their own: the writer's may be at work on the same copy.
-absl::Status CopyPieces(const std::vector<Piece>& pieces) {
-  size_t size = 0;
-  for (const Piece& piece : pieces) size += piece.size;
-  WorkerPool pool(size > kPieceBytesMax ? kCopyThreads : 1);
-  return pool.Run(pieces.size(), [&](size_t i) {
-    StreamingCopy(pieces[i].to, pieces[i].from, pieces[i].size);
-    return absl::OkStatus();
-  });
+absl::Status CopyAll(CopyList& list) {
+  WorkerPool pool(list.size_bytes() > CopyList::kPieceBytesMax ? kCopyThreads
+                                                               : 1);
+  return list.Run(pool);
 }
 
 using Users = std::map<const c10::StorageImpl*, int>;
@@ -124,7 +101,7 @@ absl::Status ParkedTensors::Return(at::Device device) {
 absl::Status ParkedTensors::CopyTo(at::Device device) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> places;
-  std::vector<Piece> pieces;
+  CopyList list;
   for (const Entry& entry : entries_) {
     const at::Tensor from = entry.tensor.detach();
     const bool is_known =
@@ -133,12 +110,13 @@ absl::Status ParkedTensors::CopyTo(at::Device device) {
                          ? entry.place
                          : at::empty_like(from, from.options().device(device)));
     if (device.is_cpu()) {
-      AddPieces(places.back(), from, &pieces);
+      list.Add(static_cast<char*>(places.back().mutable_data_ptr()),
+               static_cast<const char*>(from.const_data_ptr()), from.nbytes());
     } else {
       places.back().copy_(from, /*non_blocking=*/true);
     }
   }
-  GAVEL_RETURN_IF_ERROR(CopyPieces(pieces));
+  GAVEL_RETURN_IF_ERROR(CopyAll(list));
   // The memory of the copy may be used again once nobody looks into it.
   GAVEL_RETURN_IF_ERROR(Synchronize(device));
   for (size_t i = 0; i < entries_.size(); ++i) {

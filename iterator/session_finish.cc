@@ -28,6 +28,8 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   const RuntimeSpan span(profile_.ring(), "checkpoint copy");
   profile_.CountCheckpoint();
   checkpoint_begin_ns_ = copy_begin_ns;
+  save_ = {generation.step,
+           save_.step == generation.step ? save_.attempt + 1 : 1};
   Snapshot snapshot;
   absl::Status status = CollectSnapshot(&snapshot);
   if (status.ok()) {
@@ -38,8 +40,11 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
           return absl::CancelledError(
               "the coordinator has given this job to another process");
         },
-        [this] {
-          return gang_broken_.load(std::memory_order_acquire) || gang_.broken();
+        [this, save = save_] {
+          if (!gang_broken_.load(std::memory_order_acquire)) {
+            return gang_.SaveStatus(save);
+          }
+          return absl::CancelledError("the gang is broken");
         },
         copies);
   }
@@ -67,6 +72,8 @@ void SessionState::CheckpointDone(Generation generation,
   } else {
     log_.Warning(StrCat("no checkpoint this time: ", status.message()));
   }
+  // The others wait for this rank's part.
+  if (!status.ok()) gang_.FailSave(save_);
   const bool whole = gang_.Settle(generation.step, status.ok());
   if (status.ok() || whole || !managed()) return;
   // The lost rank starts again from the last generation, and can't meet others

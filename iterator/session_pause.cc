@@ -118,6 +118,7 @@ bool SessionState::Resume(const lease_action::Resume& lease) {
   BeforeMove();
   absl::Status status = accelerator_.Take(lease, tracked_);
   AfterMove(accelerator_.device());
+  if (status.ok() && !device().is_cpu()) checkpoints_.AllowPinned();
   if (status.ok()) status = MoveRandom(last_device);
   if (status.ok()) {
     status = position_.SetShard(options_.rank, lease.world_size);
@@ -184,6 +185,7 @@ bool SessionState::TakeDeviceAlone() {
   absl::Status status =
       accelerator_.Use(options_.device, options_.gang.local_rank, tracked_);
   AfterMove(accelerator_.device());
+  if (status.ok() && !device().is_cpu()) checkpoints_.AllowPinned();
   if (status.ok()) status = JoinAlone();
   if (!status.ok()) return Fail(std::move(status)), false;
   gate_.NeedNoLease();

@@ -238,6 +238,7 @@ class SessionState {
   std::optional<lease_action::Pause> gang_pause_;
   int64_t stop_ahead_ns_ = 0;             // of the lease's end
   std::atomic<bool> gang_broken_{false};  // read by the checkpoints' writer
+  Save save_;  // the last that was begun; left alone while it is under way
   int64_t last_tensor_read_ns_ = 0;
   bool report_refused_ = false;
   std::atomic<int64_t> checkpoint_begin_ns_{0};  // read by the writer's thread

@@ -7,7 +7,6 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/device_move.h"
 
 namespace gavel::internal {
 namespace {
@@ -90,17 +89,17 @@ absl::Status TrackedState::Park(const std::vector<HostCopy>& copies) {
 }
 
 absl::Status TrackedState::MoveToHost() {
-  return MoveUnparked(at::Device(at::kCPU));
+  return MoveUnparked(at::Device(at::kCPU), MoveCopy::kIfNeeded);
 }
 
-absl::Status TrackedState::MoveTo(at::Device device) {
+absl::Status TrackedState::MoveTo(at::Device device, MoveCopy copy) {
   GAVEL_RETURN_IF_ERROR(parked_.Return(device));
-  return MoveUnparked(device);
+  return MoveUnparked(device, copy);
 }
 
-absl::Status TrackedState::MoveUnparked(at::Device device) {
+absl::Status TrackedState::MoveUnparked(at::Device device, MoveCopy copy) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
-  GAVEL_RETURN_IF_ERROR(MoveTensors(tensors, device));
+  GAVEL_RETURN_IF_ERROR(MoveTensors(tensors, device, copy));
   for (const auto& item : items_) GAVEL_RETURN_IF_ERROR(item->Moved(device));
   return absl::OkStatus();
 }

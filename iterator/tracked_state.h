@@ -13,6 +13,7 @@
 #include "iterator/parked_tensors.h"
 #include "iterator/tracked_item.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/device/device_move.h"
 
 namespace gavel::internal {
 
@@ -27,7 +28,7 @@ class TrackedState {
   absl::Status Collect(Snapshot* snapshot);
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
-  absl::Status MoveTo(at::Device device);
+  absl::Status MoveTo(at::Device device, MoveCopy copy = MoveCopy::kIfNeeded);
   // What has a copy in host memory looks into that, see ParkedTensors, until
   // MoveTo().
   absl::Status Park(const std::vector<HostCopy>& copies);
@@ -46,7 +47,7 @@ class TrackedState {
  private:
   // Without those of CSR, which Moved() replaces.
   absl::StatusOr<std::vector<at::Tensor>> Movable() const;
-  absl::Status MoveUnparked(at::Device device);
+  absl::Status MoveUnparked(at::Device device, MoveCopy copy);
 
   std::vector<std::unique_ptr<TrackedItem>> items_;
   ParkedTensors parked_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/text.h"
 #include "runtime/generation/file_system.h"
@@ -25,13 +26,15 @@ uint64_t RoundUp(uint64_t size_bytes) {
   return (std::max<uint64_t>(size_bytes, 1) + unit - 1) / unit * unit;
 }
 
+}  // namespace
+
 at::Tensor AllocatePinned(uint64_t size_bytes) {
   at::Tensor memory;
   // Without pinned memory copies are slower, and all else is as it was.
   internal::CatchAsStatus("pinned memory", [&] {
     if (at::hasCUDA()) {
       memory =
-          at::empty({static_cast<int64_t>(size_bytes + kDirectAlignmentBytes)},
+          at::empty({static_cast<int64_t>(size_bytes)},
                     at::device(at::kCPU).dtype(at::kByte).pinned_memory(true));
     }
     return absl::OkStatus();
@@ -39,12 +42,9 @@ at::Tensor AllocatePinned(uint64_t size_bytes) {
   return memory;
 }
 
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<ArenaBlock>> ArenaBlock::Allocate(
-    uint64_t size_bytes) {
+    uint64_t size_bytes, at::Tensor pinned) {
   const uint64_t size = RoundUp(size_bytes);
-  at::Tensor pinned = AllocatePinned(size);
   if (pinned.defined()) {
     const uint64_t begin =
         reinterpret_cast<uintptr_t>(pinned.mutable_data_ptr());
@@ -68,13 +68,19 @@ ArenaBlock::~ArenaBlock() {
 }
 
 absl::StatusOr<std::shared_ptr<ArenaBlock>> Arena::Take(uint64_t size_bytes) {
+  const bool pins = may_pin_ && !cannot_pin_;
   if (block_ != nullptr && block_.use_count() == 1 &&
-      block_->size_bytes() >= size_bytes) {
+      block_->size_bytes() >= size_bytes && (block_->pinned() || !pins)) {
     return block_;
   }
   block_.reset();  // first, so that both need not fit
+  at::Tensor pinned;
+  if (pins) {
+    pinned = allocate_pinned_(RoundUp(size_bytes) + kDirectAlignmentBytes);
+    cannot_pin_ = !pinned.defined();
+  }
   absl::StatusOr<std::shared_ptr<ArenaBlock>> block =
-      ArenaBlock::Allocate(size_bytes);
+      ArenaBlock::Allocate(size_bytes, std::move(pinned));
   if (block.ok()) block_ = *block;
   return block;
 }

@@ -56,10 +56,19 @@ absl::Status AttemptWriter::SyncRest() {
 }
 
 bool AttemptWriter::MayBeUnchanged(const StagedShard& shard) const {
-  const auto entry = history_.shards.find(shard.index);
-  return !history_.folder.empty() && entry != history_.shards.end() &&
-         !entry->second.changed_last_time &&
-         entry->second.summary.size_bytes == shard.layout->size_bytes;
+  const size_t i = shard.index;
+  const std::vector<ShardSummary>& before = history_.manifest.shards;
+  return !history_.folder.empty() && i < before.size() &&
+         history_.changed[i] == 0 &&
+         before[i].size_bytes == shard.layout->size_bytes &&
+         LinkedBefore(i) + 1 <
+             kLinkedGenerations +
+                 static_cast<int>(i % static_cast<size_t>(kLinkedGenerations));
+}
+
+int AttemptWriter::LinkedBefore(size_t index) const {
+  const auto linked = history_.manifest.linked.find(index);
+  return linked == history_.manifest.linked.end() ? 0 : linked->second;
 }
 
 absl::Status AttemptWriter::LinkUnchanged() {
@@ -72,11 +81,12 @@ absl::Status AttemptWriter::LinkUnchanged() {
   linked_count_ = 0;
   for (const size_t i : candidates) {
     const size_t index = (*shards_)[i].index;
-    if (summaries_[i].summary != history_.shards.at(index).summary) continue;
+    if (summaries_[i].summary != history_.manifest.shards[index]) continue;
     const std::string name = ShardFileName(index);
     const std::string path = StrCat(folder_, "/", name);
     if (file_system_.Link(StrCat(history_.folder, "/", name), path).ok()) {
       linked_[i] = 1;
+      summaries_[i].linked = LinkedBefore(index) + 1;
       ++linked_count_;
     } else {
       // Where links are not known, or the old file has too many or is gone, it
@@ -123,7 +133,7 @@ absl::Status AttemptWriter::WriteShard(size_t i) {
 absl::Status AttemptWriter::Sum(size_t i) {
   if (summed_[i] != 0) return absl::OkStatus();
   const StagedShard& shard = (*shards_)[i];
-  summaries_[i] = {shard.index, SummarizeShard(*shard.layout, shard.data)};
+  summaries_[i] = {shard.index, SummarizeShard(*shard.layout, shard.data), 0};
   summed_[i] = 1;
   return absl::OkStatus();
 }

@@ -4,7 +4,9 @@
 //
 // A shard that is as it was in the generation before is not written again but
 // gets a second name (a hard link). That needs its checksum first; a shard that
-// changed the last time is summed while it is written.
+// changed the last time is summed while it is written. A file that has been
+// linked for kLinkedGenerations is written anew nevertheless: a block of it
+// that the disk has lost is lost to all generations that share it.
 //
 // Not thread-safe; uses the pool's threads.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_ATTEMPT_WRITER_H_
@@ -12,7 +14,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,14 +26,17 @@
 
 namespace gavel {
 
+// How many generations share one file: damage is of no consequence after as
+// many, and at most an eighth of what does not change is written per
+// generation. Up to twice as many, by the shard's index, so that not all are
+// written at once.
+inline constexpr int kLinkedGenerations = 8;
+
 // The last committed, undamaged generation, as far as this store knows it.
 struct ShardHistory {
   std::string folder;  // empty: there is none
-  struct Entry {
-    ShardSummary summary;
-    bool changed_last_time = false;
-  };
-  std::map<size_t, Entry> shards;  // by index
+  Manifest manifest;
+  std::vector<char> changed;  // by shard: since the generation before it
 };
 
 class AttemptWriter {
@@ -55,11 +59,11 @@ class AttemptWriter {
                      const WhenSummed& when_summed);
 
   // Of what Write has written.
-  const std::vector<IndexedShard>& summaries() const { return summaries_; }
   size_t linked_count() const { return linked_count_; }
 
  private:
   bool MayBeUnchanged(const StagedShard& shard) const;
+  int LinkedBefore(size_t index) const;
   absl::Status LinkUnchanged();
   absl::Status CreateFiles();
   absl::Status SyncRest();

@@ -1,11 +1,9 @@
 #include "runtime/checkpoint/checkpoint_writer.h"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <utility>
 
 #include "core/status.h"
+#include "runtime/signals_blocked.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -87,15 +85,12 @@ absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
 
 void CheckpointWriter::Post(std::function<void()> job) {
   if (!thread_.joinable()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const internal::SignalsBlocked blocked;
     // Without a thread it is done at once, which only takes longer.
     absl::Status status = CatchAsStatus("the writer's thread", [this] {
       thread_ = std::thread([this] { Run(); });
       return absl::OkStatus();
     });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!status.ok()) return job();
   }
   {

@@ -58,6 +58,8 @@ class CheckpointWriter {
   absl::StatusOr<Generation> LatestGeneration() const {
     return store_.LatestGeneration();
   }
+  // See Arena; from any thread.
+  void AllowPinned() { store_.AllowPinned(); }
   // Memory that is kept for copies; while one is being prepared, what was
   // before.
   uint64_t arena_size_bytes() const {

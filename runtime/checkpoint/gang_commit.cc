@@ -33,8 +33,8 @@ absl::StatusOr<bool> WaitUntil(Deadline deadline, const GangWait& wait,
     GAVEL_ASSIGN_OR_RETURN(const bool found, look());
     if (found) return true;
     if (std::chrono::steady_clock::now() >= deadline) return false;
-    if (wait.gives_up && wait.gives_up()) {
-      return absl::CancelledError("a rank of the gang is lost");
+    if (wait.gives_up) {
+      GAVEL_RETURN_IF_ERROR(wait.gives_up());
     }
     std::this_thread::sleep_for(kLookInterval);
   }
@@ -76,13 +76,17 @@ absl::StatusOr<ManifestPart> ReadPart(FileSystem& file_system,
       part->world_size != own.world_size) {
     return DontFit(rank, "wrote a part of another generation or gang");
   }
+  if (part->cut != own.cut) {
+    return DontFit(rank, "cut the state into other shards than rank 0");
+  }
   return part;
 }
 
-absl::Status Merge(const ManifestPart& part,
-                   std::map<size_t, ShardSummary>* shards) {
+using IndexedShards = std::map<size_t, ManifestPart::IndexedShard>;
+
+absl::Status Merge(const ManifestPart& part, IndexedShards* shards) {
   for (const ManifestPart::IndexedShard& shard : part.shards) {
-    if (!shards->emplace(shard.index, shard.summary).second) {
+    if (!shards->emplace(shard.index, shard).second) {
       return DontFit(part.rank, StrCat("wrote ", ShardFileName(shard.index),
                                        ", which another rank wrote, too"));
     }
@@ -137,10 +141,10 @@ absl::Status AnnounceCommit(FileSystem& file_system,
   return NamePart(file_system, folder, 0);
 }
 
-absl::StatusOr<std::vector<ShardSummary>> CollectParts(
+absl::StatusOr<std::vector<ManifestPart::IndexedShard>> CollectParts(
     FileSystem& file_system, const std::string& folder, const ManifestPart& own,
     const GangWait& wait) {
-  std::map<size_t, ShardSummary> merged;
+  IndexedShards merged;
   GAVEL_RETURN_IF_ERROR(Merge(own, &merged));
   const Deadline deadline = After(wait);  // of all ranks together
   for (int rank = 1; rank < own.world_size; ++rank) {
@@ -158,13 +162,13 @@ absl::StatusOr<std::vector<ShardSummary>> CollectParts(
                            ReadPart(file_system, folder, own, rank));
     GAVEL_RETURN_IF_ERROR(Merge(part, &merged));
   }
-  std::vector<ShardSummary> shards;
-  for (auto& [index, summary] : merged) {
+  std::vector<ManifestPart::IndexedShard> shards;
+  for (auto& [index, shard] : merged) {
     if (index != shards.size()) {
       return DontFit(own.rank, StrCat("misses ", ShardFileName(shards.size()),
                                       " of another rank"));
     }
-    shards.push_back(std::move(summary));
+    shards.push_back(std::move(shard));
   }
   return shards;
 }
@@ -176,10 +180,6 @@ absl::Status WaitForCommit(FileSystem& file_system,
   absl::StatusOr<bool> committed = WaitUntil(After(wait), wait, [&] {
     return HasFile(file_system, folder, PartFileName(0));
   });
-  if (absl::IsNotFound(committed.status())) {
-    return absl::AbortedError(
-        "rank 0 gave this checkpoint up; its log says why");
-  }
   if (!committed.ok()) return committed.status();
   if (*committed) return absl::OkStatus();
   return absl::DeadlineExceededError(StrCat(

@@ -23,11 +23,11 @@
 
 namespace gavel {
 
-// How the functions below wait. CANCELLED: `gives_up`, which is asked some
-// hundred times a second and may be empty, said so.
+// How the functions below wait. `gives_up` is asked some hundred times a second
+// and may be empty: anything but OK ends the wait and is returned.
 struct GangWait {
   double wait_s = 60;
-  std::function<bool()> gives_up = nullptr;
+  std::function<absl::Status()> gives_up = nullptr;
 };
 
 // Rank > 0: the attempt at `generation` that rank 0 has begun and that has no
@@ -48,16 +48,16 @@ absl::Status PublishPart(FileSystem& file_system, const std::string& folder,
 // this one is the other ranks' business.
 absl::Status AnnounceCommit(FileSystem& file_system, const std::string& folder);
 
-// Rank 0: the shards of all ranks by index; `own` is rank 0's part.
+// Rank 0: the shards of all ranks in order; `own` is rank 0's part.
 // DEADLINE_EXCEEDED names the rank whose part is not there in time.
 // FAILED_PRECONDITION: the ranks' parts don't fit together, so they are not at
 // the same step of the same model. DATA_LOSS: a part is damaged.
-absl::StatusOr<std::vector<ShardSummary>> CollectParts(
+absl::StatusOr<std::vector<ManifestPart::IndexedShard>> CollectParts(
     FileSystem& file_system, const std::string& folder, const ManifestPart& own,
     const GangWait& wait);
 
 // Rank > 0: until rank 0 has announced that `attempt` is committed.
-// DEADLINE_EXCEEDED: not in time. ABORTED: it gave the attempt up.
+// DEADLINE_EXCEEDED: not in time. NOT_FOUND: it gave the attempt up.
 absl::Status WaitForCommit(FileSystem& file_system,
                            const std::string& directory, const Attempt& attempt,
                            const GangWait& wait);

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "runtime/checkpoint/gang_commit.h"
 #include "runtime/checkpoint/shard_reader.h"
+#include "runtime/checkpoint/tensor_history.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -33,6 +34,16 @@ bool IsDamage(const absl::Status& status) {
 // it and lose work.
 bool MayFallBack(const absl::Status& status) {
   return IsDamage(status) || absl::IsUnknown(status);
+}
+
+std::map<std::string, uint64_t> SizesOf(const ShardPlan& plan) {
+  std::map<std::string, uint64_t> sizes_bytes;
+  for (const PlannedShard& shard : plan.shards()) {
+    for (const TensorEntry& tensor : shard.layout.header.tensors) {
+      sizes_bytes[tensor.name] = tensor.end - tensor.begin;
+    }
+  }
+  return sizes_bytes;
 }
 
 absl::Status CheckGang(const CommitOptions& options) {
@@ -130,7 +141,9 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
       StrCat("checkpoint ", GenerationName(generation),
              " is not committed, earlier ones are unchanged");
   if (options.rank > 0) {
-    return Annotate(JoinAttempt(generation, options), what);
+    absl::Status joined = JoinAttempt(generation, options);
+    RememberLatest();
+    return Annotate(joined, what);
   }
   GAVEL_ASSIGN_OR_RETURN(Attempt attempt, PrepareAttempt(generation));
   absl::Status status = WriteAttempt(attempt, options);
@@ -183,42 +196,55 @@ absl::Status GenerationStore::RemoveUncommitted(const Attempts& attempts,
   return RemoveAll(leftovers);
 }
 
+absl::Status GenerationStore::WriteManifest(const std::string& folder,
+                                            const Manifest& manifest) {
+  return WriteTextFile(file_system(),
+                       StrCat(folder, "/", kManifestTemporaryName),
+                       EncodeManifest(manifest));
+}
+
+Manifest GenerationStore::MakeManifest(
+    const Attempt& attempt, const CommitOptions& options,
+    std::vector<AttemptWriter::IndexedShard> shards) const {
+  Manifest manifest{attempt.generation, options.world_size, {}};
+  for (AttemptWriter::IndexedShard& shard : shards) {
+    if (shard.linked > 0) manifest.linked[shard.index] = shard.linked;
+    manifest.shards.push_back(std::move(shard.summary));
+  }
+  manifest.unchanged = CountUnchanged(history_.manifest, manifest.shards);
+  manifest.unchanged_shards = stage_->plan().unchanged_shards();
+  return manifest;
+}
+
 absl::Status GenerationStore::WriteAttempt(const Attempt& attempt,
                                            const CommitOptions& options) {
   const std::string folder = FolderOf(attempt);
   GAVEL_RETURN_IF_ERROR(file_system().CreateDirectory(folder));
   AttemptWriter writer(file_system(), *pool_, history_);
   const bool is_gang = options.world_size > 1;
-  const auto write_manifest = [&](std::vector<ShardSummary> shards) {
-    Manifest manifest{attempt.generation, options.world_size,
-                      std::move(shards)};
-    return WriteTextFile(file_system(),
-                         StrCat(folder, "/", kManifestTemporaryName),
-                         EncodeManifest(manifest));
-  };
-  ManifestPart own{attempt.generation, 0, options.world_size, {}};
+  ManifestPart own = PartOf(attempt.generation, options);
+  Manifest manifest;
   GAVEL_RETURN_IF_ERROR(
       writer.Write(folder, stage_->shards(),
                    [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
                      own.shards = shards;
                      if (is_gang) return WritePart(file_system(), folder, own);
-                     std::vector<ShardSummary> summaries;
-                     for (const auto& shard : shards)
-                       summaries.push_back(shard.summary);
-                     return write_manifest(std::move(summaries));
+                     manifest = MakeManifest(attempt, options, shards);
+                     return WriteManifest(folder, manifest);
                    }));
   if (is_gang) {
     GAVEL_ASSIGN_OR_RETURN(
-        std::vector<ShardSummary> shards,
+        std::vector<AttemptWriter::IndexedShard> shards,
         CollectParts(file_system(), folder, own, WaitOf(options)));
-    GAVEL_RETURN_IF_ERROR(write_manifest(std::move(shards)));
+    manifest = MakeManifest(attempt, options, std::move(shards));
+    GAVEL_RETURN_IF_ERROR(WriteManifest(folder, manifest));
   }
   GAVEL_RETURN_IF_ERROR(CommitManifest(folder, options.before_commit));
   if (is_gang) {
     GAVEL_RETURN_IF_ERROR(AnnounceCommit(file_system(), folder));
   }
-  Remember(folder, writer);
-  if (!is_gang) Regroup(writer);
+  linked_shards_ = writer.linked_count();
+  Remember(folder, std::move(manifest), SizesOf(stage_->plan()));
   return absl::OkStatus();
 }
 
@@ -233,55 +259,77 @@ absl::Status GenerationStore::CommitManifest(
   return file_system().SyncDirectory(folder);
 }
 
+ManifestPart GenerationStore::PartOf(Generation generation,
+                                     const CommitOptions& options) const {
+  return {generation,
+          options.rank,
+          options.world_size,
+          {},
+          stage_->plan().checksum()};
+}
+
 absl::Status GenerationStore::JoinAttempt(Generation generation,
                                           const CommitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const Attempt attempt,
                          WaitForAttempt(file_system(), directory_, generation,
                                         options.rank, WaitOf(options)));
+  absl::Status status = WriteOwnPart(attempt, options);
+  if (status.ok()) {
+    status = WaitForCommit(file_system(), directory_, attempt, WaitOf(options));
+  }
+  // The folder is gone.
+  if (!absl::IsNotFound(status)) return status;
+  return absl::AbortedError("rank 0 gave this checkpoint up; its log says why");
+}
+
+absl::Status GenerationStore::WriteOwnPart(const Attempt& attempt,
+                                           const CommitOptions& options) {
   const std::string folder = FolderOf(attempt);
   AttemptWriter writer(file_system(), *pool_, history_);
-  GAVEL_RETURN_IF_ERROR(writer.Write(
-      folder, stage_->shards(),
-      [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
-        return WritePart(
-            file_system(), folder,
-            {generation, options.rank, options.world_size, shards});
-      }));
-  GAVEL_RETURN_IF_ERROR(PublishPart(file_system(), folder, options.rank));
+  ManifestPart part = PartOf(attempt.generation, options);
   GAVEL_RETURN_IF_ERROR(
-      WaitForCommit(file_system(), directory_, attempt, WaitOf(options)));
-  Remember(folder, writer);
-  return absl::OkStatus();
-}
-
-void GenerationStore::Remember(const std::string& folder,
-                               const AttemptWriter& writer) {
-  std::map<size_t, ShardHistory::Entry> shards;
-  for (const AttemptWriter::IndexedShard& shard : writer.summaries()) {
-    const auto before = history_.shards.find(shard.index);
-    const bool changed = before != history_.shards.end() &&
-                         before->second.summary != shard.summary;
-    shards[shard.index] = {shard.summary, changed};
-  }
-  history_ = {folder, std::move(shards)};
+      writer.Write(folder, stage_->shards(),
+                   [&](const std::vector<AttemptWriter::IndexedShard>& shards) {
+                     part.shards = shards;
+                     return WritePart(file_system(), folder, part);
+                   }));
   linked_shards_ = writer.linked_count();
+  return PublishPart(file_system(), folder, options.rank);
 }
 
-void GenerationStore::Regroup(const AttemptWriter& writer) {
-  uint64_t for_nothing_bytes = 0;
-  const std::vector<StagedShard>& shards = stage_->shards();
-  // The last one has the bytes entries.
-  for (size_t i = 0; i + 1 < shards.size(); ++i) {
-    tensor_history_.Add(writer.summaries()[i].summary);
+void GenerationStore::Remember(
+    const std::string& folder, Manifest manifest,
+    const std::map<std::string, uint64_t>& sizes_bytes) {
+  const std::vector<ShardSummary>& before = history_.manifest.shards;
+  std::vector<char> changed(manifest.shards.size(), 0);
+  for (size_t i = 0; i < changed.size() && i < before.size(); ++i) {
     // One of unchanged tensors is new after a cut, and yet not to be written.
-    if (tensor_history_.AreUnchanged(*shards[i].layout)) {
-      history_.shards[shards[i].index].changed_last_time = false;
+    changed[i] = before[i] != manifest.shards[i] && !IsUnchanged(manifest, i);
+  }
+  stage_->GroupUnchanged(ChooseUnchanged(
+      manifest, sizes_bytes, options_.shard_size_bytes_max / kRegroupFraction));
+  history_ = {folder, std::move(manifest), std::move(changed)};
+}
+
+// Of a gang's rank that only took part. All ranks must cut the next generation
+// alike, so each goes by the one that is there, whether or not this one has
+// seen it committed; while a rank goes by another, rank 0 commits nothing.
+void GenerationStore::RememberLatest() {
+  absl::StatusOr<Attempts> attempts = ListAttempts(file_system(), directory_);
+  if (attempts.ok() && !attempts->committed.empty()) {
+    const Attempt& latest = attempts->committed.back();
+    absl::StatusOr<Manifest> manifest = ReadAttemptManifest(latest);
+    if (manifest.ok()) {
+      return Remember(FolderOf(latest), *std::move(manifest),
+                      SizesOf(stage_->plan()));
     }
-    for_nothing_bytes += tensor_history_.BytesBesideOthers(*shards[i].layout);
   }
-  if (for_nothing_bytes > options_.shard_size_bytes_max / kRegroupFraction) {
-    stage_->GroupUnchanged(tensor_history_.Unchanged());
-  }
+  Forget();
+}
+
+void GenerationStore::Forget() {
+  history_ = {};
+  stage_->GroupUnchanged({});
 }
 
 // Lists anew: another worker may have committed a higher epoch meanwhile.
@@ -337,7 +385,7 @@ absl::StatusOr<Restored> GenerationStore::Restore() {
                       StrCat("cannot restore ", AttemptName(attempt)));
     }
     if (IsDamage(restored.status())) damaged_.insert(attempt);
-    if (history_.folder == FolderOf(attempt)) history_ = {};
+    if (history_.folder == FolderOf(attempt)) Forget();
     notes.push_back(StrCat(AttemptName(attempt),
                            " rejected: ", restored.status().message()));
   }
@@ -402,12 +450,15 @@ absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
       std::vector<NamedTensor> tensors,
       ReadShards(file_system(), FolderOf(attempt), manifest, readers, *arena_));
   GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
-  history_ = {FolderOf(attempt), {}};
-  for (size_t i = 0; i < manifest.shards.size(); ++i) {
-    history_.shards[i].summary = std::move(manifest.shards[i]);
+  std::map<std::string, uint64_t> sizes_bytes;
+  for (const auto& [name, tensor] : snapshot.tensors) {
+    sizes_bytes[name] = tensor.nbytes();
   }
-  return Restored{
+  Restored restored{
       manifest.generation, manifest.world_size, std::move(snapshot), {}};
+  history_ = {};
+  Remember(FolderOf(attempt), std::move(manifest), sizes_bytes);
+  return restored;
 }
 
 }  // namespace gavel

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,7 +31,6 @@
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/checkpoint/tensor_history.h"
 #include "runtime/checkpoint/worker_pool.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/generation_directory.h"
@@ -65,9 +65,9 @@ struct CommitOptions {
   // lease ran out) gives the attempt up and is returned. May be empty. Rank 0
   // only.
   std::function<absl::Status()> before_commit = nullptr;
-  // Asked while ranks wait for one another: true (one is lost) ends that with
-  // CANCELLED. May be empty.
-  std::function<bool()> gives_up = nullptr;
+  // Asked while ranks wait for one another: anything but OK (one is lost, or
+  // can't write its part) ends that and is returned. May be empty.
+  std::function<absl::Status()> gives_up = nullptr;
 };
 
 struct Restored {
@@ -150,6 +150,9 @@ class GenerationStore {
   // were not written again.
   size_t linked_shards() const { return linked_shards_; }
 
+  // See Arena; from any thread.
+  void AllowPinned() { arena_->AllowPinned(); }
+
   // Memory that is kept for copies.
   uint64_t arena_size_bytes() const { return arena_->size_bytes(); }
 
@@ -160,14 +163,24 @@ class GenerationStore {
   absl::StatusOr<Attempt> PrepareAttempt(Generation generation);
   absl::Status WriteAttempt(const Attempt& attempt,
                             const CommitOptions& options);
+  absl::Status WriteManifest(const std::string& folder,
+                             const Manifest& manifest);
+  Manifest MakeManifest(const Attempt& attempt, const CommitOptions& options,
+                        std::vector<AttemptWriter::IndexedShard> shards) const;
+  // Of this rank, without its shards.
+  ManifestPart PartOf(Generation generation,
+                      const CommitOptions& options) const;
   // Rank > 0 of a gang.
   absl::Status JoinAttempt(Generation generation, const CommitOptions& options);
+  absl::Status WriteOwnPart(const Attempt& attempt,
+                            const CommitOptions& options);
   absl::Status CommitManifest(const std::string& folder,
                               const std::function<absl::Status()>& veto);
-  // What was written is what the next generation is compared with.
-  void Remember(const std::string& folder, const AttemptWriter& writer);
-  // Cuts anew when much would be written again for nothing.
-  void Regroup(const AttemptWriter& writer);
+  // The committed generation is what the next one is compared with and cut by.
+  void Remember(const std::string& folder, Manifest manifest,
+                const std::map<std::string, uint64_t>& sizes_bytes);
+  void RememberLatest();
+  void Forget();
   absl::Status DeleteSuperseded(const Attempt& committed);
   absl::Status RemoveUncommitted(const Attempts& attempts, uint64_t epoch);
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
@@ -183,7 +196,6 @@ class GenerationStore {
   std::unique_ptr<SnapshotStage> stage_;
   bool is_staged_ = false;
   ShardHistory history_;
-  TensorHistory tensor_history_;
   size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
   // Found damaged by Restore: they do not count as kept.

@@ -1,5 +1,7 @@
 #include "runtime/checkpoint/shard_plan.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -75,8 +77,18 @@ absl::StatusOr<ShardPlan> ShardPlan::Make(
         {name, *DtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, 0});
   }
   GAVEL_RETURN_IF_ERROR(plan.Cut(first, snapshot, shard_size_bytes_max));
+  plan.unchanged_shards_ = plan.shards_.size();
   GAVEL_RETURN_IF_ERROR(plan.Cut(others, snapshot, shard_size_bytes_max));
   return plan;
+}
+
+uint64_t ShardPlan::checksum() const {
+  uint64_t checksum = shards_.size();
+  for (const PlannedShard& shard : shards_) {
+    const std::string& header = shard.layout.encoded_header;
+    checksum = XXH3_64bits_withSeed(header.data(), header.size(), checksum);
+  }
+  return checksum;
 }
 
 absl::Status ShardPlan::Cut(const std::vector<size_t>& tensors,

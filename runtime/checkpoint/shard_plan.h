@@ -43,6 +43,10 @@ class ShardPlan {
   bool Fits(const Snapshot& snapshot) const;
 
   const std::vector<PlannedShard>& shards() const { return shards_; }
+  // How many of them, the first, are of `unchanged` tensors alone.
+  size_t unchanged_shards() const { return unchanged_shards_; }
+  // XXH3-64 of all layouts: equal plans, equal checksums.
+  uint64_t checksum() const;
 
  private:
   absl::Status Cut(const std::vector<size_t>& tensors, const Snapshot& snapshot,
@@ -50,6 +54,7 @@ class ShardPlan {
 
   std::vector<TensorEntry> tensors_;  // in the order of the snapshot
   std::vector<PlannedShard> shards_;
+  size_t unchanged_shards_ = 0;
 };
 
 // The shard of bytes entries, each a row of U8 under kBytesPrefix.

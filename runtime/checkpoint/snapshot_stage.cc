@@ -11,27 +11,16 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/streaming_copy.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
-namespace {
-
-// What one thread copies at a time: large against the cost of taking it, small
-// against the whole.
-constexpr size_t kPieceBytesMax = size_t{8} << 20;
-
-}  // namespace
-
 absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
                                  int world_size) {
-  const std::set<std::string> unchanged =
-      world_size == 1 ? unchanged_ : std::set<std::string>();
-  if (!plan_ || planned_unchanged_ != unchanged || !plan_->Fits(snapshot)) {
+  if (!plan_ || planned_unchanged_ != unchanged_ || !plan_->Fits(snapshot)) {
     GAVEL_ASSIGN_OR_RETURN(
-        plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged));
-    planned_unchanged_ = unchanged;
+        plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged_));
+    planned_unchanged_ = unchanged_;
     there_.clear();
   }
   bytes_.clear();
@@ -76,7 +65,7 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
   block_.reset();  // or the arena could not give it again
   GAVEL_RETURN_IF_ERROR(Plan(snapshot, rank, world_size));
   GAVEL_ASSIGN_OR_RETURN(block_, arena_.Take(arena_size_bytes_));
-  pieces_.clear();
+  list_ = {};
   if (there_block_.lock() != block_) there_.clear();
   there_block_ = block_;
   skipped_bytes_ = 0;
@@ -97,7 +86,7 @@ absl::Status SnapshotStage::CopyAll(const Snapshot& snapshot) {
       shard.data = block_->data() + shard.arena_offset;
       GAVEL_RETURN_IF_ERROR(CopyShard(shard, snapshot));
     }
-    GAVEL_RETURN_IF_ERROR(CopyPieces());
+    GAVEL_RETURN_IF_ERROR(list_.Run(pool_));
     WaitForStreams();
     return absl::OkStatus();
   });
@@ -167,40 +156,13 @@ void SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
   if (tensor.numel() == 0) return;
   const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
   if (tensor.is_cpu() && is_plain) {
-    AddPiece(to, static_cast<const char*>(tensor.const_data_ptr()),
-             tensor.nbytes());
+    list_.Add(to, static_cast<const char*>(tensor.const_data_ptr()),
+              tensor.nbytes());
     return;
   }
   at::Tensor view = at::from_blob(to, tensor.sizes(),
                                   at::device(at::kCPU).dtype(tensor.dtype()));
   view.copy_(tensor.detach(), /*non_blocking=*/!tensor.is_cpu());
-}
-
-void SnapshotStage::AddPiece(char* to, const char* from, size_t size) {
-  for (size_t begin = 0; begin < size; begin += kPieceBytesMax) {
-    pieces_.push_back(
-        {to + begin, from + begin, std::min(kPieceBytesMax, size - begin)});
-  }
-}
-
-// Neighbours together up to kPieceBytesMax, so that small tensors cost little.
-absl::Status SnapshotStage::CopyPieces() {
-  std::vector<size_t> groups = {0};
-  size_t size = 0;
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    if (size > 0 && size + pieces_[i].size > kPieceBytesMax) {
-      groups.push_back(i);
-      size = 0;
-    }
-    size += pieces_[i].size;
-  }
-  groups.push_back(pieces_.size());
-  return pool_.Run(groups.size() - 1, [&](size_t group) {
-    for (size_t i = groups[group]; i < groups[group + 1]; ++i) {
-      StreamingCopy(pieces_[i].to, pieces_[i].from, pieces_[i].size);
-    }
-    return absl::OkStatus();
-  });
 }
 
 // For the work of all their streams: a program may have several.

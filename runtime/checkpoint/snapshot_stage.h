@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/arena.h"
+#include "runtime/checkpoint/copy_list.h"
 #include "runtime/checkpoint/shard_plan.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/worker_pool.h"
@@ -66,8 +67,8 @@ class SnapshotStage {
   absl::StatusOr<uint64_t> SizeOf(const Snapshot& snapshot, int rank,
                                   int world_size);
 
-  // The tensors that the next Copy gives shards of their own. A gang cuts
-  // without it: its ranks know only what they themselves store.
+  // The tensors that the next Copy gives shards of their own; the same on all
+  // ranks of a gang.
   void GroupUnchanged(std::set<std::string> names) {
     unchanged_ = std::move(names);
   }
@@ -76,17 +77,13 @@ class SnapshotStage {
   void Release();
 
   const std::vector<StagedShard>& shards() const { return shards_; }
+  // After a Copy: the shards of tensors of all ranks.
+  const ShardPlan& plan() const { return *plan_; }
 
   // Bytes of tensors that the last Copy found in their places.
   uint64_t skipped_bytes() const { return skipped_bytes_; }
 
  private:
-  struct Piece {
-    char* to;
-    const char* from;
-    size_t size;
-  };
-
   absl::Status Plan(const Snapshot& snapshot, int rank, int world_size);
   void AddShard(size_t index, const ShardLayout& layout);
   absl::Status CopyAll(const Snapshot& snapshot);
@@ -95,8 +92,6 @@ class SnapshotStage {
   // `to`: where in the arena's block.
   bool IsThere(size_t tensor, char* to) const;
   void CopyTensor(char* to, const at::Tensor& tensor);
-  void AddPiece(char* to, const char* from, size_t size);
-  absl::Status CopyPieces();
   void WaitForDevices(const Snapshot& snapshot);
   void WaitForStreams();
 
@@ -105,8 +100,8 @@ class SnapshotStage {
   Arena& arena_;
   const DeviceHash device_hash_;
   std::set<std::string> unchanged_;
-  std::set<std::string> planned_unchanged_;
-  std::pair<int, int> planned_gang_;  // rank, world size
+  std::set<std::string> planned_unchanged_;  // of plan_
+  std::pair<int, int> planned_gang_;         // rank, world size
   std::optional<ShardPlan> plan_;
   std::map<std::string, std::string> bytes_;  // entries of this rank
   ShardLayout bytes_layout_;
@@ -121,7 +116,7 @@ class SnapshotStage {
   // Of the present Copy.
   std::vector<std::optional<uint64_t>> hashes_;  // of the snapshot's tensors
   std::map<const char*, uint64_t> copied_;       // what will be there
-  std::vector<Piece> pieces_;
+  CopyList list_;
   std::vector<at::Device> devices_;  // of the snapshot, but the CPU
 };
 

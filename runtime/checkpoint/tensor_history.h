@@ -1,45 +1,42 @@
-// Which tensors of a job change from one generation to the next, as their
-// checksums tell: frozen layers and tables that a job only reads are to lie in
-// shards of their own, which need not be written again. Called by
-// GenerationStore after each commit.
+// Which tensors of a job no longer change, as the checksums of its generations
+// tell: frozen layers and tables that a job only reads are to lie in shards of
+// their own, which need not be written again. Called by GenerationStore after
+// each commit.
 //
-// A value; not thread-safe.
+// Functions of manifests alone: so every rank of a gang comes to the same cut,
+// and so does a process that starts from the generation. Thread-safe.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_TENSOR_HISTORY_H_
 #define GAVEL_RUNTIME_CHECKPOINT_TENSOR_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "runtime/generation/shard_layout.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 
-class TensorHistory {
- public:
-  // A tensor counts as unchanged after so many generations with the same
-  // checksum as the one before.
-  static constexpr int kGenerations = 3;
+// A tensor counts as unchanged after so many generations with the same checksum
+// as the one before.
+inline constexpr int kUnchangedGenerations = 3;
 
-  // Of each shard of tensors of one generation.
-  void Add(const ShardSummary& summary);
+// Manifest::unchanged of the generation of `shards` that follows `before`;
+// counts to kUnchangedGenerations.
+std::map<std::string, int> CountUnchanged(
+    const Manifest& before, const std::vector<ShardSummary>& shards);
 
-  bool IsUnchanged(const std::string& name) const;
-  bool AreUnchanged(const ShardLayout& layout) const;
-  std::set<std::string> Unchanged() const;
+// All tensors of manifest.shards[shard] count as unchanged.
+bool IsUnchanged(const Manifest& manifest, size_t shard);
 
-  // The bytes of unchanged tensors in a shard that has others, too: what is
-  // written again for nothing. 0 when all are alike.
-  uint64_t BytesBesideOthers(const ShardLayout& layout) const;
-
- private:
-  struct Entry {
-    uint64_t checksum = 0;
-    int unchanged = 0;  // generations since it changed
-  };
-  std::map<std::string, Entry> entries_;
-};
+// The tensors that get shards of their own in the next generation, with the
+// sizes of all of them. Cuts anew only when more than `for_nothing_bytes_max`
+// of unchanged tensors lie beside others, and are written again for nothing.
+std::set<std::string> ChooseUnchanged(
+    const Manifest& last, const std::map<std::string, uint64_t>& sizes_bytes,
+    uint64_t for_nothing_bytes_max);
 
 }  // namespace gavel
 

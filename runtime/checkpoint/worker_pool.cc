@@ -1,9 +1,6 @@
 #include "runtime/checkpoint/worker_pool.h"
 
-#include <pthread.h>
-
-#include <csignal>
-
+#include "runtime/signals_blocked.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -33,11 +30,8 @@ absl::Status WorkerPool::Run(size_t count, const Task& task) {
   return error_;
 }
 
-// Threads inherit the signal mask.
 void WorkerPool::Start() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const internal::SignalsBlocked blocked;
   // With fewer threads than wished for it only takes longer.
   internal::CatchAsStatus("starting threads", [this] {
     for (int i = 1; i < threads_; ++i) {
@@ -45,7 +39,6 @@ void WorkerPool::Start() {
     }
     return absl::OkStatus();
   }).IgnoreError();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void WorkerPool::Work() {

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <torch/cuda.h>
 #include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
 
 #ifdef GAVEL_HAS_CUDA
 #include <ATen/cuda/CUDAContext.h>
@@ -20,7 +19,6 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/optimizer_tensors.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -167,19 +165,6 @@ absl::Status MoveModule(torch::nn::Module& module, c10::Device device) {
         Move(ModuleTensors(module), device, MoveCopy::kIfNeeded));
     module.to(device);
     return absl::OkStatus();
-  });
-}
-
-absl::Status MoveOptimizer(torch::optim::Optimizer& optimizer,
-                           c10::Device device) {
-  return CatchAsStatus(Moving("an optimizer", device), [&]() -> absl::Status {
-    GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors,
-                           OptimizerTensors(optimizer));
-    for (const auto& group : optimizer.param_groups()) {
-      tensors.insert(tensors.end(), group.params().begin(),
-                     group.params().end());
-    }
-    return Move(tensors, device, MoveCopy::kIfNeeded);
   });
 }
 

@@ -21,9 +21,6 @@
 namespace torch::nn {
 class Module;
 }  // namespace torch::nn
-namespace torch::optim {
-class Optimizer;
-}  // namespace torch::optim
 
 namespace gavel {
 
@@ -50,11 +47,6 @@ std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module);
 // calls module.to(device), so that modules which override it (LSTM: one block
 // for cuDNN) can follow.
 absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
-
-// The state tensors of `optimizer`, and its parameters where they are not yet
-// there. UNIMPLEMENTED: see OptimizerTensors.
-absl::Status MoveOptimizer(torch::optim::Optimizer& optimizer,
-                           c10::Device device);
 
 // Waits until all work given to `device` is done; errors of earlier
 // asynchronous work show up here.

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -159,14 +158,26 @@ BackendPointer MakeGloo(c10::intrusive_ptr<c10d::Store> store,
 #endif
 
 #ifdef GAVEL_HAS_NCCL
+// A communicator that hangs is to be aborted, not the host's process. LibTorch
+// has no option for that but an environment variable, which must not be set
+// while other threads of the host may read the environment.
+class AbortedNccl final : public c10d::ProcessGroupNCCL {
+ public:
+  AbortedNccl(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size,
+              c10::intrusive_ptr<Options> options)
+      : ProcessGroupNCCL(std::move(store), rank, world_size,
+                         std::move(options)) {
+    // Its watchdog looks at this when a collective fails; there is none yet.
+    asyncErrorHandling_ = c10d::CleanUpOnly;
+  }
+};
+
 BackendPointer MakeNccl(c10::intrusive_ptr<c10d::Store> store,
                         const ProcessGroupOptions& options) {
-  // A communicator that hangs is to be aborted, not the host's process.
-  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
   auto nccl = c10d::ProcessGroupNCCL::Options::create();
   nccl->timeout = ToMilliseconds(options.timeout_s);
-  auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-      std::move(store), options.rank, options.world_size, nccl);
+  auto group = c10::make_intrusive<AbortedNccl>(std::move(store), options.rank,
+                                                options.world_size, nccl);
   group->eagerConnectSingleDevice(options.device);
   return group;
 }

@@ -25,15 +25,17 @@ absl::Status CorruptManifest(std::string_view what) {
   return absl::DataLossError(StrCat("manifest: ", what));
 }
 
-Json EncodeShard(size_t index, const ShardSummary& shard) {
+Json EncodeShard(size_t index, const ShardSummary& shard, int linked) {
   Json tensors = Json::array();
   for (const TensorChecksum& tensor : shard.tensors) {
     tensors.push_back({{"name", tensor.name}, {"xxh3", Hex(tensor.checksum)}});
   }
-  return {{"file", ShardFileName(index)},
-          {"size_bytes", shard.size_bytes},
-          {"xxh3", Hex(shard.checksum)},
-          {"tensors", std::move(tensors)}};
+  Json json = {{"file", ShardFileName(index)},
+               {"size_bytes", shard.size_bytes},
+               {"xxh3", Hex(shard.checksum)},
+               {"tensors", std::move(tensors)}};
+  if (linked > 0) json["linked"] = linked;
+  return json;
 }
 
 // Readers of `Json` below throw Json::exception on a missing key or a value of
@@ -65,28 +67,42 @@ ShardSummary DecodeSummary(const Json& value) {
   return shard;
 }
 
-// A shard's name is never used as a path: it must be the one of its place.
-ShardSummary DecodeShard(const Json& value, size_t index) {
-  if (value.at("file") != ShardFileName(index)) {
-    throw std::invalid_argument("unexpected name of a shard");
+int DecodeInt(const Json& value, int min) {
+  const uint64_t number = DecodeUnsigned(value);
+  if (number < static_cast<uint64_t>(min) ||
+      number > std::numeric_limits<int>::max()) {
+    throw std::invalid_argument("world_size, rank or a count out of range");
   }
-  return DecodeSummary(value);
+  return static_cast<int>(number);
 }
 
 ManifestPart::IndexedShard DecodeIndexedShard(const Json& value) {
   const std::optional<size_t> index =
       ParseShardFileName(value.at("file").get_ref<const std::string&>());
   if (!index) throw std::invalid_argument("unexpected name of a shard");
-  return {*index, DecodeSummary(value)};
+  ManifestPart::IndexedShard shard{*index, DecodeSummary(value)};
+  if (value.contains("linked")) shard.linked = DecodeInt(value["linked"], 1);
+  return shard;
 }
 
-int DecodeInt(const Json& value, int min) {
-  const uint64_t number = DecodeUnsigned(value);
-  if (number < static_cast<uint64_t>(min) ||
-      number > std::numeric_limits<int>::max()) {
-    throw std::invalid_argument("world_size or rank out of range");
+// A shard's name is never used as a path: it must be the one of its place.
+void DecodeShard(const Json& value, Manifest* manifest) {
+  ManifestPart::IndexedShard shard = DecodeIndexedShard(value);
+  if (shard.index != manifest->shards.size()) {
+    throw std::invalid_argument("unexpected name of a shard");
   }
-  return static_cast<int>(number);
+  if (shard.linked > 0) manifest->linked[shard.index] = shard.linked;
+  manifest->shards.push_back(std::move(shard.summary));
+}
+
+// What earlier versions wrote has none of it.
+void DecodeUnchanged(const Json& body, Manifest* manifest) {
+  if (!body.contains("unchanged")) return;
+  for (const auto& [name, generations] :
+       body["unchanged"].get_ref<const Json::object_t&>()) {
+    manifest->unchanged[name] = DecodeInt(generations, 1);
+  }
+  manifest->unchanged_shards = DecodeUnsigned(body.at("unchanged_shards"));
 }
 
 const Json& ShardsOf(const Json& body) {
@@ -101,8 +117,9 @@ void DecodeBody(const Json& body, Manifest* manifest) {
                           DecodeUnsigned(body.at("step"))};
   manifest->world_size = DecodeInt(body.at("world_size"), 1);
   for (const Json& shard : ShardsOf(body)) {
-    manifest->shards.push_back(DecodeShard(shard, manifest->shards.size()));
+    DecodeShard(shard, manifest);
   }
+  DecodeUnchanged(body, manifest);
 }
 
 void DecodeBody(const Json& body, ManifestPart* part) {
@@ -110,6 +127,7 @@ void DecodeBody(const Json& body, ManifestPart* part) {
                       DecodeUnsigned(body.at("step"))};
   part->world_size = DecodeInt(body.at("world_size"), 1);
   part->rank = DecodeInt(body.at("rank"), 0);
+  part->cut = DecodeHex(body.at("cut"));
   for (const Json& shard : ShardsOf(body)) {
     part->shards.push_back(DecodeIndexedShard(shard));
   }
@@ -227,12 +245,17 @@ bool IsPartFileName(std::string_view name) {
 std::string EncodeManifest(const Manifest& manifest, int format_version) {
   Json shards = Json::array();
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
-    shards.push_back(EncodeShard(i, manifest.shards[i]));
+    const auto linked = manifest.linked.find(i);
+    shards.push_back(
+        EncodeShard(i, manifest.shards[i],
+                    linked == manifest.linked.end() ? 0 : linked->second));
   }
   return Sealed({{"format_version", format_version},
                  {"epoch", manifest.generation.epoch},
                  {"step", manifest.generation.step},
                  {"world_size", manifest.world_size},
+                 {"unchanged", manifest.unchanged},
+                 {"unchanged_shards", manifest.unchanged_shards},
                  {"shards", std::move(shards)}});
 }
 
@@ -243,13 +266,14 @@ absl::StatusOr<Manifest> DecodeManifest(std::string_view text) {
 std::string EncodePart(const ManifestPart& part) {
   Json shards = Json::array();
   for (const ManifestPart::IndexedShard& shard : part.shards) {
-    shards.push_back(EncodeShard(shard.index, shard.summary));
+    shards.push_back(EncodeShard(shard.index, shard.summary, shard.linked));
   }
   return Sealed({{"format_version", kManifestFormatVersion},
                  {"epoch", part.generation.epoch},
                  {"step", part.generation.step},
                  {"world_size", part.world_size},
                  {"rank", part.rank},
+                 {"cut", Hex(part.cut)},
                  {"shards", std::move(shards)}});
 }
 

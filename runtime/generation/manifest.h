@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,14 @@ struct Manifest {
   std::vector<ShardSummary> shards;
   // Of the one that was read.
   int format_version = kManifestFormatVersion;
+  // Of shards whose file is that of earlier generations, too (a hard link): for
+  // how many generations it has not been written.
+  std::map<size_t, int> linked = {};
+  // What the next generation is cut by (runtime/checkpoint/tensor_history.h):
+  // for how many generations, up to a few, a tensor has been as it is, if it
+  // has; and how many shards, the first ones, are of such tensors alone.
+  std::map<std::string, int> unchanged = {};
+  size_t unchanged_shards = 0;
   ShardChecksum shard_checksum() const {
     return format_version == 1 ? ShardChecksum::kAllBytes
                                : ShardChecksum::kHeaderAndTensors;
@@ -49,8 +58,11 @@ struct ManifestPart {
   struct IndexedShard {
     size_t index = 0;
     ShardSummary summary;
+    int linked = 0;  // see Manifest::linked
   };
   std::vector<IndexedShard> shards;  // by index
+  // XXH3-64 of how this rank has cut the state of all ranks into shards.
+  uint64_t cut = 0;
 };
 
 // "shard-00003.safetensors".

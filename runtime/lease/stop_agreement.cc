@@ -13,6 +13,7 @@ namespace {
 
 // No gang takes a million steps while a word goes around.
 constexpr uint64_t kMarginMax = 1 << 20;
+constexpr uint64_t kRanksMax = 1 << 30;
 
 // All numbers of `text`, of which there must be `count`; else nothing.
 std::optional<std::vector<uint64_t>> Numbers(std::string_view text,
@@ -38,35 +39,45 @@ std::string EncodeWord(const LeaderWord& word) {
   const StopProposal& p = word.proposal;
   return StrCat(word.beat, " ", p.number, " ", p.step, " ",
                 static_cast<int>(p.kind), " ", p.bound ? 1 : 0, " ",
-                word.lost_rank + 1);
+                word.lost_rank + 1, " ", word.failed_save.step, " ",
+                word.failed_save.attempt, " ", word.failed_rank + 1);
 }
 
 std::string EncodeWord(const MemberWord& word) {
   return StrCat(word.beat, " ", word.step_begun, " ",
                 static_cast<int>(word.wanted), " ", word.answered, " ",
                 word.accepted ? 1 : 0, " ", word.knows_bound ? 1 : 0, " ",
-                static_cast<int>(word.leaving));
+                static_cast<int>(word.leaving), " ", word.failed_save.step, " ",
+                word.failed_save.attempt);
 }
 
 std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
-  const auto n = Numbers(text, 6);
-  if (!n || (*n)[3] > 2 || (*n)[4] > 1 || (*n)[5] > (1u << 30)) {
+  const auto n = Numbers(text, 9);
+  if (!n || (*n)[3] > 2 || (*n)[4] > 1 || (*n)[5] > kRanksMax ||
+      (*n)[8] > kRanksMax) {
     return std::nullopt;
   }
   return LeaderWord{
       (*n)[0],
       {(*n)[1], (*n)[2], static_cast<StopKind>((*n)[3]), (*n)[4] == 1},
-      static_cast<int>((*n)[5]) - 1};
+      static_cast<int>((*n)[5]) - 1,
+      {(*n)[6], (*n)[7]},
+      static_cast<int>((*n)[8]) - 1};
 }
 
 std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
-  const auto n = Numbers(text, 7);
+  const auto n = Numbers(text, 9);
   if (!n || (*n)[2] > 2 || (*n)[4] > 1 || (*n)[5] > 1 || (*n)[6] > 2) {
     return std::nullopt;
   }
-  return MemberWord{
-      (*n)[0],      (*n)[1],      static_cast<StopKind>((*n)[2]), (*n)[3],
-      (*n)[4] == 1, (*n)[5] == 1, static_cast<Leaving>((*n)[6])};
+  return MemberWord{(*n)[0],
+                    (*n)[1],
+                    static_cast<StopKind>((*n)[2]),
+                    (*n)[3],
+                    (*n)[4] == 1,
+                    (*n)[5] == 1,
+                    static_cast<Leaving>((*n)[6]),
+                    {(*n)[7], (*n)[8]}};
 }
 
 // ---- every rank
@@ -97,6 +108,8 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
   leader_beat_ = word.beat;
   leader_heard_at_ = now;
   if (word.lost_rank >= 0) lost_rank_ = word.lost_rank;
+  heard_failed_save_ = word.failed_save;
+  heard_failed_rank_ = word.failed_rank;
   const StopProposal& proposal = word.proposal;
   if (proposal.number > open_.number) {
     open_ = proposal;
@@ -122,6 +135,7 @@ MemberWord StopMember::Word() {
   word.accepted = accepted_;
   word.knows_bound = open_.bound;
   word.leaving = leaving_;
+  word.failed_save = failed_save_;
   return word;
 }
 
@@ -143,6 +157,7 @@ LeaderWord StopLeader::Hear(Time now,
     ranks_[i] = {*words[i], now};
   }
   FindLost(now);
+  FindFailedSave();
   if (word_.lost_rank < 0) Decide();
   ++word_.beat;
   return word_;
@@ -159,6 +174,14 @@ void StopLeader::FindLost(Time now) {
     if (word_.lost_rank < 0) word_.lost_rank = static_cast<int>(i);
   }
   all_left_ = all_left || word_.lost_rank >= 0;
+}
+
+void StopLeader::FindFailedSave() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].word.failed_save <= word_.failed_save) continue;
+    word_.failed_save = ranks_[i].word.failed_save;
+    word_.failed_rank = static_cast<int>(i);
+  }
 }
 
 void StopLeader::Decide() {

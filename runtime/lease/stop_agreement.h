@@ -10,10 +10,12 @@
 //                            later step, twice as far ahead
 //   all said yes         ->  the stop binds; nobody is beyond S, nobody can be
 //
-// The same words tell who is alive. Not thread-safe.
+// The same words tell who is alive, and who could not write its part of a
+// generation. Not thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_STOP_AGREEMENT_H_
 #define GAVEL_RUNTIME_LEASE_STOP_AGREEMENT_H_
 
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -43,11 +45,22 @@ struct StopProposal {
   bool bound = false;
 };
 
+// One attempt to write the generation of a step.
+struct Save {
+  uint64_t step = 0;
+  uint64_t attempt = 0;  // from 1; 0: none
+  friend auto operator<=>(const Save&, const Save&) = default;
+};
+
 // What rank 0 says to all.
 struct LeaderWord {
   uint64_t beat = 0;  // rises with every word
   StopProposal proposal;
   int lost_rank = -1;  // one that is gone or silent: the gang is broken
+  // The last save that a rank could not write its part of, and the first that
+  // could not.
+  Save failed_save = {};
+  int failed_rank = -1;
 };
 
 // What each rank, 0 too, says of itself.
@@ -59,6 +72,7 @@ struct MemberWord {
   bool accepted = false;
   bool knows_bound = false;  // that it binds
   Leaving leaving = Leaving::kNo;
+  Save failed_save = {};  // the last that it could not write its part of
 };
 
 // As the store keeps them. Nothing: not such a word.
@@ -88,11 +102,16 @@ class StopMember {
   // Asks for a stop until one of this strength binds.
   void Want(StopKind kind);
   void Leave(Leaving how) { leaving_ = how; }
+  void FailSave(const Save& save) { failed_save_ = save; }
   void Hear(Time now, const LeaderWord& word);
   MemberWord Word();
 
   // The rank that broke the gang; -1: none. Rank 0 when it is silent.
   int lost_rank(Time now) const;
+  // The rank that could not write its part of `save`; -1: none is known of.
+  int failed_rank(const Save& save) const {
+    return heard_failed_save_ == save ? heard_failed_rank_ : -1;
+  }
 
  private:
   uint64_t step_begun_;
@@ -107,6 +126,9 @@ class StopMember {
   uint64_t leader_beat_ = 0;
   Time leader_heard_at_;
   int lost_rank_ = -1;
+  Save failed_save_;
+  Save heard_failed_save_;
+  int heard_failed_rank_ = -1;
 };
 
 // The part of rank 0 beside its StopMember.
@@ -125,6 +147,7 @@ class StopLeader {
     Time heard_at = 0;
   };
   void FindLost(Time now);
+  void FindFailedSave();
   void Decide();
   void Propose(StopKind kind);
 

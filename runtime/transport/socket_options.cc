@@ -54,28 +54,6 @@ bool IsLoopbackV6(const std::string& host) {
          IN6_IS_ADDR_LOOPBACK(&address);
 }
 
-void SetSocketOptions(zmq::socket_type type, zmq::socket_t& socket,
-                      const Endpoint& endpoint) {
-  namespace option = zmq::sockopt;
-  socket.set(option::linger, 0);
-  socket.set(option::immediate, true);
-  socket.set(option::sndhwm, kQueuedMessagesMax);
-  socket.set(option::rcvhwm, kQueuedMessagesMax);
-  socket.set(option::maxmsgsize, int64_t{kFrameBytesMax});
-  socket.set(option::handshake_ivl, kHandshake_ms_max);
-  if (type == zmq::socket_type::router) {
-    socket.set(option::backlog, kBacklog);
-    KeepAlive(socket);
-  } else {
-    SetHeartbeats(socket);
-  }
-  socket.set(option::reconnect_ivl, kReconnectInterval_ms_min);
-  socket.set(option::reconnect_ivl_max, endpoint.loopback
-                                            ? kReconnectIntervalLoopback_ms_max
-                                            : kReconnectInterval_ms_max);
-  socket.set(option::ipv6, endpoint.ipv6);
-}
-
 // A message of one frame (behind the routing id), or what came instead.
 enum class Received : uint8_t { kNothing, kFrame, kMultipart };
 
@@ -150,10 +128,24 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void SetHeartbeats(zmq::socket_t& socket) {
+void SetSocketOptions(zmq::socket_t& socket, const SocketLimits& limits,
+                      bool ipv6) {
   namespace option = zmq::sockopt;
-  socket.set(option::heartbeat_ivl, kHeartbeatInterval_ms);
-  socket.set(option::heartbeat_timeout, kHeartbeatTimeout_ms);
+  socket.set(option::linger, 0);
+  socket.set(option::immediate, true);
+  socket.set(option::sndhwm, limits.queued_frames_max);
+  socket.set(option::rcvhwm, limits.queued_frames_max);
+  socket.set(option::maxmsgsize, limits.frame_bytes_max);
+  socket.set(option::handshake_ivl, kHandshake_ms_max);
+  socket.set(option::reconnect_ivl, limits.reconnect_interval_ms_min);
+  socket.set(option::reconnect_ivl_max, limits.reconnect_interval_ms_max);
+  socket.set(option::ipv6, ipv6);
+}
+
+void SetHeartbeats(zmq::socket_t& socket, int interval_ms, int timeout_ms) {
+  namespace option = zmq::sockopt;
+  socket.set(option::heartbeat_ivl, interval_ms);
+  socket.set(option::heartbeat_timeout, timeout_ms);
 }
 
 // A ROUTER sends no heartbeats of its own: with them anybody could end the
@@ -178,33 +170,51 @@ Deadline DeadlineAfter(double timeout_s) {
          std::chrono::ceil<std::chrono::nanoseconds>(wait);
 }
 
-bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
-             const Deadline& deadline) {
+bool WaitForAny(std::span<zmq::pollitem_t> items, Waker& waker,
+                const Deadline& deadline) {
   std::chrono::milliseconds wait(-1);
   if (deadline.has_value()) {
     wait = std::chrono::ceil<std::chrono::milliseconds>(
         *deadline - std::chrono::steady_clock::now());
     wait = std::max(wait, std::chrono::milliseconds(0));
   }
-  std::array<zmq::pollitem_t, 2> items = {
-      {{socket.handle(), 0, events, 0},
-       {nullptr, waker.descriptor(), ZMQ_POLLIN, 0}}};
+  items.front() = {nullptr, waker.descriptor(), ZMQ_POLLIN, 0};
   try {
     zmq::poll(items.data(), items.size(), wait);
   } catch (const zmq::error_t& error) {
     if (error.num() == EINTR) return false;
     throw;
   }
-  if ((items[0].revents & events) != 0) return true;
-  if (items[1].revents != 0) waker.Clear();
+  for (const zmq::pollitem_t& item : items.subspan(1)) {
+    if ((item.revents & item.events) != 0) return true;
+  }
+  if (items.front().revents != 0) waker.Clear();
   return false;
+}
+
+bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
+             const Deadline& deadline) {
+  std::array<zmq::pollitem_t, 2> items = {
+      {{}, {socket.handle(), 0, events, 0}}};
+  return WaitForAny(items, waker, deadline);
 }
 
 void Channel::Open(zmq::socket_type type, const Endpoint& where) {
   context.set(zmq::ctxopt::max_sockets,
               std::min(kSocketsMax, context.get(zmq::ctxopt::socket_limit)));
   socket = zmq::socket_t(context, type);
-  SetSocketOptions(type, socket, where);
+  SetSocketOptions(
+      socket,
+      {kQueuedMessagesMax, int64_t{kFrameBytesMax}, kReconnectInterval_ms_min,
+       where.loopback ? kReconnectIntervalLoopback_ms_max
+                      : kReconnectInterval_ms_max},
+      where.ipv6);
+  if (type == zmq::socket_type::router) {
+    socket.set(zmq::sockopt::backlog, kBacklog);
+    KeepAlive(socket);
+  } else {
+    SetHeartbeats(socket, kHeartbeatInterval_ms, kHeartbeatTimeout_ms);
+  }
 }
 
 absl::StatusOr<std::optional<Message>> Channel::Receive(

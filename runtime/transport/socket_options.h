@@ -1,5 +1,6 @@
-// What Dealer and Router share: endpoints, the options of design section 7, and
-// the one place where exceptions of cppzmq end. Internal to this folder.
+// What Dealer, Router and StreamSockets share: endpoints, the options of design
+// section 7, and the one place where exceptions of cppzmq end. Internal to this
+// folder.
 #ifndef GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 #define GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,8 +37,19 @@ absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
 // The process's soft limit of open files becomes its hard one.
 void RaiseDescriptorLimit();
 
+// What differs between the sockets of messages and those of streams.
+struct SocketLimits {
+  int queued_frames_max = 0;  // for one peer in one direction
+  int64_t frame_bytes_max = 0;
+  int reconnect_interval_ms_min = 0;
+  int reconnect_interval_ms_max = 0;
+};
+
+// The options of every socket of ours.
+void SetSocketOptions(zmq::socket_t& socket, const SocketLimits& limits,
+                      bool ipv6);
 // Of the end that connects: notices a dead peer.
-void SetHeartbeats(zmq::socket_t& socket);
+void SetHeartbeats(zmq::socket_t& socket, int interval_ms, int timeout_ms);
 // Of the end that binds.
 void KeepAlive(zmq::socket_t& socket);
 
@@ -44,8 +57,12 @@ void KeepAlive(zmq::socket_t& socket);
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 Deadline DeadlineAfter(double timeout_s);
 
-// Waits until `socket` is ready for `events`; false at the deadline, at a Wake
-// (which is cleared) or at a signal. Throws what cppzmq throws.
+// Waits until one of `items` but the first, which is overwritten, is ready;
+// false at the deadline, at a Wake (which is cleared) or at a signal. Throws
+// what cppzmq throws.
+bool WaitForAny(std::span<zmq::pollitem_t> items, Waker& waker,
+                const Deadline& deadline);
+// The same, until `socket` is ready for `events`.
 bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
              const Deadline& deadline);
 

@@ -1,6 +1,5 @@
 #include "runtime/transport/stream_sockets.h"
 
-#include <cerrno>
 #include <map>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@ namespace {
 // again on the next connection.
 constexpr int kHeartbeatInterval_ms = 2'000;
 constexpr int kHeartbeatTimeout_ms = 6'000;
-constexpr int kHandshake_ms_max = 15'000;
 constexpr int kReconnectInterval_ms_min = 100;
 constexpr int kReconnectInterval_ms_max = 2'000;
 constexpr int kConnectionsPerAddressMax = 64;
@@ -44,16 +42,11 @@ struct StreamSockets::Impl {
 };
 
 void StreamSockets::Impl::SetOptions(zmq::socket_t& socket, bool ipv6) const {
-  namespace option = zmq::sockopt;
-  socket.set(option::linger, 0);
-  socket.set(option::immediate, true);
-  socket.set(option::sndhwm, options.queued_frames_max);
-  socket.set(option::rcvhwm, options.queued_frames_max);
-  socket.set(option::maxmsgsize, static_cast<int64_t>(options.frame_bytes_max));
-  socket.set(option::handshake_ivl, kHandshake_ms_max);
-  socket.set(option::reconnect_ivl, kReconnectInterval_ms_min);
-  socket.set(option::reconnect_ivl_max, kReconnectInterval_ms_max);
-  socket.set(option::ipv6, ipv6);
+  transport::SetSocketOptions(
+      socket,
+      {options.queued_frames_max, static_cast<int64_t>(options.frame_bytes_max),
+       kReconnectInterval_ms_min, kReconnectInterval_ms_max},
+      ipv6);
 }
 
 void StreamSockets::Impl::Bind(const transport::Endpoint& where) {
@@ -105,8 +98,8 @@ absl::Status StreamSockets::Connect(uint64_t link, const std::string& endpoint,
     zmq::socket_t socket(impl_->context, zmq::socket_type::dealer);
     impl_->SetOptions(socket, where.ipv6);
     transport::SetCurveClient(socket, {impl_->options.keys, server_public_key});
-    socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatInterval_ms);
-    socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeout_ms);
+    transport::SetHeartbeats(socket, kHeartbeatInterval_ms,
+                             kHeartbeatTimeout_ms);
     socket.connect(where.Text());
     impl_->links.emplace(link, std::move(socket));
     return absl::OkStatus();
@@ -144,29 +137,12 @@ std::optional<StreamSockets::Frame> StreamSockets::Impl::Take() {
 }
 
 bool StreamSockets::Impl::Wait(const transport::Deadline& deadline) {
-  std::vector<zmq::pollitem_t> items = {
-      {nullptr, waker.descriptor(), ZMQ_POLLIN, 0},
-      {router.handle(), 0, ZMQ_POLLIN, 0}};
+  std::vector<zmq::pollitem_t> items = {{},
+                                        {router.handle(), 0, ZMQ_POLLIN, 0}};
   for (auto& [link, socket] : links) {
     items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
   }
-  std::chrono::milliseconds wait(-1);
-  if (deadline.has_value()) {
-    wait = std::max(std::chrono::milliseconds(0),
-                    std::chrono::ceil<std::chrono::milliseconds>(
-                        *deadline - std::chrono::steady_clock::now()));
-  }
-  try {
-    if (zmq::poll(items.data(), items.size(), wait) == 0) return false;
-  } catch (const zmq::error_t& error) {
-    if (error.num() == EINTR) return false;
-    throw;
-  }
-  if (items.front().revents != 0) {
-    waker.Clear();
-    return false;
-  }
-  return true;
+  return transport::WaitForAny(items, waker, deadline);
 }
 
 std::optional<StreamSockets::Frame> StreamSockets::Receive(double timeout_s) {

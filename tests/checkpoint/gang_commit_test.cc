@@ -4,6 +4,7 @@
 
 #include <ATen/ops/arange.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -30,32 +31,43 @@ Snapshot StateOf(uint64_t step, int rank) {
   return snapshot;
 }
 
+// What each rank's `commit` comes to; those of `absent` don't take part.
+std::vector<absl::Status> OnAllRanks(
+    const std::function<absl::Status(int rank)>& commit, int absent = -1) {
+  std::vector<absl::Status> outcomes(kWorldSize);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWorldSize; ++rank) {
+    if (rank == absent) continue;
+    ranks.emplace_back(
+        [&, rank] { outcomes[static_cast<size_t>(rank)] = commit(rank); });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return outcomes;
+}
+
 class GangCommit : public ::testing::Test {
  protected:
-  GangCommit() {
+  GangCommit() { OpenStores(30); }
+  GenerationStore OpenStore(uint64_t shard_size_bytes_max) {
+    return *GenerationStore::Open(
+        folder_.path(),
+        {.shard_size_bytes_max = shard_size_bytes_max, .threads = 2});
+  }
+  void OpenStores(uint64_t shard_size_bytes_max) {
+    stores_.clear();
     for (int rank = 0; rank < kWorldSize; ++rank) {
-      stores_.push_back(*GenerationStore::Open(
-          folder_.path(), {.shard_size_bytes_max = 30, .threads = 2}));
+      stores_.push_back(OpenStore(shard_size_bytes_max));
     }
   }
-  // What each rank's commit comes to; those of `absent` don't take part.
   std::vector<absl::Status> Commit(Generation generation, int absent = -1,
                                    double wait_s = 20) {
-    std::vector<absl::Status> outcomes(kWorldSize);
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < kWorldSize; ++rank) {
-      if (rank == absent) continue;
-      ranks.emplace_back([&, rank] {
-        outcomes[static_cast<size_t>(rank)] =
-            stores_[static_cast<size_t>(rank)].Commit(
-                generation, StateOf(generation.step, rank),
-                {.rank = rank,
-                 .world_size = kWorldSize,
-                 .gang_wait_s = wait_s});
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
-    return outcomes;
+    return OnAllRanks(
+        [&](int rank) {
+          return stores_[static_cast<size_t>(rank)].Commit(
+              generation, StateOf(generation.step, rank),
+              {.rank = rank, .world_size = kWorldSize, .gang_wait_s = wait_s});
+        },
+        absent);
   }
   void ExpectRestores(uint64_t step) {
     ASSERT_OK_AND_ASSIGN(GenerationStore store,
@@ -106,6 +118,68 @@ TEST_F(GangCommit, UnchangedShardsAreSharedOnEveryRank) {
   ExpectRestores(12);
 }
 
+// Shards of tensors that the ranks have not written again, or -1 when not all
+// have committed.
+int LinkedByGang(std::vector<GenerationStore>& stores, uint64_t step) {
+  const std::vector<absl::Status> outcomes = OnAllRanks([&](int rank) {
+    return stores[static_cast<size_t>(rank)].Commit(
+        {1, step}, SnapshotWithFrozenLayers(static_cast<double>(step), -1),
+        {.rank = rank, .world_size = kWorldSize, .gang_wait_s = 20});
+  });
+  for (const absl::Status& outcome : outcomes) {
+    if (!outcome.ok()) return -1;
+  }
+  const absl::StatusOr<Manifest> manifest = stores[0].ReadManifest({1, step});
+  if (!manifest.ok()) return -1;
+  int linked = 0;
+  for (const auto& [shard, generations] : manifest->linked) {
+    // The last ones have the ranks' bytes entries.
+    if (shard + kWorldSize < manifest->shards.size()) ++linked;
+  }
+  return linked;
+}
+
+TEST_F(GangCommit, FrozenTensorsOfAllRanksAreNotWrittenAgain) {
+  OpenStores(16000);
+  for (uint64_t step = 1; step <= 8; ++step) {
+    SCOPED_TRACE(step);
+    // Ranks that come from the last generation and one that has been there all
+    // the time, as after a move of some.
+    if (step == 4 || step == 7) {
+      for (size_t rank : {1, 2}) {
+        stores_[rank] = OpenStore(16000);
+        ASSERT_OK(stores_[rank].Restore().status());
+      }
+    }
+    const int linked = LinkedByGang(stores_, step);
+    // As of a single worker: known with the fourth, cut anew with the fifth.
+    EXPECT_EQ(linked, step >= 6 ? 2 : 0);
+    ASSERT_OK_AND_ASSIGN(Manifest manifest, stores_[0].ReadManifest({1, step}));
+    EXPECT_EQ(manifest.unchanged_shards, step >= 5 ? 2u : 0u);
+    ASSERT_OK_AND_ASSIGN(Restored restored, OpenStore(16000).Restore());
+    ASSERT_EQ(restored.snapshot.tensors.size(), 12u);
+    for (const auto& [name, tensor] : restored.snapshot.tensors) {
+      const double value =
+          name.ends_with("/frozen") ? -1 : static_cast<double>(step);
+      EXPECT_EQ(tensor.sum().item<double>(), 1000 * value) << name;
+    }
+  }
+}
+
+// It has missed that a generation was committed, and cuts by an earlier one.
+TEST_F(GangCommit, ARankThatCutsOtherwiseCostsOneGeneration) {
+  OpenStores(16000);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    ASSERT_GE(LinkedByGang(stores_, step), 0);
+  }
+  stores_[1] = OpenStore(16000);
+  EXPECT_EQ(LinkedByGang(stores_, 5), -1);
+  ASSERT_OK_AND_ASSIGN(Restored restored, OpenStore(16000).Restore());
+  EXPECT_EQ(restored.generation.step, 4u);
+  EXPECT_EQ(LinkedByGang(stores_, 6), 0);
+  EXPECT_EQ(LinkedByGang(stores_, 7), 2);
+}
+
 TEST_F(GangCommit, RestoresOntoAnotherNumberOfWorkers) {
   for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
   ASSERT_OK_AND_ASSIGN(GenerationStore alone,
@@ -138,11 +212,50 @@ TEST_F(GangCommit, WithoutRankZeroNothingIsCommitted) {
   EXPECT_THAT(stores_[0].Restore(), StatusIs(kNotFound, ""));
 }
 
+// Whoever waits for it is told by other ways than the disk, and waits no more.
+TEST_F(GangCommit, ARankWhoseDiskFailsEndsTheSaveForAllAtOnce) {
+  for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
+  FaultInjectingFileSystem faulty(FileSystem::Posix());
+  stores_[2] = *GenerationStore::Open(
+      folder_.path(),
+      {.shard_size_bytes_max = 30, .threads = 1, .file_system = &faulty});
+  // As it looks for the attempt, makes its files, or names its part.
+  for (const int call : {1, 4, 9}) {
+    SCOPED_TRACE(call);
+    faulty.FailAt(call, FaultInjectingFileSystem::Fault::kError,
+                  absl::UnknownError("EIO"));
+    std::atomic<bool> failed = false;
+    const uint64_t step = 20 + static_cast<uint64_t>(call);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<absl::Status> outcomes = OnAllRanks([&](int rank) {
+      CommitOptions options{
+          .rank = rank, .world_size = kWorldSize, .gang_wait_s = 60};
+      options.gives_up = [&] {
+        return failed ? absl::AbortedError("rank 2 can't write its part")
+                      : absl::OkStatus();
+      };
+      absl::Status status = stores_[static_cast<size_t>(rank)].Commit(
+          {1, step}, StateOf(step, rank), options);
+      if (rank == 2) failed = true;
+      return status;
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::seconds(20));
+    EXPECT_THAT(outcomes[0], StatusIs(absl::StatusCode::kAborted,
+                                      "rank 2 can't write its part"));
+    EXPECT_THAT(outcomes[1], StatusIs(absl::StatusCode::kAborted, ""));
+    EXPECT_THAT(outcomes[2], StatusIs(absl::StatusCode::kUnknown, "EIO"));
+    ExpectRestores(10);
+  }
+  for (const absl::Status& status : Commit({1, 40})) EXPECT_OK(status);
+  ExpectRestores(40);
+}
+
 TEST_F(GangCommit, APartThatIsDamagedFailsTheCommit) {
   const std::string folder = folder_.path() + "/x";
   fs::create_directory(folder);
-  const ManifestPart own{{1, 10}, 0, 2, {{0, {}}}};
-  ManifestPart other{{1, 10}, 1, 2, {{1, {}}}};
+  const ManifestPart own{{1, 10}, 0, 2, {{0, {}}}, 5};
+  ManifestPart other{{1, 10}, 1, 2, {{1, {}}}, 5};
   const auto collect = [&](const std::string& text) {
     WriteBytes(folder + "/" + PartFileName(1), text);
     return CollectParts(FileSystem::Posix(), folder, own, {0.1}).status();
@@ -157,6 +270,10 @@ TEST_F(GangCommit, APartThatIsDamagedFailsTheCommit) {
   EXPECT_THAT(collect(EncodePart(other)),
               StatusIs(kFailedPrecondition, "another generation"));
   other.generation.step = 10;
+  other.cut = 6;
+  EXPECT_THAT(collect(EncodePart(other)),
+              StatusIs(kFailedPrecondition, "cut the state into other shards"));
+  other.cut = 5;
   other.shards = {{0, {}}};
   EXPECT_THAT(collect(EncodePart(other)),
               StatusIs(kFailedPrecondition, "another rank wrote"));

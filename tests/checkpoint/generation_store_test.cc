@@ -166,17 +166,7 @@ TEST_F(GenerationStoreTest, AShardThatChangesAgainIsWrittenAgain) {
   }
 }
 
-// Frozen and trained tensors in turns, all in one shard.
-Snapshot WithFrozenLayers(double value, double frozen) {
-  Snapshot snapshot;
-  for (int layer = 0; layer < 6; ++layer) {
-    const std::string name = "layer" + std::to_string(layer);
-    snapshot.tensors.emplace_back(name + "/frozen", at::full({1000}, frozen));
-    snapshot.tensors.emplace_back(name + "/trained", at::full({1000}, value));
-  }
-  return snapshot;
-}
-
+// They lie in one shard with the trained ones, in turns.
 TEST_F(GenerationStoreTest, FrozenTensorsMoveIntoShardsOfTheirOwn) {
   GenerationStore store = Open({.shard_size_bytes_max = 64000});
   for (uint64_t step = 1; step <= 12; ++step) {
@@ -184,7 +174,7 @@ TEST_F(GenerationStoreTest, FrozenTensorsMoveIntoShardsOfTheirOwn) {
     const double value = static_cast<double>(step);
     // At the ninth they change, once.
     const double frozen = step < 9 ? -1 : -2;
-    ASSERT_OK(store.Commit({1, step}, WithFrozenLayers(value, frozen)));
+    ASSERT_OK(store.Commit({1, step}, SnapshotWithFrozenLayers(value, frozen)));
     ASSERT_OK_AND_ASSIGN(const Manifest manifest,
                          store.ReadManifest({1, step}));
     // Known to be frozen with the fourth, cut anew with the fifth, and from
@@ -210,21 +200,54 @@ TEST_F(GenerationStoreTest, FrozenTensorsMoveIntoShardsOfTheirOwn) {
   }
 }
 
-// Its ranks know only what they themselves store, and must cut alike.
-TEST_F(GenerationStoreTest, AGangCutsByNamesAndShapesAlone) {
-  GenerationStore store = Open({.shard_size_bytes_max = 64000});
-  for (uint64_t step = 1; step <= 6; ++step) {
-    ASSERT_OK(store.Commit({1, step},
-                           WithFrozenLayers(static_cast<double>(step), 0)));
+// All that the cut is made by is in the generation: no process that starts from
+// it writes again what does not change.
+TEST_F(GenerationStoreTest, ANewProcessCutsAsTheOneBeforeWouldHave) {
+  for (uint64_t step = 1; step <= 8; ++step) {
+    SCOPED_TRACE(step);
+    GenerationStore store = Open({.shard_size_bytes_max = 64000});
+    if (step > 1) {
+      ASSERT_OK(store.Restore().status());
+    }
+    ASSERT_OK(store.Commit(
+        {1, step}, SnapshotWithFrozenLayers(static_cast<double>(step), 0)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    EXPECT_EQ(manifest.shards.size(), step >= 5 ? 3u : 2u);
+    EXPECT_EQ(manifest.unchanged_shards, step >= 5 ? 1u : 0u);
+    EXPECT_EQ(manifest.linked.contains(0), step >= 6);
   }
-  ASSERT_OK_AND_ASSIGN(const Manifest alone, store.ReadManifest({1, 6}));
-  EXPECT_EQ(alone.shards.size(), 3u);
-  const Snapshot snapshot = WithFrozenLayers(7, 0);
-  CommitOptions gang{.rank = 0, .world_size = 2};
-  ASSERT_OK_AND_ASSIGN(const uint64_t grown, store.SizeOf(snapshot, gang));
-  GenerationStore fresh = Open({.shard_size_bytes_max = 64000});
-  ASSERT_OK_AND_ASSIGN(const uint64_t begun, fresh.SizeOf(snapshot, gang));
-  EXPECT_EQ(grown, begun);
+}
+
+// A block that the disk loses must not be lost for ever.
+TEST_F(GenerationStoreTest, ASharedFileIsWrittenAnewAfterSomeGenerations) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  std::map<size_t, int> written;  // of shards, after the first generation
+  for (uint64_t step = 0; step <= 2 * kLinkedGenerations; ++step) {
+    SCOPED_TRACE(step);
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(1)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    for (size_t shard = 0; step > 0 && shard < 3; ++shard) {
+      const bool linked = manifest.linked.contains(shard);
+      const int generations = linked ? manifest.linked.at(shard) : 0;
+      EXPECT_LT(generations, 2 * kLinkedGenerations);
+      // Kept are two.
+      EXPECT_EQ(fs::hard_link_count(folder + "/" + ShardFileName(shard)),
+                linked ? 2u : 1u);
+      if (!linked) ++written[shard];
+    }
+    if (step == 3) {
+      // The disk loses a byte of the first shard; nobody has noticed.
+      const std::string shard = folder + "/" + ShardFileName(0);
+      const std::string bytes = ReadBytes(shard);
+      WriteBytes(shard, bytes.substr(0, bytes.size() - 1) + "!");
+    }
+  }
+  EXPECT_EQ(written[0], 2);
+  EXPECT_EQ(written[1], 1);
+  ASSERT_OK(Open().Restore().status());
 }
 
 // Only an undamaged generation is shared with: one that was found damaged, or

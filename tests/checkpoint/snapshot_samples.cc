@@ -38,6 +38,16 @@ bool IsSnapshotOfStep(const Snapshot& snapshot, uint64_t step,
   return true;
 }
 
+Snapshot SnapshotWithFrozenLayers(double value, double frozen) {
+  Snapshot snapshot;
+  for (int layer = 0; layer < 6; ++layer) {
+    const std::string name = "layer" + std::to_string(layer);
+    snapshot.tensors.emplace_back(name + "/frozen", at::full({1000}, frozen));
+    snapshot.tensors.emplace_back(name + "/trained", at::full({1000}, value));
+  }
+  return snapshot;
+}
+
 bool SameTensor(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() &&
          a.equal(b);

@@ -16,6 +16,10 @@ Snapshot SnapshotOfStep(uint64_t step, int64_t elements = 8);
 bool IsSnapshotOfStep(const Snapshot& snapshot, uint64_t step,
                       int64_t elements = 8);
 
+// Six tensors "layer0/frozen" ... full of `frozen`, and in turns with them six
+// "layer0/trained" ... full of `value`; of 4,000 bytes each.
+Snapshot SnapshotWithFrozenLayers(double value, double frozen);
+
 bool SameTensor(const at::Tensor& a, const at::Tensor& b);
 
 // A new empty folder, removed with its contents at the end.

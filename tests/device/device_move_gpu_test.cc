@@ -43,15 +43,15 @@ TEST_F(OnGpu, TrainingGoesOnAfterMovingThereAndBack) {
   double first = train(kCpu);
   at::Tensor before = model->weight.detach().clone();
   ASSERT_OK(MoveModule(*model, kGpu));
-  ASSERT_OK(MoveOptimizer(adam, kGpu));
   EXPECT_TRUE(model->weight.cpu().equal(before));
   EXPECT_EQ(model->weight.grad().device(), kGpu);
   ASSERT_OK_AND_ASSIGN(std::vector<at::Tensor> state, OptimizerTensors(adam));
+  ASSERT_OK(MoveTensors(state, kGpu));
   for (const at::Tensor& tensor : state) EXPECT_EQ(tensor.device(), kGpu);
   EXPECT_LT(train(kGpu), first);
   at::Tensor on_gpu = model->weight.detach().cpu();
   ASSERT_OK(MoveModule(*model, kCpu));
-  ASSERT_OK(MoveOptimizer(adam, kCpu));
+  ASSERT_OK(MoveTensors(state, kCpu));
   EXPECT_TRUE(model->weight.equal(on_gpu));
   EXPECT_LT(train(kCpu), first);
 }

@@ -98,7 +98,7 @@ TEST(MoveModule, StayingOnTheDeviceKeepsMemoryAndValues) {
   EXPECT_EQ(weight.const_data_ptr(), memory);
 }
 
-TEST(MoveOptimizer, StateOfEveryKnownKindFollows) {
+TEST(MoveTensors, OptimizerStateOfEveryKnownKindFollows) {
   nn::Sequential model = TrainedModel();
   std::vector<at::Tensor> parameters = model->parameters();
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
@@ -120,12 +120,11 @@ TEST(MoveOptimizer, StateOfEveryKnownKindFollows) {
     std::vector<Seen> seen = Look(state);
     ASSERT_OK(MoveTensors(state, kCpu, MoveCopy::kAlways));
     ExpectMoved(seen);
-    EXPECT_OK(MoveOptimizer(*optimizers[i], kCpu));
     optimizers[i]->step();
   }
 }
 
-TEST(MoveOptimizer, UnknownStateIsRefused) {
+TEST(OptimizerTensors, UnknownStateIsRefused) {
   nn::Sequential model = TrainedModel();
   optim::LBFGS lbfgs(model->parameters(), optim::LBFGSOptions(0.1).max_iter(2));
   lbfgs.step([&] {
@@ -134,7 +133,7 @@ TEST(MoveOptimizer, UnknownStateIsRefused) {
     loss.backward();
     return loss;
   });
-  EXPECT_THAT(MoveOptimizer(lbfgs, kCpu),
+  EXPECT_THAT(OptimizerTensors(lbfgs),
               StatusIs(absl::StatusCode::kUnimplemented, "Adagrad"));
 }
 

@@ -17,10 +17,15 @@ using Json = nlohmann::json;
 constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
 
 Manifest Sample() {
-  return {{7, 1200},
-          4,
-          {{100, 0xfedcba9876543210, {{"a", 1}, {"b", 0xffffffffffffffff}}},
-           {200, 2, {{"c", 3}}}}};
+  Manifest sample{
+      {7, 1200},
+      4,
+      {{100, 0xfedcba9876543210, {{"a", 1}, {"b", 0xffffffffffffffff}}},
+       {200, 2, {{"c", 3}}}}};
+  sample.linked = {{1, 5}};
+  sample.unchanged = {{"b", 2}, {"c", 3}};
+  sample.unchanged_shards = 1;
+  return sample;
 }
 
 // A manifest with a valid checksum and `change` applied to its body.
@@ -43,6 +48,26 @@ TEST(Manifest, SurvivesEncodingAndDecoding) {
   EXPECT_EQ(decoded.generation, Sample().generation);
   EXPECT_EQ(decoded.world_size, 4);
   EXPECT_EQ(decoded.shards, Sample().shards);
+  EXPECT_EQ(decoded.linked, Sample().linked);
+  EXPECT_EQ(decoded.unchanged, Sample().unchanged);
+  EXPECT_EQ(decoded.unchanged_shards, 1u);
+}
+
+TEST(Manifest, WhatDoesNotChangeMayBeUnknown) {
+  const std::string text = Altered([](Json& body) {
+    body.erase("unchanged");
+    body.erase("unchanged_shards");
+    body["shards"][1].erase("linked");
+  });
+  ASSERT_OK_AND_ASSIGN(Manifest decoded, DecodeManifest(text));
+  EXPECT_EQ(decoded.shards, Sample().shards);
+  EXPECT_TRUE(decoded.linked.empty());
+  EXPECT_TRUE(decoded.unchanged.empty());
+  for (const Json& bad : {Json::array({1}), Json({{"a", 0}}), Json(1)}) {
+    EXPECT_THAT(
+        DecodeManifest(Altered([&](Json& body) { body["unchanged"] = bad; })),
+        StatusIs(kDataLoss, "manifest"));
+  }
 }
 
 TEST(Manifest, IndentationDoesNotMatter) {

@@ -198,6 +198,30 @@ TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
   ExpectNear(gang.Weights(), WeightsAlone());
 }
 
+// Not for a minute for its part: the generation is given up, training goes on,
+// and the next one is tried.
+TEST(GangSession, ARankWhoseDiskFailsIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  const auto begin = std::chrono::steady_clock::now();
+  GangOfProcesses gang(folder.path(), 3,
+                       {{"STEP_MS", "20"},
+                        {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "3"},
+                        {"DISK_FAILS_UNTIL", "8"}});
+  EXPECT_EQ(gang.Wait(), Codes(3, 0)) << gang.Outputs();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(50));
+  EXPECT_THAT(gang.rank(0).Output(),
+              HasSubstr("earlier ones are unchanged: rank 1 can't write its "
+                        "part; its log says why"));
+  // Told the same, or that rank 0 gave it up.
+  EXPECT_THAT(gang.rank(2).Output(), HasSubstr("no checkpoint this time"));
+  EXPECT_THAT(gang.rank(1).Output(), HasSubstr("File too large"));
+  const std::filesystem::path checkpoints = folder.path() + "/checkpoints";
+  EXPECT_FALSE(std::filesystem::exists(checkpoints / GenerationName({0, 6})));
+  EXPECT_TRUE(std::filesystem::exists(checkpoints / GenerationName({0, 15})))
+      << gang.Outputs();
+  ExpectNear(gang.Weights(), WeightsAlone());
+}
+
 TEST(GangSession, ALostRankEndsTheOthersAndASmallerGangGoesOn) {
   const TemporaryFolder folder;
   {

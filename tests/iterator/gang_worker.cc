@@ -4,10 +4,13 @@
 // hexadecimal, to the bit.
 //   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [SAMPLES=n] [BATCH_NORM=1]
 //   [READ_FILE=path] [KILL_FILE=path] gang_worker WEIGHTS
+//   [DISK_FAILS_UNTIL=n]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
-// rank 1 removes it and is killed as soon as its state is collected.
+// rank 1 removes it and is killed as soon as its state is collected. Until it
+// has done n steps, rank 1 can write no more than a page into a file.
 #include <ATen/Parallel.h>
+#include <sys/resource.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
@@ -36,6 +39,11 @@ int Number(const char* variable, int otherwise) {
 
 void Sleep(int64_t ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+void LimitFiles(rlim_t size_bytes) {
+  const rlimit limit{size_bytes, RLIM_INFINITY};
+  setrlimit(RLIMIT_FSIZE, &limit);
 }
 
 struct Sample {
@@ -129,6 +137,19 @@ int main(int argc, char** argv) {
         "death",
         [file, rank = session->rank()] {
           if (rank == 1 && unlink(file) == 0) raise(SIGKILL);
+          return std::string("none");
+        },
+        [](const std::string&) {});
+  }
+  const int disk_fails_until = Number("DISK_FAILS_UNTIL", 0);
+  if (disk_fails_until > 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    session->Track(
+        "disk",
+        [session = session.get(), disk_fails_until] {
+          const bool fails =
+              session->rank() == 1 && session->steps_done() < disk_fails_until;
+          LimitFiles(fails ? 4096 : RLIM_INFINITY);
           return std::string("none");
         },
         [](const std::string&) {});

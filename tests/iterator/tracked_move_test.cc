@@ -7,12 +7,11 @@
 #include <torch/types.h>
 
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "core/status.h"
 #include "iterator/tracked_item.h"
-#include "runtime/device/device_move.h"
+#include "iterator/tracked_state.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::internal {
@@ -26,34 +25,22 @@ struct Model {
   at::Tensor coo = torch::eye(3).to_sparse();
   at::Tensor csr = torch::eye(3).to_sparse_csr();
   at::Tensor undefined;
-  std::vector<std::unique_ptr<TrackedItem>> items;
+  TrackedState state;
 
   Model() {
     script.register_parameter("weight", linear->weight, /*is_buffer=*/false);
     script.register_attribute("table", c10::TensorType::get(),
                               torch::arange(4));
     list = {linear->weight.detach()[1], torch::ones({2}), at::Tensor()};
-    items.push_back(TrackModule("module", linear.ptr()));
-    items.push_back(TrackScriptModule("script", script));
-    items.push_back(TrackTensors("list", list));
-    items.push_back(TrackTensor("coo", coo));
-    items.push_back(TrackTensor("csr", csr));
-    items.push_back(TrackTensor("undefined", undefined));
+    Track(TrackModule("module", linear.ptr()));
+    Track(TrackScriptModule("script", script));
+    Track(TrackTensors("list", list));
+    Track(TrackTensor("coo", coo));
+    Track(TrackTensor("csr", csr));
+    Track(TrackTensor("undefined", undefined));
   }
-  absl::Status MoveTo(at::Device device, MoveCopy copy) {
-    std::vector<at::Tensor> all;
-    for (const auto& item : items) {
-      GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors,
-                             item->Tensors());
-      for (const at::Tensor& tensor : tensors) {
-        const bool is_csr =
-            tensor.defined() && tensor.layout() == at::kSparseCsr;
-        if (!is_csr) all.push_back(tensor);
-      }
-    }
-    GAVEL_RETURN_IF_ERROR(MoveTensors(all, device, copy));
-    for (const auto& item : items) GAVEL_RETURN_IF_ERROR(item->Moved(device));
-    return absl::OkStatus();
+  void Track(std::unique_ptr<TrackedItem> item) {
+    EXPECT_OK(state.Add(std::move(item), /*restored=*/nullptr));
   }
 };
 
@@ -64,7 +51,7 @@ void ExpectMoved(at::Device device, MoveCopy copy) {
   const void* memory = weight.const_data_ptr();
   const at::Tensor table = model.script.attr("table").toTensor();
   const at::Tensor coo = model.coo;
-  ASSERT_OK(model.MoveTo(device, copy));
+  ASSERT_OK(model.state.MoveTo(device, copy));
 
   for (const at::Tensor& tensor :
        {weight, table, coo, model.csr, model.list[0], model.list[1]}) {

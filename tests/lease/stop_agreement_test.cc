@@ -151,6 +151,27 @@ TEST(StopAgreement, ARankThatLeavesAtAStepOfItsOwnBreaksTheGangAtOnce) {
   EXPECT_EQ(pair.rank0.lost_rank(1.02), 1);
 }
 
+TEST(StopAgreement, ARankThatCannotWriteItsPartIsKnownToAll) {
+  Pair pair;
+  const Save first{20, 1};
+  pair.Talk(1);
+  EXPECT_EQ(pair.rank0.failed_rank(first), -1);
+  pair.rank1.FailSave(first);
+  pair.Talk(1);
+  pair.rank0.FailSave(first);  // as it was told so
+  pair.Talk(1);
+  for (const StopMember* rank : {&pair.rank0, &pair.rank1}) {
+    EXPECT_EQ(rank->failed_rank(first), 1);
+    // The next ones are not to be given up for it.
+    EXPECT_EQ(rank->failed_rank({20, 2}), -1);
+    EXPECT_EQ(rank->failed_rank({30, 1}), -1);
+  }
+  pair.rank0.FailSave({30, 1});
+  pair.Talk(1);
+  EXPECT_EQ(pair.rank1.failed_rank({30, 1}), 0);
+  EXPECT_EQ(pair.rank1.lost_rank(0), -1);
+}
+
 TEST(StopAgreement, ASilentLeaderIsLost) {
   StopMember member(0, 10);
   EXPECT_EQ(member.lost_rank(10 + kRankSilenceMax_s), -1);
@@ -158,19 +179,23 @@ TEST(StopAgreement, ASilentLeaderIsLost) {
 }
 
 TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
-  MemberWord member{7, 8, StopKind::kStop, 9, true, false, Leaving::kBroken};
+  MemberWord member{7,    8,     StopKind::kStop,  9,
+                    true, false, Leaving::kBroken, {10, 2}};
   const auto member_read = DecodeMemberWord(EncodeWord(member));
   ASSERT_TRUE(member_read);
   EXPECT_EQ(EncodeWord(*member_read), EncodeWord(member));
   EXPECT_EQ(member_read->leaving, Leaving::kBroken);
-  LeaderWord leader{1, {2, 3, StopKind::kCheckpoint, true}, -1};
+  EXPECT_EQ(member_read->failed_save, (Save{10, 2}));
+  LeaderWord leader{1, {2, 3, StopKind::kCheckpoint, true}, -1, {10, 2}, 4};
   const auto leader_read = DecodeLeaderWord(EncodeWord(leader));
   ASSERT_TRUE(leader_read);
   EXPECT_EQ(leader_read->lost_rank, -1);
+  EXPECT_EQ(leader_read->failed_save, (Save{10, 2}));
+  EXPECT_EQ(leader_read->failed_rank, 4);
   EXPECT_EQ(leader_read->proposal.step, 3);
   for (const char* text :
-       {"", " ", "1", "1 2 3 4 5", "1 2 3 0 0 0 9 1", "a b c d e f",
-        "1 2 9 0 0 0 0", "-1 2 0 0 0 0 0", "1  2 0 0 0 0"}) {
+       {"", " ", "1", "1 2 3 4 5", "1 2 3 0 0 0 9 1 0 0", "a b c d e f",
+        "1 2 9 3 0 0 0 0 0", "-1 2 0 0 0 0 0 0 0", "1  2 0 0 0 0 0 0"}) {
     EXPECT_FALSE(DecodeMemberWord(text)) << text;
     EXPECT_FALSE(DecodeLeaderWord(text)) << text;
   }

@@ -1,7 +1,7 @@
 // Blocks all signals in the calling thread for its own lifetime, and so in the
 // threads that are started meanwhile: signals are for the threads of the host.
-#ifndef GAVEL_ITERATOR_SIGNALS_BLOCKED_H_
-#define GAVEL_ITERATOR_SIGNALS_BLOCKED_H_
+#ifndef GAVEL_RUNTIME_SIGNALS_BLOCKED_H_
+#define GAVEL_RUNTIME_SIGNALS_BLOCKED_H_
 
 #include <signal.h>
 
@@ -24,4 +24,4 @@ class SignalsBlocked {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_SIGNALS_BLOCKED_H_
+#endif  // GAVEL_RUNTIME_SIGNALS_BLOCKED_H_
