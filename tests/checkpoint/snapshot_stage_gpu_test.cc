@@ -21,6 +21,7 @@ class SnapshotStageGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no usable GPU here";
+    arena_.AllowPinned();
   }
 
   WorkerPool pool_{2};
