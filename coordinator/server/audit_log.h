@@ -1,7 +1,7 @@
 // Who did what, from where, and what came of it: one line of JSON for each
-// action of a user or operator, and for what was refused; only ever appended
-// to. Names and codes, never what a request contains. The coordinator's event
-// loop writes it, `gavel audit` reads it. Not thread-safe.
+// action of a user or operator, and for what was refused or failed; only ever
+// appended to. Names and codes, never what a request contains. The
+// coordinator's event loop writes it, `gavel audit` reads it. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 
@@ -26,7 +26,8 @@ struct AuditEntry {
 
 class AuditLog {
  public:
-  // Refusals written within a minute; the number of the others follows.
+  // Refusals and failures written within a minute; the number of the others
+  // follows.
   static constexpr int kRefusalsPerMinuteMax = 60;
 
   // Creates the file, mode 0600; follows no link.

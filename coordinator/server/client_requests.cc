@@ -176,14 +176,16 @@ void ClientRequests::Expire(Time now) {
 void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
   const Identity& who = client.from.identity;
   if (options_.audit != nullptr) {
+    const bool done = error.empty();
     // Why a job file is wrong may quote it: that is for its owner alone.
-    options_.audit({who.name,
-                    who.name.empty() ? "" : std::string(RoleName(who.role)),
-                    client.from.address, client.action,
-                    client.submitted && job.valid()
-                        ? StrCat("job ", job.value(), " ", client.object)
-                        : client.object,
-                    error.empty() ? "done" : "not done"});
+    options_.audit(
+        done,
+        {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
+         client.from.address, client.action,
+         client.submitted && job.valid()
+             ? StrCat("job ", job.value(), " ", client.object)
+             : client.object,
+         done ? "done" : "not done"});
   }
   if (client.submitted) {
     send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});

@@ -47,7 +47,8 @@ class ClientRequests {
     std::string state_directory;  // absolute
     std::string policy;           // its name, for the status
     QuotaOptions quota;           // of users; operators have none
-    std::function<void(const AuditEntry&)> audit;  // what came of each
+    // What came of each.
+    std::function<void(bool done, const AuditEntry&)> audit;
     std::function<void()> wake;  // SendHistory has something to do; any thread
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,

@@ -148,7 +148,9 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
                 Send(peer, message);
               },
               {options.state_directory, options.policy, options.quota,
-               [this](const AuditEntry& entry) { gatekeeper->Audit(entry); },
+               [this](bool done, const AuditEntry& entry) {
+                 gatekeeper->Audit(clock.Now(), done, entry);
+               },
                [this] { router->waker().Wake(); }}),
       recorder(options.snapshots) {
   if (options.log == nullptr) {

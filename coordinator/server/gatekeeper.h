@@ -38,8 +38,15 @@ class Gatekeeper {
   // has on that agent's server.
   void NoteWorkers(const Message& message, const std::map<JobId, Job>& jobs);
 
-  // What came of an action that was admitted.
-  void Audit(const AuditEntry& entry) { audit_.Action(entry); }
+  // What came of an action that was admitted. One that failed counts as a
+  // refusal: nobody fills the disk with those.
+  void Audit(Time now, bool done, const AuditEntry& entry) {
+    if (done) {
+      audit_.Action(entry);
+    } else {
+      audit_.Refusal(now, entry);
+    }
+  }
 
   // The list of principals, if it has changed: what came of reading it.
   std::optional<absl::Status> Reload();

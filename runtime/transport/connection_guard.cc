@@ -1,9 +1,11 @@
 #include "runtime/transport/connection_guard.h"
 
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -21,6 +23,15 @@ constexpr char kDomain[] = "gavel";
 constexpr size_t kKeyBytes = 32;
 // After an error of ZeroMQ that may come again at once.
 constexpr std::chrono::milliseconds kErrorPause(10);
+// A handler is replaced after so many handshakes, or so long after the first,
+// and closed when those that it answered have long heard it.
+constexpr int kHandshakesPerHandler = 512;
+constexpr std::chrono::seconds kHandlerAge(5);
+constexpr std::chrono::seconds kHandlerGrace(2);
+// ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h names for drafts of its API only: who
+// comes while no handler is bound is refused. Without it such a one gets in,
+// with no name, and the Router hears nobody without a name.
+constexpr int kEnforceDomain = 93;
 
 // Frames of a ZAP request, in the order of the specification.
 enum RequestFrame : size_t {
@@ -94,14 +105,15 @@ ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
                                  const std::optional<CurveKeyPair>& keys,
                                  MayConnect may_connect,
                                  int connections_per_address_max)
-    : guarded_(socket),
+    : context_(context),
+      guarded_(socket),
       may_connect_(std::move(may_connect)),
       connections_per_address_max_(connections_per_address_max) {
   if (keys.has_value()) {
     // Before the socket is bound: a handshake without a handler would pass.
-    handshakes_ = zmq::socket_t(context, zmq::socket_type::rep);
-    handshakes_.set(zmq::sockopt::linger, 0);
-    handshakes_.bind(kHandshakes);
+    BindHandler();
+    const int enforce = 1;
+    zmq_setsockopt(socket.handle(), kEnforceDomain, &enforce, sizeof enforce);
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, keys->secret_key);
     socket.set(zmq::sockopt::zap_domain, kDomain);
@@ -125,16 +137,10 @@ ConnectionGuard::~ConnectionGuard() {
 }
 
 void ConnectionGuard::Serve() {
-  std::array<zmq::pollitem_t, 3> items = {
-      {{events_.handle(), 0, ZMQ_POLLIN, 0},
-       {nullptr, stop_.descriptor(), ZMQ_POLLIN, 0},
-       {handshakes_.handle(), 0, ZMQ_POLLIN, 0}}};
-  const size_t used = handshakes_.handle() == nullptr ? 2 : 3;
   while (!stopping_) {
     try {
-      zmq::poll(items.data(), used, std::chrono::milliseconds(-1));
-      if ((items[0].revents & ZMQ_POLLIN) != 0) TakeEvent();
-      if ((items[2].revents & ZMQ_POLLIN) != 0) AnswerHandshake();
+      Wait();
+      ReplaceHandlers();
     } catch (const zmq::error_t& error) {
       if (error.num() == ETERM || error.num() == ENOTSOCK) return;
       if (error.num() == EINTR) continue;
@@ -144,8 +150,68 @@ void ConnectionGuard::Serve() {
   }
 }
 
-void ConnectionGuard::AnswerHandshake() {
-  const std::vector<zmq::message_t> request = ReceiveParts(handshakes_);
+// For whatever is to be done, and does it.
+void ConnectionGuard::Wait() {
+  std::vector<zmq::pollitem_t> items = {
+      {events_.handle(), 0, ZMQ_POLLIN, 0},
+      {nullptr, stop_.descriptor(), ZMQ_POLLIN, 0}};
+  const size_t first = items.size();
+  Clock::time_point next = Clock::time_point::max();
+  for (Handler& handler : handlers_) {
+    items.push_back({handler.socket.handle(), 0, ZMQ_POLLIN, 0});
+    next = std::min(next, handler.over);
+  }
+  std::chrono::milliseconds wait(-1);
+  if (next != Clock::time_point::max()) {
+    wait = std::max(
+        std::chrono::milliseconds(0),
+        std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()));
+  }
+  zmq::poll(items.data(), items.size(), wait);
+  if ((items[0].revents & ZMQ_POLLIN) != 0) TakeEvent();
+  for (size_t i = 0; i < handlers_.size(); ++i) {
+    if ((items[first + i].revents & ZMQ_POLLIN) != 0) {
+      AnswerHandshake(handlers_[i]);
+    }
+  }
+}
+
+void ConnectionGuard::BindHandler() {
+  zmq::socket_t socket(context_, zmq::socket_type::rep);
+  socket.set(zmq::sockopt::linger, 0);
+  // Refused when an attempt before this one came so far.
+  if (!handlers_.empty()) {
+    zmq_unbind(handlers_.back().socket.handle(), kHandshakes);
+  }
+  socket.bind(kHandshakes);
+  handlers_.push_back({std::move(socket)});
+}
+
+void ConnectionGuard::ReplaceHandlers() {
+  if (handlers_.empty()) return;
+  const Clock::time_point now = Clock::now();
+  Handler& bound = handlers_.back();
+  if (bound.answered >= kHandshakesPerHandler || now >= bound.over) {
+    bound.over = now + kHandlerGrace;
+    BindHandler();
+  }
+  while (handlers_.size() > 1 && now >= handlers_.front().over) {
+    released_ += handlers_.front().answered;
+    handlers_.pop_front();
+  }
+  if (released_ < kHandshakesPerHandler || handlers_.size() > 1) return;
+  released_ = 0;
+#ifdef __GLIBC__
+  malloc_trim(0);  // pages amid the heap, which it keeps otherwise
+#endif
+}
+
+void ConnectionGuard::AnswerHandshake(Handler& handler) {
+  const std::vector<zmq::message_t> request = ReceiveParts(handler.socket);
+  if (request.empty()) return;
+  if (handler.answered++ == 0) {
+    handler.over = std::min(handler.over, Clock::now() + kHandlerAge);
+  }
   const std::optional<std::string> key = KeyOf(request);
   const bool allowed = key.has_value() && may_connect_(*key);
   if (!allowed) ++refused_;
@@ -160,9 +226,9 @@ void ConnectionGuard::AnswerHandshake() {
       request.size() > kRequestId ? request[kRequestId].to_string() : "";
   const std::array<std::string, 6> reply = {"1.0", id, status, "", user, ""};
   for (size_t i = 0; i < reply.size(); ++i) {
-    handshakes_.send(zmq::buffer(reply[i]), i + 1 < reply.size()
-                                                ? zmq::send_flags::sndmore
-                                                : zmq::send_flags::none);
+    handler.socket.send(zmq::buffer(reply[i]), i + 1 < reply.size()
+                                                   ? zmq::send_flags::sndmore
+                                                   : zmq::send_flags::none);
   }
 }
 

@@ -9,7 +9,9 @@
 #define GAVEL_RUNTIME_TRANSPORT_CONNECTION_GUARD_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -48,16 +50,33 @@ class ConnectionGuard {
   uint64_t connections_refused() const { return refused_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // A ZAP handler. ZeroMQ joins each connection to the one that answered its
+  // handshake by two queues, 20 KB, for as long as both live. So a handler is
+  // replaced once it has answered some, and closed soon after: the connections
+  // stay, their queues go.
+  struct Handler {
+    zmq::socket_t socket;
+    int answered = 0;
+    Clock::time_point over = Clock::time_point::max();  // replaced, or closed
+  };
   void Serve();
-  void AnswerHandshake();
+  void Wait();
+  void BindHandler();
+  void ReplaceHandlers();
+  void AnswerHandshake(Handler& handler);
   void TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
 
+  zmq::context_t& context_;
   zmq::socket_t& guarded_;
   const MayConnect may_connect_;
   const int connections_per_address_max_;
-  zmq::socket_t handshakes_;  // empty without keys
+  // The last one is bound, the others are about to be closed. None without
+  // keys.
+  std::deque<Handler> handlers_;
+  int released_ = 0;  // handshakes of those that were closed; then trimmed
   zmq::socket_t events_;
   Waker stop_;
   std::atomic<bool> stopping_{false};

@@ -1,4 +1,5 @@
 // A coordinator with keys, over real sockets: who gets what done.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/server/audit_log.h"
 #include "coordinator/server/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
@@ -115,6 +117,22 @@ TEST_F(EncryptedCoordinator, AQuotaIsKeptAndNamed) {
   EXPECT_THAT(alice.SubmitNamed("d").error, HasSubstr("the quota is 3"));
   EXPECT_EQ(Client("bob").SubmitNamed("d").error, "");
   EXPECT_EQ(Client("olga").SubmitNamed("e").error, "");
+}
+
+TEST_F(EncryptedCoordinator, WhoFailsWithoutEndDoesNotFillTheAuditLog) {
+  FakeClient alice = Client("alice");
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_NE(alice.Command(CommandKind::kCancel, JobId(99)).error, "");
+    EXPECT_NE(alice.Submit("name = 1").error, "");
+  }
+  EXPECT_EQ(alice.SubmitNamed("a").error, "");
+  EXPECT_EQ(Client("olga").Command(CommandKind::kCancel, JobId(1)).error, "");
+  const std::string audit = Audit();
+  // What is done is all there, and how much is not.
+  EXPECT_THAT(audit, HasSubstr(R"("object":"job 1 a","result":"done")"));
+  EXPECT_THAT(audit, HasSubstr(R"("left_out":)"));
+  EXPECT_LE(std::ranges::count(audit, '\n'),
+            AuditLog::kRefusalsPerMinuteMax + 2);
 }
 
 TEST_F(EncryptedCoordinator, StrangersAndThoseWithoutKeysDoNotGetIn) {
