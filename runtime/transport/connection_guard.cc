@@ -156,7 +156,7 @@ void ConnectionGuard::Wait() {
       {events_.handle(), 0, ZMQ_POLLIN, 0},
       {nullptr, stop_.descriptor(), ZMQ_POLLIN, 0}};
   const size_t first = items.size();
-  Clock::time_point next = Clock::time_point::max();
+  Clock::time_point next = trim_at_;
   for (Handler& handler : handlers_) {
     items.push_back({handler.socket.handle(), 0, ZMQ_POLLIN, 0});
     next = std::min(next, handler.over);
@@ -198,8 +198,11 @@ void ConnectionGuard::ReplaceHandlers() {
   while (handlers_.size() > 1 && now >= handlers_.front().over) {
     released_ += handlers_.front().answered;
     handlers_.pop_front();
+    // ZeroMQ takes the queues apart on threads of its own.
+    if (released_ >= kHandshakesPerHandler) trim_at_ = now + kHandlerGrace;
   }
-  if (released_ < kHandshakesPerHandler || handlers_.size() > 1) return;
+  if (now < trim_at_) return;
+  trim_at_ = Clock::time_point::max();
   released_ = 0;
 #ifdef __GLIBC__
   malloc_trim(0);  // pages amid the heap, which it keeps otherwise

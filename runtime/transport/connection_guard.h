@@ -76,7 +76,9 @@ class ConnectionGuard {
   // The last one is bound, the others are about to be closed. None without
   // keys.
   std::deque<Handler> handlers_;
-  int released_ = 0;  // handshakes of those that were closed; then trimmed
+  // Handshakes of those that were closed; when what they left is given back.
+  int released_ = 0;
+  Clock::time_point trim_at_ = Clock::time_point::max();
   zmq::socket_t events_;
   Waker stop_;
   std::atomic<bool> stopping_{false};
