@@ -1,203 +1,72 @@
 // How fast allocations are found by prices, against HiGHS on the same linear
 // program: from the same arrays in memory to a feasible X, one core, both in
-// one run. What the price method needs of its own (jobs in blocks) is part of
-// its time, and shown apart.
+// one run. What the price method needs of its own (jobs in blocks, classes) is
+// part of its time, and shown apart. Then whole policies, with each solver.
 //
-// Random jobs: throughputs of a job's speed times 0.2 to 5, an eighth of them
-// 0, gangs of 1 to 8, weights 1 or 0.2 to 5, a tenth of the accelerators that
-// all jobs together could use.
+// HiGHS is stopped after kHighsSeconds; its row says so, and the ratio is then
+// the least that it can be.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <limits>
+#include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/policy_instances.h"
 #include "bench/table.h"
 #include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/linear_program.h"
-#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_water.h"
+#include "coordinator/policy/policy.h"
 
 namespace gavel::bench {
 namespace {
 
 constexpr double kGapMax = 1e-8;
-
-// What a policy is given.
-struct Arrays {
-  size_t jobs = 0;
-  size_t types = 0;
-  std::vector<double> throughputs;  // [jobs x types] row-major, steps/s
-  std::vector<double> gang;         // [jobs]
-  std::vector<double> capacity;     // [types]
-  std::vector<double> target;       // [jobs] steps/s at level 1
-  std::vector<double> fastest;      // [jobs]
-};
-
-Arrays RandomArrays(size_t jobs, size_t types) {
-  std::mt19937_64 random(jobs + types);
-  const auto between = [&](double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random);
-  };
-  Arrays arrays{jobs, types, {}, {}, {}, {}, {}};
-  for (size_t j = 0; j < types; ++j) {
-    arrays.capacity.push_back(std::max(
-        8.0, std::floor(0.1 * between(0.2, 1) * static_cast<double>(jobs) /
-                        static_cast<double>(types))));
-  }
-  double all = 0;
-  for (const double one : arrays.capacity) all += one;
-  for (size_t m = 0; m < jobs; ++m) {
-    const double speed = std::exp(between(0, 10));
-    double mean = 0;
-    double fastest = 0;
-    for (size_t j = 0; j < types; ++j) {
-      // The first type runs everything.
-      const double one =
-          j > 0 && random() % 8 == 0 ? 0 : speed * between(0.2, 5);
-      arrays.throughputs.push_back(one);
-      mean += one * arrays.capacity[j] / all;
-      fastest = std::max(fastest, one);
-    }
-    arrays.gang.push_back(static_cast<double>(1 << random() % 4));
-    const double weight = random() % 3 != 0 ? 1 : between(0.2, 5);
-    arrays.target.push_back(weight * mean / arrays.gang.back());
-    arrays.fastest.push_back(fastest);
-  }
-  return arrays;
-}
+constexpr double kHighsSeconds = 60;
+// A policy by HiGHS is not asked for ten times the jobs after this long.
+constexpr double kPolicySeconds = 0.6;
+// As many as the published table of throughputs has for one type, and how many
+// types it has.
+constexpr size_t kKinds = 83;
+constexpr size_t kKindTypes = 3;
 
 double Seconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since)
       .count();
 }
 
-double LevelMax(const Arrays& arrays) {
-  double most = std::numeric_limits<double>::infinity();
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    most = std::min(most, arrays.fastest[m] / arrays.target[m]);
-  }
-  return most;
+std::chrono::steady_clock::time_point Now() {
+  return std::chrono::steady_clock::now();
 }
 
-// Rates and loads of X, whoever made it: the level of the worst job once X is
-// scaled down to what there is.
-double Verified(const Arrays& arrays, const std::vector<double>& shares) {
-  double level = std::numeric_limits<double>::infinity();
-  double scale = 1;
-  std::vector<double> used(arrays.types, 0.0);
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    double rate = 0;
-    double time = 0;
-    for (size_t j = 0; j < arrays.types; ++j) {
-      const size_t i = m * arrays.types + j;
-      rate += arrays.throughputs[i] * shares[i];
-      time += shares[i];
-      used[j] += arrays.gang[m] * shares[i];
-    }
-    scale = std::max(scale, time);
-    level = std::min(level, rate / arrays.target[m]);
+// Tells rows as they come, and keeps them.
+class Rows {
+ public:
+  void Add(Row row) {
+    PrintNow(row);
+    rows_.push_back(std::move(row));
   }
-  for (size_t j = 0; j < arrays.types; ++j) {
-    scale = std::max(scale, used[j] / arrays.capacity[j]);
-  }
-  return level / scale;
-}
+  const std::vector<Row>& all() const { return rows_; }
+
+ private:
+  std::vector<Row> rows_;
+};
 
 struct Solved {
   double seconds = 0;
   double building_s = 0;
   double level = 0;  // verified
   double gap = 0;
+  std::string peer = "HiGHS";
 };
-
-PriceJobs JobsOf(const Arrays& arrays) {
-  PriceJobs jobs = MakePriceJobs(arrays.jobs, arrays.capacity);
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    jobs.accelerators[m] = arrays.gang[m];
-    for (size_t j = 0; j < arrays.types; ++j) {
-      jobs.Throughput(m, j) = arrays.throughputs[m * arrays.types + j];
-    }
-  }
-  return jobs;
-}
-
-Solved ByPrices(const Arrays& arrays) {
-  const auto start = std::chrono::steady_clock::now();
-  const PriceJobs jobs = JobsOf(arrays);
-  PriceDemand demand;
-  demand.a = arrays.target;
-  PadDemand(jobs, &demand);
-  Solved solved;
-  solved.building_s = Seconds(start);
-  PriceOptions options;
-  options.gap_max = kGapMax;
-  const PriceLevel level =
-      HighestLevel(jobs, demand, LevelMax(arrays), options);
-  const std::vector<double> shares =
-      SharesOf(jobs, PassOf(jobs, demand), level.mixture, options.version);
-  solved.seconds = Seconds(start);
-  solved.level = Verified(arrays, shares);
-  solved.gap = (level.bound - solved.level) / level.bound;
-  return solved;
-}
-
-LinearProgram ProgramOf(const Arrays& arrays) {
-  LinearProgram program;
-  std::vector<std::vector<LpEntry>> types(arrays.types);
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    for (size_t j = 0; j < arrays.types; ++j) {
-      const int column = program.AddColumn(0, 0, 1);
-      types[j].push_back({column, arrays.gang[m] / arrays.capacity[j]});
-    }
-  }
-  const int level = program.AddColumn(1, 0, kInfinity);
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    std::vector<LpEntry> time;
-    std::vector<LpEntry> rate;
-    for (size_t j = 0; j < arrays.types; ++j) {
-      const size_t i = m * arrays.types + j;
-      time.push_back({static_cast<int>(i), 1});
-      rate.push_back(
-          {static_cast<int>(i), arrays.throughputs[i] / arrays.target[m]});
-    }
-    rate.push_back({level, -1});
-    program.AddRow(-kInfinity, 1, time);
-    program.AddRow(0, kInfinity, rate);
-  }
-  for (const std::vector<LpEntry>& row : types) {
-    program.AddRow(-kInfinity, 1, row);
-  }
-  return program;
-}
-
-Solved ByHighs(const Arrays& arrays, LpMethod method) {
-  const auto start = std::chrono::steady_clock::now();
-  const LinearProgram program = ProgramOf(arrays);
-  Solved solved;
-  solved.building_s = Seconds(start);
-  HighsSolver solver(program, {.method = method});
-  const LpSolution solution = solver.Solve();
-  solved.seconds = Seconds(start);
-  solved.level = Verified(arrays, solution.column_values);
-  return solved;
-}
-
-void Check(const char* what, const Solved& prices, double level) {
-  std::printf("%s: level %.10g, certified gap %.1e", what, prices.level,
-              prices.gap);
-  if (level > 0) {
-    std::printf(", HiGHS %.10g (%+.1e)", level, prices.level / level - 1);
-  }
-  std::printf("\n");
-  std::fflush(stdout);  // minutes pass until the table
-}
 
 // The middle of three, by time.
 template <class Solve>
@@ -209,54 +78,173 @@ Solved MedianOf(Solve solve) {
   return runs[1];
 }
 
-void AddBuilding(const std::string& name, const Solved& solved,
-                 std::vector<Row>* rows) {
-  rows->push_back({name + ", building of it", solved.building_s * 1e3, "ms"});
+PriceOptions Options() {
+  PriceOptions options;
+  options.gap_max = kGapMax;
+  return options;
 }
 
-void MaxMin(std::vector<Row>* rows) {
+Solved ByPrices(const Arrays& arrays) {
+  const auto start = Now();
+  const PriceJobs jobs = JobsOf(arrays);
+  PriceDemand demand;
+  demand.a = arrays.target;
+  PadDemand(jobs, &demand);
+  Solved solved;
+  solved.building_s = Seconds(start);
+  const PriceLevel level =
+      HighestLevel(jobs, demand, LevelMax(arrays), Options());
+  const std::vector<double> shares =
+      SharesOf(jobs, PassOf(jobs, demand), level.mixture, Options().version);
+  solved.seconds = Seconds(start);
+  solved.level = Verified(arrays, shares);
+  solved.gap = (level.bound - solved.level) / level.bound;
+  return solved;
+}
+
+Solved ByHighs(const Arrays& arrays, LpMethod method, double seconds_max) {
+  const auto start = Now();
+  const LinearProgram program = ProgramOf(arrays);
+  Solved solved;
+  solved.building_s = Seconds(start);
+  HighsSolver solver(program, {.method = method, .seconds_max = seconds_max});
+  const LpSolution solution = solver.Solve();
+  solved.seconds = Seconds(start);
+  if (solution.outcome == SolveOutcome::kOptimal) {
+    solved.level = Verified(arrays, solution.column_values);
+  } else {
+    solved.peer = "HiGHS, stopped";
+  }
+  return solved;
+}
+
+// The faster of its methods; the second is stopped where it is the slower one.
+Solved ByHighs(const Arrays& arrays) {
+  const Solved first = ByHighs(arrays, LpMethod::kInteriorPoint, kHighsSeconds);
+  const Solved second =
+      ByHighs(arrays, LpMethod::kSimplex, std::max(0.01, first.seconds));
+  return second.level > 0 && second.seconds < first.seconds ? second : first;
+}
+
+void Check(const std::string& what, const Solved& prices,
+           const Solved& highs = {}) {
+  std::printf("  %s: level %.10g, certified gap %.1e", what.c_str(),
+              prices.level, prices.gap);
+  if (highs.level > 0) {
+    std::printf(", HiGHS %.10g (%+.1e)", highs.level,
+                prices.level / highs.level - 1);
+  }
+  std::printf("\n");
+}
+
+std::string Jobs(const char* what, size_t jobs) {
+  return std::string(what) + ", " + std::to_string(jobs) + " jobs";
+}
+
+void MaxMin(Rows* rows) {
   double highs_1e4_s = 0;
   for (const size_t jobs : {100, 1000, 10'000, 100'000}) {
     const Arrays arrays = RandomArrays(jobs, 5);
     const Solved prices = MedianOf([&] { return ByPrices(arrays); });
-    Solved highs = ByHighs(arrays, LpMethod::kInteriorPoint);
-    // Simplex takes minutes from here on.
-    if (jobs <= 10'000) {
-      const Solved simplex = ByHighs(arrays, LpMethod::kSimplex);
-      if (simplex.seconds < highs.seconds) highs = simplex;
-    }
+    const Solved highs = ByHighs(arrays);
     if (jobs == 10'000) highs_1e4_s = highs.seconds;
-    const std::string name =
-        "max-min, " + std::to_string(jobs) + " jobs, 5 types";
-    Check(name.c_str(), prices, highs.level);
-    rows->push_back({name, prices.seconds * 1e3, "ms", "HiGHS",
-                     highs.seconds * 1e3,
-                     jobs == 100'000 ? AtMost(1.0 / 300) : Goal()});
-    if (jobs == 100'000) AddBuilding(name, prices, rows);
+    const std::string name = Jobs("max-min", jobs);
+    Check(name, prices, highs);
+    rows->Add({name, prices.seconds * 1e3, "ms", highs.peer,
+               highs.seconds * 1e3,
+               jobs == 100'000 ? AtMost(1.0 / 300) : Goal()});
   }
   const Arrays arrays = RandomArrays(1'000'000, 5);
   const Solved prices = MedianOf([&] { return ByPrices(arrays); });
-  Check("max-min, 1e6 jobs, 5 types", prices, 0);
-  rows->push_back({"max-min, 1000000 jobs, 5 types", prices.seconds * 1e3, "ms",
-                   "HiGHS, 10000 jobs", highs_1e4_s * 1e3, AtMost(1)});
-  AddBuilding("max-min, 1000000 jobs, 5 types", prices, rows);
+  const std::string name = Jobs("max-min", arrays.jobs);
+  Check(name, prices);
+  rows->Add({name, prices.seconds * 1e3, "ms", "HiGHS, 10000 jobs",
+             highs_1e4_s * 1e3, AtMost(1)});
+  rows->Add({"  building of its blocks", prices.building_s * 1e3, "ms"});
 }
 
-void Memory(std::vector<Row>* rows) {
+void Memory(Rows* rows) {
   const Arrays arrays = RandomArrays(1'000'000, 10);
   const Solved prices = ByPrices(arrays);
-  Check("max-min, 1e6 jobs, 10 types", prices, 0);
-  rows->push_back(
-      {"max-min, 1000000 jobs, 10 types", prices.seconds * 1e3, "ms"});
+  const std::string name = Jobs("max-min, 10 types", arrays.jobs);
+  Check(name, prices);
+  rows->Add({name, prices.seconds * 1e3, "ms"});
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  rows->push_back({"the same, peak memory with its input",
-                   static_cast<double>(usage.ru_maxrss) / 1024, "MiB", "", 0,
-                   ValueAtMost(400)});
+  rows->Add({"  peak memory with its input",
+             static_cast<double>(usage.ru_maxrss) / 1024, "MiB", "", 0,
+             ValueAtMost(400)});
+}
+
+// Makespan over few kinds of jobs; again after they were sorted into classes.
+void Makespan(Rows* rows) {
+  const Arrays arrays = ClassArrays(10'000, kKindTypes, kKinds);
+  const Solved prices = MedianOf([&] { return ByPrices(arrays); });
+  const Solved highs = ByHighs(arrays);
+  const std::string name = Jobs("makespan, 83 kinds", arrays.jobs);
+  Check(name, prices, highs);
+  rows->Add({name, prices.seconds * 1e3, "ms", highs.peer, highs.seconds * 1e3,
+             AtMost(1e-3)});
+  const PriceJobs jobs = JobsOf(arrays);
+  const auto classes = PriceClasses::Of(jobs, arrays.target, kKinds);
+  const Solved again = MedianOf([&] {
+    const auto start = Now();
+    const PriceLevel level = HighestLevel(classes->Evaluator(), jobs.capacity,
+                                          LevelMax(arrays), Options());
+    Solved solved;
+    solved.level = level.level;
+    solved.seconds = Seconds(start);
+    return solved;
+  });
+  rows->Add({"  solved again, X on demand", again.seconds * 1e3, "ms",
+             highs.peer, highs.seconds * 1e3, AtMost(1e-4)});
+}
+
+// Of a million jobs one in a hundred ends, and as many come.
+void Churn(Rows* rows) {
+  const Arrays arrays = ClassArrays(1'000'000, kKindTypes, kKinds);
+  const PriceJobs jobs = JobsOf(arrays);
+  const double level_max = LevelMax(arrays) / 2;
+  std::vector<Solved> cold;
+  std::vector<Solved> warm;
+  for (int run = 0; run < 3; ++run) {
+    auto start = Now();
+    auto classes = PriceClasses::Of(jobs, arrays.target, kKinds);
+    PriceLevel level =
+        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, Options());
+    cold.push_back({Seconds(start), 0, level.level, 0, ""});
+    std::vector<PriceClasses::Member> gone;
+    std::vector<PriceClasses::Member> come;
+    std::mt19937_64 random(static_cast<uint64_t>(run));
+    for (size_t m = 0; m < arrays.jobs; m += 100) {
+      const size_t index = classes->class_of()[m];
+      gone.push_back({index, arrays.target[m]});
+      come.push_back(
+          {index, arrays.target[m] * std::uniform_real_distribution<double>(
+                                         0.5, 1.5)(random)});
+    }
+    start = Now();
+    classes->Change(std::move(gone), std::move(come));
+    const double change_s = Seconds(start);
+    level =
+        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, Options(),
+                     {level.prices, level.level, level.mixture, 0.01});
+    warm.push_back({Seconds(start), change_s, level.level, 0, ""});
+  }
+  const auto by_time = [](const Solved& a, const Solved& b) {
+    return a.seconds < b.seconds;
+  };
+  std::sort(cold.begin(), cold.end(), by_time);
+  std::sort(warm.begin(), warm.end(), by_time);
+  rows->Add({Jobs("1 % churn", arrays.jobs), warm[1].seconds * 1e3, "ms",
+             "cold, with classes", cold[1].seconds * 1e3, AtMost(0.2)});
+  rows->Add({"  of that, the prices",
+             (warm[1].seconds - warm[1].building_s) * 1e3, "ms", "", 0,
+             ValueAtMost(1)});
 }
 
 // Jobs with as much done as they have left, more or less.
-void FinishTime(std::vector<Row>* rows) {
+void FinishTime(Rows* rows) {
   const Arrays arrays = RandomArrays(1'000'000, 5);
   std::mt19937_64 random(1);
   PriceDemand demand{DemandCurve::kFinish, {}, {}, {}};
@@ -264,43 +252,77 @@ void FinishTime(std::vector<Row>* rows) {
   for (size_t m = 0; m < arrays.jobs; ++m) {
     const double left_s =
         std::uniform_real_distribution<double>(100, 1e5)(random);
-    const double steps = left_s * arrays.fastest[m];
     const double started_s = left_s * static_cast<double>(random() % 3);
     // As with an equal part of the cluster.
     const double fair_s = started_s / 10 + 40 * left_s;
-    demand.a.push_back(steps);
+    demand.a.push_back(left_s * arrays.fastest[m]);
     demand.b.push_back(fair_s);
     demand.c.push_back(started_s);
     rho = std::max(rho, (started_s + left_s) / fair_s);
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Now();
   const PriceJobs jobs = JobsOf(arrays);
   PadDemand(jobs, &demand);
-  PriceOptions options;
-  options.gap_max = kGapMax;
-  const PriceLevel level = HighestLevel(jobs, demand, -rho, options);
+  const PriceLevel level = HighestLevel(jobs, demand, -rho, Options());
   const std::vector<double> shares =
-      SharesOf(jobs, PassOf(jobs, demand), level.mixture, options.version);
+      SharesOf(jobs, PassOf(jobs, demand), level.mixture, Options().version);
   const double seconds = Seconds(start);
-  std::printf("finish-time fairness, 1e6 jobs: rho %.10g, gap %.1e\n",
-              -level.level, (level.level - level.bound) / level.bound);
-  rows->push_back({"finish-time fairness, 1000000 jobs, 5 types", seconds, "s",
-                   "", 0, ValueAtMost(1)});
+  std::printf("  finish-time fairness: rho %.10g, gap %.1e\n", -level.level,
+              (level.level - level.bound) / level.bound);
+  rows->Add({Jobs("finish-time fairness", arrays.jobs), seconds * 1e3, "ms", "",
+             0, ValueAtMost(1000)});
 }
 
-void WaterFilling(std::vector<Row>* rows) {
-  const Arrays arrays = RandomArrays(100'000, 5);
-  const auto start = std::chrono::steady_clock::now();
-  const PriceJobs jobs = JobsOf(arrays);
-  const PriceWater water =
-      FillByPrices(jobs, arrays.target, arrays.fastest, {});
-  const double seconds = Seconds(start);
-  std::printf("water filling, 1e5 jobs: %d stages, all proved: %s\n",
-              water.stages, water.converged ? "yes" : "no");
-  rows->push_back({"water filling, 100000 jobs, 5 types", seconds, "s", "", 0,
-                   ValueAtMost(0.5)});
-  rows->push_back({"the same, stages", static_cast<double>(water.stages), "",
-                   "", 0, ValueAtMost(5)});
+void WaterFilling(Rows* rows) {
+  for (const size_t count : {100'000, 1'000'000}) {
+    const Arrays arrays = RandomArrays(count, 5);
+    const auto start = Now();
+    const PriceJobs jobs = JobsOf(arrays);
+    const PriceWater water =
+        FillByPrices(jobs, arrays.target, arrays.fastest, {});
+    const double seconds = Seconds(start);
+    std::printf("  water filling: all stages proved: %s\n",
+                water.converged ? "yes" : "no");
+    const bool goal = count == 100'000;
+    rows->Add({Jobs("water filling", count), seconds * 1e3, "ms", "", 0,
+               goal ? ValueAtMost(500) : Goal()});
+    rows->Add({"  its stages", static_cast<double>(water.stages), "", "", 0,
+               goal ? ValueAtMost(5) : Goal()});
+  }
+}
+
+// From a problem to a result, whatever a policy does on the way.
+void WholePolicy(const std::string& name, Rows* rows) {
+  const std::unique_ptr<Policy> policy = *MakePolicy(name);
+  double highs_s = 0;
+  for (const size_t jobs : {100, 1000, 10'000, 100'000}) {
+    PolicyProblem problem = ProblemOf(RandomArrays(jobs, 5));
+    problem.solver = SolverChoice::kPrices;
+    const auto start = Now();
+    const auto prices = policy->Solve(problem);
+    Row row{Jobs(name.c_str(), jobs), Seconds(start) * 1e3, "ms"};
+    if (!prices.ok()) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(),
+                   prices.status().ToString().c_str());
+      std::exit(2);
+    }
+    if (prices->outcome != SolveOutcome::kOptimal) {
+      row.name += " (not proved)";
+    }
+    if (highs_s < kPolicySeconds) {
+      problem.solver = SolverChoice::kHighs;
+      const auto highs_start = Now();
+      const auto highs = policy->Solve(problem);
+      highs_s = Seconds(highs_start);
+      row.peer = "HiGHS";
+      row.peer_value = highs_s * 1e3;
+      if (highs.ok()) {
+        std::printf("  objective %.10g, HiGHS %.10g\n", prices->objective,
+                    highs->objective);
+      }
+    }
+    rows->Add(std::move(row));
+  }
 }
 
 }  // namespace
@@ -309,11 +331,20 @@ void WaterFilling(std::vector<Row>* rows) {
 int main(int argc, char** argv) {
   using namespace gavel::bench;  // NOLINT
   const std::string out = OutFile(argc, argv);
-  std::vector<Row> rows;
+  Rows rows;
   // First: the peak is of the whole process.
   Memory(&rows);
   MaxMin(&rows);
+  Makespan(&rows);
+  Churn(&rows);
   FinishTime(&rows);
   WaterFilling(&rows);
-  return Report(rows, out);
+  for (const char* policy :
+       {"max_min_fairness_perf", "min_total_duration_perf",
+        "finish_time_fairness_perf", "max_min_fairness_water_filling_perf",
+        "max_sum_throughput_perf", "max_throughput_per_cost"}) {
+    WholePolicy(policy, &rows);
+  }
+  std::printf("\n");
+  return Report(rows.all(), out);
 }

@@ -32,29 +32,40 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+namespace {
+
+void PrintRow(const Row& row, int pad) {
+  std::printf("%-*s %10.2f %-5s ", pad, row.name.c_str(), row.value,
+              row.unit.c_str());
+  if (row.peer.empty()) {
+    std::printf("%10s %7s  ", "-", "-");
+  } else {
+    std::printf("%10.2f %7.3g  ", row.peer_value, row.ratio());
+  }
+  char goal[32] = "-";
+  if (row.goal.of != Goal::Of::kNothing) {
+    std::snprintf(goal, sizeof(goal), "%s%s %g %s",
+                  row.goal.of == Goal::Of::kValueAtMost ? "value " : "",
+                  row.goal.of == Goal::Of::kRatioAtLeast ? ">=" : "<=",
+                  row.goal.bound, row.met() ? "met" : "MISSED");
+  }
+  std::printf("%-18s  %s\n", goal, row.peer.c_str());
+}
+
+}  // namespace
+
 void Print(const std::vector<Row>& rows) {
   size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.name.size());
   const int pad = static_cast<int>(width);
   std::printf("%-*s %10s %-5s %10s %7s  %-18s  %s\n", pad, "case", "value", "",
               "peer's", "ratio", "goal", "peer");
-  for (const Row& row : rows) {
-    std::printf("%-*s %10.2f %-5s ", pad, row.name.c_str(), row.value,
-                row.unit.c_str());
-    if (row.peer.empty()) {
-      std::printf("%10s %7s  ", "-", "-");
-    } else {
-      std::printf("%10.2f %7.3f  ", row.peer_value, row.ratio());
-    }
-    char goal[32] = "-";
-    if (row.goal.of != Goal::Of::kNothing) {
-      std::snprintf(goal, sizeof(goal), "%s%s %g %s",
-                    row.goal.of == Goal::Of::kValueAtMost ? "value " : "",
-                    row.goal.of == Goal::Of::kRatioAtLeast ? ">=" : "<=",
-                    row.goal.bound, row.met() ? "met" : "MISSED");
-    }
-    std::printf("%-18s  %s\n", goal, row.peer.c_str());
-  }
+  for (const Row& row : rows) PrintRow(row, pad);
+  std::fflush(stdout);
+}
+
+void PrintNow(const Row& row) {
+  PrintRow(row, 0);
   std::fflush(stdout);
 }
 

@@ -45,6 +45,8 @@ struct Row {
 double Median(std::vector<double> values);
 
 void Print(const std::vector<Row>& rows);
+// One row as soon as it is known, where the table takes minutes.
+void PrintNow(const Row& row);
 
 // Prints `rows`, writes them to `out` unless it is empty, and gives the exit
 // code: 0 when all goals are met, 1 when not, 2 when `out` can't be written.

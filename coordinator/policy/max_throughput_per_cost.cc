@@ -36,6 +36,8 @@ constexpr double kRiseMin = 1e-12;
 // The last step may lose this part of the ratio for the sake of throughput:
 // above the solver's tolerance.
 constexpr double kCostLossMax = 1e-7;
+// As far as rounding lets prices prove a margin, where 1e-9 is not enough.
+constexpr double kSharpGap = 1e-12;
 
 class MaxThroughputPerCost : public Policy {
  public:
@@ -80,6 +82,7 @@ class Search {
         if (!Improve() || ratio_ <= before * (1 + kRiseMin)) break;
       }
       BoundByDeadlines();
+      if (bound_ > ratio_ * (1 + kCostLossMax)) Sharpen();
       Take(program_.Maximize(Margins(ratio_ * (1 - kCostLossMax))), false,
            ratio_ * (1 - kCostLossMax));
     }
@@ -120,8 +123,16 @@ class Search {
     return Take(std::move(answer), always, ratio_);
   }
 
-  bool Improve() {
-    DeadlineProgram::Answer answer = program_.Maximize(Margins(ratio_));
+  // Much more is spent than the deadlines take: what a margin leaves open of
+  // the throughput is more of the ratio.
+  void Sharpen() {
+    Improve(kSharpGap);
+    BoundByDeadlines();
+  }
+
+  bool Improve(double gap_max = PriceOptions().gap_max) {
+    DeadlineProgram::Answer answer =
+        program_.Maximize(Margins(ratio_), gap_max);
     margin_ = std::max(0.0, answer.bound);
     margin_ratio_ = ratio_;
     return Take(std::move(answer), /*always=*/false);

@@ -185,8 +185,8 @@ std::string DeadlineProgram::Proof(std::span<const double> prices,
       level, text.empty() ? "" : StrCat(" (proved by the prices ", text, ")"));
 }
 
-DeadlineProgram::Answer DeadlineProgram::ByPrices(
-    const SumObjective& objective) {
+DeadlineProgram::Answer DeadlineProgram::ByPrices(const SumObjective& objective,
+                                                  double gap_max) {
   Answer answer;
   if (prices_ == nullptr || !SettleFloors()) {
     prices_ = nullptr;
@@ -194,7 +194,8 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(
   }
   std::vector<double> floors(shares_.size(), 0.0);
   for (const DeadlineFloor& floor : floors_) floors[floor.job] = floor.needs;
-  PriceProgram::Answer found = prices_->MostGain(floors, objective, known_);
+  PriceProgram::Answer found =
+      prices_->MostGain(floors, objective, known_, gap_max);
   if (!found.converged && problem_.solver == SolverChoice::kAuto) return answer;
   answer.outcome =
       found.converged ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
@@ -206,11 +207,11 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(
   return answer;
 }
 
-DeadlineProgram::Answer DeadlineProgram::Maximize(
-    const SumObjective& objective) {
+DeadlineProgram::Answer DeadlineProgram::Maximize(const SumObjective& objective,
+                                                  double gap_max) {
   const bool tried = prices_ != nullptr;
   if (tried) {
-    Answer answer = ByPrices(objective);
+    Answer answer = ByPrices(objective, gap_max);
     if (!answer.shares.empty()) return answer;
   }
   Answer answer = ByHighs(CellValues(shares_, objective));

@@ -55,7 +55,9 @@ class DeadlineProgram {
   // The most of the objective; by prices where the problem has their shape, no
   // deadline is in the way and they prove it, else by HiGHS (see
   // PolicyProblem::solver). Later calls start from where the last one ended.
-  Answer Maximize(const SumObjective& objective);
+  // `gap_max`: to which prices are to prove it, of the gain.
+  Answer Maximize(const SumObjective& objective,
+                  double gap_max = PriceOptions().gap_max);
 
  private:
   // Shares that keep all deadlines into known_, or the prices that prove that
@@ -63,7 +65,7 @@ class DeadlineProgram {
   bool SettleFloors();
   std::string Proof(std::span<const double> prices, double level) const;
   // Empty shares: prices don't serve, or did not prove enough.
-  Answer ByPrices(const SumObjective& objective);
+  Answer ByPrices(const SumObjective& objective, double gap_max);
   Answer ByHighs(std::span<const double> value);
   LpSolution SolveFor(std::span<const double> value, double scale);
   LpSolution Relax();

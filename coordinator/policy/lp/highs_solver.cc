@@ -66,6 +66,8 @@ std::string Describe(HighsInt status) {
       return "HiGHS: unbounded or infeasible";
     case 10:
       return "HiGHS: unbounded";
+    case 13:
+      return "HiGHS: time limit reached";
     case 14:
       return "HiGHS: iteration limit reached";
     case 15:
@@ -91,6 +93,7 @@ HighsSolver::HighsSolver(const LinearProgram& program, LpOptions options)
   Highs_setIntOptionValue(highs, "threads", 1);
   Highs_setStringOptionValue(highs, "parallel", "off");
   SetTolerance(highs, options.tolerance);
+  Highs_setDoubleOptionValue(highs, "time_limit", options.seconds_max);
   for (const char* name : {"simplex_iteration_limit", "ipm_iteration_limit"}) {
     Highs_setIntOptionValue(highs, name, options.iterations_max);
   }

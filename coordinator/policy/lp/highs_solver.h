@@ -23,6 +23,8 @@ struct LpOptions {
   LpMethod method = LpMethod::kAutomatic;
   int iterations_max = 1'000'000;  // of each run
   double tolerance = 1e-9;         // primal and dual feasibility
+  // For benchmarks only: what a policy gives must not depend on the machine.
+  double seconds_max = kInfinity;
 };
 
 struct LpSolution {

@@ -114,7 +114,8 @@ PriceProgram::Answer PriceProgram::FillWater(std::span<const double> rates,
 
 PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
                                             const SumObjective& objective,
-                                            std::span<const double> known) {
+                                            std::span<const double> known,
+                                            double gap_max) {
   PriceDemand demand;
   demand.a.assign(floors.size(), 0.0);
   demand.b.assign(floors.begin(), floors.end());
@@ -138,10 +139,12 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
     start.usage[position_[static_cast<size_t>(cell.type)]] +=
         cell.scale_factor * known[i];
   }
+  PriceOptions options = options_;
+  options.gap_max = gap_max;
   PricePass pass = PassOf(jobs_, demand);
   pass.gain = gains.data();
   pass.worth = worth.data();
-  const PriceSum sum = HighestSum(pass, jobs_.capacity, rent, start, options_);
+  const PriceSum sum = HighestSum(pass, jobs_.capacity, rent, start, options);
   Answer answer;
   answer.bound = sum.bound;
   answer.passes = sum.passes;
@@ -253,10 +256,8 @@ std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
     floors.push_back(std::min(wanted[m], most[m]));
     objective.gain.push_back(gain[m]);
   }
-  PriceOptions options = options_;
-  options.gap_max = kRestGap;
-  const Answer more = PriceProgram(rest.problem, options)
-                          .MostGain(floors, objective, rest.shares);
+  const Answer more = PriceProgram(rest.problem, options_)
+                          .MostGain(floors, objective, rest.shares, kRestGap);
   std::vector<double> shares = answer.shares;
   for (size_t i = 0; i < shares.size(); ++i) {
     // Free jobs leave scarce types: they had no more than dust there.

@@ -52,9 +52,11 @@ class PriceProgram {
   Answer FillWater(std::span<const double> rates, std::span<const double> caps);
 
   // The most of `objective` of all X in which T_m(X) >= floors[m]. `known`
-  // shares keep them (to rounding); `bound` is of the sum.
+  // shares keep them (to rounding); `bound` is of the sum, and `gap_max`
+  // relative to the sum without rent.
   Answer MostGain(std::span<const double> floors, const SumObjective& objective,
-                  std::span<const double> known);
+                  std::span<const double> known,
+                  double gap_max = PriceOptions().gap_max);
 
   // Of all X in which no job has less than with `answer` (of Highest, at
   // demands `wanted`, [k] steps/s), one with the most sum_m gain[m] T_m(X): the

@@ -18,10 +18,15 @@ constexpr int kWaterStallMax = 60;
 // Evaluations of one search for a root, and where it ends: the cost above 1.
 constexpr int kRootStepsMax = 30;
 constexpr double kCostSlack = 1e-12;
-// A mixture fits that is this part too large, and scaled down.
+// A mixture fits that is this part too large, and scaled down. One that fits
+// as well as rounding allows is looked for some passes longer: where
+// throughputs differ by many powers of ten, what is left here is all that a
+// later stage has.
 constexpr double kOverloadMax = 1e-9;
+constexpr double kOverloadAim = 1e-13;
+constexpr int kAimStallMax = 8;
 // Prices at which the demands cost this little less than 1 prove the level.
-constexpr double kProofSlack = 1e-9;
+constexpr double kProofSlack = 1e-11;
 // A job that could have this much more is not held back.
 constexpr double kMoreMin = 1e-9;
 // The part by which a level may be below the one before.
@@ -63,8 +68,8 @@ class WaterStage {
         fits_ = fits;
         mixture_ = master_.mixture();
       }
-      if (fits_ >= 1 - kOverloadMax || passes_ >= options_.passes_max ||
-          stall > kWaterStallMax) {
+      if (fits_ >= 1 - kOverloadAim || passes_ >= options_.passes_max ||
+          stall > (met() ? kAimStallMax : kWaterStallMax)) {
         break;
       }
       before = level_;

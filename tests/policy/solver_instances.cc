@@ -1,0 +1,89 @@
+#include "tests/policy/solver_instances.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "tests/policy/certificate.h"
+#include "tests/policy/solved.h"
+
+namespace gavel::testing {
+namespace {
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* asked = std::getenv(name);
+  return asked == nullptr ? otherwise : std::atoi(asked);
+}
+
+}  // namespace
+
+int Instances() { return FromEnvironment("GAVEL_SOLVER_INSTANCES", 300); }
+int FirstInstance() { return FromEnvironment("GAVEL_SOLVER_FIRST", 0); }
+size_t InstanceJobsMax() {
+  return static_cast<size_t>(FromEnvironment("GAVEL_SOLVER_JOBS", 300));
+}
+
+PolicyProblem Instance(uint64_t seed, size_t jobs_max) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t end) { return random() % end; };
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  const auto log_between = [&](double low, double high) {
+    return std::exp(between(std::log(low), std::log(high)));
+  };
+  const size_t types = 1 + below(10);
+  const auto n =
+      static_cast<size_t>(log_between(1, static_cast<double>(jobs_max) + 0.99));
+  const uint64_t family = seed % 7;
+  const double most = family == 5   ? 2
+                      : family == 6 ? 4.0 * static_cast<double>(n)
+                                    : static_cast<double>(n);
+  std::vector<int> capacity(types);
+  for (int& count : capacity) {
+    count = below(10) == 0 ? 0 : static_cast<int>(between(0, most / 2 + 2));
+  }
+  const size_t kinds = family == 1 ? 1 + below(3) : n;
+  std::vector<std::vector<double>> rows;
+  for (size_t i = 0; i < n; ++i) {
+    if (i >= kinds) {
+      rows.push_back(rows[below(kinds)]);
+      continue;
+    }
+    std::vector<double> row;
+    const double speed = log_between(0.1, 100);
+    for (size_t j = 0; j < types; ++j) {
+      double ratio = between(0.2, 5);
+      if (family == 2) ratio = static_cast<double>(1 + below(3));
+      if (family == 3) ratio = log_between(1e-6, 1e6);
+      row.push_back(below(8) == 0 ? 0 : speed * ratio);
+    }
+    rows.push_back(std::move(row));
+  }
+  PolicyProblem problem = MakeProblem(std::move(capacity), rows);
+  for (PolicyJob& job : problem.jobs) {
+    job.scale_factor = 1 << below(family == 4 ? 7 : 3);
+    const bool equal = family == 1 || family == 2;
+    job.weight = equal || below(3) != 0 ? 1 : between(0.2, 5);
+    job.steps_remaining = equal ? 1e5 : log_between(1e2, 1e7);
+    job.time_since_start_s = below(2) == 0 ? 0 : log_between(1, 1e5);
+    job.isolated_s = job.time_since_start_s * between(0, 1);
+    if (below(4) == 0) job.deadline_s = log_between(1e3, 1e8);
+  }
+  for (size_t j = 0; j < types; ++j) {
+    problem.cost.push_back(between(0.3, 4));
+  }
+  return problem;
+}
+
+PolicyResult By(SolverChoice choice, const char* policy,
+                PolicyProblem problem) {
+  problem.solver = choice;
+  return Solved(policy, problem);
+}
+
+bool ByPrices(const PolicyResult& result) { return result.solver == "prices"; }
+
+}  // namespace gavel::testing
