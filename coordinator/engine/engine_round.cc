@@ -71,9 +71,10 @@ Engine::Shares Engine::SharesOf(JobId id, Time now) const {
 }
 
 event::Received Engine::ReceivedOf(JobId id, Time now) const {
+  const Job& job = jobs_.at(id);
   RoundUnit row;
-  MakeUnit({id, JobId()}, now, row);
-  event::Received received{SecondsReceived(jobs_.at(id), now), {}};
+  MakeUnit({id, JobId()}, job, now, row);
+  event::Received received{SecondsReceived(job, now), {}};
   for (size_t type = 0; type < row.time_received_s.size(); ++type) {
     received.types.push_back({cluster_.types()[type], row.time_received_s[type],
                               row.deficit_s[type]});
