@@ -1,0 +1,216 @@
+// What does not change from one generation to the next is not written again:
+// what is linked, what is cut apart for it, and for how long.
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+
+#include "core/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/checkpoint/attempt_writer.h"
+#include "runtime/checkpoint/generation_store.h"
+#include "runtime/checkpoint/tensor_history.h"
+#include "tests/checkpoint/snapshot_samples.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+namespace fs = std::filesystem;
+
+class UnchangedShards : public ::testing::Test {
+ protected:
+  GenerationStore Open(GenerationStore::Options options = {}) {
+    auto store = GenerationStore::Open(directory_, options);
+    EXPECT_OK(store.status());
+    return *std::move(store);
+  }
+
+  TemporaryFolder folder_;
+  std::string directory_ = folder_.path() + "/job";
+};
+
+TEST(TensorHistory, CountsTheGenerationsThatATensorHasNotChangedIn) {
+  Manifest last{{1, 1}, 1, {{8, 0, {{"a", 1}, {"b", 2}}}, {4, 0, {{"c", 3}}}}};
+  for (int generations = 1; generations < 6; ++generations) {
+    // However they are cut; "c" changes each time, and "d" comes and goes.
+    std::vector<ShardSummary> shards = {
+        {4, 0, {{"b", 2}}},
+        {8, 0, {{"a", 1}, {"c", 10 + static_cast<uint64_t>(generations)}}}};
+    if (generations == 2) shards[1].tensors.push_back({"d", 4});
+    last.unchanged = CountUnchanged(last, shards);
+    last.shards = shards;
+    const int count = std::min(generations, kUnchangedGenerations);
+    EXPECT_THAT(last.unchanged,
+                ElementsAre(Pair("a", count), Pair("b", count)));
+    const bool known = generations >= kUnchangedGenerations;
+    EXPECT_EQ(IsUnchanged(last, 0), known);
+    EXPECT_FALSE(IsUnchanged(last, 1));
+    const std::map<std::string, uint64_t> sizes = {{"a", 100}, {"b", 50}};
+    // "a" lies beside another one, "b" does not.
+    using Names = std::set<std::string>;
+    EXPECT_EQ(ChooseUnchanged(last, sizes, 99),
+              known ? Names({"a", "b"}) : Names());
+    last.unchanged_shards = 1;
+    EXPECT_EQ(ChooseUnchanged(last, sizes, 100), Names({"b"}));
+    last.unchanged_shards = 7;  // of a manifest that is no good
+    EXPECT_GE(ChooseUnchanged(last, sizes, 100).size(), 3u);
+    last.unchanged_shards = 0;
+  }
+}
+
+// Two tensors in shards of their own, of which one never changes.
+Snapshot WithFrozenPart(double value) {
+  Snapshot snapshot;
+  snapshot.tensors = {{"backbone", at::ones({1000})},
+                      {"head", at::full({1000}, value)}};
+  return snapshot;
+}
+
+TEST_F(UnchangedShards, AreNotWrittenAgain) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  ASSERT_OK(store.Commit({1, 1}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 0u);
+  for (uint64_t step : {2, 3, 4}) {
+    const double value = static_cast<double>(step);
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(value)));
+    EXPECT_EQ(store.linked_shards(), 2u);  // and the shard of no bytes entries
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00000.safetensors"), 2u);
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00001.safetensors"), 1u);
+    // A new process goes on from it, and shares with it.
+    store = Open({.shard_size_bytes_max = 4000});
+    ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+    EXPECT_EQ(restored.snapshot.tensors[0].second.sum().item<double>(), 1000);
+    EXPECT_EQ(restored.snapshot.tensors[1].second[0].item<double>(), value);
+  }
+}
+
+TEST_F(UnchangedShards, AShardThatChangesAgainIsWrittenAgain) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  const double values[] = {1, 1, 2, 2, 2, 2, 3};
+  // Changed the last time: it is summed while it is written, and only linked
+  // from the next time on.
+  const size_t linked[] = {0, 3, 2, 2, 3, 3, 2};
+  for (uint64_t step = 0; step < 7; ++step) {
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(values[step])));
+    EXPECT_EQ(store.linked_shards(), linked[step]) << step;
+    ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+    EXPECT_EQ(restored.snapshot.tensors[1].second[0].item<double>(),
+              values[step]);
+  }
+}
+
+// They lie in one shard with the trained ones, in turns.
+TEST_F(UnchangedShards, FrozenTensorsMoveIntoShardsOfTheirOwn) {
+  GenerationStore store = Open({.shard_size_bytes_max = 64000});
+  for (uint64_t step = 1; step <= 12; ++step) {
+    SCOPED_TRACE(step);
+    const double value = static_cast<double>(step);
+    // At the ninth they change, once.
+    const double frozen = step < 9 ? -1 : -2;
+    ASSERT_OK(store.Commit({1, step}, SnapshotWithFrozenLayers(value, frozen)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    // Known to be frozen with the fourth, cut anew with the fifth, and from
+    // then on only the trained half is written.
+    const bool is_cut = step >= 5;
+    ASSERT_EQ(manifest.shards.size(), is_cut ? 3u : 2u);
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    const bool shared = step >= 6 && step != 9 && step != 10;
+    EXPECT_EQ(fs::hard_link_count(folder + "/shard-00000.safetensors"),
+              shared ? 2u : 1u);
+    if (is_cut) {
+      EXPECT_EQ(fs::hard_link_count(folder + "/shard-00001.safetensors"), 1u);
+      EXPECT_EQ(manifest.shards[0].tensors[0].name, "layer0/frozen");
+      EXPECT_EQ(manifest.shards[1].tensors[0].name, "layer0/trained");
+    }
+    ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+    ASSERT_EQ(restored.snapshot.tensors.size(), 12u);
+    for (const auto& [name, tensor] : restored.snapshot.tensors) {
+      const bool is_frozen = name.ends_with("/frozen");
+      EXPECT_EQ(tensor.sum().item<double>(),
+                1000 * (is_frozen ? frozen : value));
+    }
+  }
+}
+
+// All that the cut is made by is in the generation: no process that starts from
+// it writes again what does not change.
+TEST_F(UnchangedShards, ANewProcessCutsAsTheOneBeforeWouldHave) {
+  for (uint64_t step = 1; step <= 8; ++step) {
+    SCOPED_TRACE(step);
+    GenerationStore store = Open({.shard_size_bytes_max = 64000});
+    if (step > 1) {
+      ASSERT_OK(store.Restore().status());
+    }
+    ASSERT_OK(store.Commit(
+        {1, step}, SnapshotWithFrozenLayers(static_cast<double>(step), 0)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    EXPECT_EQ(manifest.shards.size(), step >= 5 ? 3u : 2u);
+    EXPECT_EQ(manifest.unchanged_shards, step >= 5 ? 1u : 0u);
+    EXPECT_EQ(manifest.linked.contains(0), step >= 6);
+  }
+}
+
+// A block that the disk loses must not be lost for ever.
+TEST_F(UnchangedShards, ASharedFileIsWrittenAnewAfterSomeGenerations) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  std::map<size_t, int> written;  // of shards, after the first generation
+  for (uint64_t step = 0; step <= 2 * kLinkedGenerations; ++step) {
+    SCOPED_TRACE(step);
+    ASSERT_OK(store.Commit({1, step}, WithFrozenPart(1)));
+    ASSERT_OK_AND_ASSIGN(const Manifest manifest,
+                         store.ReadManifest({1, step}));
+    const std::string folder = directory_ + "/" + GenerationName({1, step});
+    for (size_t shard = 0; step > 0 && shard < 3; ++shard) {
+      const bool linked = manifest.linked.contains(shard);
+      const int generations = linked ? manifest.linked.at(shard) : 0;
+      EXPECT_LT(generations, 2 * kLinkedGenerations);
+      // Kept are two.
+      EXPECT_EQ(fs::hard_link_count(folder + "/" + ShardFileName(shard)),
+                linked ? 2u : 1u);
+      if (!linked) ++written[shard];
+    }
+    if (step == 3) {
+      // The disk loses a byte of the first shard; nobody has noticed.
+      const std::string shard = folder + "/" + ShardFileName(0);
+      const std::string bytes = ReadBytes(shard);
+      WriteBytes(shard, bytes.substr(0, bytes.size() - 1) + "!");
+    }
+  }
+  EXPECT_EQ(written[0], 2);
+  EXPECT_EQ(written[1], 1);
+  ASSERT_OK(Open().Restore().status());
+}
+
+// Only an undamaged generation is shared with: one that was found damaged, or
+// whose file is gone, is written in full.
+TEST_F(UnchangedShards, NothingIsSharedWithADamagedGeneration) {
+  GenerationStore store = Open({.shard_size_bytes_max = 4000});
+  ASSERT_OK(store.Commit({1, 1}, WithFrozenPart(1)));
+  const std::string shard =
+      directory_ + "/" + GenerationName({1, 1}) + "/shard-00000.safetensors";
+  const std::string bytes = ReadBytes(shard);
+  WriteBytes(shard, bytes.substr(0, bytes.size() - 1) + "!");
+  EXPECT_FALSE(store.Restore().ok());
+  ASSERT_OK(store.Commit({1, 2}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 0u);
+  fs::remove(directory_ + "/" + GenerationName({1, 2}) +
+             "/shard-00000.safetensors");
+  ASSERT_OK(store.Commit({1, 3}, WithFrozenPart(1)));
+  EXPECT_EQ(store.linked_shards(), 2u);
+  ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+  EXPECT_EQ(restored.generation.step, 3u);
+}
+
+}  // namespace
+}  // namespace gavel::testing
