@@ -293,7 +293,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   worker->lease_seq = seq_;
   worker->leased_at = now;
   worker->accrued_at = now;
-  worker->lease_expires = now;  // until it is granted
+  worker->lease_expires = now;    // until it is granted
   worker->reported_at = -kNever;  // the first report of each lease is journaled
   worker->stepped_at = now;
   worker->hung_s = 0;
