@@ -199,7 +199,9 @@ void ConnectionGuard::ReplaceHandlers() {
     released_ += handlers_.front().answered;
     handlers_.pop_front();
     // ZeroMQ takes the queues apart on threads of its own.
-    if (released_ >= kHandshakesPerHandler) trim_at_ = now + kHandlerGrace;
+    if (released_ >= kHandshakesPerHandler) {
+      trim_at_ = std::min(trim_at_, now + kHandlerGrace);
+    }
   }
   if (now < trim_at_) return;
   trim_at_ = Clock::time_point::max();

@@ -20,6 +20,9 @@ namespace {
 constexpr int kSocketsMax = 65536;
 // Messages queued for one peer in one direction, at most kFrameBytesMax each.
 constexpr int kQueuedMessagesMax = 1000;
+// Those that a ROUTER has from one peer and has not looked at: more wait with
+// the peer. What one that was cut has left behind is kept until it is read.
+constexpr int kUnreadMessagesMax = 100;
 // Shorter ones lock out many encrypted clients at once: measured, see design
 // section 7.
 constexpr int kHandshake_ms_max = 15'000;
@@ -211,6 +214,7 @@ void Channel::Open(zmq::socket_type type, const Endpoint& where) {
       where.ipv6);
   if (type == zmq::socket_type::router) {
     socket.set(zmq::sockopt::backlog, kBacklog);
+    socket.set(zmq::sockopt::rcvhwm, kUnreadMessagesMax);
     KeepAlive(socket);
   } else {
     SetHeartbeats(socket, kHeartbeatInterval_ms, kHeartbeatTimeout_ms);
