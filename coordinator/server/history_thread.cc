@@ -23,7 +23,8 @@ HistoryThread::~HistoryThread() {
 bool HistoryThread::Ask(std::string peer, QueryRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() + answers_.size() >= kWaitingMax) return false;
+    if (untaken_ >= kWaitingMax) return false;
+    ++untaken_;
     waiting_.push_back({std::move(peer), std::move(request)});
   }
   changed_.notify_all();
@@ -35,6 +36,7 @@ std::optional<HistoryThread::Answer> HistoryThread::TakeAnswer() {
   if (answers_.empty()) return std::nullopt;
   Answer next = std::move(answers_.front());
   answers_.pop_front();
+  --untaken_;
   return next;
 }
 

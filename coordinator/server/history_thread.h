@@ -58,6 +58,7 @@ class HistoryThread {
   std::condition_variable changed_;
   std::deque<Question> waiting_;
   std::deque<Answer> answers_;
+  size_t untaken_ = 0;  // questions whose answers nobody has taken
   bool stopping_ = false;
   std::thread thread_;
 };
