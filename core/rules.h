@@ -29,6 +29,8 @@ enum class Rule : uint8_t {
   // coordinator/agent
   kLaunchIsOnce,
   kOlderIncarnationGoesFirst,
+  kWelcomeNamesItsAgent,
+  kRejectionNamesItsAgent,
   // coordinator/engine
   kActsAfterPersist,
   kGrantsAfterPersist,
@@ -43,6 +45,7 @@ enum class Rule : uint8_t {
   kOlderAgentIsRejected,
   kOnlyNewAgentHasSwept,
   kOtherAgentHasNotSwept,
+  kNewAgentEndsLaunches,
   kIncarnationIsTheLatest,
   kNewIncarnationNewEpoch,
   kReleaseIsOfHeldEpoch,
@@ -54,6 +57,8 @@ enum class Rule : uint8_t {
   kPartnerTakesHalf,
   kPausingIsNotRenewed,
   kLeaseEndsWithRound,
+  kLongestGrantCounts,
+  kGangIsOfItsSize,
   kStopIsRepeated,
   kHungIsEnded,
   kRetriesAreBounded,

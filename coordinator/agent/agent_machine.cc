@@ -180,8 +180,9 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
     heartbeat_interval_s_ = std::clamp(interval_s, kHeartbeatInterval_s_min,
                                        kHeartbeatInterval_s_max);
   }
-  welcomed_ = welcome.incarnation == options_.incarnation &&
-              welcome.state_id == options_.state_id;
+  welcomed_ = (welcome.incarnation == options_.incarnation &&
+               welcome.state_id == options_.state_id) ||
+              !Rules::Hold(Rule::kWelcomeNamesItsAgent);
   if (welcomed_) {
     known_ = true;
     next_heartbeat_ = now + heartbeat_interval_s_;
@@ -193,8 +194,9 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
 void AgentMachine::Take(Time, const AgentRejected& rejected,
                         AgentActions& actions) {
   // An older agent's hello may have been late: its answer is not for this one.
-  if (rejected.incarnation != options_.incarnation ||
-      rejected.state_id != options_.state_id) {
+  const bool meant = rejected.incarnation == options_.incarnation &&
+                     rejected.state_id == options_.state_id;
+  if (!meant && Rules::Hold(Rule::kRejectionNamesItsAgent)) {
     return;
   }
   quitting_ = true;

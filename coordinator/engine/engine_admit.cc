@@ -374,8 +374,10 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
   }
   // A renewal may end before an earlier one, where a plan was taken back, and
   // be lost: then the worker has the earlier one.
-  worker.lease_expires = std::max(
-      worker.lease_expires, now + grant.duration_s * (1 + options_.drift));
+  const Time expires = now + grant.duration_s * (1 + options_.drift);
+  worker.lease_expires = Rules::Hold(Rule::kLongestGrantCounts)
+                             ? std::max(worker.lease_expires, expires)
+                             : expires;
   Due(worker.lease_expires);
   if (renewal) {
     EmitNow(action::SendToWorker{key, std::move(grant)});

@@ -194,7 +194,9 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
       } else if (stranger_agent) {
         // It holds no lease and gets none: its successor has another number.
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
-      } else if (swept && !worker.unswept) {
+      } else if (swept && !worker.unswept &&
+                 (worker.process == ProcessState::kJoined ||
+                  Rules::Hold(Rule::kNewAgentEndsLaunches))) {
         // Also one that is only being launched: the agent before may have
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.

@@ -124,7 +124,9 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
   if (next.empty()) job.resizing_since = kNever;
-  if (resized) ChangeWorldSize(now, job, static_cast<int>(next.size()));
+  if (resized && Rules::Hold(Rule::kGangIsOfItsSize)) {
+    ChangeWorldSize(now, job, static_cast<int>(next.size()));
+  }
   job.assigned = next;
   NoteWaiting(job);
   job.partner = next.empty() ? JobId() : partner;

@@ -179,6 +179,8 @@ void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
     }
     if (worker.kept_on == id) bytes += worker.progress.device_bytes;
   }
+  // Nobody knows what such a one will take: it gets what the kept ones have.
+  bool unknown = false;
   const auto [next, next_end] = assigned_to_.equal_range(id);
   for (auto it = next; it != next_end; ++it) {
     const Job& job = jobs_.at(it->second);
@@ -187,6 +189,7 @@ void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
       const Worker& worker = job.workers[rank];
       processes[{job.id, static_cast<int>(rank), worker.incarnation}] =
           info.context_bytes + worker.need_bytes;
+      unknown |= worker.need_bytes == 0;
     }
   }
   uint64_t used = 0;
@@ -201,7 +204,8 @@ void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
   }
   std::sort(away.begin(), away.end());
   for (const auto& [since, key] : away) {
-    if (used <= info.memory_bytes) return;
+    const bool gives_way = unknown && WorkerOf(key).kept_on == id;
+    if (used <= info.memory_bytes && !gives_way) continue;
     used -= processes[key];
     evicted.insert(key);
   }

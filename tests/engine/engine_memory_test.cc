@@ -128,6 +128,21 @@ TEST_F(Memory, AJobThatIsBackSoonIsKeptWhereThereIsRoomForBoth) {
   EXPECT_EQ(driver_->engine().MemoryText(driver_->job(b)), "");
 }
 
+TEST_F(Memory, WhoIsKeptGivesWayToOneWhoseNeedNobodyKnows) {
+  Start(2, 1000, 10, 0);
+  Turn(30, 30);
+  const JobId kept = Run(40);
+  ASSERT_EQ(EndRound(kept), PauseTier::kKeep);
+  GiveBack(kept, Bytes(40, 0));
+  const JobId running = Run(30);
+  const JobId unknown = driver_->Submit("unknown");
+  EXPECT_FALSE(driver_->worker(kept).leaving);
+  driver_->Step(event::JobCommanded{running, CommandKind::kCancel, 7});
+  driver_->Gone(driver_->Key(running), 0, 15);
+  ASSERT_FALSE(driver_->job(unknown).assigned.empty());
+  EXPECT_TRUE(driver_->worker(kept).leaving);
+}
+
 TEST_F(Memory, AJobIsNotKeptWhereTheNextOneWouldNotFit) {
   Start(2, 85, 10, 0);
   Turn(30, 30);

@@ -5,6 +5,8 @@
 namespace gavel {
 namespace {
 
+constexpr uint64_t kRare = 200'000;
+
 constexpr auto kMutants = std::to_array<Mutant>({
     // ---- a worker's lease
     {Rule::kGrantAnswersLatestRequest, "grant-nonce",
@@ -34,6 +36,11 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "a launch that comes twice starts two processes"},
     {Rule::kOlderIncarnationGoesFirst, "older-incarnation-stays",
      "an agent starts a worker anew while its older process is still there"},
+    {Rule::kWelcomeNamesItsAgent, "welcome-of-another",
+     "an agent takes the welcome of the one before it for its own, and obeys "
+     "what was meant for that one"},
+    {Rule::kRejectionNamesItsAgent, "rejection-of-another",
+     "an agent ends because another one of its server was refused"},
     // ---- the coordinator and its disk
     {Rule::kActsAfterPersist, "act-before-persist",
      "messages leave before the event that they follow from is on disk"},
@@ -66,6 +73,10 @@ constexpr auto kMutants = std::to_array<Mutant>({
     {Rule::kOtherAgentHasNotSwept, "unswept",
      "an agent with another state directory is taken to have swept what an "
      "earlier one started"},
+    {Rule::kNewAgentEndsLaunches, "launched-by-another",
+     "what was launched at an agent that is gone is launched again by the same "
+     "number",
+     kRare},
     {Rule::kIncarnationIsTheLatest, "older-incarnation",
      "what an earlier process of a worker still says counts for the present "
      "one"},
@@ -90,6 +101,14 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "a lease is renewed although its holder has to go"},
     {Rule::kLeaseEndsWithRound, "lease-past-round",
      "a lease outlasts the round that it was given for"},
+    {Rule::kLongestGrantCounts, "shorter-renewal",
+     "a lease counts as over when its last grant is, though that may be lost "
+     "and an earlier one runs longer",
+     kRare},
+    // ---- jobs that grow and shrink
+    {Rule::kGangIsOfItsSize, "gang-of-old-size",
+     "a job is assigned more or fewer accelerators, and its gang stays as it "
+     "was"},
     // ---- that all ends
     {Rule::kStopIsRepeated, "stop-once",
      "a process that hangs outlives the loss of one message"},

@@ -67,11 +67,21 @@ bool IsCaught(const Mutant& mutant, const SeedRange& seeds,
   return caught;
 }
 
+// Those that take more seeds than this are run one by one.
+constexpr uint64_t kSeedsOfAll = 2000;
+
 int RunMutants(const Flags& flags, const ScenarioOptions& options) {
   int survivors = 0;
   int run = 0;
   for (const Mutant& mutant : Mutants()) {
     if (!flags.mutant.empty() && flags.mutant != mutant.name) continue;
+    const std::string name(mutant.name);
+    if (flags.mutant.empty() && mutant.seeds_max > kSeedsOfAll &&
+        flags.budget < mutant.seeds_max) {
+      std::printf("%-24s is rare, and left out: --mutant %s\n", name.c_str(),
+                  name.c_str());
+      continue;
+    }
     ++run;
     const uint64_t budget = flags.budget > 0 ? flags.budget : mutant.seeds_max;
     survivors += IsCaught(mutant, {1, budget}, options) ? 0 : 1;
