@@ -22,6 +22,7 @@
 
 #include "coordinator/policy/costs.h"
 #include "coordinator/policy/lp/deadline_program.h"
+#include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/share_problem.h"
@@ -36,6 +37,8 @@ constexpr double kRiseMin = 1e-12;
 // The last step may lose this part of the ratio for the sake of throughput:
 // above the solver's tolerance.
 constexpr double kCostLossMax = 1e-7;
+// What prices call optimal is this close to its bound, relative.
+constexpr double kProvedGapMax = 1e-6;
 // As far as rounding lets prices prove a margin, where 1e-9 is not enough.
 constexpr double kSharpGap = 1e-12;
 
@@ -188,7 +191,21 @@ absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(
   GAVEL_ASSIGN_OR_RETURN(const std::vector<double> cost, Costs(problem));
   const ShareProblem shares = MakeShareProblem(problem);
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  return Search(problem, shares, cost).Run();
+  PolicyResult result = Search(problem, shares, cost).Run();
+  if (result.solver != kPricesSolver ||
+      result.objective >= result.bound * (1 - kProvedGapMax)) {
+    return result;
+  }
+  if (problem.solver == SolverChoice::kPrices) {
+    result.outcome = SolveOutcome::kIterationLimit;
+    result.detail = "prices: no closer to the bound";
+    return result;
+  }
+  PolicyProblem other = problem;
+  other.solver = SolverChoice::kHighs;
+  result = Search(other, shares, cost).Run();
+  result.solver += kAfterPrices;
+  return result;
 }
 
 }  // namespace

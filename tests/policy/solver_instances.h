@@ -20,8 +20,8 @@ size_t InstanceJobsMax();
 // than types, few accelerators, many.
 PolicyProblem Instance(uint64_t seed, size_t jobs_max);
 
-// By seed: 3 is the one of extreme ratios.
-inline constexpr uint64_t kInstanceFamilies = 7;
+inline constexpr int kInstanceFamilies = 7;  // by the seed modulo this
+inline constexpr int kExtremeFamily = 3;     // ratios of 1e-6..1e6
 
 // The problem with that solver.
 PolicyResult By(SolverChoice choice, const char* policy, PolicyProblem problem);
