@@ -169,7 +169,34 @@ struct Rest {
   std::vector<size_t> job_of;   // by job of it
   std::vector<size_t> cell_of;  // by cell of it
   std::vector<double> shares;   // as they are, by cell of it
+  // What a share of it is in shares of the problem: 1, or the time that a tied
+  // job, which demands all of it, spends on free types.
+  std::vector<double> time;  // by cell of it
 };
+
+// The cells of a job on types that are not scarce where it is as fast as where
+// it is now; empty unless there are several.
+std::vector<JobCell> TiedCells(const ShareProblem& problem, size_t m,
+                               std::span<const double> shares,
+                               const std::vector<bool>& scarce) {
+  const auto is_free = [&](const JobCell& entry) {
+    const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+    return !scarce[static_cast<size_t>(cell.type)];
+  };
+  double speed = 0;
+  for (const JobCell& entry : problem.Cells(m)) {
+    if (!is_free(entry) || shares[static_cast<size_t>(entry.cell)] <= 0) {
+      continue;
+    }
+    if (speed != 0 && entry.throughput != speed) return {};
+    speed = entry.throughput;
+  }
+  std::vector<JobCell> tied;
+  for (const JobCell& entry : problem.Cells(m)) {
+    if (is_free(entry) && entry.throughput == speed) tied.push_back(entry);
+  }
+  return tied.size() > 1 ? tied : std::vector<JobCell>();
+}
 
 // [k] the most that the job can have on types that are not scarce.
 std::vector<double> FreeThroughputs(const ShareProblem& problem,
@@ -185,17 +212,28 @@ std::vector<double> FreeThroughputs(const ShareProblem& problem,
   return most;
 }
 
-// [J] accelerators that jobs which are not free leave.
-std::vector<double> LeftOver(const ShareProblem& problem,
-                             std::span<const double> shares,
-                             const std::vector<bool>& free) {
-  std::vector<double> left = problem.capacity;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const ShareCell& cell = problem.cells[i];
-    if (free[static_cast<size_t>(cell.unit)]) continue;
-    left[static_cast<size_t>(cell.type)] -= cell.scale_factor * shares[i];
+// Adds a job to the rest that can have these cells for `time`, all of whose
+// share on them is up to it.
+void AddRest(const ShareProblem& problem, size_t m,
+             std::span<const JobCell> cells, double time, bool tied,
+             std::span<const double> shares, Rest* rest) {
+  ShareProblem& out = rest->problem;
+  for (const JobCell& entry : cells) {
+    const auto i = static_cast<size_t>(entry.cell);
+    ShareCell cell = problem.cells[i];
+    cell.unit = static_cast<int>(out.jobs.size());
+    cell.scale_factor *= time;
+    out.job_cells.push_back(
+        {static_cast<int>(out.cells.size()), tied ? 1.0 : entry.throughput});
+    out.cells.push_back(cell);
+    rest->cell_of.push_back(i);
+    rest->shares.push_back(shares[i] / time);
+    rest->time.push_back(time);
   }
-  return left;
+  out.jobs.push_back(problem.jobs[m]);
+  out.units.emplace_back();
+  out.job_start.push_back(out.job_cells.size());
+  rest->job_of.push_back(m);
 }
 
 Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
@@ -203,30 +241,43 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
   Rest rest;
   ShareProblem& out = rest.problem;
   out.types = out.columns = problem.types;
-  out.capacity = LeftOver(problem, shares, free);
+  out.job_start.push_back(0);
+  // What is not up to anyone is gone.
+  std::vector<std::vector<JobCell>> tied(problem.size());
+  out.capacity = problem.capacity;
+  for (size_t m = 0; m < problem.size(); ++m) {
+    if (free[m]) continue;
+    tied[m] = TiedCells(problem, m, shares, scarce);
+    for (const JobCell& entry : problem.Cells(m)) {
+      const auto i = static_cast<size_t>(entry.cell);
+      const auto type = static_cast<size_t>(problem.cells[i].type);
+      if (!tied[m].empty() && !scarce[type]) continue;
+      out.capacity[type] -= problem.cells[i].scale_factor * shares[i];
+    }
+  }
   for (size_t j = 0; j < out.types; ++j) {
     if (out.capacity[j] <= kFreeMin * problem.capacity[j]) scarce[j] = true;
   }
   out.limits = out.capacity;
-  out.job_start.push_back(0);
   for (size_t m = 0; m < problem.size(); ++m) {
-    if (!free[m]) continue;
-    for (const JobCell& entry : problem.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
-      ShareCell cell = problem.cells[i];
-      if (scarce[static_cast<size_t>(cell.type)]) continue;
-      cell.unit = static_cast<int>(out.jobs.size());
-      out.job_cells.push_back(
-          {static_cast<int>(out.cells.size()), entry.throughput});
-      out.cells.push_back(cell);
-      rest.cell_of.push_back(i);
-      rest.shares.push_back(shares[i]);
+    if (!free[m]) {
+      double time = 0;
+      std::erase_if(tied[m], [&](const JobCell& entry) {
+        const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+        return scarce[static_cast<size_t>(cell.type)];
+      });
+      for (const JobCell& entry : tied[m]) {
+        time += shares[static_cast<size_t>(entry.cell)];
+      }
+      if (time > 0) AddRest(problem, m, tied[m], time, true, shares, &rest);
+      continue;
     }
-    if (out.job_cells.size() == out.job_start.back()) continue;
-    out.jobs.push_back(problem.jobs[m]);
-    out.units.emplace_back();
-    out.job_start.push_back(out.job_cells.size());
-    rest.job_of.push_back(m);
+    std::vector<JobCell> cells;
+    for (const JobCell& entry : problem.Cells(m)) {
+      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      if (!scarce[static_cast<size_t>(cell.type)]) cells.push_back(entry);
+    }
+    if (!cells.empty()) AddRest(problem, m, cells, 1, false, shares, &rest);
   }
   return rest;
 }
@@ -253,8 +304,8 @@ std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
   objective.worth.assign(problem_.types, 1.0);
   objective.rent.assign(problem_.types, 0.0);
   for (const size_t m : rest.job_of) {
-    floors.push_back(std::min(wanted[m], most[m]));
-    objective.gain.push_back(gain[m]);
+    floors.push_back(free[m] ? std::min(wanted[m], most[m]) : 1);
+    objective.gain.push_back(free[m] ? gain[m] : 0);
   }
   const Answer more = PriceProgram(rest.problem, options_)
                           .MostGain(floors, objective, rest.shares, kRestGap);
@@ -264,7 +315,7 @@ std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
     if (free[static_cast<size_t>(problem_.cells[i].unit)]) shares[i] = 0;
   }
   for (size_t i = 0; i < rest.cell_of.size(); ++i) {
-    shares[rest.cell_of[i]] = more.shares[i];
+    shares[rest.cell_of[i]] = more.shares[i] * rest.time[i];
   }
   RepairShares(problem_, shares);
   return shares;

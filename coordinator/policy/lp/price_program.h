@@ -61,8 +61,8 @@ class PriceProgram {
   // Of all X in which no job has less than with `answer` (of Highest, at
   // demands `wanted`, [k] steps/s), one with the most sum_m gain[m] T_m(X): the
   // jobs that can do with accelerators that are not scarce share what the
-  // others leave of those. Exact but for jobs that divide their time between
-  // scarce ones and several equally fast others.
+  // others leave of those. Jobs that divide their time between scarce ones and
+  // several equally fast others may spend it on any of those.
   std::vector<double> SpendTheRest(const Answer& answer,
                                    std::span<const double> wanted,
                                    std::span<const double> gain);
