@@ -179,6 +179,7 @@ void PriceClasses::AddSums(const Class& one, double level,
                            PriceSums* sums) const {
   size_t first = 0;
   Corner from;
+  double cost_per_step = 0;  // of the last edge
   while (first < one.demands.size()) {
     const Corner to = Next(one, from, prices);
     const bool last = to.type == from.type;
@@ -192,7 +193,8 @@ void PriceClasses::AddSums(const Class& one, double level,
                    begin);
     const auto count = static_cast<double>(end - first);
     const double demanded = one.sums[end] - one.sums[first];
-    // At the end of the hull a job has all that it can have.
+    // At the end of the hull a job has all that it can have; a rounding above
+    // it, the slope is still that of the last edge: 0 would bound too much.
     const double run = last ? 1 : to.rate - from.rate;
     const double parts =
         last ? 0 : (level * demanded - from.rate * count) / run;
@@ -202,7 +204,8 @@ void PriceClasses::AddSums(const Class& one, double level,
     }
     if (!last) sums->usage[to.type] += one.accelerators * parts;
     sums->cost += one.accelerators * (from.cost * count + parts * rise);
-    sums->slope += one.accelerators * rise / run * demanded;
+    if (!last) cost_per_step = rise / run;
+    sums->slope += one.accelerators * cost_per_step * demanded;
     first = end;
     from = to;
   }
