@@ -8,8 +8,8 @@
 // that run was not measured here, and we know of no published source.
 //
 //   bench_assignment [--out FILE.json]
+#include <malloc.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <random>
@@ -74,10 +75,21 @@ gavel::PolicyProblem MakeProblem(size_t jobs, bool with_pairs) {
   return problem;
 }
 
-double PeakMb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+// A field of /proc/self/status in kB, as MB.
+double StatusMb(const std::string& field) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(field)) {
+      return std::strtod(line.c_str() + field.size(), nullptr) / 1024;
+    }
+  }
+  std::abort();
+}
+
+// The peak of memory counts from here, and what was freed is given back.
+void ResetPeak() {
+  malloc_trim(0);
+  if (!(std::ofstream("/proc/self/clear_refs") << "5").flush()) std::abort();
 }
 
 struct Figures {
@@ -91,7 +103,8 @@ Figures Solve(const std::string& name, size_t jobs) {
   if (!policy.ok()) std::abort();
   const gavel::PolicyProblem problem = MakeProblem(jobs, (*policy)->packs());
   Figures figures;
-  figures.problem_mb = PeakMb();
+  ResetPeak();
+  figures.problem_mb = StatusMb("VmRSS:");
   std::vector<double> ms;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const double begin_ms = CpuMs();
@@ -100,7 +113,7 @@ Figures Solve(const std::string& name, size_t jobs) {
     if (!result.ok() || result->assignment.empty()) std::abort();
   }
   figures.ms = Median(ms);
-  figures.solve_mb = PeakMb() - figures.problem_mb;
+  figures.solve_mb = StatusMb("VmHWM:") - figures.problem_mb;
   return figures;
 }
 

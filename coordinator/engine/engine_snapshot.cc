@@ -56,7 +56,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
              State(*this));
   unpacker.Leave();
   prune_due_ = true;
-  if (unpacker.ok()) cluster_.CountCapacity();
+  if (unpacker.ok()) cluster_.CountUsable();
   event::Settings settings;
   GetField(unpacker, settings);
   live_.clear();

@@ -36,10 +36,10 @@ absl::Status Cluster::Join(std::string_view server,
     const AcceleratorState state = entry.state == AcceleratorState::kLost
                                        ? AcceleratorState::kLost
                                        : AcceleratorState::kUsable;
-    Count(entry, -1);
+    Uncount(entry);
     entry = {id, std::string(server), static_cast<int>(i), info, state};
     type_of_[id.value() - 1] = AddType(info.type);
-    Count(entry, 1);
+    Count(entry);
   }
   return absl::OkStatus();
 }
@@ -51,6 +51,7 @@ AcceleratorId Cluster::FindOrAdd(std::vector<AcceleratorId>& ids,
   }
   accelerators_.emplace_back();
   type_of_.push_back(-1);
+  usable_types_.push_back(kUnusable);
   return ids.emplace_back(accelerators_.size());
 }
 
@@ -70,26 +71,36 @@ void Cluster::MarkLost(AcceleratorId accelerator) {
 }
 
 void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
-  Count(accelerator, -1);
+  Uncount(accelerator);
   accelerator.state = state;
-  Count(accelerator, 1);
+  Count(accelerator);
 }
 
-// One that has just been added has no id yet, and does not count.
-void Cluster::Count(const Accelerator& accelerator, int by) {
-  if (!accelerator.id.valid() ||
-      accelerator.state != AcceleratorState::kUsable) {
-    return;
-  }
-  capacity_[static_cast<size_t>(TypeOf(accelerator.id))] += by;
+void Cluster::Count(const Accelerator& accelerator) {
+  if (accelerator.state != AcceleratorState::kUsable) return;
+  const auto type = static_cast<size_t>(TypeOf(accelerator.id));
+  usable_types_[accelerator.id.value() - 1] = static_cast<uint32_t>(type);
+  ++capacity_[type];
 }
 
-void Cluster::CountCapacity() {
+// One that has just been added has no id yet, and is not counted.
+void Cluster::Uncount(const Accelerator& accelerator) {
+  if (!accelerator.id.valid()) return;
+  uint32_t& type = usable_types_[accelerator.id.value() - 1];
+  if (type != kUnusable) --capacity_[type];
+  type = kUnusable;
+}
+
+// What was read may be damaged.
+void Cluster::CountUsable() {
   capacity_.assign(types_.size(), 0);
+  usable_types_.assign(accelerators_.size(), kUnusable);
   for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
     const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
-    const bool usable = accelerators_[i].state == AcceleratorState::kUsable;
-    if (usable && type < capacity_.size()) ++capacity_[type];
+    if (accelerators_[i].state != AcceleratorState::kUsable) continue;
+    if (type >= capacity_.size()) continue;
+    usable_types_[i] = static_cast<uint32_t>(type);
+    ++capacity_[type];
   }
 }
 

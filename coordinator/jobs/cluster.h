@@ -4,7 +4,9 @@
 #define GAVEL_COORDINATOR_JOBS_CLUSTER_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -55,6 +57,10 @@ class Cluster {
   const std::vector<Accelerator>& accelerators() const { return accelerators_; }
   const Accelerator& accelerator(AcceleratorId id) const;
   int TypeOf(AcceleratorId id) const;
+  // By accelerator id - 1: the index of its type, kUnusable for one that is not
+  // kUsable.
+  static constexpr uint32_t kUnusable = std::numeric_limits<uint32_t>::max();
+  std::span<const uint32_t> usable_types() const { return usable_types_; }
   // Servers by name, with the ids of their accelerators.
   const std::map<std::string, std::vector<AcceleratorId>, std::less<>>&
   servers() const {
@@ -62,12 +68,12 @@ class Cluster {
   }
 
   // What there is to it, for whoever writes it down; whoever has read it calls
-  // CountCapacity.
+  // CountUsable.
   template <class C>
   static auto State(C& c) {
     return std::tie(c.accelerators_, c.type_of_, c.types_, c.servers_);
   }
-  void CountCapacity();
+  void CountUsable();
 
  private:
   // A server's accelerator, added to its `ids` when it is new.
@@ -76,12 +82,14 @@ class Cluster {
   // Index of `type`, added when it is new.
   int AddType(std::string_view type);
   void SetState(Accelerator& accelerator, AcceleratorState state);
-  void Count(const Accelerator& accelerator, int by);
+  void Count(const Accelerator& accelerator);
+  void Uncount(const Accelerator& accelerator);
 
   std::vector<Accelerator> accelerators_;
   std::vector<int> type_of_;  // by accelerator, index into types_
   std::vector<std::string> types_;
-  std::vector<int> capacity_;  // by type
+  std::vector<uint32_t> usable_types_;  // by accelerator
+  std::vector<int> capacity_;           // by type
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
 };
 

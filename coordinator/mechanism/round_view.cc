@@ -8,14 +8,9 @@ RoundView::RoundView(const Cluster& cluster, const RoundTable& table)
     : cluster_(cluster),
       table_(table),
       types_(std::min(cluster.types().size(), table.types())),
-      capacity_(cluster.types().size(), 0),
-      type_of_(cluster.accelerators().size(), kNoIndex),
+      type_of_(cluster.usable_types()),
       plain_(table.ascending() && !table.packed()) {
-  for (size_t i = 0; i < type_of_.size(); ++i) {
-    if (cluster.accelerators()[i].state != AcceleratorState::kUsable) continue;
-    type_of_[i] = static_cast<uint32_t>(cluster.TypeOf(AcceleratorId(i + 1)));
-    ++capacity_[type_of_[i]];
-  }
+  static_assert(Cluster::kUnusable == kNoIndex);
   held_.reserve(table.held().size());
   for (const RoundTable::Held& held : table.held()) {
     held_.push_back(TypeHeld(held));

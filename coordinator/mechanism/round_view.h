@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "coordinator/jobs/cluster.h"
@@ -25,7 +26,7 @@ class RoundView {
   // Types that both know: of the others no unit can use any.
   size_t types() const { return types_; }
   // By type of the cluster: usable accelerators.
-  const std::vector<int>& capacity() const { return capacity_; }
+  const std::vector<int>& capacity() const { return cluster_.Capacity(); }
   // The type of a usable accelerator; kNoIndex: unusable, or not known.
   uint32_t TypeOf(AcceleratorId id) const {
     const uint64_t index = id.value() - 1;
@@ -68,9 +69,8 @@ class RoundView {
   const Cluster& cluster_;
   const RoundTable& table_;
   size_t types_ = 0;
-  std::vector<int> capacity_;
-  std::vector<uint32_t> type_of_;  // by accelerator id - 1
-  std::vector<uint32_t> held_;     // types, by place in RoundTable::held()
+  std::span<const uint32_t> type_of_;  // Cluster::usable_types
+  std::vector<uint32_t> held_;         // types, by place in RoundTable::held()
   // Jobs alone and ascending: all these indices are the unit's own.
   bool plain_ = false;
   size_t jobs_ = 0;

@@ -1,5 +1,8 @@
 #include "coordinator/jobs/cluster.h"
 
+#include <utility>
+#include <vector>
+
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
@@ -73,6 +76,49 @@ TEST(Cluster, ALostAcceleratorStaysLostWhenItsServerReturns) {
             AcceleratorState::kLost);
   ASSERT_OK(cluster.Join("s", declared));
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+}
+
+// Counted anew from the accelerators themselves.
+void ExpectUsableCounted(const Cluster& cluster) {
+  std::vector<int> capacity(cluster.types().size(), 0);
+  ASSERT_EQ(cluster.usable_types().size(), cluster.accelerators().size());
+  for (const Accelerator& accelerator : cluster.accelerators()) {
+    const int type = cluster.TypeOf(accelerator.id);
+    const bool usable = accelerator.state == AcceleratorState::kUsable;
+    if (usable) ++capacity[static_cast<size_t>(type)];
+    EXPECT_EQ(cluster.usable_types()[accelerator.id.value() - 1],
+              usable ? static_cast<uint32_t>(type) : Cluster::kUnusable);
+  }
+  EXPECT_EQ(cluster.Capacity(), capacity);
+}
+
+TEST(Cluster, WhatIsUsableIsCountedWhateverComesAndGoes) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("a", {Info("v100", "0"), Info("k80", "1")}));
+  ASSERT_OK(cluster.Join("b", {Info("k80", "0")}));
+  ExpectUsableCounted(cluster);
+  cluster.MarkLost(AcceleratorId(2));
+  cluster.MarkLost(AcceleratorId(2));
+  ExpectUsableCounted(cluster);
+  cluster.MarkUnreachable("a");
+  cluster.MarkUnreachable("a");
+  ExpectUsableCounted(cluster);
+  // One of another type than before, one new, and the lost one again.
+  ASSERT_OK(cluster.Join(
+      "a", {Info("a100", "0"), Info("k80", "1"), Info("a100", "2")}));
+  ExpectUsableCounted(cluster);
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Cluster, WhatIsUsableIsCountedFromItsState) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("a", {Info("v100", "0"), Info("k80", "1")}));
+  cluster.MarkLost(AcceleratorId(1));
+  Cluster copy;
+  Cluster::State(copy) = Cluster::State(std::as_const(cluster));
+  copy.CountUsable();
+  ExpectUsableCounted(copy);
+  EXPECT_EQ(copy.Capacity(), cluster.Capacity());
 }
 
 TEST(Cluster, EqualUuidsOnTwoServersAreTwoAccelerators) {

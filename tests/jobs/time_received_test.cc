@@ -29,6 +29,35 @@ TEST(TimeReceived, AddsUpByUnitAndType) {
   EXPECT_EQ(received.Total(kOther), 1);
 }
 
+TEST(TimeReceived, ABookingAddsTheSameInWhateverOrderUnitsCome) {
+  const std::vector<ShareUnit> units = {
+      {JobId(1), JobId()},  {JobId(1), JobId()}, {JobId(2), JobId()},
+      {JobId(2), JobId(3)}, {JobId(5), JobId()}, {JobId(1), JobId(4)},
+      {JobId(3), JobId()},  {JobId(9), JobId()}, {JobId(2), JobId()}};
+  TimeReceived one_by_one;
+  TimeReceived booked;
+  TimeReceived::Booking booking(booked);
+  double seconds = 1;
+  for (const ShareUnit& unit : units) {
+    one_by_one.Add(unit, 1, seconds);
+    one_by_one.Owe(unit, 0, 3 * seconds);
+    booking.Add(unit, 1, seconds);
+    booking.Owe(unit, 0, 3 * seconds);
+    seconds *= 2;
+  }
+  booking.Add(units[0], 1, -1);
+  for (const ShareUnit& unit : units) {
+    EXPECT_EQ(booked.SinceReset(unit, 2), one_by_one.SinceReset(unit, 2));
+    EXPECT_EQ(booked.Deficit(unit, 2), one_by_one.Deficit(unit, 2));
+  }
+  EXPECT_EQ(booked.Total(JobId(1)), 1 + 2 + 32);
+  EXPECT_EQ(booked.Total(JobId(3)), one_by_one.Total(JobId(3)));
+  booked.Remove(JobId(2));
+  EXPECT_EQ(booked.Total(JobId(2)), 0);
+  EXPECT_EQ(booked.SinceReset({JobId(2), JobId(3)}, 2),
+            (std::vector<double>{0, 0}));
+}
+
 TEST(TimeReceived, APairHasItsOwnTimeWhichIsOfBothJobs) {
   TimeReceived received;
   received.Add(kAlone, 0, 10);
