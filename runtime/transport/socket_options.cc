@@ -151,6 +151,10 @@ void SetHeartbeats(zmq::socket_t& socket, int interval_ms, int timeout_ms) {
   socket.set(option::heartbeat_timeout, timeout_ms);
 }
 
+void SetHeartbeats(zmq::socket_t& socket) {
+  SetHeartbeats(socket, kHeartbeatInterval_ms, kHeartbeatTimeout_ms);
+}
+
 // A ROUTER sends no heartbeats of its own: with them anybody could end the
 // process, for libzmq (4.3.4, its issue 4364) has an assertion fail when a
 // connection breaks whose queue is full, and the next heartbeat is due before
@@ -217,7 +221,7 @@ void Channel::Open(zmq::socket_type type, const Endpoint& where) {
     socket.set(zmq::sockopt::rcvhwm, kUnreadMessagesMax);
     KeepAlive(socket);
   } else {
-    SetHeartbeats(socket, kHeartbeatInterval_ms, kHeartbeatTimeout_ms);
+    SetHeartbeats(socket);
   }
 }
 

@@ -50,6 +50,8 @@ void SetSocketOptions(zmq::socket_t& socket, const SocketLimits& limits,
                       bool ipv6);
 // Of the end that connects: notices a dead peer.
 void SetHeartbeats(zmq::socket_t& socket, int interval_ms, int timeout_ms);
+// The same, as often as a Dealer.
+void SetHeartbeats(zmq::socket_t& socket);
 // Of the end that binds.
 void KeepAlive(zmq::socket_t& socket);
 
