@@ -327,9 +327,10 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     return Reject(key, StrCat("job ", job.id.value(), " runs with ",
                               job.world_size, " workers now"));
   }
-  const double least_s =
-      job.is_gang() ? std::max(kLeaseMin_s, kGangLeaseMin * lease_duration_s_)
-                    : kLeaseMin_s;
+  const double whole_s = std::min(lease_duration_s_, round_duration_s_);
+  const double least_s = job.is_gang()
+                             ? std::max(kLeaseMin_s, kGangLeaseMin * whole_s)
+                             : kLeaseMin_s;
   if (CanStart(job) && LeaseHorizon(job) - now >= least_s) {
     if (WaitsForGang(job, key.rank, job.epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);

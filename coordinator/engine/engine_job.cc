@@ -81,10 +81,8 @@ bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
 }
 
 void Engine::CountFree(AcceleratorId accelerator, int by) {
-  if (cluster_.accelerator(accelerator).state != AcceleratorState::kUsable) {
-    return;
-  }
-  free_[static_cast<size_t>(cluster_.TypeOf(accelerator))] += by;
+  const uint32_t type = cluster_.usable_types()[accelerator.value() - 1];
+  if (type != Cluster::kUnusable) free_[type] += by;
 }
 
 void Engine::CountFree() {

@@ -90,9 +90,11 @@ std::vector<double> SumsOf(std::span<const double> demands) {
 // Those of class `index`: members are sorted by class.
 std::span<const PriceClasses::Member> OfClass(
     std::span<const PriceClasses::Member> members, size_t index) {
-  const auto range = std::ranges::equal_range(members, index, {},
+  const auto begin = std::ranges::lower_bound(members, index, {},
                                               &PriceClasses::Member::index);
-  return {range.begin(), range.end()};
+  const auto end = std::ranges::upper_bound(members, index, {},
+                                            &PriceClasses::Member::index);
+  return {begin, end};
 }
 
 }  // namespace
