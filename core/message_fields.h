@@ -37,7 +37,7 @@ auto Fields(As<Progress> auto& m) {
 
 constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }
 constexpr ReleaseCause LastOf(ReleaseCause) {
-  return ReleaseCause::kOutOfMemory;
+  return ReleaseCause::kDeviceFailed;
 }
 
 auto Fields(As<CheckpointSource> auto& m) {

@@ -72,12 +72,14 @@ constexpr bool StrongerThan(PauseTier a, PauseTier b) {
 }
 
 // Why a lease was given back. kPaused: it ran, and stopped at a boundary.
-// kResumeFailed: it never ran (lock held by another, device gone, the gang did
+// kResumeFailed: it never ran (lock held by another, the gang did
 // not come together). kOutOfMemory: the job does not fit on the accelerator.
+// kDeviceFailed: it never ran, for the device is not there or does not work.
 enum class ReleaseCause : uint8_t {
   kPaused = 0,
   kResumeFailed = 1,
-  kOutOfMemory = 2
+  kOutOfMemory = 2,
+  kDeviceFailed = 3
 };
 
 // A server that has the latest checkpoint of a job, which another one needs.

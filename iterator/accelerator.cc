@@ -31,6 +31,7 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   const AcceleratorInfo& info = lease.accelerator;
   const std::string what = StrCat("accelerator ", info.uuid);
   absl::StatusOr<at::Device> device = ParseDevice(info.device);
+  device_failed_ = !device.ok();
   if (!device.ok()) return Annotate(device.status(), what);
   GAVEL_RETURN_IF_ERROR(Annotate(Lock(lease), what));
   absl::Status status = absl::OkStatus();
@@ -38,6 +39,7 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   if (status.ok()) status = LimitMemory(*device, lease.memory_limit_bytes);
   if (status.ok()) status = tracked.MoveTo(*device);
   if (!status.ok()) {
+    device_failed_ = !CheckDevice(*device).ok();
     tracked.MoveToHost().IgnoreError();
     ReleaseMemory(*device).IgnoreError();
   }

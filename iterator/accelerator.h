@@ -25,7 +25,8 @@ class Accelerator {
   // the lease), sets LibTorch's threads when it is a CPU slot, and moves
   // `tracked` there. On an error nothing is held. UNAVAILABLE: locked by
   // another process, whose pid is in the message. FAILED_PRECONDITION: no such
-  // device. RESOURCE_EXHAUSTED: the state does not fit.
+  // device. RESOURCE_EXHAUSTED: the state does not fit. Other codes: see
+  // device_failed().
   absl::Status Take(const lease_action::Resume& lease, TrackedState& tracked);
   // Alone: no lock. `device` empty: the GPU of that number, or the CPU where
   // there are no GPUs.
@@ -39,6 +40,9 @@ class Accelerator {
   void Unlock();
 
   bool held() const { return held_; }
+  // The last Take failed, and would for any state: the device is not there, or
+  // does not work.
+  bool device_failed() const { return device_failed_; }
   // Where the tracked state is: in host memory when none is held, unless it
   // was kept.
   at::Device device() const {
@@ -58,6 +62,7 @@ class Accelerator {
   std::optional<AcceleratorLock> lock_;
   bool held_ = false;
   bool kept_ = false;  // not held, but the state is still there
+  bool device_failed_ = false;
   at::Device device_{at::kCPU};
   std::string uuid_;
   double slow_down_factor_ = 1;

@@ -130,7 +130,10 @@ bool SessionState::Resume(const lease_action::Resume& lease) {
     log_.Warning(StrCat("can't take the leased accelerator: ", why));
     accelerator_.Release(tracked_).IgnoreError();
     lease_thread_->Post(lease_event::ResumeFailed{
-        lease.epoch, why, absl::IsResourceExhausted(status)});
+        lease.epoch, why,
+        accelerator_.device_failed()        ? ReleaseCause::kDeviceFailed
+        : absl::IsResourceExhausted(status) ? ReleaseCause::kOutOfMemory
+                                            : ReleaseCause::kResumeFailed});
     return false;
   }
   lease_epoch_ = lease.epoch;

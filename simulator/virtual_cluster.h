@@ -75,6 +75,9 @@ class VirtualCluster {
   // Nothing passes between the server (its agent and workers) and the rest.
   void SetPartitioned(const std::string& server, bool partitioned);
   void SetCut(const std::string& server, Direction direction, bool cut);
+  // Nobody who takes it from now on can use it, until it is mended.
+  void BreakAccelerator(const std::string& uuid) { world_.broken.insert(uuid); }
+  void MendAccelerators() { world_.broken.clear(); }
   void SetNetworkFaults(const NetworkFaults& faults);
   void SetCheckpointFaults(const CheckpointFaults& faults);
   void DamageCheckpoint(JobId job);

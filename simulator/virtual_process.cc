@@ -123,6 +123,12 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
                          action.slots)) {
     return Step(lease_event::ResumeFailed{action.epoch, "lock held"});
   }
+  if (world_.broken.contains(action.accelerator.uuid)) {
+    world_.truth.Free(key_, action.accelerator.uuid);
+    ++world_.refused;
+    return Step(lease_event::ResumeFailed{action.epoch, "device failed",
+                                          ReleaseCause::kDeviceFailed});
+  }
   accelerator_ = action.accelerator;
   running_epoch_ = action.epoch;
   deadline_ = action.deadline;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 
 #include "core/messages.h"
@@ -83,6 +84,8 @@ struct VirtualWorld {
   CheckpointFaults checkpoint_faults;
   VirtualGangs gangs;
   std::map<std::string, VirtualTraining> training;  // by job name
+  std::set<std::string> broken;  // accelerators that fail whoever takes them
+  uint64_t refused = 0;          // how often that was
   // To the coordinator, over the network.
   std::function<void(size_t server, Message)> to_coordinator;
   std::function<void(Time, const std::string&)> story;

@@ -63,7 +63,10 @@ std::string Body(const event::ServerJoined& e, const Engine&) {
 }
 std::string Body(const event::ServerLost& e, const Engine&) { return e.server; }
 std::string Body(const event::AcceleratorLost& e, const Engine&) {
-  return StrCat(e.uuid, " on ", e.server);
+  return StrCat(e.uuid, " on ", e.server,
+                e.job.valid() ? StrCat(", job ", e.job.value(),
+                                       " could not use it; its log tells why")
+                              : "");
 }
 std::string Body(const event::WorkerJoined& e, const Engine&) {
   return StrCat(WorkerText(e.hello.worker), ", ", Steps(e.hello.progress));

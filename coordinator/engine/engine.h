@@ -328,6 +328,12 @@ class Engine {
   const Worker& WorkerOf(const WorkerKey& key) const;
   void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
 
+  // ---- engine_lost.cc: accelerators that fail
+  void AdmitFailedDevice(Time now, JobId job, AcceleratorId where);
+  void BelieveAccuser(JobId job, std::string_view type);
+  void WithdrawAccusations(JobId job);
+  void ForgetLost(const std::string& server);
+
   // ---- engine_move.cc: checkpoints on servers that share no directory
   bool HasOwnCheckpoints(const std::string& server) const;
   bool FitsCheckpoints(const AgentHello& hello) const;
@@ -426,23 +432,22 @@ class Engine {
   // Of jobs_: what is active, or ended and still has a process.
   std::map<JobId, Job*> live_;
   std::map<JobId, Job*> waiting_;  // of live_: with nothing assigned
-  std::vector<int>
-      free_;              // by type: usable accelerators not assigned to anyone
-  bool elastic_ = false;  // some job of live_ is, or was
+  std::vector<int> free_;          // by type: usable and not assigned to anyone
+  bool elastic_ = false;           // some job of live_ is, or was
   std::map<std::string, JobId, std::less<>> names_;  // of jobs not over
   std::deque<JobId> ended_;
   Cluster cluster_;
   std::map<std::string, Agent, std::less<>> agents_;
-  // Two on one accelerator only of a packed pair.
+  // Two on one accelerator only of a packed pair; so in holders_.
   std::multimap<AcceleratorId, WorkerKey> quarantined_;
   std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
   // Worker::contexts, inverted: of processes that are there.
   std::multimap<AcceleratorId, WorkerKey> contexts_;
   bool has_budgets_ = false;  // some accelerator or server told its memory
-  // Two on one accelerator only of a packed pair.
   std::multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
   std::multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
+  std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
   PolicyResult result_;

@@ -207,7 +207,11 @@ void Engine::Admit(Time now, const event::LeaseEnded& e) {
       (!is_held && Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
     return;
   }
+  const AcceleratorId held = worker->held;
   Record(now, e);
+  if (e.cause == ReleaseCause::kDeviceFailed) {
+    AdmitFailedDevice(now, e.worker.job, held);
+  }
 }
 
 void Engine::Admit(Time now, const event::StepsReported& e) {

@@ -21,6 +21,11 @@ WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
 }
 
 // With another state directory.
+bool IsNewAgent(const AgentHello& hello, const Agent& before) {
+  return before.incarnation != hello.incarnation ||
+         before.state_id != hello.state_id;
+}
+
 bool IsAnother(const Agent& before, const AgentHello& hello) {
   return before.incarnation != 0 && before.state_id != hello.state_id &&
          Rules::Hold(Rule::kOtherAgentHasNotSwept);
@@ -136,6 +141,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   Agent& agent = agents_[hello.server];
   const Agent known = agent;
   const std::vector<int> before = cluster_.Capacity();
+  if (IsNewAgent(hello, known)) ForgetLost(hello.server);
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
   agent = {hello.incarnation, true, now, hello.host_memory_bytes,
            hello.state_id};
@@ -167,9 +173,8 @@ void Engine::On(Time now, const event::ServerJoined& e) {
 // has swept nothing: what it does not list may run until its lease is over.
 // What is in any agent's list and not known here must go.
 void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
-  const bool starts = before.incarnation != hello.incarnation ||
-                      before.state_id != hello.state_id ||
-                      !Rules::Hold(Rule::kOnlyNewAgentHasSwept);
+  const bool starts =
+      IsNewAgent(hello, before) || !Rules::Hold(Rule::kOnlyNewAgentHasSwept);
   const bool stranger_agent = IsAnother(before, hello);
   const bool swept = starts && !stranger_agent;
   std::set<WorkerKey> running;
@@ -241,24 +246,6 @@ void Engine::On(Time now, const event::ServerLost& e) {
   unsolved_ = true;
   GiveUpFetches(now);
   Due(now);  // its workers
-}
-
-void Engine::On(Time now, const event::AcceleratorLost& e) {
-  for (const Accelerator& accelerator : cluster_.accelerators()) {
-    if (accelerator.server != e.server || accelerator.info.uuid != e.uuid) {
-      continue;
-    }
-    const AcceleratorId lost = accelerator.id;
-    cluster_.MarkLost(lost);
-    CountFree();
-    unsolved_ = true;
-    for (auto it = assigned_to_.find(lost); it != assigned_to_.end();
-         it = assigned_to_.find(lost)) {
-      Assign(now, jobs_.at(it->second), {}, JobId());
-    }
-    break;
-  }
-  fill_due_ = true;
 }
 
 void Engine::On(Time now, const event::WorkerJoined& e) {
@@ -350,6 +337,10 @@ void Engine::On(Time now, const event::StepsReported& e) {
   // It runs. Judged by this row alone: others are not there at a replay.
   if (e.progress.throughput_steps_per_s > 0) {
     jobs_.at(e.worker.job).failed_starts = 0;
+    if (!accused_.empty() && worker->held_epoch != 0) {
+      BelieveAccuser(e.worker.job,
+                     cluster_.accelerator(worker->held).info.type);
+    }
   }
   worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);
   TakeReport(now, *worker, e);

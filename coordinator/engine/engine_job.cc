@@ -418,6 +418,7 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
   job.reason = std::move(reason);
   job.ended_at = now;
   EndWorkers(now, job, PauseTier::kStop);
+  WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
     names_.erase(job.spec.name);
     ended_.push_back(job.id);

@@ -24,7 +24,7 @@ auto Engine::State(E& e) {
       e.throughputs_moved_, e.solve_epoch_, e.solving_, e.solved_placement_,
       e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_,
       e.term_began_at_, e.tried_pairs_, e.contexts_, e.has_budgets_,
-      e.memory_due_);
+      e.memory_due_, e.accused_);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {

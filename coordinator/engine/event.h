@@ -94,10 +94,11 @@ struct ServerLost {
   std::string server;
 };
 
-// The device failed; quarantined until its agent starts anew.
+// The device failed: given to nobody until a new agent of its server starts.
 struct AcceleratorLost {
   std::string server;
   std::string uuid;
+  JobId job = {};  // that could not use it
 };
 
 struct WorkerJoined {

@@ -42,7 +42,9 @@ auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<ServerLost> auto& e) { return std::tie(e.server); }
-auto Fields(As<AcceleratorLost> auto& e) { return std::tie(e.server, e.uuid); }
+auto Fields(As<AcceleratorLost> auto& e) {
+  return std::tie(e.server, e.uuid, e.job);
+}
 auto Fields(As<WorkerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<LeaseStarted> auto& e) {
   return std::tie(e.worker, e.epoch, e.accelerator);

@@ -77,7 +77,8 @@ void Invariants::Broken(std::string what) {
   broken_.push_back(std::move(what));
 }
 
-// No accelerator leased twice, none leased while quarantined, a gang's leases
+// No accelerator leased twice, none leased while quarantined or to be leased
+// that is lost, a gang's leases
 // on one type only, none by a process that is gone.
 void Invariants::CheckLeases(const Engine& engine) {
   std::map<AcceleratorId, JobId> leased;
@@ -105,6 +106,13 @@ void Invariants::CheckLeases(const Engine& engine) {
                       " above its own"));
       }
       types.insert(engine.cluster().TypeOf(worker.held));
+    }
+    for (const AcceleratorId assigned : job.assigned) {
+      if (engine.cluster().accelerator(assigned).state ==
+          AcceleratorState::kLost) {
+        Broken(StrCat("job ", id.value(), " is assigned accelerator ",
+                      assigned.value(), ", which is lost"));
+      }
     }
     if (types.size() > 1) {
       Broken(StrCat("job ", id.value(), " runs on two types"));

@@ -214,6 +214,13 @@ std::string RenderReason(const Reason& reason) {
           reason.subject, reason.first, reason.second);
     case ReasonCode::kHeldHung:
       return HeldAfterHanging(reason);
+    case ReasonCode::kHeldDevice:
+      return absl::StrFormat(
+          "held: it could use neither %s, where other jobs may have no "
+          "trouble; see that its program can use such devices (was it built "
+          "with CUDA?), read `gavel logs %d`, then `gavel release %d`",
+          reason.subject, static_cast<int>(reason.first),
+          static_cast<int>(reason.first));
     case ReasonCode::kTooWide:
       return absl::StrFormat(
           "waiting: no one server has %d accelerators of a type, and servers "

@@ -124,6 +124,7 @@ enum class ReasonCode : uint8_t {
   // Workers whose loop stands still (engine_hang.cc).
   kStandsStill,  // "rank 2 on v100"; numbers: seconds, how many are allowed
   kHeldHung,     // text: job id; numbers: failures, seconds
+  kHeldDevice,   // accelerators; number: job id
 };
 
 struct Reason {

@@ -31,7 +31,7 @@ absl::Status Cluster::Join(std::string_view server,
   MarkUnreachable(server);
   for (size_t i = 0; i < accelerators.size(); ++i) {
     const AcceleratorInfo& info = accelerators[i];
-    const AcceleratorId id = FindOrAdd(ids, info.uuid);
+    const AcceleratorId id = FindOrAdd(server, ids, info.uuid);
     Accelerator& entry = accelerators_[id.value() - 1];
     const AcceleratorState state = entry.state == AcceleratorState::kLost
                                        ? AcceleratorState::kLost
@@ -44,10 +44,21 @@ absl::Status Cluster::Join(std::string_view server,
   return absl::OkStatus();
 }
 
-AcceleratorId Cluster::FindOrAdd(std::vector<AcceleratorId>& ids,
-                                 std::string_view uuid) {
-  for (const AcceleratorId id : ids) {
+AcceleratorId Cluster::Find(std::string_view server,
+                            std::string_view uuid) const {
+  const auto found = servers_.find(server);
+  if (found == servers_.end()) return {};
+  for (const AcceleratorId id : found->second) {
     if (accelerator(id).info.uuid == uuid) return id;
+  }
+  return {};
+}
+
+AcceleratorId Cluster::FindOrAdd(std::string_view server,
+                                 std::vector<AcceleratorId>& ids,
+                                 std::string_view uuid) {
+  if (const AcceleratorId known = Find(server, uuid); known.valid()) {
+    return known;
   }
   accelerators_.emplace_back();
   type_of_.push_back(-1);
@@ -68,6 +79,23 @@ void Cluster::MarkUnreachable(std::string_view server) {
 
 void Cluster::MarkLost(AcceleratorId accelerator) {
   SetState(accelerators_.at(accelerator.value() - 1), AcceleratorState::kLost);
+}
+
+void Cluster::MarkFound(AcceleratorId accelerator, bool reachable) {
+  SetState(
+      accelerators_.at(accelerator.value() - 1),
+      reachable ? AcceleratorState::kUsable : AcceleratorState::kUnreachable);
+}
+
+void Cluster::ForgetLost(std::string_view server) {
+  const auto found = servers_.find(server);
+  if (found == servers_.end()) return;
+  for (const AcceleratorId id : found->second) {
+    Accelerator& accelerator = accelerators_[id.value() - 1];
+    if (accelerator.state == AcceleratorState::kLost) {
+      SetState(accelerator, AcceleratorState::kUnreachable);
+    }
+  }
 }
 
 void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {

@@ -19,7 +19,7 @@
 namespace gavel {
 
 // kUnreachable: its agent is silent; quarantined until it returns and says
-// what runs there. kLost: the device failed.
+// what runs there. kLost: the device failed, as ForgetLost says for how long.
 enum class AcceleratorState : uint8_t { kUsable, kUnreachable, kLost };
 
 struct Accelerator {
@@ -44,6 +44,10 @@ class Cluster {
       const std::vector<AcceleratorInfo>& accelerators);
   void MarkUnreachable(std::string_view server);
   void MarkLost(AcceleratorId accelerator);
+  // It was not lost after all.
+  void MarkFound(AcceleratorId accelerator, bool reachable);
+  // The server's lost accelerators are only unreachable, until the next Join.
+  void ForgetLost(std::string_view server);
 
   // Types in the order in which they first appeared; indices stay valid for
   // ever, types with no usable accelerator left keep theirs.
@@ -57,6 +61,8 @@ class Cluster {
   const std::vector<Accelerator>& accelerators() const { return accelerators_; }
   const Accelerator& accelerator(AcceleratorId id) const;
   int TypeOf(AcceleratorId id) const;
+  // Invalid: there is none.
+  AcceleratorId Find(std::string_view server, std::string_view uuid) const;
   // By accelerator id - 1: the index of its type, kUnusable for one that is not
   // kUsable.
   static constexpr uint32_t kUnusable = std::numeric_limits<uint32_t>::max();
@@ -77,7 +83,8 @@ class Cluster {
 
  private:
   // A server's accelerator, added to its `ids` when it is new.
-  AcceleratorId FindOrAdd(std::vector<AcceleratorId>& ids,
+  AcceleratorId FindOrAdd(std::string_view server,
+                          std::vector<AcceleratorId>& ids,
                           std::string_view uuid);
   // Index of `type`, added when it is new.
   int AddType(std::string_view type);

@@ -80,6 +80,8 @@ std::string_view CodeName(ReasonCode code) {
       return "too_wide";
     case ReasonCode::kStandsStill:
       return "stands_still";
+    case ReasonCode::kHeldDevice:
+      return "held_device";
     case ReasonCode::kHeldHung:
       return "held_hung";
   }

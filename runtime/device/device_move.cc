@@ -1,6 +1,7 @@
 #include "runtime/device/device_move.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <torch/cuda.h>
 #include <torch/nn/module.h>
 
@@ -185,6 +186,19 @@ absl::Status ReleaseMemory(c10::Device device) {
 #endif
     return absl::OkStatus();
   });
+}
+
+absl::Status CheckDevice(c10::Device device) {
+  if (!device.is_cuda()) return absl::OkStatus();
+  absl::Status status =
+      CatchAsStatus(StrCat("checking ", device.str()), [device] {
+        constexpr int64_t kBytes = 256;
+        const at::Tensor there =
+            at::full({kBytes}, 1, at::device(device).dtype(at::kByte));
+        if (there.sum().item<int64_t>() == kBytes) return absl::OkStatus();
+        return absl::InternalError("it does not add up");
+      });
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status LimitMemory(c10::Device device, uint64_t bytes) {

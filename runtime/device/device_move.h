@@ -56,6 +56,10 @@ absl::Status Synchronize(c10::Device device);
 // to do on a CPU.
 absl::Status ReleaseMemory(c10::Device device);
 
+// Whether the device does what it is for: some bytes are written there and read
+// back. OK when only its memory is full. Nothing to do on a CPU.
+absl::Status CheckDevice(c10::Device device);
+
 // The most that this process may hold on `device`, in bytes without its
 // context; beyond it, allocations fail as they do when the device is full.
 // 0: all of it. Nothing to do on a CPU.

@@ -112,10 +112,7 @@ void LeaseMachine::On(Time now, const lease_event::ResumeFailed& e,
                       LeaseActions& actions) {
   if (state_ != State::kResuming && state_ != State::kPausing) return;
   if (e.epoch != epoch_) return;
-  GiveBack(progress_,
-           e.out_of_memory ? ReleaseCause::kOutOfMemory
-                           : ReleaseCause::kResumeFailed,
-           actions);
+  GiveBack(progress_, e.cause, actions);
   no_request_before_ = now + kRetryAfterFailure_s;
   next_request_ = no_request_before_;
 }

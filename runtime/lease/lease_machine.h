@@ -37,13 +37,12 @@ struct GangOpened {
   uint64_t epoch = 0;
   std::string address;
 };
-// It could not (lock held by another, device gone, the gang did not come
-// together), and holds nothing of it: the lease goes back. `out_of_memory`: the
-// job does not fit on this accelerator.
+// It could not, for a `cause` other than kPaused, and holds nothing of it: the
+// lease goes back.
 struct ResumeFailed {
   uint64_t epoch = 0;
   std::string why;
-  bool out_of_memory = false;
+  ReleaseCause cause = ReleaseCause::kResumeFailed;
 };
 // The training thread stopped at a boundary; device synchronised, tensors
 // moved away, locks released.

@@ -244,5 +244,27 @@ TEST_F(EndToEndTest, AKilledAgentLeavesNoOrphanAndTheNextOneGoesOn) {
   EXPECT_TRUE(Eventually([&] { return ProcessesWith(checkpoints()).empty(); }));
 }
 
+// The first of the two is a GPU that its driver lists, and no program can use.
+TEST_F(EndToEndTest, AnAcceleratorThatFailsIsLostAndItsJobGoesOnElsewhere) {
+  Write("cluster.toml",
+        StrCat(
+            "[scheduling]\nround_duration_s = 4\nlease_duration_s = ", kLease_s,
+            "\n[[server]]\nname = \"here\"\n"
+            "[[server.accelerator]]\ntype = \"fast\"\ndevice = "
+            "\"cuda:0\"\n[[server.accelerator]]\ntype = \"fast\"\n"));
+  setenv("LD_LIBRARY_PATH", GAVEL_NVML_STUB_DIR, 1);
+  StartAllAndSubmit();
+  unsetenv("LD_LIBRARY_PATH");
+  ExpectFinished();
+  EXPECT_THAT(Log(), HasSubstr("can't take the leased accelerator"));
+  const Ended nodes = Run({"nodes", "--coordinator", endpoint_, "--json"});
+  ASSERT_EQ(nodes.exit_code, 0) << nodes.errors;
+  const Json accelerators = Json::parse(nodes.output)[0]["accelerators"];
+  ASSERT_EQ(accelerators.size(), 2);
+  EXPECT_EQ(accelerators[0]["state"], "lost");
+  EXPECT_EQ(accelerators[1]["state"], "idle");
+  ExpectBitIdenticalToAlone();
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 constexpr int kAccelerators = 4;
 constexpr double kRound_s = 100;
 
-class ElasticJobs : public testing::Test {
+class ElasticJobs : public ::testing::Test {
  protected:
   explicit ElasticJobs(int rounds = 3)
       : driver_(kAccelerators, "max_min_fairness", [rounds](EngineOptions& o) {

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Gang : public testing::Test {
+class Gang : public ::testing::Test {
  protected:
   static constexpr int kRanks = 3;
 

@@ -247,7 +247,7 @@ TEST(Agent, ThatIsHeardStays) {
 }
 
 // A worker that was abandoned with its server, and still has its accelerator.
-class AbandonedWorker : public testing::Test {
+class AbandonedWorker : public ::testing::Test {
  protected:
   AbandonedWorker() {
     worker_ = driver_.Run(driver_.Submit("a"));
@@ -280,31 +280,6 @@ TEST_F(AbandonedWorker, IsNotGoneByTheWordOfAnotherServer) {
 TEST_F(AbandonedWorker, IsGoneWhenItsAgentStartsAgain) {
   driver_.JoinServer("here", 2);
   EXPECT_TRUE(driver_.engine().quarantined().empty());
-}
-
-// Until an operator sees to it: an agent that says hello again does not know.
-TEST(Accelerator, ThatIsLostIsGivenToNobodyAndItsJobGoesOnElsewhere) {
-  EngineDriver driver(2);
-  const JobId job = driver.Submit("a");
-  const WorkerKey key = driver.Run(job);
-  const AcceleratorId held = driver.job(job).workers[0].held;
-  const AcceleratorInfo lost = driver.engine().cluster().accelerator(held).info;
-  driver.Step(event::AcceleratorLost{"here", lost.uuid});
-  EXPECT_EQ(driver.Last<PauseRequest>()->worker, key);
-  driver.Step(event::LeaseEnded{key, driver.job(job).workers[0].held_epoch,
-                                Progress(), false});
-  driver.Request(key);
-  const AcceleratorId next = driver.job(job).workers[0].held;
-  EXPECT_TRUE(next.valid());
-  EXPECT_NE(next, held);
-  driver.JoinServer("here", 1, {{key, 1}});
-  driver.Submit("b");
-  EXPECT_EQ(driver.engine().cluster().Capacity(), std::vector<int>{1});
-  for (const auto& [id, other] : driver.engine().jobs()) {
-    for (const AcceleratorId assigned : other.assigned) {
-      EXPECT_NE(assigned, held) << "job " << id.value();
-    }
-  }
 }
 
 TEST(Reason, OfAWaitingJobTellsItsPlace) {

@@ -14,7 +14,7 @@ JobSpec KnownJob() {
 }
 
 // Jobs that take turns on one accelerator.
-class Memory : public testing::Test {
+class Memory : public ::testing::Test {
  protected:
   static constexpr double kRound_s = 100;
 
@@ -227,7 +227,7 @@ TEST_F(Memory, WhoComesNextWaitsForTheMemoryOfTheEvicted) {
 // ---- out of memory
 
 // One server with two types of accelerators.
-class OutOfMemory : public testing::Test {
+class OutOfMemory : public ::testing::Test {
  protected:
   OutOfMemory() {
     AgentHello hello;

@@ -32,7 +32,7 @@ JobSpec Known() {
   return spec;
 }
 
-class Packing : public testing::Test {
+class Packing : public ::testing::Test {
  protected:
   Packing() { driver_.answer = InPairs; }
   EngineDriver driver_{1, "max_min_fairness"};
@@ -143,7 +143,7 @@ TEST_F(RunningPair, OutOfMemoryPartsThePairAndNotTheType) {
 // ---- pairs that nobody knows: measured live, first on trial
 
 // More jobs than accelerators, each alone in the allocation.
-class PairTrials : public testing::Test {
+class PairTrials : public ::testing::Test {
  protected:
   static constexpr int kJobs = 3;
 

@@ -216,7 +216,7 @@ std::string Read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-class GoldenTest : public testing::TestWithParam<std::filesystem::path> {};
+class GoldenTest : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(GoldenTest, DecidesAsWritten) {
   const std::string expected = Read(GetParam());

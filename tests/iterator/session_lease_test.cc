@@ -209,6 +209,8 @@ TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
   std::thread replace([&] {
     EXPECT_TRUE(coordinator.Wait(
         [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+    EXPECT_EQ(coordinator.Heard<LeaseReleased>().front().cause,
+              ReleaseCause::kDeviceFailed);
     coordinator.Grant(CpuSlot("slot-a"));
   });
   const Outcome outcome = Train(Under(coordinator.endpoint()));

@@ -216,8 +216,8 @@ TEST_F(LeaseMachineTest, AReleaseSaysWhyItWas) {
   EXPECT_EQ(released[0].cause, ReleaseCause::kResumeFailed);
   Tick(6);
   Hear(6.1, Grant(6));
-  released = MessagesOf<LeaseReleased>(
-      Step(7, lease_event::ResumeFailed{6, "too big", true}));
+  released = MessagesOf<LeaseReleased>(Step(
+      7, lease_event::ResumeFailed{6, "too big", ReleaseCause::kOutOfMemory}));
   ASSERT_THAT(released, SizeIs(1));
   EXPECT_EQ(released[0].cause, ReleaseCause::kOutOfMemory);
   Tick(12);

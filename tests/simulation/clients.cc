@@ -1,5 +1,6 @@
 #include "tests/simulation/clients.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -36,6 +37,38 @@ constexpr auto kPolicies =
                                 "fifo_packed",
                                 "fifo",
                                 "max_min_fairness_packed"});
+
+// Why the job has not ended as it ought to; empty: it has. `steps_saved`: the
+// most that a checkpoint of it had. `cancelled`: its user asked for that.
+std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
+                     bool cancelled) {
+  if (job.active()) return "has not ended";
+  if (job.state == JobState::kFinished) {
+    const uint64_t steps = steps_saved;
+    if (steps >= client.training.steps_total) return "";
+    return StrCat("has finished after ", steps, " steps of ",
+                  client.training.steps_total);
+  }
+  if (job.state == JobState::kHeld && client.kind == Kind::kFailing) {
+    return "";
+  }
+  if (job.state == JobState::kCancelled && cancelled) {
+    return "";
+  }
+  return "could have finished";
+}
+
+std::string Stands(const Job& job) {
+  std::string text;
+  if (!job.active()) return text;
+  for (const Worker& worker : job.workers) {
+    StrAppend(&text, "\n    #", worker.incarnation, " on ", worker.server,
+              ": process ", static_cast<int>(worker.process), ", holds ",
+              worker.held_epoch, " of ", job.epoch,
+              worker.leaving ? ", leaving" : "");
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -94,22 +127,36 @@ Client MakeClient(int i, std::mt19937_64& random) {
   return client;
 }
 
-std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
-                     bool cancelled) {
-  if (job.active()) return "has not ended";
-  if (job.state == JobState::kFinished) {
-    const uint64_t steps = steps_saved;
-    if (steps >= client.training.steps_total) return "";
-    return StrCat("has finished after ", steps, " steps of ",
-                  client.training.steps_total);
+const Client& ClientOf(const std::vector<Client>& clients,
+                       const std::string& name) {
+  return *std::find_if(
+      clients.begin(), clients.end(),
+      [&](const Client& client) { return client.spec.name == name; });
+}
+
+std::string WrongEnds(const std::vector<Client>& clients,
+                      const VirtualCluster& cluster,
+                      const std::set<JobId>& cancelled) {
+  std::string text;
+  std::set<std::string> there;
+  for (const auto& [id, job] : cluster.engine().jobs()) {
+    there.insert(job.spec.name);
+    const std::string wrong =
+        WrongEnd(ClientOf(clients, job.spec.name), job,
+                 cluster.world().truth.StepsSaved(id), cancelled.contains(id));
+    if (wrong.empty()) continue;
+    StrAppend(&text, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",
+              JobStateName(job.state), ", ",
+              RenderReason(cluster.engine().Why(id, cluster.engine_now())),
+              Stands(job), "; ");
   }
-  if (job.state == JobState::kHeld && client.kind == Kind::kFailing) {
-    return "";
+  for (const Client& client : clients) {
+    if (client.accepted && there.contains(client.spec.name)) continue;
+    StrAppend(&text, client.spec.name,
+              client.accepted ? " was accepted and is gone; "
+                              : " was never accepted; ");
   }
-  if (job.state == JobState::kCancelled && cancelled) {
-    return "";
-  }
-  return "could have finished";
+  return text;
 }
 
 const char* PolicyOf(uint64_t seed) {

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "coordinator/engine/job.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
+#include "simulator/virtual_cluster.h"
 #include "simulator/virtual_world.h"
 
 namespace gavel {
@@ -33,10 +36,14 @@ struct Client {
 // The i-th job of a seed.
 Client MakeClient(int i, std::mt19937_64& random);
 
-// Why the job has not ended as it ought to; empty: it has. `steps_saved`: the
-// most that a checkpoint of it had. `cancelled`: its user asked for that.
-std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
-                     bool cancelled);
+const Client& ClientOf(const std::vector<Client>& clients,
+                       const std::string& name);
+
+// Which jobs are not there, or have not ended as they ought to, and why; empty:
+// all have. `cancelled`: their users asked for that.
+std::string WrongEnds(const std::vector<Client>& clients,
+                      const VirtualCluster& cluster,
+                      const std::set<JobId>& cancelled);
 
 const char* PolicyOf(uint64_t seed);
 

@@ -214,6 +214,7 @@ class Scenario {
       cluster_.KillAgentAndState(name);
       return Later(25, [this, name] { cluster_.StartAgent(name); });
     }
+    if (kind == 25) return BreakAccelerator();
     if (kind == 23) {
       Note("network: other weather");
       cluster_.SetNetworkFaults(Weather());
@@ -302,10 +303,42 @@ class Scenario {
     }
   }
 
+  // Once: of two at a time a job that never ran can't tell that it is not its
+  // own program that fails. Mended, its agent is started anew.
+  void BreakAccelerator() {
+    const std::string& name = servers_[Draw(servers_.size())];
+    if (std::exchange(broken_, true)) return;
+    const std::string uuid = StrCat(name, "-", Draw(6 / servers_.size()));
+    Note("accelerator: fails", uuid);
+    cluster_.BreakAccelerator(uuid);
+    KillWorkersOn(uuid);
+    Later(60, [this, name] {
+      cluster_.MendAccelerators();
+      cluster_.KillAgent(name);
+      cluster_.StartAgent(name);
+    });
+  }
+
+  void KillWorkersOn(const std::string& uuid) {
+    if (!cluster_.coordinator_up()) return;
+    const Engine& engine = cluster_.engine();
+    for (const auto& [id, job] : engine.jobs()) {
+      if (ClientOf(clients_, job.spec.name).kind != Kind::kRobust) continue;
+      for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+        const Worker& worker = job.workers[rank];
+        if (worker.held_epoch == 0 ||
+            engine.cluster().accelerator(worker.held).info.uuid != uuid) {
+          continue;
+        }
+        cluster_.KillWorker({id, static_cast<int>(rank)});
+      }
+    }
+  }
+
   void HangWorkersOf(const std::string& server) {
     if (!cluster_.coordinator_up()) return;
     for (const auto& [id, job] : cluster_.engine().jobs()) {
-      if (ClientOf(job.spec.name).kind != Kind::kRobust) continue;
+      if (ClientOf(clients_, job.spec.name).kind != Kind::kRobust) continue;
       for (size_t rank = 0; rank < job.workers.size(); ++rank) {
         if (job.workers[rank].server != server) continue;
         cluster_.HangWorker({id, static_cast<int>(rank)});
@@ -319,7 +352,7 @@ class Scenario {
     const JobId job(1 + Draw(clients_.size()));
     const auto found = cluster_.engine().jobs().find(job);
     if (found == cluster_.engine().jobs().end() ||
-        ClientOf(found->second.spec.name).kind != Kind::kRobust) {
+        ClientOf(clients_, found->second.spec.name).kind != Kind::kRobust) {
       return;
     }
     const WorkerId worker{job,
@@ -350,12 +383,6 @@ class Scenario {
         job, cancels ? CommandKind::kCancel : CommandKind::kRelease);
     requests_ = std::max(requests_, request);
     if (request != 0 && cancels) cancelled_.insert(job);
-  }
-
-  const Client& ClientOf(const std::string& name) const {
-    return *std::find_if(
-        clients_.begin(), clients_.end(),
-        [&](const Client& client) { return client.spec.name == name; });
   }
 
   // ---- the end
@@ -418,42 +445,10 @@ class Scenario {
     if (!result_.violations.empty()) return;
     std::string& why = result_.unfinished;
     if (!ended) StrAppend(&why, "not all jobs have ended; ");
-    std::set<std::string> there;
-    for (const auto& [id, job] : cluster_.engine().jobs()) {
-      there.insert(job.spec.name);
-      const std::string wrong =
-          WrongEnd(ClientOf(job.spec.name), job,
-                   cluster_.world().truth.StepsSaved(job.id),
-                   cancelled_.contains(job.id));
-      if (!wrong.empty()) {
-        StrAppend(
-            &why, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",
-            JobStateName(job.state), ", ",
-            RenderReason(cluster_.engine().Why(id, cluster_.engine_now())),
-            Stands(job), "; ");
-      }
-    }
-    for (const Client& client : clients_) {
-      if (client.accepted && there.contains(client.spec.name)) continue;
-      StrAppend(&why, client.spec.name,
-                client.accepted ? " was accepted and is gone; "
-                                : " was never accepted; ");
-    }
+    StrAppend(&why, WrongEnds(clients_, cluster_, cancelled_));
     if (ended && !cluster_.Leftovers().empty()) {
       StrAppend(&why, "left behind: ", cluster_.Leftovers());
     }
-  }
-
-  static std::string Stands(const Job& job) {
-    std::string text;
-    if (!job.active()) return text;
-    for (const Worker& worker : job.workers) {
-      StrAppend(&text, "\n    #", worker.incarnation, " on ", worker.server,
-                ": process ", static_cast<int>(worker.process), ", holds ",
-                worker.held_epoch, " of ", job.epoch,
-                worker.leaving ? ", leaving" : "");
-    }
-    return text;
   }
 
   void CountNetwork() {
@@ -465,6 +460,7 @@ class Scenario {
     const CheckpointFaults& disk = cluster_.world().checkpoint_faults;
     result_.faults["checkpoint: failed"] = disk.failed;
     result_.faults["checkpoint: late"] = disk.delayed;
+    result_.faults["accelerator: of no use"] = cluster_.world().refused;
   }
 
   static constexpr double kCommit_s = 0.002;
@@ -480,6 +476,7 @@ class Scenario {
   // Of faults that go on: when they end, and how.
   std::vector<std::pair<Time, std::function<void()>>> ends_;
   bool restarting_ = false;
+  bool broken_ = false;  // an accelerator is, or was
   uint64_t requests_ = 0;
   ScenarioResult result_;
 };

@@ -1,0 +1,21 @@
+// A driver's management library with one GPU that no program can use: it is
+// listed, and fails whoever takes it. Built as libnvidia-ml.so.1.
+#include <cstdio>
+
+extern "C" {
+
+int nvmlInit_v2() { return 0; }
+int nvmlShutdown() { return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { return *count = 1, 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned /*index*/, void** device) {
+  return *device = nullptr, 0;
+}
+int nvmlDeviceGetName(void* /*device*/, char* name, unsigned size) {
+  return std::snprintf(name, size, "NVIDIA Stub 1"), 0;
+}
+int nvmlDeviceGetUUID(void* /*device*/, char* uuid, unsigned size) {
+  return std::snprintf(uuid, size, "GPU-stub"), 0;
+}
+const char* nvmlErrorString(int /*error*/) { return "none"; }
+
+}  // extern "C"
