@@ -3,18 +3,14 @@
 // on one worker or as a gang: with --global-batch-size the steps are the same
 // on any number of workers, so that the job may grow and shrink. Prints one
 // line of JSON at the end: the loss and accuracy on the test images.
-#include <ATen/Context.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
-#include <torch/utils.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <iostream>
-#include <memory>
-#include <string>
 
-#include "gavel/data_loader.h"
+#include "examples/training.h"
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
@@ -24,38 +20,26 @@
 namespace {
 
 namespace functional = torch::nn::functional;
+using gavel::examples::OrFail;
 using gavel::models::Example;
 using gavel::models::ImageDataset;
 using gavel::models::ResNet18;
 using gavel::models::Split;
 
-struct Flags {
-  std::string data = GAVEL_DIGITS_DIR;
-  int64_t epochs = 10;
-  int64_t steps = 0;
-  int64_t batch_size = 32;
-  int64_t global_batch_size = 0;
-  double learning_rate = 0.02;
+struct Flags : gavel::examples::TrainingFlags {
+  Flags() {
+    data = GAVEL_DIGITS_DIR;
+    learning_rate = 0.02;
+  }
   int64_t width = 16;
-  uint64_t seed = 1;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
-  app.option_defaults()->always_capture_default();
-  app.add_option("--data", flags.data, "folder of CIFAR-10 or IDX files");
-  app.add_option("--epochs", flags.epochs, "times to go through the data");
-  app.add_option("--steps", flags.steps, "end after so many; 0: by epochs");
-  app.add_option("--batch-size", flags.batch_size, "images per step and worker")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--global-batch-size", flags.global_batch_size,
-                 "images per step of all workers, at most --batch-size at once;"
-                 " 0: --batch-size on each")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--lr", flags.learning_rate, "learning rate")
-      ->check(CLI::PositiveNumber);
+  AddTrainingFlags(app, flags);
+  AddDataFlags(app, flags, "folder of CIFAR-10 or IDX files", "images");
+  AddGangFlags(app, flags);
   app.add_option("--width", flags.width, "64: the published ResNet-18")
       ->check(CLI::PositiveNumber);
-  app.add_option("--seed", flags.seed, "of weights and order of the images");
 }
 
 struct Score {
@@ -88,8 +72,7 @@ Score Evaluate(ResNet18& model, const ImageDataset& dataset,
 
 int Train(const Flags& flags, const ImageDataset& train,
           const ImageDataset& test) {
-  torch::manual_seed(flags.seed);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  Seed(flags);
   ResNet18 model(gavel::models::ResNetOptions{.channels = train.channels(),
                                               .classes = train.classes(),
                                               .width = flags.width});
@@ -98,34 +81,25 @@ int Train(const Flags& flags, const ImageDataset& train,
                                   .momentum(0.9)
                                   .weight_decay(5e-4));
   // Without the last, smaller batch, whose statistics would be poor.
-  gavel::DataLoader loader(train,
-                           {.batch_size = flags.batch_size,
-                            .seed = flags.seed,
-                            .drop_last = true,
-                            .global_batch_size = flags.global_batch_size});
+  auto loader = LoaderOf(train, flags, {.drop_last = true});
   int64_t epoch = 0;
 
-  gavel::SessionOptions options;
-  options.steps_total = flags.steps;
-  if (const auto status = gavel::ReadEnvironment(&options); !status.ok()) {
-    std::cerr << "train_image: " << status.message() << "\n";
-    return 1;
-  }
-  auto session = gavel::Session::Create(options);
+  const auto session = OpenSession(flags);
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
   gavel::DataParallel parallel(*session, model);
+  gavel::examples::StepLoss step_loss(*session);
 
   while (epoch < flags.epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {
       const auto loss =
           functional::cross_entropy(model(batch.data), batch.target);
       (loss * session->loss_scale()).backward();
+      step_loss.Add(loss);
       if (!session->last_micro_batch()) continue;
       optimizer.step();
       optimizer.zero_grad();
-      session->Report("loss", loss);
     }
     if (!session->stopped()) ++epoch;
   }
@@ -133,9 +107,10 @@ int Train(const Flags& flags, const ImageDataset& train,
   if (session->finished() && session->rank() == 0) {
     const Score score = Evaluate(model, test, session->device());
     std::printf(
-        "{\"steps\": %lld, \"test_loss\": %.9g, \"test_accuracy\": %.4f}\n",
-        static_cast<long long>(session->steps_done()), score.loss,
-        score.accuracy);
+        "{\"data\": \"%s\", \"steps\": %lld, \"test_loss\": %.9g, "
+        "\"test_accuracy\": %.4f}\n",
+        DataLabel(flags), static_cast<long long>(session->steps_done()),
+        score.loss, score.accuracy);
   }
   return session->Finish();
 }
@@ -147,12 +122,6 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
-  const auto train = ReadImageDataset(flags.data, Split::kTrain);
-  const auto test = ReadImageDataset(flags.data, Split::kTest);
-  for (const auto& status : {train.status(), test.status()}) {
-    if (status.ok()) continue;
-    std::cerr << "train_image: " << status.message() << "\n";
-    return 1;
-  }
-  return Train(flags, *train, *test);
+  return Train(flags, OrFail(ReadImageDataset(flags.data, Split::kTrain)),
+               OrFail(ReadImageDataset(flags.data, Split::kTest)));
 }

@@ -92,6 +92,16 @@ TEST_F(TrainImage, GoesOnExactlyAtTheEndOfAnEpoch) {
   ExpectToGoOnExactly("train_image --epochs 2 --width 8", 44);
 }
 
+TEST_F(TrainImage, UsesItsFirstBatchOnlyWhenThatIsAsked) {
+  const Outcome outcome =
+      RunProgram("train_image --epochs 4 --width 8 --synthetic");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Value(outcome, "steps"), 4 * 44);  // as of all the images
+  // Of 32 images it learns little about the others.
+  EXPECT_LT(Value(outcome, "test_accuracy"), 0.85);
+  EXPECT_THAT(outcome.last_line, HasSubstr("synthetic (first batch)"));
+}
+
 TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
   const TemporaryFolder folder;
   const std::string command = "train_image --epochs 1 --width 8";

@@ -1,0 +1,139 @@
+// What the trainers of this folder have in common, so that each is about its
+// model: the flags, the session's start, the loss of a step.
+#ifndef GAVEL_EXAMPLES_TRAINING_H_
+#define GAVEL_EXAMPLES_TRAINING_H_
+
+#include <ATen/Context.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <errno.h>
+#include <torch/utils.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "gavel/data_loader.h"
+#include "gavel/session.h"
+#include "models/first_batch.h"
+
+namespace gavel::examples {
+
+struct TrainingFlags {
+  std::string data;  // empty: generated, and labelled synthetic
+  bool synthetic = false;
+  int64_t epochs = 10;
+  int64_t steps = 0;
+  int64_t batch_size = 32;
+  int64_t global_batch_size = 0;
+  double learning_rate = 0.01;
+  uint64_t seed = 1;
+};
+
+// What every trainer has.
+inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--steps", flags.steps, "end after so many; 0: no limit")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--lr", flags.learning_rate, "learning rate")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seed", flags.seed, "of weights, order and all else random");
+}
+
+// For one that goes through a dataset: `data` says of what form, `samples` what
+// it consists of.
+inline void AddDataFlags(CLI::App& app, TrainingFlags& flags,
+                         const std::string& data, const std::string& samples) {
+  app.add_option("--data", flags.data, data);
+  app.add_flag("--synthetic", flags.synthetic,
+               "use the first batch over and over, as GavelIterator does");
+  app.add_option("--epochs", flags.epochs, "times to go through the data")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--batch-size", flags.batch_size,
+                 samples + " per step and worker")
+      ->check(CLI::PositiveNumber);
+}
+
+// For one that trains on any number of workers.
+inline void AddGangFlags(CLI::App& app, TrainingFlags& flags) {
+  app.add_option("--global-batch-size", flags.global_batch_size,
+                 "samples per step of all workers, at most --batch-size at"
+                 " once; 0: --batch-size on each")
+      ->check(CLI::NonNegativeNumber);
+}
+
+// For the last line: nobody takes a number on made-up data for a real one.
+inline const char* DataLabel(const TrainingFlags& flags) {
+  if (flags.data.empty()) return "synthetic";
+  return flags.synthetic ? "synthetic (first batch)" : "real";
+}
+
+// Ends the program, which has not begun to train.
+[[noreturn]] inline void Fail(const std::string& message) {
+  std::cerr << program_invocation_short_name << ": " << message << "\n";
+  std::exit(1);
+}
+
+template <class Value>
+Value OrFail(absl::StatusOr<Value> value) {
+  if (!value.ok()) Fail(std::string(value.status().message()));
+  return *std::move(value);
+}
+
+// Before the model is made.
+inline void Seed(const TrainingFlags& flags) {
+  torch::manual_seed(flags.seed);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+}
+
+// A loader over the dataset, or over its first batch.
+template <class Dataset>
+auto LoaderOf(Dataset dataset, const TrainingFlags& flags,
+              DataLoaderOptions options = {}) {
+  options.batch_size = flags.batch_size;
+  options.global_batch_size = flags.global_batch_size;
+  options.seed = flags.seed;
+  options.shuffle = options.shuffle && !flags.synthetic;
+  const int64_t first =
+      std::max(flags.batch_size, flags.global_batch_size) * flags.synthetic;
+  return DataLoader(models::FirstBatch(std::move(dataset), first), options);
+}
+
+// Session::FromEnvironment() with a step budget that GAVEL_STEPS overrides.
+inline std::unique_ptr<Session> OpenSession(const TrainingFlags& flags) {
+  SessionOptions options;
+  options.steps_total = flags.steps;
+  const Status status = ReadEnvironment(&options);
+  if (!status.ok()) Fail(status.message());
+  return Session::Create(std::move(options));
+}
+
+// The mean loss of a step that is read in micro-batches, reported at its end.
+// Averaged over the ranks of a gang it is the same on any number of workers.
+class StepLoss {
+ public:
+  explicit StepLoss(Session& session) : session_(session) {}
+
+  // The mean over the present batch.
+  void Add(const at::Tensor& loss) {
+    const at::Tensor share = loss.detach() * session_.loss_scale();
+    sum_ = sum_.defined() ? sum_ + share : share;
+    if (!session_.last_micro_batch()) return;
+    session_.Report("loss", sum_);
+    sum_.reset();
+  }
+
+ private:
+  Session& session_;
+  at::Tensor sum_;
+};
+
+}  // namespace gavel::examples
+
+#endif  // GAVEL_EXAMPLES_TRAINING_H_

@@ -1,0 +1,42 @@
+// Every workload of examples/, paused, moved, killed and resized: the same loss
+// in each step as undisturbed. A new one is a row here.
+#include "tests/models/workload_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+// In a gang the sums of a step are added in another order. Micro-batches have
+// to be the same ones on any number of workers (half a global batch) where
+// batches are normalized, and dropout off, which every rank draws for itself.
+const Workload kWorkloads[] = {
+    {.program = "train_image",
+     .flags = {"--width", "8", "--batch-size", "16", "--global-batch-size",
+               "32"},
+     .steps = 24,
+     .gang_tolerance = 1e-3},
+    {.program = "train_language_model",
+     .flags = {"--width", "32", "--batch-size", "8", "--global-batch-size",
+               "16", "--dropout", "0"},
+     .steps = 24,
+     .gang_tolerance = 1e-3},
+};
+
+class Workloads : public WorkloadTest,
+                  public ::testing::WithParamInterface<Workload> {};
+
+TEST_P(Workloads, TrainTheSameWhenPausedMovedAndKilled) {
+  ExpectSameWhenDisturbed(GetParam());
+}
+
+TEST_P(Workloads, TrainTheSameOnAnotherNumberOfWorkers) {
+  if (GetParam().gang_tolerance == 0) {
+    GTEST_SKIP() << "trained by one worker, as in Gavel's job table";
+  }
+  ExpectSameWhenResized(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Workloads, ::testing::ValuesIn(kWorkloads),
+                         [](const auto& row) { return row.param.program; });
+
+}  // namespace
+}  // namespace gavel::testing
