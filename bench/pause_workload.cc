@@ -30,7 +30,7 @@ std::unique_ptr<Workload> Make(std::shared_ptr<torch::nn::Module> model,
 }
 
 std::unique_ptr<Workload> MakeResNet() {
-  models::ResNet18 model(models::ResNetOptions{});
+  models::ResNet model(models::ResNetOptions{});
   const at::Tensor images = torch::rand({1, 3, 32, 32});
   const at::Tensor labels = torch::randint(10, {1});
   return Make(model.ptr(), 0.9, [=]() mutable {

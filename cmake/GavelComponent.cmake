@@ -32,7 +32,7 @@ set(gavel_uses_test_support ${gavel_component_names})
 # The word in the table's packages column for an imported target, or nothing: free to use.
 function(gavel_restricted_package target result)
   set(words torch_cuda=cuda torch=torch zmq=zmq sqlite=sqlite SQLite3=sqlite spdlog=spdlog CLI11=cli
-            httplib=http)
+            httplib=http jpeg=jpeg)
   set(${result} "" PARENT_SCOPE)
   foreach(pair IN LISTS words)
     string(REPLACE "=" ";" pair ${pair})

@@ -29,6 +29,10 @@ gavel_package(xxhash xxhash.h LIBRARIES xxhash)
 # Header only and without exceptions: a parse error is a value.
 gavel_package(toml toml++/toml.h DEFINITIONS TOML_EXCEPTIONS=0 TOML_HEADER_ONLY=1)
 
+if(GAVEL_WITH_TORCH)
+  gavel_package(jpeg turbojpeg.h LIBRARIES turbojpeg)
+endif()
+
 add_library(gavel::zmq ALIAS cppzmq)
 add_library(gavel::sqlite ALIAS SQLite::SQLite3)
 add_library(gavel::json ALIAS nlohmann_json::nlohmann_json)

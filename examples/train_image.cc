@@ -23,7 +23,7 @@ namespace functional = torch::nn::functional;
 using gavel::examples::OrFail;
 using gavel::models::Example;
 using gavel::models::ImageDataset;
-using gavel::models::ResNet18;
+using gavel::models::ResNet;
 using gavel::models::Split;
 
 struct Flags : gavel::examples::TrainingFlags {
@@ -47,7 +47,7 @@ struct Score {
   double accuracy = 0;
 };
 
-Score Evaluate(ResNet18& model, const ImageDataset& dataset,
+Score Evaluate(ResNet& model, const ImageDataset& dataset,
                const torch::Device& device) {
   constexpr int64_t kBatchSize = 500;
   const torch::NoGradGuard no_grad;
@@ -73,9 +73,9 @@ Score Evaluate(ResNet18& model, const ImageDataset& dataset,
 int Train(const Flags& flags, const ImageDataset& train,
           const ImageDataset& test) {
   Seed(flags);
-  ResNet18 model(gavel::models::ResNetOptions{.channels = train.channels(),
-                                              .classes = train.classes(),
-                                              .width = flags.width});
+  ResNet model(gavel::models::ResNetOptions{.channels = train.channels(),
+                                            .classes = train.classes(),
+                                            .width = flags.width});
   torch::optim::SGD optimizer(model->parameters(),
                               torch::optim::SGDOptions(flags.learning_rate)
                                   .momentum(0.9)

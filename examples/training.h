@@ -4,8 +4,7 @@
 #define GAVEL_EXAMPLES_TRAINING_H_
 
 #include <ATen/Context.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/mul.h>
+#include <ATen/TensorOperators.h>
 #include <errno.h>
 #include <torch/utils.h>
 
@@ -74,9 +73,14 @@ inline const char* DataLabel(const TrainingFlags& flags) {
   return flags.synthetic ? "synthetic (first batch)" : "real";
 }
 
+// One write, as several threads may call it.
+inline void PrintWarning(const std::string& message) {
+  std::cerr << program_invocation_short_name + (": " + message + "\n");
+}
+
 // Ends the program, which has not begun to train.
 [[noreturn]] inline void Fail(const std::string& message) {
-  std::cerr << program_invocation_short_name << ": " << message << "\n";
+  PrintWarning(message);
   std::exit(1);
 }
 

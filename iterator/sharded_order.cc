@@ -1,9 +1,9 @@
+#include "gavel/internal/sharded_order.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <random>
-
-#include "gavel/data_loader.h"
 
 namespace gavel {
 namespace {

@@ -1,9 +1,10 @@
-// ResNet-18 in its form for small images: a 3x3 stem without pooling, so that
-// 32 x 32 (CIFAR-10) and 8 x 8 (digits) images keep their resolution.
-// K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
+// ResNet-18 and ResNet-50, with a stem for small or for large images.
+// K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016. Where
+// a block of ResNet-50 halves the resolution, its 3x3 convolution does (as in
+// every published set of weights), not its first 1x1.
 //
-// Images are [batch, channels, height, width] floats of any size from 8 x 8 on;
-// the result is [batch, classes] logits. As thread-safe as any LibTorch module.
+// Images are [batch, channels, height, width] floats; the result is [batch,
+// classes] logits. As thread-safe as any LibTorch module.
 #ifndef GAVEL_MODELS_RESNET_H_
 #define GAVEL_MODELS_RESNET_H_
 
@@ -18,43 +19,57 @@
 
 namespace gavel::models {
 
+enum class ResNetDepth : uint8_t { k18, k50 };
+
+// kSmallImages: 3x3, so that 32 x 32 (CIFAR-10) and 8 x 8 (digits) images keep
+// their resolution. kLargeImages: 7x7 and pooling, which quarter it, as for
+// ImageNet's 224 x 224; from 32 x 32 on.
+enum class ResNetStem : uint8_t { kSmallImages, kLargeImages };
+
 struct ResNetOptions {
+  ResNetDepth depth = ResNetDepth::k18;
+  ResNetStem stem = ResNetStem::kSmallImages;
   int64_t channels = 3;
   int64_t classes = 10;
   // Feature maps of the first stage, doubled by each of the next three. 64 is
-  // the published network (11.2 million parameters), 16 is enough for digits.
+  // the published network, 16 is enough for digits.
   int64_t width = 64;
 };
 
-// Two 3x3 convolutions beside a shortcut.
+// Convolutions one after the other, normalized each, beside a shortcut.
 class ResidualBlockImpl : public torch::nn::Module {
  public:
-  ResidualBlockImpl(int64_t channels_in, int64_t channels_out, int64_t stride);
+  struct Convolution {
+    int64_t channels;  // of its result
+    int64_t kernel;
+    int64_t stride = 1;
+  };
+  ResidualBlockImpl(int64_t channels_in,
+                    const std::vector<Convolution>& convolutions);
   torch::Tensor forward(const torch::Tensor& features);
 
  private:
-  torch::nn::Conv2d first_convolution_;
-  torch::nn::BatchNorm2d first_norm_;
-  torch::nn::Conv2d second_convolution_;
-  torch::nn::BatchNorm2d second_norm_;
+  std::vector<torch::nn::Conv2d> convolutions_;
+  std::vector<torch::nn::BatchNorm2d> norms_;
   // Empty when the shortcut is the identity.
   torch::nn::Conv2d shortcut_convolution_{nullptr};
   torch::nn::BatchNorm2d shortcut_norm_{nullptr};
 };
 TORCH_MODULE(ResidualBlock);
 
-class ResNet18Impl : public torch::nn::Module {
+class ResNetImpl : public torch::nn::Module {
  public:
-  explicit ResNet18Impl(const ResNetOptions& options);
+  explicit ResNetImpl(const ResNetOptions& options);
   torch::Tensor forward(const torch::Tensor& images);
 
  private:
+  bool pools_;
   torch::nn::Conv2d stem_convolution_;
   torch::nn::BatchNorm2d stem_norm_;
   std::vector<ResidualBlock> blocks_;
-  torch::nn::Linear classifier_;
+  torch::nn::Linear classifier_{nullptr};
 };
-TORCH_MODULE(ResNet18);
+TORCH_MODULE(ResNet);
 
 }  // namespace gavel::models
 

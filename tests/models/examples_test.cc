@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gmock/gmock.h"
+#include "models/rgb_image.h"
 #include "tests/models/temporary_folder.h"
 
 namespace gavel {
@@ -110,6 +111,118 @@ TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
   const Outcome second = RunProgram(command, folder.path());
   EXPECT_EQ(second.exit_code, 0) << second.output;
   EXPECT_EQ(second.last_line, first.last_line);
+}
+
+// Of ten classes; the hue alone would tell half of them.
+TEST(TrainImagenet, TellsSyntheticStripesApart) {
+  const Outcome outcome = RunProgram(
+      "train_imagenet --width 8 --images 1000 --batch-size 16 --epochs 4 "
+      "--lr 0.02");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_GT(Value(outcome, "validation_accuracy"), 0.55);
+}
+
+// A folder in ImageNet's form, with two classes of plain colours.
+class TrainImagenetOnFolders : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* part : {"train", "val"}) {
+      for (const char* name : {"dark", "light"}) {
+        const std::string folder = std::string(part) + "/" + name;
+        std::filesystem::create_directories(folder_.PathOf(folder));
+        for (int image = 0; image < 12; ++image) {
+          WriteImage(folder + "/" + std::to_string(image) + ".JPEG",
+                     (name[0] == 'd' ? 40 : 200) + image);
+        }
+      }
+    }
+  }
+  void WriteImage(const std::string& name, int level) const {
+    constexpr int64_t kHeight = 50, kWidth = 40;
+    models::RgbImage image{kHeight, kWidth, {}};
+    image.pixels.assign(kHeight * kWidth * 3, static_cast<uint8_t>(level));
+    folder_.Write(name, EncodeJpeg(image));
+  }
+  Outcome Train() const {
+    return RunProgram(
+        "train_imagenet --width 4 --side 32 --batch-size 6 --epochs 8 --lr "
+        "0.02 --data " +
+        folder_.path());
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainImagenetOnFolders, TellsThemApart) {
+  const Outcome outcome = Train();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
+  EXPECT_EQ(Value(outcome, "steps"), 8 * 4);
+  EXPECT_GT(Value(outcome, "validation_accuracy"), 0.9);
+}
+
+TEST_F(TrainImagenetOnFolders, GoesOnWithoutATruncatedImageAndSaysItsNameOnce) {
+  const std::string name = "train/dark/3.JPEG";
+  folder_.Write(name, folder_.Read(name).substr(0, 400));
+  const Outcome outcome = Train();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Value(outcome, "broken_images"), 1);
+  const std::string said = folder_.PathOf(name) + ": not a whole JPEG image";
+  const size_t first = outcome.output.find(said);
+  ASSERT_NE(first, std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find(said, first + 1), std::string::npos);
+}
+
+TEST_F(TrainImagenetOnFolders, EndsWhenAClassIsEmptyOrMissing) {
+  std::filesystem::create_directory(folder_.PathOf("train/none"));
+  const Outcome empty = Train();
+  EXPECT_EQ(empty.exit_code, 1);
+  EXPECT_THAT(empty.output,
+              HasSubstr(folder_.PathOf("train/none") + ": no image"));
+  std::filesystem::remove(folder_.PathOf("train/none"));
+  std::filesystem::remove_all(folder_.PathOf("val/dark"));
+  const Outcome missing = Train();
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.output, HasSubstr("train/ and val/ have not the same"));
+}
+
+// Scenes that it has not seen, from blue to orange: far closer to the orange
+// ones than the blue are, without ever having been shown a pair.
+TEST(TrainCyclegan, TranslatesSyntheticScenes) {
+  const Outcome outcome = RunProgram(
+      "train_cyclegan --width 8 --blocks 2 --epochs 2 --images 100 --lr 0.001");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_LT(Value(outcome, "translation_error"),
+            0.3 * Value(outcome, "untranslated_error"));
+  EXPECT_LT(Value(outcome, "cycle_error"), 0.2);
+}
+
+TEST(TrainCyclegan, ReadsTheFoldersOfThePublishedData) {
+  const TemporaryFolder folder;
+  for (const char* part : {"trainA", "trainB", "testA", "testB"}) {
+    std::filesystem::create_directory(folder.PathOf(part));
+    for (int image = 0; image < 3; ++image) {
+      models::RgbImage plain{40, 40, {}};
+      plain.pixels.assign(40 * 40 * 3, static_cast<uint8_t>(60 * image));
+      folder.Write(std::string(part) + "/" + std::to_string(image) + ".jpg",
+                   EncodeJpeg(plain));
+    }
+  }
+  const std::string command =
+      "train_cyclegan --width 4 --blocks 1 --side 32 --epochs 2 --data " +
+      folder.path();
+  const Outcome outcome = RunProgram(command);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Value(outcome, "steps"), 2 * 3);
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
+  EXPECT_THAT(outcome.last_line, ::testing::Not(HasSubstr("translation")));
+  std::filesystem::remove_all(folder.PathOf("testB"));
+  const Outcome missing = RunProgram(command);
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.output,
+              HasSubstr(folder.PathOf("testB") + ": no such folder"));
 }
 
 TEST(TrainLanguageModel, PredictsWordsFarBetterThanTheirFrequencyDoes) {

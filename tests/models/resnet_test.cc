@@ -21,19 +21,49 @@ int64_t ParameterCount(const torch::nn::Module& module) {
 }
 
 TEST(ResNet18, HasThePublishedNumberOfParametersForCifar10) {
-  EXPECT_EQ(ParameterCount(*ResNet18(ResNetOptions{})), 11'173'962);
+  EXPECT_EQ(ParameterCount(*ResNet(ResNetOptions{})), 11'173'962);
+}
+
+// The numbers of parameters of torchvision's resnet18 and resnet50.
+TEST(ResNet18, HasThePublishedNumberOfParametersForImageNet) {
+  const ResNet model(
+      ResNetOptions{.stem = ResNetStem::kLargeImages, .classes = 1000});
+  EXPECT_EQ(ParameterCount(*model), 11'689'512);
+}
+
+TEST(ResNet50, HasThePublishedNumberOfParameters) {
+  const ResNet model(ResNetOptions{.depth = ResNetDepth::k50,
+                                   .stem = ResNetStem::kLargeImages,
+                                   .classes = 1000});
+  EXPECT_EQ(ParameterCount(*model), 25'557'032);
+}
+
+TEST(ResNet50, EveryParameterGetsAGradientFromLargeImages) {
+  torch::manual_seed(1);
+  ResNet model(ResNetOptions{.depth = ResNetDepth::k50,
+                             .stem = ResNetStem::kLargeImages,
+                             .classes = 5,
+                             .width = 4});
+  const at::Tensor logits = model(at::randn({2, 3, 64, 48}));
+  EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 5}));
+  logits.square().sum().backward();
+  for (const auto& parameter : model->named_parameters()) {
+    ASSERT_TRUE(parameter->grad().defined()) << parameter.key();
+    EXPECT_GT(parameter->grad().abs().sum().item<float>(), 0)
+        << parameter.key();
+  }
 }
 
 TEST(ResNet18, TakesImagesFrom8To32PixelsAndAnyChannels) {
   const torch::NoGradGuard no_grad;
-  ResNet18 colour(ResNetOptions{.channels = 3, .classes = 7, .width = 4});
+  ResNet colour(ResNetOptions{.channels = 3, .classes = 7, .width = 4});
   EXPECT_EQ(colour(at::randn({2, 3, 32, 32})).sizes(), at::IntArrayRef({2, 7}));
-  ResNet18 grey(ResNetOptions{.channels = 1, .width = 4});
+  ResNet grey(ResNetOptions{.channels = 1, .width = 4});
   EXPECT_EQ(grey(at::randn({5, 1, 8, 8})).sizes(), at::IntArrayRef({5, 10}));
 }
 
 TEST(ResNet18, EveryParameterGetsAGradient) {
-  ResNet18 model(ResNetOptions{.channels = 1, .width = 4});
+  ResNet model(ResNetOptions{.channels = 1, .width = 4});
   model(at::randn({4, 1, 8, 8})).square().sum().backward();
   for (const auto& parameter : model->named_parameters()) {
     ASSERT_TRUE(parameter->grad().defined()) << parameter.key();
@@ -44,7 +74,7 @@ TEST(ResNet18, EveryParameterGetsAGradient) {
 
 TEST(ResNet18, LearnsABatchByHeart) {
   torch::manual_seed(1);
-  ResNet18 model(ResNetOptions{.channels = 1, .width = 4});
+  ResNet model(ResNetOptions{.channels = 1, .width = 4});
   torch::optim::SGD optimizer(model->parameters(),
                               torch::optim::SGDOptions(0.05).momentum(0.9));
   const at::Tensor images = at::randn({32, 1, 8, 8});

@@ -9,9 +9,19 @@ namespace {
 // to be the same ones on any number of workers (half a global batch) where
 // batches are normalized, and dropout off, which every rank draws for itself.
 const Workload kWorkloads[] = {
+    // 72 images go through its buffer of 50.
+    {.program = "train_cyclegan",
+     .flags = {"--width", "4", "--blocks", "1", "--images", "48",
+               "--batch-size", "4"},
+     .steps = 18},
     {.program = "train_image",
      .flags = {"--width", "8", "--batch-size", "16", "--global-batch-size",
                "32"},
+     .steps = 24,
+     .gang_tolerance = 1e-3},
+    {.program = "train_imagenet",
+     .flags = {"--width", "4", "--images", "64", "--batch-size", "8",
+               "--global-batch-size", "16", "--lr", "0.02"},
      .steps = 24,
      .gang_tolerance = 1e-3},
     {.program = "train_language_model",

@@ -12,82 +12,32 @@
 // samples in each, are then the same however many workers there are.
 //
 // The dataset has get(size_t) and size(), as torch::data datasets; get depends
-// on the index only. Tensors are stacked, samples with .data and .target become
-// one with stacked tensors, anything else a std::vector. One begin() is one
-// epoch, or the rest of one. One thread. A gavel::Iterator over it sets its
+// on the index only, or, for random crops and the like, as get(size_t, int64_t)
+// on the index and the epoch. Tensors are stacked, samples with .data and
+// .target become one with stacked tensors, anything else a std::vector. One
+// begin() is one epoch, or the rest of one. A gavel::Iterator over it sets its
 // shard.
+//
+// One thread. With reading_threads, these call get() at once, and read the next
+// two steps ahead; order and position are the same as without.
 #ifndef GAVEL_DATA_LOADER_H_
 #define GAVEL_DATA_LOADER_H_
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gavel/internal/collate.h"
-#include "gavel/status.h"
+#include "gavel/internal/read_ahead.h"
+#include "gavel/internal/sharded_order.h"
 
 namespace gavel {
-
-struct DataLoaderOptions {
-  int64_t batch_size = 1;  // per worker; with a global one: at most
-  uint64_t seed = 0;
-  bool shuffle = true;
-  bool drop_last = false;  // leave out a last step with less than full batches
-  int64_t global_batch_size = 0;  // of all workers together; 0: not fixed
-};
-
-// The order alone: which samples a worker reads in each step. A position is
-// (epoch, index of the next sample in the epoch's order), the same on all
-// workers. In a step each reads its part of the next batch_size x world_size
-// samples; fewer than world_size left over join the last step, so that none is
-// empty (but when workers were added while fewer samples than workers are
-// left). With a global batch size, less than half of one joins the last step,
-// more is a step of its own.
-class GAVEL_EXPORT ShardedOrder {
- public:
-  ShardedOrder(int64_t sample_count, DataLoaderOptions options);
-
-  // Fills the next step's samples of this worker; false at the epoch's end,
-  // and then the position is the next epoch's begin.
-  bool Next(std::vector<size_t>* samples);
-  // False: a step has fewer samples than there would be workers.
-  bool SetShard(int rank, int world_size);
-  // How many of the samples from `from` on are the next micro-batch.
-  size_t MicroBatch(size_t from, size_t sample_count) const;
-  // What a mean over so many samples counts in the mean over the last step,
-  // times the number of workers (whose gradients are averaged). 1 when all
-  // workers read as many, and in one piece.
-  double LossScale(size_t sample_count) const;
-  int64_t epoch() const { return epoch_; }
-  int64_t global_batch_size() const { return options_.global_batch_size; }
-  int64_t next_index() const { return next_index_; }
-  // Of one epoch, with the present number of workers.
-  int64_t StepsPerEpoch() const;
-  std::string SavePosition() const;
-  // False, and nothing changes: of other data, seed or order, or no position.
-  bool LoadPosition(const std::string& position);
-
- private:
-  int64_t StepSize(int64_t from) const;
-  void Permute();
-
-  int64_t sample_count_;
-  DataLoaderOptions options_;
-  int rank_ = 0;
-  int world_size_ = 1;
-  int64_t epoch_ = 0;
-  int64_t next_index_ = 0;
-  int64_t step_size_ = 1;  // of the last step
-  int64_t permuted_epoch_ = -1;
-  std::vector<size_t> permutation_;
-};
 
 template <class Dataset>
 class DataLoader {
  public:
-  using Sample = std::decay_t<decltype(std::declval<Dataset&>().get(size_t{}))>;
+  using Sample = typename internal::ReadAhead<Dataset>::Sample;
   using Batch = decltype(internal::Collate(std::vector<Sample>()));
   struct End {};
   class Cursor {
@@ -102,8 +52,8 @@ class DataLoader {
   };
 
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {})
-      : dataset_(std::move(dataset)),
-        order_(internal::SampleCountOf(dataset_.size()), options) {}
+      : reader_(std::move(dataset), options.reading_threads),
+        order_(reader_.sample_count(), options) {}
 
   Cursor begin() {
     share_.clear();  // the rest of a step that was left by `break`
@@ -114,18 +64,26 @@ class DataLoader {
   int64_t epoch() const { return order_.epoch(); }
   int64_t global_batch_size() const { return order_.global_batch_size(); }
   int64_t steps_per_epoch() const { return order_.StepsPerEpoch(); }
-  bool SetShard(int rank, int world) { return order_.SetShard(rank, world); }
+  bool SetShard(int rank, int world) {
+    const bool is_same = rank == order_.rank() && world == order_.world_size();
+    if (!is_same) reader_.Forget();
+    return order_.SetShard(rank, world);
+  }
   // Of the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }
   std::string SavePosition() const { return order_.SavePosition(); }
-  bool LoadPosition(const std::string& p) { return order_.LoadPosition(p); }
+  bool LoadPosition(const std::string& position) {
+    reader_.Forget();
+    return order_.LoadPosition(position);
+  }
 
  private:
   void Advance() {
     from_ = to_;
     if (from_ == share_.size()) {
       from_ = 0;
+      reader_.Ask(order_);
       while (order_.Next(&share_) && share_.empty()) continue;
     }
     to_ = from_ + order_.MicroBatch(from_, share_.size());
@@ -134,11 +92,11 @@ class DataLoader {
     std::vector<Sample> read;
     read.reserve(to_ - from_);
     for (size_t i = from_; i < to_; ++i)
-      read.push_back(dataset_.get(share_[i]));
+      read.push_back(reader_.Take(share_[i], order_.epoch()));
     return internal::Collate(std::move(read));
   }
 
-  Dataset dataset_;
+  internal::ReadAhead<Dataset> reader_;
   ShardedOrder order_;
   std::vector<size_t> share_;  // of the step, for this worker
   size_t from_ = 0;            // the micro-batch in it

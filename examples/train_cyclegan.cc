@@ -1,0 +1,271 @@
+// Trains CycleGAN on two kinds of images that do not belong together (--data
+// FOLDER with trainA/, trainB/, testA/ and testB/ of JPEG images, as
+// published): each learns to look like the other. Without --data on scenes that
+// are made up, blue and orange. Alone or under a coordinator. Prints one line
+// of JSON at the end: how far images are from themselves after both
+// translations, and, as made-up scenes are known in both styles, how far
+// translations are from what they should be.
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/adam.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "examples/training.h"
+#include "gavel/iterator.h"
+#include "models/cropped_images.h"
+#include "models/cyclegan.h"
+#include "models/image_source.h"
+#include "models/synthetic_images.h"
+
+namespace {
+
+namespace functional = torch::nn::functional;
+using gavel::examples::OrFail;
+using gavel::models::Crop;
+using gavel::models::CropOptions;
+using gavel::models::CycleGanDiscriminator;
+using gavel::models::CycleGanGenerator;
+using gavel::models::DiscImages;
+using gavel::models::ImageSource;
+using gavel::models::Style;
+using gavel::models::UnpairedImages;
+
+// How much the losses count beside the discriminators' verdict; as published.
+constexpr double kCycleWeight = 10;
+constexpr double kIdentityWeight = 0.5 * kCycleWeight;
+
+struct Flags : gavel::examples::TrainingFlags {
+  Flags() {
+    batch_size = 1;
+    learning_rate = 0.0002;
+  }
+  int64_t side = 0;
+  int64_t blocks = 0;
+  int64_t width = 64;
+  int64_t images = 400;
+  int reading_threads = 2;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  AddTrainingFlags(app, flags);
+  AddDataFlags(app, flags,
+               "folder with trainA, trainB, testA and testB; empty: synthetic "
+               "images",
+               "images of each kind");
+  app.add_option("--side", flags.side,
+                 "of the images, in pixels, a multiple of 4; 0: 256, of "
+                 "synthetic images 32")
+      ->check(CLI::Range(0, 2048));
+  app.add_option("--blocks", flags.blocks,
+                 "of a generator; 0: 9 from 256 pixels on, else 6")
+      ->check(CLI::Range(0, 50));
+  app.add_option("--width", flags.width, "64: the published networks")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--images", flags.images, "how many synthetic ones of a kind")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--reading-threads", flags.reading_threads,
+                 "that decode and cut images while others are trained on")
+      ->check(CLI::Range(0, 256));
+}
+
+// Of the kinds A and B.
+struct Images {
+  ImageSource train_a, train_b, test_a, test_b;
+};
+
+Images OpenImages(const Flags& flags) {
+  if (flags.data.empty()) {
+    const auto size = static_cast<size_t>(flags.images);
+    // Other scenes to train on; the same ones to test with.
+    return {DiscImages(Style::kBlue, {.size = size, .seed = 1}),
+            DiscImages(Style::kOrange, {.size = size, .seed = 2}),
+            DiscImages(Style::kBlue, {.size = 40, .seed = 3}),
+            DiscImages(Style::kOrange, {.size = 40, .seed = 3})};
+  }
+  const auto open = [&flags](const char* name) {
+    return OrFail(gavel::models::OpenImageFolder(
+        flags.data + "/" + name, gavel::examples::PrintWarning));
+  };
+  return {open("trainA"), open("trainB"), open("testA"), open("testB")};
+}
+
+struct Networks : torch::nn::Module {
+  explicit Networks(const gavel::models::CycleGanOptions& options)
+      : to_b(register_module("to_b", CycleGanGenerator(options))),
+        to_a(register_module("to_a", CycleGanGenerator(options))),
+        is_a(register_module("is_a", CycleGanDiscriminator(options))),
+        is_b(register_module("is_b", CycleGanDiscriminator(options))) {}
+
+  static std::vector<at::Tensor> Parameters(const torch::nn::Module& first,
+                                            const torch::nn::Module& second) {
+    std::vector<at::Tensor> all = first.parameters();
+    for (const at::Tensor& one : second.parameters()) all.push_back(one);
+    return all;
+  }
+
+  CycleGanGenerator to_b, to_a;
+  CycleGanDiscriminator is_a, is_b;
+};
+
+// Least squares: 1 is real, 0 generated.
+at::Tensor VerdictLoss(const at::Tensor& verdict, double wanted) {
+  return (verdict - wanted).square().mean();
+}
+
+// Of both generators. Their images are in `fake_a` and `fake_b`.
+at::Tensor GeneratorLoss(Networks& networks, const at::Tensor& real_a,
+                         const at::Tensor& real_b, at::Tensor* fake_a,
+                         at::Tensor* fake_b) {
+  *fake_b = networks.to_b(real_a);
+  *fake_a = networks.to_a(real_b);
+  const auto verdict = VerdictLoss(networks.is_b(*fake_b), 1) +
+                       VerdictLoss(networks.is_a(*fake_a), 1);
+  const auto cycle = functional::l1_loss(networks.to_a(*fake_b), real_a) +
+                     functional::l1_loss(networks.to_b(*fake_a), real_b);
+  const auto identity = functional::l1_loss(networks.to_b(real_b), real_b) +
+                        functional::l1_loss(networks.to_a(real_a), real_a);
+  return verdict + kCycleWeight * cycle + kIdentityWeight * identity;
+}
+
+at::Tensor DiscriminatorLoss(CycleGanDiscriminator& discriminator,
+                             const at::Tensor& real, const at::Tensor& fake) {
+  return 0.5 * (VerdictLoss(discriminator(real), 1) +
+                VerdictLoss(discriminator(fake), 0));
+}
+
+// Constant for half of the epochs, then falling to 0, as published.
+void SetLearningRate(torch::optim::Adam& optimizer, const Flags& flags,
+                     int64_t epoch) {
+  const double left = static_cast<double>(flags.epochs - epoch) /
+                      static_cast<double>(flags.epochs - flags.epochs / 2);
+  optimizer.param_groups()[0].options().set_lr(flags.learning_rate *
+                                               std::min(1.0, left));
+}
+
+// Mean absolute differences of test images, which are in [-1, 1].
+struct Score {
+  double cycle = 0;         // of A -> B -> A from A
+  double translation = 0;   // of A -> B from B
+  double untranslated = 0;  // of A from B
+};
+
+Score Evaluate(Networks& networks, const Images& images,
+               const CropOptions& options, const torch::Device& device) {
+  const torch::NoGradGuard no_grad;
+  const gavel::models::CroppedImages a(images.test_a, options);
+  const gavel::models::CroppedImages b(images.test_b, options);
+  networks.eval();
+  Score sum;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto real_a = a.get(i, 0).data.unsqueeze(0).to(device);
+    const auto real_b = b.get(i % b.size(), 0).data.unsqueeze(0).to(device);
+    const auto fake_b = networks.to_b(real_a);
+    const auto back = networks.to_a(fake_b);
+    sum.cycle += functional::l1_loss(back, real_a).item<double>();
+    sum.translation += functional::l1_loss(fake_b, real_b).item<double>();
+    sum.untranslated += functional::l1_loss(real_a, real_b).item<double>();
+  }
+  const auto size = static_cast<double>(a.size());
+  return {sum.cycle / size, sum.translation / size, sum.untranslated / size};
+}
+
+void PrintScore(const Flags& flags, int64_t steps, int64_t broken_images,
+                const Score& score) {
+  std::printf(
+      "{\"data\": \"%s\", \"steps\": %lld, \"broken_images\": %lld, "
+      "\"cycle_error\": %.6f",
+      DataLabel(flags), static_cast<long long>(steps),
+      static_cast<long long>(broken_images), score.cycle);
+  if (flags.data.empty()) {
+    std::printf(", \"translation_error\": %.6f, \"untranslated_error\": %.6f",
+                score.translation, score.untranslated);
+  }
+  std::printf("}\n");
+}
+
+int Train(const Flags& flags, const Images& images) {
+  CropOptions crops{.crop = Crop::kJitter,
+                    .side = flags.side > 0       ? flags.side
+                            : flags.data.empty() ? 32
+                                                 : 256,
+                    .seed = flags.seed,
+                    .normalization = {}};
+  Seed(flags);
+  const int64_t blocks = flags.blocks > 0    ? flags.blocks
+                         : crops.side >= 256 ? 9
+                                             : 6;
+  const auto networks = std::make_shared<Networks>(
+      gavel::models::CycleGanOptions{.blocks = blocks, .width = flags.width});
+  const auto adam =
+      torch::optim::AdamOptions(flags.learning_rate).betas({0.5, 0.999});
+  torch::optim::Adam generators(
+      Networks::Parameters(*networks->to_a, *networks->to_b), adam);
+  torch::optim::Adam discriminators(
+      Networks::Parameters(*networks->is_a, *networks->is_b), adam);
+  gavel::models::ImageBuffer buffer_a, buffer_b;
+  std::mt19937_64 random(flags.seed);
+  auto loader =
+      LoaderOf(UnpairedImages(images.train_a, images.train_b, crops), flags,
+               {.drop_last = true, .reading_threads = flags.reading_threads});
+  int64_t epoch = 0;
+
+  const auto session = OpenSession(flags);
+  session->Track("networks", networks);
+  session->Track("generators", generators);
+  session->Track("discriminators", discriminators);
+  session->Track("buffer_a", buffer_a.images());
+  session->Track("buffer_b", buffer_b.images());
+  session->Track("random", random);
+  session->Track("epoch", epoch);
+
+  while (epoch < flags.epochs && !session->stopped()) {
+    SetLearningRate(generators, flags, epoch);
+    SetLearningRate(discriminators, flags, epoch);
+    for (auto& batch : gavel::Iterator(*session, loader)) {
+      const at::Tensor& real_a = batch.data;
+      const at::Tensor& real_b = batch.target;
+      at::Tensor fake_a, fake_b;
+      generators.zero_grad();
+      const auto loss =
+          GeneratorLoss(*networks, real_a, real_b, &fake_a, &fake_b);
+      loss.backward();
+      generators.step();
+
+      discriminators.zero_grad();  // of the generators' step, too
+      const auto seen_a = buffer_a.Exchange(fake_a.detach(), random);
+      const auto seen_b = buffer_b.Exchange(fake_b.detach(), random);
+      const auto verdict_loss =
+          DiscriminatorLoss(networks->is_a, real_a, seen_a) +
+          DiscriminatorLoss(networks->is_b, real_b, seen_b);
+      verdict_loss.backward();
+      discriminators.step();
+      session->Report("loss", loss);
+      session->Report("discriminator_loss", verdict_loss);
+    }
+    if (!session->stopped()) ++epoch;
+  }
+
+  if (session->finished()) {
+    crops.crop = Crop::kWhole;
+    PrintScore(flags, session->steps_done(),
+               images.train_a.broken_count() + images.train_b.broken_count(),
+               Evaluate(*networks, images, crops, session->device()));
+  }
+  return session->Finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains CycleGAN on two folders of images.");
+  Flags flags;
+  AddFlags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  return Train(flags, OpenImages(flags));
+}

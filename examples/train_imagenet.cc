@@ -1,0 +1,196 @@
+// Trains ResNet-50 on folders of JPEG images in ImageNet's form (--data FOLDER
+// with train/CLASS/*.jpg and val/CLASS/*.jpg): random crops and flips, read
+// ahead by threads. Without --data on stripes that are made up. Alone or under
+// a coordinator, on one worker or as a gang. Prints one line of JSON at the
+// end: the loss and accuracy on the validation images.
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/sgd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+
+#include "absl/status/status.h"
+#include "examples/training.h"
+#include "gavel/data_parallel.h"
+#include "gavel/iterator.h"
+#include "models/cropped_images.h"
+#include "models/image_source.h"
+#include "models/resnet.h"
+#include "models/synthetic_images.h"
+
+namespace {
+
+namespace functional = torch::nn::functional;
+using gavel::examples::OrFail;
+using gavel::models::Crop;
+using gavel::models::CroppedImages;
+using gavel::models::ImageSource;
+using gavel::models::ResNet;
+
+// As published: a tenth of the learning rate after every third of the epochs.
+constexpr double kDecay = 0.1;
+constexpr int kPhases = 3;
+// Of a batch of 256 (P. Goyal et al., 2017).
+constexpr double kLearningRatePerImage = 0.1 / 256;
+
+struct Flags : gavel::examples::TrainingFlags {
+  Flags() { learning_rate = 0; }
+  int64_t side = 0;
+  int64_t width = 64;
+  int64_t images = 2000;
+  int reading_threads = 2;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  AddTrainingFlags(app, flags);
+  app.get_option("--lr")->check(CLI::NonNegativeNumber);
+  AddDataFlags(app, flags,
+               "folder with train/CLASS/*.jpg and val/CLASS/*.jpg; empty: "
+               "synthetic images",
+               "images");
+  AddGangFlags(app, flags);
+  app.add_option("--side", flags.side,
+                 "of what the network sees, in pixels; 0: 224, of synthetic "
+                 "images 32")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--width", flags.width, "64: the published ResNet-50")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--images", flags.images, "how many synthetic ones")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--reading-threads", flags.reading_threads,
+                 "that decode and cut images while others are trained on")
+      ->check(CLI::Range(0, 256));
+}
+
+struct Images {
+  ImageSource train;
+  ImageSource validation;
+};
+
+Images OpenImages(const Flags& flags) {
+  if (flags.data.empty()) {
+    return {gavel::models::StripeImages(
+                {.size = static_cast<size_t>(flags.images), .seed = 1}),
+            gavel::models::StripeImages({.size = 200, .seed = 2})};
+  }
+  const auto warn = gavel::examples::PrintWarning;
+  Images images{
+      OrFail(gavel::models::OpenImageFolders(flags.data + "/train", warn)),
+      OrFail(gavel::models::OpenImageFolders(flags.data + "/val", warn))};
+  if (images.train.classes != images.validation.classes) {
+    gavel::examples::Fail(flags.data +
+                          ": train/ and val/ have not the same folders; one "
+                          "of each class belongs in both");
+  }
+  return images;
+}
+
+// The mean loss and the fraction of images whose class is found.
+struct Score {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+Score Evaluate(ResNet& model, const CroppedImages& images,
+               gavel::Session& session) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  Score sum;
+  gavel::DataLoader loader(
+      images, {.batch_size = 100, .shuffle = false, .reading_threads = 2});
+  for (const auto& batch : loader) {
+    const auto logits = model(batch.data.to(session.device()));
+    const auto labels = batch.target.to(session.device());
+    const auto loss = functional::cross_entropy(
+        logits, labels,
+        functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+    sum.loss += loss.item<double>();
+    sum.accuracy += logits.argmax(1).eq(labels).sum().item<double>();
+  }
+  const auto size = static_cast<double>(images.size());
+  return {sum.loss / size, sum.accuracy / size};
+}
+
+void SetLearningRate(torch::optim::SGD& optimizer, const Flags& flags,
+                     int64_t batch_size, int64_t epoch) {
+  const double full = flags.learning_rate > 0
+                          ? flags.learning_rate
+                          : kLearningRatePerImage * double(batch_size);
+  const auto phase = epoch * kPhases / std::max<int64_t>(flags.epochs, 1);
+  for (auto& group : optimizer.param_groups()) {
+    group.options().set_lr(full * std::pow(kDecay, phase));
+  }
+}
+
+int Train(const Flags& flags, const Images& images) {
+  const int64_t side = flags.side > 0       ? flags.side
+                       : flags.data.empty() ? 32
+                                            : 224;
+  Seed(flags);
+  const CroppedImages train(
+      images.train, {.side = side,
+                     // Of a part that is too small stripes can't be seen.
+                     .area_min = flags.data.empty() ? 0.3 : 0.08,
+                     .seed = flags.seed});
+  ResNet model(gavel::models::ResNetOptions{
+      .depth = gavel::models::ResNetDepth::k50,
+      .stem = gavel::models::ResNetStem::kLargeImages,
+      .classes = train.classes(),
+      .width = flags.width});
+  torch::optim::SGD optimizer(
+      model->parameters(),
+      torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
+  auto loader =
+      LoaderOf(train, flags,
+               {.drop_last = true, .reading_threads = flags.reading_threads});
+  int64_t epoch = 0;
+
+  const auto session = OpenSession(flags);
+  session->Track("model", model);
+  session->Track("optimizer", optimizer);
+  session->Track("epoch", epoch);
+  gavel::DataParallel parallel(*session, model);
+  gavel::examples::StepLoss step_loss(*session);
+
+  while (epoch < flags.epochs && !session->stopped()) {
+    SetLearningRate(optimizer, flags,
+                    flags.global_batch_size > 0
+                        ? flags.global_batch_size
+                        : flags.batch_size * session->world_size(),
+                    epoch);
+    for (auto& batch : gavel::Iterator(*session, loader)) {
+      const auto loss =
+          functional::cross_entropy(model(batch.data), batch.target);
+      (loss * session->loss_scale()).backward();
+      step_loss.Add(loss);
+      if (!session->last_micro_batch()) continue;
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    if (!session->stopped()) ++epoch;
+  }
+
+  if (session->finished() && session->rank() == 0) {
+    const CroppedImages validation(images.validation,
+                                   {.crop = Crop::kCenter, .side = side});
+    const Score score = Evaluate(model, validation, *session);
+    std::printf(
+        "{\"data\": \"%s\", \"steps\": %lld, \"broken_images\": %lld, "
+        "\"validation_loss\": %.9g, \"validation_accuracy\": %.4f}\n",
+        DataLabel(flags), static_cast<long long>(session->steps_done()),
+        static_cast<long long>(images.train.broken_count()), score.loss,
+        score.accuracy);
+  }
+  return session->Finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains ResNet-50 on folders of images.");
+  Flags flags;
+  AddFlags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  return Train(flags, OpenImages(flags));
+}

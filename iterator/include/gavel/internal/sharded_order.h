@@ -1,0 +1,75 @@
+// The order in which a gavel::DataLoader reads its dataset. Part of
+// gavel/data_loader.h.
+#ifndef GAVEL_INTERNAL_SHARDED_ORDER_H_
+#define GAVEL_INTERNAL_SHARDED_ORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gavel/status.h"
+
+namespace gavel {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;  // per worker; with a global one: at most
+  uint64_t seed = 0;
+  bool shuffle = true;
+  bool drop_last = false;  // leave out a last step with less than full batches
+  int64_t global_batch_size = 0;  // of all workers together; 0: not fixed
+  // That call get() for the next steps while this one trains; 0: none.
+  int reading_threads = 0;
+};
+
+// The order alone: which samples a worker reads in each step. A position is
+// (epoch, index of the next sample in the epoch's order), the same on all
+// workers. In a step each reads its part of the next batch_size x world_size
+// samples; fewer than world_size left over join the last step, so that none is
+// empty (but when workers were added while fewer samples than workers are
+// left). With a global batch size, less than half of one joins the last step,
+// more is a step of its own.
+class GAVEL_EXPORT ShardedOrder {
+ public:
+  ShardedOrder(int64_t sample_count, DataLoaderOptions options);
+
+  // Fills the next step's samples of this worker; false at the epoch's end,
+  // and then the position is the next epoch's begin.
+  bool Next(std::vector<size_t>* samples);
+  // False: a step has fewer samples than there would be workers.
+  bool SetShard(int rank, int world_size);
+  // How many of the samples from `from` on are the next micro-batch.
+  size_t MicroBatch(size_t from, size_t sample_count) const;
+  // What a mean over so many samples counts in the mean over the last step,
+  // times the number of workers (whose gradients are averaged). 1 when all
+  // workers read as many, and in one piece.
+  double LossScale(size_t sample_count) const;
+  int64_t epoch() const { return epoch_; }
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  int64_t global_batch_size() const { return options_.global_batch_size; }
+  int64_t next_index() const { return next_index_; }
+  // Of one epoch, with the present number of workers.
+  int64_t StepsPerEpoch() const;
+  std::string SavePosition() const;
+  // False, and nothing changes: of other data, seed or order, or no position.
+  bool LoadPosition(const std::string& position);
+
+ private:
+  int64_t StepSize(int64_t from) const;
+  void Permute();
+
+  int64_t sample_count_;
+  DataLoaderOptions options_;
+  int rank_ = 0;
+  int world_size_ = 1;
+  int64_t epoch_ = 0;
+  int64_t next_index_ = 0;
+  int64_t step_size_ = 1;  // of the last step
+  int64_t permuted_epoch_ = -1;
+  std::vector<size_t> permutation_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_INTERNAL_SHARDED_ORDER_H_
