@@ -5,6 +5,7 @@
 //       bin/tests/hostile_load_test
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -140,6 +141,13 @@ class Attacker {
     if (pid_ == 0) Run();
     close(ends_[0]);
   }
+  Attacker(const Attacker&) = delete;
+  Attacker& operator=(const Attacker&) = delete;
+  ~Attacker() {
+    if (Ended()) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
   void Start(const Target& target) {
     const std::string text =
         StrCat(target.port, " ", target.insider.own.public_key, " ",
@@ -149,10 +157,14 @@ class Attacker {
               static_cast<ssize_t>(text.size()));
     close(ends_[1]);
   }
-  bool Ended() { return waitpid(pid_, nullptr, WNOHANG) == pid_; }
+  bool Ended() {
+    ended_ = ended_ || waitpid(pid_, nullptr, WNOHANG) == pid_;
+    return ended_;
+  }
 
  private:
   [[noreturn]] void Run() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(ends_[1]);
     std::FILE* const file = fdopen(ends_[0], "r");
     std::array<char, 64> own{}, secret{}, server{};
@@ -173,6 +185,7 @@ class Attacker {
 
   std::array<int, 2> ends_{};
   pid_t pid_ = -1;
+  bool ended_ = false;
 };
 
 TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
