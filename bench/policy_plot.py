@@ -17,7 +17,8 @@ def main():
     curves = {}  # policy -> [(jobs, ms, HiGHS ms or None)]
     with open(source, encoding="utf-8") as file:
         for row in json.load(file)["rows"]:
-            found = re.fullmatch(r"(\S.*), (\d+) jobs", row["case"])
+            found = re.fullmatch(r"(\S.*), (\d+) jobs( \(not proved\))?",
+                                 row["case"])
             if not found or row["unit"] != "ms":
                 continue
             peer = row["peer_value"] if row["peer"].startswith("HiGHS") else 0

@@ -314,9 +314,9 @@ void WholePolicy(const std::string& name, Rows* rows) {
       const auto highs_start = Now();
       const auto highs = policy->Solve(problem);
       highs_s = Seconds(highs_start);
-      row.peer = "HiGHS";
-      row.peer_value = highs_s * 1e3;
-      if (highs.ok()) {
+      if (highs.ok() && highs->outcome == SolveOutcome::kOptimal) {
+        row.peer = "HiGHS";
+        row.peer_value = highs_s * 1e3;
         std::printf("  objective %.10g, HiGHS %.10g\n", prices->objective,
                     highs->objective);
       }

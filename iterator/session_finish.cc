@@ -29,7 +29,8 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   profile_.CountCheckpoint();
   checkpoint_begin_ns_ = copy_begin_ns;
   save_ = {generation.step,
-           save_.step == generation.step ? save_.attempt + 1 : 1};
+           generation == save_generation_ ? save_.attempt + 1 : 1};
+  save_generation_ = generation;
   Snapshot snapshot;
   absl::Status status = CollectSnapshot(&snapshot);
   if (status.ok()) {

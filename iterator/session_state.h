@@ -239,6 +239,7 @@ class SessionState {
   int64_t stop_ahead_ns_ = 0;             // of the lease's end
   std::atomic<bool> gang_broken_{false};  // read by the checkpoints' writer
   Save save_;  // the last that was begun; left alone while it is under way
+  Generation save_generation_;  // of save_
   int64_t last_tensor_read_ns_ = 0;
   bool report_refused_ = false;
   std::atomic<int64_t> checkpoint_begin_ns_{0};  // read by the writer's thread

@@ -278,9 +278,11 @@ absl::Status LocalRun::WriteSummary() const {
   filter.table = "leases";
   const std::string path = options_.state_directory + "/journal.db";
   const absl::StatusOr<Json> leases = ReadHistoryFile(path, filter);
-  GAVEL_RETURN_IF_ERROR(Annotate(leases.status(), path));
-  return WriteFile(options_.summary_path,
-                   progress_.Summary(*leases).dump(2) + "\n");
+  // The rest of the summary needs no history.
+  GAVEL_RETURN_IF_ERROR(WriteFile(
+      options_.summary_path,
+      progress_.Summary(leases.ok() ? *leases : Json::array()).dump(2) + "\n"));
+  return Annotate(leases.status(), path);
 }
 
 absl::Status LocalRun::Run() {

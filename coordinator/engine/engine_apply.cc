@@ -20,13 +20,13 @@ WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
   return exit;
 }
 
-// With another state directory.
 bool IsNewAgent(const AgentHello& hello, const Agent& before) {
   return before.incarnation != hello.incarnation ||
          before.state_id != hello.state_id;
 }
 
-bool IsAnother(const Agent& before, const AgentHello& hello) {
+// With another state directory.
+bool IsAnother(const AgentHello& hello, const Agent& before) {
   return before.incarnation != 0 && before.state_id != hello.state_id &&
          Rules::Hold(Rule::kOtherAgentHasNotSwept);
 }
@@ -113,8 +113,7 @@ void Engine::TakeReceived(JobId id, const event::Received& received) {
     const auto type = std::ranges::find(cluster_.types(), on.type);
     if (type == cluster_.types().end()) continue;
     const auto index = static_cast<size_t>(type - cluster_.types().begin());
-    time_received_.Add({id, JobId()}, index, on.since_reset_s);
-    time_received_.Owe({id, JobId()}, index, on.since_reset_s + on.deficit_s);
+    time_received_.Begin(id, index, on.since_reset_s, on.deficit_s);
   }
 }
 
@@ -146,7 +145,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   agent = {hello.incarnation, true, now, hello.host_memory_bytes,
            hello.state_id};
   agent.swept_at = known.swept_at;
-  if (IsAnother(known, hello)) {
+  if (IsAnother(hello, known)) {
     agent.swept_at =
         now + lease_duration_s_ * (1 + options_.drift) + options_.pause_grace_s;
   }
@@ -162,8 +161,8 @@ void Engine::On(Time now, const event::ServerJoined& e) {
       hello.server,
       AgentWelcome{hello.server, position(), options_.heartbeat_interval_s,
                    hello.incarnation, hello.state_id}});
-  Reconcile(now, hello, known);
   CountFree();
+  Reconcile(now, hello, known);
   if (cluster_.Capacity() != before) unsolved_ = true;
   fill_due_ = true;
 }
@@ -175,7 +174,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
 void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
   const bool starts =
       IsNewAgent(hello, before) || !Rules::Hold(Rule::kOnlyNewAgentHasSwept);
-  const bool stranger_agent = IsAnother(before, hello);
+  const bool stranger_agent = IsAnother(hello, before);
   const bool swept = starts && !stranger_agent;
   std::set<WorkerKey> running;
   for (const RunningWorker& worker : hello.running) {

@@ -49,6 +49,19 @@ void TimeReceived::Owe(const ShareUnit& unit, size_t type, double seconds) {
   Booking(*this).Owe(unit, type, seconds);
 }
 
+void TimeReceived::Begin(JobId job, size_t type, double since_reset_s,
+                         double deficit_s) {
+  const ShareUnit unit{job, JobId()};
+  Add(unit, type, since_reset_s);
+  Owe(unit, type, since_reset_s + deficit_s);
+  // What it was ahead by before the reset; neither side may be below 0.
+  const double earlier_s = -(since_reset_s + deficit_s);
+  if (!Countable(earlier_s)) return;
+  Seconds& entry = seconds_[unit];
+  Grow(entry.received, type);
+  entry.received[type] += earlier_s;
+}
+
 TimeReceived::Booking::Booking(TimeReceived& time)
     : time_(time),
       entry_(time.seconds_.end()),

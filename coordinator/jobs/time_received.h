@@ -30,6 +30,9 @@ class TimeReceived {
   // The allocation meant the unit to have this much more: what Deficit counts
   // against what was added. Same rules.
   void Owe(const ShareUnit& unit, size_t type, double seconds);
+  // A job that has nothing on `type` yet begins with what SinceReset and
+  // Deficit told of it elsewhere.
+  void Begin(JobId job, size_t type, double since_reset_s, double deficit_s);
   // A new allocation: time since the reset starts again, for units that come
   // later too, at `head_start_s` on every type. Gavel takes half a round: with
   // 0 every unit is infinitely behind on every type in which it has the

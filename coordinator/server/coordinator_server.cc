@@ -233,8 +233,8 @@ void CoordinatorServer::Impl::ReceiveSome() {
 }
 
 void CoordinatorServer::Impl::SendSome() {
-  for (size_t count = 0; count < Outbox::kSentAtOnceMax && halted.ok();
-       ++count) {
+  const size_t due = outbox.DueNow();
+  for (size_t count = 0; count < due && halted.ok(); ++count) {
     std::optional<Action> next = outbox.Next();
     if (!next) return;
     std::visit([this](auto& a) { Carry(std::move(a)); }, *next);

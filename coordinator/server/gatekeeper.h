@@ -39,9 +39,9 @@ class Gatekeeper {
   void NoteWorkers(const Message& message, const std::map<JobId, Job>& jobs);
 
   // What came of an action that was admitted. One that failed counts as a
-  // refusal: nobody fills the disk with those.
+  // refusal: nobody fills the disk with those, nor hides an operator's.
   void Audit(Time now, bool done, const AuditEntry& entry) {
-    if (done) {
+    if (done || entry.role == RoleName(Role::kOperator)) {
       audit_.Action(entry);
     } else {
       audit_.Refusal(now, entry);

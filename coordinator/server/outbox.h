@@ -5,6 +5,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 #define GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -20,8 +21,15 @@ namespace gavel {
 class Outbox {
  public:
   // A step's actions are many beyond this; so many go out between two turns of
-  // receiving.
+  // receiving, and more when kTurnsMax turns would not carry all that waits:
+  // else what comes in by turns of as many would keep it waiting for ever.
   static constexpr size_t kSentAtOnceMax = 64;
+  static constexpr size_t kTurnsMax = 64;
+
+  // How many go out now.
+  size_t DueNow() const {
+    return std::max(kSentAtOnceMax, waiting_.size() / kTurnsMax);
+  }
 
   // Takes `action` if it is a message that has to wait: one of many, or with
   // others before it to the same receiver. False: it is to be carried out now,

@@ -68,7 +68,8 @@ bool AttemptWriter::MayBeUnchanged(const StagedShard& shard) const {
 
 int AttemptWriter::LinkedBefore(size_t index) const {
   const auto linked = history_.manifest.linked.find(index);
-  return linked == history_.manifest.linked.end() ? 0 : linked->second;
+  if (linked == history_.manifest.linked.end()) return 0;
+  return std::min(linked->second, 2 * kLinkedGenerations);
 }
 
 absl::Status AttemptWriter::LinkUnchanged() {

@@ -148,9 +148,11 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
   GAVEL_ASSIGN_OR_RETURN(Attempt attempt, PrepareAttempt(generation));
   absl::Status status = WriteAttempt(attempt, options);
   if (!status.ok()) {
-    // Of no consequence when this fails, too: it has no manifest, and the next
-    // commit tries again.
+    // Of no consequence when this fails, too: the next commit tries again, and
+    // one that has its manifest already is a whole generation.
     RemoveAttempt(file_system(), directory_, attempt).IgnoreError();
+    // The other ranks go by what is there, whatever came of this.
+    if (options.world_size > 1) RememberLatest();
     return Annotate(status, what);
   }
   damaged_.erase(attempt);
@@ -279,7 +281,10 @@ absl::Status GenerationStore::JoinAttempt(Generation generation,
   }
   // The folder is gone.
   if (!absl::IsNotFound(status)) return status;
-  return absl::AbortedError("rank 0 gave this checkpoint up; its log says why");
+  return absl::AbortedError(
+      StrCat("rank 0 gave this checkpoint up, and its log says why; or the "
+             "folder is gone from this machine: ",
+             ToStd(status.message())));
 }
 
 absl::Status GenerationStore::WriteOwnPart(const Attempt& attempt,
@@ -315,16 +320,16 @@ void GenerationStore::Remember(
 // alike, so each goes by the one that is there, whether or not this one has
 // seen it committed; while a rank goes by another, rank 0 commits nothing.
 void GenerationStore::RememberLatest() {
-  absl::StatusOr<Attempts> attempts = ListAttempts(file_system(), directory_);
-  if (attempts.ok() && !attempts->committed.empty()) {
-    const Attempt& latest = attempts->committed.back();
-    absl::StatusOr<Manifest> manifest = ReadAttemptManifest(latest);
-    if (manifest.ok()) {
-      return Remember(FolderOf(latest), *std::move(manifest),
-                      SizesOf(stage_->plan()));
-    }
-  }
-  Forget();
+  const absl::StatusOr<Attempts> attempts =
+      ListAttempts(file_system(), directory_);
+  // Where it can't be read, the one before is most likely cut alike.
+  if (!attempts.ok()) return;
+  if (attempts->committed.empty()) return Forget();
+  const Attempt& latest = attempts->committed.back();
+  if (history_.folder == FolderOf(latest)) return;
+  absl::StatusOr<Manifest> manifest = ReadAttemptManifest(latest);
+  if (!manifest.ok()) return;
+  Remember(FolderOf(latest), *std::move(manifest), SizesOf(stage_->plan()));
 }
 
 void GenerationStore::Forget() {

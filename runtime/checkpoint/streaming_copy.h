@@ -1,6 +1,6 @@
 // memcpy for large blocks that nobody reads soon, such as a copy of a model: it
 // goes past the caches, so that training finds what it had in them, and memory
-// is not read before it is overwritten. Called by SnapshotStage.
+// is not read before it is overwritten. Called by CopyList.
 //
 // Pure, thread-safe.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_STREAMING_COPY_H_

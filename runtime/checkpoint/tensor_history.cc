@@ -46,7 +46,7 @@ std::map<std::string, int> CountUnchanged(
       }
       const auto count = before.unchanged.find(tensor.name);
       const int until_now = count == before.unchanged.end() ? 0 : count->second;
-      counts[tensor.name] = std::min(until_now + 1, kUnchangedGenerations);
+      counts[tensor.name] = std::min(until_now, kUnchangedGenerations - 1) + 1;
     }
   }
   return counts;
@@ -70,7 +70,10 @@ std::set<std::string> ChooseUnchanged(
   std::set<std::string> chosen;
   if (for_nothing_bytes > for_nothing_bytes_max) {
     for (const auto& [name, generations] : last.unchanged) {
-      if (generations >= kUnchangedGenerations) chosen.insert(name);
+      // Entries of bytes, which have no size here, are not cut.
+      if (generations >= kUnchangedGenerations && sizes_bytes.contains(name)) {
+        chosen.insert(name);
+      }
     }
     return chosen;
   }

@@ -113,7 +113,10 @@ ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
     // Before the socket is bound: a handshake without a handler would pass.
     BindHandler();
     const int enforce = 1;
-    zmq_setsockopt(socket.handle(), kEnforceDomain, &enforce, sizeof enforce);
+    if (zmq_setsockopt(socket.handle(), kEnforceDomain, &enforce,
+                       sizeof enforce) != 0) {
+      throw zmq::error_t();
+    }
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, keys->secret_key);
     socket.set(zmq::sockopt::zap_domain, kDomain);

@@ -89,6 +89,20 @@ TEST_F(WhatIfTest, WhatTheOthersHaveReceivedCounts) {
   EXPECT_GT(after->others.at(0).finish_s, before->others.at(0).finish_s);
 }
 
+// What it is ahead by is remembered longer than the time since the reset.
+TEST_F(WhatIfTest, AJobThatWasAheadBeforeTheResetComesLater) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto others_finish_s = [this](double deficit_s) {
+    live_.jobs[0]["received"] = {
+        {"v100", {{"since_reset_s", 0.0}, {"deficit_s", deficit_s}}}};
+    const auto answer = Predict(live_, spec_, 10);
+    EXPECT_OK(answer);
+    return answer.ok() ? answer->others.at(0).finish_s : 0;
+  };
+  EXPECT_GT(others_finish_s(-40), others_finish_s(0));
+}
+
 // With a memory of no rounds the past does not count, and the coordinator says
 // so.
 TEST_F(WhatIfTest, TheCoordinatorsMechanismIsTaken) {
