@@ -1,0 +1,202 @@
+#include "models/transformer.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <torch/nn/init.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "models/parallel_text.h"
+
+namespace gavel::models {
+namespace {
+
+torch::nn::LayerNorm Norm(int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
+// Section 3.5, [length, width]: sines at even places, cosines at odd ones.
+torch::Tensor SinusoidalPositions(int64_t length, int64_t width) {
+  const torch::Tensor place = at::arange(length, at::kFloat).unsqueeze(1);
+  const torch::Tensor rate =
+      at::arange(0, width, 2, at::kFloat)
+          .mul_(-std::log(10000.0) / static_cast<double>(width))
+          .exp_();
+  const torch::Tensor angle = place * rate;
+  return at::stack({at::sin(angle), at::cos(angle)}, 2).flatten(1);
+}
+
+// What may be seen of a source: all but what fills it up, [batch, 1, 1, length]
+torch::Tensor Visible(const torch::Tensor& source) {
+  return source.ne(kPad).unsqueeze(1).unsqueeze(1);
+}
+
+}  // namespace
+
+TransformerLayerImpl::TransformerLayerImpl(const TransformerOptions& options,
+                                           bool cross)
+    : self_(AttentionOptions{options.width, options.heads, options.dropout}),
+      self_norm_(Norm(options.width)),
+      widen_(options.width, options.feed_forward),
+      narrow_(options.feed_forward, options.width),
+      feed_forward_norm_(Norm(options.width)),
+      dropout_(options.dropout) {
+  register_module("self", self_);
+  register_module("self_norm", self_norm_);
+  if (cross) {
+    cross_ = register_module(
+        "cross", Attention(AttentionOptions{options.width, options.heads,
+                                            options.dropout}));
+    cross_norm_ = register_module("cross_norm", Norm(options.width));
+  }
+  register_module("widen", widen_);
+  register_module("narrow", narrow_);
+  register_module("feed_forward_norm", feed_forward_norm_);
+  register_module("dropout", dropout_);
+}
+
+torch::Tensor TransformerLayerImpl::Encode(torch::Tensor tokens,
+                                           const torch::Tensor& mask) {
+  tokens = self_norm_(tokens +
+                      dropout_(self_->Self(tokens, mask, /*causal=*/false)));
+  return FeedForward(tokens);
+}
+
+torch::Tensor TransformerLayerImpl::Decode(torch::Tensor tokens,
+                                           const torch::Tensor& memory,
+                                           const torch::Tensor& mask) {
+  // What fills up a target comes last, so that nothing but itself sees it.
+  tokens =
+      self_norm_(tokens + dropout_(self_->Self(tokens, {}, /*causal=*/true)));
+  tokens = cross_norm_(tokens + dropout_(cross_->Cross(tokens, memory, mask)));
+  return FeedForward(tokens);
+}
+
+torch::Tensor TransformerLayerImpl::FeedForward(const torch::Tensor& tokens) {
+  return feed_forward_norm_(
+      tokens + dropout_(narrow_(dropout_(at::relu(widen_(tokens))))));
+}
+
+TransformerImpl::TransformerImpl(const TransformerOptions& options)
+    : options_(options),
+      embedding_(options.vocabulary, options.width),
+      dropout_(options.dropout) {
+  register_module("embedding", embedding_);
+  register_module("dropout", dropout_);
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    encoder_->push_back(TransformerLayer(options, /*cross=*/false));
+    decoder_->push_back(TransformerLayer(options, /*cross=*/true));
+  }
+  register_module("encoder", encoder_);
+  register_module("decoder", decoder_);
+  positions_ = register_buffer(
+      "positions", SinusoidalPositions(options.length_max, options.width));
+  for (const torch::Tensor& parameter : parameters()) {
+    if (parameter.dim() > 1) torch::nn::init::xavier_uniform_(parameter);
+  }
+  torch::nn::init::normal_(embedding_->weight, 0,
+                           1 / std::sqrt(static_cast<double>(options.width)));
+}
+
+torch::Tensor TransformerImpl::Embed(const torch::Tensor& ids) {
+  return dropout_(embedding_(ids) *
+                      std::sqrt(static_cast<double>(options_.width)) +
+                  positions_.narrow(0, 0, ids.size(1)));
+}
+
+torch::Tensor TransformerImpl::Encode(const torch::Tensor& source) {
+  const torch::Tensor mask = Visible(source);
+  torch::Tensor tokens = Embed(source);
+  for (const auto& layer : *encoder_) {
+    tokens = layer->as<TransformerLayer>()->Encode(tokens, mask);
+  }
+  return tokens;
+}
+
+torch::Tensor TransformerImpl::Decode(const torch::Tensor& target,
+                                      const torch::Tensor& source,
+                                      const torch::Tensor& memory) {
+  const torch::Tensor mask = Visible(source);
+  torch::Tensor tokens = Embed(target);
+  for (const auto& layer : *decoder_) {
+    tokens = layer->as<TransformerLayer>()->Decode(tokens, memory, mask);
+  }
+  return at::linear(tokens, embedding_->weight);
+}
+
+torch::Tensor TranslationLoss(const torch::Tensor& logits,
+                              const torch::Tensor& target_out,
+                              double smoothing) {
+  const torch::Tensor losses =
+      at::cross_entropy_loss(logits.flatten(0, 1), target_out.flatten(), {},
+                             at::Reduction::None, kPad, smoothing)
+          .view(target_out.sizes());
+  return (losses.sum(1) / target_out.ne(kPad).sum(1)).mean();
+}
+
+torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
+                        const BeamOptions& options) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  const int64_t batch = source.size(0);
+  const int64_t beam = options.beam;
+  const torch::Tensor sources = source.repeat_interleave(beam, 0);
+  const torch::Tensor memory = model->Encode(source).repeat_interleave(beam, 0);
+  const auto penalty = [&options](const torch::Tensor& length) {
+    return ((length + 5) / 6).pow(options.length_penalty);
+  };
+  torch::Tensor ids =
+      at::full({batch * beam, 1}, kBegin, source.options().dtype(at::kLong));
+  // Log probabilities; at first all hypotheses of a sentence are the same one.
+  torch::Tensor scores =
+      at::full({batch, beam}, -std::numeric_limits<float>::infinity(),
+               memory.options().dtype(at::kFloat));
+  scores.select(1, 0).zero_();
+  torch::Tensor ended =
+      at::full({batch * beam}, false, ids.options().dtype(at::kBool));
+  torch::Tensor length = at::full({batch * beam}, 0, scores.options());
+  const torch::Tensor first_row =
+      at::arange(0, batch * beam, beam, ids.options()).unsqueeze(1);
+  for (int64_t step = 0; step < options.length_max; ++step) {
+    torch::Tensor next = at::log_softmax(
+        model->Decode(ids, sources, memory).select(1, -1), -1, at::kFloat);
+    const int64_t vocabulary = next.size(1);
+    // A sentence that has ended is filled up at no cost, and no other is.
+    next.select(1, kPad).fill_(-std::numeric_limits<float>::infinity());
+    next.masked_fill_(ended.unsqueeze(1),
+                      -std::numeric_limits<float>::infinity());
+    next.select(1, kPad).masked_fill_(ended, 0);
+    // Hypotheses are compared by score over length, section 6.1.
+    const torch::Tensor sums = scores.view({-1, 1}) + next;
+    const torch::Tensor lengths = length + ended.logical_not();
+    const torch::Tensor ranked =
+        (sums / penalty(lengths).unsqueeze(1)).view({batch, beam * vocabulary});
+    const torch::Tensor best = std::get<1>(ranked.topk(beam, 1));
+    scores = sums.view({batch, -1}).gather(1, best);
+    const torch::Tensor rows =
+        (first_row + best.floor_divide(vocabulary)).flatten();
+    const torch::Tensor token = best.remainder(vocabulary).flatten();
+    ids = at::cat({ids.index_select(0, rows), token.unsqueeze(1)}, 1);
+    length = lengths.index_select(0, rows);
+    ended = ended.index_select(0, rows).logical_or(token.eq(kEnd));
+    if (ended.all().item<bool>()) break;
+  }
+  // The hypotheses of each sentence are in the order of their rank.
+  return ids.view({batch, beam, -1}).select(1, 0).narrow(1, 1, ids.size(1) - 1);
+}
+
+}  // namespace gavel::models
