@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gavel/data_loader.h"
@@ -116,6 +117,22 @@ inline std::unique_ptr<Session> OpenSession(const TrainingFlags& flags) {
   const Status status = ReadEnvironment(&options);
   if (!status.ok()) Fail(status.message());
   return Session::Create(std::move(options));
+}
+
+// Makes the tokens part of the state: with another text by now the weights
+// would mean other words, and the program ends.
+inline void TrackVocabulary(Session& session,
+                            const std::vector<std::string>& tokens) {
+  std::string all;
+  for (const std::string& token : tokens) all += token + "\n";
+  session.Track(
+      "vocabulary", [all] { return all; },
+      [all](const std::string& saved) {
+        if (saved == all) return;
+        Fail(
+            "the data has another vocabulary than the checkpoint; give the "
+            "same data and --vocabulary, or another checkpoint directory");
+      });
 }
 
 // The mean loss of a step that is read in micro-batches, reported at its end.

@@ -14,13 +14,14 @@
 
 #include "absl/status/status.h"
 #include "core/status.h"
+#include "models/byte_pair_encoding.h"
 #include "models/data_file.h"
 
 namespace gavel::models {
 namespace {
 
 // Fewer than this, and neither part is worth a window.
-constexpr size_t kTokensMin = 100;
+constexpr int64_t kTokensMin = 100;
 constexpr std::string_view kUnknown = "<unk>";
 constexpr std::string_view kTextRemedy = "give a text file or a folder of them";
 
@@ -118,21 +119,33 @@ std::vector<std::string> TextFiles(const std::string& path) {
 
 absl::StatusOr<TextCorpus> TextCorpus::FromText(
     std::string_view text, const TextCorpusOptions& options) {
-  const std::vector<std::string> tokens =
-      options.token == TokenKind::kWord ? Words(text) : Characters(text);
-  if (tokens.size() < kTokensMin) {
-    return absl::InvalidArgumentError(StrCat("has ", tokens.size(),
+  const auto train_part = [&options](size_t size) {
+    return static_cast<size_t>(static_cast<double>(size) *
+                               (1 - options.validation_fraction));
+  };
+  TextCorpus corpus;
+  if (options.token == TokenKind::kBytePair) {
+    const auto train = text.substr(0, train_part(text.size()));
+    const auto encoding = BytePairEncoding::Learn(train, options.byte_pairs);
+    corpus.vocabulary_ = encoding.tokens();
+    corpus.train_ = at::tensor(encoding.Encode(train), at::kLong);
+    corpus.validation_ =
+        at::tensor(encoding.Encode(text.substr(train.size())), at::kLong);
+  } else {
+    const std::vector<std::string> tokens =
+        options.token == TokenKind::kWord ? Words(text) : Characters(text);
+    const auto train = std::span(tokens).first(train_part(tokens.size()));
+    corpus.vocabulary_ = Vocabulary(train, options.count_min);
+    corpus.train_ = Ids(train, corpus.vocabulary_);
+    corpus.validation_ =
+        Ids(std::span(tokens).subspan(train.size()), corpus.vocabulary_);
+  }
+  const int64_t tokens = corpus.train_.size(0) + corpus.validation_.size(0);
+  if (tokens < kTokensMin) {
+    return absl::InvalidArgumentError(StrCat("has ", tokens,
                                              " tokens and needs ", kTokensMin,
                                              " at least; ", kTextRemedy));
   }
-  const auto train_size = static_cast<size_t>(
-      static_cast<double>(tokens.size()) * (1 - options.validation_fraction));
-  const auto train = std::span(tokens).first(train_size);
-  TextCorpus corpus;
-  corpus.vocabulary_ = Vocabulary(train, options.count_min);
-  corpus.train_ = Ids(train, corpus.vocabulary_);
-  corpus.validation_ =
-      Ids(std::span(tokens).subspan(train_size), corpus.vocabulary_);
   return corpus;
 }
 

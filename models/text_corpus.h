@@ -22,13 +22,16 @@ namespace gavel::models {
 
 // kWord: runs of letters and digits in lower case, and single punctuation
 // marks. kCharacter: bytes as they are. White space separates words, and a run
-// of it counts as one character.
-enum class TokenKind { kWord, kCharacter };
+// of it counts as one character. kBytePair: byte_pair_encoding.h, which leaves
+// nothing out.
+enum class TokenKind { kWord, kCharacter, kBytePair };
 
 struct TextCorpusOptions {
   TokenKind token = TokenKind::kWord;
-  // Tokens that are rarer than this in the training part become <unk>. >= 1.
+  // Words and characters that are rarer than this in the training part become
+  // <unk>. >= 1.
   int64_t count_min = 2;
+  int64_t byte_pairs = 4096;  // kBytePair: tokens at most, 256 bytes included
   // The last part of the text, held out. In (0, 1).
   double validation_fraction = 0.1;
 };
@@ -48,7 +51,8 @@ class TextCorpus {
   // Token ids, one-dimensional int64, each in [0, vocabulary().size()).
   const at::Tensor& train() const { return train_; }
   const at::Tensor& validation() const { return validation_; }
-  // By token id: 0 is "<unk>", then the most frequent tokens first.
+  // By token id: 0 is "<unk>", then the most frequent tokens first; or those of
+  // the byte pairs.
   const std::vector<std::string>& vocabulary() const { return vocabulary_; }
 
  private:

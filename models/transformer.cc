@@ -171,7 +171,9 @@ torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
   torch::Tensor length = at::full({batch * beam}, 0, scores.options());
   const torch::Tensor first_row =
       at::arange(0, batch * beam, beam, ids.options()).unsqueeze(1);
-  for (int64_t step = 0; step < options.length_max; ++step) {
+  const int64_t length_max =
+      std::min(options.length_max, 2 * source.size(1) + 5);
+  for (int64_t step = 0; step < length_max; ++step) {
     torch::Tensor next = at::log_softmax(
         model->Decode(ids, sources, memory).select(1, -1), -1, at::kFloat);
     const int64_t vocabulary = next.size(1);

@@ -92,6 +92,8 @@ torch::Tensor TranslationLoss(const torch::Tensor& logits,
 
 struct BeamOptions {
   int64_t beam = 1;  // 1: greedy
+  // Of a translation, which is also at most twice as long as the longest source
+  // of its batch and five more. Not more than the model's.
   int64_t length_max = 64;
   double length_penalty = 0.6;  // section 6.1; of the exponent
 };

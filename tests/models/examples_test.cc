@@ -256,6 +256,98 @@ TEST(TrainLanguageModel, TakesAnyText) {
   EXPECT_LT(Value(outcome, "perplexity"), 2);
 }
 
+TEST(TrainTranslation, LearnsToReverseTheSyntheticLanguage) {
+  const Outcome outcome = RunProgram("train_translation --steps 400 --beam 1");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_GT(Value(outcome, "bleu"),
+            0.8);  // an unordered bag of words: below 0.2
+}
+
+TEST(TrainTranslation, GoesOnExactlyWithItsDropoutAndOnlyWithItsVocabulary) {
+  const std::string command =
+      "train_translation --epochs 1 --width 16 --layers 1 --batch-size 256";
+  ExpectToGoOnExactly(command, 20);
+  const TemporaryFolder folder;
+  ASSERT_EQ(RunProgram(command + " --steps 3", folder.path()).exit_code, 0);
+  const Outcome other =
+      RunProgram(command + " --vocabulary 280", folder.path());
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.output, HasSubstr("another vocabulary"));
+}
+
+TEST(TrainTranslation, ReadsParallelTextFiles) {
+  const TemporaryFolder folder;
+  std::string source;
+  std::string target;
+  for (int line = 0; line < 40; ++line) {
+    source += "a man walks\n";
+    target += "ein mann geht\n";
+  }
+  folder.Write("text.en", source);
+  folder.Write("text.de", target);
+  const std::string command =
+      "train_translation --width 16 --layers 1 --batch-size 4 --warm-up 20 "
+      "--dropout 0 --lr 0.01 --data " +
+      folder.PathOf("text");
+  const Outcome outcome = RunProgram(command);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
+  EXPECT_EQ(Value(outcome, "bleu"), 0);  // no sentence has four words
+  folder.Write("text.de", target + "noch einer\n");
+  const Outcome unpaired = RunProgram(command);
+  EXPECT_EQ(unpaired.exit_code, 1);
+  EXPECT_THAT(unpaired.output, HasSubstr("text.de:41: the other file has no"));
+}
+
+TEST(TrainGpt, PredictsTokensFarBetterThanTheirFrequencyDoes) {
+  const Outcome outcome = RunProgram("train_gpt --epochs 2");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_LT(Value(outcome, "perplexity"),
+            0.5 * Value(outcome, "unigram_perplexity"));
+}
+
+TEST(TrainGpt, TakesTheSameStepsWithAccumulatedGradients) {
+  const std::string command =
+      "train_gpt --steps 6 --dropout 0 --width 32 --length 32 ";
+  const Outcome whole = RunProgram(command + "--batch-size 16");
+  const Outcome parts =
+      RunProgram(command + "--batch-size 4 --global-batch-size 16");
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_EQ(Value(parts, "steps"), 6);
+  EXPECT_NEAR(Value(parts, "perplexity") / Value(whole, "perplexity"), 1, 1e-3);
+}
+
+TEST(TrainGpt, GoesOnExactlyInMixedPrecision) {
+  ExpectToGoOnExactly(
+      "train_gpt --epochs 1 --width 32 --length 32 --precision bfloat16 "
+      "--vocabulary 256 --batch-size 128",
+      11);
+}
+
+TEST(TrainRecommendation, RecommendsBetterThanWhatIsPopular) {
+  const Outcome outcome = RunProgram("train_recommendation --epochs 15");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_GT(Value(outcome, "ndcg"), 1.2 * Value(outcome, "popularity_ndcg"));
+}
+
+TEST(TrainRecommendation, GoesOnExactlyWithItsNoise) {
+  ExpectToGoOnExactly("train_recommendation --epochs 3 --hidden 20", 17);
+}
+
+TEST(TrainA3c, BeatsTheOpponentWithSeveralActors) {
+  const Outcome outcome = RunProgram("train_a3c --actors 2 --steps 800");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_LT(Value(outcome, "random_margin"), -3);
+  EXPECT_GT(Value(outcome, "margin"), 0);
+}
+
+TEST(TrainA3c, GoesOnExactlyInTheMiddleOfAGame) {
+  ExpectToGoOnExactly("train_a3c --actors 1 --steps 30", 13);
+  ExpectToGoOnExactly("train_a3c --actors 1 --steps 4 --pixels", 3);
+}
+
 TEST(Minimal, LearnsTheCircle) {
   const Outcome outcome = RunProgram("minimal");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -269,6 +361,13 @@ TEST(Examples, SayWhatIsWrongWithTheirData) {
   const Outcome text = RunProgram("train_language_model --data /no/such/text");
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.output, HasSubstr("/no/such/text: no such file; "));
+  const TemporaryFolder folder;
+  folder.Write("ratings.csv", "userId,movieId,rating\n1,2\n");
+  const Outcome ratings =
+      RunProgram("train_recommendation --data " + folder.PathOf("ratings.csv"));
+  EXPECT_EQ(ratings.exit_code, 1);
+  EXPECT_THAT(ratings.output,
+              HasSubstr("ratings.csv:2: 2 fields instead of 3"));
 }
 
 }  // namespace

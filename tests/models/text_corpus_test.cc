@@ -46,6 +46,22 @@ TEST(TextCorpus, CharactersKeepTheirCaseAndSpacesCollapse) {
   EXPECT_EQ(Rendered(corpus, corpus.train().narrow(0, 0, 5)), "A|b| |c|.|");
 }
 
+TEST(TextCorpus, BytePairsAreTheWholeText) {
+  const std::string text = Repeated("The cat,\n\t THE cat. ", 40);
+  ASSERT_OK_AND_ASSIGN(
+      const TextCorpus corpus,
+      TextCorpus::FromText(text,
+                           {.token = TokenKind::kBytePair, .byte_pairs = 260}));
+  EXPECT_EQ(corpus.vocabulary().size(), 260);
+  std::string read;
+  for (const at::Tensor& tokens : {corpus.train(), corpus.validation()}) {
+    for (int64_t at = 0; at < tokens.size(0); ++at) {
+      read += corpus.vocabulary()[tokens[at].item<int64_t>()];
+    }
+  }
+  EXPECT_EQ(read, text);
+}
+
 TEST(TextCorpus, VocabularyIsOrderedByCountAndThenByText) {
   ASSERT_OK_AND_ASSIGN(const TextCorpus corpus,
                        TextCorpus::FromText(Repeated("b a c c ", 40), {}));

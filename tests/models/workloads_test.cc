@@ -29,6 +29,18 @@ const Workload kWorkloads[] = {
                "16", "--dropout", "0"},
      .steps = 24,
      .gang_tolerance = 1e-3},
+    {.program = "train_translation",
+     .flags = {"--width", "32", "--batch-size", "8", "--global-batch-size",
+               "16", "--dropout", "0"},
+     .steps = 24,
+     .gang_tolerance = 1e-3},
+    {.program = "train_gpt",
+     .flags = {"--width", "32", "--length", "32", "--batch-size", "8",
+               "--global-batch-size", "16", "--dropout", "0"},
+     .steps = 24,
+     .gang_tolerance = 1e-3},
+    {.program = "train_a3c", .flags = {"--actors", "1"}, .steps = 24},
+    {.program = "train_recommendation", .flags = {}, .steps = 24},
 };
 
 class Workloads : public WorkloadTest,
