@@ -249,10 +249,11 @@ int Train(const Flags& flags) {
   for (auto step : gavel::Iterator(*session, steps, gavel::Resume::kForward)) {
     static_cast<void>(step);
     std::atomic<int64_t> rollouts_left = flags.rollouts;
+    const torch::Device device = session->device();
     std::vector<std::future<void>> threads;
     for (Actor& actor : actors) {
       threads.push_back(std::async(std::launch::async, [&] {
-        actor.Work(shared, rollouts_left, session->device());
+        actor.Work(shared, rollouts_left, device);
       }));
     }
     for (auto& thread : threads) thread.get();

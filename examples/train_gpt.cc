@@ -176,5 +176,6 @@ int main(int argc, char** argv) {
   if (flags.model.width % flags.model.heads != 0) {
     gavel::examples::Fail("--width has to be a multiple of --heads");
   }
+  flags.text.window = flags.model.length;
   return Train(flags, OrFail(TextCorpus::Read(flags.data, flags.text)));
 }

@@ -84,6 +84,7 @@ int Train(const Flags& flags, const TextCorpus& corpus) {
   int64_t epoch = 0;
 
   const auto session = OpenSession(flags);
+  gavel::examples::TrackVocabulary(*session, corpus.vocabulary());
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
@@ -124,6 +125,7 @@ int main(int argc, char** argv) {
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
   gavel::models::TextCorpusOptions options;
+  options.window = flags.length;
   options.token = flags.characters ? TokenKind::kCharacter : TokenKind::kWord;
   return Train(flags, OrFail(TextCorpus::Read(flags.data, options)));
 }

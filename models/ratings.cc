@@ -1,5 +1,6 @@
 #include "models/ratings.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>

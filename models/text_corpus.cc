@@ -125,26 +125,35 @@ absl::StatusOr<TextCorpus> TextCorpus::FromText(
   };
   TextCorpus corpus;
   if (options.token == TokenKind::kBytePair) {
-    const auto train = text.substr(0, train_part(text.size()));
-    const auto encoding = BytePairEncoding::Learn(train, options.byte_pairs);
+    const auto train_text = text.substr(0, train_part(text.size()));
+    const auto encoding =
+        BytePairEncoding::Learn(train_text, options.byte_pairs);
     corpus.vocabulary_ = encoding.tokens();
-    corpus.train_ = at::tensor(encoding.Encode(train), at::kLong);
+    corpus.train_ = at::tensor(encoding.Encode(train_text), at::kLong);
     corpus.validation_ =
-        at::tensor(encoding.Encode(text.substr(train.size())), at::kLong);
+        at::tensor(encoding.Encode(text.substr(train_text.size())), at::kLong);
   } else {
     const std::vector<std::string> tokens =
         options.token == TokenKind::kWord ? Words(text) : Characters(text);
-    const auto train = std::span(tokens).first(train_part(tokens.size()));
-    corpus.vocabulary_ = Vocabulary(train, options.count_min);
-    corpus.train_ = Ids(train, corpus.vocabulary_);
+    const auto train_tokens =
+        std::span(tokens).first(train_part(tokens.size()));
+    corpus.vocabulary_ = Vocabulary(train_tokens, options.count_min);
+    corpus.train_ = Ids(train_tokens, corpus.vocabulary_);
     corpus.validation_ =
-        Ids(std::span(tokens).subspan(train.size()), corpus.vocabulary_);
+        Ids(std::span(tokens).subspan(train_tokens.size()), corpus.vocabulary_);
   }
-  const int64_t tokens = corpus.train_.size(0) + corpus.validation_.size(0);
-  if (tokens < kTokensMin) {
-    return absl::InvalidArgumentError(StrCat("has ", tokens,
+  const int64_t train = corpus.train_.size(0);
+  const int64_t held_out = corpus.validation_.size(0);
+  if (train + held_out < kTokensMin) {
+    return absl::InvalidArgumentError(StrCat("has ", train + held_out,
                                              " tokens and needs ", kTokensMin,
                                              " at least; ", kTextRemedy));
+  }
+  if (std::min(train, held_out) <= options.window) {
+    return absl::InvalidArgumentError(
+        StrCat("has ", train, " tokens to train on and ", held_out,
+               " to hold out, too few for windows of ", options.window,
+               "; make them shorter, or give more text"));
   }
   return corpus;
 }

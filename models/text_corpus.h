@@ -34,11 +34,12 @@ struct TextCorpusOptions {
   int64_t byte_pairs = 4096;  // kBytePair: tokens at most, 256 bytes included
   // The last part of the text, held out. In (0, 1).
   double validation_fraction = 0.1;
+  int64_t window = 1;  // tokens that TextWindows will be made with
 };
 
 class TextCorpus {
  public:
-  // INVALID_ARGUMENT: too little text for a training and a validation part.
+  // INVALID_ARGUMENT: too little text for a window in both parts.
   static absl::StatusOr<TextCorpus> FromText(std::string_view text,
                                              const TextCorpusOptions& options);
 

@@ -107,6 +107,15 @@ TEST(TextCorpus, NamesWhatIsMissingOrTooShort) {
               StatusIs(kInvalidArgument, folder.path() + ": has 0 tokens"));
 }
 
+TEST(TextCorpus, NeedsMoreThanAWindowInBothParts) {
+  const std::string text = Repeated("a ", 200);
+  EXPECT_OK(TextCorpus::FromText(text, {.window = 19}));
+  EXPECT_THAT(TextCorpus::FromText(text, {.window = 20}),
+              StatusIs(kInvalidArgument,
+                       "has 180 tokens to train on and 20 to hold out, too few "
+                       "for windows of 20; make them shorter"));
+}
+
 TEST(TextWindows, EachInputIsFollowedByItsTarget) {
   ASSERT_OK_AND_ASSIGN(const TextCorpus corpus,
                        TextCorpus::FromText(Repeated("a b c ", 50), {}));
