@@ -268,9 +268,10 @@ int Train(const Flags& flags) {
   if (session->finished()) {
     const torch::Device device = session->device();
     std::printf(
-        "{\"data\": \"synthetic\", \"steps\": %lld, \"margin\": %.9g, "
-        "\"random_margin\": %.9g}\n",
-        static_cast<long long>(session->steps_done()),
+        "{\"data\": \"synthetic\", \"steps\": %lld, \"margin_in_training\": "
+        "%.9g, "
+        "\"margin\": %.9g, \"random_margin\": %.9g}\n",
+        static_cast<long long>(session->steps_done()), margin,
         Play(flags, &shared.model, device), Play(flags, nullptr, device));
   }
   return session->Finish();

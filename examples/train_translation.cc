@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -87,10 +88,18 @@ ParallelText ReadText(const Flags& flags) {
       flags.text));
 }
 
-// Of what the model makes of the held-out sentences.
-double Bleu(Transformer& model, const ParallelText& text, const Flags& flags,
-            const torch::Device& device) {
+struct Score {
+  double perplexity = 0;  // of each next token of the references
+  double bleu = 0;        // of what the model makes of the sources
+};
+
+// On the held-out sentences.
+Score Evaluate(Transformer& model, const ParallelText& text, const Flags& flags,
+               const torch::Device& device) {
   constexpr size_t kBatchSize = 100;
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  double loss = 0;
   std::vector<std::string> translations;
   std::vector<std::string> references;
   std::span<const SentencePair> rest = text.validation();
@@ -98,6 +107,10 @@ double Bleu(Transformer& model, const ParallelText& text, const Flags& flags,
     const auto part = rest.first(std::min(kBatchSize, rest.size()));
     rest = rest.subspan(part.size());
     const auto batch = PadBatch(part, device);
+    loss += TranslationLoss(model(batch.source, batch.target_in),
+                            batch.target_out, /*smoothing=*/0)
+                .item<double>() *
+            static_cast<double>(part.size());
     const torch::Tensor ids =
         Translate(model, batch.source, flags.beam).cpu().contiguous();
     const auto length = static_cast<size_t>(ids.size(1));
@@ -108,7 +121,8 @@ double Bleu(Transformer& model, const ParallelText& text, const Flags& flags,
       row += length;
     }
   }
-  return gavel::models::CorpusBleu(translations, references);
+  return {std::exp(loss / static_cast<double>(references.size())),
+          gavel::models::CorpusBleu(translations, references)};
 }
 
 int Train(Flags& flags, const ParallelText& text) {
@@ -151,13 +165,13 @@ int Train(Flags& flags, const ParallelText& text) {
   }
 
   if (session->finished() && session->rank() == 0) {
+    const Score score = Evaluate(model, text, flags, session->device());
     std::printf(
         "{\"data\": \"%s\", \"steps\": %lld, \"vocabulary\": %lld, "
-        "\"pairs_left_out\": %lld, \"bleu\": %.9g}\n",
+        "\"pairs_left_out\": %lld, \"perplexity\": %.9g, \"bleu\": %.9g}\n",
         DataLabel(flags), static_cast<long long>(session->steps_done()),
         static_cast<long long>(text.vocabulary()),
-        static_cast<long long>(text.left_out()),
-        Bleu(model, text, flags, session->device()));
+        static_cast<long long>(text.left_out()), score.perplexity, score.bleu);
   }
   return session->Finish();
 }

@@ -265,14 +265,14 @@ TEST(TrainTranslation, LearnsToReverseTheSyntheticLanguage) {
   const Outcome outcome = RunProgram("train_translation --steps 400 --beam 1");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
-  EXPECT_GT(Value(outcome, "bleu"),
-            0.8);  // an unordered bag of words: below 0.2
+  EXPECT_GT(Value(outcome, "bleu"), 0.7);
 }
 
 TEST(TrainTranslation, GoesOnExactlyWithItsDropoutAndOnlyWithItsVocabulary) {
   const std::string command =
-      "train_translation --epochs 1 --width 16 --layers 1 --batch-size 256";
-  ExpectToGoOnExactly(command, 20);
+      "train_translation --epochs 1 --width 16 --layers 1 --batch-size 256 "
+      "--beam 1";
+  ExpectToGoOnExactly(command, 10);
   const TemporaryFolder folder;
   ASSERT_EQ(RunProgram(command + " --steps 3", folder.path()).exit_code, 0);
   const Outcome other =
@@ -298,6 +298,7 @@ TEST(TrainTranslation, ReadsParallelTextFiles) {
   const Outcome outcome = RunProgram(command);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
+  EXPECT_LT(Value(outcome, "perplexity"), 3);
   EXPECT_EQ(Value(outcome, "bleu"), 0);  // no sentence has four words
   folder.Write("text.de", target + "noch einer\n");
   const Outcome unpaired = RunProgram(command);
