@@ -11,10 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "examples/training.h"
 #include "gavel/iterator.h"
@@ -29,16 +27,11 @@ namespace functional = torch::nn::functional;
 using gavel::examples::OrFail;
 using gavel::models::Crop;
 using gavel::models::CropOptions;
-using gavel::models::CycleGanDiscriminator;
-using gavel::models::CycleGanGenerator;
+using gavel::models::CycleGan;
 using gavel::models::DiscImages;
 using gavel::models::ImageSource;
 using gavel::models::Style;
 using gavel::models::UnpairedImages;
-
-// How much the losses count beside the discriminators' verdict; as published.
-constexpr double kCycleWeight = 10;
-constexpr double kIdentityWeight = 0.5 * kCycleWeight;
 
 struct Flags : gavel::examples::TrainingFlags {
   Flags() {
@@ -95,50 +88,6 @@ Images OpenImages(const Flags& flags) {
   return {open("trainA"), open("trainB"), open("testA"), open("testB")};
 }
 
-struct Networks : torch::nn::Module {
-  explicit Networks(const gavel::models::CycleGanOptions& options)
-      : to_b(register_module("to_b", CycleGanGenerator(options))),
-        to_a(register_module("to_a", CycleGanGenerator(options))),
-        is_a(register_module("is_a", CycleGanDiscriminator(options))),
-        is_b(register_module("is_b", CycleGanDiscriminator(options))) {}
-
-  static std::vector<at::Tensor> Parameters(const torch::nn::Module& first,
-                                            const torch::nn::Module& second) {
-    std::vector<at::Tensor> all = first.parameters();
-    for (const at::Tensor& one : second.parameters()) all.push_back(one);
-    return all;
-  }
-
-  CycleGanGenerator to_b, to_a;
-  CycleGanDiscriminator is_a, is_b;
-};
-
-// Least squares: 1 is real, 0 generated.
-at::Tensor VerdictLoss(const at::Tensor& verdict, double wanted) {
-  return (verdict - wanted).square().mean();
-}
-
-// Of both generators. Their images are in `fake_a` and `fake_b`.
-at::Tensor GeneratorLoss(Networks& networks, const at::Tensor& real_a,
-                         const at::Tensor& real_b, at::Tensor* fake_a,
-                         at::Tensor* fake_b) {
-  *fake_b = networks.to_b(real_a);
-  *fake_a = networks.to_a(real_b);
-  const auto verdict = VerdictLoss(networks.is_b(*fake_b), 1) +
-                       VerdictLoss(networks.is_a(*fake_a), 1);
-  const auto cycle = functional::l1_loss(networks.to_a(*fake_b), real_a) +
-                     functional::l1_loss(networks.to_b(*fake_a), real_b);
-  const auto identity = functional::l1_loss(networks.to_b(real_b), real_b) +
-                        functional::l1_loss(networks.to_a(real_a), real_a);
-  return verdict + kCycleWeight * cycle + kIdentityWeight * identity;
-}
-
-at::Tensor DiscriminatorLoss(CycleGanDiscriminator& discriminator,
-                             const at::Tensor& real, const at::Tensor& fake) {
-  return 0.5 * (VerdictLoss(discriminator(real), 1) +
-                VerdictLoss(discriminator(fake), 0));
-}
-
 // Constant for half of the epochs, then falling to 0, as published.
 void SetLearningRate(torch::optim::Adam& optimizer, const Flags& flags,
                      int64_t epoch) {
@@ -155,18 +104,18 @@ struct Score {
   double untranslated = 0;  // of A from B
 };
 
-Score Evaluate(Networks& networks, const Images& images,
+Score Evaluate(CycleGan& networks, const Images& images,
                const CropOptions& options, const torch::Device& device) {
   const torch::NoGradGuard no_grad;
   const gavel::models::CroppedImages a(images.test_a, options);
   const gavel::models::CroppedImages b(images.test_b, options);
-  networks.eval();
+  networks->eval();
   Score sum;
   for (size_t i = 0; i < a.size(); ++i) {
     const auto real_a = a.get(i, 0).data.unsqueeze(0).to(device);
     const auto real_b = b.get(i % b.size(), 0).data.unsqueeze(0).to(device);
-    const auto fake_b = networks.to_b(real_a);
-    const auto back = networks.to_a(fake_b);
+    const auto fake_b = networks->to_b(real_a);
+    const auto back = networks->to_a(fake_b);
     sum.cycle += functional::l1_loss(back, real_a).item<double>();
     sum.translation += functional::l1_loss(fake_b, real_b).item<double>();
     sum.untranslated += functional::l1_loss(real_a, real_b).item<double>();
@@ -200,14 +149,12 @@ int Train(const Flags& flags, const Images& images) {
   const int64_t blocks = flags.blocks > 0    ? flags.blocks
                          : crops.side >= 256 ? 9
                                              : 6;
-  const auto networks = std::make_shared<Networks>(
+  CycleGan networks(
       gavel::models::CycleGanOptions{.blocks = blocks, .width = flags.width});
   const auto adam =
       torch::optim::AdamOptions(flags.learning_rate).betas({0.5, 0.999});
-  torch::optim::Adam generators(
-      Networks::Parameters(*networks->to_a, *networks->to_b), adam);
-  torch::optim::Adam discriminators(
-      Networks::Parameters(*networks->is_a, *networks->is_b), adam);
+  torch::optim::Adam generators(networks->GeneratorParameters(), adam);
+  torch::optim::Adam discriminators(networks->DiscriminatorParameters(), adam);
   gavel::models::ImageBuffer buffer_a, buffer_b;
   std::mt19937_64 random(flags.seed);
   auto loader =
@@ -230,22 +177,18 @@ int Train(const Flags& flags, const Images& images) {
     for (auto& batch : gavel::Iterator(*session, loader)) {
       const at::Tensor& real_a = batch.data;
       const at::Tensor& real_b = batch.target;
-      at::Tensor fake_a, fake_b;
       generators.zero_grad();
-      const auto loss =
-          GeneratorLoss(*networks, real_a, real_b, &fake_a, &fake_b);
-      loss.backward();
+      const auto generated = networks->Generate(real_a, real_b);
+      generated.loss.backward();
       generators.step();
 
       discriminators.zero_grad();  // of the generators' step, too
-      const auto seen_a = buffer_a.Exchange(fake_a.detach(), random);
-      const auto seen_b = buffer_b.Exchange(fake_b.detach(), random);
-      const auto verdict_loss =
-          DiscriminatorLoss(networks->is_a, real_a, seen_a) +
-          DiscriminatorLoss(networks->is_b, real_b, seen_b);
+      const auto verdict_loss = networks->Judge(
+          real_a, real_b, buffer_a.Exchange(generated.fake_a, random),
+          buffer_b.Exchange(generated.fake_b, random));
       verdict_loss.backward();
       discriminators.step();
-      session->Report("loss", loss);
+      session->Report("loss", generated.loss);
       session->Report("discriminator_loss", verdict_loss);
     }
     if (!session->stopped()) ++epoch;
@@ -255,7 +198,7 @@ int Train(const Flags& flags, const Images& images) {
     crops.crop = Crop::kWhole;
     PrintScore(flags, session->steps_done(),
                images.train_a.broken_count() + images.train_b.broken_count(),
-               Evaluate(*networks, images, crops, session->device()));
+               Evaluate(networks, images, crops, session->device()));
   }
   return session->Finish();
 }

@@ -1,6 +1,7 @@
 #include "models/cyclegan.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/l1_loss.h>
 #include <ATen/ops/stack.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
@@ -15,6 +16,9 @@ namespace {
 constexpr size_t kBufferSize = 50;
 constexpr double kWeightDeviation = 0.02;
 constexpr double kLeak = 0.2;
+// How much the losses count beside the discriminators' verdict.
+constexpr double kCycleWeight = 10;
+constexpr double kIdentityWeight = 0.5 * kCycleWeight;
 
 torch::nn::Conv2d MakeConv(int64_t in, int64_t out, int64_t kernel,
                            int64_t stride, int64_t padding) {
@@ -72,6 +76,18 @@ torch::nn::ConvTranspose2d MakeUpward(int64_t in, int64_t out) {
           .output_padding(1));
 }
 
+// 1 is real, 0 generated.
+at::Tensor VerdictLoss(const at::Tensor& verdict, double wanted) {
+  return (verdict - wanted).square().mean();
+}
+
+std::vector<at::Tensor> ParametersOf(const torch::nn::Module& first,
+                                     const torch::nn::Module& second) {
+  std::vector<at::Tensor> all = first.parameters();
+  for (const at::Tensor& one : second.parameters()) all.push_back(one);
+  return all;
+}
+
 }  // namespace
 
 CycleGanGeneratorImpl::CycleGanGeneratorImpl(const CycleGanOptions& options) {
@@ -120,6 +136,42 @@ CycleGanDiscriminatorImpl::CycleGanDiscriminatorImpl(
 
 torch::Tensor CycleGanDiscriminatorImpl::forward(const torch::Tensor& images) {
   return layers_->forward(images);
+}
+
+CycleGanImpl::CycleGanImpl(const CycleGanOptions& options)
+    : to_b(register_module("to_b", CycleGanGenerator(options))),
+      to_a(register_module("to_a", CycleGanGenerator(options))),
+      is_a(register_module("is_a", CycleGanDiscriminator(options))),
+      is_b(register_module("is_b", CycleGanDiscriminator(options))) {}
+
+CycleGanImpl::Generated CycleGanImpl::Generate(const at::Tensor& real_a,
+                                               const at::Tensor& real_b) {
+  const at::Tensor fake_b = to_b(real_a);
+  const at::Tensor fake_a = to_a(real_b);
+  const at::Tensor verdict =
+      VerdictLoss(is_b(fake_b), 1) + VerdictLoss(is_a(fake_a), 1);
+  const at::Tensor cycle =
+      at::l1_loss(to_a(fake_b), real_a) + at::l1_loss(to_b(fake_a), real_b);
+  const at::Tensor identity =
+      at::l1_loss(to_b(real_b), real_b) + at::l1_loss(to_a(real_a), real_a);
+  return {verdict + kCycleWeight * cycle + kIdentityWeight * identity,
+          fake_a.detach(), fake_b.detach()};
+}
+
+at::Tensor CycleGanImpl::Judge(const at::Tensor& real_a,
+                               const at::Tensor& real_b,
+                               const at::Tensor& fake_a,
+                               const at::Tensor& fake_b) {
+  return 0.5 * (VerdictLoss(is_a(real_a), 1) + VerdictLoss(is_a(fake_a), 0) +
+                VerdictLoss(is_b(real_b), 1) + VerdictLoss(is_b(fake_b), 0));
+}
+
+std::vector<at::Tensor> CycleGanImpl::GeneratorParameters() const {
+  return ParametersOf(*to_a, *to_b);
+}
+
+std::vector<at::Tensor> CycleGanImpl::DiscriminatorParameters() const {
+  return ParametersOf(*is_a, *is_b);
 }
 
 at::Tensor ImageBuffer::Exchange(const at::Tensor& generated,

@@ -48,6 +48,33 @@ class CycleGanDiscriminatorImpl : public torch::nn::Module {
 };
 TORCH_MODULE(CycleGanDiscriminator);
 
+// Both generators and both discriminators, of images of the kinds A and B, and
+// what they are trained to.
+class CycleGanImpl : public torch::nn::Module {
+ public:
+  struct Generated {
+    at::Tensor loss;            // of the generators
+    at::Tensor fake_a, fake_b;  // without a graph
+  };
+
+  explicit CycleGanImpl(const CycleGanOptions& options);
+
+  // The discriminators' verdict on generated images (least squares), 10 times
+  // the way of an image to the other kind and back, and 5 times that of an
+  // image that is already of the wanted kind.
+  Generated Generate(const at::Tensor& real_a, const at::Tensor& real_b);
+  // The loss of the discriminators; least squares, halved.
+  at::Tensor Judge(const at::Tensor& real_a, const at::Tensor& real_b,
+                   const at::Tensor& fake_a, const at::Tensor& fake_b);
+
+  std::vector<at::Tensor> GeneratorParameters() const;
+  std::vector<at::Tensor> DiscriminatorParameters() const;
+
+  CycleGanGenerator to_b, to_a;
+  CycleGanDiscriminator is_a, is_b;
+};
+TORCH_MODULE(CycleGan);
+
 // The last 50 generated images: the discriminators see each image either at
 // once or, half of the time, when it takes the place of one that is seen
 // instead. A. Shrivastava et al., CVPR 2017, section 2.3. Its state is `images`

@@ -1,0 +1,37 @@
+// One training step of each workload, on a batch that stays: what
+// bench_workloads times. Of the published sizes, with a batch that a CPU takes
+// a fraction of a second for. bench/workload_steps.py has the same in Python.
+#ifndef GAVEL_BENCH_WORKLOAD_STEPS_H_
+#define GAVEL_BENCH_WORKLOAD_STEPS_H_
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/example.h"
+
+namespace gavel::bench {
+
+struct WorkloadSteps {
+  std::shared_ptr<torch::nn::Module> model;
+  std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers;
+  models::Example batch;
+  // Trains on the batch; the loss.
+  std::function<at::Tensor(const models::Example& batch)> step;
+
+  int64_t ParameterCount() const;
+};
+
+std::vector<std::string> WorkloadNames();
+
+// Null: there is no such workload.
+std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name);
+
+}  // namespace gavel::bench
+
+#endif  // GAVEL_BENCH_WORKLOAD_STEPS_H_

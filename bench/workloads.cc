@@ -1,0 +1,281 @@
+// Steps per second of each workload through gavel::Iterator, with its session,
+// state tracked and loss reported, against the same loop without any of it, and
+// against the same model in Python with the PyTorch whose libraries this links.
+// On one thread each by default, in short turns in the same run; the fastest
+// turn of each counts, since what else the machine does only makes turns
+// slower. On a busy machine --clock cpu counts processor time, of all threads.
+//
+//   bench_workloads [--workload NAME] [--turns N] [--threads N]
+//                   [--clock wall|cpu] [--out FILE.json]
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/table.h"
+#include "bench/workload_steps.h"
+#include "gavel/iterator.h"
+#include "gavel/session.h"
+
+extern char** environ;
+
+namespace {
+
+using gavel::bench::AtLeast;
+using gavel::bench::MakeWorkloadSteps;
+using gavel::bench::PrintNow;
+using gavel::bench::Row;
+using gavel::bench::WorkloadSteps;
+using gavel::models::Example;
+
+constexpr double kTurn_s = 0.3;  // about
+constexpr int kStepsWarm = 3;    // of each, first
+
+struct Options {
+  std::string workload;  // empty: all
+  std::string out;
+  int turns = 15;
+  int threads = 1;
+  bool cpu_time = false;
+};
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "bench_workloads: %s\n", why.c_str());
+  std::exit(2);
+}
+
+struct Elapsed {
+  double wall_s = 0;
+  double cpu_s = 0;  // of the process
+};
+
+double Now_s(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Elapsed Timed(const std::function<void()>& body) {
+  const double wall_s = Now_s(CLOCK_MONOTONIC);
+  const double cpu_s = Now_s(CLOCK_PROCESS_CPUTIME_ID);
+  body();
+  return {Now_s(CLOCK_MONOTONIC) - wall_s,
+          Now_s(CLOCK_PROCESS_CPUTIME_ID) - cpu_s};
+}
+
+// The same batch for ever.
+struct Forever {
+  struct End {};
+  struct Cursor {
+    const Example* batch;
+    const Example& operator*() const { return *batch; }
+    Cursor& operator++() { return *this; }
+    bool operator!=(End) const { return true; }
+  };
+  Cursor begin() const { return {&batch}; }
+  End end() const { return {}; }
+
+  Example batch;
+};
+
+// One way to train: so many steps at a time.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual Elapsed Train(int steps) = 0;
+};
+
+class Bare : public Peer {
+ public:
+  explicit Bare(std::unique_ptr<WorkloadSteps> steps)
+      : steps_(std::move(steps)) {}
+  Elapsed Train(int steps) override {
+    return Timed([&] {
+      for (int i = 0; i < steps; ++i) steps_->step(steps_->batch);
+    });
+  }
+
+ private:
+  std::unique_ptr<WorkloadSteps> steps_;
+};
+
+class Wrapped : public Peer {
+ public:
+  explicit Wrapped(std::unique_ptr<WorkloadSteps> steps)
+      : steps_(std::move(steps)), range_{steps_->batch} {
+    gavel::SessionOptions options;
+    options.device = "cpu";
+    options.log = [](gavel::LogLevel, const std::string&) {};
+    session_ = gavel::Session::Create(options);
+    session_->Track("model", steps_->model);
+    int number = 0;
+    for (const auto& optimizer : steps_->optimizers) {
+      session_->Track("optimizer" + std::to_string(number++), *optimizer);
+    }
+    iterator_.emplace(*session_, range_);
+    cursor_.emplace(iterator_->begin());
+    if (!(*cursor_ != iterator_->end())) Die(session_->status().message());
+  }
+  Elapsed Train(int steps) override {
+    return Timed([&] {
+      for (int i = 0; i < steps; ++i, ++*cursor_) {
+        session_->Report("loss", steps_->step(**cursor_));
+      }
+    });
+  }
+
+ private:
+  std::unique_ptr<WorkloadSteps> steps_;
+  Forever range_;
+  std::unique_ptr<gavel::Session> session_;
+  std::optional<gavel::Iterator<Forever&>> iterator_;
+  std::optional<gavel::Iterator<Forever&>::Cursor> cursor_;
+};
+
+// workload_steps.py in a process of its own, which does what it is told.
+class Python : public Peer {
+ public:
+  Python(const std::string& name, int threads) {
+    int to[2], from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) Die("no pipe");
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+    for (const int end : {to[0], to[1], from[0], from[1]}) {
+      posix_spawn_file_actions_addclose(&actions, end);
+    }
+    std::string script = GAVEL_WORKLOAD_STEPS;
+    std::string python = GAVEL_PYTHON;
+    std::string workload = name, count = std::to_string(threads);
+    char* argv[] = {python.data(), script.data(), workload.data(), count.data(),
+                    nullptr};
+    const int error =
+        posix_spawn(&pid_, GAVEL_PYTHON, &actions, nullptr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) Die("python: " + std::string(std::strerror(error)));
+    close(to[0]);
+    close(from[1]);
+    to_ = fdopen(to[1], "w");
+    from_ = fdopen(from[0], "r");
+    parameters_ = static_cast<int64_t>(Answer());
+  }
+  ~Python() override {
+    std::fclose(to_);
+    std::fclose(from_);
+    waitpid(pid_, nullptr, 0);
+  }
+  Elapsed Train(int steps) override {
+    std::fprintf(to_, "%d\n", steps);
+    std::fflush(to_);
+    const double wall_s = Answer();
+    return {wall_s, Answer()};
+  }
+  int64_t parameters() const { return parameters_; }
+
+ private:
+  double Answer() {
+    double number = 0;
+    if (std::fscanf(from_, "%lf", &number) != 1) {
+      Die(std::string(GAVEL_WORKLOAD_STEPS) + " failed; see above");
+    }
+    return number;
+  }
+
+  pid_t pid_ = 0;
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
+  int64_t parameters_ = 0;
+};
+
+// Of their fastest turns, in the order of `peers`.
+std::vector<double> StepsPerSecond(
+    const std::vector<std::unique_ptr<Peer>>& peers, const Options& options) {
+  double step_s = 0;
+  for (const auto& peer : peers) {
+    peer->Train(kStepsWarm);
+    step_s = peer->Train(1).cpu_s;
+  }
+  const int steps = std::clamp(static_cast<int>(kTurn_s / step_s), 1, 1000);
+  std::vector<double> fastest(peers.size(), 0);
+  for (int turn = 0; turn < options.turns; ++turn) {
+    for (size_t i = 0; i < peers.size(); ++i) {
+      const Elapsed elapsed = peers[i]->Train(steps);
+      const double turn_s = options.cpu_time ? elapsed.cpu_s : elapsed.wall_s;
+      fastest[i] = std::max(fastest[i], steps / turn_s);
+    }
+  }
+  return fastest;
+}
+
+std::vector<Row> Measure(const std::string& name, const Options& options) {
+  auto steps = MakeWorkloadSteps(name);
+  if (steps == nullptr) Die("there is no workload " + name);
+  const int64_t parameters = steps->ParameterCount();
+  std::vector<std::unique_ptr<Peer>> peers;
+  peers.push_back(std::make_unique<Wrapped>(std::move(steps)));
+  peers.push_back(std::make_unique<Bare>(MakeWorkloadSteps(name)));
+  const bool has_python = access(GAVEL_PYTHON, X_OK) == 0;
+  if (has_python) {
+    auto python = std::make_unique<Python>(name, options.threads);
+    if (python->parameters() != parameters) {
+      Die(std::string(GAVEL_WORKLOAD_STEPS) + " has another model " + name);
+    }
+    peers.push_back(std::move(python));
+  }
+  const std::vector<double> speed = StepsPerSecond(peers, options);
+  std::vector<Row> rows = {{name, speed[0], "1/s", "the same loop without it",
+                            speed[1], AtLeast(0.95)}};
+  if (has_python) {
+    rows.push_back({name + " and Python", speed[0], "1/s", "PyTorch in Python",
+                    speed[2], AtLeast(0.9)});
+  }
+  for (const Row& row : rows) PrintNow(row);
+  return rows;
+}
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (flag == "--workload") options.workload = argv[i + 1];
+    if (flag == "--out") options.out = argv[i + 1];
+    if (flag == "--turns") options.turns = std::atoi(argv[i + 1]);
+    if (flag == "--clock") {
+      options.cpu_time = std::strcmp(argv[i + 1], "cpu") == 0;
+    }
+    if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
+  }
+  if (argc % 2 == 0 || options.turns < 1 || options.threads < 1) {
+    Die("usage: bench_workloads [--workload NAME] [--turns N] [--threads N] "
+        "[--clock wall|cpu] [--out FILE.json]");
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = Parse(argc, argv);
+  at::set_num_threads(options.threads);
+  std::vector<Row> rows;
+  for (const std::string& name : gavel::bench::WorkloadNames()) {
+    if (!options.workload.empty() && options.workload != name) continue;
+    for (Row& row : Measure(name, options)) rows.push_back(std::move(row));
+  }
+  if (rows.empty()) Die("there is no workload " + options.workload);
+  return gavel::bench::Report(rows, options.out);
+}
