@@ -43,6 +43,12 @@ std::vector<ResidualBlockImpl::Convolution> ConvolutionsOf(ResNetDepth depth,
   return {{width, 1}, {width, 3, stride}, {width * kExpansion, 1}};
 }
 
+// What the last stage hands to the classifier.
+int64_t FeaturesOf(const ResNetOptions& options) {
+  const int64_t width = options.width << (kStages - 1);
+  return options.depth == ResNetDepth::k18 ? width : width * kExpansion;
+}
+
 }  // namespace
 
 ResidualBlockImpl::ResidualBlockImpl(
@@ -83,7 +89,8 @@ torch::Tensor ResidualBlockImpl::forward(const torch::Tensor& features) {
 ResNetImpl::ResNetImpl(const ResNetOptions& options)
     : pools_(options.stem == ResNetStem::kLargeImages),
       stem_convolution_(MakeStem(options)),
-      stem_norm_(options.width) {
+      stem_norm_(options.width),
+      classifier_(FeaturesOf(options), options.classes) {
   register_module("stem_convolution", stem_convolution_);
   register_module("stem_norm", stem_norm_);
   const Blocks blocks = BlocksOf(options.depth);
@@ -100,8 +107,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options)
       channels = convolutions.back().channels;
     }
   }
-  classifier_ = register_module("classifier",
-                                torch::nn::Linear(channels, options.classes));
+  register_module("classifier", classifier_);
 }
 
 torch::Tensor ResNetImpl::forward(const torch::Tensor& images) {

@@ -67,7 +67,7 @@ class ResNetImpl : public torch::nn::Module {
   torch::nn::Conv2d stem_convolution_;
   torch::nn::BatchNorm2d stem_norm_;
   std::vector<ResidualBlock> blocks_;
-  torch::nn::Linear classifier_{nullptr};
+  torch::nn::Linear classifier_;
 };
 TORCH_MODULE(ResNet);
 
