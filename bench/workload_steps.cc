@@ -3,42 +3,58 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <random>
 #include <utility>
 
+#include "models/actor_critic.h"
 #include "models/cyclegan.h"
+#include "models/gpt.h"
 #include "models/lstm_language_model.h"
+#include "models/recommendation_autoencoder.h"
 #include "models/resnet.h"
+#include "models/transformer.h"
 
 namespace gavel::bench {
 namespace {
 
 using Steps = std::unique_ptr<WorkloadSteps>;
 
-Steps MakeResNet(const models::ResNetOptions& options, int64_t batch_size,
-                 int64_t side) {
-  models::ResNet model(options);
+// A step that is one loss of one model, and one optimizer's.
+template <class Model, class Optimizer, class Loss>
+Steps MakeSteps(Model model, std::unique_ptr<Optimizer> optimizer,
+                models::Example batch, Loss loss_of) {
   auto steps = std::make_unique<WorkloadSteps>();
-  auto sgd = std::make_unique<torch::optim::SGD>(
-      model->parameters(),
-      torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4));
-  steps->batch = {torch::rand({batch_size, 3, side, side}),
-                  torch::randint(options.classes, {batch_size})};
-  steps->step = [model,
-                 optimizer = sgd.get()](const models::Example& batch) mutable {
+  steps->batch = std::move(batch);
+  steps->step = [model, loss_of, optimizer = optimizer.get()](
+                    const models::Example& one) mutable {
     optimizer->zero_grad();
-    at::Tensor loss =
-        torch::nn::functional::cross_entropy(model(batch.data), batch.target);
+    at::Tensor loss = loss_of(model, one);
     loss.backward();
     optimizer->step();
     return loss;
   };
   steps->model = model.ptr();
-  steps->optimizers.push_back(std::move(sgd));
+  steps->optimizers.push_back(std::move(optimizer));
   return steps;
+}
+
+Steps MakeResNet(const models::ResNetOptions& options, int64_t batch_size,
+                 int64_t side) {
+  models::ResNet model(options);
+  auto sgd = std::make_unique<torch::optim::SGD>(
+      model->parameters(),
+      torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4));
+  return MakeSteps(model, std::move(sgd),
+                   {torch::rand({batch_size, 3, side, side}),
+                    torch::randint(options.classes, {batch_size})},
+                   [](models::ResNet& one, const models::Example& batch) {
+                     return torch::nn::functional::cross_entropy(
+                         one(batch.data), batch.target);
+                   });
 }
 
 Steps MakeResNet18() { return MakeResNet({}, 2, 32); }
@@ -71,6 +87,68 @@ Steps MakeLanguageModel() {
   steps->model = model.ptr();
   steps->optimizers.push_back(std::move(adam));
   return steps;
+}
+
+Steps MakeTransformer() {
+  constexpr int64_t kWords = 8'000;
+  models::Transformer model(models::TransformerOptions{.vocabulary = kWords});
+  auto adam = std::make_unique<torch::optim::Adam>(
+      model->parameters(),
+      torch::optim::AdamOptions(1e-4).betas({0.9, 0.98}).eps(1e-9));
+  return MakeSteps(model, std::move(adam),
+                   {torch::randint(10, kWords, {2, 16}),
+                    torch::randint(10, kWords, {2, 16})},
+                   [](models::Transformer& one, const models::Example& batch) {
+                     return models::TranslationLoss(
+                         one(batch.data, batch.target), batch.target, 0.1);
+                   });
+}
+
+Steps MakeGpt() {
+  constexpr int64_t kWords = 10'000;
+  models::Gpt model(models::GptOptions{.vocabulary = kWords,
+                                       .length = 64,
+                                       .width = 384,
+                                       .heads = 6,
+                                       .layers = 6});
+  auto adam = std::make_unique<torch::optim::AdamW>(model->parameters(), 1e-4);
+  return MakeSteps(
+      model, std::move(adam),
+      {torch::randint(kWords, {1, 64}), torch::randint(kWords, {1, 64})},
+      [](models::Gpt& one, const models::Example& batch) {
+        return torch::nn::functional::cross_entropy(
+            one(batch.data).flatten(0, 1), batch.target.flatten());
+      });
+}
+
+// As many items as MovieLens 20M has.
+Steps MakeRecommendation() {
+  constexpr int64_t kItems = 20'108;
+  models::RecommendationAutoencoder model(
+      models::RecommendationAutoencoderOptions{.items = kItems});
+  auto adam = std::make_unique<torch::optim::Adam>(model->parameters(), 1e-3);
+  const at::Tensor likes = torch::rand({64, kItems}).gt(0.99).to(at::kFloat);
+  return MakeSteps(
+      model, std::move(adam), {likes, likes},
+      [](models::RecommendationAutoencoder& one, const models::Example& batch) {
+        return models::MultinomialLoss(one(batch.data), batch.target);
+      });
+}
+
+// What an actor learns from 20 pictures, without the game.
+Steps MakeActorCritic() {
+  constexpr int64_t kPictures = 20;
+  models::ActorCritic model(models::ActorCriticOptions{});
+  auto adam = std::make_unique<torch::optim::Adam>(
+      model->parameters(), torch::optim::AdamOptions(1e-4).amsgrad(true));
+  const at::Tensor advantages = torch::randn({kPictures});
+  return MakeSteps(
+      model, std::move(adam),
+      {torch::rand({kPictures, 4, 84, 84}), torch::randint(3, {kPictures})},
+      [advantages](models::ActorCritic& one, const models::Example& batch) {
+        return models::ActorCriticLoss(one(batch.data), batch.target,
+                                       advantages, advantages, {});
+      });
 }
 
 // The networks for 128 pixels, on images of 32.
@@ -107,6 +185,10 @@ const std::pair<const char*, Steps (*)()> kWorkloads[] = {
     {"resnet18", MakeResNet18},
     {"resnet50", MakeResNet50},
     {"lstm", MakeLanguageModel},
+    {"transformer", MakeTransformer},
+    {"gpt", MakeGpt},
+    {"recommendation", MakeRecommendation},
+    {"a3c", MakeActorCritic},
     {"cyclegan", MakeCycleGan},
 };
 

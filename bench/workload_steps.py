@@ -105,17 +105,196 @@ def discriminator(width=64):
     return nn.Sequential(*layers, nn.Conv2d(8 * width, 1, 4, 1, 1))
 
 
+class Attention(nn.Module):
+    def __init__(self, width, heads, dropout=0.1):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.input, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def attend(self, query, key, value, mask=None, causal=False):
+        batch, length, width = query.shape
+        query, key, value = (
+            part.view(batch, -1, self.heads, width // self.heads).transpose(1, 2)
+            for part in (query, key, value)
+        )
+        seen = functional.scaled_dot_product_attention(
+            query, key, value, mask, self.dropout, causal
+        )
+        return self.output(seen.transpose(1, 2).flatten(2))
+
+    def forward(self, tokens, mask=None, causal=False):
+        return self.attend(*self.input(tokens).chunk(3, -1), mask, causal)
+
+    def cross(self, tokens, memory, mask):
+        width = tokens.shape[-1]
+        weight, bias = self.input.weight, self.input.bias
+        query = functional.linear(tokens, weight[:width], bias[:width])
+        key, value = functional.linear(memory, weight[width:], bias[width:]).chunk(2, -1)
+        return self.attend(query, key, value, mask)
+
+
+class TransformerLayer(nn.Module):
+    def __init__(self, width, cross):
+        super().__init__()
+        self.self_attention, self.self_norm = Attention(width, 8), nn.LayerNorm(width)
+        if cross:
+            self.cross_attention, self.cross_norm = Attention(width, 8), nn.LayerNorm(width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(0.1)
+
+    def forward(self, tokens, memory, mask):
+        encodes = memory is None
+        seen = self.self_attention(tokens, mask if encodes else None, causal=not encodes)
+        tokens = self.self_norm(tokens + self.dropout(seen))
+        if not encodes:
+            seen = self.cross_attention.cross(tokens, memory, mask)
+            tokens = self.cross_norm(tokens + self.dropout(seen))
+        wide = self.dropout(functional.relu(self.widen(tokens)))
+        return self.norm(tokens + self.dropout(self.narrow(wide)))
+
+
+class Transformer(nn.Module):
+    def __init__(self, words, width=512, layers=6):
+        super().__init__()
+        self.embedding, self.dropout = nn.Embedding(words, width), nn.Dropout(0.1)
+        self.register_buffer("positions", torch.zeros(128, width))
+        self.encoder = nn.ModuleList(TransformerLayer(width, False) for _ in range(layers))
+        self.decoder = nn.ModuleList(TransformerLayer(width, True) for _ in range(layers))
+
+    def embed(self, ids):
+        scale = self.embedding.weight.shape[1] ** 0.5
+        return self.dropout(self.embedding(ids) * scale + self.positions[: ids.shape[1]])
+
+    def forward(self, source, target):
+        mask = source.ne(0).unsqueeze(1).unsqueeze(1)
+        memory, tokens = self.embed(source), self.embed(target)
+        for layer in self.encoder:
+            memory = layer(memory, None, mask)
+        for layer in self.decoder:
+            tokens = layer(tokens, memory, mask)
+        return functional.linear(tokens, self.embedding.weight)
+
+
+class GptLayer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.attention_norm, self.attention = nn.LayerNorm(width), Attention(width, heads)
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(0.1)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, tokens):
+        seen = self.attention(self.attention_norm(tokens), causal=True)
+        tokens = tokens + self.dropout(seen)
+        wide = functional.gelu(self.widen(self.norm(tokens)), approximate="tanh")
+        return tokens + self.dropout(self.narrow(wide))
+
+
+class Gpt(nn.Module):
+    def __init__(self, words, length=64, width=384, heads=6, layers=6):
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.dropout, self.norm = nn.Dropout(0.1), nn.LayerNorm(width)
+        self.layers = nn.Sequential(*[GptLayer(width, heads) for _ in range(layers)])
+
+    def forward(self, tokens):
+        states = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
+        states = self.norm(self.layers(self.dropout(states)))
+        return functional.linear(states, self.embedding.weight)
+
+
+class Autoencoder(nn.Module):
+    def __init__(self, items, hidden=200):
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+        self.encoder, self.decoder = nn.Linear(items, hidden), nn.Linear(hidden, items)
+
+    def forward(self, likes):
+        return self.decoder(torch.tanh(self.encoder(self.dropout(functional.normalize(likes)))))
+
+
+class ActorCritic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(4, 16, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 4, 2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 9 * 9, 256),
+            nn.ReLU(),
+        )
+        self.policy, self.value = nn.Linear(256, 3), nn.Linear(256, 1)
+
+    def forward(self, pictures):
+        hidden = self.body(pictures)
+        return self.policy(hidden), self.value(hidden).squeeze(1)
+
+
+def one_loss(model, optimizer, loss):
+    def step():
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return model.parameters(), step
+
+
+def transformer(words=8_000):
+    model = Transformer(words)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    source, target = torch.randint(10, words, (2, 16)), torch.randint(10, words, (2, 16))
+
+    def loss():
+        losses = functional.cross_entropy(
+            model(source, target).flatten(0, 1), target.flatten(),
+            reduction="none", ignore_index=0, label_smoothing=0.1,
+        ).view(target.shape)  # fmt: skip
+        return (losses.sum(1) / target.ne(0).sum(1)).mean()
+
+    return one_loss(model, adam, loss)
+
+
+def gpt(words=10_000):
+    model = Gpt(words)
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens, targets = torch.randint(words, (1, 64)), torch.randint(words, (1, 64))
+    return one_loss(
+        model, adam, lambda: functional.cross_entropy(model(tokens)[0], targets.flatten())
+    )
+
+
+def recommendation(items=20_108):
+    model = Autoencoder(items)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+    likes = (torch.rand(64, items) > 0.99).float()
+    return one_loss(
+        model, adam, lambda: -(functional.log_softmax(model(likes), 1) * likes).sum(1).mean()
+    )
+
+
+def actor_critic(count=20):
+    model = ActorCritic()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-4, amsgrad=True)
+    pictures, actions = torch.rand(count, 4, 84, 84), torch.randint(3, (count,))
+    advantages = torch.randn(count)
+
+    def loss():
+        logits, values = model(pictures)
+        log_policy = functional.log_softmax(logits, 1)
+        of_actions = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
+        entropy = -(log_policy.exp() * log_policy).sum(1)
+        value_loss = (values - advantages).square().mean()
+        return -(of_actions * advantages).mean() + 0.5 * value_loss - 0.01 * entropy.mean()
+
+    return one_loss(model, adam, loss)
+
+
 def classification(model, batch_size, side, classes):
     images = torch.rand(batch_size, 3, side, side)
     labels = torch.randint(classes, (batch_size,))
     sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-
-    def step():
-        sgd.zero_grad()
-        functional.cross_entropy(model(images), labels).backward()
-        sgd.step()
-
-    return model.parameters(), step
+    return one_loss(model, sgd, lambda: functional.cross_entropy(model(images), labels))
 
 
 def language_model(words=10_000):
@@ -166,6 +345,10 @@ WORKLOADS = {
     "resnet18": lambda: classification(ResNet18(), 2, 32, 10),
     "resnet50": lambda: classification(ResNet50(), 2, 64, 1000),
     "lstm": language_model,
+    "transformer": transformer,
+    "gpt": gpt,
+    "recommendation": recommendation,
+    "a3c": actor_critic,
     "cyclegan": cyclegan,
 }
 
