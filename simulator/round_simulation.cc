@@ -210,9 +210,9 @@ void RoundSimulation::Drain() {
   }
 }
 
-void RoundSimulation::Handle(const Actions& actions) {
-  for (const Action& action : actions) {
-    std::visit([this](const auto& a) { Do(a); }, action);
+void RoundSimulation::Handle(Actions actions) {
+  for (Action& action : actions) {
+    std::visit([this](auto& a) { Do(a); }, action);
   }
 }
 

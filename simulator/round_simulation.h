@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/engine/engine.h"
@@ -106,9 +107,9 @@ class RoundSimulation : public TraceSimulation {
 
   // ---- the engine's door
   void Drain();
-  void Handle(const Actions& actions);
+  void Handle(Actions actions);
   void Do(const action::Persist& action) { journaled_ = action.seq; }
-  void Do(const action::SolvePolicy& action) { problem_ = action; }
+  void Do(action::SolvePolicy& action) { problem_ = std::move(action); }
   void Do(const action::SendToWorker& action);
   void Do(const action::SendToAgent& action);
   void Do(const action::Reply& action);

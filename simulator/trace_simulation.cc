@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<TraceSimulation>> TraceSimulation::Create(
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
   options.engine.packing = policy->packs();
+  options.engine.progress = policy->reads_progress();
   // Borrowed, as the caller was told.
   options.engine.throughputs = std::shared_ptr<const ThroughputTable>(
       std::shared_ptr<void>(), &throughputs);

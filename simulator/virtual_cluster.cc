@@ -79,6 +79,7 @@ VirtualCluster::VirtualCluster(VirtualClusterOptions options)
   }
   policy_ = *std::move(policy);
   options_.engine.packing = policy_->packs();
+  options_.engine.progress = policy_->reads_progress();
   world_.network.set_faults(options_.network);
   world_.checkpoint_faults = options_.checkpoints;
   journal_.set_commit_s(options_.commit_s);

@@ -36,7 +36,6 @@ Actions Engine::Step(Time now, const Event& event) {
   if (memory_due_) MakeRoom(now);
   if (unsolved_ && !unsolved) unsolved_seq_ = seq_;
   MaybeSolve(now);
-  // It walks all jobs: not for a renewal or a report, which end none.
   if (seq_ != seq) Prune();
   return Close();
 }
@@ -204,13 +203,15 @@ double Engine::PlanLead() const {
 // Jobs that are over leave what is walked at every round, and at last the
 // table itself.
 void Engine::Prune() {
-  if (!prune_due_) return;
-  prune_due_ = false;
-  std::erase_if(live_, [&](const auto& entry) {
-    const bool over = !entry.second->active() && !entry.second->AnyLive();
-    if (over) waiting_.erase(entry.first);
-    return over;
-  });
+  for (const JobId id : over_) {
+    const auto job = live_.find(id);
+    if (job == live_.end() || job->second->active() || job->second->AnyLive()) {
+      continue;
+    }
+    waiting_.erase(id);
+    live_.erase(job);
+  }
+  over_.clear();
   while (ended_.size() > options_.ended_jobs_kept &&
          !live_.contains(ended_.front())) {
     jobs_.erase(ended_.front());

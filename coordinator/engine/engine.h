@@ -7,6 +7,8 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -21,78 +23,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
+#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/jobs/time_received.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/throughput/throughput_matrix.h"
-#include "coordinator/workload/throughput_table.h"
 #include "core/units.h"
 
 namespace gavel {
-
-struct EngineOptions {
-  double round_duration_s = 360;  // > 0
-  MechanismKind mechanism = MechanismKind::kGavel;
-  QueueKind queue = QueueKind::kGlobal;
-  // At a new allocation, time received goes on counting, scaled down to at most
-  // this many rounds. 0: it starts again at half a round, as in the paper.
-  double memory_rounds = 4;
-  // A new allocation is made at most this often. 0: whenever jobs or
-  // accelerators come or go.
-  double reset_interval_s = 0;
-  // Pairs of jobs are offered to the policy (Policy::packs()), those whose
-  // throughputs together were measured, or are in `throughputs`.
-  bool packing = false;
-  // While jobs wait, pairs whose throughputs nobody knows run together for a
-  // round on trial: on at most a quarter of a type's accelerators at once, each
-  // job in at most four.
-  bool pair_trials = false;
-  // How far a pause goes, by how long the job is expected to be away (see
-  // engine_memory.cc): it stays on the accelerator up to the first, where the
-  // memory budgets allow; it is evicted beyond the second.
-  double keep_absence_s_max = 0;
-  double park_absence_s_max = kNever;
-  // The policy is asked for consolidated and unconsolidated shares, where a
-  // job's throughputs name "TYPE_unconsolidated" too.
-  bool placement_sensitive = false;
-  // By job type (JobSpec::app): fills in what a job's own throughputs leave
-  // open. May be null.
-  std::shared_ptr<const ThroughputTable> throughputs;
-  std::vector<PolicyEntity> entities;  // JobSpec::entity names one
-  size_t ended_jobs_kept = 10'000;     // for `gavel queue`
-  double lease_duration_s = 60;        // > 0; at most a round's rest is granted
-  // Clocks of two machines may differ in speed by this much.
-  double drift = 0.02;
-  // A round is planned this long before it begins, so that leases are extended
-  // and processes launched in time. At most a quarter of a round.
-  double plan_lead_s = 5;
-  // A worker asked to pause that has not released by then is ended by its
-  // agent: SIGTERM, and SIGKILL `stop_grace_s` later.
-  double pause_grace_s = 60;
-  double stop_grace_s = 10;
-  // An agent not heard of for this long is unreachable.
-  double agent_timeout_s = 15;
-  double heartbeat_interval_s = 2;
-  // A process that has not said hello by then is ended and counted as failed.
-  double launch_timeout_s = 120;
-  // So is rank 0 of a gang that has its lease and opens no store for the
-  // others.
-  double gang_timeout_s = 60;
-  // Events are encoded for the journal. False: a simulation that keeps none.
-  bool journal = true;
-  // Workers are told when to ask for the next round's lease. False: a
-  // simulation in which they go on until they are asked to pause.
-  bool renewals = true;
-  // A worker whose loop stands still, without a step or a boundary, for this
-  // long and for kHangSteps of its steps is ended and counted as failed; a job
-  // may say otherwise (JobSpec::hang_timeout_s). 0: never.
-  double hang_timeout_s = 600;
-  // An elastic job's number of workers changes at most once in so many rounds,
-  // unless somebody waits; and a change pays off within as many.
-  int resize_rounds = 3;  // >= 1
-};
 
 // An agent as the engine knows it.
 struct Agent {
@@ -195,17 +135,26 @@ class Engine {
   // ---- engine_solve.cc: problems for the policy, and what comes back
   void MaybeSolve(Time now);
   Time SolveDue() const;
-  PolicyProblem BuildProblem(Time now) const;
+  const PolicyProblem& BuildProblem(Time now);
+  bool KeepsProblem() const;
+  void UpdateProblem(Time now);
   PolicyJob ProblemJob(const Job& job, Time now) const;
   void AddPlacement(PolicyProblem& problem) const;
-  void AddThroughputs(PolicyProblem& problem) const;
+  void AddThroughputs(PolicyProblem& problem);
+  void AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
+                      std::vector<double>& out);
   void AddPairs(PolicyProblem& problem) const;
+  double Pace(const Job& job) const;
   double StepsDone(const Job& job, Time now) const;
   double TogetherThroughput(const Job& job, const Job& other,
                             size_t type) const;
   double SecondsReceived(const Job& job, Time now) const;
   void TakeAllocation(Time now, const PolicyResult& result);
+  void TakeAssignment(Time now, const PolicyResult& result);
+  void AddTarget(const ShareUnit& unit, double share);
   void CountIsolated(Time now);
+  void CountIsolated(Time now, Job& job);
+  void SettleIsolated(Job& job);
 
   // ---- engine_admit.cc: what is let in, and what is only answered
   void Admit(Time now, event::JobSubmitted e);
@@ -285,8 +234,8 @@ class Engine {
                  JobId partner) const;
   bool Together(const Job& job, JobId other) const;
   void NoteWaiting(Job& job);
-  void CountFree(AcceleratorId accelerator, int by);
-  void CountFree();
+  void CountAssigned(AcceleratorId accelerator, int by);
+  void CountAssigned();
   ShareUnit UnitOf(const Job& job) const;
   void EnsureProcesses(Time now, Job& job,
                        const std::vector<AcceleratorId>& where);
@@ -400,6 +349,8 @@ class Engine {
 
   // ---- engine_round.cc: rounds
   RoundTable RoundUnits(Time at, bool with_trials) const;
+  void AddUnits(const Job& job, Time at, bool with_trials, RoundUnit& row,
+                RoundTable& units) const;
   void MakeUnit(const ShareUnit& unit, const Job& job, Time at,
                 RoundUnit& row) const;
   const std::vector<bool>& UsableTypes(const Job& job) const;
@@ -407,19 +358,51 @@ class Engine {
   bool MayRun(const Job& job) const;
   bool MayRun(const ShareUnit& unit) const;
   const std::vector<double>* Allocated(const ShareUnit& unit) const;
+  uint32_t Chosen(const ShareUnit& unit) const;
+  bool HasShare(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
   void AddTrials(RoundTable& units) const;
-  RoundAssignment PlanAll(Time at, bool keep_running) const;
-  RoundAssignment PlanUnits(Time at, bool keep_running) const;
   void Fill(Time now);
   bool CanFill() const;
   bool MayHaveRoom(const Job& job) const;
-  void PlanRoundAhead(Time now);
   void BookAll(Time now);
+  void BookJob(Time now, Job& job);
+  double TargetSince(const Job& job, Time now) const;
+  void BookTarget(Time now, Job& job);
   void StartRounds(Time now);
-  void NoticeHolders(Job& job);
   double PlanLead() const;
   Reason WhyWaiting(const Job& job, Time now) const;
+
+  // ---- engine_plan.cc: the plan of the next round
+  // `places` of `jobs`, ascending; whoever of them has none waits, and all
+  // others go on as they are. nullopt: of all jobs.
+  struct Plan {
+    std::optional<std::vector<JobId>> jobs;
+    RoundAssignment places;
+  };
+  // Who keeps what of jobs, and which have changed since it last looked.
+  enum Reader : uint8_t { kPlan, kProblem, kIsolated, kReaders };
+  struct Changes {
+    std::vector<JobId> jobs;
+    bool all = true;
+  };
+  void Touch(Job& job);
+  void TouchAll();
+  std::vector<JobId> TakeChanges(Reader reader);
+  bool PlansWhole() const;
+  bool IsSettled(const Job& job) const;
+  std::optional<std::vector<JobId>> Unsettled();
+  Plan PlanAll(Time at, bool keep_running);
+  RoundAssignment PlanUnits(const std::optional<std::vector<JobId>>& jobs,
+                            Time at, bool keep_running);
+  void PlanRoundAhead(Time now);
+  void Complete(Plan& plan) const;
+  bool IsReplanned(const Job& job) const;
+  const std::vector<AcceleratorId>& PlannedFor(const Job& job) const;
+  bool GoesOn(const Job& job) const;
+  void ForgetPlan(Job& job);
+  void ForgetPlans();
+  void NoticeHolders(Job& job);
 
   // A turn on trial goes before whatever anybody is owed.
   static constexpr double kTrialDebt_s = 1e9;
@@ -433,7 +416,10 @@ class Engine {
   std::map<JobId, Job*> live_;
   std::map<JobId, Job*> waiting_;  // of live_: with nothing assigned
   std::vector<int> free_;          // by type: usable and not assigned to anyone
-  bool elastic_ = false;           // some job of live_ is, or was
+  std::vector<uint8_t> assigned_;  // jobs, by accelerator id - 1
+  std::optional<FreePlaces> free_places_;  // of assigned_; made when needed
+  size_t active_jobs_ = 0;                 // of live_
+  bool elastic_ = false;                   // some job of live_ is, or was
   std::map<std::string, JobId, std::less<>> names_;  // of jobs not over
   std::deque<JobId> ended_;
   Cluster cluster_;
@@ -444,14 +430,15 @@ class Engine {
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
   // Worker::contexts, inverted: of processes that are there.
   std::multimap<AcceleratorId, WorkerKey> contexts_;
-  bool has_budgets_ = false;  // some accelerator or server told its memory
+  bool own_checkpoints_ = false;  // some agent has, or had, its own
+  bool has_budgets_ = false;      // some accelerator or server told its memory
   std::multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
   std::multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
   std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
-  PolicyResult result_;
-  // The units of result_ with a share, and their shares by type; ascending.
+  PolicyResult result_;  // an assignment's ascending by unit
+  // The units with a share of result_.allocation, and by type; ascending.
   std::vector<std::pair<ShareUnit, std::vector<double>>> shares_;
   std::map<std::string, double, std::less<>> prices_;
   uint64_t term_ = 0;
@@ -467,7 +454,13 @@ class Engine {
   double memory_rounds_;
   Time round_ends_at_ = kNever;
   bool planned_ = false;
-  Time booked_at_ = 0;  // Job::target_s counts up to here
+  // Whose Job::planned counts, ascending; nullopt: everybody's.
+  std::optional<std::vector<JobId>> replanned_;
+  // By scale factor: see CountIsolated.
+  std::map<int, double> isolated_clock_;
+  Time counted_at_ = 0;
+  uint64_t isolated_version_ = 0;  // of throughputs_
+  Time booked_at_ = 0;             // Job::target_s counts up to here at least
 
   // Forgotten by a restart.
   std::map<WorkerKey, FetchProgress> fetching_;
@@ -479,8 +472,14 @@ class Engine {
   uint64_t persisted_ = 0;
   bool replaying_ = false;
   bool halted_ = false;
-  bool fill_due_ = false;           // accelerators or jobs came free
-  bool prune_due_ = true;           // jobs or processes ended
+  bool fill_due_ = false;         // accelerators or jobs came free
+  std::vector<JobId> over_;       // jobs that may be, of live_
+  std::vector<JobId> uncounted_;  // jobs without Job::counted_since
+  std::array<Changes, kReaders> changes_;
+  std::vector<JobId> unsettled_;          // by the last plan, unless all are
+  std::optional<PolicyProblem> problem_;  // the last one, kept by change
+  uint64_t problem_version_ = 0;          // of throughputs_
+  bool problem_guesses_ = false;    // it has throughputs that nobody knows
   bool memory_due_ = false;         // somebody parked, or is to start
   bool unsolved_ = false;           // jobs or cluster changed since the solve
   uint64_t unsolved_seq_ = 0;       // the row that made it so

@@ -46,9 +46,10 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   Apply(e.settings);
   for (auto& [name, agent] : agents_) agent.heard_at = now;
   bool assigned = false;
+  ForgetPlans();
+  TouchAll();
   for (auto& [id, live] : live_) {
     Job& job = *live;
-    job.planned.clear();
     job.gang_address.clear();
     job.gang_epoch = 0;
     assigned |= !job.assigned.empty();
@@ -101,6 +102,9 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   const JobId id = job.id;
   Job& added = jobs_.emplace(id, std::move(job)).first->second;
   live_[id] = &added;
+  ++active_jobs_;
+  uncounted_.push_back(id);
+  Touch(added);
   NoteWaiting(added);
   elastic_ |= added.spec.elastic();
   unsolved_ = true;
@@ -123,7 +127,10 @@ void Engine::On(Time now, const event::JobCommanded& e) {
   if (e.kind == CommandKind::kRelease) {
     if (IsStranded(*job)) ForgoCheckpoints(*job);
     throughputs_.Readmit(job->id);
+    if (!job->active()) ++active_jobs_;
     job->state = JobState::kActive;
+    uncounted_.push_back(job->id);
+    Touch(*job);
     job->failures_in_a_row = 0;
     job->failed_starts = 0;
     live_[job->id] = job;
@@ -150,6 +157,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
         now + lease_duration_s_ * (1 + options_.drift) + options_.pause_grace_s;
   }
   agent.own_checkpoints = hello.own_checkpoints;
+  own_checkpoints_ |= hello.own_checkpoints;
   agent.stream_endpoint = hello.stream_endpoint;
   agent.stream_public_key = hello.stream_public_key;
   has_budgets_ |= hello.host_memory_bytes > 0;
@@ -161,7 +169,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
       hello.server,
       AgentWelcome{hello.server, position(), options_.heartbeat_interval_s,
                    hello.incarnation, hello.state_id}});
-  CountFree();
+  CountAssigned();
   Reconcile(now, hello, known);
   if (cluster_.Capacity() != before) unsolved_ = true;
   fill_due_ = true;
@@ -241,7 +249,7 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
 void Engine::On(Time now, const event::ServerLost& e) {
   agents_[e.server].reachable = false;
   cluster_.MarkUnreachable(e.server);
-  CountFree();
+  CountAssigned();
   unsolved_ = true;
   GiveUpFetches(now);
   Due(now);  // its workers
@@ -251,6 +259,7 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   Worker* worker = Find(e.hello.worker);
   Job* job = Find(e.hello.worker.job);
   if (worker == nullptr) return;
+  Touch(*job);
   worker->process = ProcessState::kJoined;
   worker->launch_sent_at = kNever;
   worker->stop_sent_at = kNever;
@@ -274,6 +283,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   Job* job = Find(e.worker.job);
   Worker* worker = Find(e.worker);
   if (worker == nullptr) return;
+  Touch(*job);
   worker->held_epoch = e.epoch;
   worker->held = e.accelerator;
   worker->world_size = job->world_size;
@@ -307,6 +317,7 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
       (worker->held_epoch == 0 || Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
     return;
   }
+  Touch(*job);
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;
@@ -349,6 +360,7 @@ void Engine::On(Time now, const event::StepsReported& e) {
 void Engine::TakeReport(Time now, Worker& reporting,
                         const event::StepsReported& e) {
   Worker* worker = &reporting;
+  Touch(jobs_.at(e.worker.job));
   NoteSteps(now, *worker, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
   const std::string& type = cluster_.accelerator(worker->held).info.type;
@@ -393,30 +405,9 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
   fill_due_ = true;
 }
 
-void Engine::On(Time now, const event::RoundStarted& e) {
-  BookAll(now);
-  const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
-  planned_ = false;
-  ++rounds_;
-  round_ends_at_ = now + round_duration_s_;
-  bool any = false;
-  for (auto& [id, job] : live_) {
-    const std::vector<AcceleratorId> next = std::move(job->planned);
-    job->planned.clear();
-    if (!job->active()) continue;
-    any = true;
-    const auto tier = tiers.find(id);
-    Assign(now, *job, next, job->planned_partner,
-           tier == tiers.end() ? PauseTier::kPark : tier->second);
-    // Whoever asked too late in the last round to begin in it.
-    if (!job->HoldsAny()) NotifyReady(*job);
-  }
-  if (!any) round_ends_at_ = kNever;
-  fill_due_ = true;
-}
-
 void Engine::On(Time, const event::PricesChanged& e) {
   for (const auto& [type, price] : e.prices) prices_[type] = price;
+  TouchAll();
   unsolved_ = true;
 }
 

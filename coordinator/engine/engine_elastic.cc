@@ -21,7 +21,7 @@ void Engine::ResizeJobs(Time now, Time at, bool keep_running) {
     return entry.second->active() && entry.second->spec.elastic();
   });
   if (!any) return;
-  const RoundAssignment plan = PlanAll(at, keep_running);
+  const RoundAssignment plan = PlanAll(at, keep_running).places;
   const std::vector<int> capacity = cluster_.Capacity();
   std::vector<int> free = capacity;
   for (const auto& [unit, places] : plan) {
@@ -101,7 +101,7 @@ void Engine::DropGrowth(const RoundAssignment& plan, Time at,
     before[resize.job] = size;
     size = resize.scale_factor;
   }
-  const RoundAssignment grown = PlanAll(at, /*keep_running=*/false);
+  const RoundAssignment grown = PlanAll(at, /*keep_running=*/false).places;
   const bool all = std::ranges::all_of(
       plan, [&](const auto& entry) { return grown.contains(entry.first); });
   for (const auto& [id, size] : before) jobs_.at(id).scale_factor = size;
@@ -115,6 +115,7 @@ void Engine::On(Time now, const event::JobsResized& e) {
   for (const Resize& resize : e.resizes) {
     Job* job = Find(resize.job);
     if (job == nullptr || !job->active()) continue;
+    Touch(*job);
     job->scale_factor = resize.scale_factor;
     job->resize_reason = resize.reason;
     job->resized_at = now;
@@ -163,7 +164,7 @@ bool Engine::GiveUpSize(Time now, Job& job) {
   job.resized_at = now;
   job.resize_reason = {ReasonCode::kShrunkFailed, type,
                        static_cast<double>(size), 0};
-  job.planned.clear();
+  ForgetPlan(job);
   Assign(now, job, {}, JobId());
   unsolved_ = true;
   fill_due_ = true;

@@ -153,6 +153,10 @@ auto Fields(As<Worker> auto& w) {
                   w.unswept, w.stepped_at, w.hung_s);
 }
 
+auto Fields(As<Job::Pace> auto& p) {
+  return std::tie(p.steps_per_s, p.isolated_per_clock, p.at, p.clock);
+}
+
 auto Fields(As<Job> auto& j) {
   return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
                   j.epoch, j.workers, j.assigned, j.partner, j.planned,
@@ -162,7 +166,7 @@ auto Fields(As<Job> auto& j) {
                   j.failure_counted, j.gang_address, j.gang_epoch,
                   j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
                   j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-                  j.checkpoint_epochs, j.forgone);
+                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace);
 }
 
 auto Fields(As<Agent> auto& a) {

@@ -65,7 +65,7 @@ void Engine::AddPlaceInGang(
     const Job& job, int rank,
     std::vector<std::pair<std::string, std::string>>& environment) const {
   const std::vector<AcceleratorId>& where =
-      job.assigned.empty() ? job.planned : job.assigned;
+      job.assigned.empty() ? PlannedFor(job) : job.assigned;
   std::map<std::string, int> ranks;  // by server
   std::map<std::string, size_t> groups;
   int local_rank = 0;

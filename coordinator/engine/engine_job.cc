@@ -80,19 +80,29 @@ bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
          (!partner.valid() && !live_.contains(job.partner));
 }
 
-void Engine::CountFree(AcceleratorId accelerator, int by) {
+// `by` more jobs are assigned to it.
+void Engine::CountAssigned(AcceleratorId accelerator, int by) {
+  uint8_t& jobs = assigned_[accelerator.value() - 1];
+  const bool was_free = jobs == 0;
+  jobs = static_cast<uint8_t>(jobs + by);
   const uint32_t type = cluster_.usable_types()[accelerator.value() - 1];
-  if (type != Cluster::kUnusable) free_[type] += by;
+  if (was_free == (jobs == 0) || type == Cluster::kUnusable) return;
+  free_[type] += was_free ? -1 : 1;
+  if (!free_places_) return;
+  was_free ? free_places_->Claim(accelerator)
+           : free_places_->Release(accelerator);
 }
 
-void Engine::CountFree() {
+// After accelerators have come or gone.
+void Engine::CountAssigned() {
+  TouchAll();
   free_ = cluster_.Capacity();
-  AcceleratorId last;
+  assigned_.assign(cluster_.accelerators().size(), 0);
+  free_places_.reset();
   for (const auto& [accelerator, job] : assigned_to_) {
     // A snapshot may be damaged.
-    if (accelerator.value() - 1 >= cluster_.accelerators().size()) continue;
-    if (accelerator != last) CountFree(accelerator, -1);
-    last = accelerator;
+    if (accelerator.value() - 1 >= assigned_.size()) continue;
+    CountAssigned(accelerator, 1);
   }
 }
 
@@ -111,13 +121,20 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
                     JobId partner, PauseTier tier) {
   if (Unchanged(job, next, partner)) return;
   memory_due_ = true;
+  Touch(job);
+  if (result_.is_assignment) {
+    // As the unit that it was until now; so was its partner.
+    BookJob(now, job);
+    const auto other = live_.find(job.partner);
+    if (other != live_.end()) BookJob(now, *other->second);
+  }
   for (AcceleratorId old : job.assigned) {
     const auto [begin, end] = assigned_to_.equal_range(old);
     const auto own = std::find_if(
         begin, end, [&](const auto& entry) { return entry.second == job.id; });
     if (own == end) continue;
     assigned_to_.erase(own);
-    if (!assigned_to_.contains(old)) CountFree(old, 1);
+    CountAssigned(old, -1);
   }
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
@@ -129,7 +146,7 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
   NoteWaiting(job);
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
-    if (!assigned_to_.contains(accelerator)) CountFree(accelerator, -1);
+    CountAssigned(accelerator, 1);
     assigned_to_.emplace(accelerator, job.id);
   }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
@@ -188,6 +205,7 @@ void Engine::ReviveDone(Time now, Job& job) {
 
 // A new incarnation gets a new epoch before any grant.
 void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
+  Touch(job);
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   worker.incarnation += 1;
   worker.process = ProcessState::kLaunching;
@@ -297,8 +315,11 @@ void Engine::Book(Time now, Job& job, Worker& worker,
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
-  booking.Add(unit, static_cast<size_t>(cluster_.TypeOf(worker.held)),
-              unit.packed() ? seconds / 2 : seconds);
+  const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
+  const double part_s = unit.packed() ? seconds / 2 : seconds;
+  booking.Add(unit, type, part_s);
+  // An assignment means whoever runs to run.
+  if (result_.is_assignment) booking.Owe(unit, type, part_s);
 }
 
 void Engine::EndLease(Time now, Job& job, Worker& worker) {
@@ -340,7 +361,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.out_of_memory = false;
-  prune_due_ = true;
+  over_.push_back(job.id);
+  Touch(job);
   worker.process = ProcessState::kNone;
   worker.leaving = false;
   worker.restarting = false;
@@ -411,9 +433,13 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
 
 void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
   BookAll(now);
+  BookTarget(now, job);
+  SettleIsolated(job);
   Assign(now, job, {}, JobId());
-  job.planned.clear();
-  prune_due_ = true;
+  ForgetPlan(job);
+  over_.push_back(job.id);
+  Touch(job);
+  if (job.active()) --active_jobs_;
   job.state = state;
   job.reason = std::move(reason);
   job.ended_at = now;
@@ -424,8 +450,8 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
     ended_.push_back(job.id);
     throughputs_.RemoveJob(job.id);
     time_received_.Remove(job.id);
-    std::erase_if(tried_,
-                  [&](const auto& entry) { return entry.first == job.id; });
+    tried_.erase(tried_.lower_bound({job.id, 0}),
+                 tried_.lower_bound({JobId(job.id.value() + 1), 0}));
     std::erase_if(tried_pairs_,
                   [&](const auto& entry) { return entry.first.Holds(job.id); });
   }

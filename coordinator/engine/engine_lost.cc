@@ -36,7 +36,7 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
   const AcceleratorId lost = cluster_.Find(e.server, e.uuid);
   if (!lost.valid()) return;
   cluster_.MarkLost(lost);
-  CountFree();
+  CountAssigned();
   unsolved_ = true;
   fill_due_ = true;
   for (auto it = assigned_to_.find(lost); it != assigned_to_.end();
@@ -76,7 +76,7 @@ void Engine::WithdrawAccusations(JobId job) {
     const auto agent = agents_.find(cluster_.accelerator(entry.first).server);
     cluster_.MarkFound(entry.first,
                        agent != agents_.end() && agent->second.reachable);
-    CountFree();
+    CountAssigned();
     unsolved_ = true;
     return true;
   });

@@ -46,7 +46,7 @@ double Engine::ExpectedAbsence(const Job& job, const Line& line) const {
   double place = 1;
   for (size_t row = 0; row < units.size(); ++row) {
     const Job& other = jobs_.at(units.unit(row).job);
-    if (other.id == job.id || !other.planned.empty()) continue;
+    if (other.id == job.id || !PlannedFor(other).empty()) continue;
     if (line.priorities[row][type] > own[type]) ++place;
   }
   const int capacity = cluster_.Capacity()[type];
@@ -66,8 +66,7 @@ Engine::Tiers Engine::ChooseTiers(Time now) const {
   line.priorities = Priorities(line.units);
   std::map<AcceleratorId, double> kept;
   for (const auto& [id, job] : live_) {
-    if (!job->active() || !job->HoldsAny() ||
-        Unchanged(*job, job->planned, job->planned_partner)) {
+    if (!job->active() || !job->HoldsAny() || GoesOn(*job)) {
       continue;
     }
     double absence_s = 0;
@@ -100,7 +99,7 @@ bool Engine::MayKeep(const Job& job,
     double bytes = kept[where.id] + static_cast<double>(worker.need_bytes);
     for (const WorkerKey& key : ParkedOn(where.id)) {
       const Worker& parked = WorkerOf(key);
-      const std::vector<AcceleratorId>& next = jobs_.at(key.job).planned;
+      const std::vector<AcceleratorId>& next = PlannedFor(jobs_.at(key.job));
       if (parked.kept_on != where.id ||
           std::find(next.begin(), next.end(), where.id) != next.end()) {
         continue;
@@ -108,8 +107,9 @@ bool Engine::MayKeep(const Job& job,
       bytes += static_cast<double>(parked.progress.device_bytes);
     }
     for (const auto& [id, other] : live_) {
-      for (size_t rank = 0; rank < other->planned.size(); ++rank) {
-        if (id == job.id || other->planned[rank] != where.id) continue;
+      const std::vector<AcceleratorId>& planned = PlannedFor(*other);
+      for (size_t rank = 0; rank < planned.size(); ++rank) {
+        if (id == job.id || planned[rank] != where.id) continue;
         const Worker& next = other->workers[rank];
         if (next.need_bytes == 0) return false;  // nobody knows
         bytes += static_cast<double>(next.need_bytes);
@@ -268,7 +268,7 @@ void Engine::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
   } else {
     throughputs_.Exclude(job.id, type);
   }
-  job.planned.clear();
+  ForgetPlan(job);
   Assign(now, job, {}, JobId());
   unsolved_ = true;
   fill_due_ = true;

@@ -13,22 +13,20 @@
 namespace gavel {
 
 Time Engine::LeaseHorizon(const Job& job) const {
-  const bool continues = planned_ && !job.planned.empty() &&
-                         Unchanged(job, job.planned, job.planned_partner);
+  const bool continues = planned_ && !PlannedFor(job).empty() && GoesOn(job);
   return continues ? round_ends_at_ + round_duration_s_ : round_ends_at_;
 }
 
-// What was received and what was meant, up to now: before either changes.
+// What was received and what was meant, up to now: before either changes. Under
+// an assignment nobody compares what jobs have received, and each is booked by
+// itself, when it changes.
 void Engine::BookAll(Time now) {
-  if (now == booked_at_) return;  // nothing has been received since
+  if (now == booked_at_ || result_.is_assignment) return;
   TimeReceived::Booking received(time_received_);
   for (auto& [id, job] : live_) {
     if (!job->active()) continue;
     for (Worker& worker : job->workers) Book(now, *job, worker, received);
-    if (job->counted_since == kNever) continue;
-    job->target_s +=
-        job->target_share *
-        std::max(0.0, now - std::max(booked_at_, job->counted_since));
+    BookTarget(now, *job);
   }
   const double elapsed = std::max(0.0, now - booked_at_);
   booked_at_ = now;
@@ -44,6 +42,23 @@ void Engine::BookAll(Time now) {
       if (row[type] > 0) owed.Owe(unit, type, row[type] * elapsed);
     }
   }
+}
+
+void Engine::BookJob(Time now, Job& job) {
+  TimeReceived::Booking booking(time_received_);
+  for (Worker& worker : job.workers) Book(now, job, worker, booking);
+}
+
+double Engine::TargetSince(const Job& job, Time now) const {
+  const Time since =
+      std::max({booked_at_, job.target_booked_at, job.counted_since});
+  return job.target_share * std::max(0.0, now - since);
+}
+
+void Engine::BookTarget(Time now, Job& job) {
+  if (job.counted_since == kNever || !job.active()) return;
+  job.target_s += TargetSince(job, now);
+  job.target_booked_at = now;
 }
 
 double Engine::SecondsReceived(const Job& job, Time now) const {
@@ -63,8 +78,7 @@ Engine::Shares Engine::SharesOf(JobId id, Time now) const {
   double target = job.target_s;
   double received = job.received_s;
   if (job.active()) {
-    target += job.target_share *
-              std::max(0.0, now - std::max(booked_at_, job.counted_since));
+    target += TargetSince(job, now);
     received = SecondsReceived(job, now);
   }
   return {std::min(1.0, target / elapsed), std::min(1.0, received / elapsed)};
@@ -102,32 +116,37 @@ bool Engine::MayRun(const ShareUnit& unit) const {
 RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
   RoundTable units(cluster_.types().size());
   RoundUnit row;
-  for (const auto& [id, job] : live_) {
-    if (!MayRun(*job) || (job->assigned.empty() && !IsAllocated(*job))) {
-      continue;
-    }
-    MakeUnit({id, JobId()}, *job, at, row);
-    // Who is not to be disturbed keeps the size that it runs with.
-    if (!with_trials && !job->assigned.empty()) {
-      row.scale_factor = static_cast<int>(job->assigned.size());
-    }
-    units.Add(row);
-    const ShareUnit running = UnitOf(*job);
-    if (running.packed() && running.job == id && !Allocated(running)) {
-      MakeUnit(running, *job, at, row);
-      units.Add(row);
-    }
-  }
-  for (const auto& [unit, share] : shares_) {
-    if (!unit.packed() || !MayRun(unit)) continue;
+  for (const auto& [id, job] : live_)
+    AddUnits(*job, at, with_trials, row, units);
+  const auto add_pair = [&](const ShareUnit& unit) {
+    if (!unit.packed() || !MayRun(unit)) return;
     MakeUnit(unit, *live_.at(unit.job), at, row);
     units.Add(row);
-  }
+  };
+  for (const TypeAssignment& entry : result_.assignment) add_pair(entry.unit);
+  for (const auto& [unit, share] : shares_) add_pair(unit);
   if (with_trials && !result_.is_assignment) {
     AddTrials(units);
     if (options_.packing && options_.pair_trials) AddPairTrials(units, at);
   }
   return units;
+}
+
+// The job alone, and the pair that it runs in where that has no share.
+void Engine::AddUnits(const Job& job, Time at, bool with_trials, RoundUnit& row,
+                      RoundTable& units) const {
+  if (!MayRun(job) || (job.assigned.empty() && !IsAllocated(job))) return;
+  MakeUnit({job.id, JobId()}, job, at, row);
+  // Who is not to be disturbed keeps the size that it runs with.
+  if (!with_trials && !job.assigned.empty()) {
+    row.scale_factor = static_cast<int>(job.assigned.size());
+  }
+  units.Add(row);
+  const ShareUnit running = UnitOf(job);
+  if (running.packed() && running.job == job.id && !HasShare(running)) {
+    MakeUnit(running, job, at, row);
+    units.Add(row);
+  }
 }
 
 // Between two allocations that are far apart, a job that came since takes what
@@ -145,6 +164,23 @@ const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
                        });
   return found != shares_.end() && found->first == unit ? &found->second
                                                         : nullptr;
+}
+
+// The type that an assignment gives it; kNoIndex: none.
+uint32_t Engine::Chosen(const ShareUnit& unit) const {
+  const auto found =
+      std::lower_bound(result_.assignment.begin(), result_.assignment.end(),
+                       unit, [](const TypeAssignment& a, const ShareUnit& key) {
+                         return a.unit < key;
+                       });
+  return found != result_.assignment.end() && found->unit == unit &&
+                 found->type < cluster_.types().size()
+             ? static_cast<uint32_t>(found->type)
+             : kNoIndex;
+}
+
+bool Engine::HasShare(const ShareUnit& unit) const {
+  return Allocated(unit) != nullptr || Chosen(unit) != kNoIndex;
 }
 
 const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
@@ -173,6 +209,7 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
   row.share.clear();
   if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
   row.share.resize(types, 0);
+  if (const uint32_t type = Chosen(unit); type != kNoIndex) row.share[type] = 1;
   time_received_.Rows(unit, types, row.time_received_s, row.deficit_s);
   if (unit.packed()) {
     row.usable.clear();
@@ -198,6 +235,7 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
         std::max(0.0, at - worker.accrued_at) / worker.world_size;
     row.time_received_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] +=
         seconds;
+    if (result_.is_assignment) continue;  // see Book
     row.deficit_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] -= seconds;
   }
 }
@@ -244,33 +282,6 @@ void Engine::AddTrials(RoundTable& units) const {
   }
 }
 
-RoundAssignment Engine::PlanAll(Time at, bool keep_running) const {
-  RoundAssignment plan = PlanUnits(at, keep_running);
-  plan.EraseIf(
-      [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
-  return plan;
-}
-
-RoundAssignment Engine::PlanUnits(Time at, bool keep_running) const {
-  const RoundTable units = RoundUnits(at, !keep_running);
-  if (result_.is_assignment) {
-    std::vector<uint32_t> types(units.size(), kNoIndex);
-    for (size_t u = 0; u < units.size(); ++u) {
-      const std::span<const double> share = units.share(u);
-      const auto type = std::find(share.begin(), share.end(), 1.0);
-      if (type == share.end()) continue;
-      types[u] = static_cast<uint32_t>(type - share.begin());
-    }
-    return PlaceAssignment(cluster_, units, types);
-  }
-  RoundOptions options;
-  options.mechanism = mechanism_;
-  options.queue = queue_;
-  options.round_duration_s = round_duration_s_;
-  options.keep_running = keep_running;
-  return PlanRound(cluster_, units, options);
-}
-
 void Engine::StartRounds(Time now) {
   if (round_ends_at_ != kNever) return;
   round_ends_at_ = now + round_duration_s_;
@@ -285,9 +296,9 @@ void Engine::Fill(Time now) {
   if (round_ends_at_ == kNever) return;
   ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
-  RoundAssignment plan;
+  Plan plan;
   if (CanFill()) plan = PlanAll(now, /*keep_running=*/true);
-  for (auto& [unit, places] : plan.Release()) {
+  for (auto& [unit, places] : plan.places.Release()) {
     const Job& job = jobs_.at(unit.job);
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
@@ -312,11 +323,9 @@ bool Engine::CanFill() const {
 // Enough accelerators of one type are nobody's; of the very type that it was
 // given, if it was.
 bool Engine::MayHaveRoom(const Job& job) const {
-  const std::vector<double>* share =
-      result_.is_assignment ? Allocated({job.id, JobId()}) : nullptr;
+  const uint32_t chosen = Chosen({job.id, JobId()});
   for (size_t type = 0; type < free_.size(); ++type) {
-    const bool meant =
-        share == nullptr || (type < share->size() && (*share)[type] > 0);
+    const bool meant = chosen == kNoIndex || type == chosen;
     if (meant && free_[type] >= job.scale_factor) return true;
   }
   return false;
@@ -326,48 +335,6 @@ void Engine::On(Time now, const event::UnitsAssigned& e) {
   for (const auto& [unit, places] : e.places) {
     Assign(now, jobs_.at(unit.job), places, unit.partner);
     if (unit.packed()) Assign(now, jobs_.at(unit.partner), places, unit.job);
-  }
-}
-
-// Decides the next round ahead of its start: who continues may have the lease
-// extended without a gap, who is new has its process started in time.
-void Engine::PlanRoundAhead(Time now) {
-  BookAll(now);
-  ResizeJobs(now, round_ends_at_, /*keep_running=*/false);
-  Record(now, event::RoundPlanned{
-                  PlanAll(round_ends_at_, /*keep_running=*/false).Release()});
-}
-
-void Engine::On(Time now, const event::RoundPlanned& e) {
-  BookAll(now);
-  planned_ = true;
-  for (auto& [id, job] : live_) job->planned.clear();
-  for (const auto& [unit, places] : e.places) {
-    for (const JobId id : {unit.job, unit.partner}) {
-      const auto found = live_.find(id);
-      if (found == live_.end()) continue;
-      Job& job = *found->second;
-      job.planned = places;
-      job.planned_partner = id == unit.job ? unit.partner : unit.job;
-      if (job.assigned.empty()) {
-        if (!job.AnyLive() && !job.AllDone()) {
-          EnsureProcesses(now, job, job.planned);
-        }
-      } else if (Unchanged(job, job.planned, job.planned_partner)) {
-        NoticeHolders(job);
-      }
-      Prefetch(job);
-    }
-  }
-}
-
-// They may ask for the next round's lease.
-void Engine::NoticeHolders(Job& job) {
-  if (!options_.renewals) return;
-  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
-      Notify(job, rank);
-    }
   }
 }
 

@@ -1,4 +1,5 @@
 // The whole engine as bytes, and back.
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,7 +25,8 @@ auto Engine::State(E& e) {
       e.throughputs_moved_, e.solve_epoch_, e.solving_, e.solved_placement_,
       e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_,
       e.term_began_at_, e.tried_pairs_, e.contexts_, e.has_budgets_,
-      e.memory_due_, e.accused_);
+      e.memory_due_, e.accused_, e.replanned_, e.isolated_clock_, e.counted_at_,
+      e.changes_[kIsolated].jobs, e.changes_[kIsolated].all);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {
@@ -55,12 +57,21 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
              State(*this));
   unpacker.Leave();
-  prune_due_ = true;
   if (unpacker.ok()) cluster_.CountUsable();
+  changes_[kPlan].all = changes_[kProblem].all = true;
+  for (const auto& [name, agent] : agents_) {
+    own_checkpoints_ |= agent.own_checkpoints;
+  }
+  if (result_.is_assignment) {
+    // Older ones have them as they came, and shares beside them.
+    std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
+    shares_.clear();
+  }
   event::Settings settings;
   GetField(unpacker, settings);
   live_.clear();
   waiting_.clear();
+  active_jobs_ = 0;
   for (const JobId id : live) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) {
@@ -68,13 +79,20 @@ absl::Status Engine::Restore(std::string_view snapshot) {
                                         " and does not hold it"));
     }
     live_[id] = &found->second;
+    over_.push_back(id);
+    uncounted_.push_back(id);
+    active_jobs_ += found->second.active() ? 1 : 0;
     NoteWaiting(found->second);
     elastic_ |= found->second.spec.elastic();
   }
   if (unpacker.ok()) {
     settings.told ? Apply(settings) : FindTableRows();
   }
-  if (unpacker.ok()) CountFree();
+  if (unpacker.ok()) {
+    const bool all = changes_[kIsolated].all;
+    CountAssigned();
+    changes_[kIsolated].all = all;
+  }
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(
       StrCat("the snapshot is damaged: ", ToStd(unpacker.status().message())));

@@ -1,6 +1,8 @@
 // Problems for the policy, and what comes back (design section 4: solving is
 // asynchronous, stale answers are dropped).
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -41,17 +43,24 @@ Time Engine::SolveDue() const {
 void Engine::MaybeSolve(Time now) {
   if (!unsolved_ || solving_ || replaying_ || halted_) return;
   if (now < SolveDue() || persisted_ < unsolved_seq_) return;
-  PolicyProblem problem = BuildProblem(now);
+  const PolicyProblem& problem = BuildProblem(now);
   unsolved_ = false;
   if (problem.jobs.empty() || problem.types.empty()) return;
   solving_ = true;
   solved_at_ = now;
   solved_placement_ = problem.placement_sensitive();
-  actions_.push_back(action::SolvePolicy{++solve_epoch_, std::move(problem)});
+  actions_.push_back(action::SolvePolicy{++solve_epoch_, problem});
 }
 
-PolicyProblem Engine::BuildProblem(Time now) const {
-  PolicyProblem problem;
+// Only the rows of jobs that have changed are made anew, where the others can't
+// have become different.
+const PolicyProblem& Engine::BuildProblem(Time now) {
+  if (problem_.has_value() && KeepsProblem()) {
+    UpdateProblem(now);
+    return *problem_;
+  }
+  TakeChanges(kProblem);
+  PolicyProblem& problem = problem_.emplace();
   problem.types = cluster_.types();
   problem.capacity = cluster_.Capacity();
   for (const auto& [id, job] : live_) {
@@ -69,7 +78,50 @@ PolicyProblem Engine::BuildProblem(Time now) const {
   if (options_.placement_sensitive) AddPlacement(problem);
   AddThroughputs(problem);
   if (options_.packing) AddPairs(problem);
+  problem_version_ = throughputs_.version();
   return problem;
+}
+
+bool Engine::KeepsProblem() const {
+  return !options_.progress && !options_.packing &&
+         !options_.placement_sensitive && !changes_[kProblem].all &&
+         !problem_guesses_ && problem_version_ == throughputs_.version();
+}
+
+void Engine::UpdateProblem(Time now) {
+  PolicyProblem& problem = *problem_;
+  const size_t columns = problem.columns();
+  const std::vector<JobId> changed = TakeChanges(kProblem);
+  std::vector<PolicyJob> jobs;
+  std::vector<double> throughputs;
+  jobs.reserve(problem.jobs.size() + changed.size());
+  throughputs.reserve(jobs.capacity() * columns);
+  size_t next = 0;
+  const auto keep_until = [&](JobId id) {
+    const auto begin = problem.jobs.begin() + static_cast<std::ptrdiff_t>(next);
+    const auto end = std::lower_bound(
+        begin, problem.jobs.end(), id,
+        [](const PolicyJob& row, JobId key) { return row.id < key; });
+    const auto row = [&](size_t index) {
+      return problem.throughputs.begin() +
+             static_cast<std::ptrdiff_t>(index * columns);
+    };
+    jobs.insert(jobs.end(), begin, end);
+    const auto kept = static_cast<size_t>(end - problem.jobs.begin());
+    throughputs.insert(throughputs.end(), row(next), row(kept));
+    next = kept;
+  };
+  for (const JobId id : changed) {
+    keep_until(id);
+    if (next < problem.jobs.size() && problem.jobs[next].id == id) ++next;
+    const auto job = live_.find(id);
+    if (job == live_.end() || !job->second->active()) continue;
+    jobs.push_back(ProblemJob(*job->second, now));
+    AddThroughputs(jobs.back(), problem, throughputs);
+  }
+  keep_until(JobId(std::numeric_limits<uint64_t>::max()));
+  problem.jobs = std::move(jobs);
+  problem.throughputs = std::move(throughputs);
 }
 
 PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
@@ -78,13 +130,15 @@ PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
   row.scale_factor = job.scale_factor;
   row.weight = job.spec.weight;
   row.arrival_s = job.submitted_at;
-  row.time_since_start_s = now - job.submitted_at;
-  row.time_received_s = SecondsReceived(job, now);
-  row.isolated_s = job.isolated_s;
-  row.steps_remaining = std::max(
-      0.0, static_cast<double>(job.spec.steps_total) - StepsDone(job, now));
-  if (job.spec.deadline_s.has_value()) {
-    row.deadline_s = job.submitted_at + *job.spec.deadline_s - now;
+  if (options_.progress) {
+    row.time_since_start_s = now - job.submitted_at;
+    row.time_received_s = SecondsReceived(job, now);
+    row.isolated_s = job.isolated_s;
+    row.steps_remaining = std::max(
+        0.0, static_cast<double>(job.spec.steps_total) - StepsDone(job, now));
+    if (job.spec.deadline_s.has_value()) {
+      row.deadline_s = job.submitted_at + *job.spec.deadline_s - now;
+    }
   }
   for (size_t i = 0; i < options_.entities.size(); ++i) {
     if (options_.entities[i].name == job.spec.entity) {
@@ -121,21 +175,29 @@ void Engine::AddPlacement(PolicyProblem& problem) const {
   }
 }
 
-void Engine::AddThroughputs(PolicyProblem& problem) const {
+void Engine::AddThroughputs(PolicyProblem& problem) {
+  problem_guesses_ = false;
   for (const PolicyJob& row : problem.jobs) {
-    for (const std::string& type : problem.types) {
-      problem.throughputs.push_back(
-          throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s);
-    }
-    if (!problem.placement_sensitive()) continue;
-    for (const std::string& type : problem.types) {
-      const auto& given = jobs_.at(row.id).spec.throughputs;
-      const auto spread = given.find(StrCat(type, kUnconsolidated));
-      problem.throughputs.push_back(
-          spread == given.end()
-              ? throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s
-              : spread->second);
-    }
+    AddThroughputs(row, problem, problem.throughputs);
+  }
+}
+
+void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
+                            std::vector<double>& out) {
+  for (const std::string& type : problem.types) {
+    const Throughput known =
+        throughputs_.AtSize(row.id, type, row.scale_factor);
+    problem_guesses_ |= known.source == ThroughputSource::kGuessed;
+    out.push_back(known.steps_per_s);
+  }
+  if (!problem.placement_sensitive()) return;
+  for (const std::string& type : problem.types) {
+    const auto& given = jobs_.at(row.id).spec.throughputs;
+    const auto spread = given.find(StrCat(type, kUnconsolidated));
+    out.push_back(
+        spread == given.end()
+            ? throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s
+            : spread->second);
   }
 }
 
@@ -182,17 +244,21 @@ double Engine::StepsDone(const Job& job, Time now) const {
   const Worker& worker = job.workers.front();
   const auto told = static_cast<double>(worker.progress.steps_done);
   if (worker.held_epoch == 0) return told;
-  const size_t type = static_cast<size_t>(cluster_.TypeOf(worker.held));
-  double steps_per_s =
-      throughputs_.AtSize(job.id, cluster_.types()[type], worker.world_size)
-          .steps_per_s;
-  if (Together(job, job.partner)) {
-    steps_per_s = TogetherThroughput(job, jobs_.at(job.partner), type);
-  }
   const double since = std::max(worker.progress_at, worker.leased_at);
-  const double done = told + steps_per_s * std::max(0.0, now - since);
+  const double done = told + Pace(job) * std::max(0.0, now - since);
   const auto total = static_cast<double>(job.spec.steps_total);
   return total > 0 ? std::min(total, done) : done;
+}
+
+// steps/s of a job that holds leases.
+double Engine::Pace(const Job& job) const {
+  const Worker& worker = job.workers.front();
+  const size_t type = static_cast<size_t>(cluster_.TypeOf(worker.held));
+  if (Together(job, job.partner)) {
+    return TogetherThroughput(job, jobs_.at(job.partner), type);
+  }
+  return throughputs_.AtSize(job.id, cluster_.types()[type], worker.world_size)
+      .steps_per_s;
 }
 
 // Of `job` beside `other`; its own figure halved where nobody knows better.
@@ -241,7 +307,9 @@ void Engine::On(Time now, const event::AllocationReady& e) {
   BookAll(now);
   CountIsolated(now);
   TakeAllocation(now, result);
-  if (memory_rounds_ > 0) {
+  if (result_.is_assignment) {
+    // Nobody is ahead or behind: it says who runs.
+  } else if (memory_rounds_ > 0) {
     time_received_.Age(memory_rounds_ * round_duration_s_);
   } else {
     time_received_.Reset(round_duration_s_ / 2);
@@ -251,63 +319,177 @@ void Engine::On(Time now, const event::AllocationReady& e) {
 }
 
 void Engine::TakeAllocation(Time now, const PolicyResult& result) {
+  for (const JobId id : uncounted_) {
+    Job* job = Find(id);  // null: long over
+    if (job == nullptr || !job->active()) continue;
+    if (job->counted_since == kNever) job->counted_since = now;
+  }
+  uncounted_.clear();
+  if (result.is_assignment && result_.is_assignment) {
+    return TakeAssignment(now, result);
+  }
   result_ = result;
+  std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
   shares_.clear();
-  if (result.is_assignment) {
-    for (const TypeAssignment& entry : result.assignment) {
-      std::vector<double> row(cluster_.types().size(), 0.0);
-      if (entry.type < row.size()) row[entry.type] = 1;
-      shares_.emplace_back(entry.unit, std::move(row));
-    }
-    std::sort(shares_.begin(), shares_.end());
-  } else {
-    for (const ShareUnit& unit : result.allocation.units()) {
-      std::vector<double> row = result.allocation.Row(unit);
-      const bool any = std::any_of(row.begin(), row.end(),
-                                   [](double x) { return x > kShareMin; });
-      if (any) shares_.emplace_back(unit, std::move(row));
-    }
+  for (const ShareUnit& unit : result.allocation.units()) {
+    std::vector<double> row = result.allocation.Row(unit);
+    const bool any = std::any_of(row.begin(), row.end(),
+                                 [](double x) { return x > kShareMin; });
+    if (any) shares_.emplace_back(unit, std::move(row));
   }
   for (const auto& [id, job] : live_) {
+    BookTarget(now, *job);
     job->target_share = 0;
-    if (job->active() && job->counted_since == kNever) job->counted_since = now;
+  }
+  booked_at_ = now;
+  changes_[kPlan].all = true;
+  for (const TypeAssignment& entry : result_.assignment) {
+    AddTarget(entry.unit, Chosen(entry.unit) == kNoIndex ? 0 : 1);
   }
   for (const auto& [unit, row] : shares_) {
     double share = 0;
     for (const double x : row) share += x;
+    AddTarget(unit, share);
+  }
+}
+
+void Engine::AddTarget(const ShareUnit& unit, double share) {
+  for (const JobId id : {unit.job, unit.partner}) {
+    const auto found = live_.find(id);
+    if (found == live_.end()) continue;
+    double& target = found->second->target_share;
+    target = std::min(1.0, target + share);
+    found->second->left_out = false;
+  }
+}
+
+// One assignment after another: only what differs is looked at.
+void Engine::TakeAssignment(Time now, const PolicyResult& result) {
+  const std::vector<TypeAssignment> before = std::move(result_.assignment);
+  result_ = result;
+  std::vector<TypeAssignment>& after = result_.assignment;
+  if (!std::ranges::is_sorted(after, {}, &TypeAssignment::unit)) {
+    std::ranges::sort(after, {}, &TypeAssignment::unit);
+  }
+  std::vector<ShareUnit> left;
+  std::vector<ShareUnit> came;
+  auto old = before.begin();
+  for (const TypeAssignment& entry : after) {
+    for (; old != before.end() && old->unit < entry.unit; ++old) {
+      left.push_back(old->unit);
+    }
+    if (old != before.end() && *old == entry) {
+      ++old;
+      continue;
+    }
+    came.push_back(entry.unit);
+    if (old != before.end() && old->unit == entry.unit) {
+      left.push_back((old++)->unit);
+    }
+  }
+  for (; old != before.end(); ++old) left.push_back(old->unit);
+  for (const ShareUnit& unit : left) {
     for (const JobId id : {unit.job, unit.partner}) {
       const auto found = live_.find(id);
       if (found == live_.end()) continue;
-      double& target = found->second->target_share;
-      target = std::min(1.0, target + share);
-      found->second->left_out = false;
+      BookTarget(now, *found->second);
+      found->second->target_share = 0;
+      Touch(*found->second);
     }
+  }
+  for (const ShareUnit& unit : came) {
+    for (const JobId id : {unit.job, unit.partner}) {
+      const auto found = live_.find(id);
+      if (found == live_.end()) continue;
+      BookTarget(now, *found->second);
+      Touch(*found->second);
+    }
+    AddTarget(unit, Chosen(unit) == kNoIndex ? 0 : 1);
   }
 }
 
 // Gavel's cumulative isolated time: what was done since the last allocation, in
 // the time of an equal part of the cluster.
+//
+// An equal part of n jobs does W / max(n s, C) steps/s of a job of scale factor
+// s, where C accelerators are there and W is the sum of the job's throughputs
+// on all of them. So the isolated time of a job that runs evenly is its speed
+// over W times a clock of its scale factor, which runs by max(n s, C): such
+// jobs are only looked at when something changes.
 void Engine::CountIsolated(Time now) {
-  const std::vector<int> capacity = cluster_.Capacity();
-  double jobs = 0;
-  for (const auto& [id, job] : live_) jobs += job->active() ? 1 : 0;
-  for (const auto& [id, job] : live_) {
-    if (!job->active()) continue;
-    double share = 0;
-    double steps_per_s = 0;
-    for (size_t type = 0; type < capacity.size(); ++type) {
-      const double part = capacity[type] / (jobs * job->spec.scale_factor);
-      share += part;
-      steps_per_s +=
-          part * throughputs_.Get(id, cluster_.types()[type]).steps_per_s;
+  const bool all = options_.progress || options_.packing ||
+                   changes_[kIsolated].all ||
+                   isolated_version_ != throughputs_.version();
+  const std::vector<JobId> changed = TakeChanges(kIsolated);
+  changes_[kIsolated].all = options_.progress;
+  isolated_version_ = throughputs_.version();
+  std::vector<Job*> jobs;
+  if (all) {
+    for (const auto& [id, job] : live_) jobs.push_back(job);
+  } else {
+    for (const JobId id : changed) {
+      if (const auto job = live_.find(id); job != live_.end()) {
+        jobs.push_back(job->second);
+      }
     }
-    steps_per_s /= std::max(1.0, share);
-    const double done = StepsDone(*job, now);
-    if (steps_per_s > 0 && done > job->isolated_steps) {
-      job->isolated_s += (done - job->isolated_steps) / steps_per_s;
-    }
-    job->isolated_steps = std::max(done, job->isolated_steps);
   }
+  for (Job* job : jobs) SettleIsolated(*job);
+  const std::vector<int>& capacity = cluster_.Capacity();
+  const double accelerators =
+      std::accumulate(capacity.begin(), capacity.end(), 0.0);
+  for (auto& [scale_factor, clock] : isolated_clock_) {
+    clock += (now - counted_at_) *
+             std::max(static_cast<double>(active_jobs_) * scale_factor,
+                      accelerators);
+  }
+  counted_at_ = now;
+  for (Job* job : jobs) {
+    if (job->active()) CountIsolated(now, *job);
+  }
+}
+
+void Engine::CountIsolated(Time now, Job& job) {
+  const std::vector<int>& capacity = cluster_.Capacity();
+  const auto jobs = static_cast<double>(active_jobs_);
+  double share = 0;
+  double steps_per_s = 0;
+  double whole_steps_per_s = 0;
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    const double part = capacity[type] / (jobs * job.spec.scale_factor);
+    const double alone =
+        throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s;
+    share += part;
+    steps_per_s += part * alone;
+    whole_steps_per_s += capacity[type] * alone;
+  }
+  steps_per_s /= std::max(1.0, share);
+  const double done = StepsDone(job, now);
+  if (steps_per_s > 0 && done > job.isolated_steps) {
+    job.isolated_s += (done - job.isolated_steps) / steps_per_s;
+  }
+  job.isolated_steps = std::max(done, job.isolated_steps);
+  if (options_.progress || job.workers.front().held_epoch == 0 ||
+      !(whole_steps_per_s > 0)) {
+    return;
+  }
+  // Before it is where it was when its worker failed, nothing counts.
+  if (done < job.isolated_steps) return Touch(job);
+  const double pace = Pace(job);
+  job.pace = {pace, pace / whole_steps_per_s, now,
+              isolated_clock_[job.spec.scale_factor]};
+}
+
+// Up to the last allocation.
+void Engine::SettleIsolated(Job& job) {
+  if (job.pace.steps_per_s > 0) {
+    const double clock = isolated_clock_[job.spec.scale_factor];
+    const auto total = static_cast<double>(job.spec.steps_total);
+    const double done =
+        job.isolated_steps + job.pace.steps_per_s * (counted_at_ - job.pace.at);
+    job.isolated_s += job.pace.isolated_per_clock * (clock - job.pace.clock);
+    job.isolated_steps = total > 0 ? std::min(total, done) : done;
+  }
+  job.pace = Job::Pace();
 }
 
 }  // namespace gavel

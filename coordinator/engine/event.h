@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -157,6 +158,9 @@ struct UnitsAssigned {
 // The next round was planned; jobs that continue may keep their leases on.
 struct RoundPlanned {
   UnitPlaces places;
+  // The plan is of these jobs, ascending, and all others go on as they are.
+  // nullopt: of all jobs; what is journaled always is.
+  std::optional<std::vector<JobId>> jobs = std::nullopt;
 };
 // The round that was planned begins. How far the pauses of those that have to
 // wait go, where it is not kPark.

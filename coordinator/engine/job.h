@@ -168,6 +168,14 @@ struct Job {
   // `isolated_steps` (PolicyJob::isolated_s).
   double isolated_s = 0;
   double isolated_steps = 0;
+  // Both as of `at`, and going on evenly since; see Engine::CountIsolated.
+  struct Pace {
+    double steps_per_s = 0;  // 0: not going on
+    double isolated_per_clock = 0;
+    Time at = 0;
+    double clock = 0;
+  };
+  Pace pace;
   // Its row of EngineOptions::throughputs.
   std::optional<ThroughputTable::Row> table_row;
   // Of a gang: starts in a row that came to nothing, some rank having given its
@@ -190,8 +198,10 @@ struct Job {
   mutable std::vector<bool> usable;
   mutable bool guessed = false;
   mutable uint64_t usable_version = 0;
+  uint8_t touched = 0;  // bits of Engine::Reader; see Engine::Touch
   // Forgotten by a restart: the policy gives it nothing though it would fit.
   bool left_out = false;
+  Time target_booked_at = 0;  // target_s counts up to here at least
 
   // Servers without a shared directory that have a checkpoint of it, and the
   // epoch in which that was the latest.

@@ -66,6 +66,17 @@ AcceleratorId Cluster::FindOrAdd(std::string_view server,
   return ids.emplace_back(accelerators_.size());
 }
 
+const std::vector<Cluster::Place>& Cluster::places() const {
+  if (places_.size() == accelerators_.size()) return places_;
+  places_.clear();
+  uint32_t server = 0;
+  for (const auto& [name, ids] : servers_) {
+    for (const AcceleratorId id : ids) places_.push_back({id, server});
+    ++server;
+  }
+  return places_;
+}
+
 void Cluster::MarkUnreachable(std::string_view server) {
   const auto found = servers_.find(server);
   if (found == servers_.end()) return;
@@ -121,6 +132,7 @@ void Cluster::Uncount(const Accelerator& accelerator) {
 
 // What was read may be damaged.
 void Cluster::CountUsable() {
+  places_.clear();
   capacity_.assign(types_.size(), 0);
   usable_types_.assign(accelerators_.size(), kUnusable);
   for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {

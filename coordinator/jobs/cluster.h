@@ -73,6 +73,13 @@ class Cluster {
     return servers_;
   }
 
+  // All accelerators, those of a server one after the other, servers by name.
+  struct Place {
+    AcceleratorId id;
+    uint32_t server = 0;  // how many servers come before its own
+  };
+  const std::vector<Place>& places() const;
+
   // What there is to it, for whoever writes it down; whoever has read it calls
   // CountUsable.
   template <class C>
@@ -98,6 +105,7 @@ class Cluster {
   std::vector<uint32_t> usable_types_;  // by accelerator
   std::vector<int> capacity_;           // by type
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
+  mutable std::vector<Place> places_;  // made when asked for
 };
 
 }  // namespace gavel

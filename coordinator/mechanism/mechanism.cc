@@ -30,8 +30,9 @@ std::optional<Kind> Find(const std::array<std::string_view, 2>& names,
 // From a type for each unit to its accelerators.
 class Places {
  public:
-  Places(const RoundView& view, const std::vector<uint32_t>& type_of)
-      : view_(view), table_(view.table()), placement_(view) {
+  Places(const RoundView& view, const std::vector<uint32_t>& type_of,
+         FreePlaces* free)
+      : view_(view), table_(view.table()), placement_(view, free) {
     for (size_t i = 0; i < table_.size(); ++i) {
       const uint32_t u = view.Ordered(i);
       if (type_of[u] != kNoIndex) chosen_.push_back({u, type_of[u]});
@@ -128,8 +129,9 @@ class Places {
 };
 
 RoundAssignment PlaceAll(const RoundView& view,
-                         const std::vector<uint32_t>& type_of) {
-  Places places(view, type_of);
+                         const std::vector<uint32_t>& type_of,
+                         FreePlaces* free = nullptr) {
+  Places places(view, type_of, free);
   places.KeepOwn();
   if (view.table().packed()) places.InheritFromPairs();
   places.PlaceOthers();
@@ -202,11 +204,13 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
 }
 
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
-                                std::span<const uint32_t> types) {
-  const RoundView view(cluster, units);
+                                std::span<const uint32_t> types,
+                                FreePlaces* free) {
+  const RoundView view(cluster, units,
+                       free == nullptr ? cluster.Capacity() : free->Counts());
   Choice choice(view, RoundOptions());
   for (size_t u = 0; u < units.size(); ++u) choice.Take(u, types[u]);
-  return PlaceAll(view, choice.type_of());
+  return PlaceAll(view, choice.type_of(), free);
 }
 
 }  // namespace gavel

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/free_places.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
@@ -113,9 +114,11 @@ inline RoundAssignment PlanRound(const Cluster& cluster,
 // A policy's own choice of types (FIFO): the same placement, no priorities.
 // `types`: by row of `units`, an index into the cluster's types, kNoIndex for
 // none. What no longer fits (the cluster may have shrunk since) is left out,
-// the later units of `units` first.
+// the later units of `units` first. `free`: what these units may have, of which
+// their places are taken; null: all accelerators.
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
-                                std::span<const uint32_t> types);
+                                std::span<const uint32_t> types,
+                                FreePlaces* free = nullptr);
 
 }  // namespace gavel
 

@@ -9,58 +9,20 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "coordinator/mechanism/free_places.h"
 #include "coordinator/mechanism/round_view.h"
 #include "core/ids.h"
 
 namespace gavel {
 
-// The free accelerators of one type, server by server. Filled once; only taken
-// from afterwards.
-class FreeAccelerators {
- public:
-  // Servers one after the other, by name. Borrows the name. `given`: somebody
-  // has it.
-  void Add(const std::string& server, AcceleratorId id, bool given);
-  // All are there.
-  void Close();
-
-  // `wanted` accelerators, ascending: on one server when any has room, else on
-  // the fewest. `home_server` first among servers that serve as well, `own`
-  // accelerators first on their server. Empty when there are not as many.
-  std::vector<AcceleratorId> Take(size_t wanted, const std::string& home_server,
-                                  std::span<const AcceleratorId> own);
-
- private:
-  // One server's accelerators of the type. The free ones are
-  // free_[begin, begin + free), ascending.
-  struct Room {
-    const std::string* server = nullptr;  // borrowed from the cluster
-    size_t begin = 0;
-    size_t free = 0;
-    size_t size = 0;  // usable ones, free or not
-  };
-
-  void File(size_t room);
-  std::optional<size_t> BestWith(size_t free);
-  size_t BestRoom(size_t needed, std::optional<size_t> home);
-  std::optional<size_t> Find(const std::string& server) const;
-
-  std::vector<AcceleratorId> free_;  // room by room
-  std::vector<Room> rooms_;          // by the server's name
-  size_t count_ = 0;                 // that are free
-  // By the number of free accelerators: a heap of rooms, those in use first,
-  // then by name. A room that has become smaller since is passed over.
-  std::vector<std::vector<uint64_t>> rooms_with_;
-};
-
 // Places the units of one round; each accelerator is given away at most once.
-// Borrows the view, which must not change meanwhile.
+// Borrows the view, which must not change meanwhile, and `free`, from which it
+// takes; null: all accelerators are free.
 class Placement {
  public:
-  explicit Placement(const RoundView& view);
+  Placement(const RoundView& view, FreePlaces* free);
 
   // Gives away exactly these. False, and nothing given, when one of them is
   // gone already. Before any Place.
@@ -70,11 +32,13 @@ class Placement {
   std::vector<AcceleratorId> Place(size_t unit, size_t type);
 
  private:
-  void FindFree();
+  bool IsFree(AcceleratorId id) const;
+  void Give(AcceleratorId id, bool given);
 
   const RoundView& view_;
-  std::vector<bool> given_;             // by accelerator id - 1
-  std::vector<FreeAccelerators> free_;  // by type; empty until needed
+  FreePlaces* free_;
+  std::vector<uint8_t> given_;     // by accelerator id - 1, before own_
+  std::optional<FreePlaces> own_;  // made when needed
 };
 
 }  // namespace gavel

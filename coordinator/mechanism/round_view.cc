@@ -1,12 +1,15 @@
 #include "coordinator/mechanism/round_view.h"
 
 #include <numeric>
+#include <utility>
 
 namespace gavel {
 
-RoundView::RoundView(const Cluster& cluster, const RoundTable& table)
+RoundView::RoundView(const Cluster& cluster, const RoundTable& table,
+                     std::vector<int> capacity)
     : cluster_(cluster),
       table_(table),
+      capacity_(std::move(capacity)),
       types_(std::min(cluster.types().size(), table.types())),
       type_of_(cluster.usable_types()),
       plain_(table.ascending() && !table.packed()) {

@@ -19,14 +19,18 @@ namespace gavel {
 class RoundView {
  public:
   // Borrows both, which must outlive it and not change.
-  RoundView(const Cluster& cluster, const RoundTable& table);
+  RoundView(const Cluster& cluster, const RoundTable& table)
+      : RoundView(cluster, table, cluster.Capacity()) {}
+  // `capacity`: by type of the cluster, what may be given away.
+  RoundView(const Cluster& cluster, const RoundTable& table,
+            std::vector<int> capacity);
 
   const Cluster& cluster() const { return cluster_; }
   const RoundTable& table() const { return table_; }
   // Types that both know: of the others no unit can use any.
   size_t types() const { return types_; }
-  // By type of the cluster: usable accelerators.
-  const std::vector<int>& capacity() const { return cluster_.Capacity(); }
+  // By type of the cluster: usable accelerators that may be given away.
+  const std::vector<int>& capacity() const { return capacity_; }
   // The type of a usable accelerator; kNoIndex: unusable, or not known.
   uint32_t TypeOf(AcceleratorId id) const {
     const uint64_t index = id.value() - 1;
@@ -68,6 +72,7 @@ class RoundView {
 
   const Cluster& cluster_;
   const RoundTable& table_;
+  std::vector<int> capacity_;
   size_t types_ = 0;
   std::span<const uint32_t> type_of_;  // Cluster::usable_types
   std::vector<uint32_t> held_;         // types, by place in RoundTable::held()

@@ -32,6 +32,9 @@ double TypeThroughput(const PolicyProblem& problem, size_t job, size_t type) {
 
 Assigner::Assigner(const PolicyProblem& problem)
     : problem_(problem), room_(problem.capacity) {
+  queue_.reserve(problem.jobs.size());
+  throughputs_.reserve(problem.jobs.size() * types());
+  assignment_.reserve(problem.jobs.size());
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
     double best = 0;
     for (size_t j = 0; j < types(); ++j) {
@@ -40,9 +43,13 @@ Assigner::Assigner(const PolicyProblem& problem)
     }
     if (best > 0) queue_.push_back(m);
   }
-  std::stable_sort(queue_.begin(), queue_.end(), [&](size_t a, size_t b) {
+  const auto before = [&](size_t a, size_t b) {
     return Job(a).arrival_s < Job(b).arrival_s;
-  });
+  };
+  // Ids are given in the order of arrival.
+  if (!std::is_sorted(queue_.begin(), queue_.end(), before)) {
+    std::stable_sort(queue_.begin(), queue_.end(), before);
+  }
 }
 
 double Assigner::PackedThroughput(size_t a, size_t b, size_t type) const {
@@ -119,12 +126,10 @@ PolicyResult Assigner::Result(std::string solver) const {
   result.outcome = SolveOutcome::kOptimal;
   result.is_assignment = true;
   result.assignment = assignment_;
-  std::vector<size_t> usable = queue_;
-  std::sort(usable.begin(), usable.end());
-  for (size_t m = 0; m < problem_.jobs.size(); ++m) {
-    if (!std::binary_search(usable.begin(), usable.end(), m)) {
-      result.left_out.push_back(Job(m).id);
-    }
+  std::vector<bool> usable(problem_.jobs.size(), false);
+  for (const size_t m : queue_) usable[m] = true;
+  for (size_t m = 0; m < usable.size(); ++m) {
+    if (!usable[m]) result.left_out.push_back(Job(m).id);
   }
   for (const TypeAssignment& entry : assignment_) {
     result.objective += entry.unit.packed() ? 2 : 1;

@@ -64,6 +64,7 @@ PolicyResult Split(const ShareProblem& problem, const Share& share) {
 class Isolated : public Policy {
  public:
   std::string_view name() const override { return "isolated"; }
+  bool reads_progress() const override { return false; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
@@ -78,6 +79,7 @@ class Isolated : public Policy {
 class Proportional : public Policy {
  public:
   std::string_view name() const override { return "proportional"; }
+  bool reads_progress() const override { return false; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));

@@ -24,6 +24,7 @@ namespace {
 class Fifo : public Policy {
  public:
   std::string_view name() const override { return "fifo"; }
+  bool reads_progress() const override { return false; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override;
 };

@@ -40,6 +40,7 @@ bool SomeTypeHasRoom(const Assigner& assigner, size_t job) {
 class FifoPerf : public Policy {
  public:
   std::string_view name() const override { return "fifo_perf"; }
+  bool reads_progress() const override { return false; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
@@ -95,6 +96,7 @@ std::vector<Placed> PlaceAndPack(Assigner& assigner) {
 class FifoPacked : public Policy {
  public:
   std::string_view name() const override { return "fifo_packed"; }
+  bool reads_progress() const override { return false; }
   bool packs() const override { return true; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {

@@ -32,6 +32,7 @@ class MaxMinFairness : public Policy {
 
   std::string_view name() const override;
   bool packs() const override { return form_ == FairnessForm::kPacked; }
+  bool reads_progress() const override { return false; }
   // The objective is min over jobs of
   //   v_m = s_m / (w_m prop_m) * T_m(X),
   // prop_m = sum_j T[m][j] N_j / sum_j N_j, with T = 0 where the job cannot

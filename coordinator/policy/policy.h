@@ -161,6 +161,10 @@ class Policy {
   virtual std::string_view name() const = 0;
   // It wants PolicyProblem::pairs filled in.
   virtual bool packs() const { return false; }
+  // It reads what jobs have done and received, and by when they are to end: of
+  // PolicyJob steps_remaining, time_since_start_s, time_received_s, isolated_s
+  // and deadline_s. Problems for one that does not may leave them at 0.
+  virtual bool reads_progress() const { return true; }
   // Const and free of state: the same problem gives the same bits.
   // INVALID_ARGUMENT when the problem is malformed (names the job).
   virtual absl::StatusOr<PolicyResult> Solve(

@@ -15,6 +15,7 @@ inline constexpr double kParkAbsence_s_max = 3600;
 
 inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->packing = policy.packs();
+  options->progress = policy.reads_progress();
   options->pair_trials = policy.packs();
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;

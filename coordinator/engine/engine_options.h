@@ -1,0 +1,82 @@
+// What an engine is made with. Whoever drives one fills it in; a value.
+#ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_
+#define GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/workload/throughput_table.h"
+#include "core/units.h"
+
+namespace gavel {
+
+struct EngineOptions {
+  double round_duration_s = 360;  // > 0
+  MechanismKind mechanism = MechanismKind::kGavel;
+  QueueKind queue = QueueKind::kGlobal;
+  // At a new allocation, time received goes on counting, scaled down to at most
+  // this many rounds. 0: it starts again at half a round, as in the paper.
+  double memory_rounds = 4;
+  // A new allocation is made at most this often. 0: whenever jobs or
+  // accelerators come or go.
+  double reset_interval_s = 0;
+  // Pairs of jobs are offered to the policy (Policy::packs()), those whose
+  // throughputs together were measured, or are in `throughputs`.
+  bool packing = false;
+  // Problems tell what jobs have done and received (Policy::reads_progress()).
+  bool progress = true;
+  // While jobs wait, pairs whose throughputs nobody knows run together for a
+  // round on trial: on at most a quarter of a type's accelerators at once, each
+  // job in at most four.
+  bool pair_trials = false;
+  // How far a pause goes, by how long the job is expected to be away (see
+  // engine_memory.cc): it stays on the accelerator up to the first, where the
+  // memory budgets allow; it is evicted beyond the second.
+  double keep_absence_s_max = 0;
+  double park_absence_s_max = kNever;
+  // The policy is asked for consolidated and unconsolidated shares, where a
+  // job's throughputs name "TYPE_unconsolidated" too.
+  bool placement_sensitive = false;
+  // By job type (JobSpec::app): fills in what a job's own throughputs leave
+  // open. May be null.
+  std::shared_ptr<const ThroughputTable> throughputs;
+  std::vector<PolicyEntity> entities;  // JobSpec::entity names one
+  size_t ended_jobs_kept = 10'000;     // for `gavel queue`
+  double lease_duration_s = 60;        // > 0; at most a round's rest is granted
+  // Clocks of two machines may differ in speed by this much.
+  double drift = 0.02;
+  // A round is planned this long before it begins, so that leases are extended
+  // and processes launched in time. At most a quarter of a round.
+  double plan_lead_s = 5;
+  // A worker asked to pause that has not released by then is ended by its
+  // agent: SIGTERM, and SIGKILL `stop_grace_s` later.
+  double pause_grace_s = 60;
+  double stop_grace_s = 10;
+  // An agent not heard of for this long is unreachable.
+  double agent_timeout_s = 15;
+  double heartbeat_interval_s = 2;
+  // A process that has not said hello by then is ended and counted as failed.
+  double launch_timeout_s = 120;
+  // So is rank 0 of a gang that has its lease and opens no store for the
+  // others.
+  double gang_timeout_s = 60;
+  // Events are encoded for the journal. False: a simulation that keeps none.
+  bool journal = true;
+  // Workers are told when to ask for the next round's lease. False: a
+  // simulation in which they go on until they are asked to pause.
+  bool renewals = true;
+  // A worker whose loop stands still, without a step or a boundary, for this
+  // long and for kHangSteps of its steps is ended and counted as failed; a job
+  // may say otherwise (JobSpec::hang_timeout_s). 0: never.
+  double hang_timeout_s = 600;
+  // An elastic job's number of workers changes at most once in so many rounds,
+  // unless somebody waits; and a change pays off within as many.
+  int resize_rounds = 3;  // >= 1
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_

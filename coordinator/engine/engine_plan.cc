@@ -1,0 +1,269 @@
+// The plan of the next round: made ahead of its start, announced, carried out.
+//
+// A policy that says who runs (an assignment) leaves most jobs where they are:
+// only those are planned anew whose place may be another one. Of shares every
+// job's place is open in every round.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/engine/engine.h"
+
+namespace gavel {
+
+// ---- who has to be planned
+
+// From now on whoever keeps something of it looks at it again.
+void Engine::Touch(Job& job) {
+  for (size_t reader = 0; reader < changes_.size(); ++reader) {
+    const auto bit = static_cast<uint8_t>(1u << reader);
+    if ((job.touched & bit) != 0) continue;
+    job.touched |= bit;
+    changes_[reader].jobs.push_back(job.id);
+  }
+}
+
+void Engine::TouchAll() {
+  for (Changes& changes : changes_) changes.all = true;
+}
+
+// Ascending, and nothing has changed from then on.
+std::vector<JobId> Engine::TakeChanges(Reader reader) {
+  std::vector<JobId> jobs = std::move(changes_[reader].jobs);
+  changes_[reader] = {{}, false};
+  for (const JobId id : jobs) {
+    if (Job* job = Find(id)) {
+      job->touched &= static_cast<uint8_t>(~(1u << reader));
+    }
+  }
+  std::sort(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+// What a job gets depends on the others, or on more than what touches it.
+bool Engine::PlansWhole() const {
+  const std::vector<int>& capacity = cluster_.Capacity();
+  const int usable = std::accumulate(capacity.begin(), capacity.end(), 0);
+  return !result_.is_assignment || options_.packing || elastic_ ||
+         static_cast<size_t>(usable) != cluster_.accelerators().size() ||
+         own_checkpoints_;
+}
+
+// It is where it is to be in the next round, and runs there or waits.
+bool Engine::IsSettled(const Job& job) const {
+  const uint32_t chosen = MayRun(job) ? Chosen({job.id, JobId()}) : kNoIndex;
+  if (job.assigned.empty()) return chosen == kNoIndex;
+  return chosen != kNoIndex && job.HoldsAny() &&
+         chosen ==
+             static_cast<uint32_t>(cluster_.TypeOf(job.assigned.front())) &&
+         static_cast<int>(job.assigned.size()) == job.scale_factor;
+}
+
+// Those of live_ that are not settled, ascending; nullopt: all are planned.
+std::optional<std::vector<JobId>> Engine::Unsettled() {
+  const bool whole = PlansWhole();
+  const bool all = changes_[kPlan].all;
+  const std::vector<JobId> changed = TakeChanges(kPlan);
+  changes_[kPlan].all = whole;
+  if (all) {
+    unsettled_.clear();
+    if (!whole) {
+      for (const auto& [id, job] : live_) unsettled_.push_back(id);
+    }
+  } else {
+    unsettled_.insert(unsettled_.end(), changed.begin(), changed.end());
+  }
+  if (whole) return std::nullopt;
+  std::sort(unsettled_.begin(), unsettled_.end());
+  unsettled_.erase(std::unique(unsettled_.begin(), unsettled_.end()),
+                   unsettled_.end());
+  std::erase_if(unsettled_, [&](JobId id) {
+    const auto job = live_.find(id);
+    return job == live_.end() || IsSettled(*job->second);
+  });
+  return unsettled_;
+}
+
+// ---- the plan
+
+Engine::Plan Engine::PlanAll(Time at, bool keep_running) {
+  Plan plan{Unsettled(), {}};
+  plan.places = PlanUnits(plan.jobs, at, keep_running);
+  plan.places.EraseIf(
+      [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
+  return plan;
+}
+
+RoundAssignment Engine::PlanUnits(const std::optional<std::vector<JobId>>& jobs,
+                                  Time at, bool keep_running) {
+  if (!result_.is_assignment) {
+    RoundOptions options;
+    options.mechanism = mechanism_;
+    options.queue = queue_;
+    options.round_duration_s = round_duration_s_;
+    options.keep_running = keep_running;
+    return PlanRound(cluster_, RoundUnits(at, !keep_running), options);
+  }
+  RoundTable units(cluster_.types().size());
+  if (jobs.has_value()) {
+    RoundUnit row;
+    for (const JobId id : *jobs) {
+      AddUnits(*live_.at(id), at, !keep_running, row, units);
+    }
+  } else {
+    units = RoundUnits(at, !keep_running);
+  }
+  std::vector<uint32_t> types(units.size());
+  for (size_t u = 0; u < units.size(); ++u) types[u] = Chosen(units.unit(u));
+  if (!jobs.has_value()) return PlaceAssignment(cluster_, units, types);
+  // Of what nobody has, and of what these jobs have.
+  if (!free_places_) free_places_.emplace(cluster_, assigned_);
+  const auto each_own = [&](auto change) {
+    for (const JobId id : *jobs) {
+      for (const AcceleratorId own : live_.at(id)->assigned) change(own);
+    }
+  };
+  each_own([&](AcceleratorId own) { free_places_->Release(own); });
+  RoundAssignment plan =
+      PlaceAssignment(cluster_, units, types, &*free_places_);
+  for (const auto& [unit, places] : plan) {
+    for (const AcceleratorId place : places) free_places_->Release(place);
+  }
+  each_own([&](AcceleratorId own) { free_places_->Claim(own); });
+  return plan;
+}
+
+// Decides the next round ahead of its start: who continues may have the lease
+// extended without a gap, who is new has its process started in time.
+void Engine::PlanRoundAhead(Time now) {
+  BookAll(now);
+  ResizeJobs(now, round_ends_at_, /*keep_running=*/false);
+  Plan plan = PlanAll(round_ends_at_, /*keep_running=*/false);
+  // The journal tells everybody's place, and so do renewals of leases.
+  if (options_.journal || options_.renewals) Complete(plan);
+  Record(now, event::RoundPlanned{plan.places.Release(), std::move(plan.jobs)});
+}
+
+// With those who go on as they are.
+void Engine::Complete(Plan& plan) const {
+  if (!plan.jobs.has_value()) return;
+  std::vector<RoundAssignment::Entry> places = plan.places.Release();
+  auto planned = plan.jobs->begin();
+  for (const auto& [id, job] : live_) {
+    while (planned != plan.jobs->end() && *planned < id) ++planned;
+    const bool goes_on = planned == plan.jobs->end() || *planned != id;
+    if (goes_on && !job->assigned.empty()) {
+      places.emplace_back(ShareUnit{id, JobId()}, job->assigned);
+    }
+  }
+  std::sort(places.begin(), places.end());
+  plan = {std::nullopt, RoundAssignment(std::move(places))};
+}
+
+// ---- what is planned for a job
+
+// Whoever is not in the plan of some jobs goes on as it is.
+bool Engine::IsReplanned(const Job& job) const {
+  return !replanned_.has_value() ||
+         std::binary_search(replanned_->begin(), replanned_->end(), job.id);
+}
+
+const std::vector<AcceleratorId>& Engine::PlannedFor(const Job& job) const {
+  return IsReplanned(job) ? job.planned : job.assigned;
+}
+
+// It continues in the next round as it is in this one.
+bool Engine::GoesOn(const Job& job) const {
+  return !IsReplanned(job) || Unchanged(job, job.planned, job.planned_partner);
+}
+
+// It gets nothing in the next round.
+void Engine::ForgetPlan(Job& job) {
+  job.planned.clear();
+  if (IsReplanned(job)) return;
+  replanned_->insert(
+      std::lower_bound(replanned_->begin(), replanned_->end(), job.id), job.id);
+}
+
+void Engine::ForgetPlans() {
+  if (replanned_.has_value()) {
+    for (const JobId id : *replanned_) {
+      if (Job* job = Find(id)) job->planned.clear();
+    }
+  } else {
+    for (auto& [id, job] : live_) job->planned.clear();
+  }
+  replanned_ = std::nullopt;
+}
+
+void Engine::On(Time now, const event::RoundPlanned& e) {
+  BookAll(now);
+  planned_ = true;
+  ForgetPlans();
+  replanned_ = e.jobs;
+  for (const auto& [unit, places] : e.places) {
+    for (const JobId id : {unit.job, unit.partner}) {
+      const auto found = live_.find(id);
+      if (found == live_.end()) continue;
+      Job& job = *found->second;
+      job.planned = places;
+      job.planned_partner = id == unit.job ? unit.partner : unit.job;
+      if (job.assigned.empty()) {
+        if (!job.AnyLive() && !job.AllDone()) {
+          EnsureProcesses(now, job, job.planned);
+        }
+      } else if (Unchanged(job, job.planned, job.planned_partner)) {
+        NoticeHolders(job);
+      }
+      Prefetch(job);
+    }
+  }
+}
+
+// They may ask for the next round's lease.
+void Engine::NoticeHolders(Job& job) {
+  if (!options_.renewals) return;
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
+      Notify(job, rank);
+    }
+  }
+}
+
+void Engine::On(Time now, const event::RoundStarted& e) {
+  BookAll(now);
+  const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
+  planned_ = false;
+  ++rounds_;
+  round_ends_at_ = now + round_duration_s_;
+  const auto begin = [&](Job& job) {
+    const bool replanned = IsReplanned(job);
+    const std::vector<AcceleratorId> next = std::move(job.planned);
+    job.planned.clear();
+    if (!job.active()) return;
+    const auto tier = tiers.find(job.id);
+    if (replanned) {
+      Assign(now, job, next, job.planned_partner,
+             tier == tiers.end() ? PauseTier::kPark : tier->second);
+    }
+    // Whoever asked too late in the last round to begin in it.
+    if (!job.HoldsAny()) NotifyReady(job);
+  };
+  if (replanned_.has_value()) {
+    // And whoever has changed since it was planned.
+    std::set<JobId> jobs(replanned_->begin(), replanned_->end());
+    jobs.insert(changes_[kPlan].jobs.begin(), changes_[kPlan].jobs.end());
+    for (const JobId id : jobs) {
+      if (const auto job = live_.find(id); job != live_.end()) {
+        begin(*job->second);
+      }
+    }
+  } else {
+    for (auto& [id, job] : live_) begin(*job);
+  }
+  replanned_ = std::vector<JobId>();
+  if (active_jobs_ == 0) round_ends_at_ = kNever;
+  fill_due_ = true;
+}
+
+}  // namespace gavel

@@ -1,0 +1,92 @@
+// Plans of a few jobs and problems kept by change, against an engine that looks
+// at all jobs each time.
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+// Jobs come, start, are cancelled and fail at random times. `whole`: with
+// options under which everything is planned and asked anew.
+std::vector<std::string> RowsOf(uint64_t seed, bool whole,
+                                const std::string& policy) {
+  EngineDriver driver(3, policy, [&](EngineOptions& options) {
+    options.packing = whole;
+    options.progress = whole;
+    options.launch_timeout_s = 1e9;
+    options.hang_timeout_s = 0;
+    options.reset_interval_s = seed % 2 == 0 ? 0 : 70;
+  });
+  driver.JoinServer("there", 1);
+  std::mt19937_64 random(seed);
+  std::vector<JobId> jobs;
+  for (int i = 0; i < 150; ++i) {
+    const auto pick = [&] { return jobs[random() % jobs.size()]; };
+    switch (jobs.empty() ? 0 : random() % 6) {
+      case 0: {
+        JobSpec spec;
+        spec.throughputs["v100"] = static_cast<double>(1 + random() % 3);
+        spec.retries_max = 2;
+        jobs.push_back(driver.Submit(StrCat("job-", i),
+                                     1 + static_cast<int>(random() % 2), spec));
+        break;
+      }
+      case 1:
+        driver.Step(event::JobCommanded{pick(), CommandKind::kCancel, 1});
+        break;
+      case 2: {
+        const JobId job = pick();
+        WorkerExited exit;
+        exit.server = driver.engine().jobs().at(job).workers.front().server;
+        exit.worker = driver.Key(job);
+        exit.exit_code = random() % 2 == 0 ? 0 : 1;
+        driver.Step(event::WorkerGone{exit});
+        break;
+      }
+      case 3:
+        driver.At(driver.now + static_cast<double>(random() % 120));
+        break;
+      default: {
+        const JobId job = pick();
+        const auto ranks =
+            static_cast<int>(driver.engine().jobs().at(job).workers.size());
+        for (int rank = 0; rank < ranks; ++rank) {
+          driver.Hello(driver.Key(job, rank));
+        }
+        for (int rank = 0; rank < ranks; ++rank) {
+          driver.Request(driver.Key(job, rank));
+        }
+      }
+    }
+  }
+  std::vector<std::string> rows;
+  for (const action::Persist& row : driver.rows) rows.push_back(row.row);
+  rows.erase(rows.begin());  // tells the options
+  return rows;
+}
+
+TEST(Plan, OfTheJobsThatMayChangeIsThatOfAllJobs) {
+  for (const std::string policy : {"fifo", "fifo_perf"}) {
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      const std::vector<std::string> whole = RowsOf(seed, true, policy);
+      EXPECT_GT(whole.size(), 40);
+      ASSERT_EQ(RowsOf(seed, false, policy), whole)
+          << policy << " seed " << seed;
+    }
+  }
+}
+
+TEST(Problem, KeptByChangeIsTheOneMadeAnew) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    ASSERT_EQ(RowsOf(seed, false, "max_min_fairness_perf"),
+              RowsOf(seed, true, "max_min_fairness_perf"))
+        << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace gavel
