@@ -182,4 +182,46 @@ PolicyProblem ProblemOf(const Arrays& arrays) {
   return problem;
 }
 
+PolicyProblem PackedProblem(size_t jobs, size_t kinds) {
+  constexpr size_t kTypes = 3;
+  Random random(jobs + kinds);
+  PolicyProblem problem;
+  for (size_t j = 0; j < kTypes; ++j) {
+    problem.types.push_back("type-" + std::to_string(j));
+    problem.capacity.push_back(static_cast<int>(jobs / (2 * kTypes) + 1));
+    problem.cost.push_back(random.Between(0.3, 4));
+  }
+  std::vector<std::vector<double>> rows;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    rows.push_back(RandomRow(kTypes, &random));
+  }
+  for (size_t m = 0; m < jobs; ++m) {
+    const size_t kind = m % kinds;
+    PolicyJob job;
+    job.id = JobId(static_cast<int64_t>(m) + 1);
+    const double left_s = random.Between(100, 1e5);
+    job.steps_remaining =
+        left_s * *std::max_element(rows[kind].begin(), rows[kind].end());
+    job.time_since_start_s = left_s * static_cast<double>(random.Below(3));
+    job.isolated_s = job.time_since_start_s * random.Between(0, 1);
+    problem.jobs.push_back(job);
+    problem.kinds.push_back(kind);
+    problem.throughputs.insert(problem.throughputs.end(), rows[kind].begin(),
+                               rows[kind].end());
+  }
+  for (size_t a = 0; a < kinds; ++a) {
+    for (size_t b = a; b < kinds; ++b) {
+      if (a == b && kinds == jobs) continue;
+      problem.pairs.push_back({a, b});
+      for (size_t j = 0; j < kTypes; ++j) {
+        const double part = random.Between(0.2, 0.9);
+        const double other = a == b ? part : random.Between(0.2, 0.9);
+        problem.pair_throughputs.push_back(part * rows[a][j]);
+        problem.pair_throughputs.push_back(other * rows[b][j]);
+      }
+    }
+  }
+  return problem;
+}
+
 }  // namespace gavel::bench

@@ -1,5 +1,5 @@
-// Random clusters for bench/policy_solver.cc, and what both solvers are given
-// of them. Pure functions.
+// Random clusters for bench/policy_solver.cc and bench/packing.cc, and what
+// both solvers are given of them. Pure functions.
 #ifndef GAVEL_BENCH_POLICY_INSTANCES_H_
 #define GAVEL_BENCH_POLICY_INSTANCES_H_
 
@@ -46,6 +46,11 @@ PriceJobs JobsOf(const Arrays& arrays);
 LinearProgram ProgramOf(const Arrays& arrays);
 // For the policies themselves: with times, steps, costs and some deadlines.
 PolicyProblem ProblemOf(const Arrays& arrays);
+
+// Jobs of one accelerator on three types, half as many accelerators as jobs;
+// `kinds` of them, of which all pairs share all types, with 0.2 to 0.9 of what
+// they have alone.
+PolicyProblem PackedProblem(size_t jobs, size_t kinds);
 
 }  // namespace gavel::bench
 

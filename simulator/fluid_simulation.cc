@@ -1,6 +1,8 @@
 #include "simulator/fluid_simulation.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "core/text.h"
@@ -172,10 +174,22 @@ PolicyProblem FluidSimulation::Problem() const {
   return problem;
 }
 
+// Jobs of one row of the throughputs are of one kind, named by its first job.
 void FluidSimulation::AddPairs(PolicyProblem& problem) const {
+  std::map<ThroughputTable::Row, size_t> kind_of;
+  std::vector<int> members(active_.size(), 0);
+  for (size_t m = 0; m < active_.size(); ++m) {
+    const std::optional<ThroughputTable::Row> row = work_.Row(active_[m].index);
+    size_t kind = m;
+    if (row.has_value()) kind = kind_of.emplace(*row, m).first->second;
+    problem.kinds.push_back(kind);
+    ++members[kind];
+  }
   for (size_t a = 0; a < active_.size(); ++a) {
-    for (size_t b = a + 1; b < active_.size(); ++b) {
-      if (active_[a].told.scale_factor != active_[b].told.scale_factor) {
+    if (members[a] == 0) continue;
+    for (size_t b = members[a] > 1 ? a : a + 1; b < active_.size(); ++b) {
+      if (members[b] == 0 ||
+          active_[a].told.scale_factor != active_[b].told.scale_factor) {
         continue;
       }
       problem.pairs.push_back({a, b});

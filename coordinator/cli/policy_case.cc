@@ -19,6 +19,7 @@ constexpr int64_t kCountMax = 1'000'000'000;
 
 constexpr char kThroughputs[] = "throughputs";
 constexpr char kApart[] = "unconsolidated_throughputs";
+constexpr char kKinds[] = "kinds";
 constexpr char kPairs[] = "pair_throughputs";
 constexpr char kPairsApart[] = "unconsolidated_pair_throughputs";
 
@@ -256,7 +257,7 @@ using PairRows = std::map<std::pair<size_t, size_t>, Row>;
 absl::Status AddPair(const ParsedJson& json, const std::string& key,
                      const CaseJobs& jobs, const PolicyProblem& problem,
                      PairRows* rows) {
-  GAVEL_ASSIGN_OR_RETURN(auto pair, jobs.PairAt(key));
+  GAVEL_ASSIGN_OR_RETURN(auto pair, jobs.PairAt(key, !problem.kinds.empty()));
   GAVEL_ASSIGN_OR_RETURN(
       Row row, BothRows(json, kPairs, kPairsApart, key, problem, PairRow));
   if (pair.first > pair.second) {
@@ -270,6 +271,26 @@ absl::Status AddPair(const ParsedJson& json, const std::string& key,
   }
   if (rows->emplace(pair, std::move(row)).second) return absl::OkStatus();
   return Refuse(kPairs, ": it is there twice; give each pair once");
+}
+
+absl::Status ParseKinds(const ParsedJson& json, const CaseJobs& jobs,
+                        PolicyProblem* problem) {
+  if (FindField(json, kKinds) == nullptr) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* table,
+      Field(json, kKinds, ParsedJson::value_t::object, "{ID: ID}"));
+  for (size_t m = 0; m < problem->jobs.size(); ++m) problem->kinds.push_back(m);
+  for (const auto& [key, like] : table->items()) {
+    const absl::StatusOr<size_t> job = jobs.At(key);
+    if (!job.ok()) return Annotate(job.status(), kKinds);
+    GAVEL_ASSIGN_OR_RETURN(
+        const int64_t id,
+        Whole(like, StrCat(kKinds, ": that of ", key), 0, kIdMax));
+    const absl::StatusOr<size_t> other = jobs.At(StrCat(id));
+    if (!other.ok()) return Annotate(other.status(), kKinds);
+    problem->kinds[*job] = *other;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ParsePairs(const ParsedJson& json, const CaseJobs& jobs,
@@ -303,6 +324,7 @@ absl::StatusOr<PolicyProblem> ParseProblem(const ParsedJson& json,
   GAVEL_ASSIGN_OR_RETURN(const CaseJobs jobs,
                          ParseJobs(json, policy, &problem));
   GAVEL_RETURN_IF_ERROR(ParseThroughputs(json, &problem));
+  GAVEL_RETURN_IF_ERROR(ParseKinds(json, jobs, &problem));
   GAVEL_RETURN_IF_ERROR(ParsePairs(json, jobs, &problem));
   GAVEL_RETURN_IF_ERROR(ParseCaseExtras(json, jobs, &problem));
   GAVEL_RETURN_IF_ERROR(CheckNeeds(kNeedsOfCases, json, policy));

@@ -11,6 +11,9 @@
 //   throughputs          {ID: {TYPE: steps/s}}, 0 where it cannot run
 // and where the policy uses them:
 //   pair_throughputs     {"A,B": {TYPE: [of A, of B]}}, when they share
+//   kinds                {ID: ID of the job that it is like when they share};
+//                        pair_throughputs are then of those, "A,A" of two that
+//                        are like A (default: each is like itself only)
 //   SLO_seconds_remaining     {ID: seconds to its deadline; <= 0: missed}
 //   cumulative_isolated_time  [seconds] in the order of `jobs`, or {ID: ...}
 //   time_received             {ID: seconds that it ran}

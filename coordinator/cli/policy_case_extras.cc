@@ -176,15 +176,15 @@ absl::StatusOr<size_t> CaseJobs::At(std::string_view id) const {
   return Refuse(id, " is none of the ids in jobs; correct it");
 }
 
-absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(
-    std::string_view key) const {
+absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(std::string_view key,
+                                                           bool alike) const {
   const size_t comma = key.find(',');
   if (comma == std::string_view::npos) {
     return Refuse("\"", key, "\" is no pair; give two ids as \"3,5\"");
   }
   GAVEL_ASSIGN_OR_RETURN(const size_t a, At(key.substr(0, comma)));
   GAVEL_ASSIGN_OR_RETURN(const size_t b, At(key.substr(comma + 1)));
-  if (a != b) return std::pair(a, b);
+  if (a != b || alike) return std::pair(a, b);
   return Refuse("\"", key, "\" is a job with itself; give two ids");
 }
 

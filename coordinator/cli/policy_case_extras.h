@@ -24,8 +24,9 @@ struct CaseJobs {
   std::vector<size_t> in_order;  // of the file
 
   absl::StatusOr<size_t> At(std::string_view id) const;
-  // Of "A,B".
-  absl::StatusOr<std::pair<size_t, size_t>> PairAt(std::string_view key) const;
+  // Of "A,B"; "A,A" only with `alike`.
+  absl::StatusOr<std::pair<size_t, size_t>> PairAt(std::string_view key,
+                                                   bool alike = false) const;
 };
 
 // Fills in `problem`, whose types and jobs are there. `case_json`: an object.

@@ -2,7 +2,9 @@
 // asynchronous, stale answers are dropped).
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -201,23 +203,45 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
 }
 
-// All pairs of equal scale factor that are known to go together.
+// Kinds of pairs: jobs of one row of the table are alike beside all others, but
+// for those of which more is known. Each kind is named by its first job.
+void Engine::AddKinds(PolicyProblem& problem) const {
+  const std::set<JobId> measured = throughputs_.JobsInPairs();
+  std::map<ThroughputTable::Row, size_t> kind_of;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const Job& job = jobs_.at(problem.jobs[m].id);
+    size_t kind = m;
+    if (job.table_row.has_value() && !job.spec.elastic() &&
+        !measured.contains(job.id)) {
+      kind = kind_of.emplace(*job.table_row, m).first->second;
+    }
+    problem.kinds.push_back(kind);
+  }
+}
+
+// All pairs of kinds of equal scale factor that are known to go together.
 void Engine::AddPairs(PolicyProblem& problem) const {
   const ThroughputTable* table = options_.throughputs.get();
   const bool in_table = table != nullptr && table->has_pairs();
   if (!in_table && !throughputs_.has_pairs()) return;
+  AddKinds(problem);
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
     type_of.push_back(in_table ? table->FindType(type) : std::nullopt);
   }
+  std::vector<int> members(problem.jobs.size(), 0);
+  for (const size_t kind : problem.kinds) ++members[kind];
   const size_t columns = problem.columns();
   std::vector<double> row(2 * columns);
   for (size_t a = 0; a < problem.jobs.size(); ++a) {
     const Job& first = jobs_.at(problem.jobs[a].id);
+    if (members[a] == 0) continue;
     if (!first.table_row.has_value() && !throughputs_.has_pairs()) continue;
-    for (size_t b = a + 1; b < problem.jobs.size(); ++b) {
-      if (problem.jobs[b].scale_factor != problem.jobs[a].scale_factor)
+    for (size_t b = members[a] > 1 ? a : a + 1; b < problem.jobs.size(); ++b) {
+      if (members[b] == 0 ||
+          problem.jobs[b].scale_factor != problem.jobs[a].scale_factor) {
         continue;
+      }
       const Job& second = jobs_.at(problem.jobs[b].id);
       // One that is packed does not grow, so an elastic one is not packed.
       if (first.spec.elastic() || second.spec.elastic()) continue;
@@ -228,6 +252,9 @@ void Engine::AddPairs(PolicyProblem& problem) const {
             PairThroughput(first, second, type, type_of[type],
                            /*consolidated=*/c < problem.types.size())
                 .value_or(std::pair(0.0, 0.0));
+        // Which of two equal jobs a table means nobody can tell.
+        if (a == b)
+          row[2 * c] = row[2 * c + 1] = (row[2 * c] + row[2 * c + 1]) / 2;
         any |= row[2 * c] > 0 && row[2 * c + 1] > 0;
       }
       if (!any) continue;

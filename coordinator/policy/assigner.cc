@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
+
+#include "coordinator/policy/problem.h"
 
 namespace gavel {
 namespace {
@@ -53,17 +56,11 @@ Assigner::Assigner(const PolicyProblem& problem)
 }
 
 double Assigner::PackedThroughput(size_t a, size_t b, size_t type) const {
-  if (a > b) std::swap(a, b);
-  const std::vector<PolicyPair>& pairs = problem_.pairs;
-  const auto found = std::lower_bound(
-      pairs.begin(), pairs.end(), std::pair(a, b),
-      [](const PolicyPair& pair, const std::pair<size_t, size_t>& key) {
-        return std::pair(pair.first, pair.second) < key;
-      });
-  if (found == pairs.end() || found->first != a || found->second != b) return 0;
+  if (problem_.KindOf(a) > problem_.KindOf(b)) std::swap(a, b);
+  const std::optional<size_t> pair = FindPair(problem_, a, b);
+  if (!pair.has_value()) return 0;
   if (Throughput(a, type) <= 0 || Throughput(b, type) <= 0) return 0;
-  const std::span<const double> row =
-      problem_.PairRow(static_cast<size_t>(found - pairs.begin()));
+  const std::span<const double> row = problem_.PairRow(*pair);
   const auto gain = [&](size_t column) {
     const double first = row[2 * column];
     const double second = row[2 * column + 1];

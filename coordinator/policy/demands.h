@@ -7,6 +7,7 @@
 #ifndef GAVEL_COORDINATOR_POLICY_DEMANDS_H_
 #define GAVEL_COORDINATOR_POLICY_DEMANDS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -39,6 +40,8 @@ class Demands {
   // frozen, and those within rounding of their caps, no longer do.
   void Advance(std::span<const double> amounts,
                const std::vector<bool>& to_freeze);
+  // The job can have no more than this, at least what it has.
+  void LowerCap(size_t m, double cap) { caps_[m] = std::max(base_[m], cap); }
   bool frozen(size_t m) const { return frozen_[m]; }
   size_t unfrozen() const { return unfrozen_; }
   double cap(size_t m) const { return caps_[m]; }

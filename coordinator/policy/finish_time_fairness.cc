@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "coordinator/policy/even_spread.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
@@ -111,8 +112,9 @@ std::vector<double> Targets(std::span<const Finish> finishes, double rho) {
 // The search for rho; `low` and `high` bound it from both sides all the time.
 class Search {
  public:
-  Search(const ShareProblem& shares, std::vector<Finish> finishes)
-      : shares_(shares), finishes_(std::move(finishes)) {
+  Search(const ShareProblem& shares, std::vector<Finish> finishes,
+         const LpOptions& options)
+      : shares_(shares), finishes_(std::move(finishes)), options_(options) {
     best_ = EvenShares(shares);
     high_ = RhoOf(best_);
     low_ = LargestRho(finishes_, LargestThroughputs(shares));
@@ -131,7 +133,7 @@ class Search {
   // What the fairest allocation leaves. A rho that is reached with no time
   // left over by anyone keeps its shares.
   void SpendTheRest(std::span<const double> gain) {
-    TargetProgram program(shares_, Targets(finishes_, high_));
+    TargetProgram program(shares_, Targets(finishes_, high_), options_);
     const TargetProgram::Answer answer = program.Solve();
     if (answer.outcome != SolveOutcome::kOptimal) return;
     const std::vector<double> more =
@@ -162,7 +164,7 @@ class Search {
   // Tightens both bounds at `rho`; false when the solver fails.
   bool Round(double rho) {
     TargetProgram::Answer answer =
-        TargetProgram(shares_, Targets(finishes_, rho)).Solve();
+        TargetProgram(shares_, Targets(finishes_, rho), options_).Solve();
     outcome_ = answer.outcome;
     detail_ = std::move(answer.detail);
     solver_ = std::move(answer.solver);
@@ -203,6 +205,7 @@ class Search {
 
   const ShareProblem& shares_;
   std::vector<Finish> finishes_;
+  LpOptions options_;
   std::vector<double> best_;
   double low_ = 0;
   double high_ = 0;
@@ -252,9 +255,11 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
 
 absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
                                         bool pairs) {
-  const ShareProblem shares = MakeShareProblem(problem, {.pairs = pairs});
+  ShareProblem shares = MakeShareProblem(
+      problem, {.pairs = pairs,
+                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  std::vector<Finish> finishes = Finishes(problem, shares);
+  const std::vector<Finish> finishes = Finishes(problem, shares);
   if (auto best = EveryoneAtBest(shares)) {
     SpreadEvenly(shares, *best);
     const double rho = LargestRho(finishes, Throughputs(shares, *best));
@@ -271,11 +276,14 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
       return result;
     }
   }
-  Search search(shares, std::move(finishes));
-  search.Run();
-  if (search.optimal()) search.SpendTheRest(gain);
-  search.Spread();
-  PolicyResult result = search.Result();
+  PolicyResult result =
+      SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
+        Search search(shares, finishes, options);
+        search.Run();
+        if (search.optimal()) search.SpendTheRest(gain);
+        search.Spread();
+        return search.Result();
+      });
   if (prices) result.solver += kAfterPrices;
   return result;
 }

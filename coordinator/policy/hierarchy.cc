@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coordinator/policy/even_spread.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/water_filling.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -187,11 +188,14 @@ double LevelOf(const Demands& demands, std::span<const double> amounts) {
 }  // namespace
 
 absl::StatusOr<PolicyResult> SolveHierarchy(
-    const PolicyProblem& problem, const ShareProblem& shares,
+    const PolicyProblem& problem, ShareProblem shares,
     std::span<const double> normalizers) {
   GAVEL_ASSIGN_OR_RETURN(const Demands demands,
                          DemandsOf(problem, shares, normalizers));
-  WaterLevels levels = FillWater(shares, normalizers, demands);
+  WaterLevels levels =
+      SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
+        return FillWater(shares, normalizers, demands, problem.solver, options);
+      });
   SpreadEvenly(shares, levels.shares);
   std::vector<double> amounts = Throughputs(shares, levels.shares);
   for (size_t m = 0; m < amounts.size(); ++m) amounts[m] *= normalizers[m];
@@ -201,6 +205,7 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
                std::max(levels.first_level_bound, objective), levels.solver);
   result.outcome = levels.outcome;
   result.detail = std::move(levels.detail);
+  result.iterations = levels.iterations;
   return result;
 }
 

@@ -34,7 +34,7 @@ namespace gavel {
 // `normalizers`: of Normalizers(shares). INVALID_ARGUMENT names an entity whose
 // policy does not exist.
 absl::StatusOr<PolicyResult> SolveHierarchy(
-    const PolicyProblem& problem, const ShareProblem& shares,
+    const PolicyProblem& problem, ShareProblem shares,
     std::span<const double> normalizers);
 
 }  // namespace gavel

@@ -1,8 +1,11 @@
 #include "coordinator/policy/job_classes.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
+
+#include "coordinator/policy/pair_table.h"
 
 namespace gavel {
 namespace {
@@ -16,6 +19,10 @@ int Compare(const ShareProblem& problem, size_t a, size_t b) {
   }
   if (const int order = three(problem.weight[a], problem.weight[b])) {
     return order;
+  }
+  if (problem.pairs != nullptr &&
+      problem.pairs->kind[a] != problem.pairs->kind[b]) {
+    return problem.pairs->kind[a] < problem.pairs->kind[b] ? -1 : 1;
   }
   const std::span<const double> row_a = problem.Row(a);
   const std::span<const double> row_b = problem.Row(b);
@@ -39,6 +46,22 @@ std::vector<size_t> FirstEqual(const ShareProblem& problem) {
     first[order[i]] = equal ? first[order[i - 1]] : order[i];
   }
   return first;
+}
+
+PairTable TableOfClasses(const PairTable& table,
+                         const std::vector<size_t>& first,
+                         const std::vector<double>& members) {
+  PairTable out;
+  out.cells = table.cells;
+  out.members = members;
+  out.jobs.resize(table.jobs.size());
+  for (size_t m = 0; m < first.size(); ++m) {
+    if (first[m] != m) continue;
+    out.jobs[table.kind[m]].push_back(static_cast<int>(out.kind.size()));
+    out.kind.push_back(table.kind[m]);
+    out.fastest.push_back(table.fastest[m]);
+  }
+  return out;
 }
 
 // The first members' units and cells as a problem of their own.
@@ -71,7 +94,75 @@ ShareProblem FirstMembers(const ShareProblem& problem,
     }
     out.job_start.push_back(out.job_cells.size());
   }
+  if (problem.pairs != nullptr) {
+    out.pairs = std::make_shared<PairTable>(
+        TableOfClasses(*problem.pairs, first, members));
+  }
   return out;
+}
+
+// Who each member of two classes is with, and for which part of the classes'
+// time together: all members of a class have as much, of few others. Calls
+// visit(member of a, member of b, part).
+template <class Visit>
+void Match(std::span<const int> a, std::span<const int> b, Visit visit) {
+  const size_t of_a = a.size();
+  const size_t of_b = b.size();
+  const double all = static_cast<double>(of_a) * static_cast<double>(of_b);
+  // Both lie along one line, of length of_a x of_b.
+  size_t at = 0;
+  while (at < of_a * of_b) {
+    const size_t i = at / of_b;
+    const size_t k = at / of_a;
+    const size_t end = std::min((i + 1) * of_b, (k + 1) * of_a);
+    visit(a[i], b[k], static_cast<double>(end - at) / all);
+    at = end;
+  }
+}
+
+// The same of a class with itself: in a ring.
+template <class Visit>
+void MatchRing(std::span<const int> a, Visit visit) {
+  const size_t pairs = a.size() == 2 ? 1 : a.size();
+  for (size_t i = 0; i < pairs; ++i) {
+    visit(a[i], a[(i + 1) % a.size()], 1 / static_cast<double>(pairs));
+  }
+}
+
+// Lists the pairs of the members with shares above 0 behind `all`.
+void ListMembers(const JobClasses& classes, std::span<const double> shares,
+                 ShareProblem* problem, std::vector<double>* all) {
+  const ShareProblem& of = classes.problem;
+  std::vector<std::vector<int>> members(of.size());
+  for (size_t m = 0; m < problem->size(); ++m) {
+    members[classes.class_of[m]].push_back(static_cast<int>(m));
+  }
+  const PairTable& table = *of.pairs;
+  const size_t alone = of.cells.size() - of.listed.size();
+  std::vector<ListedCell> listed;
+  for (size_t i = 0; i < of.listed.size(); ++i) {
+    const double share = shares[alone + i];
+    if (!(share > 0)) continue;
+    const auto unit = static_cast<size_t>(of.cells[alone + i].unit);
+    auto a = static_cast<size_t>(of.units[unit].first);
+    auto b = static_cast<size_t>(of.units[unit].second);
+    const size_t cell = of.listed[i];
+    if (table.kind[a] != static_cast<size_t>(table.cells[cell].first)) {
+      std::swap(a, b);
+    }
+    const double pairs = share * table.PairsAtATime(a, b);
+    const auto visit = [&](int first, int second, double part) {
+      listed.push_back({first, second, cell});
+      all->push_back(pairs * part);
+    };
+    if (a == b) {
+      MatchRing(members[a], visit);
+    } else {
+      Match(members[a], members[b], visit);
+    }
+  }
+  ListCells(listed, problem);
+  RepairShares(*problem, *all);
 }
 
 }  // namespace
@@ -100,22 +191,23 @@ JobClasses ClassifyJobs(const ShareProblem& problem) {
   return classes;
 }
 
-std::vector<double> SharesOfMembers(const ShareProblem& problem,
-                                    const JobClasses& classes,
-                                    std::span<const double> shares) {
-  if (classes.members.size() == problem.size()) {
+std::vector<double> SharesOfMembers(const JobClasses& classes,
+                                    std::span<const double> shares,
+                                    ShareProblem* problem) {
+  if (classes.members.size() == problem->size() && problem->pairs == nullptr) {
     return {shares.begin(), shares.end()};
   }
-  std::vector<double> all(problem.cells.size());
-  for (size_t m = 0; m < problem.size(); ++m) {
+  std::vector<double> all(problem->cells.size());
+  for (size_t m = 0; m < problem->size(); ++m) {
     const std::span<const JobCell> from =
         classes.problem.Cells(classes.class_of[m]);
-    const std::span<const JobCell> to = problem.Cells(m);
+    const std::span<const JobCell> to = problem->Cells(m);
     for (size_t i = 0; i < to.size(); ++i) {
       all[static_cast<size_t>(to[i].cell)] =
           shares[static_cast<size_t>(from[i].cell)];
     }
   }
+  if (problem->pairs != nullptr) ListMembers(classes, shares, problem, &all);
   return all;
 }
 

@@ -23,14 +23,17 @@ struct JobClasses {
   std::vector<size_t> class_of;  // [k] by job of the original
 };
 
-// Same throughputs, scale factor and weight. A problem with pairs has no
-// classes: as it is.
+// Same throughputs, scale factor and weight, and of one kind where there are
+// pairs that are not listed. A problem that lists pairs has no classes: as it
+// is.
 JobClasses ClassifyJobs(const ShareProblem& problem);
 
-// Shares of the classes' problem as those of the original one.
-std::vector<double> SharesOfMembers(const ShareProblem& problem,
-                                    const JobClasses& classes,
-                                    std::span<const double> shares);
+// Shares of the classes' problem as those of the original one, in which pairs
+// that have a share are listed: of two classes as many as they have members,
+// not all.
+std::vector<double> SharesOfMembers(const JobClasses& classes,
+                                    std::span<const double> shares,
+                                    ShareProblem* problem);
 
 }  // namespace gavel
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/problem.h"
@@ -46,12 +48,12 @@ std::string_view MaxMinFairness::name() const {
 namespace {
 
 // On classes of equal jobs. Shares are those of the classes.
-TargetAnswer SolveStages(const JobClasses& classes, SolverChoice choice,
+TargetAnswer SolveStages(const ShareProblem& shares,
+                         std::span<const double> members, SolverChoice choice,
                          const LpOptions& options) {
-  const ShareProblem& shares = classes.problem;
   std::vector<double> gains = Normalizers(shares);
   const std::vector<double> targets = Targets(shares, gains);
-  for (size_t m = 0; m < gains.size(); ++m) gains[m] *= classes.members[m];
+  for (size_t m = 0; m < gains.size(); ++m) gains[m] *= members[m];
   TargetAnswer answer = SolveTargets(shares, targets, gains, choice, options);
   if (answer.outcome != SolveOutcome::kOptimal) return answer;
   std::vector<double> wanted = targets;
@@ -65,7 +67,8 @@ TargetAnswer SolveStages(const JobClasses& classes, SolverChoice choice,
 absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
     const PolicyProblem& problem) const {
   GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  const ShareProblem shares = MakeShareProblem(problem, OptionsOf(form_));
+  ShareProblem shares =
+      MakeShareProblem(problem, OptionsOf(form_, problem.solver));
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<double> targets = Targets(shares, Normalizers(shares));
   if (std::optional<std::vector<double>> best = EveryoneAtBest(shares)) {
@@ -73,9 +76,13 @@ absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
     const double objective = Level(shares, targets, *best);
     return ToResult(shares, *best, objective, objective, "all-at-best");
   }
-  const JobClasses classes = ClassifyJobs(shares);
-  TargetAnswer answer = SolveStages(classes, problem.solver, options_);
-  std::vector<double> all = SharesOfMembers(shares, classes, answer.shares);
+  JobClasses classes = ClassifyJobs(shares);
+  TargetAnswer answer =
+      SolveWithPairs(&classes.problem, options_, [&](const LpOptions& options) {
+        return SolveStages(classes.problem, classes.members, problem.solver,
+                           options);
+      });
+  std::vector<double> all = SharesOfMembers(classes, answer.shares, &shares);
   SpreadEvenly(shares, all);
   const double objective = Level(shares, targets, all);
   PolicyResult result =

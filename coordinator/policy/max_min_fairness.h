@@ -19,9 +19,10 @@ namespace gavel {
 // and pairs of jobs may share accelerators (space sharing, Gavel section 3.1).
 enum class FairnessForm : uint8_t { kAgnostic, kAware, kPacked };
 
-// How the policies of this form look at a problem.
-inline ShareOptions OptionsOf(FairnessForm form) {
+// How the policies of this form look at a problem. HiGHS alone gets all pairs.
+inline ShareOptions OptionsOf(FairnessForm form, SolverChoice solver) {
   return {.pairs = form == FairnessForm::kPacked,
+          .pairs_unlisted = solver != SolverChoice::kHighs,
           .agnostic = form == FairnessForm::kAgnostic};
 }
 

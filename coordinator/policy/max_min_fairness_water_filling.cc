@@ -30,13 +30,15 @@ class WaterFilling : public Policy {
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    const ShareProblem shares = MakeShareProblem(problem, OptionsOf(form_));
+    ShareProblem shares =
+        MakeShareProblem(problem, OptionsOf(form_, problem.solver));
     if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
     const std::vector<double> normalizers = Normalizers(shares);
     if (problem.entities.empty()) {
-      return SolveFlatWaterFilling(shares, normalizers, problem.solver);
+      return SolveFlatWaterFilling(std::move(shares), normalizers,
+                                   problem.solver);
     }
-    return SolveHierarchy(problem, shares, normalizers);
+    return SolveHierarchy(problem, std::move(shares), normalizers);
   }
 
  private:

@@ -16,6 +16,7 @@
 
 #include "coordinator/policy/costs.h"
 #include "coordinator/policy/lp/deadline_program.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
@@ -48,14 +49,17 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
   if (options.by_cost) {
     GAVEL_ASSIGN_OR_RETURN(cost, Costs(problem));
   }
-  const ShareProblem shares =
-      MakeShareProblem(problem, {.pairs = options.pairs});
+  ShareProblem shares = MakeShareProblem(
+      problem, {.pairs = options.pairs,
+                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const SumObjective sum = Objective(shares, cost);
   std::vector<DeadlineFloor> floors;
   if (options.deadlines) floors = DeadlineFloors(problem, shares);
   DeadlineProgram::Answer answer =
-      DeadlineProgram(problem, shares, std::move(floors)).Maximize(sum);
+      SolveWithPairs(&shares, {}, [&](const LpOptions& lp) {
+        return DeadlineProgram(problem, shares, floors, lp).Maximize(sum);
+      });
   if (answer.shares.empty()) answer.shares = EvenShares(shares);
   const std::vector<double> values = CellValues(shares, sum);
   const double objective = std::inner_product(values.begin(), values.end(),

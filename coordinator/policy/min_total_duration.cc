@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coordinator/policy/even_spread.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/option_policy.h"
@@ -47,7 +48,9 @@ std::vector<double> Remaining(const PolicyProblem& problem,
 
 absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
                                         bool pairs) {
-  const ShareProblem shares = MakeShareProblem(problem, {.pairs = pairs});
+  ShareProblem shares = MakeShareProblem(
+      problem, {.pairs = pairs,
+                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<double> remaining = Remaining(problem, shares);
   if (auto best = EveryoneAtBest(shares)) {
@@ -57,7 +60,10 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
   }
   std::vector<double> gain = Normalizers(shares);
   for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
-  TargetAnswer answer = SolveTargets(shares, remaining, gain, problem.solver);
+  TargetAnswer answer =
+      SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
+        return SolveTargets(shares, remaining, gain, problem.solver, options);
+      });
   SpreadEvenly(shares, answer.shares);
   const double makespan_s = 1 / Level(shares, remaining, answer.shares);
   PolicyResult result = ToResult(shares, answer.shares, makespan_s,

@@ -47,9 +47,10 @@ struct PolicyEntity {
                                     // name of any policy
 };
 
-// Two jobs that may share accelerators; both have the same scale factor.
+// Two kinds of jobs that may share accelerators; both have the same scale
+// factor. first <= second; where they are equal, two jobs of that kind.
 struct PolicyPair {
-  size_t first = 0;  // indices into PolicyProblem::jobs, first < second
+  size_t first = 0;  // see PolicyProblem::kinds
   size_t second = 0;
 };
 
@@ -69,9 +70,14 @@ struct PolicyProblem {
   std::vector<PolicyJob> jobs;      // n, in the order of ids
   std::vector<double> throughputs;  // [n x columns()] row-major, steps/s, >= 0;
                                     // 0: cannot run there
-  std::vector<PolicyPair> pairs;    // ascending by (first, second)
-  // [P x columns() x 2]: of the first and of the second job, when they share.
-  // 0 for either: they can't share there.
+  // [n] in [0, n): jobs of one kind have one scale factor, and the same
+  // throughputs in pairs with others. Empty: each job is of a kind of its own,
+  // its index.
+  std::vector<size_t> kinds;
+  std::vector<PolicyPair> pairs;  // ascending by (first, second)
+  // [P x columns() x 2]: of a job of the first and of one of the second kind,
+  // when they share; the same for two of one kind. 0 for either: they can't
+  // share there.
   std::vector<double> pair_throughputs;
   std::vector<double> cost;  // [J] per accelerator and hour; empty: 1 each
   std::vector<PolicyEntity> entities;
@@ -88,7 +94,8 @@ struct PolicyProblem {
   std::span<const double> Row(size_t job) const {
     return {throughputs.data() + job * columns(), columns()};
   }
-  // Throughputs of a pair: element 2 c of the first, 2 c + 1 of the second job
+  size_t KindOf(size_t job) const { return kinds.empty() ? job : kinds[job]; }
+  // Throughputs of a pair: element 2 c of the first, 2 c + 1 of the second kind
   // in column c.
   std::span<const double> PairRow(size_t pair) const {
     return {pair_throughputs.data() + pair * columns() * 2, columns() * 2};
@@ -152,7 +159,7 @@ struct PolicyResult {
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)
   std::string solver;    // e.g. "prices", "highs-simplex"
-  int iterations = 0;    // passes of prices over the jobs; 0: others
+  int iterations = 0;    // passes of prices over jobs or pairs; 0: others
 };
 
 class Policy {

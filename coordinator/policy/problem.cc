@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "core/text.h"
@@ -139,15 +141,50 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   return CheckTimes(job);
 }
 
-absl::Status CheckPair(const PolicyProblem& problem, size_t p) {
-  const PolicyPair& pair = problem.pairs[p];
-  if (pair.first >= pair.second || pair.second >= problem.jobs.size()) {
-    return Refuse("pair ", p, ": jobs at ", pair.first, " and ", pair.second,
-                  " of ", problem.jobs.size(),
-                  "; give two indices, the smaller one first");
+// The first job of each kind, n for none; of jobs of one kind the scale factor.
+absl::Status CheckKinds(const PolicyProblem& problem,
+                        std::vector<size_t>* first_of) {
+  const size_t n = problem.jobs.size();
+  if (!problem.kinds.empty() && problem.kinds.size() != n) {
+    return Refuse("problem: kinds of ", problem.kinds.size(), " jobs for ", n,
+                  " jobs; give one for each, or none");
   }
-  const PolicyJob& first = problem.jobs[pair.first];
-  const PolicyJob& second = problem.jobs[pair.second];
+  first_of->assign(n, n);
+  for (size_t m = 0; m < n; ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    const size_t kind = problem.KindOf(m);
+    if (kind >= n) {
+      return Refuse("job ", job.id.value(), ": kind ", kind, " of ", n,
+                    "; count kinds from 0");
+    }
+    size_t& first = (*first_of)[kind];
+    if (first == n) first = m;
+    if (problem.jobs[first].scale_factor != job.scale_factor) {
+      return Refuse("job ", job.id.value(), ": scale factor ", job.scale_factor,
+                    ", that of job ", problem.jobs[first].id.value(),
+                    " of its kind is ", problem.jobs[first].scale_factor,
+                    "; give them different kinds");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPair(const PolicyProblem& problem,
+                       const std::vector<size_t>& first_of, size_t p) {
+  const PolicyPair& pair = problem.pairs[p];
+  const size_t n = first_of.size();
+  const bool alike = pair.first == pair.second && !problem.kinds.empty();
+  if ((pair.first >= pair.second && !alike) || pair.second >= n) {
+    return Refuse("pair ", p, ": jobs at ", pair.first, " and ", pair.second,
+                  " of ", n, "; give two indices, the smaller one first");
+  }
+  for (const size_t kind : {pair.first, pair.second}) {
+    if (first_of[kind] < n) continue;
+    return Refuse("pair ", p, ": kind ", kind,
+                  " has no jobs; leave its pairs out");
+  }
+  const PolicyJob& first = problem.jobs[first_of[pair.first]];
+  const PolicyJob& second = problem.jobs[first_of[pair.second]];
   const auto refuse = [&](const auto&... what) {
     return Refuse("pair of job ", first.id.value(), " and job ",
                   second.id.value(), ": ", what...);
@@ -171,6 +208,11 @@ absl::Status CheckPair(const PolicyProblem& problem, size_t p) {
                   ColumnName(problem, i / 2),
                   "; give steps/s, 0 when they cannot share there");
   }
+  for (size_t i = 0; alike && i < row.size(); i += 2) {
+    if (row[i] == row[i + 1]) continue;
+    return refuse("of one kind, and throughputs ", row[i], " and ", row[i + 1],
+                  " on ", ColumnName(problem, i / 2), "; give the same");
+  }
   return absl::OkStatus();
 }
 
@@ -187,10 +229,30 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
     GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
   }
+  std::vector<size_t> first_of;
+  GAVEL_RETURN_IF_ERROR(CheckKinds(problem, &first_of));
   for (size_t p = 0; p < problem.pairs.size(); ++p) {
-    GAVEL_RETURN_IF_ERROR(CheckPair(problem, p));
+    GAVEL_RETURN_IF_ERROR(CheckPair(problem, first_of, p));
   }
   return absl::OkStatus();
+}
+
+std::optional<size_t> FindPair(const PolicyProblem& problem, size_t job,
+                               size_t other) {
+  size_t first = problem.KindOf(job);
+  size_t second = problem.KindOf(other);
+  if (first > second) std::swap(first, second);
+  const std::vector<PolicyPair>& pairs = problem.pairs;
+  const auto found = std::lower_bound(
+      pairs.begin(), pairs.end(), std::pair(first, second),
+      [](const PolicyPair& pair, const std::pair<size_t, size_t>& key) {
+        return std::pair(pair.first, pair.second) < key;
+      });
+  if (found == pairs.end() || found->first != first ||
+      found->second != second) {
+    return std::nullopt;
+  }
+  return static_cast<size_t>(found - pairs.begin());
 }
 
 }  // namespace gavel

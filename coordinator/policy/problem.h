@@ -4,6 +4,9 @@
 #ifndef GAVEL_COORDINATOR_POLICY_PROBLEM_H_
 #define GAVEL_COORDINATOR_POLICY_PROBLEM_H_
 
+#include <cstddef>
+#include <optional>
+
 #include "absl/status/status.h"
 #include "coordinator/policy/policy.h"
 
@@ -13,10 +16,16 @@ namespace gavel {
 // sizes that do not match, jobs or pairs not in ascending order, scale factor
 // < 1, a weight that is not finite and > 0, times, steps, costs and throughputs
 // that are not finite and >= 0, a deadline that is not a number, an entity or a
-// job of a pair that is not there, a pair of different scale factors, negative
+// kind of a pair that is not there, kinds of jobs with different scale factors
+// or throughputs beside each other, a pair of different scale factors, negative
 // capacities, servers that do not add up to them. PolicyJob::running_on may
 // name a type that is gone.
 absl::Status CheckProblem(const PolicyProblem& problem);
+
+// The index of the pair of the kinds of two jobs. nullopt: they don't share.
+// O(log P).
+std::optional<size_t> FindPair(const PolicyProblem& problem, size_t job,
+                               size_t other);
 
 }  // namespace gavel
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
+
+#include "coordinator/policy/pair_table.h"
+#include "coordinator/policy/problem.h"
 
 namespace gavel {
 namespace {
@@ -31,6 +32,7 @@ class Builder {
     for (size_t m = 0; m < problem_.jobs.size(); ++m) AddJob(m);
     AddUnits();
     IndexCells();
+    if (options_.pairs && options_.pairs_unlisted) AddTable();
     return std::move(out_);
   }
 
@@ -66,12 +68,25 @@ class Builder {
   }
 
   void AddUnits() {
+    const bool listed = options_.pairs && !options_.pairs_unlisted;
     size_t p = 0;
     for (size_t m = 0; m < problem_.jobs.size(); ++m) {
       if (position_[m] >= 0) AddAlone(m);
-      for (; p < problem_.pairs.size() && problem_.pairs[p].first == m; ++p) {
-        if (options_.pairs && position_[m] >= 0) AddPair(p);
+      if (!listed) continue;
+      if (!problem_.kinds.empty()) {
+        AddPairsByKind(m);
+        continue;
       }
+      for (; p < problem_.pairs.size() && problem_.pairs[p].first == m; ++p) {
+        AddPair(p, m, problem_.pairs[p].second);
+      }
+    }
+  }
+
+  void AddPairsByKind(size_t m) {
+    for (size_t other = m + 1; other < problem_.jobs.size(); ++other) {
+      const std::optional<size_t> pair = FindPair(problem_, m, other);
+      if (pair.has_value()) AddPair(*pair, m, other);
     }
   }
 
@@ -84,27 +99,84 @@ class Builder {
     }
   }
 
-  void AddPair(size_t p) {
-    const PolicyPair& pair = problem_.pairs[p];
-    const int a = position_[pair.first];
-    const int b = position_[pair.second];
-    if (b < 0) return;
-    const PolicyJob& job = problem_.jobs[pair.first];
-    out_.units.push_back({{job.id, problem_.jobs[pair.second].id}, a, b});
-    const size_t cells = out_.cells.size();
+  // Calls visit(column, throughput of the first, of the second kind) for the
+  // columns that a pair has use for. The rows are what jobs of both kinds have
+  // alone, at least.
+  template <class Visit>
+  void ForEachColumn(size_t p, int scale_factor,
+                     std::span<const double> alone_a,
+                     std::span<const double> alone_b, Visit visit) const {
     const std::span<const double> row = problem_.PairRow(p);
-    const std::span<const double> row_a = out_.Row(static_cast<size_t>(a));
-    const std::span<const double> row_b = out_.Row(static_cast<size_t>(b));
     for (size_t c = 0; c < out_.columns; ++c) {
       const double first = row[2 * c];
       const double second = row[2 * c + 1];
       if (first <= 0 || second <= 0) continue;
-      if (!HasRoom(job.scale_factor, c)) continue;
+      if (!HasRoom(scale_factor, c)) continue;
       // Infinite where one of them can't run alone.
-      if (first / row_a[c] + second / row_b[c] <= 1) continue;
-      AddCell(c, job.scale_factor, first, second);
+      if (first / alone_a[c] + second / alone_b[c] <= 1) continue;
+      visit(c, first, second);
     }
+  }
+
+  // Jobs `m` < `other` of the problem, which are pair p.
+  void AddPair(size_t p, size_t m, size_t other) {
+    const int a = position_[m];
+    const int b = position_[other];
+    if (a < 0 || b < 0) return;
+    const PolicyJob& job = problem_.jobs[m];
+    out_.units.push_back({{job.id, problem_.jobs[other].id}, a, b});
+    const size_t cells = out_.cells.size();
+    const bool turned = problem_.KindOf(m) > problem_.KindOf(other);
+    const std::span<const double> row_a = out_.Row(static_cast<size_t>(a));
+    const std::span<const double> row_b = out_.Row(static_cast<size_t>(b));
+    ForEachColumn(p, job.scale_factor, turned ? row_b : row_a,
+                  turned ? row_a : row_b,
+                  [&](size_t c, double first, double second) {
+                    if (turned) std::swap(first, second);
+                    AddCell(c, job.scale_factor, first, second);
+                  });
     if (out_.cells.size() == cells) out_.units.pop_back();
+  }
+
+  // The pairs of kinds that there are usable jobs for.
+  void AddTable() {
+    auto table = std::make_shared<PairTable>();
+    const size_t n = problem_.jobs.size();
+    table->jobs.resize(n);
+    // [kinds x columns] what each job of the kind has alone, at least.
+    std::vector<double> alone(n * out_.columns);
+    for (size_t m = 0; m < out_.size(); ++m) {
+      const size_t kind = problem_.KindOf(out_.jobs[m]);
+      const std::span<const double> row = out_.Row(m);
+      for (size_t c = 0; c < row.size(); ++c) {
+        double& least = alone[kind * out_.columns + c];
+        least = table->jobs[kind].empty() ? row[c] : std::min(least, row[c]);
+      }
+      table->jobs[kind].push_back(static_cast<int>(m));
+      table->kind.push_back(kind);
+    }
+    table->members.assign(out_.size(), 1.0);
+    for (size_t p = 0; p < problem_.pairs.size(); ++p) {
+      const PolicyPair& pair = problem_.pairs[p];
+      const std::vector<int>& first = table->jobs[pair.first];
+      if (first.empty() || table->jobs[pair.second].empty()) continue;
+      if (pair.first == pair.second && first.size() == 1) continue;
+      const auto m = static_cast<size_t>(first.front());
+      const int scale_factor = problem_.jobs[out_.jobs[m]].scale_factor;
+      const auto row = [&](size_t kind) {
+        return std::span(alone).subspan(kind * out_.columns, out_.columns);
+      };
+      ForEachColumn(
+          p, scale_factor, row(pair.first), row(pair.second),
+          [&](size_t c, double a, double b) {
+            table->cells.push_back(
+                {static_cast<int>(pair.first), static_cast<int>(pair.second),
+                 static_cast<int>(c), PlacementOf(c, scale_factor), a, b});
+          });
+    }
+    if (table->cells.empty()) return;  // prices serve it
+    SetFastest(table.get());
+    out_.pairs = std::move(table);
   }
 
   void AddCell(size_t column, int scale_factor, double first, double second) {
@@ -113,16 +185,16 @@ class Builder {
     cell.column = static_cast<int>(column);
     cell.type = static_cast<int>(problem_.TypeOfColumn(column));
     cell.scale_factor = scale_factor;
-    if (problem_.placement_sensitive() && column < types_) {
-      cell.placement = PlacementLimit(column, scale_factor);
-    }
+    cell.placement = PlacementOf(column, scale_factor);
     out_.cells.push_back(cell);
     throughputs_.emplace_back(first, second);
   }
 
   // The limit on consolidated gangs of this scale factor, -1 where it is that
   // of the type. There are few of them: as many as scale factors.
-  int PlacementLimit(size_t type, int scale_factor) {
+  int PlacementOf(size_t column, int scale_factor) {
+    if (!problem_.placement_sensitive() || column >= types_) return -1;
+    const size_t type = column;
     for (const Placement& known : placements_) {
       if (known.type == type && known.scale_factor == scale_factor) {
         return known.limit;

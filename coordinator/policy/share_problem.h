@@ -11,6 +11,7 @@
 #define GAVEL_COORDINATOR_POLICY_SHARE_PROBLEM_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -19,6 +20,8 @@
 #include "coordinator/policy/policy.h"
 
 namespace gavel {
+
+struct PairTable;  // pair_table.h
 
 // A job alone, or two that share accelerators.
 struct UsableUnit {
@@ -38,15 +41,20 @@ struct ShareCell {
   double scale_factor = 1;  // accelerators that it holds
 };
 
-// A cell that holds the job, and the job's steps/s in it.
+// A cell that holds the job, and what the job has of all of its time there.
 struct JobCell {
   int cell = 0;
-  double throughput = 0;  // > 0
+  double throughput = 0;  // steps/s, > 0
+  // Of the job's time, in (0, 1]; below 1 for a class of jobs (job_classes.h)
+  // of which not all can be in the cell at a time.
+  double time = 1;
 };
 
 struct ShareOptions {
   // With the problem's pairs (policies that pack).
   bool pairs = false;
+  // These are not listed as units, but left in ShareProblem::pairs.
+  bool pairs_unlisted = false;
   // T = 1 wherever a job alone can run. Not together with `pairs`.
   bool agnostic = false;
 };
@@ -67,15 +75,21 @@ struct ShareProblem {
   std::vector<double> scale_factor;  // [k], s_m
   std::vector<double> weight;        // [k], w_m
   std::vector<double> throughputs;   // [k x C] alone; 0 where it can't run
-  std::vector<UsableUnit> units;     // ascending by id; each job alone is there
-  std::vector<ShareCell> cells;      // by unit, then column
-  std::vector<JobCell> job_cells;    // of job m: [job_start[m], job_start[m+1])
-  std::vector<size_t> job_start;     // [k + 1]
-  std::vector<double> capacity;      // [J], N_j
+  // Ascending by id; each job alone is there. Pairs that are listed later (see
+  // pair_table.h) come last, as their cells do.
+  std::vector<UsableUnit> units;
+  std::vector<ShareCell> cells;    // by unit, then column
+  std::vector<JobCell> job_cells;  // of job m: [job_start[m], job_start[m+1])
+  std::vector<size_t> job_start;   // [k + 1]
+  std::vector<double> capacity;    // [J], N_j
   // First the J capacities; then, where gangs of s do not fill the servers of a
   // type, the accelerators that they can use: sum over servers of
   // floor(size / s) s, for the consolidated cells of units with that s.
   std::vector<double> limits;
+  // Pairs that may not be listed as units; null: all are.
+  std::shared_ptr<const PairTable> pairs;
+  // Of the last cells, those that were listed from it: indices of its cells.
+  std::vector<size_t> listed;
 
   size_t size() const { return jobs.size(); }
   // Throughputs of job m alone, by column.
@@ -103,7 +117,8 @@ std::vector<double> Throughputs(const ShareProblem& problem,
 // With placement T of a type is that of its consolidated column, where the job
 // can run there, else of the unconsolidated one.
 std::vector<double> ProportionalThroughputs(const ShareProblem& problem);
-// [k] the most that job m can have, all the time in its best cell.
+// [k] the most that job m can have, all the time in its best cell, whether
+// that is listed or not.
 std::vector<double> LargestThroughputs(const ShareProblem& problem);
 // [k] s_m / prop_m, which makes throughputs of different models and gangs
 // comparable (Gavel section 4.1).

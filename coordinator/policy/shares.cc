@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "coordinator/policy/pair_table.h"
 #include "coordinator/policy/share_problem.h"
 
 namespace gavel {
@@ -29,7 +30,7 @@ void ScaleJobs(const ShareProblem& problem, std::span<double> shares) {
   for (size_t m = 0; m < problem.size(); ++m) {
     double sum = 0;
     for (const JobCell& cell : problem.Cells(m)) {
-      sum += shares[static_cast<size_t>(cell.cell)];
+      sum += cell.time * shares[static_cast<size_t>(cell.cell)];
     }
     if (sum <= 1) continue;
     // In pairs this also lowers the other job's sum: it stays feasible.
@@ -135,6 +136,9 @@ std::vector<double> LargestThroughputs(const ShareProblem& problem) {
     for (const JobCell& cell : problem.Cells(m)) {
       largest[m] = std::max(largest[m], cell.throughput);
     }
+    if (problem.pairs != nullptr) {
+      largest[m] = std::max(largest[m], problem.pairs->fastest[m]);
+    }
   }
   return largest;
 }
@@ -232,9 +236,18 @@ Allocation ToAllocation(const ShareProblem& problem,
   for (size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] > 0) held[static_cast<size_t>(problem.cells[i].unit)] = true;
   }
+  std::vector<size_t> order(problem.units.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Pairs that were listed later come last.
+  const auto by_id = [&](size_t a, size_t b) {
+    return problem.units[a].id < problem.units[b].id;
+  };
+  if (!std::is_sorted(order.begin(), order.end(), by_id)) {
+    std::sort(order.begin(), order.end(), by_id);
+  }
   std::vector<ShareUnit> units;
   std::vector<size_t> row(problem.units.size(), 0);
-  for (size_t u = 0; u < problem.units.size(); ++u) {
+  for (const size_t u : order) {
     if (problem.units[u].second >= 0 && !held[u]) continue;
     row[u] = units.size();
     units.push_back(problem.units[u].id);

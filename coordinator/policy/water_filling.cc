@@ -9,6 +9,7 @@
 
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/lp/target_solver.h"
@@ -51,20 +52,18 @@ double Dot(std::span<const double> a, std::span<const double> b) {
 Cut FirstCut(const ShareProblem& problem, std::span<const double> factor) {
   Cut cut;
   std::vector<double> worth(problem.cells.size(), 0.0);
+  const std::vector<double> most = LargestThroughputs(problem);
   for (size_t m = 0; m < problem.size(); ++m) {
-    double most = 0;
-    for (const JobCell& cell : problem.Cells(m)) {
-      most = std::max(most, cell.throughput);
-    }
-    // The same in all of its cells.
+    // The same in all cells where it is alone.
     const auto any = static_cast<size_t>(problem.Cells(m).front().cell);
-    const double worth_of_step = problem.cells[any].scale_factor / most;
+    const double worth_of_step = problem.cells[any].scale_factor / most[m];
     cut.weight.push_back(worth_of_step / factor[m]);
     for (const JobCell& cell : problem.Cells(m)) {
       worth[static_cast<size_t>(cell.cell)] += worth_of_step * cell.throughput;
     }
   }
-  double price = 0;
+  // Pairs that are not listed: both jobs have the most that they can.
+  double price = problem.pairs == nullptr ? 0 : 2;
   for (size_t i = 0; i < worth.size(); ++i) {
     price = std::max(price, worth[i] / problem.cells[i].scale_factor);
   }
@@ -107,6 +106,7 @@ class Filling {
       : problem_(problem),
         factor_(factor),
         demands_(std::move(demands)),
+        options_(options),
         program_(problem),
         share_lp_(program_.lp),
         amounts_(problem.size()) {
@@ -177,7 +177,12 @@ class Filling {
   // feasible X by the duals of the other rows.
   Cut CutOf(const LpSolution& solution) {
     Cut cut;
-    const auto duals = std::span(solution.row_duals);
+    std::vector<double> row_duals = solution.row_duals;
+    double rise = 0;
+    if (options_.pairs != nullptr) {
+      rise = options_.pairs->Price(program_, nullptr, 1, &row_duals);
+    }
+    const auto duals = std::span(row_duals);
     const auto share_rows = static_cast<size_t>(share_lp_.rows());
     std::vector<double>& worth = share_lp_.column_cost;
     std::fill(worth.begin(), worth.end(), 0.0);
@@ -186,7 +191,7 @@ class Filling {
                            row_scale_[m]);
       program_.AddThroughputCost(m, cut.weight[m] * factor_[m], worth);
     }
-    cut.bound = DualBound(share_lp_, duals.first(share_rows));
+    cut.bound = DualBound(share_lp_, duals.first(share_rows)) + rise;
     return cut;
   }
 
@@ -298,6 +303,7 @@ class Filling {
   const ShareProblem& problem_;
   std::span<const double> factor_;
   Demands demands_;
+  LpOptions options_;
   ShareProgram program_;
   LinearProgram share_lp_;  // what makes X feasible, alone
   std::optional<HighsSolver> solver_;
@@ -333,21 +339,9 @@ std::vector<double> LargestAmounts(const ShareProblem& problem,
   return amounts;
 }
 
-WaterLevels FillWater(const ShareProblem& problem,
-                      std::span<const double> factor, Demands demands,
-                      LpOptions options) {
-  if (const auto best = AllAtBest(problem, demands)) return *best;
-  return Filling(problem, factor, std::move(demands), options).Run();
-}
-
 namespace {
 
-WaterLevels FillClassesByPrices(const ShareProblem& problem,
-                                std::span<const double> factor) {
-  std::vector<double> rates = problem.weight;
-  for (size_t m = 0; m < rates.size(); ++m) rates[m] /= factor[m];
-  PriceProgram::Answer answer =
-      PriceProgram(problem).FillWater(rates, LargestThroughputs(problem));
+WaterLevels LevelsOf(PriceProgram::Answer answer) {
   WaterLevels levels;
   levels.outcome =
       answer.converged ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
@@ -359,51 +353,76 @@ WaterLevels FillClassesByPrices(const ShareProblem& problem,
   return levels;
 }
 
-WaterLevels FillClasses(const ShareProblem& problem,
-                        std::span<const double> factor, SolverChoice choice,
-                        const LpOptions& options) {
-  const bool prices =
+// By `prices` where the problem has their shape and they prove all stages, else
+// by HiGHS.
+template <class Prices>
+WaterLevels FillEither(const ShareProblem& problem,
+                       std::span<const double> factor, const Demands& demands,
+                       SolverChoice choice, const LpOptions& options,
+                       Prices prices) {
+  const bool serves =
       choice != SolverChoice::kHighs && PriceProgram::Serves(problem);
-  if (prices) {
-    WaterLevels levels = FillClassesByPrices(problem, factor);
+  if (serves) {
+    WaterLevels levels = LevelsOf(prices());
     if (levels.outcome == SolveOutcome::kOptimal ||
         choice == SolverChoice::kPrices) {
       return levels;
     }
   }
-  Demands demands =
-      Demands::Flat(problem.weight, LargestAmounts(problem, factor));
-  WaterLevels levels = FillWater(problem, factor, std::move(demands), options);
-  if (prices) levels.solver += kAfterPrices;
+  WaterLevels levels = Filling(problem, factor, demands, options).Run();
+  if (serves) levels.solver += kAfterPrices;
   return levels;
 }
 
-WaterLevels FillByClasses(const ShareProblem& problem,
-                          std::span<const double> factor, SolverChoice choice,
-                          const LpOptions& options) {
+WaterLevels FillClasses(const ShareProblem& problem,
+                        std::span<const double> factor, SolverChoice choice,
+                        const LpOptions& options) {
+  const Demands demands =
+      Demands::Flat(problem.weight, LargestAmounts(problem, factor));
+  return FillEither(problem, factor, demands, choice, options, [&] {
+    std::vector<double> rates = problem.weight;
+    for (size_t m = 0; m < rates.size(); ++m) rates[m] /= factor[m];
+    return PriceProgram(problem).FillWater(rates, LargestThroughputs(problem));
+  });
+}
+
+// Pairs with shares are listed in `problem`.
+WaterLevels FillByClasses(std::span<const double> factor, SolverChoice choice,
+                          const LpOptions& options, ShareProblem* problem) {
   if (const auto best = AllAtBest(
-          problem,
-          Demands::Flat(problem.weight, LargestAmounts(problem, factor)))) {
+          *problem,
+          Demands::Flat(problem->weight, LargestAmounts(*problem, factor)))) {
     return *best;
   }
-  const JobClasses classes = ClassifyJobs(problem);
+  JobClasses classes = ClassifyJobs(*problem);
   std::vector<double> class_factor(classes.members.size());
-  for (size_t m = 0; m < problem.size(); ++m) {
+  for (size_t m = 0; m < problem->size(); ++m) {
     class_factor[classes.class_of[m]] = factor[m];
   }
-  WaterLevels levels =
-      FillClasses(classes.problem, class_factor, choice, options);
-  levels.shares = SharesOfMembers(problem, classes, levels.shares);
+  WaterLevels levels = SolveWithPairs(
+      &classes.problem, options, [&](const LpOptions& with_pairs) {
+        return FillClasses(classes.problem, class_factor, choice, with_pairs);
+      });
+  levels.shares = SharesOfMembers(classes, levels.shares, problem);
   return levels;
 }
 
 }  // namespace
 
-PolicyResult SolveFlatWaterFilling(const ShareProblem& problem,
+WaterLevels FillWater(const ShareProblem& problem,
+                      std::span<const double> factor, const Demands& demands,
+                      SolverChoice choice, LpOptions options) {
+  if (const auto best = AllAtBest(problem, demands)) return *best;
+  return FillEither(problem, factor, demands, choice, options, [&] {
+    return PriceProgram(problem).FillWater(factor, demands);
+  });
+}
+
+PolicyResult SolveFlatWaterFilling(ShareProblem problem,
                                    std::span<const double> factor,
                                    SolverChoice choice, LpOptions options) {
   const std::vector<double> caps = LargestAmounts(problem, factor);
-  WaterLevels levels = FillByClasses(problem, factor, choice, options);
+  WaterLevels levels = FillByClasses(factor, choice, options, &problem);
   SpreadEvenly(problem, levels.shares);
   double objective = std::numeric_limits<double>::infinity();
   double bound = levels.first_level_bound;

@@ -38,9 +38,11 @@ struct WaterLevels {
 };
 
 // a_m(X) = factor[m] T_m(X). `demands` counts in these amounts, and is at its
-// start. At least one job. Takes at most as many stages as there are jobs.
+// start. At least one job. By prices where the problem has their shape and they
+// prove all stages, else by HiGHS, in at most as many stages as there are jobs.
 WaterLevels FillWater(const ShareProblem& problem,
-                      std::span<const double> factor, Demands demands,
+                      std::span<const double> factor, const Demands& demands,
+                      SolverChoice choice = SolverChoice::kHighs,
                       LpOptions options = {});
 
 // [k] factor[m] times the most that job m can have: the caps of its demand.
@@ -50,7 +52,7 @@ std::vector<double> LargestAmounts(const ShareProblem& problem,
 // Flat water filling with the job's weights: demands of amounts w_m level. The
 // objective is the least amount over weight, min_m a_m(X) / w_m. `factor` is
 // the same for jobs of the same throughputs, scale factor and weight.
-PolicyResult SolveFlatWaterFilling(const ShareProblem& problem,
+PolicyResult SolveFlatWaterFilling(ShareProblem problem,
                                    std::span<const double> factor,
                                    SolverChoice choice = SolverChoice::kAuto,
                                    LpOptions options = {});

@@ -192,6 +192,15 @@ void ThroughputMatrix::ExcludePair(JobId job, JobId other,
   pair.second.out_of_memory = true;
 }
 
+std::set<JobId> ThroughputMatrix::JobsInPairs() const {
+  std::set<JobId> jobs;
+  for (const auto& [unit, types] : pairs_) {
+    jobs.insert(unit.job);
+    jobs.insert(unit.partner);
+  }
+  return jobs;
+}
+
 bool ThroughputMatrix::Readmit(JobId job) {
   ++version_;
   bool any = false;

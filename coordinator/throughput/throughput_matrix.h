@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -82,6 +83,8 @@ class ThroughputMatrix {
   std::optional<double> Together(JobId job, JobId other,
                                  std::string_view type) const;
   bool has_pairs() const { return !pairs_.empty(); }
+  // Those that Together knows of, beside anyone.
+  std::set<JobId> JobsInPairs() const;
 
   // ---- out of memory: 0 there, whatever was given or measured
 

@@ -103,6 +103,18 @@ TEST(PolicyCase, ServersMakePlacementMatter) {
               StatusIs(kInvalidArgument, "those of k80 have 3 accelerators"));
 }
 
+TEST(PolicyCase, KindsOfJobsShareAlike) {
+  Json json = Case();
+  json["kinds"] = {{"0", 4}, {"4", 4}};
+  json["pair_throughputs"]["4,4"] = {{"v100", {2, 2}}, {"k80", {1, 1}}};
+  ASSERT_OK_AND_ASSIGN(const PolicyProblem problem, Parsed(json));
+  EXPECT_THAT(problem.kinds, ElementsAre(1, 1));
+  ASSERT_EQ(problem.pairs.size(), 1u);
+  EXPECT_EQ(problem.pairs[0].first, 1u);
+  EXPECT_EQ(problem.pairs[0].second, 1u);
+  EXPECT_THAT(problem.pair_throughputs, ElementsAre(1, 1, 2, 2));
+}
+
 TEST(PolicyCase, APairOfUnequalGangsIsNone) {
   Json json = Case();
   json["jobs"][0]["scale_factor"] = 2;
@@ -189,6 +201,10 @@ constexpr BadCase kBadCases[] = {
     {"HalfAPair",
      [](Json& json) { json["pair_throughputs"]["0,4"]["v100"] = {1}; },
      "pair 0,4: pair_throughputs: the one on v100 is no pair of numbers"},
+    {"KindOfAnUnknownJob", [](Json& json) { json["kinds"]["9"] = 0; },
+     "kinds: 9 is none of the ids"},
+    {"UnknownKind", [](Json& json) { json["kinds"]["4"] = 9; },
+     "kinds: 9 is none of the ids"},
     {"DeadlineOfAnUnknownJob",
      [](Json& json) { json["SLO_seconds_remaining"]["9"] = 1; },
      "SLO_seconds_remaining: 9 is none of the ids"},

@@ -48,10 +48,12 @@ TEST(Solve, OffersThePairsThatTheTableKnows) {
   driver.Submit("b", 1);  // no job type of the table
   driver.Submit("c", 1, App());
   driver.Submit("d", 2, App());  // another scale factor
+  // a and c are of one row of the table: one kind, and both have the mean.
+  EXPECT_THAT(driver.problem.kinds, ElementsAre(0, 1, 0, 3));
   ASSERT_EQ(driver.problem.pairs.size(), 1u);
   EXPECT_EQ(driver.problem.pairs[0].first, 0u);
-  EXPECT_EQ(driver.problem.pairs[0].second, 2u);
-  EXPECT_THAT(driver.problem.pair_throughputs, ElementsAre(3, 4));
+  EXPECT_EQ(driver.problem.pairs[0].second, 0u);
+  EXPECT_THAT(driver.problem.pair_throughputs, ElementsAre(3.5, 3.5));
 }
 
 TEST(Solve, TellsPlacementsOnlyWhereTheyMatter) {

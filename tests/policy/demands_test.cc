@@ -23,6 +23,13 @@ TEST(Demands, FlatOnesRiseByWeightUpToTheirCaps) {
   EXPECT_EQ(At(demands, 3, demands.TopLevel()), (Amounts{1, 1, 8}));
 }
 
+TEST(Demands, ALoweredCapLeavesTheRestToTheTier) {
+  Demands demands({1, 1}, {9, 9}, {{2, {{0, 1}}}});
+  demands.LowerCap(0, 1.5);
+  demands.Advance(At(demands, 2, 1), {false, false});
+  EXPECT_EQ(At(demands, 2, 1), (Amounts{1.5, 2.5}));
+}
+
 TEST(Demands, InATierWhatOneCannotUseGoesToTheOthers) {
   const Demands demands({1, 1, 2}, {0.5, 9, 9}, {{4, {{0, 1, 2}}}});
   EXPECT_EQ(At(demands, 3, 0.25), (Amounts{0.25, 0.25, 0.5}));

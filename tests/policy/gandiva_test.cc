@@ -73,6 +73,17 @@ TEST(Gandiva, APairIsUndoneWhenThereIsRoomAgain) {
   EXPECT_EQ(Pairs(AssignedBy("gandiva", problem)), 0);
 }
 
+// The first kind of a pair may be that of the later job.
+TEST(Gandiva, PairsMayBeOfKindsOfJobs) {
+  PolicyProblem problem = MakeProblem({1}, {{10}, {2}});
+  problem.kinds = {1, 0};
+  problem.pairs = {{0, 1}};
+  problem.pair_throughputs = {1.8, 1};  // of jobs 2 and 1: 0.9 + 0.1
+  EXPECT_EQ(Pairs(AssignedBy("gandiva", problem)), 0);
+  problem.pair_throughputs = {1.8, 9};
+  EXPECT_EQ(Pairs(AssignedBy("gandiva", problem)), 1);
+}
+
 TEST(Gandiva, OnlyEqualGangsShare) {
   PolicyProblem problem = MakeProblem({2}, {{10}, {10}, {10}});
   problem.jobs[0].scale_factor = 2;

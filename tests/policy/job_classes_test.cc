@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coordinator/policy/pair_table.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 #include "tests/policy/share_kit.h"
@@ -49,18 +50,47 @@ TEST(ClassifyJobs, AProblemWithPairsIsLeftAlone) {
   EXPECT_EQ(classes.problem.cells.size(), shares.cells.size());
 }
 
+// Two kinds of two and of three equal jobs: as many pairs as there are jobs,
+// and all of a kind have as much of each other kind.
+TEST(ClassifyJobs, PairsOfClassesAreSpreadOverTheirMembers) {
+  PolicyProblem problem = MakeProblem({9}, {{1}, {1}, {2}, {2}, {2}});
+  problem.kinds = {0, 0, 2, 2, 2};
+  problem.pairs = {{0, 0}, {0, 2}, {2, 2}};
+  problem.pair_throughputs = {0.9, 0.9, 0.8, 1.6, 1.8, 1.8};
+  ShareProblem shares =
+      MakeShareProblem(problem, {.pairs = true, .pairs_unlisted = true});
+  EXPECT_EQ(shares.units.size(), 5u);
+  JobClasses classes = ClassifyJobs(shares);
+  EXPECT_EQ(classes.members, (std::vector<double>{2, 3}));
+  const std::vector<ListedCell> all = {{0, 0, 0}, {0, 1, 1}, {1, 1, 2}};
+  ListCells(all, &classes.problem);
+  // Alone, and in all pairs; both of the first kind at a time in those with
+  // the second, of which two thirds are.
+  EXPECT_EQ(classes.problem.Cells(0).size(), 3u);
+  EXPECT_EQ(classes.problem.Cells(1)[1].time, 2.0 / 3);
+  const std::vector<double> x = {0.1, 0.1, 0.3, 0.6, 0.5};
+  const std::vector<double> of_members = SharesOfMembers(classes, x, &shares);
+  EXPECT_EQ(ShareErrors(problem, ToResult(shares, of_members, 0, 0)), "");
+  EXPECT_EQ(shares.units.size(), 5u + 1 + 4 + 3);
+  const std::vector<double> of_classes = Throughputs(classes.problem, x);
+  const std::vector<double> throughputs = Throughputs(shares, of_members);
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    EXPECT_NEAR(throughputs[m], of_classes[classes.class_of[m]], 1e-12) << m;
+  }
+}
+
 TEST(ClassifyJobs, SharesOfMembersAreFeasibleWhereThoseOfClassesAre) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     const PolicyProblem problem =
         Copied(RandomPlacement(seed, 8, /*pairs=*/false), 3);
-    const ShareProblem shares = MakeShareProblem(problem);
+    ShareProblem shares = MakeShareProblem(problem);
     const JobClasses classes = ClassifyJobs(shares);
     std::vector<double> x(classes.problem.cells.size(), 1.0);
     RepairShares(classes.problem, x);
     EXPECT_EQ(ShareErrors(
                   problem,
-                  ToResult(shares, SharesOfMembers(shares, classes, x), 0, 0)),
+                  ToResult(shares, SharesOfMembers(classes, x, &shares), 0, 0)),
               "");
   }
 }

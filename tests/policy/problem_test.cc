@@ -1,6 +1,7 @@
 #include "coordinator/policy/problem.h"
 
 #include <cmath>
+#include <optional>
 
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
@@ -140,6 +141,35 @@ TEST(CheckProblem, PairsAreOrderedOfEqualGangsAndHaveThroughputs) {
               StatusIs(kInvalidArgument, "throughput -1 of job 3 on type0"));
   bad.pair_throughputs.pop_back();
   EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "3 pair thr"));
+}
+
+TEST(CheckProblem, KindsHaveJobsOfOneScaleFactor) {
+  PolicyProblem problem = MakeProblem({2}, {{1}, {2}, {3}});
+  problem.kinds = {0, 2, 0};
+  problem.pairs = {{0, 0}, {0, 2}};
+  problem.pair_throughputs = {1, 1, 1, 0.5};
+  EXPECT_OK(CheckProblem(problem));
+  EXPECT_EQ(FindPair(problem, 0, 2), 0u);
+  EXPECT_EQ(FindPair(problem, 1, 2), 1u);
+  EXPECT_EQ(FindPair(problem, 1, 1), std::nullopt);
+
+  PolicyProblem bad = problem;
+  bad.kinds.pop_back();
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "kinds of 2 jobs"));
+  bad = problem;
+  bad.kinds[1] = 3;
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "job 2: kind 3"));
+  bad = problem;
+  bad.jobs[2].scale_factor = 2;
+  EXPECT_THAT(CheckProblem(bad),
+              StatusIs(kInvalidArgument, "job 3: scale factor 2, that of job"));
+  bad = problem;
+  bad.pairs[1] = {0, 1};
+  EXPECT_THAT(CheckProblem(bad),
+              StatusIs(kInvalidArgument, "pair 1: kind 1 has no jobs"));
+  bad = problem;
+  bad.pair_throughputs[1] = 0.9;
+  EXPECT_THAT(CheckProblem(bad), StatusIs(kInvalidArgument, "of one kind"));
 }
 
 TEST(CheckProblem, ServersAddUpToTheCapacity) {

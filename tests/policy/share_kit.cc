@@ -5,9 +5,11 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share_problem.h"
 #include "core/text.h"
 #include "tests/policy/certificate.h"
@@ -66,15 +68,13 @@ double UnitThroughput(const PolicyProblem& problem, const ShareUnit& unit,
   if (!unit.packed()) return problem.Row(m)[column];
   const size_t first = IndexOf(problem, unit.job);
   const size_t second = IndexOf(problem, unit.partner);
-  for (size_t p = 0; p < problem.pairs.size(); ++p) {
-    const PolicyPair& pair = problem.pairs[p];
-    if (pair.first != first || pair.second != second) continue;
-    const double a = problem.PairRow(p)[2 * column];
-    const double b = problem.PairRow(p)[2 * column + 1];
-    if (a <= 0 || b <= 0) return 0;
-    return m == first ? a : b;
-  }
-  return 0;
+  const std::optional<size_t> pair = FindPair(problem, first, second);
+  if (!pair.has_value()) return 0;
+  const double a = problem.PairRow(*pair)[2 * column];
+  const double b = problem.PairRow(*pair)[2 * column + 1];
+  if (a <= 0 || b <= 0) return 0;
+  const bool turned = problem.KindOf(first) > problem.KindOf(second);
+  return (m == first) != turned ? a : b;
 }
 
 bool RunsSomewhere(const PolicyProblem& problem, size_t m) {

@@ -78,6 +78,93 @@ PolicyProblem Instance(uint64_t seed, size_t jobs_max) {
   return problem;
 }
 
+namespace {
+
+// Parts of what it has alone that a job keeps beside another.
+double PartBeside(std::mt19937_64& random) {
+  if (random() % 16 == 0) return 0;
+  const double most = random() % 16 == 0 ? 1.5 : 1;
+  return std::uniform_real_distribution<double>(0.3, most)(random);
+}
+
+// [n] of a few kinds, named by their first jobs.
+std::vector<size_t> RandomKinds(std::mt19937_64& random, size_t n) {
+  const size_t count = 1 + random() % 10;
+  std::vector<size_t> kinds(n);
+  for (size_t m = 0; m < n; ++m) {
+    kinds[m] = m < count ? m : kinds[random() % count];
+  }
+  return kinds;
+}
+
+}  // namespace
+
+PolicyProblem PlacedInstance(uint64_t seed, size_t jobs_max) {
+  PolicyProblem problem = Instance(seed, jobs_max);
+  std::mt19937_64 random(seed + 2);
+  const bool even = random() % 4 != 0;
+  for (int& count : problem.capacity) {
+    if (even) count = (count + 3) / 4 * 4;
+    std::vector<int> servers;
+    for (int left = count; left > 0; left -= servers.back()) {
+      const int size = even ? 4 : 1 + static_cast<int>(random() % 5);
+      servers.push_back(std::min(left, size));
+    }
+    problem.servers.push_back(std::move(servers));
+  }
+  const size_t types = problem.types.size();
+  std::vector<double> throughputs;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const double* row = &problem.throughputs[m * types];
+    throughputs.insert(throughputs.end(), row, row + types);
+    for (size_t j = 0; j < types; ++j) {
+      const double part = problem.jobs[m].scale_factor == 1 || random() % 4 == 0
+                              ? 1
+                              : 0.2 + 0.1 * static_cast<double>(random() % 8);
+      throughputs.push_back(row[j] * part);
+    }
+  }
+  problem.throughputs = std::move(throughputs);
+  return problem;
+}
+
+PolicyProblem PackedInstance(uint64_t seed, size_t jobs_max) {
+  PolicyProblem problem = Instance(seed, jobs_max);
+  std::mt19937_64 random(seed + 1);
+  const size_t n = problem.jobs.size();
+  const size_t columns = problem.columns();
+  const uint64_t form = seed / kInstanceFamilies % 3;
+  if (form > 0) problem.kinds = RandomKinds(random, n);
+  for (size_t m = 0; m < n; ++m) {
+    const size_t kind = problem.KindOf(m);
+    problem.jobs[m].scale_factor = problem.jobs[kind].scale_factor;
+    if (form != 1) continue;
+    problem.jobs[m].weight = problem.jobs[kind].weight;
+    for (size_t c = 0; c < columns; ++c) {
+      problem.throughputs[m * columns + c] =
+          problem.throughputs[kind * columns + c];
+    }
+  }
+  for (size_t a = 0; a < n; ++a) {
+    if (problem.KindOf(a) != a) continue;
+    for (size_t b = a; b < n; ++b) {
+      const bool alike = a == b && form > 0;
+      if (problem.KindOf(b) != b || (a == b && !alike) || random() % 4 == 0 ||
+          problem.jobs[a].scale_factor != problem.jobs[b].scale_factor) {
+        continue;
+      }
+      problem.pairs.push_back({a, b});
+      for (size_t c = 0; c < columns; ++c) {
+        const double part = PartBeside(random);
+        const double other = alike ? part : PartBeside(random);
+        problem.pair_throughputs.push_back(part * problem.Row(a)[c]);
+        problem.pair_throughputs.push_back(other * problem.Row(b)[c]);
+      }
+    }
+  }
+  return problem;
+}
+
 PolicyResult By(SolverChoice choice, const char* policy,
                 PolicyProblem problem) {
   problem.solver = choice;

@@ -20,6 +20,15 @@ size_t InstanceJobsMax();
 // than types, few accelerators, many.
 PolicyProblem Instance(uint64_t seed, size_t jobs_max);
 
+// Instance on servers of 4 accelerators, one in four on servers of any size up
+// to 5; gangs across servers have 0.2 to 1 of what they have on one.
+PolicyProblem PlacedInstance(uint64_t seed, size_t jobs_max);
+
+// Instance with pairs: a third each with kinds of equal jobs, with kinds whose
+// jobs differ alone, and with every job of its own kind. Together jobs have 0.3
+// to 1 of what the first job of their kind has alone, rarely 0 or more.
+PolicyProblem PackedInstance(uint64_t seed, size_t jobs_max);
+
 inline constexpr int kInstanceFamilies = 7;  // by the seed modulo this
 inline constexpr int kExtremeFamily = 3;     // ratios of 1e-6..1e6
 

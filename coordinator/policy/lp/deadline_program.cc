@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_solver.h"
 #include "core/text.h"
 
@@ -62,10 +63,12 @@ std::vector<DeadlineFloor> DeadlineFloors(const PolicyProblem& problem,
 
 DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
                                  const ShareProblem& shares,
-                                 std::vector<DeadlineFloor> floors)
+                                 std::vector<DeadlineFloor> floors,
+                                 LpOptions options)
     : problem_(problem),
       shares_(shares),
       floors_(std::move(floors)),
+      options_(options),
       program_(shares),
       budget_(AddFloors(floors_, &program_)),
       relaxed_(floors_.empty()),
@@ -98,7 +101,7 @@ LpSolution DeadlineProgram::Relax() {
   LpSolution solution = solver_->Solve();
   if (solution.outcome != SolveOutcome::kOptimal) return solution;
   // By the duals no allocation falls short by less than this.
-  const double least = -DualBound(program_.lp, solution.row_duals);
+  const double least = -BoundOf(solution, nullptr, 1);
   infeasible_ = infeasible_ || least > kShortfallMax;
   double& allowed = program_.lp.column_upper[budget];
   allowed = solution.column_values[budget];
@@ -128,14 +131,26 @@ std::string DeadlineProgram::WhoFallsShort(
                 "add accelerators");
 }
 
+double DeadlineProgram::BoundOf(const LpSolution& solution,
+                                const SumObjective* objective,
+                                double scale) const {
+  std::vector<double> row_duals = solution.row_duals;
+  double rise = 0;
+  if (options_.pairs != nullptr) {
+    rise = options_.pairs->Price(program_, objective, scale, &row_duals);
+  }
+  return DualBound(program_.lp, row_duals) + rise;
+}
+
 DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
+                                                  const SumObjective& objective,
                                                   double scale) const {
   Answer answer;
   answer.outcome = solution.outcome;
   answer.detail = std::move(solution.detail);
   answer.solver = std::move(solution.solver);
   answer.shares = program_.Shares(solution);
-  answer.bound = scale * DualBound(program_.lp, solution.row_duals);
+  answer.bound = scale * BoundOf(solution, &objective, scale);
   return answer;
 }
 
@@ -214,21 +229,26 @@ DeadlineProgram::Answer DeadlineProgram::Maximize(const SumObjective& objective,
     Answer answer = ByPrices(objective, gap_max);
     if (!answer.shares.empty()) return answer;
   }
-  Answer answer = ByHighs(CellValues(shares_, objective));
+  Answer answer = ByHighs(objective);
   if (tried) answer.solver += kAfterPrices;
   return answer;
 }
 
 DeadlineProgram::Answer DeadlineProgram::ByHighs(
-    std::span<const double> value) {
-  if (solver_ == nullptr) solver_ = std::make_unique<HighsSolver>(program_.lp);
+    const SumObjective& objective) {
+  const std::vector<double> value = CellValues(shares_, objective);
+  if (solver_ == nullptr) {
+    solver_ = std::make_unique<HighsSolver>(program_.lp, options_);
+  }
   double scale = 0;
   for (const double one : value) scale = std::max(scale, std::abs(one));
   if (scale == 0) scale = 1;
   LpSolution solution;
   if (!relaxed_) solution = Relax();
   if (relaxed_) solution = SolveFor(value, scale);
-  Answer answer = AnswerOf(std::move(solution), scale);
+  Answer answer = AnswerOf(std::move(solution), objective, scale);
+  // The next time is with them.
+  if (options_.pairs != nullptr && options_.pairs->found()) return answer;
   const double reached = std::inner_product(
       answer.shares.begin(), answer.shares.end(), value.begin(), 0.0);
   if (relaxed_ &&
@@ -236,7 +256,7 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
     // Needs of very different sizes: interior point is better there.
     Answer second = AnswerOf(
         HighsSolver(program_.lp, {.method = LpMethod::kInteriorPoint}).Solve(),
-        scale);
+        objective, scale);
     if (second.outcome == SolveOutcome::kOptimal) answer = std::move(second);
   }
   if (infeasible_ && answer.outcome == SolveOutcome::kOptimal) {

@@ -36,7 +36,7 @@ class DeadlineProgram {
  public:
   // Both outlive it.
   DeadlineProgram(const PolicyProblem& problem, const ShareProblem& shares,
-                  std::vector<DeadlineFloor> floors);
+                  std::vector<DeadlineFloor> floors, LpOptions options = {});
 
   // Feasible, and what is known of it.
   struct Answer {
@@ -66,15 +66,20 @@ class DeadlineProgram {
   std::string Proof(std::span<const double> prices, double level) const;
   // Empty shares: prices don't serve, or did not prove enough.
   Answer ByPrices(const SumObjective& objective, double gap_max);
-  Answer ByHighs(std::span<const double> value);
+  Answer ByHighs(const SumObjective& objective);
   LpSolution SolveFor(std::span<const double> value, double scale);
   LpSolution Relax();
-  Answer AnswerOf(LpSolution solution, double scale) const;
+  Answer AnswerOf(LpSolution solution, const SumObjective& objective,
+                  double scale) const;
+  // The bound of the program as it is, pairs that are not listed included.
+  double BoundOf(const LpSolution& solution, const SumObjective* objective,
+                 double scale) const;
   std::string WhoFallsShort(std::span<const double> shares) const;
 
   const PolicyProblem& problem_;
   const ShareProblem& shares_;
   std::vector<DeadlineFloor> floors_;
+  LpOptions options_;
   ShareProgram program_;
   // Column: the total shortfall that is allowed, sum_m of 1 - T_m(X) / floor_m
   // where that is positive.

@@ -119,9 +119,27 @@ LpMethod HighsSolver::Method() const {
                                   : LpMethod::kInteriorPoint;
 }
 
+bool HighsSolver::TakeBasis() {
+  const LpBasis* basis = options_.basis;
+  return basis != nullptr && options_.method != LpMethod::kInteriorPoint &&
+         basis->columns.size() == static_cast<size_t>(columns_) &&
+         basis->rows.size() == static_cast<size_t>(rows_) &&
+         Highs_setBasis(highs_.get(), basis->columns.data(),
+                        basis->rows.data()) == kHighsStatusOk;
+}
+
+void HighsSolver::LeaveBasis() {
+  if (options_.basis == nullptr) return;
+  options_.basis->columns.resize(static_cast<size_t>(columns_));
+  options_.basis->rows.resize(static_cast<size_t>(rows_));
+  Highs_getBasis(highs_.get(), options_.basis->columns.data(),
+                 options_.basis->rows.data());
+}
+
 LpSolution HighsSolver::Solve(Restart restart) {
   LpSolution solution;
   void* highs = highs_.get();
+  if (!solved_ && loaded_) solved_ = TakeBasis();
   const bool simplex = Method() == LpMethod::kSimplex;
   solution.solver = simplex ? "highs-simplex" : "highs-ipx";
   if (!loaded_) {
@@ -154,6 +172,7 @@ LpSolution HighsSolver::Solve(Restart restart) {
     solution.row_duals.clear();
   }
   solved_ = solution.outcome == SolveOutcome::kOptimal;
+  if (solved_) LeaveBasis();
   return solution;
 }
 

@@ -19,12 +19,26 @@ namespace gavel {
 // kAutomatic: simplex for small programs, interior point for large ones.
 enum class LpMethod : uint8_t { kAutomatic, kSimplex, kInteriorPoint };
 
+class PairColumns;  // pair_columns.h
+
+// Where simplex ended, in HiGHS' numbers; empty: nowhere.
+struct LpBasis {
+  std::vector<int> columns;
+  std::vector<int> rows;
+};
+
 struct LpOptions {
   LpMethod method = LpMethod::kAutomatic;
   int iterations_max = 1'000'000;  // of each run
   double tolerance = 1e-9;         // primal and dual feasibility
   // For benchmarks only: what a policy gives must not depend on the machine.
   double seconds_max = kInfinity;
+  // A solver starts from it where it has the program's sizes, and leaves there
+  // where it ended. Borrowed; null: none.
+  LpBasis* basis = nullptr;
+  // Of the problem that programs are about, where it has pairs not listed: they
+  // are told what time and accelerators are worth. Borrowed; null: none.
+  PairColumns* pairs = nullptr;
 };
 
 struct LpSolution {
@@ -67,6 +81,8 @@ class HighsSolver {
 
  private:
   LpMethod Method() const;
+  bool TakeBasis();
+  void LeaveBasis();
 
   struct Destroy {
     void operator()(void* highs) const;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/policy/lp/price_sums.h"
-#include "coordinator/policy/lp/price_water.h"
 
 namespace gavel {
 namespace {
@@ -36,8 +35,7 @@ std::vector<double> CellValues(const ShareProblem& problem,
 }
 
 bool PriceProgram::Serves(const ShareProblem& problem) {
-  return problem.units.size() == problem.size() &&
-         problem.columns == problem.types &&
+  return problem.pairs == nullptr && problem.units.size() == problem.size() &&
          problem.limits.size() == problem.types &&
          problem.types <= kPriceTypesMax;
 }
@@ -64,18 +62,24 @@ PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
         problem.cells[static_cast<size_t>(cells.front().cell)].scale_factor;
     for (const JobCell& cell : cells) {
       const ShareCell& at = problem.cells[static_cast<size_t>(cell.cell)];
-      jobs_.Throughput(m, position_[static_cast<size_t>(at.type)]) =
-          cell.throughput;
+      double& throughput =
+          jobs_.Throughput(m, position_[static_cast<size_t>(at.type)]);
+      throughput = std::max(throughput, cell.throughput);
     }
   }
 }
 
 std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
   std::vector<double> shares(problem_.cells.size());
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const ShareCell& cell = problem_.cells[i];
-    shares[i] = rows[static_cast<size_t>(cell.unit) * jobs_.types +
-                     position_[static_cast<size_t>(cell.type)]];
+  std::vector<double> left(rows.begin(), rows.end());
+  for (size_t m = 0; m < problem_.size(); ++m) {
+    for (const JobCell& entry : problem_.Cells(m)) {
+      const auto i = static_cast<size_t>(entry.cell);
+      const size_t j = position_[static_cast<size_t>(problem_.cells[i].type)];
+      // Of two columns of a type the faster one, the first if they are equal.
+      if (entry.throughput < jobs_.Throughput(m, j)) continue;
+      shares[i] = std::exchange(left[m * jobs_.types + j], 0);
+    }
   }
   RepairShares(problem_, shares);
   return shares;
@@ -103,7 +107,31 @@ PriceProgram::Answer PriceProgram::Highest(PriceDemand demand,
 
 PriceProgram::Answer PriceProgram::FillWater(std::span<const double> rates,
                                              std::span<const double> caps) {
-  const PriceWater water = FillByPrices(jobs_, rates, caps, options_);
+  return AnswerOf(FillByPrices(jobs_, rates, caps, options_));
+}
+
+PriceProgram::Answer PriceProgram::FillWater(std::span<const double> factor,
+                                             Demands demands) {
+  std::vector<double> amounts(factor.size());
+  WaterCurves curves;
+  curves.top = [&] { return demands.TopLevel(); };
+  curves.at = [&](double level, std::span<double> rates) {
+    demands.At(level, rates);
+    for (size_t m = 0; m < factor.size(); ++m) rates[m] /= factor[m];
+  };
+  curves.end = [&](double level, const std::vector<bool>& held,
+                   std::span<const double> caps) {
+    demands.At(level, amounts);
+    for (size_t m = 0; m < factor.size(); ++m) {
+      if (!held[m]) demands.LowerCap(m, caps[m] * factor[m]);
+    }
+    demands.Advance(amounts, held);
+  };
+  return AnswerOf(
+      FillByPrices(jobs_, curves, LargestThroughputs(problem_), options_));
+}
+
+PriceProgram::Answer PriceProgram::AnswerOf(const PriceWater& water) const {
   Answer answer;
   answer.shares = CellsOf(water.shares);
   answer.bound = water.first_bound;

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/policy/demands.h"
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_water.h"
 #include "coordinator/policy/share_problem.h"
 
 namespace gavel {
@@ -28,7 +30,9 @@ std::vector<double> CellValues(const ShareProblem& problem,
 class PriceProgram {
  public:
   // The problem has the shape that prices solve: jobs that run alone, no limits
-  // but the accelerators of at most kPriceTypesMax types.
+  // but the accelerators of at most kPriceTypesMax types. Where placement
+  // matters it has, if gangs fill the servers: then each uses the faster of the
+  // two columns of a type.
   static bool Serves(const ShareProblem& problem);
 
   // `problem` outlives it, has at least one job, and Serves it.
@@ -50,6 +54,8 @@ class PriceProgram {
   // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
   // bound is of the first level; caps are at most the jobs' fastest.
   Answer FillWater(std::span<const double> rates, std::span<const double> caps);
+  // The same where factor[m] T_m(X) rises by demands that are at their start.
+  Answer FillWater(std::span<const double> factor, Demands demands);
 
   // The most of `objective` of all X in which T_m(X) >= floors[m]. `known`
   // shares keep them (to rounding); `bound` is of the sum, and `gap_max`
@@ -68,6 +74,7 @@ class PriceProgram {
                                    std::span<const double> gain);
 
  private:
+  Answer AnswerOf(const PriceWater& water) const;
   // Shares by (job, type of the jobs' table) as one per cell.
   std::vector<double> CellsOf(std::span<const double> rows) const;
 

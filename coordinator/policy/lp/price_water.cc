@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -37,21 +38,23 @@ constexpr double kLeftMin = 1e-9;
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
 
+using WaterSums =
+    std::function<PriceSums(double level, std::span<const double> prices)>;
+
 // One stage: the jobs that still rise, on what is left.
 class WaterStage {
  public:
-  WaterStage(const PriceJobs& jobs, const PriceDemand& demand, double top,
+  // `sums` of all jobs at (level, prices); their demands rise with the level.
+  WaterStage(WaterSums sums, std::span<const double> capacity, double top,
              const PriceOptions& options)
-      : jobs_(jobs),
-        pass_(PassOf(jobs, demand)),
+      : sums_(std::move(sums)),
+        capacity_(capacity),
         options_(options),
-        zoom_(pass_, jobs.capacity, options.version),
-        master_(jobs.types, /*convex=*/false),
+        master_(capacity.size(), /*convex=*/false),
         level_(top),
-        usage_(jobs.types) {
-    const double all =
-        std::accumulate(jobs.capacity.begin(), jobs.capacity.end(), 0.0);
-    prices_.assign(jobs.types, 1 / all);
+        usage_(capacity.size()) {
+    const double all = std::accumulate(capacity.begin(), capacity.end(), 0.0);
+    prices_.assign(capacity.size(), 1 / all);
   }
 
   void Run() {
@@ -96,14 +99,14 @@ class WaterStage {
     std::vector<size_t> order(prices.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return prices[a] * jobs_.capacity[a] < prices[b] * jobs_.capacity[b];
+      return prices[a] * capacity_[a] < prices[b] * capacity_[b];
     });
     // Without as many of the cheapest ones as can be.
     for (size_t cheap = order.size() - 1; cheap > 0; --cheap) {
       std::vector<double> fewer = prices;
       for (size_t i = 0; i < cheap; ++i) fewer[order[i]] = 0;
       const double all = std::inner_product(fewer.begin(), fewer.end(),
-                                            jobs_.capacity.begin(), 0.0);
+                                            capacity_.begin(), 0.0);
       if (!(all > 0)) continue;
       for (double& price : fewer) price /= all;
       if (Proves(fewer)) return fewer;
@@ -129,7 +132,7 @@ class WaterStage {
  private:
   PriceSums Pass(double level, std::span<const double> prices) {
     ++passes_;
-    return zoom_(level, prices);
+    return sums_(level, prices);
   }
 
   std::vector<double> MasterPrices() const {
@@ -137,7 +140,7 @@ class WaterStage {
                                master_.prices().end());
     const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
     for (size_t j = 0; j < prices.size(); ++j) {
-      prices[j] = all > 0 ? prices[j] / (all * jobs_.capacity[j]) : 0;
+      prices[j] = all > 0 ? prices[j] / (all * capacity_[j]) : 0;
     }
     return prices;
   }
@@ -147,8 +150,8 @@ class WaterStage {
   }
 
   void AddColumn(const PriceSums& sums, std::span<const double> prices) {
-    for (size_t j = 0; j < jobs_.types; ++j) {
-      usage_[j] = sums.usage[j] / jobs_.capacity[j];
+    for (size_t j = 0; j < usage_.size(); ++j) {
+      usage_[j] = sums.usage[j] / capacity_[j];
     }
     master_.Add(1, usage_);
     columns_.push_back({level_, 0, {prices.begin(), prices.end()}});
@@ -195,10 +198,9 @@ class WaterStage {
     return low + (high - low) * (1 - low_cost) / (high_cost - low_cost);
   }
 
-  const PriceJobs& jobs_;
-  PricePass pass_;
+  WaterSums sums_;
+  std::span<const double> capacity_;
   PriceOptions options_;
-  PriceZoom zoom_;
   ColumnMaster master_;
   double level_;                // no higher one can be had
   std::vector<double> prices_;  // that proved it last
@@ -222,16 +224,24 @@ struct WaterMember {
 
 class PriceFilling {
  public:
-  PriceFilling(const PriceJobs& jobs, const PriceOptions& options)
-      : jobs_(jobs), options_(options), left_(jobs.capacity) {
+  PriceFilling(const PriceJobs& jobs, const WaterCurves* curves,
+               const PriceOptions& options)
+      : jobs_(jobs), curves_(curves), options_(options), left_(jobs.capacity) {
     answer_.shares.assign(jobs.size * jobs.types, 0.0);
     for (size_t j = 0; j < jobs.types; ++j) types_.push_back(j);
+    rates_.resize(jobs.size);
   }
 
   PriceWater Run(std::vector<WaterMember> members) {
     members_ = std::move(members);
     answer_.converged = true;
-    while (!members_.empty() && !types_.empty()) RunStage();
+    while (!members_.empty() && !types_.empty()) {
+      if (curves_ == nullptr) {
+        RunStage();
+      } else {
+        RunCurveStage();
+      }
+    }
     return std::move(answer_);
   }
 
@@ -267,24 +277,73 @@ class PriceFilling {
     PadDemand(jobs, &demand);
     // All have their caps there, to rounding; any level where all are tied.
     top = top > 0 ? top * (1 + 1e-12) : 1;
-    WaterStage stage(jobs, demand, top, options_);
+    const PricePass pass = PassOf(jobs, demand);
+    PriceZoom zoom(pass, jobs.capacity, options_.version);
+    WaterStage stage(std::ref(zoom), jobs.capacity, top, options_);
     if (jobs.size >= kWaterSampleFrom) {
       const PriceSample sample =
           SampleJobs(jobs, demand, jobs.size / kWaterSampleSize);
-      WaterStage first(sample.jobs, sample.demand, top, options_);
+      const PricePass sample_pass = PassOf(sample.jobs, sample.demand);
+      PriceZoom sample_zoom(sample_pass, sample.jobs.capacity,
+                            options_.version);
+      WaterStage first(std::ref(sample_zoom), sample.jobs.capacity, top,
+                       options_);
       first.Run();
       stage.StartFrom(first.prices());
     }
     stage.Run();
+    Finish(stage, top, [&] {
+      return SharesOf(jobs, pass, stage.Mixture(), options_.version);
+    });
+  }
+
+  // A stage of demands that are no ramps: levels count from the last one.
+  void RunCurveStage() {
+    const PriceJobs jobs = StageJobs();
+    PriceDemand demand;
+    demand.a.assign(members_.size(), 0.0);
+    demand.b.assign(members_.size(), 0.0);
+    PadDemand(jobs, &demand);
+    const PricePass pass = PassOf(jobs, demand);
+    const auto set = [&](double level) {
+      curves_->at(level, rates_);
+      for (size_t i = 0; i < members_.size(); ++i) {
+        const WaterMember& member = members_[i];
+        demand.b[i] = member.tied ? member.cap : rates_[member.job];
+      }
+    };
+    const double top = curves_->top();
+    WaterStage stage(
+        [&](double level, std::span<const double> prices) {
+          set(level);
+          return SumPass(pass, 0, prices, options_.version);
+        },
+        jobs.capacity, top, options_);
+    stage.Run();
+    // What they have when it ends.
+    Finish(stage, top, [&] {
+      std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
+      for (const PriceColumn& column : stage.Mixture()) {
+        set(column.level);
+        const PricePoint point = {0, column.weight, column.prices.data()};
+        AddShares(pass, {&point, 1}, shares, options_.version);
+      }
+      set(stage.level());
+      return shares;
+    });
+  }
+
+  template <class Shares>
+  void Finish(WaterStage& stage, double top, Shares shares_of) {
     answer_.passes += stage.passes();
     if (++answer_.stages == 1) answer_.first_bound = stage.level();
-    // Nobody who rises on has less than before: what was called free was.
-    if (!stage.met() || stage.level() < level_ * (1 - kFallMax)) {
-      answer_.converged = false;
-    }
+    // Nobody who rises on has less than before: what was called free was. (All
+    // may be at their caps, below the last level.)
+    const bool fell = curves_ == nullptr &&
+                      stage.level() < std::min(level_, top) * (1 - kFallMax);
+    if (!stage.met() || fell) answer_.converged = false;
     level_ = stage.level();
-    const std::vector<double> shares =
-        SharesOf(jobs, PassOf(jobs, demand), stage.Mixture(), options_.version);
+    const std::vector<double> shares = shares_of();
     if (stage.level() >= top || !stage.met()) {
       SettleAll(shares);
       return;
@@ -325,15 +384,22 @@ class PriceFilling {
       free_[types_[t]] = scarcity[t] <= 0;
     }
     std::vector<WaterMember> rising;
+    std::vector<bool> held(jobs_.size, true);
+    std::vector<double> caps(jobs_.size, 0.0);
     for (size_t i = 0; i < members_.size(); ++i) {
       WaterMember member = members_[i];
-      const double has = std::min(stage.level() * member.rate, member.cap);
+      double has = std::min(stage.level() * member.rate, member.cap);
+      if (curves_ != nullptr && !member.tied) has = rates_[member.job];
       double most = 0;
       for (const size_t j : types_) {
         if (free_[j]) most = std::max(most, Speed(member, j));
       }
       if (most >= has * (1 - kMoreMin)) {
         member.cap = std::min(member.cap, most);
+        if (!member.tied) {
+          held[member.job] = false;
+          caps[member.job] = member.cap;
+        }
         rising.push_back(member);
       } else if (const WaterMember tied = TiedPart(i, shares); tied.cap > 0) {
         Settle(i, shares, true);
@@ -342,6 +408,7 @@ class PriceFilling {
         Settle(i, shares, false);
       }
     }
+    if (curves_ != nullptr) curves_->end(stage.level(), held, caps);
     members_ = std::move(rising);
     std::erase_if(types_, [&](size_t j) {
       return !free_[j] || left_[j] <= kLeftMin * jobs_.capacity[j];
@@ -385,6 +452,8 @@ class PriceFilling {
   }
 
   const PriceJobs& jobs_;
+  const WaterCurves* curves_;  // null: ramps
+  std::vector<double> rates_;  // [n] of curves_, reused
   PriceOptions options_;
   std::vector<size_t> types_;  // that are not full, in jobs_
   std::vector<bool> free_;     // [J] after the stage
@@ -403,7 +472,15 @@ PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
   for (size_t m = 0; m < members.size(); ++m) {
     members[m] = {m, rates[m], caps[m], false, 0};
   }
-  return PriceFilling(jobs, options).Run(std::move(members));
+  return PriceFilling(jobs, nullptr, options).Run(std::move(members));
+}
+
+PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
+                        std::span<const double> caps,
+                        const PriceOptions& options) {
+  std::vector<WaterMember> members(jobs.size);
+  for (size_t m = 0; m < members.size(); ++m) members[m] = {m, 0, caps[m]};
+  return PriceFilling(jobs, &curves, options).Run(std::move(members));
 }
 
 }  // namespace gavel

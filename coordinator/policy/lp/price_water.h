@@ -1,4 +1,4 @@
-// Flat water filling by prices (Gavel section 4.3), in at most J stages however
+// Water filling by prices (Gavel section 4.3), in at most J stages however
 // many levels there are and without integer variables. Amounts of all jobs rise
 // with the level t, min(t rate_m, cap_m), to the highest level that can be had.
 // There the prices tell who can have no more: who can't do with accelerators
@@ -16,6 +16,7 @@
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_H_
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,8 +33,24 @@ struct PriceWater {
   bool converged = false;  // all stages met their bounds
 };
 
+// Demands that rise in other ways than in proportion (demands.h), in steps/s.
+struct WaterCurves {
+  // The level from which on all jobs are at their caps.
+  std::function<double()> top;
+  // [n] at a level above the last end; never falling in it.
+  std::function<void(double level, std::span<double> rates)> at;
+  // A stage ended at the level: jobs that are held can have no more, the others
+  // no more than their caps. Levels count from there.
+  std::function<void(double level, const std::vector<bool>& held,
+                     std::span<const double> caps)>
+      end;
+};
+
 // `rates` and `caps`: [n] steps/s, > 0; caps are at most the jobs' fastest.
 PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
+                        std::span<const double> caps,
+                        const PriceOptions& options);
+PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
                         std::span<const double> caps,
                         const PriceOptions& options);
 

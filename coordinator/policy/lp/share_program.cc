@@ -53,7 +53,7 @@ ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   }
   for (size_t m = 0; m < problem.size(); ++m) {
     for (const JobCell& cell : problem.Cells(m)) {
-      filler.Put(limits + m, static_cast<size_t>(cell.cell), 1);
+      filler.Put(limits + m, static_cast<size_t>(cell.cell), cell.time);
     }
   }
 }
@@ -66,7 +66,9 @@ int ShareProgram::AddThroughputRow(size_t m, double factor,
     row_.push_back({cell.cell, factor * cell.throughput});
   }
   row_.insert(row_.end(), extra.begin(), extra.end());
-  return lp.AddRow(lower, upper, row_);
+  const int row = lp.AddRow(lower, upper, row_);
+  throughput_rows_.push_back({m, factor, static_cast<size_t>(row)});
+  return row;
 }
 
 void ShareProgram::AddThroughputCost(size_t m, double factor,

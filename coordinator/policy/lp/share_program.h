@@ -24,6 +24,13 @@ class ShareProgram {
 
   LinearProgram lp;  // to be added to; what is there stays first
 
+  // A row with factor T_m(X) in it.
+  struct ThroughputRow {
+    size_t job = 0;  // m
+    double factor = 0;
+    size_t row = 0;
+  };
+
   // Adds the row lower <= factor T_m(X) + extra <= upper and returns its index.
   // Factors and bounds near 1 keep the solver's absolute tolerances meaningful.
   int AddThroughputRow(size_t m, double factor, std::span<const LpEntry> extra,
@@ -33,11 +40,17 @@ class ShareProgram {
   void AddThroughputCost(size_t m, double factor,
                          std::span<double> costs) const;
 
+  const ShareProblem& problem() const { return problem_; }
+  std::span<const ThroughputRow> throughput_rows() const {
+    return throughput_rows_;
+  }
+
   // The solution's shares, repaired; empty when it has none.
   std::vector<double> Shares(const LpSolution& solution) const;
 
  private:
   const ShareProblem& problem_;
+  std::vector<ThroughputRow> throughput_rows_;
   std::vector<LpEntry> row_;  // reused
 };
 

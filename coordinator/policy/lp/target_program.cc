@@ -85,20 +85,32 @@ void TargetProgram::AddTargets() {
   }
 }
 
+double TargetProgram::PricePairs(const SumObjective* objective, double scale,
+                                 std::vector<double>* row_duals) const {
+  if (options_.pairs == nullptr) return 0;
+  return options_.pairs->Price(program_, objective, scale, row_duals);
+}
+
+bool TargetProgram::PairsFound() const {
+  return options_.pairs != nullptr && options_.pairs->found();
+}
+
 void TargetProgram::AddCertificate(const LpSolution& solution,
                                    Answer* answer) const {
-  answer->bound = unit_ * DualBound(program_.lp, solution.row_duals);
-  if (solution.row_duals.empty()) return;
+  std::vector<double> row_duals = solution.row_duals;
+  const double rise = PricePairs(nullptr, 1, &row_duals);
+  answer->bound = unit_ * (DualBound(program_.lp, row_duals) + rise);
+  if (row_duals.empty()) return;
   // The Lagrangian of the target rows alone: what is left is a linear function
   // of X, and the duals of the other rows bound it.
   ShareProgram shares(problem_);
   for (size_t m = 0; m < targets_.size(); ++m) {
-    const double dual = std::max(0.0, -solution.row_duals[share_rows_ + m]);
+    const double dual = std::max(0.0, -row_duals[share_rows_ + m]);
     answer->slope.push_back(dual * row_factor_[m]);
     shares.AddThroughputCost(m, answer->slope[m], shares.lp.column_cost);
   }
   answer->slope_bound =
-      DualBound(shares.lp, std::span(solution.row_duals).first(share_rows_));
+      DualBound(shares.lp, std::span(row_duals).first(share_rows_)) + rise;
 }
 
 TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
@@ -126,7 +138,7 @@ TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
 TargetProgram::Answer TargetProgram::Solve() {
   Answer answer = AnswerOf(solver_->Solve());
   if (answer.outcome == SolveOutcome::kIterationLimit ||
-      answer.bound <= answer.level * (1 + kGapMax)) {
+      answer.bound <= answer.level * (1 + kGapMax) || PairsFound()) {
     return answer;
   }
   // Targets of very different sizes: interior point has better duals there.
@@ -155,8 +167,12 @@ std::vector<double> TargetProgram::SpendTheRest(double level,
       std::min(level / unit_ * (1 - kLevelSlack),
                program_.lp.column_upper[static_cast<size_t>(level_column_)]);
   solver_->ChangeColumnBounds(level_column_, least, kInfinity);
-  const LpSolution solution = solver_->Solve();
+  LpSolution solution = solver_->Solve();
   if (solution.outcome != SolveOutcome::kOptimal) return {};
+  const SumObjective objective{{gain.begin(), gain.end()},
+                               std::vector<double>(problem_.types, 1.0),
+                               std::vector<double>(problem_.types, 0.0)};
+  PricePairs(&objective, largest, &solution.row_duals);
   std::vector<double> shares = program_.Shares(solution);
   TopUp(problem_, targets_, level * (1 - kLevelSlack), &shares);
   return shares;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/share_problem.h"
 
@@ -49,6 +50,11 @@ class TargetProgram {
   static constexpr double kLossMax = 1e-8;
 
  private:
+  // Of pairs that are not listed: what the bound rises for them, and the jobs'
+  // time into the duals; see PairColumns::Price.
+  double PricePairs(const SumObjective* objective, double scale,
+                    std::vector<double>* row_duals) const;
+  bool PairsFound() const;
   void AddTargets();
   Answer AnswerOf(LpSolution solution) const;
   void AddCertificate(const LpSolution& solution, Answer* answer) const;

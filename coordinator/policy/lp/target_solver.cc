@@ -23,7 +23,8 @@ TargetAnswer ByHighs(const ShareProblem& problem,
                       std::move(first.shares),
                       first.level,
                       first.bound};
-  if (answer.outcome != SolveOutcome::kOptimal) return answer;
+  const bool again = options.pairs != nullptr && options.pairs->found();
+  if (answer.outcome != SolveOutcome::kOptimal || again) return answer;
   std::vector<double> more = program.SpendTheRest(answer.level, gain);
   if (!more.empty() && Level(problem, targets, more) >=
                            answer.level * (1 - TargetProgram::kLossMax)) {

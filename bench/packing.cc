@@ -1,0 +1,116 @@
+// How fast packed policies find their allocations, from a problem in memory to
+// a result: pairs of jobs are listed as their programs ask for them, jobs of
+// one kind and equal otherwise are one (coordinator/policy/lp/pair_columns.h).
+// Against HiGHS with all pairs, which is stopped after kHighsSeconds: its row
+// says so, and the ratio is then the least that it can be.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/policy_instances.h"
+#include "bench/table.h"
+#include "coordinator/policy/max_min_fairness.h"
+#include "coordinator/policy/policy.h"
+
+namespace gavel::bench {
+namespace {
+
+constexpr double kHighsSeconds = 20;
+// Of Gavel's own measurement of solving times.
+constexpr size_t kModels = 26;
+constexpr char kMaxMin[] = "max_min_fairness_packed";
+
+struct Run {
+  double seconds = 0;
+  double objective = 0;
+  double gap = 0;
+  bool proved = false;
+};
+
+Run Timed(const Policy& policy, const PolicyProblem& problem) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = policy.Solve(problem);
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  Run run{taken.count(), 0, 0, false};
+  if (!result.ok()) return run;
+  run.objective = result->objective;
+  run.gap = result->gap;
+  run.proved = result->outcome == SolveOutcome::kOptimal;
+  return run;
+}
+
+// The middle of three, by time.
+Run Median(const Policy& policy, const PolicyProblem& problem) {
+  std::vector<Run> runs;
+  for (int i = 0; i < 3; ++i) runs.push_back(Timed(policy, problem));
+  std::sort(runs.begin(), runs.end(),
+            [](const Run& a, const Run& b) { return a.seconds < b.seconds; });
+  return runs[1];
+}
+
+Row RowOf(std::string name, const Run& run) {
+  std::printf("  %s: objective %.10g, certified gap %.1e\n", name.c_str(),
+              run.objective, run.gap);
+  if (!run.proved) name += " (not proved)";
+  return {std::move(name), run.seconds * 1e3, "ms"};
+}
+
+std::string Jobs(const std::string& what, size_t jobs) {
+  return what + ", " + std::to_string(jobs) + " jobs";
+}
+
+// 393,984 columns at 512 jobs.
+void MaxMin(std::vector<Row>* rows) {
+  for (const size_t jobs : {128, 512, 2048}) {
+    PolicyProblem problem = PackedProblem(jobs, kModels);
+    Row row = RowOf(Jobs(kMaxMin, jobs),
+                    Median(MaxMinFairness(FairnessForm::kPacked), problem));
+    if (jobs == 512) row.goal = ValueAtMost(100);
+    if (jobs == 2048) row.goal = ValueAtMost(300);
+    if (jobs <= 512) {
+      problem.solver = SolverChoice::kHighs;
+      const Run all = Timed(
+          MaxMinFairness(FairnessForm::kPacked, {.seconds_max = kHighsSeconds}),
+          problem);
+      row.peer = all.proved ? "HiGHS, all pairs" : "HiGHS, stopped";
+      row.peer_value = all.seconds * 1e3;
+    }
+    PrintNow(row);
+    rows->push_back(std::move(row));
+  }
+}
+
+void Others(std::vector<Row>* rows) {
+  for (const char* name :
+       {kMaxMin, "max_min_fairness_water_filling_packed",
+        "max_sum_throughput_normalized_by_cost_packed_SLOs",
+        "min_total_duration_packed", "finish_time_fairness_packed"}) {
+    const std::unique_ptr<Policy> policy = *MakePolicy(name);
+    for (const bool kinds : {true, false}) {
+      if (kinds && name == kMaxMin) continue;
+      const size_t jobs = kinds ? 512 : 128;
+      const PolicyProblem problem = PackedProblem(jobs, kinds ? kModels : jobs);
+      Row row = RowOf(Jobs(name, jobs) + (kinds ? "" : ", all different"),
+                      Timed(*policy, problem));
+      PrintNow(row);
+      rows->push_back(std::move(row));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel::bench
+
+int main(int argc, char** argv) {
+  const std::string out = gavel::bench::OutFile(argc, argv);
+  std::vector<gavel::bench::Row> rows;
+  gavel::bench::MaxMin(&rows);
+  gavel::bench::Others(&rows);
+  std::printf("\n");
+  return gavel::bench::Report(rows, out);
+}
