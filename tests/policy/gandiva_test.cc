@@ -78,7 +78,7 @@ TEST(Gandiva, PairsMayBeOfKindsOfJobs) {
   PolicyProblem problem = MakeProblem({1}, {{10}, {2}});
   problem.kinds = {1, 0};
   problem.pairs = {{0, 1}};
-  problem.pair_throughputs = {1.8, 1};  // of jobs 2 and 1: 0.9 + 0.1
+  problem.pair_throughputs = {1, 3};  // of jobs 2 and 1: 0.5 + 0.3
   EXPECT_EQ(Pairs(AssignedBy("gandiva", problem)), 0);
   problem.pair_throughputs = {1.8, 9};
   EXPECT_EQ(Pairs(AssignedBy("gandiva", problem)), 1);
