@@ -143,7 +143,6 @@ class Engine {
   void AddThroughputs(PolicyProblem& problem);
   void AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
                       std::vector<double>& out);
-  void AddKinds(PolicyProblem& problem) const;
   void AddPairs(PolicyProblem& problem) const;
   double Pace(const Job& job) const;
   double StepsDone(const Job& job, Time now) const;

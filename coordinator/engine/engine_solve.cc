@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "core/text.h"
@@ -30,6 +31,24 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
     }
   }
   return Allocation::FromRows(std::move(units), types, std::move(shares));
+}
+
+// Kinds for pairs: jobs of one row of the table are alike beside all others,
+// but for those of which more is known. Each kind is named by its first job.
+std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
+                            const std::set<JobId>& measured) {
+  std::map<ThroughputTable::Row, size_t> kind_of;
+  std::vector<size_t> kinds;
+  for (size_t m = 0; m < jobs.size(); ++m) {
+    const Job& job = *jobs[m];
+    size_t kind = m;
+    if (job.table_row.has_value() && !job.spec.elastic() &&
+        !measured.contains(job.id)) {
+      kind = kind_of.emplace(*job.table_row, m).first->second;
+    }
+    kinds.push_back(kind);
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -203,28 +222,14 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
 }
 
-// Kinds of pairs: jobs of one row of the table are alike beside all others, but
-// for those of which more is known. Each kind is named by its first job.
-void Engine::AddKinds(PolicyProblem& problem) const {
-  const std::set<JobId> measured = throughputs_.JobsInPairs();
-  std::map<ThroughputTable::Row, size_t> kind_of;
-  for (size_t m = 0; m < problem.jobs.size(); ++m) {
-    const Job& job = jobs_.at(problem.jobs[m].id);
-    size_t kind = m;
-    if (job.table_row.has_value() && !job.spec.elastic() &&
-        !measured.contains(job.id)) {
-      kind = kind_of.emplace(*job.table_row, m).first->second;
-    }
-    problem.kinds.push_back(kind);
-  }
-}
-
 // All pairs of kinds of equal scale factor that are known to go together.
 void Engine::AddPairs(PolicyProblem& problem) const {
   const ThroughputTable* table = options_.throughputs.get();
   const bool in_table = table != nullptr && table->has_pairs();
   if (!in_table && !throughputs_.has_pairs()) return;
-  AddKinds(problem);
+  std::vector<const Job*> jobs;
+  for (const PolicyJob& row : problem.jobs) jobs.push_back(&jobs_.at(row.id));
+  problem.kinds = KindsOf(jobs, throughputs_.JobsInPairs());
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
     type_of.push_back(in_table ? table->FindType(type) : std::nullopt);
@@ -234,7 +239,7 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   const size_t columns = problem.columns();
   std::vector<double> row(2 * columns);
   for (size_t a = 0; a < problem.jobs.size(); ++a) {
-    const Job& first = jobs_.at(problem.jobs[a].id);
+    const Job& first = *jobs[a];
     if (members[a] == 0) continue;
     if (!first.table_row.has_value() && !throughputs_.has_pairs()) continue;
     for (size_t b = members[a] > 1 ? a : a + 1; b < problem.jobs.size(); ++b) {
@@ -242,7 +247,7 @@ void Engine::AddPairs(PolicyProblem& problem) const {
           problem.jobs[b].scale_factor != problem.jobs[a].scale_factor) {
         continue;
       }
-      const Job& second = jobs_.at(problem.jobs[b].id);
+      const Job& second = *jobs[b];
       // One that is packed does not grow, so an elastic one is not packed.
       if (first.spec.elastic() || second.spec.elastic()) continue;
       bool any = false;
