@@ -81,7 +81,7 @@ function(gavel_component)
   list(TRANSFORM arg_DEPENDS PREPEND gavel_)
   # Headers of these are in no header that is installed: their users need not have them.
   set(packages ${arg_PACKAGES})
-  list(TRANSFORM packages REPLACE "^gavel::(json|toml|msgpack)$" "$<BUILD_INTERFACE:gavel::\\1>")
+  list(TRANSFORM packages REPLACE "^gavel::(json|toml|msgpack|eigen)$" "$<BUILD_INTERFACE:gavel::\\1>")
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES} ${arg_HEADERS})
     gavel_own_target(${target})

@@ -11,8 +11,8 @@ find_package(SQLite3 REQUIRED)
 find_package(Threads REQUIRED)
 
 function(gavel_package name header)
-  cmake_parse_arguments(arg "" "" "LIBRARIES;DEFINITIONS" ${ARGN})
-  find_path(GAVEL_${name}_INCLUDE_DIR ${header} REQUIRED)
+  cmake_parse_arguments(arg "" "" "LIBRARIES;DEFINITIONS;PATH_SUFFIXES" ${ARGN})
+  find_path(GAVEL_${name}_INCLUDE_DIR ${header} PATH_SUFFIXES ${arg_PATH_SUFFIXES} REQUIRED)
   mark_as_advanced(GAVEL_${name}_INCLUDE_DIR)
   add_library(gavel::${name} INTERFACE IMPORTED GLOBAL)
   target_include_directories(gavel::${name} SYSTEM INTERFACE ${GAVEL_${name}_INCLUDE_DIR})
@@ -29,6 +29,8 @@ gavel_package(xxhash xxhash.h LIBRARIES xxhash)
 # Header only and without exceptions: a parse error is a value.
 gavel_package(toml toml++/toml.h DEFINITIONS TOML_EXCEPTIONS=0 TOML_HEADER_ONLY=1)
 
+# Header only. Nothing of its own threads: the pure folders have none.
+gavel_package(eigen Eigen/Core PATH_SUFFIXES eigen3 DEFINITIONS EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
 if(GAVEL_WITH_TORCH)
   gavel_package(jpeg turbojpeg.h LIBRARIES turbojpeg)
 endif()
