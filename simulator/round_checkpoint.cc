@@ -12,7 +12,7 @@
 namespace gavel {
 
 constexpr RoundSimulation::Kind LastOf(RoundSimulation::Kind) {
-  return RoundSimulation::Kind::kTick;
+  return RoundSimulation::Kind::kReport;
 }
 
 auto Fields(As<SimulatedJob> auto& j) {
@@ -38,11 +38,11 @@ auto Fields(As<RoundSimulation::Worker> auto& w) {
 auto Fields(As<RoundSimulation::Running> auto& r) {
   return std::tie(r.index, r.id, r.workers, r.last, r.type, r.consolidated,
                   r.trains_from, r.steps, r.counted_at, r.steps_per_s, r.shared,
-                  r.plan, r.pauses, r.pausing_s, r.told);
+                  r.plan, r.pauses, r.pausing_s, r.told, r.profiling_s);
 }
 auto Fields(As<RoundSimulation::Counters> auto& c) {
   return std::tie(c.preemptions, c.moves, c.solves, c.failures, c.lost_s,
-                  c.cost);
+                  c.cost, c.profiling_s);
 }
 auto Fields(As<TimedQueue<RoundSimulation::Task>> auto& q) {
   return TimedQueue<RoundSimulation::Task>::State(q);

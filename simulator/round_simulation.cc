@@ -58,7 +58,8 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
 }
 
 bool RoundSimulation::Run(uint64_t events) {
-  for (uint64_t i = 0; i < events && !over_; ++i) {
+  // A problem that waits for others of its instant is not in a checkpoint.
+  for (uint64_t i = 0; (i < events || problem_.has_value()) && !over_; ++i) {
     const std::optional<Task> task = queue_.Take(options_.time_limit_s);
     if (!task.has_value()) {
       stopped_ = queue_.next() == kNever
@@ -87,6 +88,8 @@ void RoundSimulation::Do(const Task& task) {
       return GiveUp(JobId(task.id), static_cast<int>(task.number));
     case Kind::kFinish:
       return Finish(JobId(task.id), task.number);
+    case Kind::kReport:
+      return Report(JobId(task.id), task.number);
     case Kind::kTick:
       // An earlier one was armed meanwhile, or a later one.
       if (armed_ != queue_.now()) return;
@@ -128,6 +131,7 @@ void RoundSimulation::Arrive() {
     if (next_ < options_.received.size()) {
       submitted.received = options_.received[next_];
     }
+    submitted.profile = work_.Profile(next_);
     inbox_.emplace_back(std::move(submitted));
   }
   if (next_ < work_.size()) {
@@ -253,6 +257,9 @@ void RoundSimulation::Do(const action::Reply& action) {
   job.id = action.job;
   job.workers.resize(static_cast<size_t>(work_.job(i).MostWorkers()));
   job.told = work_.Describe(i);
+  job.profiling_s =
+      options_.profiling.cell_s *
+      static_cast<double>(engine_.jobs().at(action.job).profile.size());
 }
 
 void RoundSimulation::Do(const action::Halt& action) {
@@ -367,6 +374,7 @@ SimulationResult RoundSimulation::Result() const {
   result.rounds = engine_.rounds();
   result.solves = counters_.solves;
   result.lost_s = counters_.lost_s;
+  result.profiling_s = counters_.profiling_s;
   result.failures = counters_.failures;
   result.usage = usage_;
   result.leases = leases_;

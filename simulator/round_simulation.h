@@ -48,6 +48,8 @@ class RoundSimulation : public TraceSimulation {
     kGiveUp,  // the lease of job `id`, rank `number`
     kFinish,  // job `id`, if its plan is still `number`
     kTick,    // the engine's deadline
+    kReport,  // job `id` tells how fast it is beside another, if its plan is
+              // still `number`
   };
   struct Task {
     Kind kind = Kind::kArrive;
@@ -82,6 +84,7 @@ class RoundSimulation : public TraceSimulation {
     uint64_t plan = 0;       // a finish planned for another number is off
     uint64_t pauses = 0;
     double pausing_s = 0;
+    double profiling_s = 0;  // still to be profiled for
     SimulatedJob told;
   };
 
@@ -92,6 +95,7 @@ class RoundSimulation : public TraceSimulation {
     uint64_t failures = 0;
     double lost_s = 0;
     double cost = 0;
+    double profiling_s = 0;
   };
 
  private:
@@ -131,6 +135,9 @@ class RoundSimulation : public TraceSimulation {
   void GiveUp(JobId id, int rank);
   void Count(Running& job);
   void Train(Running& job);
+  bool IsOutOfMemory(const Running& job);
+  void GiveUpPair(Running& job);
+  void Report(JobId id, uint64_t plan);
   void TellSpeed(const Running& job);
   void Finish(JobId id, uint64_t plan);
   void TakeEnded();

@@ -162,17 +162,58 @@ void RoundSimulation::Begin(Running& job) {
     job.told.lost_s += wait;
     counters_.lost_s += wait * static_cast<double>(held.size());
   }
+  if (job.profiling_s > 0) {
+    const double taken = job.profiling_s * static_cast<double>(held.size());
+    wait += job.profiling_s;
+    job.told.lost_s += job.profiling_s;
+    counters_.lost_s += taken;
+    counters_.profiling_s += taken;
+    job.profiling_s = 0;
+  }
   job.last = std::move(held);
+  if (IsOutOfMemory(job)) return GiveUpPair(job);
   job.trains_from = queue_.now() + wait;
   job.counted_at = queue_.now();
   Train(job);
-  TellSpeed(job);
+  if (static_cast<int>(job.last.size()) != job.told.scale_factor) {
+    TellSpeed(job);
+  }
   if (Running* partner = PartnerOf(job)) Train(*partner);
+}
+
+// Estimates may put two together that can't share.
+bool RoundSimulation::IsOutOfMemory(const Running& job) {
+  if (options_.engine.reference_models == 0) return false;
+  const Running* partner = PartnerOf(job);
+  return partner != nullptr &&
+         !(work_.Together(job.index, partner->index, job.type, true) > 0);
+}
+
+// The one that comes second gives its lease back; its engine won't put the two
+// together on that type again.
+void RoundSimulation::GiveUpPair(Running& job) {
+  for (int rank = 0; rank < SizeOf(job); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const uint64_t epoch = worker.epoch;
+    Leave(job, worker);
+    inbox_.emplace_back(event::LeaseEnded{{job.id, rank, worker.incarnation},
+                                          epoch,
+                                          ProgressOf(job),
+                                          false,
+                                          ReleaseCause::kOutOfMemory});
+  }
+}
+
+// Where the engine has only an estimate of it.
+void RoundSimulation::Report(JobId id, uint64_t plan) {
+  Running* job = Find(id);
+  if (job == nullptr || job->plan != plan || PartnerOf(*job) == nullptr) return;
+  Count(*job);
+  TellSpeed(*job);
 }
 
 // Of a size that it was not asked to have: the engine resizes by what it knows.
 void RoundSimulation::TellSpeed(const Running& job) {
-  if (static_cast<int>(job.last.size()) == job.told.scale_factor) return;
   event::StepsReported report;
   report.worker = {job.id, 0, job.workers.front().incarnation};
   report.epoch = job.workers.front().epoch;
@@ -201,6 +242,10 @@ void RoundSimulation::Train(Running& job) {
   const Time end =
       std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
   queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
+  if (partner == nullptr || options_.engine.reference_models == 0) return;
+  const Time both = std::max(job.trains_from, partner->trains_from);
+  queue_.At(std::max(queue_.now(), both) + kReportWindow_s,
+            {Kind::kReport, job.id.value(), job.plan});
 }
 
 void RoundSimulation::Count(Running& job) {

@@ -39,6 +39,10 @@ SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
     capacity_.push_back(part.count);
     table_type_.push_back(table.FindType(part.type));
   }
+  if (options.engine.reference_models > 0) {
+    references_.emplace(options.engine.throughputs,
+                        options.engine.reference_models);
+  }
   rows_.reserve(trace_.jobs.size());
   for (size_t i = 0; i < trace_.jobs.size(); ++i) {
     rows_.push_back(table.FindRow(type(i), trace_.jobs[i].scale_factor));
@@ -141,7 +145,8 @@ JobSpec SimulatedWork::Spec(size_t i) const {
   JobSpec spec;
   spec.name = StrCat("job-", i);
   spec.argv = {"-"};
-  spec.app = type(i);
+  // Estimated: the engine is not told which row is its own.
+  if (!references_.has_value()) spec.app = type(i);
   if (job.entity != TraceJob::kNoEntity) {
     spec.entity = trace_.entities[job.entity].name;
   }
@@ -165,6 +170,38 @@ JobSpec SimulatedWork::Spec(size_t i) const {
   spec.resume_s = overhead.resume_s;
   spec.move_s = overhead.move_s;
   return spec;
+}
+
+std::vector<ProfiledCell> SimulatedWork::Profile(size_t i) const {
+  const int scale_factor = trace_.jobs[i].scale_factor;
+  if (!references_.has_value() || !rows_[i].has_value() ||
+      !references_->CanShare(scale_factor)) {
+    return {};
+  }
+  std::vector<std::pair<size_t, ThroughputTable::Row>> all;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    if (!(Alone(i, type, true) > 0)) continue;
+    for (const ThroughputTable::Row row : references_->RowsOf(scale_factor)) {
+      all.emplace_back(type, row);
+    }
+  }
+  // Drawn without replacement: so many of them, and at least one.
+  const double wanted =
+      std::round(options_.profiling.part * static_cast<double>(all.size()));
+  const size_t count =
+      std::min(all.size(), std::max<size_t>(1, static_cast<size_t>(wanted)));
+  std::seed_seq seed{options_.seed, static_cast<uint64_t>(i)};
+  std::mt19937_64 random(seed);
+  std::vector<ProfiledCell> cells;
+  for (size_t k = 0; k < count; ++k) {
+    std::swap(all[k], all[k + random() % (all.size() - k)]);
+    const auto [type, row] = all[k];
+    const double together =
+        table_->Together(*rows_[i], row, *table_type_[type]).first;
+    cells.push_back({types_[type], table_->NameOf(row).first,
+                     together / Alone(i, type, true)});
+  }
+  return cells;
 }
 
 Overhead SimulatedWork::OverheadOf(size_t i) const {

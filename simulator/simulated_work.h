@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/engine/reference_rows.h"
 #include "coordinator/workload/job_spec.h"
 #include "simulator/trace_simulation.h"
 
@@ -34,6 +35,8 @@ class SimulatedWork {
   // Why the job fits nowhere; empty when it fits.
   std::string WhyUnfit(size_t i) const;
   JobSpec Spec(size_t i) const;
+  // What profiling tells of it. Deterministic by the seed and the job.
+  std::vector<ProfiledCell> Profile(size_t i) const;
   Overhead OverheadOf(size_t i) const;
   // Seconds after its arrival; kNever: none.
   double Deadline(size_t i) const;
@@ -66,6 +69,7 @@ class SimulatedWork {
   std::vector<std::string> types_;
   std::vector<int> capacity_;
   std::vector<std::optional<size_t>> table_type_;  // by type
+  std::optional<ReferenceRows> references_;
 };
 
 }  // namespace gavel

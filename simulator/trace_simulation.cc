@@ -22,6 +22,23 @@ absl::Status CheckFigure(std::string_view name, double value, double min,
              above_min ? "above " : "of at least ", min));
 }
 
+absl::Status CheckProfiling(const SimulationOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckFigure("the part of the cells that is profiled",
+                                    options.profiling.part, 0, true));
+  GAVEL_RETURN_IF_ERROR(CheckFigure("the time to profile a cell",
+                                    options.profiling.cell_s, 0, false));
+  if (options.profiling.part > 1) {
+    return absl::InvalidArgumentError(
+        StrCat("the part of the cells that is profiled is ",
+               options.profiling.part, "; give one of at most 1"));
+  }
+  if (options.ideal) {
+    return absl::InvalidArgumentError(
+        "the ideal simulation knows all throughputs; leave out the estimator");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const SimulationOptions& options) {
   GAVEL_RETURN_IF_ERROR(CheckFigure("the round duration",
                                     options.engine.round_duration_s, 0, true));
@@ -33,6 +50,9 @@ absl::Status CheckOptions(const SimulationOptions& options) {
       CheckFigure("the rate of failures", options.failures_per_hour, 0, false));
   GAVEL_RETURN_IF_ERROR(CheckFigure("the checkpoint interval",
                                     options.checkpoint_interval_s, 0, true));
+  if (options.engine.reference_models > 0) {
+    GAVEL_RETURN_IF_ERROR(CheckProfiling(options));
+  }
   if (options.window_begin >= options.window_end) {
     return absl::InvalidArgumentError(
         StrCat("the window ", options.window_begin, ":", options.window_end,

@@ -26,13 +26,24 @@
 
 namespace gavel {
 
+// What pairs of jobs do is estimated, not read from the throughputs: each job
+// is profiled beside a part of the reference jobs when it first runs, and gets
+// the row of the reference that it is most like (Gavel sections 3.3 and 6). Of
+// how many references: EngineOptions::reference_models; 0: nothing is
+// estimated.
+struct Profiling {
+  double part = 1;     // of the cells (type, reference), (0, 1]
+  double cell_s = 60;  // that one takes, of all accelerators of the job; >= 0
+};
+
 struct SimulationOptions {
   EngineOptions engine;
+  Profiling profiling;
   std::string policy = "max_min_fairness_perf";
   std::vector<ClusterPart> cluster;
   Overheads overheads;
   PriceSeries prices;
-  uint64_t seed = 0;  // of failures
+  uint64_t seed = 0;  // of failures, and of which cells are profiled
   // Only jobs [window_begin, window_end) by number count in the means, and the
   // run is over when they have ended.
   uint64_t window_begin = 0;
@@ -68,7 +79,7 @@ struct SimulatedJob {
   double rho = 0;
   double cost = 0;
   double run_s = 0;   // that it held accelerators
-  double lost_s = 0;  // of these, for pausing, resuming and moving
+  double lost_s = 0;  // of these, for pausing, resuming, moving and profiling
   uint64_t preemptions = 0;
   uint64_t moves = 0;
   Time deadline_s = kNever;
@@ -118,7 +129,8 @@ struct SimulationResult {
   uint64_t moves = 0;
   uint64_t rounds = 0;
   uint64_t solves = 0;
-  double lost_s = 0;  // accelerator-seconds
+  double lost_s = 0;       // accelerator-seconds
+  double profiling_s = 0;  // accelerator-seconds, of these
   uint64_t failures = 0;
   std::vector<SimulatedJob> jobs;  // of the window, by number
   std::vector<UnfitJob> unfit;     // fit nowhere; the rest went on

@@ -48,6 +48,9 @@ void AddSolveCommand(CLI::App& app, int* exit_code);
 // Keys, who may connect, and what was done: keygen, user, audit.
 void AddKeyCommands(CLI::App& app, int* exit_code);
 
+// Measures throughputs of workloads on this machine.
+void AddProfileCommand(CLI::App& app, int* exit_code);
+
 // What makes and shows traces; needs no coordinator.
 void AddTraceCommand(CLI::App& app, int* exit_code);
 

@@ -19,6 +19,8 @@
 namespace gavel {
 namespace {
 
+// As many as Gavel's own table has models.
+constexpr int kReferenceModels = 26;
 constexpr size_t kThroughputBytesMax = size_t{256} << 20;
 constexpr char kPattern[] = "%Y-%m-%d %H:%M:%S.%e %l %v";
 
@@ -48,6 +50,18 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
   command.add_option("--queue", flags->queue, "global (default), or per_type");
   command.add_option("--throughputs", flags->throughputs,
                      "Gavel's throughput file, for job types and pairs");
+  command
+      .add_option("--reference-models", flags->reference_models,
+                  "a job whose type the throughput file lacks is taken to be "
+                  "as the one of so many that it is most like; 0: as none "
+                  "(default 26)")
+      ->check(CLI::Range(0, 100'000));
+  command
+      .add_option("--profiling-percentage", flags->profiling_percentage,
+                  "at most this part of a type's accelerators, but one, runs "
+                  "jobs and pairs on trial that nobody has measured there "
+                  "(default 50); 0: none")
+      ->check(CLI::Range(0.0, 100.0));
   seconds("--round-duration", &flags->round_duration_s,
           "length of a round (default 360)");
   seconds("--lease-duration", &flags->lease_duration_s,
@@ -117,6 +131,9 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
       flags.round_duration_s.value_or(spec.round_duration_s);
   engine.lease_duration_s = flags.lease_duration_s.value_or(
       std::min(spec.lease_duration_s, engine.round_duration_s));
+  engine.reference_models = flags.reference_models.value_or(kReferenceModels);
+  engine.profiling_percentage =
+      flags.profiling_percentage.value_or(engine.profiling_percentage);
   engine.pause_grace_s = flags.pause_grace_s.value_or(engine.pause_grace_s);
   engine.stop_grace_s = flags.stop_grace_s.value_or(engine.stop_grace_s);
   engine.hang_timeout_s = flags.hang_timeout_s.value_or(engine.hang_timeout_s);

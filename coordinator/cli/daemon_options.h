@@ -36,6 +36,8 @@ struct SchedulingFlags {
   std::optional<double> stop_grace_s;
   std::optional<double> agent_timeout_s;
   std::optional<double> hang_timeout_s;
+  std::optional<double> profiling_percentage;
+  std::optional<int> reference_models;
 };
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags);
 

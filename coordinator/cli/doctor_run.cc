@@ -1,10 +1,8 @@
 #include "coordinator/cli/doctor_run.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -15,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "coordinator/cli/child_process.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/server/agent_environment.h"
 #include "coordinator/server/agent_process.h"
@@ -97,49 +96,6 @@ class ReportTail {
   std::vector<StepTime> times_;
 };
 
-// A running program, and what it started: killed when this goes.
-class Child {
- public:
-  explicit Child(pid_t pid) : pid_(pid) {}
-  ~Child() {
-    Kill();
-    Collect();
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  bool Ended() const {
-    siginfo_t info{};
-    return ended_ || (waitid(P_PID, static_cast<id_t>(pid_), &info,
-                             WEXITED | WNOHANG | WNOWAIT) == 0 &&
-                      info.si_pid == pid_);
-  }
-  void Kill() const {
-    if (!ended_) kill(-pid_, SIGKILL);
-  }
-  // Waits for the end; what the program left behind ends, too.
-  int Collect() {
-    if (ended_) return exit_code_;
-    siginfo_t info{};
-    while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) !=
-               0 &&
-           errno == EINTR) {
-    }
-    Kill();  // before its pid, and with it the group's number, is free again
-    int status = 0;
-    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    ended_ = true;
-    exit_code_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-    return exit_code_;
-  }
-
- private:
-  const pid_t pid_;
-  bool ended_ = false;
-  int exit_code_ = 0;
-};
-
 // One program from its start to its end.
 class Watch {
  public:
@@ -157,7 +113,7 @@ class Watch {
 
  private:
   ProcessSpec Spec() const;
-  absl::Status WaitForEnd(Child* child);
+  absl::Status WaitForEnd(ChildProcess* child);
   void TurnLease(double now_s);
   uint64_t StepsCommitted() const;
   uint64_t StepsDone() const;
@@ -224,7 +180,7 @@ void Watch::TurnLease(double now_s) {
 }
 
 // Until the program has ended or was killed.
-absl::Status Watch::WaitForEnd(Child* child) {
+absl::Status Watch::WaitForEnd(ChildProcess* child) {
   const uint64_t kill_before = options_.kill_before_step;
   while (!child->Ended()) {
     const double now_s = Now_s();
@@ -257,7 +213,7 @@ absl::StatusOr<DoctorRun> Watch::Run() {
   const ProcessSpec spec = Spec();
   GAVEL_RETURN_IF_ERROR(CheckInPath(spec));
   GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
-  Child child(pid);
+  ChildProcess child(pid);
   GAVEL_RETURN_IF_ERROR(WaitForEnd(&child));
 
   run_.last_checkpoint = LastCheckpoint(run_.checkpoint_directory);

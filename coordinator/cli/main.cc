@@ -63,6 +63,7 @@ int Main(int argc, char** argv) {
   AddWhatIfCommand(app, &exit_code);
   AddKeyCommands(app, &exit_code);
   AddSolveCommand(app, &exit_code);
+  AddProfileCommand(app, &exit_code);
   AddTraceCommand(app, &exit_code);
   AddSimulateCommand(app, &exit_code);
   AddSweepCommand(app, &exit_code);

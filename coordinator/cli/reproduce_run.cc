@@ -72,6 +72,8 @@ absl::StatusOr<double> ValueOf(Measure measure, const StoredRun& run,
       return result.worst_share;
     case Measure::kMaxRho:
       return result.max_rho;
+    case Measure::kProfilingTime:
+      return result.profiling_s / kHour_s;
   }
   return kNaN;
 }

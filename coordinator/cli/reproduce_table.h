@@ -32,6 +32,7 @@ enum class Measure : uint8_t {
   kLostTime,
   kWorstShare,
   kMaxRho,
+  kProfilingTime,
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
 // Lower is better.

@@ -63,6 +63,7 @@ std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
     Read(object, "state", &row.state);
     Read(object, "device", &row.device);
     Read(object, "slow_down_factor", &row.slow_down_factor);
+    Read(object, "speed", &row.speed);
     Read(object, "jobs", &row.jobs);
     Read(object, "kept_jobs", &row.kept_jobs);
     rows.push_back(std::move(row));
@@ -133,6 +134,10 @@ StatusRow ParseStatus(const Json& json) {
   Read(json, "outcome", &row.outcome);
   Read(json, "solver", &row.solver);
   Read(json, "objective", &row.objective);
+  const Json& profiling = Field(json, "profiling");
+  Read(profiling, "percentage_max", &row.profiling_percentage_max);
+  Read(profiling, "accelerators", &row.profiling_accelerators);
+  Read(profiling, "accelerator_s", &row.profiling_s);
   Read(json, "jobs", &row.jobs);
   return row;
 }

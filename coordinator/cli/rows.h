@@ -23,6 +23,7 @@ struct AcceleratorRow {
   std::string state;
   std::string device;
   double slow_down_factor = 1;
+  double speed = 1;  // below 1: a straggler, that part of its type's speed
   std::vector<uint64_t> jobs;       // two: a packed pair
   std::vector<uint64_t> kept_jobs;  // paused, still in its memory
 };
@@ -70,6 +71,9 @@ struct StatusRow {
   std::string outcome;  // of the last solve; empty: none yet
   std::string solver;
   std::optional<double> objective;
+  double profiling_percentage_max = 0;
+  uint64_t profiling_accelerators = 0;
+  double profiling_s = 0;                // accelerator-seconds
   std::map<std::string, uint64_t> jobs;  // by state letters
 };
 

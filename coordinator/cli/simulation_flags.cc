@@ -43,6 +43,29 @@ void AddClusterFlags(CLI::App& command, SimulationSpec& spec) {
       ->capture_default_str();
 }
 
+void AddEstimatorFlags(CLI::App& command, SimulationSpec& spec) {
+  CLI::Option* const estimator = command.add_flag(
+      "--estimator", spec.estimator,
+      "what pairs of jobs do is estimated from a few profiled cells, not read "
+      "from the throughputs");
+  command
+      .add_option("--profiling-percentage", spec.profiling_percentage,
+                  "of the cells (type, reference job) that are profiled")
+      ->needs(estimator)
+      ->capture_default_str();
+  command
+      .add_option("--reference-models", spec.reference_models,
+                  "jobs profiled in full, of each scale factor")
+      ->needs(estimator)
+      ->capture_default_str();
+  command
+      .add_option("--profiling-cell", spec.profiling_cell_s,
+                  "that a job takes for each cell when it first runs")
+      ->type_name("SECONDS")
+      ->needs(estimator)
+      ->capture_default_str();
+}
+
 void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
   command
       .add_option("--policy", spec.policy,
@@ -70,6 +93,7 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
                    "the policy knows what gangs spread over servers lose");
   command.add_flag("--ideal", spec.ideal,
                    "each job always has its allocated share; no rounds");
+  AddEstimatorFlags(command, spec);
   command
       .add_option("--overheads", spec.overheads,
                   "none, pause=S,resume=S,move=S or a TOML file by job type")

@@ -85,6 +85,11 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   if (spec.window_end > 0) options.window_end = spec.window_end;
   if (spec.time_limit_s > 0) options.time_limit_s = spec.time_limit_s;
   options.ideal = spec.ideal;
+  if (spec.estimator) {
+    options.engine.reference_models = spec.reference_models;
+    options.profiling = {spec.profiling_percentage / 100,
+                         spec.profiling_cell_s};
+  }
   options.steady_state = spec.steady_state;
   options.failures_per_hour = spec.failures_per_hour;
   options.checkpoint_interval_s = spec.checkpoint_interval_s;

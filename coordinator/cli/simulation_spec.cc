@@ -47,6 +47,9 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"round-duration", spec.round_duration_s, true},
       {"reset-interval", spec.reset_interval_s},
       {"memory-rounds", spec.memory_rounds},
+      {"profiling-percentage", spec.profiling_percentage, true},
+      {"profiling-cell", spec.profiling_cell_s},
+      {"reference-models", static_cast<double>(spec.reference_models), true},
       {"failures-per-hour", spec.failures_per_hour},
       {"checkpoint-interval", spec.checkpoint_interval_s, true},
       {"rate", spec.rate_per_h},
@@ -71,6 +74,26 @@ absl::Status CheckNames(const SimulationSpec& spec) {
   if (!FindQueue(spec.queue)) {
     return Refuse(StrCat("there is no queue \"", spec.queue,
                          "\"; give global or per_type"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEstimator(const SimulationSpec& spec) {
+  if (spec.profiling_percentage > 100) {
+    return Refuse(StrCat("--profiling-percentage ", spec.profiling_percentage,
+                         " is above 100; give the part of the cells that is "
+                         "profiled, e.g. 20"));
+  }
+  if (!spec.estimator) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(spec.policy));
+  if (!policy->packs()) {
+    return Refuse(StrCat("--estimator estimates what pairs of jobs do, and ",
+                         spec.policy,
+                         " makes no pairs; give a policy that does, e.g. "
+                         "max_min_fairness_packed"));
+  }
+  if (spec.ideal) {
+    return Refuse("--ideal knows all throughputs; leave out --estimator");
   }
   return absl::OkStatus();
 }
@@ -120,6 +143,7 @@ absl::Status CheckSpec(const SimulationSpec& spec) {
   }
   GAVEL_RETURN_IF_ERROR(CheckNumbers(spec));
   GAVEL_RETURN_IF_ERROR(CheckNames(spec));
+  GAVEL_RETURN_IF_ERROR(CheckEstimator(spec));
   return CheckJobs(spec);
 }
 

@@ -23,6 +23,11 @@ struct SimulationSpec {
   double memory_rounds = EngineOptions().memory_rounds;
   bool placement_sensitive = false;
   bool ideal = false;
+  // What pairs do is estimated (Profiling).
+  bool estimator = false;
+  double profiling_percentage = 20;  // (0, 100]
+  int reference_models = 26;         // of each scale factor
+  double profiling_cell_s = 60;
   // What it costs.
   std::string overheads = "none";  // ParseOverheads, or a file
   std::string prices = "none";     // PriceSeries::Constant, or a file
@@ -61,6 +66,10 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("memory_rounds", spec.memory_rounds);
   visit("placement_sensitive", spec.placement_sensitive);
   visit("ideal", spec.ideal);
+  visit("estimator", spec.estimator);
+  visit("profiling_percentage", spec.profiling_percentage);
+  visit("reference_models", spec.reference_models);
+  visit("profiling_cell_s", spec.profiling_cell_s);
   visit("overheads", spec.overheads);
   visit("prices", spec.prices);
   visit("failures_per_hour", spec.failures_per_hour);

@@ -51,6 +51,7 @@ void VisitFigures(Run& run, const Visitor& visit) {
   visit("rounds", result.rounds);
   visit("solves", result.solves);
   visit("lost_s", result.lost_s);
+  visit("profiling_s", result.profiling_s);
   visit("stretch_first", run.stretch_first);
   visit("stretch_second", run.stretch_second);
   visit("wall_s", run.wall_s);
@@ -60,7 +61,7 @@ void VisitFigures(Run& run, const Visitor& visit) {
 class SimulationStore {
  public:
   // Of the tables. A database of another version is refused.
-  static constexpr uint64_t kSchemaVersion = 1;
+  static constexpr uint64_t kSchemaVersion = 2;
 
   // Makes the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);

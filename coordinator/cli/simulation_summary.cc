@@ -129,6 +129,7 @@ Json ScalarsJson(const SimulationRun& run) {
           {"rounds", result.rounds},
           {"solves", result.solves},
           {"lost_s", result.lost_s},
+          {"profiling_s", result.profiling_s},
           {"jobs_in_window", run.jobs_in_window},
           {"jobs_simulated", run.jobs_arrived},
           {"wall_s", run.wall_s},
@@ -188,6 +189,13 @@ std::string RenderSummary(const SimulationSpec& spec,
   AddLine(&text, "rounds, solves", StrCat(result.rounds, ", ", result.solves));
   AddLine(&text, "lost time",
           StrCat(FormatHours(result.lost_s), " of accelerators"));
+  if (spec.estimator) {
+    AddLine(&text, "profiling",
+            StrCat(FormatHours(result.profiling_s),
+                   " of these: ", spec.profiling_percentage,
+                   " % of the cells beside ", spec.reference_models,
+                   " reference models, ", spec.profiling_cell_s, " s each"));
+  }
   AddLine(&text, "simulated", SimulatedPerSecond(run));
   return text;
 }

@@ -177,12 +177,13 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
     std::vector<std::string> jobs;
     std::vector<std::string> kept;
   };
-  using Key = std::tuple<std::string, double, std::string>;
+  using Key = std::tuple<std::string, double, std::string, double>;
   std::vector<std::vector<std::string>> cells;
   for (const NodeRow& node : rows) {
     std::map<Key, Group> groups;
     for (const AcceleratorRow& one : node.accelerators) {
-      Group& group = groups[{one.type, one.slow_down_factor, one.state}];
+      Group& group =
+          groups[{one.type, one.slow_down_factor, one.state, one.speed}];
       ++group.count;
       if (!one.jobs.empty()) group.jobs.push_back(absl::StrJoin(one.jobs, "+"));
       for (const uint64_t job : one.kept_jobs) {
@@ -192,9 +193,11 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
     std::string parked =
         node.parked_bytes == 0 ? kNone : SizeText(node.parked_bytes);
     for (const auto& [key, group] : groups) {
-      const auto& [type, slow_down_factor, state] = key;
+      const auto& [type, slow_down_factor, state, speed] = key;
       cells.push_back(
-          {node.server, node.state, type, StrCat(group.count), state,
+          {node.server, node.state, type, StrCat(group.count),
+           speed < 1 ? absl::StrFormat("%s, slow: %.0f %%", state, 100 * speed)
+                     : state,
            slow_down_factor == 1 ? kNone
                                  : absl::StrFormat("%gx", slow_down_factor),
            group.jobs.empty() ? kNone : absl::StrJoin(group.jobs, ","),

@@ -25,7 +25,9 @@ Engine::Engine(EngineOptions options)
       lease_duration_s_(options_.lease_duration_s),
       mechanism_(options_.mechanism),
       queue_(options_.queue),
-      memory_rounds_(options_.memory_rounds) {}
+      memory_rounds_(options_.memory_rounds) {
+  FindTableRows();
+}
 
 Actions Engine::Step(Time now, const Event& event) {
   if (halted_) return {};
@@ -121,6 +123,8 @@ event::Settings Engine::SettingsNow() const {
   now.resize_rounds = options_.resize_rounds;
   now.entities = options_.entities;
   now.throughputs = options_.throughputs;
+  now.reference_models = options_.reference_models;
+  now.profiling_percentage = options_.profiling_percentage;
   return now;
 }
 
@@ -137,18 +141,18 @@ void Engine::Apply(const event::Settings& settings) {
   options_.resize_rounds = settings.resize_rounds;
   options_.entities = settings.entities;
   options_.throughputs = settings.throughputs;
+  options_.reference_models = settings.reference_models;
+  options_.profiling_percentage = settings.profiling_percentage;
   FindTableRows();
 }
 
 // Their throughput file may be another one by now.
 void Engine::FindTableRows() {
-  for (auto& [id, job] : jobs_) {
-    job.table_row.reset();
-    if (options_.throughputs == nullptr) continue;
-    job.table_row = options_.throughputs->FindRow(
-        job.spec.app.empty() ? job.spec.name : job.spec.app,
-        job.spec.scale_factor);
+  references_.reset();
+  if (options_.reference_models > 0 && options_.throughputs != nullptr) {
+    references_.emplace(options_.throughputs, options_.reference_models);
   }
+  for (auto& [id, job] : jobs_) FindTableRow(job);
 }
 
 void Engine::Emit(Action action) {

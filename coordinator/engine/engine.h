@@ -26,9 +26,11 @@
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/reference_rows.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/jobs/time_received.h"
 #include "coordinator/mechanism/mechanism.h"
+#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/units.h"
 
@@ -111,6 +113,18 @@ class Engine {
     double allowed_s = 0;
   };
   std::optional<Standstill> StandstillOf(const Job& job) const;
+  // Accelerators that run jobs on trial now, and the accelerator-seconds that
+  // trials have taken in all.
+  struct Profiling {
+    int accelerators = 0;
+    double accelerator_s = 0;
+  };
+  Profiling ProfilingAt(Time now) const;
+  // Which accelerators are slower than others of their type.
+  const AcceleratorSpeeds& speeds() const { return speeds_; }
+  // Figures of its throughput that measurements contradict: "submitted 40
+  // steps/s on v100, measured 22". Empty: none.
+  std::string ThroughputNotes(const Job& job) const;
   // Where a job that holds no lease has its tensors, for a person: "parked in
   // host memory on head, 1.2 GiB". Empty when it runs, or never ran.
   std::string MemoryText(const Job& job) const;
@@ -313,11 +327,27 @@ class Engine {
   std::optional<std::pair<double, double>> PairThroughput(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
+  void FindTableRow(Job& job);
+  std::vector<ProfiledCell> CellsOf(const Job& job) const;
+  double ScaleOf(const Job& job, size_t type, size_t table_type) const;
+  std::optional<std::pair<double, double>> TablePair(
+      const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
+      bool consolidated) const;
   bool PairFits(const Job& a, const Job& b, size_t type) const;
   uint64_t PairMemoryLimit(const Job& job, int rank) const;
-  void AddPairTrials(RoundTable& units, Time at) const;
+  void AddPairTrials(RoundTable& units, Time at,
+                     const std::vector<int>& left) const;
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
-  void NoteTried(Job& job, size_t type);
+
+  // ---- engine_trials.cc: what is learnt of jobs while they run
+  std::vector<int> TrialBudgets(double percentage) const;
+  std::vector<int> AddTrials(RoundTable& units) const;
+  void NoteTried(Job& job, Worker& worker);
+  void CountTrial(Time now, Worker& worker);
+  double SpeedOf(const Job& job) const;
+  void MeasureAlone(Time now, Job& job, const Progress& progress);
+  bool IsSpread(const Job& job) const;
+  bool IsOfTable(const Job& job, const std::string& type, double given) const;
 
   // ---- engine_gang.cc: what several ranks of a job need of each other
   void NoteGang(Job& job, const Worker& worker, const LeaseRequest& request);
@@ -361,7 +391,6 @@ class Engine {
   uint32_t Chosen(const ShareUnit& unit) const;
   bool HasShare(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
-  void AddTrials(RoundTable& units) const;
   void Fill(Time now);
   bool CanFill() const;
   bool MayHaveRoom(const Job& job) const;
@@ -408,7 +437,8 @@ class Engine {
   static constexpr double kTrialDebt_s = 1e9;
 
   EngineOptions options_;
-  event::Settings given_;  // those of its own options
+  event::Settings given_;                    // those of its own options
+  std::optional<ReferenceRows> references_;  // of options_.throughputs
 
   // Durable: the same after a replay.
   std::map<JobId, Job> jobs_;
@@ -437,6 +467,8 @@ class Engine {
   std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
+  AcceleratorSpeeds speeds_;
+  double profiling_s_ = 0;  // of trials that are over
   PolicyResult result_;  // an assignment's ascending by unit
   // The units with a share of result_.allocation, and by type; ascending.
   std::vector<std::pair<ShareUnit, std::vector<double>>> shares_;

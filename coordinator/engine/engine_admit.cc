@@ -5,10 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "core/launch_errors.h"
 #include "core/rules.h"
 #include "core/text.h"
 
@@ -27,12 +26,6 @@ constexpr double kGangRetry_s = 0.5;
 // and would have come together for nothing.
 constexpr double kLeaseMin_s = 0.05;
 constexpr double kGangLeaseMin = 0.1;
-
-// LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …".
-bool TellsOutOfMemory(std::string_view detail) {
-  return absl::StrContains(absl::AsciiStrToLower(ToAbsl(detail)),
-                           "out of memory");
-}
 
 std::string Capacities(const Cluster& cluster) {
   std::vector<std::string> parts;

@@ -92,10 +92,8 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   job.scale_factor = job.world_size = e.spec.scale_factor;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
   throughputs_.AddJob(job.id, e.spec.throughputs, e.spec.scale_factor);
-  if (options_.throughputs != nullptr) {
-    job.table_row = options_.throughputs->FindRow(
-        e.spec.app.empty() ? e.spec.name : e.spec.app, e.spec.scale_factor);
-  }
+  job.profile = e.profile;
+  FindTableRow(job);
   Emit(action::Reply{e.reply_to, job.id, ""});
   names_.emplace(e.spec.name, job.id);
   if (options_.reset_interval_s > 0) fill_due_ = true;
@@ -163,6 +161,12 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   has_budgets_ |= hello.host_memory_bytes > 0;
   for (const AcceleratorInfo& info : hello.accelerators) {
     has_budgets_ |= info.memory_bytes > 0;
+  }
+  // Whoever mends a slow machine starts its agent anew.
+  if (known.incarnation != hello.incarnation) {
+    for (const AcceleratorId id : cluster_.servers().at(hello.server)) {
+      speeds_.Forget(id);
+    }
   }
   Due(now + options_.agent_timeout_s);
   Emit(action::SendToAgent{
@@ -305,7 +309,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   }
   holders_.emplace(worker->held, e.worker);
   NoteWriter(*job, worker->server, e.epoch);
-  NoteTried(*job, static_cast<size_t>(cluster_.TypeOf(worker->held)));
+  NoteTried(*job, *worker);
   NoteResized(now, *job);
 }
 
@@ -364,15 +368,10 @@ void Engine::TakeReport(Time now, Worker& reporting,
   NoteSteps(now, *worker, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
   const std::string& type = cluster_.accelerator(worker->held).info.type;
+  Job& job = jobs_.at(e.worker.job);
   // Beside another job it says nothing of how fast it is alone.
-  if (const Job& job = jobs_.at(e.worker.job); job.partner.valid()) {
-    return MeasurePair(now, job, type, e.progress);
-  }
-  if (throughputs_.MeasureSize(e.worker.job, type, worker->world_size,
-                               e.progress.throughput_steps_per_s,
-                               e.progress.window_s)) {
-    throughputs_moved_ = true;
-  }
+  if (job.partner.valid()) return MeasurePair(now, job, type, e.progress);
+  MeasureAlone(now, job, e.progress);
 }
 
 void Engine::On(Time now, const event::WorkerGone& e) {

@@ -50,7 +50,8 @@ auto Fields(As<Settings> auto& s) {
   return std::tie(s.told, s.reset_interval_s, s.packing, s.pair_trials,
                   s.placement_sensitive, s.keep_absence_s_max,
                   s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
-                  s.entities, s.throughputs);
+                  s.entities, s.throughputs, s.reference_models,
+                  s.profiling_percentage);
 }
 
 }  // namespace event
@@ -142,6 +143,10 @@ auto Fields(As<Resize> auto& r) {
   return std::tie(r.job, r.scale_factor, r.reason);
 }
 
+auto Fields(As<ProfiledCell> auto& c) {
+  return std::tie(c.type, c.beside, c.value);
+}
+
 auto Fields(As<Worker> auto& w) {
   return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
                   w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
@@ -150,7 +155,7 @@ auto Fields(As<Worker> auto& w) {
                   w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
                   w.restarting, w.pause_tier, w.parked_at, w.kept_on,
                   w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
-                  w.unswept, w.stepped_at, w.hung_s);
+                  w.unswept, w.stepped_at, w.hung_s, w.profiles);
 }
 
 auto Fields(As<Job::Pace> auto& p) {
@@ -166,7 +171,8 @@ auto Fields(As<Job> auto& j) {
                   j.failure_counted, j.gang_address, j.gang_epoch,
                   j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
                   j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace);
+                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
+                  j.row_speed, j.profile);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -185,9 +191,15 @@ auto Fields(As<TimeReceived::Seconds> auto& s) {
   return std::tie(s.since_reset, s.owed, s.received);
 }
 auto Fields(As<ThroughputMatrix> auto& t) { return ThroughputMatrix::State(t); }
+auto Fields(As<AcceleratorSpeeds> auto& s) {
+  return AcceleratorSpeeds::State(s);
+}
+auto Fields(As<AcceleratorSpeeds::Rate> auto& r) {
+  return std::tie(r.steps_per_s, r.weight_s);
+}
 auto Fields(As<ThroughputMatrix::Figure> auto& f) {
   return std::tie(f.given, f.measured, f.announced, f.measured_weight_s,
-                  f.out_of_memory);
+                  f.out_of_memory, f.seen_s, f.usual, f.measured_at);
 }
 
 }  // namespace gavel

@@ -326,6 +326,7 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
   TimeReceived::Booking booking(time_received_);
   Book(now, job, worker, booking);
+  CountTrial(now, worker);
   const AcceleratorId freed = worker.held;
   const auto [begin, end] = holders_.equal_range(freed);
   const auto own = std::find_if(begin, end, [&](const auto& entry) {
@@ -449,6 +450,7 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
     names_.erase(job.spec.name);
     ended_.push_back(job.id);
     throughputs_.RemoveJob(job.id);
+    speeds_.RemoveJob(job.id);
     time_received_.Remove(job.id);
     tried_.erase(tried_.lower_bound({job.id, 0}),
                  tried_.lower_bound({JobId(job.id.value() + 1), 0}));

@@ -28,9 +28,12 @@ struct EngineOptions {
   bool packing = false;
   // Problems tell what jobs have done and received (Policy::reads_progress()).
   bool progress = true;
-  // While jobs wait, pairs whose throughputs nobody knows run together for a
-  // round on trial: on at most a quarter of a type's accelerators at once, each
-  // job in at most four.
+  // Jobs run for a round on trial on types for which nobody knows their
+  // throughputs: on at most this part of a type's accelerators at once, but on
+  // one at least; 0: never. [0, 100]
+  double profiling_percentage = 50;
+  // So do, while jobs wait, pairs whose throughputs together nobody knows: on
+  // at most half as many, each job in at most four.
   bool pair_trials = false;
   // How far a pause goes, by how long the job is expected to be away (see
   // engine_memory.cc): it stays on the accelerator up to the first, where the
@@ -43,6 +46,9 @@ struct EngineOptions {
   // By job type (JobSpec::app): fills in what a job's own throughputs leave
   // open. May be null.
   std::shared_ptr<const ThroughputTable> throughputs;
+  // A job whose type the table lacks gets the row of the one that it is most
+  // like, out of so many of each scale factor (ThroughputEstimator). 0: none.
+  int reference_models = 0;
   std::vector<PolicyEntity> entities;  // JobSpec::entity names one
   size_t ended_jobs_kept = 10'000;     // for `gavel queue`
   double lease_duration_s = 60;        // > 0; at most a round's rest is granted

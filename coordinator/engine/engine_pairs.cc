@@ -10,8 +10,6 @@ namespace {
 // A job runs beside so many others on trial; what it is like beside the rest
 // stays unknown, and the policy is not offered it.
 constexpr int kPairTrialsMax = 4;
-// Of a type's accelerators, at most one of so many at once.
-constexpr int kPairTrialPart = 4;
 
 // When both ran together from, under their present leases.
 Time TogetherSince(const Job& job, const Job& other) {
@@ -34,11 +32,84 @@ void Engine::MeasurePair(Time now, const Job& job, const std::string& type,
   if (!Together(job, job.partner)) return;
   const Time since = TogetherSince(job, jobs_.at(job.partner));
   if (!(now - since >= progress.window_s)) return;
-  if (throughputs_.MeasureTogether(job.id, job.partner, type,
-                                   progress.throughput_steps_per_s,
-                                   progress.window_s)) {
-    throughputs_moved_ = true;
+  const Job& partner = jobs_.at(job.partner);
+  // Only the first time: then it is known, and blended with that.
+  std::optional<std::pair<double, double>> told;
+  if (options_.throughputs != nullptr &&
+      !throughputs_.Together(job.id, partner.id, type).has_value()) {
+    told =
+        TablePair(job, partner, static_cast<size_t>(cluster_.TypeIndex(type)),
+                  options_.throughputs->FindType(type),
+                  /*consolidated=*/true);
   }
+  if (throughputs_.MeasureTogether(
+          job.id, job.partner, type, progress.throughput_steps_per_s,
+          progress.window_s, told.has_value() ? told->first : 0, now)) {
+    throughputs_moved_ = true;
+    if (partner.table_row.has_value() && !(partner.row_speed > 0)) {
+      FindTableRow(jobs_.at(job.id));
+    }
+  }
+}
+
+// Its own, else that of the reference that it is most like by all that is known
+// of it: then it is thought to be as that one on types where nobody knows.
+void Engine::FindTableRow(Job& job) {
+  const ThroughputTable* table = options_.throughputs.get();
+  job.table_row.reset();
+  job.row_speed = 0;
+  if (table == nullptr) return;
+  job.table_row =
+      table->FindRow(job.spec.app.empty() ? job.spec.name : job.spec.app,
+                     job.spec.scale_factor);
+  if (job.table_row.has_value()) return;
+  if (!references_.has_value()) return;
+  const std::vector<ProfiledCell> cells = CellsOf(job);
+  const auto match = references_->Find(job.spec.scale_factor, cells);
+  if (!match.has_value() || !(match->speed > 0)) return;
+  // How fast it is alone says too little of what it does beside others.
+  if (std::any_of(cells.begin(), cells.end(),
+                  [](const auto& cell) { return !cell.beside.empty(); })) {
+    job.table_row = match->row;
+    job.row_speed = match->speed;
+  }
+  std::map<std::string, double> estimates;
+  for (size_t type = 0; type < table->types().size(); ++type) {
+    const double alone = table->Alone(match->row, type).value_or(0);
+    if (alone > 0) estimates[table->types()[type]] = match->speed * alone;
+  }
+  throughputs_.Estimate(job.id, std::move(estimates));
+}
+
+// All that was measured of it, or given.
+std::vector<ProfiledCell> Engine::CellsOf(const Job& job) const {
+  std::vector<ProfiledCell> cells = job.profile;
+  for (const std::string& type : cluster_.types()) {
+    const Throughput alone = throughputs_.Get(job.id, type);
+    if (alone.source == ThroughputSource::kGuessed) continue;
+    cells.push_back({type, "", alone.steps_per_s});
+    if (!(alone.steps_per_s > 0) || !throughputs_.has_pairs()) continue;
+    for (const auto& [id, other] : live_) {
+      if (!other->table_row.has_value() || other->row_speed > 0) continue;
+      const auto together = throughputs_.Together(job.id, id, type);
+      if (!together.has_value()) continue;
+      const auto& [name, scale] =
+          options_.throughputs->NameOf(*other->table_row);
+      if (scale == job.spec.scale_factor) {
+        cells.push_back({type, name, *together / alone.steps_per_s});
+      }
+    }
+  }
+  return cells;
+}
+
+// How many times as fast as its row it is on that type.
+double Engine::ScaleOf(const Job& job, size_t type, size_t table_type) const {
+  if (!(job.row_speed > 0)) return 1;
+  const double alone =
+      options_.throughputs->Alone(*job.table_row, table_type).value_or(0);
+  if (!(alone > 0)) return 0;
+  return throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s / alone;
 }
 
 // Of `a` and of `b` beside each other: as measured, else by the table, whose
@@ -52,20 +123,20 @@ std::optional<std::pair<double, double>> Engine::PairThroughput(
     const auto second = throughputs_.Together(b.id, a.id, name);
     if (first.has_value() && second.has_value()) return {{*first, *second}};
   }
+  return TablePair(a, b, type, table_type, consolidated);
+}
+
+std::optional<std::pair<double, double>> Engine::TablePair(
+    const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
+    bool consolidated) const {
   if (!table_type.has_value() || !a.table_row.has_value() ||
       !b.table_row.has_value()) {
     return std::nullopt;
   }
-  return options_.throughputs->Together(*a.table_row, *b.table_row, *table_type,
-                                        consolidated);
-}
-
-void Engine::NoteTried(Job& job, size_t type) {
-  tried_.emplace(job.id, type);
-  if (!options_.pair_trials || !Together(job, job.partner)) return;
-  if (!tried_pairs_.emplace(UnitOf(job), type).second) return;
-  ++job.pair_trials;
-  ++jobs_.at(job.partner).pair_trials;
+  const auto [first, second] = options_.throughputs->Together(
+      *a.table_row, *b.table_row, *table_type, consolidated);
+  return {{first * ScaleOf(a, type, *table_type),
+           second * ScaleOf(b, type, *table_type)}};
 }
 
 // As far as their memory is known, on any of the type's accelerators.
@@ -132,8 +203,10 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
 }
 
 // Only while jobs wait: with an accelerator for each, nothing is gained.
-void Engine::AddPairTrials(RoundTable& units, Time at) const {
+void Engine::AddPairTrials(RoundTable& units, Time at,
+                           const std::vector<int>& left) const {
   const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int> half = TrialBudgets(options_.profiling_percentage / 2);
   std::vector<JobId> alone;
   int wanted = 0;
   for (size_t u = 0; u < units.size(); ++u) {
@@ -146,7 +219,7 @@ void Engine::AddPairTrials(RoundTable& units, Time at) const {
   std::set<JobId> taken;
   RoundUnit row;
   for (size_t type = 0; type < capacity.size(); ++type) {
-    int budget = (capacity[type] + kPairTrialPart - 1) / kPairTrialPart;
+    int budget = std::min(left[type], half[type]);
     for (size_t i = 0; i < alone.size() && budget > 0; ++i) {
       const Job& a = jobs_.at(alone[i]);
       if (taken.contains(a.id) || a.pair_trials >= kPairTrialsMax) continue;

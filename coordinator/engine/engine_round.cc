@@ -126,8 +126,10 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
   for (const TypeAssignment& entry : result_.assignment) add_pair(entry.unit);
   for (const auto& [unit, share] : shares_) add_pair(unit);
   if (with_trials && !result_.is_assignment) {
-    AddTrials(units);
-    if (options_.packing && options_.pair_trials) AddPairTrials(units, at);
+    const std::vector<int> left = AddTrials(units);
+    if (options_.packing && options_.pair_trials) {
+      AddPairTrials(units, at, left);
+    }
   }
   return units;
 }
@@ -255,30 +257,6 @@ void Engine::AddCosts(const Job& job, RoundUnit& row) {
       given ? pause_s + job.spec.move_s.value_or(resume_s) : measured;
   if (job.target_s > 0) {
     row.owed_part = std::max(row.owed_part, 1 - job.received_s / job.target_s);
-  }
-}
-
-// A job that has never run on a type, and whose throughput there nobody gave,
-// gets a turn there first: on at most half of the type's accelerators in one
-// round (section 6 of the paper measures jobs in the same way, as part of
-// running them).
-void Engine::AddTrials(RoundTable& units) const {
-  std::vector<int> trials = cluster_.Capacity();
-  for (int& budget : trials) budget = (budget + 1) / 2;
-  for (size_t u = 0; u < units.size(); ++u) {
-    const ShareUnit& unit = units.unit(u);
-    if (unit.packed() || !live_.at(unit.job)->guessed) continue;
-    for (size_t type = 0; type < trials.size(); ++type) {
-      if (trials[type] < units.scale_factor(u) || !units.usable(u, type) ||
-          tried_.contains({unit.job, type}) ||
-          !throughputs_.NeedsTrial(unit.job, cluster_.types()[type])) {
-        continue;
-      }
-      trials[type] -= units.scale_factor(u);
-      units.share(u)[type] = 1;
-      units.received_s(u)[type] = 0;
-      units.deficit_s(u)[type] = kTrialDebt_s;
-    }
   }
 }
 

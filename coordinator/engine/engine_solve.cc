@@ -34,7 +34,7 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
 }
 
 // Kinds for pairs: jobs of one row of the table are alike beside all others,
-// but for those of which more is known. Each kind is named by its first job.
+// but for those of which more is known, or the row is a guess. Each kind is named by its first job.
 std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
                             const std::set<JobId>& measured) {
   std::map<ThroughputTable::Row, size_t> kind_of;
@@ -42,8 +42,8 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
   for (size_t m = 0; m < jobs.size(); ++m) {
     const Job& job = *jobs[m];
     size_t kind = m;
-    if (job.table_row.has_value() && !job.spec.elastic() &&
-        !measured.contains(job.id)) {
+    if (job.table_row.has_value() && !(job.row_speed > 0) &&
+        !job.spec.elastic() && !measured.contains(job.id)) {
       kind = kind_of.emplace(*job.table_row, m).first->second;
     }
     kinds.push_back(kind);
@@ -213,12 +213,12 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
   if (!problem.placement_sensitive()) return;
   for (const std::string& type : problem.types) {
-    const auto& given = jobs_.at(row.id).spec.throughputs;
-    const auto spread = given.find(StrCat(type, kUnconsolidated));
-    out.push_back(
-        spread == given.end()
-            ? throughputs_.AtSize(row.id, type, row.scale_factor).steps_per_s
-            : spread->second);
+    Throughput spread =
+        throughputs_.Get(row.id, StrCat(type, kUnconsolidated));
+    if (spread.source == ThroughputSource::kGuessed) {
+      spread = throughputs_.AtSize(row.id, type, row.scale_factor);
+    }
+    out.push_back(spread.steps_per_s);
   }
 }
 
@@ -290,7 +290,8 @@ double Engine::Pace(const Job& job) const {
     return TogetherThroughput(job, jobs_.at(job.partner), type);
   }
   return throughputs_.AtSize(job.id, cluster_.types()[type], worker.world_size)
-      .steps_per_s;
+             .steps_per_s *
+         SpeedOf(job);
 }
 
 // Of `job` beside `other`; its own figure halved where nobody knows better.

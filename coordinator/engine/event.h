@@ -40,6 +40,8 @@ struct Settings {
   int resize_rounds = 0;
   std::vector<PolicyEntity> entities;
   std::shared_ptr<const ThroughputTable> throughputs;
+  int reference_models = 0;
+  double profiling_percentage = 50;
 };
 
 // A coordinator took over: first event of a term. Leases of the term before
@@ -77,6 +79,7 @@ struct JobSubmitted {
   // By another engine, of which this one is to predict the future; not
   // journaled.
   Received received = {};
+  std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
 };
 
 // kCancel: end it. kRelease: a held job may try again.

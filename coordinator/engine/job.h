@@ -65,6 +65,7 @@ struct Worker {
   // Its server's agent came with another state directory and has not swept: the
   // process may be there for as long as its lease runs.
   bool unswept = false;
+  bool profiles = false;  // its lease is a trial, and not yet counted
   // Its agent was told to launch it, and has not told of its end.
   bool is_live() const {
     return process == ProcessState::kLaunching ||
@@ -138,6 +139,14 @@ struct Reason {
 // received".
 std::string RenderReason(const Reason& reason);
 
+// What was measured of a job before it came: its steps/s alone on a type, or
+// the part of them that it keeps beside a job type of the throughput table.
+struct ProfiledCell {
+  std::string type;
+  std::string beside = "";  // empty: alone
+  double value = 0;         // >= 0
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -178,6 +187,10 @@ struct Job {
   Pace pace;
   // Its row of EngineOptions::throughputs.
   std::optional<ThroughputTable::Row> table_row;
+  // That row is of the reference that it is most like; the job is so many times
+  // as fast. 0: the row is its own.
+  double row_speed = 0;
+  std::vector<ProfiledCell> profile;  // as it was submitted with
   // Of a gang: starts in a row that came to nothing, some rank having given its
   // lease back before it ran; and whether the present restart has been counted
   // as somebody's failure.

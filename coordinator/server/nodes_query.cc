@@ -64,6 +64,7 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
           {"slow_down_factor", accelerator.info.slow_down_factor},
           {"state", AcceleratorStateName(accelerator, nodes.engine, held,
                                          nodes.hung.contains(id))},
+          {"speed", nodes.engine.speeds().Of(id)},
           {"jobs", jobs(nodes.holders)},
           {"kept_jobs", jobs(nodes.kept)},
           {"memory_bytes", accelerator.info.memory_bytes}};

@@ -188,7 +188,8 @@ std::string ReasonText(const Job& job, const Reason& reason,
                        const Engine& engine) {
   std::string text = RenderReason(reason);
   const std::string size = job.active() ? RenderResize(job) : "";
-  for (const std::string& part : {size, engine.MemoryText(job)}) {
+  const std::string notes = job.active() ? engine.ThroughputNotes(job) : "";
+  for (const std::string& part : {size, engine.MemoryText(job), notes}) {
     if (!part.empty()) StrAppend(&text, "; ", part);
   }
   return text;
@@ -261,11 +262,15 @@ Json ThroughputsOf(const Job& job, const Engine& engine) {
   Json list = Json::array();
   for (const std::string& type : engine.cluster().types()) {
     const Throughput known = engine.throughputs().Get(job.id, type);
-    list.push_back({{"type", type},
-                    {"steps_per_s", known.steps_per_s},
-                    {"source", engine.throughputs().IsExcluded(job.id, type)
-                                   ? "out of memory"
-                                   : SourceName(known.source)}});
+    const auto given = job.spec.throughputs.find(type);
+    list.push_back(
+        {{"type", type},
+         {"steps_per_s", known.steps_per_s},
+         {"given",
+          given == job.spec.throughputs.end() ? Json() : Json(given->second)},
+         {"source", engine.throughputs().IsExcluded(job.id, type)
+                        ? "out of memory"
+                        : SourceName(known.source)}});
   }
   return list;
 }
@@ -312,6 +317,7 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
   const PolicyResult& result = engine.allocation();
   const bool solved = !result.solver.empty();
   const bool in_round = engine.round_ends_at() != kNever;
+  const Engine::Profiling profiling = engine.ProfilingAt(view.now);
   reply->json = DumpJson(
       {{"term", engine.position().term},
        {"seq", engine.position().seq},
@@ -334,6 +340,10 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
        {"gap", solved ? Json(result.gap) : Json()},
        {"solver", solved ? Json(result.solver) : Json()},
        {"detail", result.detail},
+       {"profiling",
+        {{"percentage_max", engine.options().profiling_percentage},
+         {"accelerators", profiling.accelerators},
+         {"accelerator_s", profiling.accelerator_s}}},
        {"jobs", CountStates(engine.jobs())}});
 }
 

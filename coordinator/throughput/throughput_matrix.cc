@@ -33,23 +33,32 @@ bool IsPlausible(double steps_per_s, double window_s) {
 // True when the figure has moved since it was last announced; `before`: what
 // was taken for it before it was ever measured.
 bool Average(ThroughputMatrix::Figure& figure, double before,
-             double steps_per_s, double window_s) {
+             double steps_per_s, double window_s, Time now) {
   const bool first = figure.measured < 0;
   // Slow drift must count too: the change is taken from the figure that was
   // last announced, not from the last measurement.
   if (first) figure.announced = before;
+  const double age_s = std::max(0.0, now - figure.measured_at);
+  const double kept = std::exp2(-age_s / ThroughputMatrix::kHalfLife_s);
   const double weight_new_s = std::min(window_s, kMeasuringWindow_s);
   const double weight_old_s = first
                                   ? 0
-                                  : std::min(figure.measured_weight_s,
+                                  : std::min(kept * figure.measured_weight_s,
                                              kMeasuringWindow_s - weight_new_s);
   const double weight_s = weight_old_s + weight_new_s;
   const double old_part = first ? 0 : figure.measured * weight_old_s;
   figure.measured = (old_part + steps_per_s * weight_new_s) / weight_s;
   figure.measured_weight_s = weight_s;
-  const double change = std::abs(figure.measured - figure.announced);
+  const double seen_s =
+      first ? 0 : std::min(kept * figure.seen_s, ThroughputMatrix::kHalfLife_s);
+  const double usual_part = seen_s > 0 ? figure.usual * seen_s : 0;
+  figure.seen_s = seen_s + window_s;
+  figure.usual = (usual_part + steps_per_s * window_s) / figure.seen_s;
+  figure.measured_at = now;
+  const double value = figure.Value();
+  const double change = std::abs(value - figure.announced);
   if (change <= kRelativeChangeMin * figure.announced) return false;
-  figure.announced = figure.measured;
+  figure.announced = value;
   return true;
 }
 
@@ -72,6 +81,7 @@ void ThroughputMatrix::AddJob(JobId job,
 void ThroughputMatrix::RemoveJob(JobId job) {
   figures_.erase(job);
   scale_factors_.erase(job);
+  estimates_.erase(job);
   std::erase_if(sizes_,
                 [job](const auto& entry) { return entry.first.first == job; });
   std::erase_if(pairs_,
@@ -80,7 +90,7 @@ void ThroughputMatrix::RemoveJob(JobId job) {
 }
 
 bool ThroughputMatrix::Measure(JobId job, std::string_view type,
-                               double steps_per_s, double window_s) {
+                               double steps_per_s, double window_s, Time now) {
   ++version_;
   const auto row = figures_.find(job);
   if (!IsPlausible(steps_per_s, window_s) || row == figures_.end()) {
@@ -88,22 +98,23 @@ bool ThroughputMatrix::Measure(JobId job, std::string_view type,
   }
   const double before = Get(job, type).steps_per_s;
   ratios_.clear();
-  return Average(row->second[std::string(type)], before, steps_per_s, window_s);
+  return Average(row->second[std::string(type)], before, steps_per_s, window_s,
+                 now);
 }
 
 bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
                                    int workers, double steps_per_s,
-                                   double window_s) {
+                                   double window_s, Time now) {
   ++version_;
   const auto asked = scale_factors_.find(job);
   if (asked == scale_factors_.end()) return false;
   if (asked->second == workers) {
-    return Measure(job, type, steps_per_s, window_s);
+    return Measure(job, type, steps_per_s, window_s, now);
   }
   if (!IsPlausible(steps_per_s, window_s)) return false;
   const double before = AtSize(job, type, workers).steps_per_s;
   return Average(sizes_[{job, workers}][std::string(type)], before, steps_per_s,
-                 window_s);
+                 window_s, now);
 }
 
 void ThroughputMatrix::ExcludeSize(JobId job, std::string_view type,
@@ -148,14 +159,16 @@ Throughput ThroughputMatrix::AtSize(JobId job, std::string_view type,
 
 bool ThroughputMatrix::MeasureTogether(JobId job, JobId other,
                                        std::string_view type,
-                                       double steps_per_s, double window_s) {
+                                       double steps_per_s, double window_s,
+                                       double prior, Time now) {
   if (!IsPlausible(steps_per_s, window_s) || !figures_.contains(job) ||
       !figures_.contains(other)) {
     return false;
   }
   PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
-  return Average(job < other ? pair.first : pair.second, 0, steps_per_s,
-                 window_s);
+  Figure& figure = job < other ? pair.first : pair.second;
+  if (prior > 0) figure.given = prior;
+  return Average(figure, prior, steps_per_s, window_s, now);
 }
 
 const ThroughputMatrix::PairFigure* ThroughputMatrix::FindPair(
@@ -173,7 +186,7 @@ std::optional<double> ThroughputMatrix::Together(JobId job, JobId other,
   const Figure& figure = job < other ? pair->first : pair->second;
   if (figure.out_of_memory) return 0;
   if (figure.measured < 0) return std::nullopt;
-  return figure.measured;
+  return figure.Value();
 }
 
 void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
@@ -257,14 +270,50 @@ Throughput ThroughputMatrix::Get(JobId job, std::string_view type) const {
   if (row == figures_.end()) return {1.0, ThroughputSource::kGuessed};
   const auto found = row->second.find(type);
   if (found == row->second.end()) {
-    return {Guess(row->second, type), ThroughputSource::kGuessed};
+    const double estimate = Estimated(job, type);
+    return {estimate > 0 ? estimate : Guess(row->second, type),
+            ThroughputSource::kGuessed};
   }
   const Figure& figure = found->second;
   if (figure.out_of_memory) return {0, ThroughputSource::kMeasured};
   if (figure.measured >= 0) {
-    return {figure.measured, ThroughputSource::kMeasured};
+    return {figure.Value(), ThroughputSource::kMeasured};
   }
   return {figure.given, ThroughputSource::kGiven};
+}
+
+void ThroughputMatrix::Estimate(JobId job,
+                                std::map<std::string, double> steps_per_s) {
+  if (!figures_.contains(job)) return;
+  ++version_;
+  auto& estimates = estimates_[job];
+  estimates.clear();
+  estimates.insert(steps_per_s.begin(), steps_per_s.end());
+}
+
+double ThroughputMatrix::Estimated(JobId job, std::string_view type) const {
+  const auto row = estimates_.find(job);
+  if (row == estimates_.end()) return 0;
+  const auto found = row->second.find(type);
+  return found == row->second.end() ? 0 : found->second;
+}
+
+ThroughputMatrix::Contradiction ThroughputMatrix::Contradicted(
+    JobId job, std::string_view type) const {
+  Contradiction told;
+  const auto row = figures_.find(job);
+  if (row == figures_.end()) return told;
+  const auto found = row->second.find(type);
+  if (found == row->second.end()) return told;
+  const Figure& figure = found->second;
+  if (figure.measured < 0 || figure.seen_s < kTellingMin_s) return told;
+  told.measured = figure.measured;
+  const auto off = [&](double said) {
+    return said > 0 && std::abs(figure.measured - said) > kWorthTelling * said;
+  };
+  if (off(figure.given)) told.given = figure.given;
+  if (off(figure.usual)) told.before = figure.usual;
+  return told;
 }
 
 bool ThroughputMatrix::NeedsTrial(JobId job, std::string_view type) const {

@@ -2,6 +2,10 @@
 // engine owns one and asks it for the rows of a policy problem. Not
 // thread-safe. Gavel section 6; given before measured before guessed is never
 // silent: `gavel why` says which.
+//
+// Given figures and estimates are priors: they count like kPrior_s of measuring
+// of their own, so that measurements correct them the more, the more there are,
+// and those count for less as they age (half as much after kHalfLife_s).
 #ifndef GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 #define GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 
@@ -17,6 +21,7 @@
 
 #include "core/ids.h"
 #include "core/share_unit.h"
+#include "core/units.h"
 
 namespace gavel {
 
@@ -32,6 +37,11 @@ struct Throughput {
 
 class ThroughputMatrix {
  public:
+  static constexpr double kPrior_s = 1;
+  static constexpr double kHalfLife_s = 3600;
+  // A given figure, or one of before, that is off by more is worth telling.
+  static constexpr double kWorthTelling = 0.2;
+
   // `given`: steps/s by type name, as in JobSpec::throughputs, with
   // `scale_factor` workers; so are all figures that name no other number.
   void AddJob(JobId job, const std::map<std::string, double>& given,
@@ -40,15 +50,20 @@ class ThroughputMatrix {
   // A measurement over `window_s` > 0 seconds of running. Weighted mean over
   // about the last minute of running. Ignored unless finite and > 0.
   // Returns true when the figure has moved by more than 5 % since the last
-  // time that this returned true: the policy should be solved again.
+  // time that this returned true: the policy should be solved again. `now`: of
+  // any clock that does not fall.
   bool Measure(JobId job, std::string_view type, double steps_per_s,
-               double window_s);
+               double window_s, Time now = 0);
 
-  // Known figure, else the guess: for each type that the job knows, its figure
-  // there times the median ratio, over jobs that know both types, of the asked
-  // type to the known one; the mean of these. Without any ratio, the job's own
-  // mean; without any figure, 1 (all types alike). Zeros ("cannot run there")
-  // count in no guess, and a guess is never 0.
+  // What is thought of it on types without a figure of its own, steps/s > 0 by
+  // type: a better guess. In place of earlier ones.
+  void Estimate(JobId job, std::map<std::string, double> steps_per_s);
+
+  // Known figure, else the estimate, else the guess: for each type that the job
+  // knows, its figure there times the median ratio, over jobs that know both
+  // types, of the asked type to the known one; the mean of these. Without any
+  // ratio, the job's own mean; without any figure, 1 (all types alike). Zeros
+  // ("cannot run there") count in no guess, and a guess is never 0.
   Throughput Get(JobId job, std::string_view type) const;
   // Changes whenever some figure of a job that is there was measured, excluded
   // or readmitted: until then, whether a job can run on a type stays the same.
@@ -61,7 +76,7 @@ class ThroughputMatrix {
 
   // As Measure.
   bool MeasureSize(JobId job, std::string_view type, int workers,
-                   double steps_per_s, double window_s);
+                   double steps_per_s, double window_s, Time now = 0);
   // As Get. What was not measured is guessed from the nearest number that is
   // known, by ratio, the smaller of two: throughput grows with the number of
   // workers to the power kScalingExponent.
@@ -75,9 +90,11 @@ class ThroughputMatrix {
 
   // ---- two jobs beside each other on one accelerator
 
-  // As Measure, of `job` while it ran beside `other`.
+  // As Measure, of `job` while it ran beside `other`. `prior`: what was thought
+  // of it before; 0: nothing.
   bool MeasureTogether(JobId job, JobId other, std::string_view type,
-                       double steps_per_s, double window_s);
+                       double steps_per_s, double window_s, double prior = 0,
+                       Time now = 0);
   // Of `job` beside `other`, as measured; 0 when they ran out of memory there;
   // nullopt: not known.
   std::optional<double> Together(JobId job, JobId other,
@@ -95,6 +112,18 @@ class ThroughputMatrix {
   bool IsExcluded(JobId job, std::string_view type) const;
   bool HasExclusions(JobId job) const;
 
+  // What was measured beside what was said: a given figure that measurements
+  // contradict by more than kWorthTelling, and a speed that has moved by more
+  // than that from its mean over about the last kHalfLife_s. -1: nothing to
+  // tell, or not enough measured (kTellingMin_s).
+  struct Contradiction {
+    double measured = -1;
+    double given = -1;
+    double before = -1;
+  };
+  Contradiction Contradicted(JobId job, std::string_view type) const;
+  static constexpr double kTellingMin_s = 10;
+
   // What there is to it, for whoever writes it down.
   struct Figure {
     double given = -1;      // -1: none
@@ -102,9 +131,15 @@ class ThroughputMatrix {
     double announced = -1;  // when Measure last returned true, or before it all
     double measured_weight_s = 0;
     bool out_of_memory = false;
+    double seen_s = 0;  // measured in all, as it has aged
+    double usual = -1;  // mean of all that, -1: none
+    Time measured_at = 0;
     double Value() const {
       if (out_of_memory) return 0;
-      return measured >= 0 ? measured : given;
+      if (measured < 0) return given;
+      // "Can't run there" was wrong then.
+      if (!(given > 0)) return measured;
+      return (kPrior_s * given + seen_s * measured) / (kPrior_s + seen_s);
     }
   };
   // Of each job of a pair, in the order of the pair.
@@ -119,6 +154,7 @@ class ThroughputMatrix {
   using Figures = std::map<std::string, Figure, std::less<>>;
   using PairFigures = std::map<std::string, PairFigure, std::less<>>;
 
+  double Estimated(JobId job, std::string_view type) const;  // 0: not known
   double Guess(const Figures& figures, std::string_view type) const;
   // Median of type / other; 0 when no job knows both.
   double Ratio(std::string_view type, std::string_view other) const;
@@ -130,6 +166,7 @@ class ThroughputMatrix {
   std::map<ShareUnit, PairFigures> pairs_;
   std::map<std::pair<JobId, int>, Figures> sizes_;  // by number of workers
   std::map<JobId, int> scale_factors_;              // of figures_
+  std::map<JobId, std::map<std::string, double, std::less<>>> estimates_;
   uint64_t version_ = 1;
   // Ratios by (type, other), filled on demand and dropped at each change: the
   // rows of one problem share them.

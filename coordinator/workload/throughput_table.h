@@ -57,8 +57,9 @@ class ThroughputTable {
   size_t rows() const { return names_.size(); }
 
   // All of it, to be written down; and back (INVALID_ARGUMENT: the parts do not
-  // fit each other). `alone` and `partners`: [types x {spread, consolidated} x
-  // names]; a partner is a row and the steps/s of both.
+  // fit each other). `alone` (below 0: no figure) and `partners`: [types x
+  // {consolidated, spread} x names]; a partner is a row and the steps/s of
+  // both.
   struct Figures {
     std::vector<std::string> types;
     std::vector<std::pair<std::string, int>> names;

@@ -37,7 +37,7 @@ TEST(Experiments, EachResultOfThePaperIsThereOnce) {
        {"las-single", "las-multi", "fifo", "finish-time-fairness", "makespan",
         "priorities", "hierarchical", "cost-slo", "packing", "round-length",
         "mechanism-vs-ideal", "throughput-ratios", "colocation",
-        "strategy-proofness", "overheads"}) {
+        "strategy-proofness", "overheads", "estimator"}) {
     EXPECT_EQ(names.count(name), 1) << name;
   }
 }

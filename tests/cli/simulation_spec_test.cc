@@ -69,6 +69,21 @@ TEST(SimulationSpec, EachWrongFieldIsNamedWithItsRemedy) {
       {[](SimulationSpec& s) { s.scale_factor_max = 0; }, "--scale-factor-max"},
       {[](SimulationSpec& s) { s.failures_per_hour = -1; },
        "--failures-per-hour"},
+      {[](SimulationSpec& s) { s.profiling_percentage = 0; },
+       "--profiling-percentage"},
+      {[](SimulationSpec& s) { s.profiling_percentage = 101; }, "above 100"},
+      {[](SimulationSpec& s) { s.reference_models = 0; }, "--reference-models"},
+      {[](SimulationSpec& s) { s.profiling_cell_s = -1; }, "--profiling-cell"},
+      {[](SimulationSpec& s) {
+         s.estimator = true;
+         s.policy = "fifo";
+       },
+       "makes no pairs"},
+      {[](SimulationSpec& s) {
+         s.estimator = s.ideal = true;
+         s.policy = "max_min_fairness_packed";
+       },
+       "--ideal"},
       {[](SimulationSpec& s) { s.time_limit_s = INFINITY; }, "--time-limit"}};
   EXPECT_OK(CheckSpec(Generated()));
   for (const Case& one : cases) {
@@ -87,7 +102,7 @@ TEST(SimulationSpec, EveryFieldIsVisited) {
   int fields = 0;
   const SimulationSpec spec;
   VisitFields(spec, [&](const char*, const auto&) { ++fields; });
-  EXPECT_EQ(fields, 27);
+  EXPECT_EQ(fields, 31);
 }
 
 TEST(SimulationSpec, FieldsAsTextReadBack) {

@@ -181,7 +181,7 @@ class FakeWorker {
   void Carry(const lease_action::Resume& action);
   void Carry(const lease_action::Extend&) {}
   void Carry(const lease_action::Pause& action);
-  bool TakeAccelerator(const std::string& uuid);
+  bool TakeAccelerator(const std::string& uuid, int slots);
   void TrainOneStep();
   void Save();
   void End(int exit_code);
@@ -307,7 +307,7 @@ void FakeWorker::Carry(const lease_action::Send& action) {
 }
 
 void FakeWorker::Carry(const lease_action::Resume& action) {
-  if (!TakeAccelerator(action.accelerator.uuid)) {
+  if (!TakeAccelerator(action.accelerator.uuid, action.slots)) {
     log_.Write("shared ", action.accelerator.uuid);
     std::printf("accelerator %s is shared\n", action.accelerator.uuid.c_str());
     std::fflush(stdout);
@@ -348,15 +348,21 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   End(kExitEvicted);
 }
 
-bool FakeWorker::TakeAccelerator(const std::string& uuid) {
-  const std::string path =
-      StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", uuid, ".0");
+// One slot, of a packed pair, is any of the two.
+bool FakeWorker::TakeAccelerator(const std::string& uuid, int slots) {
   if (!uuid_.empty() && uuid_ != uuid) ++moves_;
   uuid_ = uuid;
-  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  // The lock files of an agent that runs jobs of several users are root's.
-  if (lock_ < 0) lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  return lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  for (int slot = 0; slot < (slots == 1 ? 2 : 1); ++slot) {
+    const std::string path =
+        StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", uuid, ".", slot);
+    lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    // The lock files of an agent that runs jobs of several users are root's.
+    if (lock_ < 0) lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (lock_ >= 0) close(lock_);
+    lock_ = -1;
+  }
+  return false;
 }
 
 }  // namespace

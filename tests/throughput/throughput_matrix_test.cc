@@ -26,8 +26,94 @@ TEST(ThroughputMatrix, AGivenFigureIsTaken) {
 TEST(ThroughputMatrix, AMeasurementCountsMoreThanWhatWasGiven) {
   ThroughputMatrix matrix;
   matrix.AddJob(kJob, {{"v100", 10}});
-  EXPECT_TRUE(matrix.Measure(kJob, "v100", 5, 1));
+  // A given figure counts like a second of measuring.
+  EXPECT_TRUE(matrix.Measure(kJob, "v100", 5, 9));
+  ExpectThroughput(matrix.Get(kJob, "v100"), 5.5, ThroughputSource::kMeasured);
+  for (int i = 0; i < 60; ++i) matrix.Measure(kJob, "v100", 5, 60);
+  EXPECT_NEAR(matrix.Get(kJob, "v100").steps_per_s, 5, 0.01);
+}
+
+TEST(ThroughputMatrix, WhatWasMeasuredWhereItShouldNotRunCountsAlone) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 0}});
+  matrix.Measure(kJob, "v100", 5, 1);
   ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kMeasured);
+}
+
+TEST(ThroughputMatrix, AnOldMeasurementCountsForLessThanANewOne) {
+  const auto after = [](Time age_s) {
+    ThroughputMatrix matrix;
+    matrix.AddJob(kJob, {});
+    matrix.Measure(kJob, "v100", 10, 20, 100);
+    matrix.Measure(kJob, "v100", 20, 20, 100 + age_s);
+    return matrix.Get(kJob, "v100").steps_per_s;
+  };
+  EXPECT_NEAR(after(0), 15, 1e-9);
+  EXPECT_NEAR(after(ThroughputMatrix::kHalfLife_s), 50.0 / 3, 1e-9);
+  EXPECT_NEAR(after(20 * ThroughputMatrix::kHalfLife_s), 20, 1e-4);
+  EXPECT_NEAR(after(-5), 15, 1e-9);  // a clock that fell is none
+}
+
+TEST(ThroughputMatrix, AnEstimateIsABetterGuessAndStillOne) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"k80", 1}});
+  matrix.AddJob(JobId(2), {{"k80", 2}, {"v100", 20}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGuessed);
+  matrix.Estimate(kJob, {{"v100", 7}, {"k80", 3}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 7, ThroughputSource::kGuessed);
+  ExpectThroughput(matrix.Get(kJob, "k80"), 1, ThroughputSource::kGiven);
+  EXPECT_TRUE(matrix.NeedsTrial(kJob, "v100"));
+  matrix.Measure(kJob, "v100", 4, 1);
+  ExpectThroughput(matrix.Get(kJob, "v100"), 4, ThroughputSource::kMeasured);
+  matrix.Estimate(JobId(9), {{"v100", 1}});  // nobody
+  matrix.RemoveJob(kJob);
+  matrix.AddJob(kJob, {{"k80", 1}});
+  ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGuessed);
+}
+
+TEST(ThroughputMatrix, AFigureThatIsFarOffIsTold) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {{"v100", 40}, {"k80", 10}});
+  matrix.Measure(kJob, "v100", 22, 5);
+  EXPECT_EQ(matrix.Contradicted(kJob, "v100").given, -1);  // too early to tell
+  matrix.Measure(kJob, "v100", 22, 5);
+  const auto told = matrix.Contradicted(kJob, "v100");
+  EXPECT_EQ(told.given, 40);
+  EXPECT_EQ(told.measured, 22);
+  EXPECT_EQ(told.before, -1);
+  matrix.Measure(kJob, "k80", 9, 60);  // near enough
+  EXPECT_EQ(matrix.Contradicted(kJob, "k80").given, -1);
+  EXPECT_EQ(matrix.Contradicted(kJob, "p100").measured, -1);
+  EXPECT_EQ(matrix.Contradicted(JobId(7), "v100").measured, -1);
+}
+
+TEST(ThroughputMatrix, ASpeedThatHasDriftedIsTold) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  Time now = 0;
+  const auto run = [&](double steps_per_s, int minutes) {
+    for (int i = 0; i < minutes; ++i) {
+      matrix.Measure(kJob, "v100", steps_per_s, 60, now += 60);
+    }
+  };
+  run(40, 60);
+  EXPECT_EQ(matrix.Contradicted(kJob, "v100").before, -1);
+  run(20, 3);
+  const auto told = matrix.Contradicted(kJob, "v100");
+  EXPECT_NEAR(told.measured, 20, 1e-9);
+  EXPECT_GT(told.before, 30);
+  run(20, 300);  // that is how it is now
+  EXPECT_EQ(matrix.Contradicted(kJob, "v100").before, -1);
+}
+
+TEST(ThroughputMatrix, WhatWasThoughtOfAPairIsAPrior) {
+  ThroughputMatrix matrix;
+  matrix.AddJob(kJob, {});
+  matrix.AddJob(JobId(2), {});
+  // As thought: nothing to solve for.
+  EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(2), "v100", 6, 60, 6));
+  EXPECT_TRUE(matrix.MeasureTogether(JobId(2), kJob, "v100", 3, 9, 8));
+  EXPECT_NEAR(*matrix.Together(JobId(2), kJob, "v100"), 3.5, 1e-9);
 }
 
 TEST(ThroughputMatrix, AJobWithoutAnyFigureCountsAllTypesAlike) {
@@ -186,7 +272,7 @@ TEST(ThroughputMatrix, OutOfMemoryIsZeroWhateverElseIsKnown) {
   EXPECT_TRUE(matrix.HasExclusions(kJob));
   EXPECT_TRUE(matrix.Readmit(kJob));
   EXPECT_FALSE(matrix.Readmit(kJob));
-  EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 9);
+  EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 9.5);  // 10 were given
 }
 
 TEST(ThroughputMatrix, ATypeOfWhichOnlyThatIsKnownIsUnknownAgain) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/workload/throughput_writer.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 
@@ -55,6 +56,64 @@ TEST(ThroughputTable, KnowsTypesAndRows) {
   }
   EXPECT_EQ(table.FindRow("A (b)", 3), std::nullopt);
   EXPECT_EQ(table.FindRow("A", 1), std::nullopt);
+}
+
+// As much of two tables as their users can ask.
+void ExpectSame(const ThroughputTable& a, const ThroughputTable& b) {
+  ASSERT_EQ(a.types(), b.types());
+  ASSERT_EQ(a.rows(), b.rows());
+  for (ThroughputTable::Row row = 0; row < a.rows(); ++row) {
+    const auto in_b = b.FindRow(a.NameOf(row).first, a.NameOf(row).second);
+    ASSERT_TRUE(in_b.has_value()) << a.NameOf(row).first;
+    for (size_t type = 0; type < a.types().size(); ++type) {
+      for (const bool consolidated : {true, false}) {
+        EXPECT_EQ(a.Alone(row, type, consolidated),
+                  b.Alone(*in_b, type, consolidated));
+        for (ThroughputTable::Row other = 0; other < a.rows(); ++other) {
+          EXPECT_EQ(a.Together(row, other, type, consolidated),
+                    b.Together(*in_b,
+                               *b.FindRow(a.NameOf(other).first,
+                                          a.NameOf(other).second),
+                               type, consolidated));
+        }
+      }
+    }
+  }
+}
+
+TEST(WriteThroughputs, WhatIsWrittenReadsBackTheSame) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(kSmallTable, "t.json"));
+  const std::string json = WriteThroughputs(table.ToFigures());
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable again,
+                       ThroughputTable::Parse(json, "again.json"));
+  ExpectSame(table, again);
+  EXPECT_EQ(again.has_unconsolidated(), table.has_unconsolidated());
+}
+
+TEST(WriteThroughputs, RandomFiguresKeepAllTheirDigits) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> draw(0, 1000);
+  for (int i = 0; i < 50; ++i) {
+    ThroughputTable::Figures figures{{"k80", "v100"}, {}, {}, {}, true};
+    const size_t rows = 1 + random() % 4;
+    for (size_t row = 0; row < rows; ++row) {
+      figures.names.emplace_back("type " + std::to_string(row), 1);
+    }
+    for (size_t cell = 0; cell < 4 * rows; ++cell) {
+      figures.alone.push_back(draw(random));
+      auto& partners = figures.partners.emplace_back();
+      for (uint64_t other = 0; other < rows; ++other) {
+        partners.push_back({other, {draw(random), draw(random)}});
+      }
+    }
+    ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                         ThroughputTable::FromFigures(figures));
+    ASSERT_OK_AND_ASSIGN(
+        const ThroughputTable again,
+        ThroughputTable::Parse(WriteThroughputs(figures), "again.json"));
+    ExpectSame(table, again);
+  }
 }
 
 TEST(ThroughputTable, KnowsWhatAJobMakesAlone) {

@@ -1,0 +1,158 @@
+// What is learnt of jobs while they run: turns on trial, what they cost, slow
+// accelerators, and figures that turn out to be wrong.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/engine.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr std::string_view kSpreadSuffix = "_unconsolidated";
+
+std::string Figure(double steps_per_s) {
+  return absl::StrFormat("%.3g", steps_per_s);
+}
+
+}  // namespace
+
+// Of each type; at least one, unless there are to be none.
+std::vector<int> Engine::TrialBudgets(double percentage) const {
+  std::vector<int> budgets = cluster_.Capacity();
+  for (int& budget : budgets) {
+    budget = static_cast<int>(std::ceil(budget * percentage / 100));
+  }
+  return budgets;
+}
+
+// A job that has never run on a type, and whose throughput there nobody gave,
+// gets a turn there first: on at most a part of the type's accelerators in one
+// round (section 6 of the paper measures jobs in the same way, as part of
+// running them). Returns how many of each type are left for trials of pairs.
+std::vector<int> Engine::AddTrials(RoundTable& units) const {
+  std::vector<int> trials = TrialBudgets(options_.profiling_percentage);
+  for (size_t u = 0; u < units.size(); ++u) {
+    const ShareUnit& unit = units.unit(u);
+    if (unit.packed() || !live_.at(unit.job)->guessed) continue;
+    for (size_t type = 0; type < trials.size(); ++type) {
+      if (trials[type] < units.scale_factor(u) || !units.usable(u, type) ||
+          tried_.contains({unit.job, type}) ||
+          !throughputs_.NeedsTrial(unit.job, cluster_.types()[type])) {
+        continue;
+      }
+      trials[type] -= units.scale_factor(u);
+      units.share(u)[type] = 1;
+      units.received_s(u)[type] = 0;
+      units.deficit_s(u)[type] = kTrialDebt_s;
+    }
+  }
+  return trials;
+}
+
+// Called when `worker` gets its lease. Of a pair on trial the first one counts.
+void Engine::NoteTried(Job& job, Worker& worker) {
+  const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
+  worker.profiles = throughputs_.NeedsTrial(job.id, cluster_.types()[type]);
+  tried_.emplace(job.id, type);
+  if (!options_.pair_trials || !Together(job, job.partner)) return;
+  if (!tried_pairs_.emplace(UnitOf(job), type).second) return;
+  worker.profiles = true;
+  ++job.pair_trials;
+  ++jobs_.at(job.partner).pair_trials;
+}
+
+// Called when its lease is over; a trial is one round at most.
+void Engine::CountTrial(Time now, Worker& worker) {
+  if (!worker.profiles) return;
+  worker.profiles = false;
+  profiling_s_ += std::clamp(now - worker.leased_at, 0.0, round_duration_s_);
+}
+
+Engine::Profiling Engine::ProfilingAt(Time now) const {
+  Profiling told{0, profiling_s_};
+  for (const auto& [id, job] : live_) {
+    for (const Worker& worker : job->workers) {
+      if (worker.held_epoch == 0 || !worker.profiles) continue;
+      const double held_s = std::max(0.0, now - worker.leased_at);
+      told.accelerators += held_s < round_duration_s_ ? 1 : 0;
+      told.accelerator_s += std::min(held_s, round_duration_s_);
+    }
+  }
+  return told;
+}
+
+// A gang goes at the pace of its slowest accelerator.
+double Engine::SpeedOf(const Job& job) const {
+  double speed = 1;
+  if (!speeds_.any()) return speed;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch != 0)
+      speed = std::min(speed, speeds_.Of(worker.held));
+  }
+  return speed;
+}
+
+// What a job that runs alone tells, as it would be on accelerators that are as
+// fast as their type.
+void Engine::MeasureAlone(Time now, Job& job, const Progress& progress) {
+  const Worker& first = job.workers.front();
+  const Accelerator& held = cluster_.accelerator(first.held);
+  const double steps_per_s = progress.throughput_steps_per_s;
+  std::string type = held.info.type;
+  if (first.world_size == 1) {
+    speeds_.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
+  } else if (options_.placement_sensitive && IsSpread(job)) {
+    type += kSpreadSuffix;
+  }
+  if (!throughputs_.MeasureSize(job.id, type, first.world_size,
+                                steps_per_s / SpeedOf(job), progress.window_s,
+                                now)) {
+    return;
+  }
+  throughputs_moved_ = true;
+  if (references_.has_value()) FindTableRow(job);
+}
+
+bool Engine::IsSpread(const Job& job) const {
+  return std::any_of(
+      job.workers.begin(), job.workers.end(), [&](const Worker& worker) {
+        return worker.held_epoch != 0 &&
+               cluster_.accelerator(worker.held).server !=
+                   cluster_.accelerator(job.workers.front().held).server;
+      });
+}
+
+std::string Engine::ThroughputNotes(const Job& job) const {
+  std::vector<std::string> notes;
+  for (const std::string& type : cluster_.types()) {
+    const auto told = throughputs_.Contradicted(job.id, type);
+    if (told.given > 0) {
+      const bool by_table = IsOfTable(job, type, told.given);
+      notes.push_back(
+          StrCat(by_table ? "the throughput table says " : "submitted ",
+                 Figure(told.given), " steps/s on ", type, ", measured ",
+                 Figure(told.measured)));
+    }
+    if (told.before > 0) {
+      notes.push_back(
+          StrCat(told.measured < told.before ? "slower" : "faster", " on ",
+                 type, " than before: ", Figure(told.measured), " steps/s, ",
+                 Figure(told.before), " over the last hour"));
+    }
+  }
+  return absl::StrJoin(notes, "; ");
+}
+
+bool Engine::IsOfTable(const Job& job, const std::string& type,
+                       double given) const {
+  if (!job.table_row.has_value() || job.row_speed > 0) return false;
+  const std::optional<size_t> column = options_.throughputs->FindType(type);
+  return column.has_value() &&
+         options_.throughputs->Alone(*job.table_row, *column) == given;
+}
+
+}  // namespace gavel
