@@ -158,6 +158,8 @@ function(gavel_test)
   endif()
   # Most of a test's time to compile is that of the headers: several files at once.
   set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ${arg_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  # Compiled in little more than half the time; what takes long at run time is in libraries.
+  target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${arg_NAME} PRIVATE GAVEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              GAVEL_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   if(EXISTS "${GAVEL_REFERENCE_DIR}")
