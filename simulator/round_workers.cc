@@ -309,7 +309,7 @@ void RoundSimulation::TakeEnded() {
           work_.IsolatedSeconds(job.index, job.steps - ended.isolated_steps,
                                 static_cast<double>(running_.size()));
       told.rho = isolated > 0 ? told.jct_s / isolated : 0;
-      const Engine::Shares shares = engine_.SharesOf(id, queue_.now());
+      const JobShares shares = engine_.SharesOf(id, queue_.now());
       told.share_target = shares.target;
       told.share_received = shares.received;
     }

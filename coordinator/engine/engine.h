@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
 #include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/engine_values.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/reference_rows.h"
@@ -35,22 +36,6 @@
 #include "core/units.h"
 
 namespace gavel {
-
-// An agent as the engine knows it.
-struct Agent {
-  uint64_t incarnation = 0;
-  bool reachable = false;
-  Time heard_at = 0;
-  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
-  std::string state_id = "";       // of its state directory
-  // Before, it does not know what ran here under another state directory, and
-  // leases of then may run.
-  Time swept_at = 0;
-  // See AgentHello.
-  bool own_checkpoints = false;
-  std::string stream_endpoint = "";
-  std::string stream_public_key = "";
-};
 
 class Engine {
  public:
@@ -95,31 +80,14 @@ class Engine {
   // Until when a lease of `job` may run at most: the round's end, or the next
   // one's when it is planned to continue.
   Time LeaseHorizon(const Job& job) const;
-  // Fractions of the time since the job's first allocation: what the policy
-  // meant it to run, and what it ran. In [0, 1].
-  struct Shares {
-    double target = 0;
-    double received = 0;
-  };
-  Shares SharesOf(JobId job, Time now) const;
+  JobShares SharesOf(JobId job, Time now) const;
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
   // The rank of `job` that has stood still for longest, if that is much of what
   // is allowed.
-  struct Standstill {
-    int rank = 0;
-    double seconds = 0;
-    double allowed_s = 0;
-  };
   std::optional<Standstill> StandstillOf(const Job& job) const;
-  // Accelerators that run jobs on trial now, and the accelerator-seconds that
-  // trials have taken in all.
-  struct Profiling {
-    int accelerators = 0;
-    double accelerator_s = 0;
-  };
-  Profiling ProfilingAt(Time now) const;
+  TrialCost ProfilingAt(Time now) const;
   // Which accelerators are slower than others of their type.
   const AcceleratorSpeeds& speeds() const { return speeds_; }
   // Figures of its throughput that measurements contradict: "submitted 40
@@ -166,6 +134,8 @@ class Engine {
   void TakeAllocation(Time now, const PolicyResult& result);
   void TakeAssignment(Time now, const PolicyResult& result);
   void AddTarget(const ShareUnit& unit, double share);
+
+  // ---- engine_isolated.cc: time alone on an equal part of the cluster
   void CountIsolated(Time now);
   void CountIsolated(Time now, Job& job);
   void SettleIsolated(Job& job);
@@ -403,29 +373,19 @@ class Engine {
   Reason WhyWaiting(const Job& job, Time now) const;
 
   // ---- engine_plan.cc: the plan of the next round
-  // `places` of `jobs`, ascending; whoever of them has none waits, and all
-  // others go on as they are. nullopt: of all jobs.
-  struct Plan {
-    std::optional<std::vector<JobId>> jobs;
-    RoundAssignment places;
-  };
   // Who keeps what of jobs, and which have changed since it last looked.
   enum Reader : uint8_t { kPlan, kProblem, kIsolated, kReaders };
-  struct Changes {
-    std::vector<JobId> jobs;
-    bool all = true;
-  };
   void Touch(Job& job);
   void TouchAll();
   std::vector<JobId> TakeChanges(Reader reader);
   bool PlansWhole() const;
   bool IsSettled(const Job& job) const;
   std::optional<std::vector<JobId>> Unsettled();
-  Plan PlanAll(Time at, bool keep_running);
+  RoundPlan PlanAll(Time at, bool keep_running);
   RoundAssignment PlanUnits(const std::optional<std::vector<JobId>>& jobs,
                             Time at, bool keep_running);
   void PlanRoundAhead(Time now);
-  void Complete(Plan& plan) const;
+  void Complete(RoundPlan& plan) const;
   bool IsReplanned(const Job& job) const;
   const std::vector<AcceleratorId>& PlannedFor(const Job& job) const;
   bool GoesOn(const Job& job) const;
@@ -469,7 +429,7 @@ class Engine {
   ThroughputMatrix throughputs_;
   AcceleratorSpeeds speeds_;
   double profiling_s_ = 0;  // of trials that are over
-  PolicyResult result_;  // an assignment's ascending by unit
+  PolicyResult result_;     // an assignment's ascending by unit
   // The units with a share of result_.allocation, and by type; ascending.
   std::vector<std::pair<ShareUnit, std::vector<double>>> shares_;
   std::map<std::string, double, std::less<>> prices_;
@@ -507,7 +467,7 @@ class Engine {
   bool fill_due_ = false;         // accelerators or jobs came free
   std::vector<JobId> over_;       // jobs that may be, of live_
   std::vector<JobId> uncounted_;  // jobs without Job::counted_since
-  std::array<Changes, kReaders> changes_;
+  std::array<JobChanges, kReaders> changes_;
   std::vector<JobId> unsettled_;          // by the last plan, unless all are
   std::optional<PolicyProblem> problem_;  // the last one, kept by change
   uint64_t problem_version_ = 0;          // of throughputs_

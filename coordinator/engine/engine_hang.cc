@@ -69,7 +69,7 @@ void Engine::SweepHung(Time now, const Job& job, int rank, Worker& worker) {
   Stop(now, worker, {job.id, rank, worker.incarnation}, options_.stop_grace_s);
 }
 
-std::optional<Engine::Standstill> Engine::StandstillOf(const Job& job) const {
+std::optional<Standstill> Engine::StandstillOf(const Job& job) const {
   std::optional<Standstill> longest;
   for (size_t rank = 0; rank < job.workers.size(); ++rank) {
     const Worker& worker = job.workers[rank];

@@ -24,7 +24,7 @@ void Engine::Touch(Job& job) {
 }
 
 void Engine::TouchAll() {
-  for (Changes& changes : changes_) changes.all = true;
+  for (JobChanges& changes : changes_) changes.all = true;
 }
 
 // Ascending, and nothing has changed from then on.
@@ -86,8 +86,8 @@ std::optional<std::vector<JobId>> Engine::Unsettled() {
 
 // ---- the plan
 
-Engine::Plan Engine::PlanAll(Time at, bool keep_running) {
-  Plan plan{Unsettled(), {}};
+RoundPlan Engine::PlanAll(Time at, bool keep_running) {
+  RoundPlan plan{Unsettled(), {}};
   plan.places = PlanUnits(plan.jobs, at, keep_running);
   plan.places.EraseIf(
       [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
@@ -138,14 +138,14 @@ RoundAssignment Engine::PlanUnits(const std::optional<std::vector<JobId>>& jobs,
 void Engine::PlanRoundAhead(Time now) {
   BookAll(now);
   ResizeJobs(now, round_ends_at_, /*keep_running=*/false);
-  Plan plan = PlanAll(round_ends_at_, /*keep_running=*/false);
+  RoundPlan plan = PlanAll(round_ends_at_, /*keep_running=*/false);
   // The journal tells everybody's place, and so do renewals of leases.
   if (options_.journal || options_.renewals) Complete(plan);
   Record(now, event::RoundPlanned{plan.places.Release(), std::move(plan.jobs)});
 }
 
 // With those who go on as they are.
-void Engine::Complete(Plan& plan) const {
+void Engine::Complete(RoundPlan& plan) const {
   if (!plan.jobs.has_value()) return;
   std::vector<RoundAssignment::Entry> places = plan.places.Release();
   auto planned = plan.jobs->begin();

@@ -70,7 +70,7 @@ double Engine::SecondsReceived(const Job& job, Time now) const {
   return received;
 }
 
-Engine::Shares Engine::SharesOf(JobId id, Time now) const {
+JobShares Engine::SharesOf(JobId id, Time now) const {
   const Job& job = jobs_.at(id);
   const Time until = job.active() ? now : job.ended_at;
   const double elapsed = until - job.counted_since;
@@ -274,7 +274,7 @@ void Engine::Fill(Time now) {
   if (round_ends_at_ == kNever) return;
   ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
-  Plan plan;
+  RoundPlan plan;
   if (CanFill()) plan = PlanAll(now, /*keep_running=*/true);
   for (auto& [unit, places] : plan.places.Release()) {
     const Job& job = jobs_.at(unit.job);
@@ -362,7 +362,7 @@ Reason Engine::Why(JobId id, Time now) const {
             StrCat("rank ", still->rank, " on ", first.info.type),
             still->seconds, still->allowed_s};
   }
-  const Shares shares = SharesOf(id, now);
+  const JobShares shares = SharesOf(id, now);
   if (!Together(job, job.partner)) {
     return {ReasonCode::kRunning, first.info.type, shares.received,
             shares.target};
@@ -420,7 +420,7 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
     if (row == own || !rows.holds(row).empty()) continue;
     if (priorities[row][type] > priorities[own][type]) ++place;
   }
-  const Shares shares = SharesOf(job.id, now);
+  const JobShares shares = SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
   return {ReasonCode::kPriority, cluster_.types()[type], place, ratio};
 }

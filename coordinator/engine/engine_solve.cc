@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,7 +33,8 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
 }
 
 // Kinds for pairs: jobs of one row of the table are alike beside all others,
-// but for those of which more is known, or the row is a guess. Each kind is named by its first job.
+// but for those of which more is known, or the row is a guess. Each kind is
+// named by its first job.
 std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
                             const std::set<JobId>& measured) {
   std::map<ThroughputTable::Row, size_t> kind_of;
@@ -213,8 +213,7 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
   if (!problem.placement_sensitive()) return;
   for (const std::string& type : problem.types) {
-    Throughput spread =
-        throughputs_.Get(row.id, StrCat(type, kUnconsolidated));
+    Throughput spread = throughputs_.Get(row.id, StrCat(type, kUnconsolidated));
     if (spread.source == ThroughputSource::kGuessed) {
       spread = throughputs_.AtSize(row.id, type, row.scale_factor);
     }
@@ -439,90 +438,6 @@ void Engine::TakeAssignment(Time now, const PolicyResult& result) {
     }
     AddTarget(unit, Chosen(unit) == kNoIndex ? 0 : 1);
   }
-}
-
-// Gavel's cumulative isolated time: what was done since the last allocation, in
-// the time of an equal part of the cluster.
-//
-// An equal part of n jobs does W / max(n s, C) steps/s of a job of scale factor
-// s, where C accelerators are there and W is the sum of the job's throughputs
-// on all of them. So the isolated time of a job that runs evenly is its speed
-// over W times a clock of its scale factor, which runs by max(n s, C): such
-// jobs are only looked at when something changes.
-void Engine::CountIsolated(Time now) {
-  const bool all = options_.progress || options_.packing ||
-                   changes_[kIsolated].all ||
-                   isolated_version_ != throughputs_.version();
-  const std::vector<JobId> changed = TakeChanges(kIsolated);
-  changes_[kIsolated].all = options_.progress;
-  isolated_version_ = throughputs_.version();
-  std::vector<Job*> jobs;
-  if (all) {
-    for (const auto& [id, job] : live_) jobs.push_back(job);
-  } else {
-    for (const JobId id : changed) {
-      if (const auto job = live_.find(id); job != live_.end()) {
-        jobs.push_back(job->second);
-      }
-    }
-  }
-  for (Job* job : jobs) SettleIsolated(*job);
-  const std::vector<int>& capacity = cluster_.Capacity();
-  const double accelerators =
-      std::accumulate(capacity.begin(), capacity.end(), 0.0);
-  for (auto& [scale_factor, clock] : isolated_clock_) {
-    clock += (now - counted_at_) *
-             std::max(static_cast<double>(active_jobs_) * scale_factor,
-                      accelerators);
-  }
-  counted_at_ = now;
-  for (Job* job : jobs) {
-    if (job->active()) CountIsolated(now, *job);
-  }
-}
-
-void Engine::CountIsolated(Time now, Job& job) {
-  const std::vector<int>& capacity = cluster_.Capacity();
-  const auto jobs = static_cast<double>(active_jobs_);
-  double share = 0;
-  double steps_per_s = 0;
-  double whole_steps_per_s = 0;
-  for (size_t type = 0; type < capacity.size(); ++type) {
-    const double part = capacity[type] / (jobs * job.spec.scale_factor);
-    const double alone =
-        throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s;
-    share += part;
-    steps_per_s += part * alone;
-    whole_steps_per_s += capacity[type] * alone;
-  }
-  steps_per_s /= std::max(1.0, share);
-  const double done = StepsDone(job, now);
-  if (steps_per_s > 0 && done > job.isolated_steps) {
-    job.isolated_s += (done - job.isolated_steps) / steps_per_s;
-  }
-  job.isolated_steps = std::max(done, job.isolated_steps);
-  if (options_.progress || job.workers.front().held_epoch == 0 ||
-      !(whole_steps_per_s > 0)) {
-    return;
-  }
-  // Before it is where it was when its worker failed, nothing counts.
-  if (done < job.isolated_steps) return Touch(job);
-  const double pace = Pace(job);
-  job.pace = {pace, pace / whole_steps_per_s, now,
-              isolated_clock_[job.spec.scale_factor]};
-}
-
-// Up to the last allocation.
-void Engine::SettleIsolated(Job& job) {
-  if (job.pace.steps_per_s > 0) {
-    const double clock = isolated_clock_[job.spec.scale_factor];
-    const auto total = static_cast<double>(job.spec.steps_total);
-    const double done =
-        job.isolated_steps + job.pace.steps_per_s * (counted_at_ - job.pace.at);
-    job.isolated_s += job.pace.isolated_per_clock * (clock - job.pace.clock);
-    job.isolated_steps = total > 0 ? std::min(total, done) : done;
-  }
-  job.pace = Job::Pace();
 }
 
 }  // namespace gavel

@@ -72,8 +72,8 @@ void Engine::CountTrial(Time now, Worker& worker) {
   profiling_s_ += std::clamp(now - worker.leased_at, 0.0, round_duration_s_);
 }
 
-Engine::Profiling Engine::ProfilingAt(Time now) const {
-  Profiling told{0, profiling_s_};
+TrialCost Engine::ProfilingAt(Time now) const {
+  TrialCost told{0, profiling_s_};
   for (const auto& [id, job] : live_) {
     for (const Worker& worker : job->workers) {
       if (worker.held_epoch == 0 || !worker.profiles) continue;

@@ -236,7 +236,7 @@ void Invariants::CheckMonotonic(Time now, const Engine& engine) {
       Broken(StrCat("time received by job ", id.value(), " fell"));
     }
     received = job.received_s;
-    const Engine::Shares shares = engine.SharesOf(id, now);
+    const JobShares shares = engine.SharesOf(id, now);
     if (shares.received < 0 || shares.target < 0) {
       Broken(StrCat("share of job ", id.value(), " is negative"));
     }

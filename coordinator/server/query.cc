@@ -196,7 +196,7 @@ std::string ReasonText(const Job& job, const Reason& reason,
 }
 
 Json QueueRow(const Job& job, const QueryView& view) {
-  const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
+  const JobShares shares = view.engine.SharesOf(job.id, view.now);
   const Reason reason = view.engine.Why(job.id, view.now);
   const JobProgress progress = Summarise(job);
   const bool over = IsOver(job);
@@ -284,7 +284,7 @@ void AnswerWhy(const QueryRequest& request, const QueryView& view,
   }
   const Job& job = it->second;
   const Reason reason = view.engine.Why(job.id, view.now);
-  const Engine::Shares shares = view.engine.SharesOf(job.id, view.now);
+  const JobShares shares = view.engine.SharesOf(job.id, view.now);
   const bool in_line = reason.code == ReasonCode::kPriority;
   reply->json = DumpJson(
       {{"job", job.id.value()},
@@ -317,7 +317,7 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
   const PolicyResult& result = engine.allocation();
   const bool solved = !result.solver.empty();
   const bool in_round = engine.round_ends_at() != kNever;
-  const Engine::Profiling profiling = engine.ProfilingAt(view.now);
+  const TrialCost profiling = engine.ProfilingAt(view.now);
   reply->json = DumpJson(
       {{"term", engine.position().term},
        {"seq", engine.position().seq},

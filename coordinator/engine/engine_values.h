@@ -1,0 +1,67 @@
+// What the engine keeps of agents and plans, and tells of jobs: plain values.
+#ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_VALUES_H_
+#define GAVEL_COORDINATOR_ENGINE_ENGINE_VALUES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/mechanism/mechanism.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel {
+
+// An agent as the engine knows it.
+struct Agent {
+  uint64_t incarnation = 0;
+  bool reachable = false;
+  Time heard_at = 0;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  std::string state_id = "";       // of its state directory
+  // Before, it does not know what ran here under another state directory, and
+  // leases of then may run.
+  Time swept_at = 0;
+  // See AgentHello.
+  bool own_checkpoints = false;
+  std::string stream_endpoint = "";
+  std::string stream_public_key = "";
+};
+
+// Fractions of the time since a job's first allocation: what the policy meant
+// it to run, and what it ran. In [0, 1].
+struct JobShares {
+  double target = 0;
+  double received = 0;
+};
+
+// A rank whose loop makes no steps.
+struct Standstill {
+  int rank = 0;
+  double seconds = 0;
+  double allowed_s = 0;
+};
+
+// Accelerators that run jobs on trial now, and the accelerator-seconds that
+// trials have taken in all.
+struct TrialCost {
+  int accelerators = 0;
+  double accelerator_s = 0;
+};
+
+// `places` of `jobs`, ascending; whoever of them has none waits, and all others
+// go on as they are. nullopt: of all jobs.
+struct RoundPlan {
+  std::optional<std::vector<JobId>> jobs;
+  RoundAssignment places;
+};
+
+struct JobChanges {
+  std::vector<JobId> jobs;
+  bool all = true;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_ENGINE_VALUES_H_
