@@ -14,7 +14,7 @@ namespace gavel::testing {
 namespace {
 
 // Servers of 1 to 4 accelerators of two types.
-Cluster RandomCluster(std::mt19937_64& random) {
+Cluster MixedServers(std::mt19937_64& random) {
   Servers servers;
   for (size_t s = 0; s < 12; ++s) {
     std::vector<std::string>& types =
@@ -30,7 +30,7 @@ Cluster RandomCluster(std::mt19937_64& random) {
 TEST(FreePlaces, KeptOnesGiveTheSamePlacesAsFreshOnes) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::mt19937_64 random(seed);
-    const Cluster cluster = RandomCluster(random);
+    const Cluster cluster = MixedServers(random);
     const size_t count = cluster.accelerators().size();
     std::vector<uint8_t> given(count, 0);
     FreePlaces kept(cluster, given);
