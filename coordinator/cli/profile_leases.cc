@@ -55,6 +55,9 @@ void ProfileLeases::Take(Time now, const std::string& peer,
     ProfiledJob* const job = of(report->worker);
     if (job == nullptr || report->worker.rank != 0) return;
     const Progress& progress = report->progress;
+    // One that stands still repeats what it did before.
+    if (progress.steps_done <= job->steps_done) return;
+    job->stepped_at = now;
     job->steps_done = progress.steps_done;
     if (progress.throughput_steps_per_s > 0 && progress.window_s > 0) {
       job->reports.push_back(

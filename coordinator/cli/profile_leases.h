@@ -30,6 +30,7 @@ struct ProfiledJob {
   std::string gang_address;             // rank 0's store
   std::vector<ProfileReport> reports;
   uint64_t steps_done = 0;
+  Time stepped_at = 0;  // when it last rose
   bool out_of_memory = false;
   std::string error;  // that it ended with, in its own words
 };

@@ -172,9 +172,12 @@ std::string CellRun::WhyOver() const {
                           [](const auto& child) { return child->Ended(); })) {
     return "its program ended; make it train for longer";
   }
-  if (!TrainsFrom() && Now() > options_.timeout_s) {
-    return StrCat("no steps within ", options_.timeout_s,
-                  " s; is its loop a gavel::Iterator?");
+  for (const ProfiledJob& job : leases_.jobs()) {
+    if (Now() - job.stepped_at <= options_.timeout_s) continue;
+    return job.steps_done == 0 ? StrCat("no steps within ", options_.timeout_s,
+                                        " s; is its loop a gavel::Iterator?")
+                               : StrCat("no step for ", options_.timeout_s,
+                                        " s after ", job.steps_done);
   }
   return "";
 }

@@ -26,15 +26,17 @@ class ProfileTest : public GavelTest {
         "workloads.toml",
         one("quick", "10") + "]\n" + one("slow", "20") + more_of_slow + "]\n");
   }
-  std::vector<std::string> Command(std::vector<std::string> more = {}) {
+  std::vector<std::string> Command(std::vector<std::string> more = {},
+                                   const std::string& measure_s = "1",
+                                   const std::string& timeout_s = "20") {
     std::vector<std::string> command = {"profile",   Path("workloads.toml"),
                                         "--cluster", Path("cluster.toml"),
                                         "--table",   Path("profile.csv"),
                                         "--output",  Path("t.json"),
                                         "--state",   state(),
                                         "--warm-up", "0.2",
-                                        "--measure", "1",
-                                        "--timeout", "20"};
+                                        "--measure", measure_s,
+                                        "--timeout", timeout_s};
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
@@ -68,7 +70,7 @@ TEST_F(ProfileTest, MeasuresAloneAndInPairsAndWritesBothForms) {
 TEST_F(ProfileTest, StoppedItGoesOnWhereItWas) {
   WriteCluster(1, 10, 5);
   WriteWorkloads();
-  const auto first = Start(Command({"--measure", "3", "--alone"}));
+  const auto first = Start(Command({"--alone"}, "3"));
   for (int i = 0; i < 200 && Count(first->output(), "2 of 2") == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -103,6 +105,18 @@ TEST_F(ProfileTest, MistakesAreNamedBeforeAnythingRuns) {
   WriteWorkloads();
   Write("profile.csv", "no table\n");
   EXPECT_THAT(Run(Command()).errors, HasSubstr("is no line of titles"));
+}
+
+// What it reports is what it did before.
+TEST_F(ProfileTest, AProgramThatStandsStillIsGivenUp) {
+  WriteCluster(1, 10, 5);
+  Write("workloads.toml",
+        "[[workload]]\ntype = \"stuck\"\ncommand = [\"" GAVEL_BINARY_DIR
+        "/tests/fake_worker\", \"--step-ms\", \"10\", \"--hang-at\", "
+        "\"20\"]\n");
+  const Ended ended = Run(Command({"--alone"}, "1", "2"));
+  EXPECT_EQ(ended.exit_code, 1) << ended.output;
+  EXPECT_THAT(ended.errors, HasSubstr("no step for 2 s after 20"));
 }
 
 }  // namespace
