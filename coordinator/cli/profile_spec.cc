@@ -34,9 +34,10 @@ void ReadScaleFactors(TomlReader& reader, const toml::table& table,
     }
   }
   if (list == nullptr || list->empty() || factors.size() != list->size()) {
-    return reader.Fail("scale_factors",
-                       StrCat("is no list of different numbers from 1 to ",
-                              kScaleFactorMax, "; write e.g. [1, 2, 4]"));
+    return reader.Fail(
+        "scale_factors",
+        StrCat("scale_factors is no list of different numbers from 1 to ",
+               kScaleFactorMax, "; write e.g. [1, 2, 4]"));
   }
   out->assign(factors.begin(), factors.end());
 }

@@ -322,6 +322,10 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
     return;
   }
   Touch(*job);
+  if (worker->stepped_at > worker->leased_at ||
+      e.progress.steps_done > worker->progress.steps_done) {
+    BelieveAccuser(e.worker.job, cluster_.accelerator(worker->held).info.type);
+  }
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;

@@ -119,6 +119,21 @@ TEST_F(LostAccelerator, StaysLostOnceItsAccuserRunsElsewhere) {
   EXPECT_EQ(StateOf(second), AcceleratorState::kLost);
 }
 
+// Too short to have told how fast it is.
+TEST_F(LostAccelerator, StaysLostOnceItsAccuserHasDoneStepsElsewhere) {
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  const AcceleratorId lost = Fail(job);
+  driver_.Request(key);
+  Progress progress;
+  progress.steps_done = 3;
+  driver_.Step(event::LeaseEnded{key, WorkerOf(job).held_epoch, progress,
+                                 /*finished=*/true});
+  driver_.Gone(key, 0);
+  EXPECT_EQ(driver_.job(job).state, JobState::kFinished);
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
+}
+
 TEST_F(LostAccelerator, OnItsWayToAnotherCauseIsNone) {
   const JobId job = driver_.Submit("a");
   driver_.Run(job);

@@ -94,13 +94,13 @@ inline constexpr std::string_view kPairsOnDemand = ", pairs on demand";
 // pair is missing that would make one better.
 template <class Solve>
 auto SolveWithPairs(ShareProblem* problem, LpOptions options, Solve solve) {
-  constexpr int kRoundsMax = 200;
+  constexpr int kListingsMax = 200;
   if (problem->pairs == nullptr) return solve(options);
   PairColumns columns(problem);
   options.pairs = &columns;
   options.basis = columns.basis();
   for (int round = 1;; ++round) {
-    if (round == kRoundsMax) columns.Stop();
+    if (round == kListingsMax) columns.Stop();
     auto answer = solve(options);
     if (columns.List()) continue;
     answer.solver += kPairsOnDemand;
