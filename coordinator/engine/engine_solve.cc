@@ -32,19 +32,28 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
   return Allocation::FromRows(std::move(units), types, std::move(shares));
 }
 
-// Kinds for pairs: jobs of one row of the table are alike beside all others,
-// but for those of which more is known, or the row is a guess. Each kind is
-// named by its first job.
+// Kinds for pairs: jobs of one row of the table, and as fast alone where the
+// row is a guess, are alike beside all others, but for those of which more is
+// known. Each kind is named by its first job.
 std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
-                            const std::set<JobId>& measured) {
-  std::map<ThroughputTable::Row, size_t> kind_of;
+                            const std::set<JobId>& measured,
+                            const PolicyProblem& problem) {
+  std::map<std::pair<ThroughputTable::Row, std::vector<double>>, size_t>
+      kind_of;
   std::vector<size_t> kinds;
   for (size_t m = 0; m < jobs.size(); ++m) {
     const Job& job = *jobs[m];
     size_t kind = m;
-    if (job.table_row.has_value() && !(job.row_speed > 0) &&
-        !job.spec.elastic() && !measured.contains(job.id)) {
-      kind = kind_of.emplace(*job.table_row, m).first->second;
+    if (job.table_row.has_value() && !job.spec.elastic() &&
+        !measured.contains(job.id)) {
+      std::vector<double> alone;
+      if (job.row_speed > 0) {
+        const auto row = problem.throughputs.begin() +
+                         static_cast<std::ptrdiff_t>(m * problem.columns());
+        alone.assign(row, row + static_cast<std::ptrdiff_t>(problem.columns()));
+      }
+      kind = kind_of.try_emplace({*job.table_row, std::move(alone)}, m)
+                 .first->second;
     }
     kinds.push_back(kind);
   }
@@ -228,7 +237,7 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   if (!in_table && !throughputs_.has_pairs()) return;
   std::vector<const Job*> jobs;
   for (const PolicyJob& row : problem.jobs) jobs.push_back(&jobs_.at(row.id));
-  problem.kinds = KindsOf(jobs, throughputs_.JobsInPairs());
+  problem.kinds = KindsOf(jobs, throughputs_.JobsInPairs(), problem);
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
     type_of.push_back(in_table ? table->FindType(type) : std::nullopt);

@@ -151,7 +151,7 @@ class TrainImagenetOnFolders : public ::testing::Test {
   }
   Outcome Train() const {
     return RunProgram(
-        "train_imagenet --width 4 --side 32 --batch-size 6 --epochs 8 --lr "
+        "train_imagenet --width 4 --side 32 --batch-size 6 --epochs 16 --lr "
         "0.02 --data " +
         folder_.path());
   }
@@ -163,7 +163,7 @@ TEST_F(TrainImagenetOnFolders, TellsThemApart) {
   const Outcome outcome = Train();
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
-  EXPECT_EQ(Value(outcome, "steps"), 8 * 4);
+  EXPECT_EQ(Value(outcome, "steps"), 16 * 4);
   EXPECT_GT(Value(outcome, "validation_accuracy"), 0.9);
 }
 

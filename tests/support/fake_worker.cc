@@ -262,6 +262,8 @@ void FakeWorker::Turn() {
 }
 
 void FakeWorker::TrainOneStep() {
+  // Started again after its last step.
+  if (state_.steps >= options_.steps) return End(0);
   if (state_.steps == options_.hang_at && options_.hang_at > 0 &&
       Variable("GAVEL_INCARNATION") == "1") {
     hung_ = true;
