@@ -29,7 +29,7 @@ constexpr double kGangLeaseMin = 0.1;
 
 std::string Capacities(const Cluster& cluster) {
   std::vector<std::string> parts;
-  const std::vector<int> capacity = cluster.Capacity();
+  const std::vector<int>& capacity = cluster.Capacity();
   for (size_t type = 0; type < capacity.size(); ++type) {
     parts.push_back(StrCat(capacity[type], " ", cluster.types()[type]));
   }
@@ -72,7 +72,7 @@ void Engine::Admit(Time now, event::JobSubmitted e) {
         taken->second.value(),
         ", which has not ended; choose another name or cancel that one"));
   }
-  const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = cluster_.Capacity();
   const int largest = capacity.empty()
                           ? 0
                           : *std::max_element(capacity.begin(), capacity.end());

@@ -22,7 +22,7 @@ void Engine::ResizeJobs(Time now, Time at, bool keep_running) {
   });
   if (!any) return;
   const RoundAssignment plan = PlanAll(at, keep_running).places;
-  const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = cluster_.Capacity();
   std::vector<int> free = capacity;
   for (const auto& [unit, places] : plan) {
     free[static_cast<size_t>(cluster_.TypeOf(places.front()))] -=
@@ -81,7 +81,7 @@ std::vector<SizedJob> Engine::SizedJobs(Time now, const RoundAssignment& plan) {
 // are accelerators of a type it could give nothing.
 bool Engine::IsLeftOut(Job& job, const std::vector<int>& free) const {
   if (job.target_share > 0 || unsolved_ || solving_) return job.left_out;
-  const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = cluster_.Capacity();
   for (size_t type = 0; type < free.size(); ++type) {
     const bool usable =
         throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;

@@ -205,7 +205,7 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
 // Only while jobs wait: with an accelerator for each, nothing is gained.
 void Engine::AddPairTrials(RoundTable& units, Time at,
                            const std::vector<int>& left) const {
-  const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = cluster_.Capacity();
   const std::vector<int> half = TrialBudgets(options_.profiling_percentage / 2);
   std::vector<JobId> alone;
   int wanted = 0;

@@ -381,7 +381,7 @@ Reason Engine::Why(JobId id, Time now) const {
 }
 
 Reason Engine::WhyWaiting(const Job& job, Time now) const {
-  const std::vector<int> capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = cluster_.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
     return {ReasonCode::kNoServer, "", 0, 0};

@@ -237,7 +237,7 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   if (!in_table && !throughputs_.has_pairs()) return;
   std::vector<const Job*> jobs;
   for (const PolicyJob& row : problem.jobs) jobs.push_back(&jobs_.at(row.id));
-  problem.kinds = KindsOf(jobs, throughputs_.JobsInPairs(), problem);
+  problem.kinds = KindsOf(jobs, throughputs_.UnlikeTheirKind(), problem);
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
     type_of.push_back(in_table ? table->FindType(type) : std::nullopt);

@@ -63,9 +63,7 @@ void TimeReceived::Begin(JobId job, size_t type, double since_reset_s,
 }
 
 TimeReceived::Booking::Booking(TimeReceived& time)
-    : time_(time),
-      entry_(time.seconds_.end()),
-      total_entry_(time.total_.end()) {}
+    : time_(time), entry_(time.seconds_.end()) {}
 
 void TimeReceived::Booking::Add(const ShareUnit& unit, size_t type,
                                 double seconds) {
@@ -75,8 +73,6 @@ void TimeReceived::Booking::Add(const ShareUnit& unit, size_t type,
   Grow(entry.received, type);
   entry.since_reset[type] += seconds;
   entry.received[type] += seconds;
-  TotalOf(unit.job) += seconds;
-  if (unit.packed()) TotalOf(unit.partner) += seconds;
 }
 
 void TimeReceived::Booking::Owe(const ShareUnit& unit, size_t type,
@@ -93,11 +89,6 @@ TimeReceived::Seconds& TimeReceived::Booking::Of(const ShareUnit& unit) {
     time_.pairs_[unit.partner].push_back(unit);
   }
   return entry_->second;
-}
-
-double& TimeReceived::Booking::TotalOf(JobId job) {
-  Find(time_.total_, job, total_entry_);
-  return total_entry_->second;
 }
 
 void TimeReceived::Reset(double head_start_s) {
@@ -126,7 +117,7 @@ void TimeReceived::Age(double keep_s) {
 
 void TimeReceived::Remove(JobId job) {
   seconds_.erase({job, JobId()});
-  total_.erase(job);
+  of_old_snapshots_.erase(job);
   const auto found = pairs_.find(job);
   if (found == pairs_.end()) return;
   const std::vector<ShareUnit> pairs = std::move(found->second);
@@ -173,11 +164,6 @@ std::vector<double> TimeReceived::Deficit(const ShareUnit& unit,
   std::vector<double> deficit;
   Rows(unit, types, since_reset, deficit);
   return deficit;
-}
-
-double TimeReceived::Total(JobId job) const {
-  const auto found = total_.find(job);
-  return found == total_.end() ? 0 : found->second;
 }
 
 }  // namespace gavel

@@ -57,8 +57,6 @@ class TimeReceived {
   void Rows(const ShareUnit& unit, size_t types,
             std::vector<double>& since_reset,
             std::vector<double>& deficit) const;
-  // Seconds that the job ran since it began, on all types, alone and in pairs.
-  double Total(JobId job) const;
 
   // What there is to it, for whoever writes it down.
   struct Seconds {
@@ -68,7 +66,7 @@ class TimeReceived {
   };
   template <class T>
   static auto State(T& t) {
-    return std::tie(t.seconds_, t.total_, t.pairs_, t.head_start_s_);
+    return std::tie(t.seconds_, t.of_old_snapshots_, t.pairs_, t.head_start_s_);
   }
 
   // Add and Owe of one unit after another, which finds ascending ones without a
@@ -81,16 +79,14 @@ class TimeReceived {
 
    private:
     Seconds& Of(const ShareUnit& unit);  // added when it is new
-    double& TotalOf(JobId job);
 
     TimeReceived& time_;
-    std::map<ShareUnit, Seconds>::iterator entry_;  // the last ones
-    std::map<JobId, double>::iterator total_entry_;
+    std::map<ShareUnit, Seconds>::iterator entry_;  // the last one
   };
 
  private:
   std::map<ShareUnit, Seconds> seconds_;
-  std::map<JobId, double> total_;
+  std::map<JobId, double> of_old_snapshots_;  // not read
   // The pairs of a job that have an entry above, from both sides.
   std::map<JobId, std::vector<ShareUnit>> pairs_;
   double head_start_s_ = 0;

@@ -205,11 +205,19 @@ void ThroughputMatrix::ExcludePair(JobId job, JobId other,
   pair.second.out_of_memory = true;
 }
 
-std::set<JobId> ThroughputMatrix::JobsInPairs() const {
+std::set<JobId> ThroughputMatrix::UnlikeTheirKind() const {
+  const auto is_news = [](const Figure& figure) {
+    if (figure.out_of_memory) return true;
+    if (figure.measured < 0) return false;
+    return !(figure.given > 0) || std::abs(figure.Value() - figure.given) >
+                                      kRelativeChangeMin * figure.given;
+  };
   std::set<JobId> jobs;
   for (const auto& [unit, types] : pairs_) {
-    jobs.insert(unit.job);
-    jobs.insert(unit.partner);
+    for (const auto& [type, figures] : types) {
+      if (is_news(figures.first)) jobs.insert(unit.job);
+      if (is_news(figures.second)) jobs.insert(unit.partner);
+    }
   }
   return jobs;
 }

@@ -100,8 +100,9 @@ class ThroughputMatrix {
   std::optional<double> Together(JobId job, JobId other,
                                  std::string_view type) const;
   bool has_pairs() const { return !pairs_.empty(); }
-  // Those that Together knows of, beside anyone.
-  std::set<JobId> JobsInPairs() const;
+  // Those that Together has something else to say of, beside anyone, than what
+  // was thought before: other jobs of their kind can't stand for them.
+  std::set<JobId> UnlikeTheirKind() const;
 
   // ---- out of memory: 0 there, whatever was given or measured
 

@@ -1,4 +1,7 @@
 // Packed pairs: two jobs on one accelerator, each with one of its two slots.
+#include <memory>
+
+#include "coordinator/workload/throughput_table.h"
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
@@ -128,6 +131,43 @@ TEST_F(RunningPair, SurvivesARestart) {
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, first_);
   driver_.Request(second_, /*holding=*/true);
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, second_);
+}
+
+// Two of one row of the table, which says how fast they are together.
+TEST(PairOfATable, IsOfOneKindUntilAnotherSpeedIsMeasured) {
+  EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
+    options.packing = true;
+    options.throughputs =
+        std::make_shared<const ThroughputTable>(*ThroughputTable::Parse(
+            R"json({"v100": {"('app', 1)": {"null": 5,
+                                            "('app', 1)": [3, 3]}}})json",
+            "table"));
+  });
+  driver.answer = InPairs;
+  JobSpec spec;
+  spec.app = "app";
+  driver.hold_solver = true;
+  const JobId a = driver.Submit("a", 1, spec);
+  const JobId b = driver.Submit("b", 1, spec);
+  driver.Step(event::AllocationReady{1, InPairs(driver.problem)});
+  driver.hold_solver = false;
+  driver.Step(event::AllocationReady{2, InPairs(driver.problem)});
+  driver.At(driver.engine().round_ends_at() + 1);
+  driver.Run(a);
+  driver.Run(b);
+  const auto report = [&](JobId job, double steps_per_s) {
+    driver.At(driver.now + 6);
+    Progress progress;
+    progress.throughput_steps_per_s = steps_per_s;
+    progress.window_s = 5;
+    driver.Step(event::StepsReported{driver.Key(job),
+                                     driver.worker(job).held_epoch, progress});
+    driver.Submit(StrCat("after", driver.now), 1, spec);  // solved anew
+  };
+  report(a, 3.05);
+  EXPECT_THAT(driver.problem.kinds, ::testing::ElementsAre(0, 0, 0));
+  report(b, 2);
+  EXPECT_THAT(driver.problem.kinds, ::testing::ElementsAre(0, 1, 0, 0));
 }
 
 TEST_F(RunningPair, OutOfMemoryPartsThePairAndNotTheType) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Workload {
   // Of a gang: how far a step's loss may be off, as a part of it. 0: it is
   // trained by one worker only.
   double gang_tolerance = 0;
+
+  friend void PrintTo(const Workload& workload, std::ostream* out) {
+    *out << workload.program;
+  }
 };
 
 class WorkloadTest : public GavelTest {

@@ -1,5 +1,10 @@
 // Every workload of examples/, paused, moved, killed and resized: the same loss
 // in each step as undisturbed. A new one is a row here.
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "tests/models/workload_fixture.h"
 
 namespace gavel::testing {
@@ -45,20 +50,32 @@ const Workload kWorkloads[] = {
 
 class Workloads : public WorkloadTest,
                   public ::testing::WithParamInterface<Workload> {};
+class GangWorkloads : public Workloads {};
 
 TEST_P(Workloads, TrainTheSameWhenPausedMovedAndKilled) {
   ExpectSameWhenDisturbed(GetParam());
 }
 
-TEST_P(Workloads, TrainTheSameOnAnotherNumberOfWorkers) {
-  if (GetParam().gang_tolerance == 0) {
-    GTEST_SKIP() << "trained by one worker, as in Gavel's job table";
-  }
+TEST_P(GangWorkloads, TrainTheSameOnAnotherNumberOfWorkers) {
   ExpectSameWhenResized(GetParam());
 }
 
+// The others are trained by one worker, as in Gavel's job table.
+std::vector<Workload> DataParallelOnes() {
+  std::vector<Workload> gangs;
+  std::ranges::copy_if(kWorkloads, std::back_inserter(gangs),
+                       [](const auto& row) { return row.gang_tolerance > 0; });
+  return gangs;
+}
+
+std::string ProgramOf(const ::testing::TestParamInfo<Workload>& row) {
+  return row.param.program;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Workloads, ::testing::ValuesIn(kWorkloads),
-                         [](const auto& row) { return row.param.program; });
+                         ProgramOf);
+INSTANTIATE_TEST_SUITE_P(All, GangWorkloads,
+                         ::testing::ValuesIn(DataParallelOnes()), ProgramOf);
 
 }  // namespace
 }  // namespace gavel::testing

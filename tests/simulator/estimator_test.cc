@@ -71,10 +71,8 @@ TEST(Estimator, EveryCellProfiledForNothingIsAsGoodAsKnowingThem) {
   ASSERT_TRUE(estimated.complete);
   EXPECT_EQ(estimated.profiling_s, 0);
   // Which of two equal shares a solver picks may differ, and so single jobs do.
-  // Jobs of known rows are packed by kinds, which keeps more pairs together;
-  // these are not yet recognised as equal, and take 5 % longer for it.
-  EXPECT_NEAR(estimated.avg_jct_s, known.avg_jct_s, 0.06 * known.avg_jct_s);
-  EXPECT_NEAR(estimated.makespan_s, known.makespan_s, 0.05 * known.makespan_s);
+  EXPECT_NEAR(estimated.avg_jct_s, known.avg_jct_s, 0.01 * known.avg_jct_s);
+  EXPECT_NEAR(estimated.makespan_s, known.makespan_s, 0.01 * known.makespan_s);
 }
 
 TEST(Estimator, ProfilingIsChargedWhenTheJobFirstRuns) {

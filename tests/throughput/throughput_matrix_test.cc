@@ -2,10 +2,13 @@
 
 #include <cmath>
 
-#include "gtest/gtest.h"
+#include "gmock/gmock.h"
 
 namespace gavel::testing {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr JobId kJob(1);
 
@@ -296,6 +299,24 @@ TEST(ThroughputMatrix, APairOutOfMemoryLeavesTheTypeToEachAlone) {
   EXPECT_TRUE(matrix.HasExclusions(kJob));
   EXPECT_TRUE(matrix.Readmit(JobId(2)));
   EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
+}
+
+TEST(ThroughputMatrix, OnlyNewsTellsAJobApartFromItsKind) {
+  ThroughputMatrix matrix;
+  for (uint64_t job = 1; job <= 5; ++job) matrix.AddJob(JobId(job), {});
+  // As was thought, or nearly.
+  matrix.MeasureTogether(JobId(1), JobId(2), "v100", 6, 60, /*prior=*/6);
+  matrix.MeasureTogether(JobId(2), JobId(1), "v100", 8.2, 60, /*prior=*/8);
+  EXPECT_THAT(matrix.UnlikeTheirKind(), IsEmpty());
+  // Another speed; the partner was not measured.
+  matrix.MeasureTogether(JobId(3), JobId(1), "v100", 5, 60, /*prior=*/6);
+  EXPECT_THAT(matrix.UnlikeTheirKind(), ElementsAre(JobId(3)));
+  // Nothing was known.
+  matrix.MeasureTogether(JobId(2), JobId(1), "k80", 1, 60);
+  EXPECT_THAT(matrix.UnlikeTheirKind(), ElementsAre(JobId(2), JobId(3)));
+  matrix.ExcludePair(JobId(4), JobId(5), "v100");
+  EXPECT_THAT(matrix.UnlikeTheirKind(),
+              ElementsAre(JobId(2), JobId(3), JobId(4), JobId(5)));
 }
 
 // ---- elastic jobs
