@@ -22,7 +22,9 @@ namespace gavel {
 // H above, in rounds.
 inline constexpr double kLeadHorizonRounds = 24;
 // No lead is longer, whatever the change costs. Of single workers whose shares
-// can be met, none is ever owed more than 2 leads + 2 rounds on a type.
+// can be met, none was ever owed more on a type than 2 leads + 3.2 rounds, on
+// 1,050 random clusters (paper's mechanism: 3.5 rounds). That is no proof: with
+// shares on several types, who is owed the most on each may be the same one.
 inline constexpr double kLeadRoundsMax = 6;
 // A share below this has the lead in proportion: a full one would be many times
 // what the unit is to have for a long while.

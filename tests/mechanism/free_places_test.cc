@@ -14,23 +14,11 @@ namespace gavel::testing {
 namespace {
 
 // Servers of 1 to 4 accelerators of two types.
-Cluster MixedServers(std::mt19937_64& random) {
-  Servers servers;
-  for (size_t s = 0; s < 12; ++s) {
-    std::vector<std::string>& types =
-        servers.emplace_back(StrCat("server-", s), std::vector<std::string>())
-            .second;
-    types.resize(1 + random() % 4);
-    for (std::string& type : types) type = random() % 2 == 0 ? "a" : "b";
-  }
-  return MakeCluster(servers);
-}
-
 // Whatever came and went, it gives what one gives that was just made.
 TEST(FreePlaces, KeptOnesGiveTheSamePlacesAsFreshOnes) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::mt19937_64 random(seed);
-    const Cluster cluster = MixedServers(random);
+    const Cluster cluster = MixedServers(12, random);
     const size_t count = cluster.accelerators().size();
     std::vector<uint8_t> given(count, 0);
     FreePlaces kept(cluster, given);

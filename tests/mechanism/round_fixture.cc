@@ -181,6 +181,16 @@ Cluster RandomCluster(std::mt19937_64& random) {
   return MakeCluster(servers);
 }
 
+Cluster MixedServers(size_t count, std::mt19937_64& random) {
+  Servers servers;
+  for (size_t s = 0; s < count; ++s) {
+    std::vector<std::string> types(1 + random() % 4);
+    for (std::string& type : types) type = random() % 2 == 0 ? "a" : "b";
+    servers.emplace_back(StrCat("server-", s), std::move(types));
+  }
+  return MakeCluster(servers);
+}
+
 namespace {
 
 // A random row of shares on the types that have room for the gang.

@@ -60,6 +60,8 @@ std::string IdleErrors(const Cluster& cluster,
 
 // A cluster of 1-3 types and 1-6 servers of 1-4 accelerators.
 Cluster RandomCluster(std::mt19937_64& random);
+// "server-0" and so on, 1 to 4 accelerators in each, of types a and b mixed.
+Cluster MixedServers(size_t count, std::mt19937_64& random);
 
 // Single workers that share out all of `cluster`, as a linear program does it:
 // type after type, so that few of them have two types. More jobs than
