@@ -54,20 +54,28 @@ TEST_F(SessionPark, PausesAfterEveryStepWhileTheLastCopyIsWritten) {
 TEST_F(SessionPark, AWriteFailsWhileTheJobIsParked) {
   TrainingOptions training;
   const std::string away = folder_.path() + "/away";
+  const auto generations = [](const std::string& folder) {
+    int count = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      count += fs::exists(entry.path() / "manifest.json");
+    }
+    return count;
+  };
   training.after_step = [&](Session& session) {
     if (session.steps_done() == 5 || session.steps_done() == 9) {
       PauseAtTheNextBoundary();
     }
-    if (session.steps_done() == 9) fs::rename(checkpoints_, away);
+    if (session.steps_done() == 9) {
+      // The first pause's is written by then.
+      ASSERT_TRUE(
+          coordinator_.Wait([&] { return generations(checkpoints_) == 1; }));
+      fs::rename(checkpoints_, away);
+    }
     if (session.steps_done() == 11) {
       ASSERT_TRUE(coordinator_.Wait(
           [&] { return log_.Contain("no checkpoint this time"); }));
       // The generation of the first pause is as it was.
-      int generations = 0;
-      for (const auto& entry : fs::directory_iterator(away)) {
-        if (fs::exists(entry.path() / "manifest.json")) ++generations;
-      }
-      EXPECT_EQ(generations, 1);
+      EXPECT_EQ(generations(away), 1);
       fs::remove_all(checkpoints_);
       fs::rename(away, checkpoints_);
     }
