@@ -37,6 +37,7 @@ enum class Rule : uint8_t {
   kTermIsOnDiskFirst,
   kHigherPositionHalts,
   kGraceAfterRestart,
+  kGraceAsLeasesWereGiven,
   kLeaseEndsForAllClocks,
   kKillIsConfirmed,
   kAbandonedIsQuarantined,

@@ -96,35 +96,69 @@ VirtualCluster::~VirtualCluster() = default;
 
 // ---- the coordinator
 
+// From the snapshot, which stands for the first `from` rows (0: without), and
+// the rows behind it.
+std::unique_ptr<Engine> VirtualCluster::Recovered(size_t from, size_t rows) {
+  auto engine = std::make_unique<Engine>(options_.engine);
+  const auto failed = [&](const absl::Status& status) {
+    world_.truth.Violation(world_.now(), std::string(status.message()));
+  };
+  if (from > 0) {
+    const absl::Status restored = engine->Restore(snapshot_.bytes);
+    if (!restored.ok()) failed(restored);
+  }
+  for (size_t i = from; i < rows; ++i) {
+    const action::Persist& row = journal_.rows()[i];
+    const absl::StatusOr<Event> event = DecodeEvent(row.row);
+    if (!event.ok()) {
+      failed(event.status());
+      break;
+    }
+    engine->Replay(row.seq, row.term, row.time, *event);
+  }
+  return engine;
+}
+
 // Its clock goes on where the journal ended, as the server's does.
 void VirtualCluster::Recover(size_t rows) {
-  engine_ = std::make_unique<Engine>(options_.engine);
+  if (snapshot_.rows > rows) snapshot_ = {};
+  engine_ = Recovered(snapshot_.rows, rows);
   ++engine_life_;
   armed_engine_ = kNever;
   stalled_ = false;
   held_.clear();
-  uint64_t term = 0;
-  Time last = 0;
-  for (size_t i = 0; i < rows; ++i) {
-    const action::Persist& row = journal_.rows()[i];
-    absl::StatusOr<Event> event = DecodeEvent(row.row);
-    if (!event.ok()) {
-      return world_.truth.Violation(world_.now(),
-                                    std::string(event.status().message()));
-    }
-    engine_->Replay(row.seq, row.term, row.time, *event);
-    term = row.term;
-    last = row.time;
-  }
-  started_at_ = last;
+  const uint64_t term = rows == 0 ? 0 : journal_.rows()[rows - 1].term;
+  started_at_ = rows == 0 ? 0 : journal_.rows()[rows - 1].time;
   clock_.rate = options_.coordinator_clock_rate;
-  clock_.offset = last - clock_.rate * world_.now();
-  if (!forgetful_ && !durable_.empty() && durable_ != Durable()) {
+  clock_.offset = started_at_ - clock_.rate * world_.now();
+  const std::string recovered = Durable(*engine_);
+  if (!forgetful_ && !durable_.empty() && durable_ != recovered) {
     world_.truth.Violation(
         world_.now(), StrCat("the coordinator knew\n", durable_,
-                             "and recovered from its journal as\n", Durable()));
+                             "and recovered from its journal as\n", recovered));
+  }
+  if (snapshot_.rows > 0) {
+    const std::string replayed = Durable(*Recovered(0, rows));
+    if (replayed != recovered) {
+      world_.truth.Violation(
+          world_.now(), StrCat("from a snapshot of ", snapshot_.rows, " of ",
+                               rows, " rows the coordinator recovered as\n",
+                               recovered, "and from all rows as\n", replayed));
+    }
   }
   StepEngine(event::CoordinatorStarted{term + 1});
+}
+
+// When nothing is under way, as the server does.
+void VirtualCluster::MaybeSnapshot() {
+  const size_t rows = journal_.rows().size();
+  if (options_.snapshot_rows == 0 || forgetful_ || engine_->halted() ||
+      rows < snapshot_.rows + options_.snapshot_rows ||
+      journal_.rows().back().seq != engine_->position().seq) {
+    return;
+  }
+  absl::StatusOr<std::string> bytes = engine_->Snapshot();
+  if (bytes.ok()) snapshot_ = {rows, *std::move(bytes)};
 }
 
 void VirtualCluster::StartCoordinator() {
@@ -153,7 +187,7 @@ void VirtualCluster::KillCoordinator() {
     const bool all_on_disk =
         !journal_.rows().empty() &&
         journal_.rows().back().seq == engine_->position().seq;
-    durable_ = all_on_disk ? Durable() : "";
+    durable_ = all_on_disk ? Durable(*engine_) : "";
     journal_.Crash();
   }
   engine_.reset();
@@ -207,6 +241,7 @@ void VirtualCluster::StepEngine(const Event& event) {
   }
   if (changed) CheckBeliefs();
   ArmEngine();
+  MaybeSnapshot();
 }
 
 void VirtualCluster::CheckFence(const JournalPosition& before,
@@ -470,9 +505,9 @@ std::string VirtualCluster::Leftovers() const {
 }
 
 // What a successor has to know of every job.
-std::string VirtualCluster::Durable() const {
+std::string VirtualCluster::Durable(const Engine& engine) {
   std::string text;
-  for (const auto& [id, job] : engine_->jobs()) {
+  for (const auto& [id, job] : engine.jobs()) {
     absl::StrAppendFormat(&text, "job %d: %s, epoch %d, received %.9g s",
                           id.value(), std::string(JobStateName(job.state)),
                           job.epoch, job.received_s);

@@ -33,6 +33,7 @@ struct VirtualClusterOptions {
   CheckpointFaults checkpoints;
   double commit_s = 0.002;  // journal append to durable
   double solve_s = 0.001;
+  size_t snapshot_rows = 0;  // between snapshots, at least; 0: there are none
   double coordinator_clock_rate = 1;  // its seconds in one of the world
   uint64_t seed = 1;
 };
@@ -67,6 +68,10 @@ class VirtualCluster {
   void ResumeAgent(const std::string& server);
   void KillCoordinator();
   void StartCoordinator();
+  // From its next start on.
+  void SetLeaseDuration(double seconds) {
+    options_.engine.lease_duration_s = seconds;
+  }
   void StallCoordinator();
   void ResumeCoordinator();
   // One that has lost the last rows of its journal, and can hear but is not
@@ -116,6 +121,8 @@ class VirtualCluster {
 
   bool RunOne(Time limit);
   void Recover(size_t rows);
+  std::unique_ptr<Engine> Recovered(size_t from, size_t rows);
+  void MaybeSnapshot();
   void StepEngine(const Event& event);
   void CheckFence(const JournalPosition& before, const Event& event);
   void CheckBeliefs();
@@ -128,7 +135,7 @@ class VirtualCluster {
   void Do(action::Halt& action);
   void ArmEngine();
   void CommitFailed();
-  std::string Durable() const;
+  static std::string Durable(const Engine& engine);
   VirtualServer& ServerOf(const std::string& name) {
     return *servers_.at(name);
   }
@@ -149,6 +156,11 @@ class VirtualCluster {
   std::vector<Event> held_;  // until it is resumed
   Time armed_engine_ = kNever;
   Invariants invariants_;
+  struct EngineSnapshot {
+    size_t rows = 0;  // of the journal that it stands for
+    std::string bytes;
+  };
+  EngineSnapshot snapshot_;
   std::string durable_;  // what the dead coordinator knew; empty: don't compare
   uint64_t submissions_ = 0;
   uint64_t events_ = 0;

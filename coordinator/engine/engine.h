@@ -75,11 +75,14 @@ class Engine {
   }
   JournalPosition position() const { return {term_, seq_}; }
   uint64_t rounds() const { return rounds_; }
+  JobId next_job() const { return JobId(next_job_); }  // of a submission
   Time round_ends_at() const { return round_ends_at_; }
   bool halted() const { return halted_; }
   // Until when a lease of `job` may run at most: the round's end, or the next
   // one's when it is planned to continue.
   Time LeaseHorizon(const Job& job) const;
+  // Until when leases of earlier terms may run, by every clock.
+  Time leases_until() const { return leases_until_; }
   JobShares SharesOf(JobId job, Time now) const;
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
@@ -180,6 +183,7 @@ class Engine {
   void SweepGang(Time now, const Job& job, Worker& worker);
   bool SweepUnswept(Time now, Worker& worker, const WorkerKey& key);
   Time SweptAt(const std::string& server) const;
+  Time LeasesOver(Time now) const;
   void Stop(Time now, Worker& worker, const WorkerKey& key, double grace_s);
   void Due(Time at) { next_sweep_ = at < next_sweep_ ? at : next_sweep_; }
 
@@ -441,6 +445,7 @@ class Engine {
   // whatever the options are now.
   double round_duration_s_;
   double lease_duration_s_;
+  Time leases_until_ = -kNever;
   MechanismKind mechanism_;
   QueueKind queue_;
   double memory_rounds_;

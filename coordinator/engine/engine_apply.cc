@@ -33,13 +33,23 @@ bool IsAnother(const AgentHello& hello, const Agent& before) {
 
 }  // namespace
 
+// When whatever was granted until now is over by every clock.
+Time Engine::LeasesOver(Time now) const {
+  return now + lease_duration_s_ * (1 + options_.drift);
+}
+
 // Every lease in the journal is taken as running, for a lease's length by
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
   term_began_at_ = now;
+  // By the duration that they were given with, not by the one from now on.
+  if (seq_ > 1) leases_until_ = std::max(leases_until_, LeasesOver(now));
   if (e.round_duration_s > 0) round_duration_s_ = e.round_duration_s;
   if (e.lease_duration_s > 0) lease_duration_s_ = e.lease_duration_s;
+  if (!Rules::Hold(Rule::kGraceAsLeasesWereGiven)) {
+    leases_until_ = LeasesOver(now);
+  }
   mechanism_ = e.mechanism;
   queue_ = e.queue;
   memory_rounds_ = e.memory_rounds;
@@ -62,9 +72,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
       worker.asked_at = now;
       worker.lease_seq = 0;
       worker.lease_expires =
-          Rules::Hold(Rule::kGraceAfterRestart)
-              ? now + lease_duration_s_ * (1 + options_.drift)
-              : now;
+          Rules::Hold(Rule::kGraceAfterRestart) ? leases_until_ : now;
       worker.pause_sent_at = goes ? now : kNever;
       worker.stop_sent_at = kNever;
       worker.launch_sent_at =
@@ -152,7 +160,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   agent.swept_at = known.swept_at;
   if (IsAnother(hello, known)) {
     agent.swept_at =
-        now + lease_duration_s_ * (1 + options_.drift) + options_.pause_grace_s;
+        std::max(leases_until_, LeasesOver(now)) + options_.pause_grace_s;
   }
   agent.own_checkpoints = hello.own_checkpoints;
   own_checkpoints_ |= hello.own_checkpoints;
@@ -322,8 +330,8 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
     return;
   }
   Touch(*job);
-  if (worker->stepped_at > worker->leased_at ||
-      e.progress.steps_done > worker->progress.steps_done) {
+  // It ran there. Judged by this row alone, as in StepsReported.
+  if (e.cause == ReleaseCause::kPaused && e.progress.steps_done > 0) {
     BelieveAccuser(e.worker.job, cluster_.accelerator(worker->held).info.type);
   }
   worker->progress = e.progress;

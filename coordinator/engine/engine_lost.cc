@@ -1,7 +1,9 @@
 // Accelerators that fail (fault "accelerator lost"): one that a worker can't
 // use, for the device is not there or does not work, is given to nobody until
 // a new agent of its server starts; its job goes on elsewhere.
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +16,8 @@
 namespace gavel {
 namespace {
 
-// A program that can't use so many is itself what is wrong.
+// A program that can't use those of so many servers is itself what is wrong, or
+// so many accelerators where no other server has such.
 constexpr size_t kAccusedMax = 2;
 
 }  // namespace
@@ -25,13 +28,18 @@ void Engine::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
   if (holders_.contains(where)) return;
   const Accelerator& accelerator = cluster_.accelerator(where);
   if (accelerator.state == AcceleratorState::kLost) return;
+  // Not all that was measured is in the journal: whether it is believed is.
+  const std::string& type = accelerator.info.type;
+  const bool believed =
+      throughputs_.Get(job, type).source == ThroughputSource::kMeasured &&
+      !throughputs_.IsExcluded(job, type);
   Record(now, event::AcceleratorLost{accelerator.server, accelerator.info.uuid,
-                                     job});
+                                     believed ? JobId() : job});
 }
 
 // A job that was measured on such a type is believed. Of one that was not, the
 // program may be at fault, built without CUDA, say: its word holds until it
-// ends, or can't use another one either.
+// ends, or can't use those of another server either.
 void Engine::On(Time now, const event::AcceleratorLost& e) {
   const AcceleratorId lost = cluster_.Find(e.server, e.uuid);
   if (!lost.valid()) return;
@@ -44,19 +52,22 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
     Assign(now, jobs_.at(it->second), {}, JobId());
   }
   Job* accuser = Find(e.job);
-  if (accuser == nullptr || !accuser->active() ||
-      throughputs_.Get(e.job, cluster_.accelerator(lost).info.type).source ==
-          ThroughputSource::kMeasured) {
-    return;
-  }
+  if (accuser == nullptr || !accuser->active()) return;
   accused_[lost] = e.job;
   std::vector<std::string> accused;
+  std::set<std::string> servers;
   for (const auto& [accelerator, job] : accused_) {
-    if (job == e.job) {
-      accused.push_back(cluster_.accelerator(accelerator).info.uuid);
-    }
+    if (job != e.job) continue;
+    accused.push_back(cluster_.accelerator(accelerator).info.uuid);
+    servers.insert(cluster_.accelerator(accelerator).server);
   }
-  if (accused.size() < kAccusedMax) return;
+  const bool others =
+      std::ranges::any_of(cluster_.accelerators(), [&](const auto& other) {
+        return other.state == AcceleratorState::kUsable &&
+               other.info.type == cluster_.accelerator(lost).info.type &&
+               !servers.contains(other.server);
+      });
+  if ((others ? servers.size() : accused.size()) < kAccusedMax) return;
   EndJob(now, *accuser, JobState::kHeld,
          Reason{ReasonCode::kHeldDevice, absl::StrJoin(accused, " nor "),
                 static_cast<double>(e.job.value()), 0});

@@ -136,7 +136,8 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
         if (lease.epoch != 0) lease.given_back = lease.epoch;
         lease.epoch = epoch;
         // It may have begun before the coordinator that is there now.
-        lease.horizon = now + options.lease_duration_s;
+        lease.horizon =
+            std::max(now + options.lease_duration_s, engine.leases_until());
         if (epoch != 0 && epoch <= lease.given_back) {
           Broken(StrCat("job ", id.value(), " holds epoch ", epoch,
                         " again, which it gave back"));

@@ -47,7 +47,7 @@ absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
                                 ? options_.state_directory
                                 : request.directory + "/gavel-state";
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
-                         ReadSubmission(request, state, engine_.jobs()));
+                         ReadSubmission(request, state, engine_.next_job()));
   spec.owner = owner.name;
   spec.unix_user = owner.unix_user;
   if (owner.role == Role::kUser) {

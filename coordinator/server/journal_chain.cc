@@ -14,7 +14,8 @@ namespace gavel {
 namespace {
 
 constexpr char kRemedy[] =
-    "; restore the file from a backup, or start with an empty state directory";
+    "; restore the file from a backup, or end all agents and jobs of this "
+    "cluster, start with an empty state directory, and then start the agents";
 
 void AppendBits(std::string* bytes, uint64_t value) {
   for (int shift = 0; shift < 64; shift += 8) {

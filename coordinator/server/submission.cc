@@ -1,7 +1,7 @@
 #include "coordinator/server/submission.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/status.h"
@@ -22,19 +22,20 @@ std::string Resolve(const std::string& directory, const std::string& path) {
 }  // namespace
 
 std::string DefaultCheckpointDirectory(std::string_view state_directory,
-                                       std::string_view name,
-                                       const std::map<JobId, Job>& jobs) {
-  const auto earlier = std::ranges::count_if(
-      jobs, [&](const auto& entry) { return entry.second.spec.name == name; });
-  std::string directory = StrCat(state_directory, "/checkpoints/", name);
-  // A dot is in no name: "a.2" is never the directory of a job "a.2".
-  if (earlier > 0) StrAppend(&directory, ".", earlier + 1);
+                                       std::string_view name, JobId id) {
+  const std::string base =
+      StrCat(state_directory, "/checkpoints/", id.value(), "-", name);
+  std::string directory = base;
+  std::error_code unseen;  // only the job's owner may look
+  for (int i = 2; std::filesystem::exists(directory, unseen); ++i) {
+    directory = StrCat(base, ".", i);
+  }
   return directory;
 }
 
 absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
                                        std::string_view state_directory,
-                                       const std::map<JobId, Job>& jobs) {
+                                       JobId id) {
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
                          ParseJobSpec(request.toml, request.source));
   if (!request.directory.starts_with('/')) {
@@ -45,7 +46,7 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
   spec.working_directory = Resolve(request.directory, spec.working_directory);
   spec.checkpoint_directory =
       spec.checkpoint_directory.empty()
-          ? DefaultCheckpointDirectory(state_directory, spec.name, jobs)
+          ? DefaultCheckpointDirectory(state_directory, spec.name, id)
           : Resolve(request.directory, spec.checkpoint_directory);
   return spec;
 }

@@ -17,17 +17,17 @@
 
 namespace gavel {
 
-// `jobs`: all that were ever submitted. INVALID_ARGUMENT, ready for the user,
-// when the file is wrong (with line and column) or its directory not absolute.
+// `id`: what the job is going to be. INVALID_ARGUMENT, ready for the user, when
+// the file is wrong (with line and column) or its directory not absolute.
 absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
                                        std::string_view state_directory,
-                                       const std::map<JobId, Job>& jobs);
+                                       JobId id);
 
-// STATE/checkpoints/NAME; for the n-th job of that name NAME.n, so that it does
-// not start from where an ended one of the same name stopped.
+// STATE/checkpoints/ID-NAME, so that a job does not start from where an ended
+// one of the same name stopped. Where one of an earlier journal left such a
+// directory, ID-NAME.2, and so on.
 std::string DefaultCheckpointDirectory(std::string_view state_directory,
-                                       std::string_view name,
-                                       const std::map<JobId, Job>& jobs);
+                                       std::string_view name, JobId id);
 
 }  // namespace gavel
 

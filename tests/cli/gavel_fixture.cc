@@ -150,9 +150,13 @@ std::string GavelTest::LogOf(int job, const std::string& name) const {
 }
 
 GavelTest::FakeState GavelTest::CheckpointOf(const std::string& name) const {
-  const std::string directory = state() + "/checkpoints/" + name;
   Generation latest;
   std::error_code error;
+  std::string directory;  // ID-NAME
+  for (const auto& entry :
+       std::filesystem::directory_iterator(state() + "/checkpoints", error)) {
+    if (entry.path().string().ends_with("-" + name)) directory = entry.path();
+  }
   for (const auto& entry :
        std::filesystem::directory_iterator(directory, error)) {
     const auto one = ParseGenerationName(entry.path().filename().string());

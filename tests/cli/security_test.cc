@@ -243,7 +243,7 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   })) << queue
       << agent->errors() << ReadText(Path("agent/logs/1-a.0.log"));
   struct stat info {};
-  ASSERT_EQ(stat(Path("jobs/gavel-state/checkpoints/a").c_str(), &info), 0);
+  ASSERT_EQ(stat(Path("jobs/gavel-state/checkpoints/1-a").c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 65534U);
 
   EXPECT_EQ(As("alice", {"submit", Path("jobs/b.toml")}).exit_code, 0);

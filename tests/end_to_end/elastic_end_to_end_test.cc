@@ -113,7 +113,7 @@ class ElasticEndToEnd : public GavelTest {
   bool HasGeneration() const {
     std::error_code error;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             state() + "/checkpoints/elastic", error)) {
+             state() + "/checkpoints/1-elastic", error)) {
       if (entry.path().filename() == "manifest.json") return true;
     }
     return false;

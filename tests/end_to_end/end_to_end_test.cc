@@ -123,7 +123,7 @@ class EndToEndTest : public GavelTest {
   }
 
   std::string checkpoints() const {
-    return StrCat(state(), "/checkpoints/", kJob);
+    return StrCat(state(), "/checkpoints/1-", kJob);
   }
   std::string Log() const { return LogOf(1, kJob); }
   bool LogSays(const std::string& text) const {

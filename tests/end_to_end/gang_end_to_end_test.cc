@@ -53,7 +53,7 @@ class GangEndToEnd : public GavelTest {
   }
 
   uint64_t LastStep() const {
-    const std::string directory = state() + "/checkpoints/gang";
+    const std::string directory = state() + "/checkpoints/1-gang";
     if (!std::filesystem::exists(directory)) return 0;
     const auto store = GenerationStore::Open(directory);
     if (!store.ok()) return 0;

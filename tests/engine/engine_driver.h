@@ -182,7 +182,8 @@ class EngineDriver {
   }
 
   // A coordinator that starts again on what is on disk.
-  void Restart() {
+  void Restart(const std::function<void(EngineOptions&)>& adjust = {}) {
+    if (adjust) adjust(options_);
     engine_ = std::make_unique<Engine>(options_);
     invariants_.Restarted();
     uint64_t term = 0;

@@ -97,6 +97,45 @@ TEST_F(LostAccelerator, AJobThatNeverRanAndCanUseNoneIsHeld) {
   EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
 }
 
+// A server that is broken as a whole holds no job: others have such, too.
+TEST_F(LostAccelerator, ThoseOfOneServerAreNotEnoughToHoldAJob) {
+  driver_.JoinServer("there", 1);
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(driver_.engine().cluster().accelerator(HeldBy(job)).server,
+              "here");
+    Fail(job);
+    ASSERT_TRUE(driver_.job(job).active());
+    driver_.Request(key);
+  }
+  driver_.Gone(key, 75);  // there it is another process
+  driver_.Run(job);
+  ASSERT_EQ(driver_.engine().cluster().accelerator(HeldBy(job)).server,
+            "there");
+  Fail(job);  // a second server's: it is the program
+  EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{6});
+}
+
+// What a report between two rows of the journal has told is not there at a
+// replay.
+TEST_F(LostAccelerator, AReplayDecidesAsWasDecided) {
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  Progress nothing;
+  driver_.Step(event::StepsReported{key, WorkerOf(job).held_epoch, nothing});
+  MakeSteps(job);  // too soon after the first for a row
+  const AcceleratorId first = Fail(job);
+  driver_.Request(driver_.Key(job));
+  const AcceleratorId second = Fail(job);
+  EXPECT_TRUE(driver_.job(job).active());
+  driver_.Restart();
+  EXPECT_TRUE(driver_.job(job).active());
+  EXPECT_EQ(StateOf(first), AcceleratorState::kLost);
+  EXPECT_EQ(StateOf(second), AcceleratorState::kLost);
+}
+
 TEST_F(LostAccelerator, OnTheWordOfAJobThatNeverRanIsBackAtItsEnd) {
   const JobId job = driver_.Submit("a");
   driver_.Run(job);

@@ -43,6 +43,20 @@ TEST(Restart, GivesNoAcceleratorOnWhileAnOldLeaseMayRun) {
   EXPECT_EQ(driver.Last<LeaseGrant>()->worker.job, first);
 }
 
+TEST(Restart, WaitsForLeasesAsLongAsTheyWereGiven) {
+  EngineDriver driver(1, "fifo", [](auto& o) { o.lease_duration_s = 60; });
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  driver.At(10);
+  driver.Restart([](auto& o) { o.lease_duration_s = 5; });
+  driver.Restart();
+  driver.Step(event::ServerLost{"here"});
+  driver.At(10 + 60);
+  EXPECT_NE(driver.worker(job).held_epoch, 0u);
+  driver.At(10 + 60 * (1 + driver.engine().options().drift) + 1);
+  EXPECT_EQ(driver.worker(job).held_epoch, 0u);
+}
+
 TEST(Restart, DoesNotForgetThatAPreemptedLeaseMustGo) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId first = driver.Submit("a");

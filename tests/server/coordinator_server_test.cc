@@ -79,7 +79,7 @@ TEST_F(CoordinatorServerTest, LeadsAJobFromSubmissionToItsEnd) {
   EXPECT_EQ(launch->argv, (std::vector<std::string>{"./train", "--quick"}));
   EXPECT_EQ(launch->working_directory, "/jobs");
   EXPECT_EQ(launch->checkpoint_directory,
-            folder_.path() + "/state/checkpoints/digits");
+            folder_.path() + "/state/checkpoints/1-digits");
 
   FakeWorker worker(coordinator_->endpoint(), launch->worker);
   ASSERT_TRUE(worker.Hello());

@@ -167,7 +167,7 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   const auto launch = agent.Receive<LaunchWorker>();
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->unix_user, "alice");
-  EXPECT_EQ(launch->checkpoint_directory, "/jobs/gavel-state/checkpoints/a");
+  EXPECT_EQ(launch->checkpoint_directory, "/jobs/gavel-state/checkpoints/1-a");
 
   const CurveKeyPair keys = NewCurveKeyPair().value();
   // Another server can't vouch for it.

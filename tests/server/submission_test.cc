@@ -1,6 +1,9 @@
 #include "coordinator/server/submission.h"
 
+#include <filesystem>
+
 #include "core/text.h"
+#include "tests/server/temporary_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
@@ -16,21 +19,11 @@ SubmitRequest Request(std::string toml) {
 
 constexpr char kPlain[] = "name = \"a\"\ncommand = [\"./train\"]\n";
 
-std::map<JobId, Job> JobsNamed(const std::vector<std::string>& names) {
-  std::map<JobId, Job> jobs;
-  for (const std::string& name : names) {
-    const JobId id(jobs.size() + 1);
-    jobs[id].id = id;
-    jobs[id].spec.name = name;
-  }
-  return jobs;
-}
-
 TEST(Submission, RunsInTheDirectoryOfItsFile) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ReadSubmission(Request(kPlain), "/state", {}));
+                       ReadSubmission(Request(kPlain), "/state", JobId(7)));
   EXPECT_EQ(spec.working_directory, "/home/ann/jobs");
-  EXPECT_EQ(spec.checkpoint_directory, "/state/checkpoints/a");
+  EXPECT_EQ(spec.checkpoint_directory, "/state/checkpoints/7-a");
 }
 
 TEST(Submission, RelativePathsAreThoseOfItsFile) {
@@ -38,7 +31,7 @@ TEST(Submission, RelativePathsAreThoseOfItsFile) {
                                   "working_directory = \"../bin/\"\n"
                                   "checkpoint_directory = \"saved\"\n");
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ReadSubmission(Request(toml), "/state", {}));
+                       ReadSubmission(Request(toml), "/state", JobId(7)));
   EXPECT_EQ(spec.working_directory, "/home/ann/bin");
   EXPECT_EQ(spec.checkpoint_directory, "/home/ann/jobs/saved");
 }
@@ -47,27 +40,32 @@ TEST(Submission, AbsolutePathsStay) {
   const std::string toml =
       StrCat(kPlain, "working_directory = \"/opt/train\"\n");
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ReadSubmission(Request(toml), "/state", {}));
+                       ReadSubmission(Request(toml), "/state", JobId(7)));
   EXPECT_EQ(spec.working_directory, "/opt/train");
 }
 
-TEST(Submission, AReusedNameDoesNotReuseCheckpoints) {
-  ASSERT_OK_AND_ASSIGN(
-      const JobSpec spec,
-      ReadSubmission(Request(kPlain), "/state", JobsNamed({"a", "b", "a"})));
-  EXPECT_EQ(spec.checkpoint_directory, "/state/checkpoints/a.3");
+TEST(Submission, CheckpointsOfAnEarlierJournalAreNotReused) {
+  const TemporaryFolder folder;
+  for (const char* left : {"7-a", "7-a.2"}) {
+    std::filesystem::create_directories(
+        StrCat(folder.path(), "/checkpoints/", left));
+  }
+  EXPECT_EQ(DefaultCheckpointDirectory(folder.path(), "a", JobId(7)),
+            folder.path() + "/checkpoints/7-a.3");
+  EXPECT_EQ(DefaultCheckpointDirectory(folder.path(), "a", JobId(8)),
+            folder.path() + "/checkpoints/8-a");
 }
 
 TEST(Submission, AnUnknownKeyIsNamedWithItsPlace) {
-  EXPECT_THAT(
-      ReadSubmission(Request(StrCat(kPlain, "colour = 1\n")), "/state", {}),
-      StatusIs(kInvalidArgument, "job.toml:3:"));
+  EXPECT_THAT(ReadSubmission(Request(StrCat(kPlain, "colour = 1\n")), "/state",
+                             JobId(7)),
+              StatusIs(kInvalidArgument, "job.toml:3:"));
 }
 
 TEST(Submission, ADirectoryThatIsNotAbsoluteIsRefused) {
   SubmitRequest request = Request(kPlain);
   request.directory = "jobs";
-  EXPECT_THAT(ReadSubmission(request, "/state", {}),
+  EXPECT_THAT(ReadSubmission(request, "/state", JobId(7)),
               StatusIs(kInvalidArgument, "not absolute"));
 }
 

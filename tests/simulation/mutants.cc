@@ -53,6 +53,9 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "a coordinator whose journal lost its end goes on when it is shown that"},
     {Rule::kGraceAfterRestart, "no-grace",
      "a coordinator that starts again takes the leases of before as over"},
+    {Rule::kGraceAsLeasesWereGiven, "grace-by-new-option",
+     "a coordinator that starts again with shorter leases takes those of "
+     "before as that short, too"},
     // ---- leases that end without a word
     {Rule::kLeaseEndsForAllClocks, "no-drift-margin",
      "the coordinator takes a lease as over by its own clock alone"},

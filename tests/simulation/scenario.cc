@@ -62,12 +62,13 @@ class Scenario {
 
   // ---- the world at its beginning
 
+  bool is_long() const { return seed_ % 16 == 3; }
+
   VirtualClusterOptions Options(const ScenarioOptions& given) {
     VirtualClusterOptions options;
     EngineOptions& engine = options.engine;
-    const bool is_long = seed_ % 16 == 3;
-    engine.round_duration_s = is_long ? 90 : 10;
-    engine.lease_duration_s = is_long ? 60 : 4;
+    engine.round_duration_s = is_long() ? 90 : 10;
+    engine.lease_duration_s = is_long() ? 60 : 4;
     engine.plan_lead_s = 1;
     engine.pause_grace_s = 5;
     engine.stop_grace_s = 2;
@@ -87,6 +88,7 @@ class Scenario {
     options.checkpoints.fail = 0.1 * static_cast<double>(seed_ % 3);
     options.checkpoints.late = 0.1 * static_cast<double>(seed_ % 4);
     options.checkpoints.late_s_max = 25;
+    if (seed_ % 2 == 1) options.snapshot_rows = 20 + seed_ % 40;
     options.coordinator_clock_rate = ClockRate();
     options.seed = seed_;
     return options;
@@ -230,10 +232,23 @@ class Scenario {
     });
   }
 
+  // An operator changes the option, while a server does not hear of it.
+  void ChangeLeases() {
+    Note("coordinator: other leases");
+    const double least_s = is_long() ? 10 : 3;
+    cluster_.SetLeaseDuration(least_s * static_cast<double>(1 + 2 * Draw(4)));
+    const std::string& name = servers_[Draw(servers_.size())];
+    cluster_.SetPartitioned(name, true);
+    Later(40, [this, name] { cluster_.SetPartitioned(name, false); });
+    cluster_.KillCoordinator();
+    RestartCoordinator(2);
+  }
+
   void CoordinatorFault(uint64_t kind) {
     if (!cluster_.coordinator_up()) return;
     switch (kind) {
       case 0:
+        return ChangeLeases();
       case 1:
         Note("coordinator: killed");
         cluster_.KillCoordinator();

@@ -60,7 +60,9 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
     ADD_FAILURE() << "seed " << failure.seed << ": " << failure.what;
   }
   EXPECT_EQ(runs.seeds, 300u);
-  for (const char* kind : {"coordinator: killed",
+  for (const char* kind : {"accelerator: fails",
+                           "coordinator: killed",
+                           "coordinator: other leases",
                            "coordinator: stalled",
                            "journal: disk full",
                            "journal: fsync failed",
@@ -69,6 +71,7 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
                            "agent: killed",
                            "agent: stalled",
                            "agent: state lost",
+                           "network: other weather",
                            "network: server cut off",
                            "network: server not heard",
                            "network: server hears nothing",
