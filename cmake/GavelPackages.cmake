@@ -26,6 +26,8 @@ endfunction()
 
 gavel_package(msgpack msgpack.hpp DEFINITIONS MSGPACK_NO_BOOST)
 gavel_package(xxhash xxhash.h LIBRARIES xxhash)
+# Hashes with a key; libzmq's CURVE is made of it, too.
+gavel_package(sodium sodium.h LIBRARIES sodium)
 # Header only and without exceptions: a parse error is a value.
 gavel_package(toml toml++/toml.h DEFINITIONS TOML_EXCEPTIONS=0 TOML_HEADER_ONLY=1)
 

@@ -52,14 +52,30 @@ struct WorkerKey {
   friend auto operator<=>(const WorkerKey&, const WorkerKey&) = default;
 };
 
+// That a coordinator gave a journal position out: its own to make and to check
+// (coordinator/server/position_proofs.h), kept beside the position by all
+// others. Zeros: none.
+struct PositionProof {
+  uint64_t first = 0;
+  uint64_t second = 0;
+  friend bool operator==(const PositionProof&, const PositionProof&) = default;
+};
+
 // Where a coordinator's journal stood. Terms rise with every start of a
 // coordinator, seq with every event; the pair is totally ordered, and whoever
 // has seen a higher one does not listen to a lower term.
 struct JournalPosition {
   uint64_t term = 0;
   uint64_t seq = 0;
-  friend auto operator<=>(const JournalPosition&,
-                          const JournalPosition&) = default;
+  PositionProof proof = {};  // no part of the order
+  friend constexpr auto operator<=>(const JournalPosition& a,
+                                    const JournalPosition& b) {
+    return a.term != b.term ? a.term <=> b.term : a.seq <=> b.seq;
+  }
+  friend constexpr bool operator==(const JournalPosition& a,
+                                   const JournalPosition& b) {
+    return a.term == b.term && a.seq == b.seq;
+  }
 };
 
 }  // namespace gavel

@@ -22,7 +22,11 @@ auto Fields(As<WorkerKey> auto& m) {
   return std::tie(m.job, m.rank, m.incarnation);
 }
 
-auto Fields(As<JournalPosition> auto& m) { return std::tie(m.term, m.seq); }
+auto Fields(As<PositionProof> auto& m) { return std::tie(m.first, m.second); }
+
+auto Fields(As<JournalPosition> auto& m) {
+  return std::tie(m.term, m.seq, m.proof);
+}
 
 auto Fields(As<AcceleratorInfo> auto& m) {
   return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor,

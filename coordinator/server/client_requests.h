@@ -42,7 +42,7 @@ class ClientRequests {
   static constexpr size_t kWaitingLogsMax = 1024;
   static constexpr double kLogTimeout_s = 10;
 
-  using Send = std::function<void(const std::string& peer, const Message&)>;
+  using Send = std::function<void(const std::string& peer, Message)>;
   struct Options {
     std::string state_directory;  // absolute
     std::string policy;           // its name, for the status

@@ -112,7 +112,7 @@ struct CoordinatorServer::Impl {
   void Carry(action::Halt&& action);
   void Halt(absl::Status why);
   // False: that peer is gone.
-  bool Send(const std::string& peer, const Message& message);
+  bool Send(const std::string& peer, Message message);
 
   CoordinatorServerOptions options;
   std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
@@ -144,8 +144,8 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
       router(std::move(bound)),
       engine(options.engine),
       clients(engine, agents,
-              [this](const std::string& peer, const Message& message) {
-                Send(peer, message);
+              [this](const std::string& peer, Message message) {
+                Send(peer, std::move(message));
               },
               {options.state_directory, options.policy, options.quota,
                [this](bool done, const AuditEntry& entry) {
@@ -274,8 +274,8 @@ void CoordinatorServer::Impl::TakeCompletions() {
 }
 
 void CoordinatorServer::Impl::Handle(Incoming incoming) {
-  const absl::StatusOr<Identity> sender =
-      gatekeeper->Admit(clock.Now(), incoming, engine.jobs());
+  const absl::StatusOr<Identity> sender = gatekeeper->Admit(
+      clock.Now(), incoming, engine.jobs(), engine.position());
   if (!sender.ok()) return Refuse(incoming, sender.status());
   if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
     return Drop(incoming, valid);
@@ -315,9 +315,9 @@ void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
                       MessageName(incoming.message), dropped,
                       ToStd(why.message()));
   }
-  const std::optional<Message> answer =
+  std::optional<Message> answer =
       RefusalOf(incoming.message, why, engine.position());
-  if (answer.has_value()) Send(incoming.peer, *answer);
+  if (answer.has_value()) Send(incoming.peer, *std::move(answer));
   if (absl::IsUnauthenticated(why)) return Router::Cut(incoming);
   router->Offend(incoming);
 }
@@ -402,14 +402,14 @@ void CoordinatorServer::Impl::Carry(action::SolvePolicy&& action) {
 
 void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
   const std::string* peer = workers.Find(action.worker);
-  if (peer == nullptr || Send(*peer, action.message)) return;
+  if (peer == nullptr || Send(*peer, std::move(action.message))) return;
   workers.Forget(action.worker);
 }
 
 void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
   agent_rejected |= std::holds_alternative<AgentRejected>(action.message);
   const std::string* peer = agents.Find(action.server);
-  if (peer == nullptr || Send(*peer, action.message)) return;
+  if (peer == nullptr || Send(*peer, std::move(action.message))) return;
   agents.Forget(action.server);
 }
 
@@ -431,8 +431,8 @@ void CoordinatorServer::Impl::Halt(absl::Status why) {
 }
 
 // A message that is lost on the way is asked for again; nothing waits for it.
-bool CoordinatorServer::Impl::Send(const std::string& peer,
-                                   const Message& message) {
+bool CoordinatorServer::Impl::Send(const std::string& peer, Message message) {
+  gatekeeper->Seal(&message);
   const absl::Status sent = router->Send(peer, message);
   if (sent.ok()) return true;
   options.log->debug("{} not sent: {}", MessageName(message),
@@ -458,14 +458,18 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
   GAVEL_ASSIGN_OR_RETURN(
       std::unique_ptr<Journal> journal,
       Journal::Open(options.state_directory + "/journal.db", options.journal));
-  std::unique_ptr<AccessList> access;
+  std::optional<Gatekeeper::Keys> keys;
   RouterOptions router_options;
   router_options.keys = options.keys;
   if (options.keys.has_value()) {
-    GAVEL_ASSIGN_OR_RETURN(access, AccessList::Open(options.principals_path));
+    GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<AccessList> access,
+                           AccessList::Open(options.principals_path));
+    GAVEL_ASSIGN_OR_RETURN(const PositionProofs proofs,
+                           PositionProofs::Make(options.keys->secret_key));
     router_options.may_connect = [list = access.get()](const std::string& key) {
       return list->Knows(key);
     };
+    keys.emplace(Gatekeeper::Keys{std::move(access), proofs});
   }
   GAVEL_ASSIGN_OR_RETURN(
       AuditLog audit,
@@ -475,7 +479,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
       Router::Bind(options.endpoint, std::move(router_options)));
   auto impl = std::make_unique<Impl>(
       std::move(options),
-      std::make_unique<Gatekeeper>(std::move(access), std::move(audit)),
+      std::make_unique<Gatekeeper>(std::move(keys), std::move(audit)),
       std::move(router));
   GAVEL_RETURN_IF_ERROR(impl->Start(std::move(journal), std::move(policy)));
   return std::unique_ptr<CoordinatorServer>(

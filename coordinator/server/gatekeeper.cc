@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "coordinator/server/incoming.h"
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -52,16 +53,36 @@ std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {
 
 }  // namespace
 
+absl::Status Gatekeeper::CheckPosition(const Identity& sender,
+                                       const Message& message,
+                                       JournalPosition own) const {
+  const std::optional<JournalPosition> seen = HighestSeen(message);
+  if (!seen.has_value() || *seen <= own || keys_->proofs.Holds(*seen)) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      StrCat(RoleName(sender.role), " ", sender.name, ": it shows term ",
+             seen->term, " seq ", seen->seq,
+             " of the journal without proof that a coordinator of this key "
+             "gave it out, and the journal is at term ",
+             own.term, " seq ", own.seq,
+             "; if the coordinator's key was replaced, start it again"));
+}
+
 absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
-                                           const std::map<JobId, Job>& jobs) {
-  if (access_ == nullptr) return Identity{"", Role::kOperator, "", WorkerKey()};
-  std::optional<Identity> sender = access_->Find(incoming.public_key);
-  const absl::Status allowed =
+                                           const std::map<JobId, Job>& jobs,
+                                           JournalPosition own) {
+  if (!keys_.has_value()) {
+    return Identity{"", Role::kOperator, "", WorkerKey()};
+  }
+  std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
+  absl::Status allowed =
       sender.has_value()
           ? Authorize(*sender, incoming.message, jobs)
           : absl::UnauthenticatedError(
                 "this key is not allowed any more; an operator can have it "
                 "allowed with `gavel user add`");
+  if (allowed.ok()) allowed = CheckPosition(*sender, incoming.message, own);
   if (allowed.ok()) return *std::move(sender);
   AuditEntry entry;
   entry.who = sender ? sender->name : StrCat("key ", incoming.public_key);
@@ -73,27 +94,39 @@ absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
   return allowed;
 }
 
+void Gatekeeper::Seal(Message* message) {
+  if (!keys_.has_value()) return;
+  std::visit(
+      [this](auto& m) {
+        if constexpr (requires { m.position.proof; }) {
+          m.position.proof = keys_->proofs.Of(m.position);
+        }
+      },
+      *message);
+}
+
 void Gatekeeper::NoteWorkers(const Message& message,
                              const std::map<JobId, Job>& jobs) {
-  if (access_ == nullptr) return;
+  if (!keys_.has_value()) return;
   if (const auto* hello = std::get_if<AgentHello>(&message)) {
-    access_->RemoveWorkersOf(hello->server);
+    keys_->access->RemoveWorkersOf(hello->server);
     for (const RunningWorker& running : hello->running) {
       if (!RunsOn(hello->server, running.worker, jobs)) continue;
-      access_->AddWorker(hello->server, running.worker, running.public_key);
+      keys_->access->AddWorker(hello->server, running.worker,
+                               running.public_key);
     }
   } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
     if (!RunsOn(launched->server, launched->worker, jobs)) return;
-    access_->AddWorker(launched->server, launched->worker,
-                       launched->public_key);
+    keys_->access->AddWorker(launched->server, launched->worker,
+                             launched->public_key);
   } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
-    access_->RemoveWorker(exited->server, exited->worker);
+    keys_->access->RemoveWorker(exited->server, exited->worker);
   }
 }
 
 std::optional<absl::Status> Gatekeeper::Reload() {
-  if (access_ == nullptr) return std::nullopt;
-  std::optional<absl::Status> read = access_->Reload();
+  if (!keys_.has_value()) return std::nullopt;
+  std::optional<absl::Status> read = keys_->access->Reload();
   if (read.has_value()) {
     audit_.Action(
         {"", "", "", "reload principals", "",

@@ -1,5 +1,6 @@
 // What the coordinator's event loop asks before it does anything with a
-// message: who sent it, and whether he may; it writes the audit log of both.
+// message: who sent it, and whether he may; it writes the audit log of both,
+// and seals the journal positions that leave (position_proofs.h).
 // Without keys everything is allowed, from this machine. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_GATEKEEPER_H_
 #define GAVEL_COORDINATOR_SERVER_GATEKEEPER_H_
@@ -14,6 +15,7 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/server/access_list.h"
 #include "coordinator/server/audit_log.h"
+#include "coordinator/server/position_proofs.h"
 #include "coordinator/server/roles.h"
 #include "core/messages.h"
 #include "core/units.h"
@@ -23,15 +25,27 @@ namespace gavel {
 
 class Gatekeeper {
  public:
-  // `access` null: connections have no keys.
-  Gatekeeper(std::unique_ptr<AccessList> access, AuditLog audit)
-      : access_(std::move(access)), audit_(std::move(audit)) {}
+  // With keys: who they belong to, and the proofs of the coordinator's own.
+  struct Keys {
+    std::unique_ptr<AccessList> access;
+    PositionProofs proofs;
+  };
+  // `keys` nothing: connections have none.
+  Gatekeeper(std::optional<Keys> keys, AuditLog audit)
+      : keys_(std::move(keys)), audit_(std::move(audit)) {}
 
   // The sender, if it may send this. UNAUTHENTICATED: its key is not (any
-  // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize.
-  // Refusals are in the audit log. Without keys: an operator without a name.
+  // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize, or
+  // it shows a later journal position than `own` without the proof that a
+  // coordinator of this key gave it out. Refusals are in the audit log. Without
+  // keys: an operator without a name.
   absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
-                                 const std::map<JobId, Job>& jobs);
+                                 const std::map<JobId, Job>& jobs,
+                                 JournalPosition own);
+
+  // Puts its proof to the position that the message carries, if any. Without
+  // keys there are none.
+  void Seal(Message* message);
 
   // Keys of workers that start and end, of an agent's message that was
   // admitted and that the engine did not refuse; those alone that the engine
@@ -51,11 +65,14 @@ class Gatekeeper {
   // The list of principals, if it has changed: what came of reading it.
   std::optional<absl::Status> Reload();
   size_t principals() const {
-    return access_ == nullptr ? 0 : access_->principals();
+    return keys_.has_value() ? keys_->access->principals() : 0;
   }
 
  private:
-  std::unique_ptr<AccessList> access_;
+  absl::Status CheckPosition(const Identity& sender, const Message& message,
+                             JournalPosition own) const;
+
+  std::optional<Keys> keys_;
   AuditLog audit_;
 };
 

@@ -181,6 +181,15 @@ std::optional<WorkerKey> SendingWorker(const Message& message) {
       message);
 }
 
+std::optional<JournalPosition> HighestSeen(const Message& message) {
+  return std::visit(
+      [](const auto& m) -> std::optional<JournalPosition> {
+        if constexpr (requires { m.highest_seen; }) return m.highest_seen;
+        return std::nullopt;
+      },
+      message);
+}
+
 std::optional<std::string> SendingAgent(const Message& message) {
   return std::visit(
       []<class T>(const T& m) -> std::optional<std::string> {

@@ -40,6 +40,10 @@ std::optional<Event> EventOf(Message message);
 std::optional<WorkerKey> SendingWorker(const Message& message);
 std::optional<std::string> SendingAgent(const Message& message);
 
+// The highest journal position that its sender knows; nothing when the message
+// does not tell.
+std::optional<JournalPosition> HighestSeen(const Message& message);
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_SERVER_INCOMING_H_

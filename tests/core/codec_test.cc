@@ -42,20 +42,20 @@ std::vector<Message> Filled(uint64_t seed) {
   return messages;
 }
 
-bool Same(const Message& a, const Message& b) {
-  return a.index() == b.index() &&
-         std::visit(
-             [&b](const auto& body) {
-               using Body = std::decay_t<decltype(body)>;
-               return Fields(body) == Fields(std::get<Body>(b));
-             },
-             a);
-}
-
 std::string Encode(const Message& message) {
   auto frame = EncodeMessage(message);
   EXPECT_THAT(frame, IsOk());
   return *std::move(frame);
+}
+
+// Also in what is no part of equality: a position's proof.
+bool Same(const Message& a, const Message& b) {
+  const auto equal = [&b](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    return Fields(body) == Fields(std::get<Body>(b));
+  };
+  return a.index() == b.index() && std::visit(equal, a) &&
+         Encode(a) == Encode(b);
 }
 
 // Header of a frame of `type`, to be followed by msgpack written by hand.
@@ -106,6 +106,7 @@ TEST(Codec, EveryFieldOfEveryStructIsOnItsList) {
   ExpectEveryFieldListed<WorkerId>();
   ExpectEveryFieldListed<WorkerKey>();
   ExpectEveryFieldListed<JournalPosition>();
+  ExpectEveryFieldListed<PositionProof>();
   ExpectEveryFieldListed<AcceleratorInfo>();
   ExpectEveryFieldListed<Progress>();
   ExpectEveryFieldListed<RunningWorker>();
@@ -116,7 +117,25 @@ TEST(Codec, BytesOnTheWireStayWhatTheyAre) {
   const LeaseNotice notice{{JobId(12), 1, 3}, {2, 300}, 7};
   using namespace std::string_literals;
   EXPECT_EQ(Encode(notice),
-            "GVL\x01\x08\x93\x93\x0c\x01\x03\x92\x02\xcd\x01\x2c\x07"s);
+            "GVL\x01\x08\x93\x93\x0c\x01\x03\x93\x02\xcd\x01\x2c\x92"
+            "\x00\x00\x07"s);
+}
+
+TEST(Codec, APositionKeepsItsProofAndMayHaveNone) {
+  LeaseNotice notice{{JobId(12), 1, 3}, {2, 300}, 7};
+  notice.position.proof = {uint64_t{1} << 63, 5};
+  ASSERT_OK_AND_ASSIGN(const Message read, DecodeMessage(Encode(notice)));
+  EXPECT_EQ(std::get<LeaseNotice>(read).position.proof, notice.position.proof);
+  // Two positions are told apart by term and seq alone.
+  EXPECT_EQ(notice.position, (JournalPosition{2, 300}));
+  // As it was written before there were proofs.
+  using namespace std::string_literals;
+  ASSERT_OK_AND_ASSIGN(
+      const Message older,
+      DecodeMessage(
+          "GVL\x01\x08\x93\x93\x0c\x01\x03\x92\x02\xcd\x01\x2c\x07"s));
+  EXPECT_EQ(std::get<LeaseNotice>(older).position, (JournalPosition{2, 300}));
+  EXPECT_EQ(std::get<LeaseNotice>(older).position.proof, PositionProof());
 }
 
 TEST(Codec, TypesOnTheWireStayWhatTheyAre) {

@@ -36,7 +36,10 @@ class EncryptedCoordinator : public ::testing::Test {
     Allow("vera", Role::kViewer);
     Allow("here", Role::kNode);
     Allow("there", Role::kNode);
-    CoordinatorServerOptions options = QuietOptions(folder_.path() + "/state");
+    Start();
+  }
+  void Start() {
+    CoordinatorServerOptions options = QuietOptions(StatePath());
     options.endpoint = "tcp://0.0.0.0:0";
     options.keys = own_;
     options.principals_path = Path();
@@ -45,6 +48,7 @@ class EncryptedCoordinator : public ::testing::Test {
     ASSERT_OK(coordinator_->created());
   }
 
+  std::string StatePath() const { return folder_.path() + "/state"; }
   std::string Path() const { return folder_.path() + "/principals.toml"; }
   void Allow(const std::string& name, Role role) {
     keys_[name] = NewCurveKeyPair().value();
@@ -194,6 +198,68 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   agent.Exited(launch->worker, 0);
   FakePeer late(Endpoint(), As(keys));
   EXPECT_FALSE(late.Connects(kShort_s));
+}
+
+TEST_F(EncryptedCoordinator, AMadeUpJournalPositionIsRefusedAndWrittenDown) {
+  FakeAgent agent(Endpoint(), "here", 1, As("here"));
+  ASSERT_TRUE(agent.Join(1).has_value());
+  ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  const CurveKeyPair keys = NewCurveKeyPair().value();
+  agent.Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
+  FakeWorker worker(Endpoint(), launch->worker, As(keys));
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
+  EXPECT_NE(grant->position.proof, PositionProof());
+
+  LeaseRequest forged;
+  forged.worker = launch->worker;
+  forged.nonce = 1000;
+  // No proof, and the proof of another position.
+  forged.highest_seen = {uint64_t{1} << 60, 1};
+  worker.Send(forged);
+  forged.highest_seen.proof = grant->position.proof;
+  worker.Send(forged);
+  AgentHeartbeat beat{"here", 1, {launch->position.term, 1'000'000}};
+  agent.Send(beat);
+  // Of the same connections, what is true is heard as before.
+  EXPECT_TRUE(worker.AskForLease(/*holding=*/true, grant->epoch).has_value());
+  agent.Send(AgentHeartbeat{"here", 1, launch->position});
+  EXPECT_TRUE(Client("vera").Query(QueryKind::kStatus).is_object());
+  const std::string audit = Audit();
+  EXPECT_THAT(audit, HasSubstr(R"("who":"job 1 rank 0","role":"worker")"));
+  EXPECT_THAT(audit, HasSubstr("shows term 1152921504606846976 seq 1"));
+  EXPECT_THAT(audit, HasSubstr("node here: it shows term 1 seq 1000000"));
+  EXPECT_OK(coordinator_->Stop());
+}
+
+TEST_F(EncryptedCoordinator, AProvenLaterPositionHaltsAJournalThatWasSetBack) {
+  const auto copy = [&](const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+    std::filesystem::permissions(to, std::filesystem::perms::owner_all);
+  };
+  EXPECT_OK(coordinator_->Stop());
+  copy(StatePath(), folder_.path() + "/before");
+  Start();
+  JournalPosition seen;
+  {
+    FakeAgent agent(Endpoint(), "here", 1, As("here"));
+    ASSERT_TRUE(agent.Join(1).has_value());
+    ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+    const auto launch = agent.Receive<LaunchWorker>();
+    ASSERT_TRUE(launch.has_value());
+    seen = launch->position;
+  }
+  EXPECT_OK(coordinator_->Stop());
+  copy(folder_.path() + "/before", StatePath());
+  Start();
+  FakePeer agent(Endpoint(), As("here"));
+  agent.Send(AgentHeartbeat{"here", 1, seen});
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "another coordinator"));
 }
 
 // Each role over a real connection: what the table does not give it is refused,
