@@ -48,6 +48,31 @@ constexpr std::array<Reader, kMessageTypes> MakeReaders(
 constexpr std::array<Reader, kMessageTypes> kReaders =
     MakeReaders(std::make_index_sequence<kMessageTypes>());
 
+constexpr uint8_t kRefusalVersion = 0;
+
+// What a peer's refusal of our version says. Its text is shown to people: what
+// is not printable is left out.
+absl::Status ReadRefusal(std::string_view frame) {
+  const std::string_view body = frame.substr(kMagic.size() + 1);
+  if (body.size() < 2) {
+    return absl::InvalidArgumentError("a refusal without its versions");
+  }
+  const int lowest = static_cast<uint8_t>(body[0]);
+  const int highest = static_cast<uint8_t>(body[1]);
+  std::string text;
+  for (const char c : body.substr(2, kRefusalTextBytesMax)) {
+    if (c >= ' ' && c <= '~') text += c;
+  }
+  const std::string spoken =
+      lowest == highest ? StrCat("protocol ", lowest)
+                        : StrCat("protocols ", lowest, " to ", highest);
+  return absl::FailedPreconditionError(
+      StrCat("the peer speaks ", spoken, ", this is ",
+             static_cast<int>(kProtocolVersion), "; update ",
+             highest < kProtocolVersion ? "the peer" : "this side",
+             text.empty() ? "" : " (it says: ", text, text.empty() ? "" : ")"));
+}
+
 // Checks the header; the index of the frame's type in Message.
 absl::StatusOr<size_t> ReadHeader(std::string_view frame) {
   if (frame.size() > kFrameBytesMax) {
@@ -62,6 +87,7 @@ absl::StatusOr<size_t> ReadHeader(std::string_view frame) {
                " bytes without its header); is the port right?"));
   }
   const auto version = static_cast<uint8_t>(frame[kMagic.size()]);
+  if (version == kRefusalVersion) return ReadRefusal(frame);
   if (version != kProtocolVersion) {
     return absl::FailedPreconditionError(StrCat(
         "the peer speaks protocol ", static_cast<int>(version), ", this is ",
@@ -100,6 +126,16 @@ absl::StatusOr<Message> DecodeMessage(std::string_view frame) {
   Message message = kReaders[index](unpacker);
   GAVEL_RETURN_IF_ERROR(Annotate(unpacker.status(), kNames[index]));
   return message;
+}
+
+std::string EncodeVersionRefusal() {
+  const char versions[] = {static_cast<char>(kRefusalVersion),
+                           static_cast<char>(kProtocolVersion),
+                           static_cast<char>(kProtocolVersion)};
+  return StrCat(kMagic, std::string_view(versions, sizeof versions),
+                "this Gavel speaks protocol ",
+                static_cast<int>(kProtocolVersion),
+                "; use one release of it on all machines");
 }
 
 std::string_view MessageName(const Message& message) {

@@ -16,7 +16,8 @@
 
 namespace gavel {
 
-// Version of the protocol in the header; another one is refused.
+// Version of the protocol in the header; another one is refused. 0 is none: it
+// marks a refusal, see below.
 inline constexpr uint8_t kProtocolVersion = 1;
 // A frame is at most this long (ROUTER's MAXMSGSIZE).
 inline constexpr size_t kFrameBytesMax = 64 * 1024;
@@ -30,9 +31,17 @@ absl::StatusOr<std::string> EncodeMessage(const Message& message);
 
 // INVALID_ARGUMENT, naming what is wrong, for anything that is not a frame of
 // this protocol; FAILED_PRECONDITION for another protocol version ("the peer
-// speaks protocol 2, this is 1; update the older side"). Never throws, never
-// reads past the frame, allocates at most a small multiple of its size.
+// speaks protocol 2, this is 1; update the older side") and for a peer's
+// refusal of ours. Never throws, never reads past the frame, allocates at most
+// a small multiple of its size.
 absl::StatusOr<Message> DecodeMessage(std::string_view frame);
+
+// What every version answers to a frame of another one, and understands: "GVL",
+// 0, the lowest and the highest version that the sender speaks, a byte each,
+// and a text for people, of at most kRefusalTextBytesMax. Frozen: it never
+// changes (docs/protocol.md).
+inline constexpr size_t kRefusalTextBytesMax = 512;
+std::string EncodeVersionRefusal();
 
 // "LeaseGrant", for logs and errors.
 std::string_view MessageName(const Message& message);

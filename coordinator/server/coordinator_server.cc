@@ -318,7 +318,7 @@ void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
   std::optional<Message> answer =
       RefusalOf(incoming.message, why, engine.position());
   if (answer.has_value()) Send(incoming.peer, *std::move(answer));
-  if (absl::IsUnauthenticated(why)) return Router::Cut(incoming);
+  if (absl::IsUnauthenticated(why)) return router->Cut(incoming);
   router->Offend(incoming);
 }
 

@@ -1,14 +1,17 @@
 #include "runtime/transport/connection_guard.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <malloc.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -28,6 +31,13 @@ constexpr std::chrono::milliseconds kErrorPause(10);
 constexpr int kHandshakesPerHandler = 512;
 constexpr std::chrono::seconds kHandlerAge(5);
 constexpr std::chrono::seconds kHandlerGrace(2);
+// What a message may take on the wire beside its parts: lengths, encryption,
+// the heartbeats between two.
+constexpr uint64_t kMessageOverheadBytes = 256;
+// Between two looks for floods, while anybody is connected; and as many times
+// what one takes, so that those with thousands of connections cost little.
+constexpr std::chrono::milliseconds kLookInterval(50);
+constexpr int kLookShare = 50;
 // ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h names for drafts of its API only: who
 // comes while no handler is bound is refused. Without it such a one gets in,
 // with no name, and the Router hears nobody without a name.
@@ -71,6 +81,26 @@ std::optional<std::string> KeyOf(const std::vector<zmq::message_t>& request) {
   return std::string(text.data());
 }
 
+// All that came by a connection so far; nothing when it is gone, or the kernel
+// does not tell.
+std::optional<uint64_t> BytesReceived(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+      size < offsetof(tcp_info, tcpi_bytes_received) +
+                 sizeof info.tcpi_bytes_received) {
+    return std::nullopt;
+  }
+  return info.tcpi_bytes_received;
+}
+
+// Of those, what ZeroMQ has not read yet: the kernel holds it, and bounds it.
+uint64_t BytesUnread(int descriptor) {
+  int bytes = 0;
+  if (ioctl(descriptor, FIONREAD, &bytes) != 0 || bytes < 0) return 0;
+  return static_cast<uint64_t>(bytes);
+}
+
 }  // namespace
 
 void SetCurveClient(zmq::socket_t& socket, const CurveClient& client) {
@@ -96,19 +126,23 @@ std::string PeerAddress(int descriptor) {
   return written == nullptr ? "" : written;
 }
 
+namespace {
+
 void CutConnection(int descriptor, const std::string& address) {
   if (descriptor < 0 || address.empty()) return;
   if (PeerAddress(descriptor) == address) shutdown(descriptor, SHUT_RDWR);
 }
 
+}  // namespace
+
 ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
                                  const std::optional<CurveKeyPair>& keys,
                                  MayConnect may_connect,
-                                 int connections_per_address_max)
+                                 const GuardLimits& limits)
     : context_(context),
       guarded_(socket),
       may_connect_(std::move(may_connect)),
-      connections_per_address_max_(connections_per_address_max) {
+      limits_(limits) {
   if (keys.has_value()) {
     // Before the socket is bound: a handshake without a handler would pass.
     BindHandler();
@@ -159,7 +193,7 @@ void ConnectionGuard::Wait() {
       {events_.handle(), 0, ZMQ_POLLIN, 0},
       {nullptr, stop_.descriptor(), ZMQ_POLLIN, 0}};
   const size_t first = items.size();
-  Clock::time_point next = trim_at_;
+  Clock::time_point next = std::min(trim_at_, look_at_);
   for (Handler& handler : handlers_) {
     items.push_back({handler.socket.handle(), 0, ZMQ_POLLIN, 0});
     next = std::min(next, handler.over);
@@ -177,6 +211,7 @@ void ConnectionGuard::Wait() {
       AnswerHandshake(handlers_[i]);
     }
   }
+  if (Clock::now() >= look_at_) LookForFloods();
 }
 
 void ConnectionGuard::BindHandler() {
@@ -256,18 +291,67 @@ void ConnectionGuard::Accepted(int descriptor) {
   const std::string address = PeerAddress(descriptor);
   if (address.empty()) return;  // gone again
   Closed(descriptor);
-  address_of_[descriptor] = address;
-  if (++connections_of_[address] <= connections_per_address_max_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    Connection& connection = connections_[descriptor];
+    connection.address = address;
+    // Some of that may be taken already, without having been counted.
+    connection.accounted = BytesReceived(descriptor).value_or(0);
+  }
+  look_at_ = std::min(look_at_, Clock::now() + kLookInterval);
+  if (++connections_of_[address] <= limits_.connections_per_address_max) return;
   ++refused_;
   CutConnection(descriptor, address);
 }
 
 void ConnectionGuard::Closed(int descriptor) {
-  const auto closed = address_of_.find(descriptor);
-  if (closed == address_of_.end()) return;
-  const auto counted = connections_of_.find(closed->second);
+  const auto closed = connections_.find(descriptor);
+  if (closed == connections_.end()) return;
+  const auto counted = connections_of_.find(closed->second.address);
   if (--counted->second == 0) connections_of_.erase(counted);
-  address_of_.erase(closed);
+  const std::lock_guard lock(mutex_);
+  connections_.erase(closed);
+}
+
+void ConnectionGuard::Taken(int descriptor, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(descriptor);
+  if (found == connections_.end()) return;
+  found->second.accounted += bytes + kMessageOverheadBytes;
+}
+
+void ConnectionGuard::Cut(int descriptor, const std::string& address) {
+  ++cut_;
+  CutConnection(descriptor, address);
+}
+
+void ConnectionGuard::LookForFloods() {
+  const Clock::time_point started = Clock::now();
+  for (auto& [descriptor, connection] : connections_) {
+    if (connection.cut || !Floods(descriptor, connection)) continue;
+    connection.cut = true;
+    Cut(descriptor, connection.address);
+  }
+  const Clock::time_point now = Clock::now();
+  look_at_ = connections_.empty()
+                 ? Clock::time_point::max()
+                 : now + std::max<Clock::duration>(
+                             kLookInterval, kLookShare * (now - started));
+}
+
+bool ConnectionGuard::Floods(int descriptor, Connection& connection) const {
+  // In this order: what is taken meanwhile is not mistaken for credit.
+  const uint64_t accounted = connection.accounted;
+  const std::optional<uint64_t> received = BytesReceived(descriptor);
+  if (!received.has_value()) return false;
+  if (accounted >= *received) {
+    // Nobody saves up what was allowed for.
+    connection.accounted -= accounted - *received;
+    return false;
+  }
+  const uint64_t untaken = *received - accounted;
+  return untaken > limits_.untaken_bytes_max &&
+         untaken > limits_.untaken_bytes_max + BytesUnread(descriptor);
 }
 
 }  // namespace gavel::transport

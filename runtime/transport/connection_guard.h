@@ -3,6 +3,12 @@
 // address. Whatever binds an encrypted socket owns one: a Router, or the socket
 // of agents among themselves.
 //
+// It also ends connections that fill the memory. ZeroMQ bounds what waits in
+// frames and whole messages, but hands a message of several parts over only
+// with its last one, which need not come: nothing bounds those parts. So what
+// the kernel has received by each connection is compared with what its owner
+// has taken from the socket.
+//
 // One thread inside; `may_connect` is called on it. The socket and its context
 // outlive the guard, which is to be destroyed on the socket's thread.
 #ifndef GAVEL_RUNTIME_TRANSPORT_CONNECTION_GUARD_H_
@@ -14,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -32,6 +39,19 @@ using MayConnect = std::function<bool(const std::string& public_key)>;
 // connection.
 void SetCurveClient(zmq::socket_t& socket, const CurveClient& client);
 
+// What a connection may have in ZeroMQ beside the messages that wait there
+// whole.
+inline constexpr uint64_t kUntakenBytesSlack = uint64_t{1} << 20;
+
+struct GuardLimits {
+  int connections_per_address_max = 0;
+  // That ZeroMQ may hold of one connection and its owner has not taken. What
+  // each message costs beside its own bytes is allowed for, a heartbeat is not:
+  // a connection that says nothing at all but those reaches a limit of 7 MiB
+  // within nine days, and connects anew.
+  uint64_t untaken_bytes_max = 0;
+};
+
 class ConnectionGuard {
  public:
   // Guards `socket`, of `context` and not yet bound: with `keys` it speaks
@@ -40,14 +60,25 @@ class ConnectionGuard {
   // throws.
   ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
                   const std::optional<CurveKeyPair>& keys,
-                  MayConnect may_connect, int connections_per_address_max);
+                  MayConnect may_connect, const GuardLimits& limits);
   ~ConnectionGuard();
   ConnectionGuard(const ConnectionGuard&) = delete;
   ConnectionGuard& operator=(const ConnectionGuard&) = delete;
 
+  // A message was taken from the socket: the bytes of all its parts, and the
+  // connection that it came by (-1: not known). Thread-safe.
+  void Taken(int descriptor, size_t bytes);
+
+  // Ends a connection by its descriptor, if it (still) is one to `address`:
+  // ZeroMQ's thread sees the end, and closes it. Descriptors are used again, so
+  // that the caller makes sure that the connection is still there. Thread-safe.
+  void Cut(int descriptor, const std::string& address);
+
   // Connections closed for too many of one address, handshakes refused.
   // Thread-safe.
   uint64_t connections_refused() const { return refused_; }
+  // Connections ended for what came by them. Thread-safe.
+  uint64_t connections_cut() const { return cut_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -60,6 +91,13 @@ class ConnectionGuard {
     int answered = 0;
     Clock::time_point over = Clock::time_point::max();  // replaced, or closed
   };
+  struct Connection {
+    std::string address;
+    // Of the bytes that were received by it, those that are accounted for:
+    // taken, or of before it was known.
+    std::atomic<uint64_t> accounted = 0;
+    bool cut = false;
+  };
   void Serve();
   void Wait();
   void BindHandler();
@@ -68,11 +106,13 @@ class ConnectionGuard {
   void TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
+  void LookForFloods();
+  bool Floods(int descriptor, Connection& connection) const;
 
   zmq::context_t& context_;
   zmq::socket_t& guarded_;
   const MayConnect may_connect_;
-  const int connections_per_address_max_;
+  const GuardLimits limits_;
   // The last one is bound, the others are about to be closed. None without
   // keys.
   std::deque<Handler> handlers_;
@@ -83,19 +123,19 @@ class ConnectionGuard {
   Waker stop_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> cut_{0};
+  // By descriptor. The thread alone adds and removes, under the mutex; others
+  // look up under it.
+  std::map<int, Connection> connections_;
+  std::mutex mutex_;
   // Of the thread alone.
-  std::map<int, std::string> address_of_;  // by descriptor of a connection
   std::map<std::string, int> connections_of_;
+  Clock::time_point look_at_ = Clock::time_point::max();
   std::thread thread_;
 };
 
 // Address of the peer of a connected socket, without port; "" when it is gone.
 std::string PeerAddress(int descriptor);
-
-// Ends a connection of ZeroMQ's by its descriptor, if it (still) is one to
-// `address`: its thread sees the end, and closes it. Descriptors are used
-// again; one of the same peer that is cut in error reconnects.
-void CutConnection(int descriptor, const std::string& address);
 
 }  // namespace gavel::transport
 

@@ -1,7 +1,9 @@
 #include "runtime/transport/router.h"
 
 #include <chrono>
+#include <cstdint>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "core/codec.h"
@@ -13,28 +15,52 @@ namespace gavel {
 
 namespace {
 
-// Connections that may have offences at once; beyond, all are forgiven, so that
+// Connections that may be remembered at once; beyond, all are forgiven, so that
 // the table does not grow.
 constexpr size_t kOffendersMax = 4096;
+// Of one connection, in ZeroMQ.
+constexpr uint64_t kUntakenBytesMax =
+    uint64_t{transport::kUnreadMessagesMax} * kFrameBytesMax +
+    transport::kUntakenBytesSlack;
 
-// Counts each connection's offences within a window of time.
-class Offences {
+// What is remembered of connections that do not keep the protocol.
+class Offenders {
  public:
   // True when `peer` has had its fill.
-  bool Add(const std::string& peer) {
+  bool Offend(const std::string& peer) {
     const auto now = std::chrono::steady_clock::now();
-    const std::chrono::duration<double> age = now - since_;
-    if (age.count() > Router::kOffenceWindow_s ||
-        counts_.size() >= kOffendersMax) {
-      counts_.clear();
-      since_ = now;
+    Offender& offender = Of(peer);
+    const std::chrono::duration<double> age = now - offender.since;
+    if (age.count() > Router::kOffenceWindow_s) {
+      offender.since = now;
+      offender.offences = 0;
     }
-    return ++counts_[peer] > Router::kOffencesMax;
+    return ++offender.offences > Router::kOffencesMax;
+  }
+  // Each true once: what a connection has left behind is still read after its
+  // end.
+  bool MayCut(const std::string& peer) {
+    return !std::exchange(Of(peer).cut, true);
+  }
+  bool MayTell(const std::string& peer) {
+    return !std::exchange(Of(peer).told, true);
   }
 
  private:
-  std::chrono::steady_clock::time_point since_;
-  std::map<std::string, int> counts_;
+  struct Offender {
+    std::chrono::steady_clock::time_point since;
+    int offences = 0;  // since then
+    bool cut = false;
+    bool told = false;
+  };
+  Offender& Of(const std::string& peer) {
+    const auto found = offenders_.find(peer);
+    if (found != offenders_.end()) return found->second;
+    if (offenders_.size() >= kOffendersMax) offenders_.clear();
+    return offenders_[peer];
+  }
+
+  std::map<std::string, Offender> offenders_;
 };
 
 }  // namespace
@@ -42,7 +68,7 @@ class Offences {
 struct Router::Impl {
   transport::Channel channel;
   bool encrypted = false;
-  Offences offences;
+  Offenders offenders;
   // Last: it ends while its socket is still there.
   std::unique_ptr<transport::ConnectionGuard> guard;
 
@@ -54,11 +80,52 @@ struct Router::Impl {
     // A stranger that guesses a routing id must not take over its connection.
     socket.set(zmq::sockopt::router_handover, false);
     encrypted = options.keys.has_value();
+    const transport::GuardLimits limits = {options.connections_per_address_max,
+                                           kUntakenBytesMax};
     guard = std::make_unique<transport::ConnectionGuard>(
         channel.context, socket, options.keys, std::move(options.may_connect),
-        options.connections_per_address_max);
+        limits);
     socket.bind(endpoint.Text());
     channel.endpoint = socket.get(zmq::sockopt::last_endpoint);
+  }
+
+  // Queues one frame; never blocks. MANDATORY: the id is refused when the peer
+  // is gone (EHOSTUNREACH) or has no room; once it is taken, the frame is too.
+  absl::Status Send(const std::string& peer, std::string_view frame) {
+    return transport::CatchZmq("send to a peer", [&] {
+      const auto more = zmq::send_flags::sndmore | zmq::send_flags::dontwait;
+      if (channel.socket.send(zmq::buffer(peer), more) &&
+          channel.socket.send(zmq::buffer(frame), zmq::send_flags::dontwait)) {
+        return absl::OkStatus();
+      }
+      return absl::UnavailableError("the peer's queue is full; it is too slow");
+    });
+  }
+
+  // Whether ZeroMQ still has the connection: it forgets it before it gives its
+  // descriptor back. An empty frame says nothing to the peer.
+  bool IsThere(const std::string& peer) {
+    // Has ZeroMQ look at what its threads have told.
+    (void)channel.socket.get(zmq::sockopt::events);
+    return !absl::IsNotFound(Send(peer, ""));
+  }
+
+  void Cut(const std::string& peer, int descriptor,
+           const std::string& address) {
+    if (offenders.MayCut(peer) && IsThere(peer))
+      guard->Cut(descriptor, address);
+  }
+
+  // Of each message that comes.
+  void Note(const transport::Sender& sender, const absl::Status& decoded) {
+    guard->Taken(sender.descriptor, sender.bytes);
+    if (decoded.ok()) return;
+    if (absl::IsFailedPrecondition(decoded) && offenders.MayTell(sender.peer)) {
+      Send(sender.peer, EncodeVersionRefusal()).IgnoreError();
+    }
+    if (offenders.Offend(sender.peer)) {
+      Cut(sender.peer, sender.descriptor, sender.address);
+    }
   }
 };
 
@@ -101,10 +168,9 @@ const std::string& Router::endpoint() const { return impl_->channel.endpoint; }
 std::optional<Incoming> Router::Receive(double timeout_s) {
   transport::Sender sender;
   absl::StatusOr<std::optional<Message>> message = impl_->channel.Receive(
-      timeout_s, &sender, [this](const transport::Sender& dropped) {
-        if (impl_->offences.Add(dropped.peer)) {
-          transport::CutConnection(dropped.descriptor, dropped.address);
-        }
+      timeout_s, &sender,
+      [this](const transport::Sender& from, const absl::Status& decoded) {
+        impl_->Note(from, decoded);
       });
   if (!message.ok() || !message->has_value()) return std::nullopt;
   // Without its ZAP handler ZeroMQ would let anybody in, and says so only by
@@ -119,27 +185,20 @@ std::optional<Incoming> Router::Receive(double timeout_s) {
 }
 
 void Router::Offend(const Incoming& incoming) {
-  if (impl_->offences.Add(incoming.peer)) Cut(incoming);
+  if (impl_->offenders.Offend(incoming.peer)) Cut(incoming);
 }
 
 void Router::Cut(const Incoming& incoming) {
-  transport::CutConnection(incoming.descriptor, incoming.address);
+  transport::CatchZmq("cut a connection", [&] {
+    impl_->Cut(incoming.peer, incoming.descriptor, incoming.address);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::Status Router::Send(const std::string& peer, const Message& message) {
   const absl::StatusOr<std::string> frame = EncodeMessage(message);
   if (!frame.ok()) return frame.status();
-  return transport::CatchZmq("send to a peer", [&] {
-    const auto more = zmq::send_flags::sndmore | zmq::send_flags::dontwait;
-    // MANDATORY: the id is refused when the peer is gone (EHOSTUNREACH) or has
-    // no room; once it is taken, the frame is too.
-    if (impl_->channel.socket.send(zmq::buffer(peer), more) &&
-        impl_->channel.socket.send(zmq::buffer(*frame),
-                                   zmq::send_flags::dontwait)) {
-      return absl::OkStatus();
-    }
-    return absl::UnavailableError("the peer's queue is full; it is too slow");
-  });
+  return impl_->Send(peer, *frame);
 }
 
 Waker& Router::waker() { return impl_->channel.waker; }
@@ -149,6 +208,10 @@ uint64_t Router::frames_dropped() const {
 
 uint64_t Router::connections_refused() const {
   return impl_->guard->connections_refused();
+}
+
+uint64_t Router::connections_cut() const {
+  return impl_->guard->connections_cut();
 }
 
 }  // namespace gavel

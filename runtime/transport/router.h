@@ -57,7 +57,8 @@ class Router {
 
   // The next message, or nothing after `timeout_s` (0: don't wait, kNever: for
   // ever), at a Wake or at a signal. Malformed and multipart frames are dropped
-  // and counted; whoever sends a frame of more than kFrameBytesMax is
+  // and counted, and who speaks another version of the protocol is told so,
+  // once a connection; whoever sends a frame of more than kFrameBytesMax is
   // disconnected by ZeroMQ, uncounted.
   std::optional<Incoming> Receive(double timeout_s);
 
@@ -68,13 +69,17 @@ class Router {
 
   // Counts a message that its sender had no right to; see kOffencesMax.
   void Offend(const Incoming& incoming);
-  // Ends the connection that it came by.
-  static void Cut(const Incoming& incoming);
+  // Ends the connection that it came by, unless that has ended: its descriptor
+  // may be another's by now.
+  void Cut(const Incoming& incoming);
 
   Waker& waker();
   uint64_t frames_dropped() const;
   // Handshakes refused, and connections closed for too many of one address.
   uint64_t connections_refused() const;
+  // Those ended for what they sent: offences, or parts of a message without
+  // end.
+  uint64_t connections_cut() const;
 
  private:
   struct Impl;

@@ -18,11 +18,6 @@ namespace gavel::transport {
 namespace {
 
 constexpr int kSocketsMax = 65536;
-// Messages queued for one peer in one direction, at most kFrameBytesMax each.
-constexpr int kQueuedMessagesMax = 1000;
-// Those that a ROUTER has from one peer and has not looked at: more wait with
-// the peer. What one that was cut has left behind is kept until it is read.
-constexpr int kUnreadMessagesMax = 100;
 // Shorter ones lock out many encrypted clients at once: measured, see design
 // section 7.
 constexpr int kHandshake_ms_max = 15'000;
@@ -71,6 +66,7 @@ Received ReceiveFrame(zmq::socket_t& socket, Sender* sender,
                       zmq::message_t& frame) {
   if (!socket.recv(frame, zmq::recv_flags::dontwait)) return Received::kNothing;
   if (sender != nullptr) {
+    *sender = Sender();
     sender->peer = frame.to_string();
     if (!frame.more()) return Received::kMultipart;  // an id and nothing else
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) {
@@ -80,10 +76,12 @@ Received ReceiveFrame(zmq::socket_t& socket, Sender* sender,
     sender->address = Property(frame, "Peer-Address");
     sender->descriptor = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
   }
+  if (sender != nullptr) sender->bytes = frame.size();
   if (!frame.more()) return Received::kFrame;
   // All parts of a message arrive together, so this does not wait.
   while (frame.more()) {
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
+    if (sender != nullptr) sender->bytes += frame.size();
   }
   return Received::kMultipart;
 }
@@ -226,8 +224,7 @@ void Channel::Open(zmq::socket_type type, const Endpoint& where) {
 }
 
 absl::StatusOr<std::optional<Message>> Channel::Receive(
-    double timeout_s, Sender* sender,
-    const std::function<void(const Sender&)>& on_drop) {
+    double timeout_s, Sender* sender, const OnFrame& on_frame) {
   const Deadline deadline = DeadlineAfter(timeout_s);
   std::optional<Message> received;
   const absl::Status status = CatchZmq("receive", [&] {
@@ -239,18 +236,19 @@ absl::StatusOr<std::optional<Message>> Channel::Receive(
         if (WaitFor(socket, ZMQ_POLLIN, waker, deadline)) continue;
         break;
       }
-      if (got == Received::kFrame) {
-        absl::StatusOr<Message> message = DecodeMessage(frame.to_string_view());
-        if (message.ok()) {
-          received = *std::move(message);
-          break;
-        }
-        const bool other_version = absl::IsFailedPrecondition(message.status());
-        if (sender == nullptr && other_version) return message.status();
+      absl::StatusOr<Message> message =
+          got == Received::kFrame
+              ? DecodeMessage(frame.to_string_view())
+              : absl::InvalidArgumentError("a message of several parts");
+      if (sender != nullptr) on_frame(*sender, message.status());
+      if (message.ok()) {
+        received = *std::move(message);
+        break;
       }
+      const bool other_version = absl::IsFailedPrecondition(message.status());
+      if (sender == nullptr && other_version) return message.status();
       ++frames_dropped;
       ++drops;
-      if (sender != nullptr) on_drop(*sender);
     }
     return absl::OkStatus();
   });

@@ -5,6 +5,7 @@
 #define GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -74,7 +75,14 @@ struct Sender {
   std::string public_key;  // proven by the handshake; empty: not encrypted
   std::string address;     // without port
   int descriptor = -1;     // of the connection
+  size_t bytes = 0;        // of all parts
 };
+
+// Messages queued for one peer in one direction, at most kFrameBytesMax each.
+inline constexpr int kQueuedMessagesMax = 1000;
+// Those that a ROUTER has from one peer and has not looked at: more wait with
+// the peer. What one that was cut has left behind is kept until it is read.
+inline constexpr int kUnreadMessagesMax = 100;
 
 // One end's own things, and the loop that both receive with.
 struct Channel {
@@ -88,12 +96,14 @@ struct Channel {
   void Open(zmq::socket_type type, const Endpoint& endpoint);
 
   // The next message of one frame that decodes; all others are dropped and
-  // counted, and told to `on_drop`. `sender` is filled in on a ROUTER; on a
-  // DEALER it is null, and a frame of another protocol version ends the call
-  // with FAILED_PRECONDITION.
-  absl::StatusOr<std::optional<Message>> Receive(
-      double timeout_s, Sender* sender,
-      const std::function<void(const Sender&)>& on_drop);
+  // counted. `sender` is filled in on a ROUTER, and `on_frame` told of each
+  // message that came, with OK or why it was dropped; on a DEALER both are
+  // null, and a frame of another protocol version ends the call with
+  // FAILED_PRECONDITION.
+  using OnFrame = std::function<void(const Sender&, const absl::Status&)>;
+  absl::StatusOr<std::optional<Message>> Receive(double timeout_s,
+                                                 Sender* sender,
+                                                 const OnFrame& on_frame);
 };
 
 // The status for an errno of ZeroMQ. `what`: "send to coordinator".

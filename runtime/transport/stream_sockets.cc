@@ -55,9 +55,13 @@ void StreamSockets::Impl::Bind(const transport::Endpoint& where) {
   transport::KeepAlive(router);
   router.set(zmq::sockopt::router_mandatory, true);
   router.set(zmq::sockopt::router_handover, false);
+  const transport::GuardLimits limits = {
+      kConnectionsPerAddressMax,
+      static_cast<uint64_t>(options.queued_frames_max) *
+              options.frame_bytes_max +
+          transport::kUntakenBytesSlack};
   guard = std::make_unique<transport::ConnectionGuard>(
-      context, router, options.keys, options.may_connect,
-      kConnectionsPerAddressMax);
+      context, router, options.keys, options.may_connect, limits);
   router.bind(where.Text());
   endpoint = router.get(zmq::sockopt::last_endpoint);
 }
@@ -114,9 +118,12 @@ std::optional<StreamSockets::Frame> StreamSockets::Impl::Take() {
   Frame frame;
   if (router.recv(part, zmq::recv_flags::dontwait)) {
     frame.peer = part.to_string();
+    size_t bytes = 0;
     while (part.more() && router.recv(part, zmq::recv_flags::dontwait)) {
       frame.bytes.assign(part.data<char>(), part.size());
+      bytes += part.size();
     }
+    guard->Taken(zmq_msg_get(part.handle(), ZMQ_SRCFD), bytes);
     const char* const key = zmq_msg_gets(part.handle(), "User-Id");
     frame.public_key = key == nullptr ? "" : key;
     return frame;

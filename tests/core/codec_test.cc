@@ -279,6 +279,36 @@ TEST(Codec, ErrorsNameTheMessageAndTheField) {
                        "LeaseGrant: field 1.1 is a boolean, not an integer"));
 }
 
+// Frozen: all versions, past and to come, write and read it like this.
+TEST(Codec, ARefusalOfAVersionStaysWhatItIs) {
+  using namespace std::string_literals;
+  EXPECT_EQ(EncodeVersionRefusal(),
+            "GVL\x00\x01\x01this Gavel speaks protocol 1; use one release of "
+            "it on all machines"s);
+  EXPECT_THAT(DecodeMessage("GVL\x00\x02\x04hello"s),
+              StatusIs(kFailedPrecondition,
+                       "the peer speaks protocols 2 to 4, this is 1; update "
+                       "this side (it says: hello)"));
+  EXPECT_THAT(DecodeMessage("GVL\x00\x00\x00"s),
+              StatusIs(kFailedPrecondition,
+                       "the peer speaks protocol 0, this is 1; update the "
+                       "peer"));
+}
+
+TEST(Codec, ARefusalIsReadWithinBounds) {
+  using namespace std::string_literals;
+  EXPECT_THAT(DecodeMessage("GVL\x00"s),
+              StatusIs(kInvalidArgument, "not a frame"));
+  EXPECT_THAT(DecodeMessage("GVL\x00\x02"s),
+              StatusIs(kInvalidArgument, "without its versions"));
+  const absl::Status read =
+      DecodeMessage("GVL\x00\x02\x02\x1b[2J\xff\n"s + std::string(60000, 'x'))
+          .status();
+  EXPECT_THAT(read, StatusIs(kFailedPrecondition, "[2Jxxx"));
+  EXPECT_LT(read.message().size(), kRefusalTextBytesMax + 100);
+  EXPECT_EQ(read.message().find('\x1b'), absl::string_view::npos);
+}
+
 TEST(Codec, AnotherProtocolVersionSaysWhichSideToUpdate) {
   std::string frame = Encode(LeaseNotice{});
   frame[3] = 2;

@@ -120,7 +120,7 @@ TEST_F(Encrypted, ACutConnectionComesBackOnlyIfItsKeyIsStillAllowed) {
   ASSERT_TRUE(incoming.has_value());
   open_ = false;
   const int asked = asked_;
-  Router::Cut(*incoming);
+  router_->Cut(*incoming);
   while (asked_ == asked) dealer->Receive(0.01).IgnoreError();
   EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
   EXPECT_FALSE(dealer->Send(Request(2)).ok());

@@ -131,6 +131,34 @@ void AttackByFrames(const Target& target, int64_t count) {
   }
 }
 
+// Messages of parts that come to far more than may wait: ZeroMQ hands none over
+// before its last part.
+void AttackByParts(const Target& target, int64_t count) {
+  static const std::string part(kFrameBytesMax - 1024, 'x');
+  constexpr int kParts = 4096;  // 252 MiB
+  for (int64_t i = 0; i < count; ++i) {
+    zmq::context_t context;
+    zmq::socket_t socket(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::sndtimeo, 5000);
+    transport::SetCurveClient(socket, target.insider);
+    socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+    for (int sent = 0; sent < kParts; ++sent) {
+      // Without a copy of its own for each.
+      zmq_msg_t message;
+      zmq_msg_init_data(&message, const_cast<char*>(part.data()), part.size(),
+                        nullptr, nullptr);
+      const bool more = sent + 1 < kParts;
+      if (zmq_msg_send(&message, socket.handle(), more ? ZMQ_SNDMORE : 0) < 0) {
+        zmq_msg_close(&message);
+        break;
+      }
+    }
+    // Until it is cut, or all has gone.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+}
+
 // A process that waits for its target, and attacks it. Made before this one has
 // threads.
 class Attacker {
@@ -180,6 +208,7 @@ class Attacker {
     setrlimit(RLIMIT_NOFILE, &limit);
     AttackByConnections(target, Number("GAVEL_HOSTILE_CONNECTIONS", 2000));
     AttackByFrames(target, Number("GAVEL_HOSTILE_FRAMES", 200'000));
+    AttackByParts(target, Number("GAVEL_HOSTILE_MESSAGES", 2));
     _exit(0);
   }
 

@@ -139,6 +139,37 @@ TEST_F(HostilePeerTest, AFloodOfGarbageIsCutAndDoesNotHoldTheLoop) {
   EXPECT_TRUE(events.recv(cut).has_value());
 }
 
+TEST_F(HostilePeerTest, AnotherVersionIsToldSoOnceAndOthersAreServed) {
+  std::string other = Frame(1);
+  other[3] = static_cast<char>(kProtocolVersion + 1);
+  for (int i = 0; i < 3; ++i) SendRaw(other);
+  SendRaw(Frame(2));
+  ExpectNext(2);
+  EXPECT_EQ(router_->frames_dropped(), 3u);
+  raw_.set(zmq::sockopt::rcvtimeo, 10'000);
+  zmq::message_t refusal;
+  ASSERT_TRUE(raw_.recv(refusal).has_value());
+  EXPECT_EQ(refusal.to_string(), EncodeVersionRefusal());
+  raw_.set(zmq::sockopt::rcvtimeo, 200);
+  EXPECT_FALSE(raw_.recv(refusal).has_value());
+}
+
+TEST(HostileCoordinator, ItsRefusalOfOurVersionIsAnErrorThatNamesBoth) {
+  zmq::context_t context;
+  zmq::socket_t raw(context, zmq::socket_type::dealer);
+  raw.set(zmq::sockopt::linger, 0);
+  raw.bind("tcp://127.0.0.1:*");
+  auto dealer = Dealer::Connect(raw.get(zmq::sockopt::last_endpoint));
+  ASSERT_OK(dealer.status());
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
+  using namespace std::string_literals;
+  raw.send(zmq::buffer("GVL\x00\x02\x03use 2.0"s), zmq::send_flags::none);
+  EXPECT_THAT((*dealer)->Receive(kHostilePatience_s).status(),
+              StatusIs(kFailedPrecondition,
+                       "the peer speaks protocols 2 to 3, this is 1; update "
+                       "this side (it says: use 2.0)"));
+}
+
 TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
   zmq::context_t context;
   zmq::socket_t raw(context, zmq::socket_type::dealer);  // of one peer
