@@ -33,9 +33,10 @@ struct Writer {
 };
 
 // By posix_spawn: a process that has used LibTorch must not fork. `before`: a
-// command that runs the writer.
+// command that runs the writer; `after`: its further arguments.
 Writer Start(const std::string& directory, int epoch,
-             std::vector<std::string> before = {}) {
+             std::vector<std::string> before = {},
+             const std::vector<std::string>& after = {}) {
   int pipe_ends[2];
   EXPECT_EQ(::pipe2(pipe_ends, O_CLOEXEC), 0);
   posix_spawn_file_actions_t actions;
@@ -44,6 +45,7 @@ Writer Start(const std::string& directory, int epoch,
   std::vector<std::string> words = std::move(before);
   words.insert(words.end(), {GAVEL_CHECKPOINT_WRITER, directory,
                              std::to_string(epoch), std::to_string(kElements)});
+  words.insert(words.end(), after.begin(), after.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -85,49 +87,137 @@ uint64_t RunAndKill(const std::string& directory, int epoch,
   return last;
 }
 
-// Kills it as it enters its `count`-th call of `syscall` (on one thread); gives
-// back the last acknowledged step, 0 if none.
-uint64_t RunAndKillAt(const std::string& directory, int epoch,
-                      const std::string& syscall, int count) {
-  Writer writer = Start(
-      directory, epoch,
-      {"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + syscall, "-e",
-       "inject=" + syscall + ":signal=SIGKILL:when=" + std::to_string(count)});
+// Waits for its end; the last step that it acknowledged, 0 if none.
+uint64_t LastOf(const Writer& writer, int* wait_status) {
   std::istringstream lines(ReadToEnd(writer.output));
   ::close(writer.output);
-  int wait_status = 0;
-  ::waitpid(writer.pid, &wait_status, 0);
-  EXPECT_TRUE(WIFSIGNALED(wait_status)) << "strace: " << wait_status;
+  ::waitpid(writer.pid, wait_status, 0);
   uint64_t last = 0;
   for (uint64_t step; lines >> step;) last = step;
   return last;
 }
 
-// All calls with which a save changes a disk, each the first few times.
-TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
-  if (std::system("strace -qq -o /dev/null true 2>/dev/null") != 0) {
-    GTEST_SKIP() << "no strace, or it may not trace here";
+std::vector<std::string> KillAt(const std::string& syscall, int count) {
+  return {
+      "strace",
+      "-f",
+      "-qq",
+      "-o",
+      "/dev/null",
+      "-e",
+      "trace=" + syscall,
+      "-e",
+      "inject=" + syscall + ":signal=SIGKILL:when=" + std::to_string(count)};
+}
+
+// How often the writer's main thread calls `syscall` before its first save,
+// going on from what is there: the loader opens hundreds of files.
+int CallsBeforeSaves(const std::string& directory, int epoch,
+                     const std::string& syscall) {
+  TemporaryFolder trace;
+  const std::string path = trace.path() + "/calls";
+  std::vector<std::string> before = {
+      "strace", "-f", "-qq", "-o", path, "-e",
+      "trace=access,fdatasync," + syscall,
+      // Ends in the first save, before anything is committed.
+      "-e", "inject=fdatasync:signal=SIGKILL:when=1"};
+  int wait_status = 0;
+  LastOf(Start(directory, epoch, std::move(before)), &wait_status);
+  std::istringstream lines(ReadBytes(path));
+  std::string main_thread, thread, call;
+  int count = 0;
+  while (lines >> thread && std::getline(lines, call)) {
+    if (main_thread.empty()) main_thread = thread;
+    if (thread != main_thread) continue;
+    if (call.find("first-save") != std::string::npos) return count;
+    if (call.find(syscall + "(") != std::string::npos) ++count;
   }
+  ADD_FAILURE() << "the writer came to no save";
+  return 0;
+}
+
+// What is there is what was acknowledged last, or the step after it; its step.
+uint64_t RestoredAfter(const std::string& directory, uint64_t acknowledged,
+                       int world_size = 1) {
+  auto store = GenerationStore::Open(directory);
+  EXPECT_OK(store.status());
+  const absl::StatusOr<Restored> restored = store->Restore();
+  if (acknowledged == 0 && absl::IsNotFound(restored.status())) return 0;
+  EXPECT_OK(restored.status());
+  if (!restored.ok()) return 0;
+  const uint64_t step = restored->generation.step;
+  EXPECT_GE(step, acknowledged);
+  EXPECT_LE(step, acknowledged + 1);
+  EXPECT_EQ(restored->world_size, world_size);
+  EXPECT_TRUE(IsSavedByWriter(restored->snapshot, step, kElements));
+  EXPECT_TRUE(restored->notes.empty()) << restored->notes[0];
+  return step;
+}
+
+bool CanTrace() {
+  return std::system("strace -qq -o /dev/null true 2>/dev/null") == 0;
+}
+
+// All calls with which a save changes a disk or takes and gives files back,
+// each the first few times of a process (on one thread).
+TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
+  if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
   TemporaryFolder folder;
   int epoch = 0;
   uint64_t acknowledged = 0;
-  for (const char* syscall : {"mkdir", "write", "ftruncate", "fdatasync",
-                              "fsync", "rename", "unlink", "rmdir"}) {
+  for (const std::string syscall :
+       {"mkdir", "write", "ftruncate", "fdatasync", "fsync", "rename", "link",
+        "unlink", "rmdir", "openat", "close"}) {
+    const bool loader_calls = syscall == "openat" || syscall == "close";
     for (int count = 1; count <= kKillsPerCall; ++count) {
-      SCOPED_TRACE(std::string(syscall) + " " + std::to_string(count));
-      acknowledged = std::max(
-          acknowledged, RunAndKillAt(folder.path(), ++epoch, syscall, count));
-      ASSERT_OK_AND_ASSIGN(GenerationStore store,
-                           GenerationStore::Open(folder.path()));
-      absl::StatusOr<Restored> restored = store.Restore();
-      if (acknowledged == 0 && absl::IsNotFound(restored.status())) continue;
-      ASSERT_OK(restored.status());
-      const uint64_t step = restored->generation.step;
-      ASSERT_GE(step, acknowledged);
-      ASSERT_LE(step, acknowledged + 1);
-      ASSERT_TRUE(IsSnapshotOfStep(restored->snapshot, step, kElements));
-      EXPECT_TRUE(restored->notes.empty()) << restored->notes[0];
-      acknowledged = step;  // the next writer goes on from it
+      SCOPED_TRACE(syscall + " " + std::to_string(count));
+      ++epoch;
+      const int before =
+          loader_calls ? CallsBeforeSaves(folder.path(), epoch, syscall) : 0;
+      int wait_status = 0;
+      const uint64_t last =
+          LastOf(Start(folder.path(), epoch, KillAt(syscall, before + count)),
+                 &wait_status);
+      EXPECT_TRUE(WIFSIGNALED(wait_status)) << "strace: " << wait_status;
+      // The next writer goes on from it.
+      acknowledged = RestoredAfter(folder.path(), std::max(acknowledged, last));
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(acknowledged, 5u);
+}
+
+// The other rank notices that it waits for nobody, and ends.
+TEST(GenerationKill, OneOfTwoRanksKilledAtEverySystemCallOfASave) {
+  if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
+  TemporaryFolder folder;
+  int epoch = 0;
+  uint64_t acknowledged = 0;
+  for (const std::string syscall :
+       {"mkdir", "write", "fdatasync", "fsync", "rename", "link"}) {
+    for (const int killed : {0, 1}) {
+      if (killed == 1 && syscall == "mkdir") continue;  // rank 0 makes it
+      // Of its first save and, of most calls, a later one.
+      for (const int count : {1, 5}) {
+        SCOPED_TRACE(syscall + " " + std::to_string(count) + " of rank " +
+                     std::to_string(killed));
+        ++epoch;
+        Writer writers[2];
+        for (int rank = 0; rank < 2; ++rank) {
+          writers[rank] = Start(folder.path(), epoch,
+                                rank == killed ? KillAt(syscall, count)
+                                               : std::vector<std::string>(),
+                                {std::to_string(rank), "2"});
+        }
+        for (int rank = 0; rank < 2; ++rank) {
+          int wait_status = 0;
+          const uint64_t last = LastOf(writers[rank], &wait_status);
+          acknowledged = std::max(acknowledged, last);
+          EXPECT_EQ(WIFSIGNALED(wait_status), rank == killed) << wait_status;
+        }
+        acknowledged = RestoredAfter(folder.path(), acknowledged, 2);
+        if (HasFailure()) return;
+      }
     }
   }
   EXPECT_GT(acknowledged, 5u);
@@ -147,7 +237,7 @@ TEST(GenerationKill, AcknowledgedStepsSurviveKilledWriters) {
     uint64_t step = restored.generation.step;
     ASSERT_TRUE(step == acknowledged || step == acknowledged + 1)
         << step << " restored, " << acknowledged << " acknowledged";
-    ASSERT_TRUE(IsSnapshotOfStep(restored.snapshot, step, kElements));
+    ASSERT_TRUE(IsSavedByWriter(restored.snapshot, step, kElements));
     EXPECT_TRUE(restored.notes.empty()) << restored.notes[0];
     unacknowledged += step - acknowledged;
   }

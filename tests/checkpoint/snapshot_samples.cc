@@ -38,6 +38,24 @@ bool IsSnapshotOfStep(const Snapshot& snapshot, uint64_t step,
   return true;
 }
 
+Snapshot SavedByWriter(uint64_t step, int64_t elements) {
+  Snapshot snapshot = SnapshotOfStep(step, elements);
+  snapshot.tensors.emplace_back("model/frozen", at::full({100}, 0.5));
+  return snapshot;
+}
+
+bool IsSavedByWriter(const Snapshot& snapshot, uint64_t step,
+                     int64_t elements) {
+  const at::Tensor* frozen = FindTensor(snapshot, "model/frozen");
+  if (frozen == nullptr || !SameTensor(*frozen, at::full({100}, 0.5))) {
+    return false;
+  }
+  Snapshot others = snapshot;
+  std::erase_if(others.tensors,
+                [](const auto& one) { return one.first == "model/frozen"; });
+  return IsSnapshotOfStep(others, step, elements);
+}
+
 Snapshot SnapshotWithFrozenLayers(double value, double frozen) {
   Snapshot snapshot;
   for (int layer = 0; layer < 6; ++layer) {

@@ -16,6 +16,11 @@ Snapshot SnapshotOfStep(uint64_t step, int64_t elements = 8);
 bool IsSnapshotOfStep(const Snapshot& snapshot, uint64_t step,
                       int64_t elements = 8);
 
+// The same and a tensor that never changes, so that the shard that it has to
+// itself is shared by the generations.
+Snapshot SavedByWriter(uint64_t step, int64_t elements);
+bool IsSavedByWriter(const Snapshot& snapshot, uint64_t step, int64_t elements);
+
 // Six tensors "layer0/frozen" ... full of `frozen`, and in turns with them six
 // "layer0/trained" ... full of `value`; of 4,000 bytes each.
 Snapshot SnapshotWithFrozenLayers(double value, double frozen);
