@@ -1,6 +1,7 @@
 // A checkpoint opened by the reference implementation, and one of its files by
 // us.
 #include <ATen/ops/arange.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -60,6 +61,37 @@ assert t["gavel.bytes/empty"].shape == (0,)
 assert len(t) == 6
 )",
                          folder.path() + "/" + GenerationName({3, 6}));
+  EXPECT_EQ(result, 0);
+}
+
+// As a user does it, with the latest of several.
+TEST(SafetensorsPython, TheReadmesLinesLoadTheLatestGeneration) {
+  if (!HasSafetensors()) {
+    GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
+  }
+  TemporaryFolder folder;
+  ASSERT_OK_AND_ASSIGN(GenerationStore store,
+                       GenerationStore::Open(folder.path() + "/checkpoints"));
+  for (const uint64_t step : {9, 10}) {
+    ASSERT_OK(store.Commit({3, step}, SnapshotOfStep(step)));
+  }
+  const std::string not_committed =
+      folder.path() + "/checkpoints/" + GenerationName({3, 11});
+  ASSERT_EQ(::mkdir(not_committed.c_str(), 0700), 0);
+  const std::string readme = ReadBytes(GAVEL_SOURCE_DIR "/iterator/README.md");
+  const std::string begin = "```python\n";
+  const size_t from = readme.find(begin);
+  ASSERT_NE(from, std::string::npos);
+  const size_t code = from + begin.size();
+  const std::string lines =
+      readme.substr(code, readme.find("```", code) - code);
+  const int result = RunPython(
+      "import os, sys\nos.chdir(sys.argv[1])\n" + lines +
+          "assert latest.name.endswith('10'), latest\n"
+          "assert sorted(model) == ['mask', 'steps', 'weight'], model\n"
+          "assert model['steps'] == 10 and model['weight'][0] == 10\n"
+          "assert 'gavel.bytes/cursor' in tensors\n",
+      folder.path());
   EXPECT_EQ(result, 0);
 }
 
