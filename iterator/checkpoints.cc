@@ -84,17 +84,11 @@ absl::Status Checkpoints::RemoveLeftovers(uint64_t epoch) {
 }
 
 absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
-                                int world_size,
-                                std::function<absl::Status()> before_commit,
-                                std::function<absl::Status()> gives_up,
+                                CommitOptions options,
                                 std::vector<HostCopy>* copies) {
   if (!enabled()) return absl::OkStatus();
-  if (world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);
-  CommitOptions options;
+  if (options.world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);
   options.rank = rank_;
-  options.world_size = world_size;
-  options.before_commit = std::move(before_commit);
-  options.gives_up = std::move(gives_up);
   return writer_->Begin(generation, snapshot, options, copies);
 }
 

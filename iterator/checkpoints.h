@@ -44,11 +44,10 @@ class Checkpoints {
 
   // Copies `snapshot` and begins to make it durable; waits for the save under
   // way before. Does nothing when not enabled. Of a gang each rank calls, with
-  // the same generation. `copies`, if not null: of the tensors, as
-  // GenerationStore::StagedCopies.
-  absl::Status Begin(Generation generation, Snapshot snapshot, int world_size,
-                     std::function<absl::Status()> before_commit,
-                     std::function<absl::Status()> gives_up,
+  // the same generation; options.rank is filled in. `copies`, if not null: of
+  // the tensors, as GenerationStore::StagedCopies.
+  absl::Status Begin(Generation generation, Snapshot snapshot,
+                     CommitOptions options,
                      std::vector<HostCopy>* copies = nullptr);
   // A GPU is held: from here on, memory for copies is pinned.
   void AllowPinned() {

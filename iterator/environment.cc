@@ -118,6 +118,11 @@ absl::Status CheckOptions(const SessionOptions& options) {
         StrCat("rank ", options.rank, " of ", options.world_size,
                " workers; GAVEL_RANK must be below GAVEL_WORLD_SIZE"));
   }
+  if (!(options.gang_wait_s > 0)) {
+    return absl::InvalidArgumentError(
+        StrCat("SessionOptions::gang_wait_s is ", options.gang_wait_s,
+               "; ranks need some time to write their parts"));
+  }
   if (options.coordinator.empty()) return absl::OkStatus();
   if (options.job == 0 || options.incarnation == 0) {
     return absl::InvalidArgumentError(

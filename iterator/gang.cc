@@ -71,11 +71,13 @@ absl::Status Gang::Join(const GangPlan& given) {
         store_, {plan.rank, plan.world_size, plan.prefix, plan.steps_done,
                  [group = std::weak_ptr(group_)] {
                    if (const auto alive = group.lock()) alive->Abort();
-                 }});
+                 },
+                 plan.lease_is_over});
     status = thread.status();
     std::lock_guard<std::mutex> lock(mutex_);
     if (thread.ok()) thread_ = *std::move(thread);
   }
+  if (status.ok() && group_) group_->SetTimeout(kCollectiveMax_s);
   if (status.ok()) return status;
   buckets_.clear();
   group_.reset();
@@ -101,7 +103,8 @@ absl::Status Gang::Refuse(GangStore& store, const GangPlan& plan) {
 // Returns when all ranks have said that they are there, and at which step.
 absl::Status Gang::Meet(GangStore& store, const GangPlan& plan) {
   GAVEL_RETURN_IF_ERROR(GangThread::Announce(
-      store, {plan.rank, plan.world_size, plan.prefix, plan.steps_done, {}}));
+      store,
+      {plan.rank, plan.world_size, plan.prefix, plan.steps_done, {}, {}}));
   GAVEL_RETURN_IF_ERROR(
       store.Set(HereKey(plan, plan.rank), StrCat(plan.steps_done)));
   const std::vector<std::string> keys = HereKeys(plan);
@@ -141,7 +144,7 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
   options.device = plan.device;
   options.address = plan.address;
   options.prefix = StrCat(plan.prefix, "/group");
-  options.timeout_s = plan.collective_timeout_s;
+  options.timeout_s = plan.meeting_timeout_s;
   GAVEL_ASSIGN_OR_RETURN(group_, ProcessGroup::Create(store, options));
   GAVEL_RETURN_IF_ERROR(group_->Broadcast(Tensors(/*with_parameters=*/true)));
   return MakeBuckets();
@@ -189,7 +192,7 @@ absl::Status Gang::EndStep() {
   if (thread_->broken()) return absl::UnavailableError(thread_->why());
   {
     std::lock_guard<std::mutex> lock(failure_->mutex);
-    if (!failure_->status.ok()) return failure_->status;
+    if (!failure_->status.ok()) return Explain(failure_->status);
   }
   for (const auto& buckets : buckets_) {
     if (!buckets->unfinished()) continue;
@@ -199,7 +202,15 @@ absl::Status Gang::EndStep() {
   }
   if (group_ == nullptr) return absl::OkStatus();
   const std::vector<at::Tensor> buffers = Tensors(/*with_parameters=*/false);
-  return buffers.empty() ? absl::OkStatus() : group_->Broadcast(buffers);
+  return buffers.empty() ? absl::OkStatus()
+                         : Explain(group_->Broadcast(buffers));
+}
+
+absl::Status Gang::Explain(const absl::Status& failure) const {
+  if (failure.ok() || !thread_->is_left_behind()) return failure;
+  return absl::UnavailableError(
+      "the loop of another rank has ended, and this one waits for it in a "
+      "step; let all ranks take equally many steps");
 }
 
 void Gang::Leave(Leaving how) {
@@ -210,6 +221,7 @@ void Gang::Leave(Leaving how) {
 
 void Gang::Stop(uint64_t steps_done) {
   if (!joined()) return;
+  thread_->Rest();
   Retire(/*abort=*/false);
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_at_ = steps_done;
@@ -224,6 +236,20 @@ void Gang::Retire(bool abort) {
   store_.reset();
   std::lock_guard<std::mutex> lock(mutex_);
   last_thread_ = std::move(thread_);
+}
+
+void Gang::End() {
+  if (joined()) thread_->End();
+}
+
+void Gang::BeginSave(const Save& save) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (thread() != nullptr) thread()->BeginSave(save);
+}
+
+bool Gang::AllHaveBegun(const Save& save) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return thread() == nullptr || thread()->all_have_begun(save);
 }
 
 void Gang::FailSave(const Save& save) {

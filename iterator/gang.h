@@ -29,6 +29,9 @@ namespace gavel::internal {
 
 // How long the ranks of a gang wait for each other to come together.
 inline constexpr double kRendezvousMax_s = 30;
+// A collective waits while the other ranks live, which their words tell within
+// seconds: one may evaluate alone between two steps. The bound is LibTorch's.
+inline constexpr double kCollectiveMax_s = 7 * 24 * 3600;
 
 struct GangPlan {
   int rank = 0;
@@ -42,9 +45,13 @@ struct GangPlan {
   std::string prefix;  // of this gang's keys in the store
   at::Device device{at::kCPU};
   uint64_t steps_done = 0;
-  double collective_timeout_s = 30;
+  // For making the process group, with the first values from rank 0.
+  double meeting_timeout_s = 30;
   std::function<void(const std::string& endpoint)> opened;  // by the host
   std::function<bool()> gives_up;  // asked while others are waited for
+  // Asked from another thread while a step is under way: ends its collectives.
+  // May be empty.
+  std::function<bool()> lease_is_over;
 };
 
 class Gang {
@@ -83,6 +90,12 @@ class Gang {
   // written: the ranks hear each other until Settle(), so that none waits for
   // the part of one that is lost.
   void Stop(uint64_t steps_done);
+  // The loop has come to its end: this rank takes part in no further step.
+  void End();
+  // From any thread. All ranks begin the same saves; where there is no gang,
+  // all have begun.
+  void BeginSave(const Save& save);
+  bool AllHaveBegun(const Save& save) const;
   // From any thread: this rank can't write its part of `save`, which ends it
   // for all.
   void FailSave(const Save& save);
@@ -108,6 +121,7 @@ class Gang {
   absl::Status Meet(GangStore& store, const GangPlan& plan);
   absl::Status MakeGroup(GangStore& store, const GangPlan& plan);
   absl::Status MakeBuckets();
+  absl::Status Explain(const absl::Status& failure) const;
   std::vector<at::Tensor> Tensors(bool with_parameters) const;
 
   // What a failed backward pass leaves for the boundary, from its own thread.

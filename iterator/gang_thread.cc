@@ -45,12 +45,14 @@ struct GangThread::Shared {
   absl::StatusOr<LeaderWord> Lead(GangStore& store, StopLeader& leader);
   absl::StatusOr<LeaderWord> Follow(GangStore& store) const;
   void Break(const std::string& why);
+  void EndStuckStep();
 
   const Options options;
   mutable std::mutex mutex;
   std::condition_variable changed;
   StopMember member;
   Leaving leaving = Leaving::kNo;
+  bool in_step = false;
   bool broken = false;
   std::string why;
   uint64_t talks = 0;  // rounds of words so far
@@ -96,12 +98,14 @@ GangThread::~GangThread() {
 StopMember::Passage GangThread::Pass(uint64_t steps_done,
                                      const std::function<bool()>& gives_up) {
   std::unique_lock<std::mutex> lock(shared_->mutex);
+  shared_->in_step = false;
   while (!shared_->broken) {
     const StopMember::Passage passage = shared_->member.Pass(steps_done);
     if (passage == StopMember::Passage::kMissed) {
       shared_->broken = true;
       shared_->why = "a step was counted without a boundary behind it";
     }
+    shared_->in_step = passage == StopMember::Passage::kGoOn;
     if (passage != StopMember::Passage::kWait) return passage;
     shared_->changed.wait_for(lock, kGiveUpInterval);
     if (!gives_up()) continue;
@@ -114,6 +118,32 @@ StopMember::Passage GangThread::Pass(uint64_t steps_done,
 void GangThread::Want(StopKind kind) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   shared_->member.Want(kind);
+}
+
+void GangThread::Rest() {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->in_step = false;
+}
+
+void GangThread::End() {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->in_step = false;
+  shared_->member.End();
+}
+
+bool GangThread::is_left_behind() const {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  return shared_->member.is_left_behind(Now());
+}
+
+void GangThread::BeginSave(const Save& save) {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->member.BeginSave(save);
+}
+
+bool GangThread::all_have_begun(const Save& save) const {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  return shared_->member.all_have_begun(save);
 }
 
 void GangThread::FailSave(const Save& save) {
@@ -139,6 +169,7 @@ void GangThread::Leave(Leaving how) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   if (shared_->leaving != Leaving::kNo) return;
   shared_->leaving = how;
+  shared_->in_step = false;
   shared_->member.Leave(how);
   shared_->changed.notify_all();
 }
@@ -204,6 +235,7 @@ absl::Status GangThread::Shared::Talk(GangStore& store, StopLeader* leader) {
     Break(StrCat("rank ", lost, " of ", options.world_size,
                  " is gone or does not answer"));
   }
+  EndStuckStep();
   return absl::OkStatus();
 }
 
@@ -237,7 +269,17 @@ void GangThread::Shared::Break(const std::string& reason) {
     why = reason;
     changed.notify_all();
   }
-  if (options.on_broken) options.on_broken();
+  if (options.abort) options.abort();
+}
+
+// A step that waits for what can't come, or must not any more.
+void GangThread::Shared::EndStuckStep() {
+  const bool is_over = options.lease_is_over && options.lease_is_over();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!in_step || !(is_over || member.is_left_behind(Now()))) return;
+  }
+  if (options.abort) options.abort();
 }
 
 }  // namespace gavel::internal

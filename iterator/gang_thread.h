@@ -30,8 +30,11 @@ class GangThread {
     int world_size = 1;
     std::string prefix;  // of the gang's keys
     uint64_t steps_done = 0;
-    // Called by the thread, once, when the gang is broken.
-    std::function<void()> on_broken;
+    // Called by the thread to end the collectives of a step, more than once:
+    // when the gang is broken, the lease is over, or another rank's loop has
+    // ended.
+    std::function<void()> abort;
+    std::function<bool()> lease_is_over;  // asked by the thread; may be empty
   };
 
   // Writes this rank's first word, so that the others can read it. To be called
@@ -53,6 +56,14 @@ class GangThread {
   StopMember::Passage Pass(uint64_t steps_done,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
+  // No step is under way; until Pass() lets one begin.
+  void Rest();
+  // The loop has come to its end.
+  void End();
+  // The loop of another rank has, for long, and this one's has not.
+  bool is_left_behind() const;
+  void BeginSave(const Save& save);
+  bool all_have_begun(const Save& save) const;
   // Tells the others that this rank can't write its part of it.
   void FailSave(const Save& save);
   // The rank that said so; -1: none yet.

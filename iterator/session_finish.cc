@@ -31,29 +31,40 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   save_ = {generation.step,
            generation == save_generation_ ? save_.attempt + 1 : 1};
   save_generation_ = generation;
+  gang_.BeginSave(save_);
   Snapshot snapshot;
   absl::Status status = CollectSnapshot(&snapshot);
   if (status.ok()) {
-    status = checkpoints_.Begin(
-        generation, std::move(snapshot), world_size_,
-        [this] {
-          if (!IsRejected()) return absl::OkStatus();
-          return absl::CancelledError(
-              "the coordinator has given this job to another process");
-        },
-        [this, save = save_] {
-          if (!gang_broken_.load(std::memory_order_acquire)) {
-            return gang_.SaveStatus(save);
-          }
-          return absl::CancelledError("the gang is broken");
-        },
-        copies);
+    status = checkpoints_.Begin(generation, std::move(snapshot),
+                                OptionsOfSave(), copies);
   }
   checkpoint_stall_s_ = ToSeconds(Now_ns() - copy_begin_ns);
   stats_.AddPausing(Now_ns() - begin_ns);
   ScheduleCheckpoint();
   if (!status.ok()) CheckpointDone(generation, status);
   return status;
+}
+
+// Asked by the writer's thread.
+CommitOptions SessionState::OptionsOfSave() {
+  CommitOptions options;
+  options.world_size = world_size_;
+  options.gang_wait_s = options_.gang_wait_s;
+  options.before_commit = [this] {
+    if (!IsRejected()) return absl::OkStatus();
+    return absl::CancelledError(
+        "the coordinator has given this job to another process");
+  };
+  options.gives_up = [this, save = save_] {
+    if (!gang_broken_.load(std::memory_order_acquire)) {
+      return gang_.SaveStatus(save);
+    }
+    return absl::CancelledError("the gang is broken");
+  };
+  options.all_have_begun = [this, save = save_] {
+    return gang_.AllHaveBegun(save);
+  };
+  return options;
 }
 
 // The writer's thread calls this, or the training thread when there was no
@@ -121,6 +132,7 @@ int SessionState::Finish() {
   if (finish_done_) return exit_code_;
   if (started_ && !evicted_ && !board_.has_fatal()) {
     at_boundary_ = true;  // the program has come to its end
+    gang_.End();
     absl::Status status = Commit();
     if (status.ok()) status = checkpoints_.Wait();
     // Done means that the result is on disk.

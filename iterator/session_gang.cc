@@ -18,9 +18,9 @@ constexpr int64_t kLeaseParts = 5;
 constexpr int64_t kStopAheadMin_ns = 200'000'000;
 constexpr int64_t kStopAheadMax_ns = 3'000'000'000;
 
-// A collective that hangs must end before the lease does.
-constexpr double kCollectiveTimeoutMin_s = 1;
-constexpr double kCollectiveTimeoutMax_s = 30;
+// Coming together that hangs must end before the lease does.
+constexpr double kMeetingTimeoutMin_s = 1;
+constexpr double kMeetingTimeoutMax_s = 30;
 constexpr char kLoopback[] = "127.0.0.1";
 
 }  // namespace
@@ -66,12 +66,13 @@ absl::Status SessionState::JoinLeased(const lease_action::Resume& lease) {
   plan.prefix = StrCat("gavel/", options_.job, "/", lease.epoch);
   plan.world_size = lease.world_size;
   const double left_s = lease.deadline - Now();
-  plan.collective_timeout_s =
-      std::clamp(left_s / 2, kCollectiveTimeoutMin_s, kCollectiveTimeoutMax_s);
+  plan.meeting_timeout_s =
+      std::clamp(left_s / 2, kMeetingTimeoutMin_s, kMeetingTimeoutMax_s);
   plan.opened = [&](const std::string& endpoint) {
     lease_thread_->Post(lease_event::GangOpened{lease.epoch, endpoint});
   };
   plan.gives_up = [this] { return gate_.has_calls(); };
+  plan.lease_is_over = [this] { return gate_.IsDeadlineOver(Now_ns()); };
   stop_ahead_ns_ = std::clamp(ToNanoseconds(left_s) / kLeaseParts,
                               kStopAheadMin_ns, kStopAheadMax_ns);
   absl::Status status = JoinGang(std::move(plan));

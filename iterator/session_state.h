@@ -185,6 +185,7 @@ class SessionState {
   // fails is reported and tried again when the next is due. `copies`, if not
   // null: of the tensors, empty when none were made.
   absl::Status Commit(std::vector<HostCopy>* copies = nullptr);
+  CommitOptions OptionsOfSave();
   void CheckpointDone(Generation generation, const absl::Status& status);
   // Gets the memory for checkpoints, in the background.
   void PrepareCheckpoints();

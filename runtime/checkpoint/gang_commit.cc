@@ -25,13 +25,19 @@ Deadline After(const GangWait& wait) {
 }
 
 // Calls `look`, which returns true when it has found what it looks for, until
-// then. False: not before the deadline.
+// then. False: not before the deadline, which is put off while a rank has not
+// begun.
 template <class Look>
 absl::StatusOr<bool> WaitUntil(Deadline deadline, const GangWait& wait,
                                Look look) {
+  bool counts = !wait.all_have_begun;
   while (true) {
     GAVEL_ASSIGN_OR_RETURN(const bool found, look());
     if (found) return true;
+    if (!counts) {
+      counts = wait.all_have_begun();
+      deadline = After(wait);
+    }
     if (std::chrono::steady_clock::now() >= deadline) return false;
     if (wait.gives_up) {
       GAVEL_RETURN_IF_ERROR(wait.gives_up());

@@ -23,11 +23,12 @@
 
 namespace gavel {
 
-// How the functions below wait. `gives_up` is asked some hundred times a second
-// and may be empty: anything but OK ends the wait and is returned.
+// How the functions below wait; see CommitOptions. What they ask is asked some
+// hundred times a second.
 struct GangWait {
   double wait_s = 60;
   std::function<absl::Status()> gives_up = nullptr;
+  std::function<bool()> all_have_begun = nullptr;
 };
 
 // Rank > 0: the attempt at `generation` that rank 0 has begun and that has no

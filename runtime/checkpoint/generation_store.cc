@@ -15,7 +15,7 @@ namespace gavel {
 namespace {
 
 GangWait WaitOf(const CommitOptions& options) {
-  return {options.gang_wait_s, options.gives_up};
+  return {options.gang_wait_s, options.gives_up, options.all_have_begun};
 }
 
 using internal::CatchAsStatus;

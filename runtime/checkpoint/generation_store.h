@@ -59,8 +59,12 @@ struct CommitOptions {
   // of it, and returns when all is committed.
   int rank = 0;
   int world_size = 1;
-  // How long ranks wait for one another, in seconds, > 0.
+  // How long ranks wait for one another once all have begun, in seconds, > 0.
   double gang_wait_s = 60;
+  // Asked while ranks wait for one another, until it says so: the others may
+  // be busy with something else as long as `gives_up` does not tell that one is
+  // lost. Empty: they begin together.
+  std::function<bool()> all_have_begun = nullptr;
   // Asked when all is durable but the manifest's name: anything but OK (the
   // lease ran out) gives the attempt up and is returned. May be empty. Rank 0
   // only.

@@ -338,6 +338,10 @@ absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors) {
   });
 }
 
+void ProcessGroup::SetTimeout(double timeout_s) {
+  impl_->backend->setTimeout(ToMilliseconds(timeout_s));
+}
+
 bool ProcessGroup::on_host() const { return impl_->on_host; }
 
 void ProcessGroup::Abort() {

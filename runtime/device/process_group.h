@@ -61,7 +61,7 @@ struct ProcessGroupOptions {
   at::Device device{at::kCPU};  // of the tensors: chooses Gloo or NCCL
   std::string address;          // of this machine; empty: found by its name
   std::string prefix;           // of the group's keys: another for each group
-  double timeout_s = 30;        // of each collective, and of coming together
+  double timeout_s = 30;        // of coming together; then see SetTimeout()
 };
 
 // Collectives are to be begun in the same order by all ranks. Thread-safety:
@@ -89,6 +89,8 @@ class ProcessGroup {
   // Rank 0's values into those of all others, in place.
   absl::Status Broadcast(const std::vector<at::Tensor>& tensors);
 
+  // Of each collective that is begun from now on.
+  void SetTimeout(double timeout_s);
   // Ends what runs and all that comes with UNAVAILABLE. From any thread.
   void Abort();
 

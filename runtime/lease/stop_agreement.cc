@@ -40,7 +40,9 @@ std::string EncodeWord(const LeaderWord& word) {
   return StrCat(word.beat, " ", p.number, " ", p.step, " ",
                 static_cast<int>(p.kind), " ", p.bound ? 1 : 0, " ",
                 word.lost_rank + 1, " ", word.failed_save.step, " ",
-                word.failed_save.attempt, " ", word.failed_rank + 1);
+                word.failed_save.attempt, " ", word.failed_rank + 1, " ",
+                word.begun_save.step, " ", word.begun_save.attempt, " ",
+                word.any_ended ? 1 : 0);
 }
 
 std::string EncodeWord(const MemberWord& word) {
@@ -48,13 +50,14 @@ std::string EncodeWord(const MemberWord& word) {
                 static_cast<int>(word.wanted), " ", word.answered, " ",
                 word.accepted ? 1 : 0, " ", word.knows_bound ? 1 : 0, " ",
                 static_cast<int>(word.leaving), " ", word.failed_save.step, " ",
-                word.failed_save.attempt);
+                word.failed_save.attempt, " ", word.begun_save.step, " ",
+                word.begun_save.attempt, " ", word.ended ? 1 : 0);
 }
 
 std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
-  const auto n = Numbers(text, 9);
+  const auto n = Numbers(text, 12);
   if (!n || (*n)[3] > 2 || (*n)[4] > 1 || (*n)[5] > kRanksMax ||
-      (*n)[8] > kRanksMax) {
+      (*n)[8] > kRanksMax || (*n)[11] > 1) {
     return std::nullopt;
   }
   return LeaderWord{
@@ -62,12 +65,15 @@ std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
       {(*n)[1], (*n)[2], static_cast<StopKind>((*n)[3]), (*n)[4] == 1},
       static_cast<int>((*n)[5]) - 1,
       {(*n)[6], (*n)[7]},
-      static_cast<int>((*n)[8]) - 1};
+      static_cast<int>((*n)[8]) - 1,
+      {(*n)[9], (*n)[10]},
+      (*n)[11] == 1};
 }
 
 std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
-  const auto n = Numbers(text, 9);
-  if (!n || (*n)[2] > 2 || (*n)[4] > 1 || (*n)[5] > 1 || (*n)[6] > 2) {
+  const auto n = Numbers(text, 12);
+  if (!n || (*n)[2] > 2 || (*n)[4] > 1 || (*n)[5] > 1 || (*n)[6] > 2 ||
+      (*n)[11] > 1) {
     return std::nullopt;
   }
   return MemberWord{(*n)[0],
@@ -77,7 +83,9 @@ std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
                     (*n)[4] == 1,
                     (*n)[5] == 1,
                     static_cast<Leaving>((*n)[6]),
-                    {(*n)[7], (*n)[8]}};
+                    {(*n)[7], (*n)[8]},
+                    {(*n)[9], (*n)[10]},
+                    (*n)[11] == 1};
 }
 
 // ---- every rank
@@ -108,6 +116,8 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
   leader_beat_ = word.beat;
   leader_heard_at_ = now;
   if (word.lost_rank >= 0) lost_rank_ = word.lost_rank;
+  heard_begun_save_ = word.begun_save;
+  if (word.any_ended) ended_heard_at_ = std::min(ended_heard_at_, now);
   heard_failed_save_ = word.failed_save;
   heard_failed_rank_ = word.failed_rank;
   const StopProposal& proposal = word.proposal;
@@ -136,6 +146,8 @@ MemberWord StopMember::Word() {
   word.knows_bound = open_.bound;
   word.leaving = leaving_;
   word.failed_save = failed_save_;
+  word.begun_save = begun_save_;
+  word.ended = ended_;
   return word;
 }
 
@@ -157,7 +169,7 @@ LeaderWord StopLeader::Hear(Time now,
     ranks_[i] = {*words[i], now};
   }
   FindLost(now);
-  FindFailedSave();
+  FindSaves();
   if (word_.lost_rank < 0) Decide();
   ++word_.beat;
   return word_;
@@ -176,12 +188,20 @@ void StopLeader::FindLost(Time now) {
   all_left_ = all_left || word_.lost_rank >= 0;
 }
 
-void StopLeader::FindFailedSave() {
+void StopLeader::FindSaves() {
+  std::optional<Save> begun;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].word.failed_save <= word_.failed_save) continue;
-    word_.failed_save = ranks_[i].word.failed_save;
+    const MemberWord& rank = ranks_[i].word;
+    word_.any_ended = word_.any_ended || rank.ended;
+    // One that has left begins no more; who waits for it need not for ever.
+    if (rank.leaving == Leaving::kNo) {
+      begun = std::min(begun.value_or(rank.begun_save), rank.begun_save);
+    }
+    if (rank.failed_save <= word_.failed_save) continue;
+    word_.failed_save = rank.failed_save;
     word_.failed_rank = static_cast<int>(i);
   }
+  if (begun) word_.begun_save = *begun;
 }
 
 void StopLeader::Decide() {

@@ -10,8 +10,9 @@
 //                            later step, twice as far ahead
 //   all said yes         ->  the stop binds; nobody is beyond S, nobody can be
 //
-// The same words tell who is alive, and who could not write its part of a
-// generation. Not thread-safe.
+// The same words tell who is alive, which save all have begun, who could not
+// write its part of one, and that a rank has come to its loop's end. Not
+// thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_STOP_AGREEMENT_H_
 #define GAVEL_RUNTIME_LEASE_STOP_AGREEMENT_H_
 
@@ -61,6 +62,8 @@ struct LeaderWord {
   // could not.
   Save failed_save = {};
   int failed_rank = -1;
+  Save begun_save = {};  // the last that all ranks have begun
+  bool any_ended = false;
 };
 
 // What each rank, 0 too, says of itself.
@@ -73,6 +76,8 @@ struct MemberWord {
   bool knows_bound = false;  // that it binds
   Leaving leaving = Leaving::kNo;
   Save failed_save = {};  // the last that it could not write its part of
+  Save begun_save = {};   // the last that it has begun
+  bool ended = false;     // its loop has: it takes part in no further step
 };
 
 // As the store keeps them. Nothing: not such a word.
@@ -83,6 +88,9 @@ std::optional<MemberWord> DecodeMemberWord(std::string_view text);
 
 // A rank from which nothing new was heard for this long is lost.
 inline constexpr double kRankSilenceMax_s = 5;
+// A rank that still waits for others in a step, so long after the loop of one
+// has ended, waits for ever: they have not taken equally many steps.
+inline constexpr double kEndedRankWait_s = 30;
 
 // The part of every rank.
 class StopMember {
@@ -102,7 +110,10 @@ class StopMember {
   // Asks for a stop until one of this strength binds.
   void Want(StopKind kind);
   void Leave(Leaving how) { leaving_ = how; }
+  void BeginSave(const Save& save) { begun_save_ = save; }
   void FailSave(const Save& save) { failed_save_ = save; }
+  // The loop has come to its end.
+  void End() { ended_ = true; }
   void Hear(Time now, const LeaderWord& word);
   MemberWord Word();
 
@@ -111,6 +122,14 @@ class StopMember {
   // The rank that could not write its part of `save`; -1: none is known of.
   int failed_rank(const Save& save) const {
     return heard_failed_save_ == save ? heard_failed_rank_ : -1;
+  }
+  // Every rank has begun `save`, or a later one.
+  bool all_have_begun(const Save& save) const {
+    return heard_begun_save_ >= save;
+  }
+  // The loop of another rank has ended, and this one's has not in time.
+  bool is_left_behind(Time now) const {
+    return !ended_ && now > ended_heard_at_ + kEndedRankWait_s;
   }
 
  private:
@@ -126,7 +145,11 @@ class StopMember {
   uint64_t leader_beat_ = 0;
   Time leader_heard_at_;
   int lost_rank_ = -1;
+  Save begun_save_;
   Save failed_save_;
+  bool ended_ = false;
+  Save heard_begun_save_;
+  Time ended_heard_at_ = kNever;
   Save heard_failed_save_;
   int heard_failed_rank_ = -1;
 };
@@ -147,7 +170,7 @@ class StopLeader {
     Time heard_at = 0;
   };
   void FindLost(Time now);
-  void FindFailedSave();
+  void FindSaves();
   void Decide();
   void Propose(StopKind kind);
 

@@ -117,6 +117,36 @@ TEST_F(GangCommit, RanksWriteOneGenerationTogether) {
   }
 }
 
+TEST_F(GangCommit, TheWaitCountsFromWhenAllHaveBegun) {
+  std::atomic<bool> all_have_begun = false;
+  const auto outcomes = OnAllRanks([&](int rank) {
+    if (rank == 0) {  // has something else to do first
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      all_have_begun = true;
+    }
+    return stores_[static_cast<size_t>(rank)].Commit(
+        {1, 10}, StateOf(10, rank),
+        {.rank = rank,
+         .world_size = kWorldSize,
+         .gang_wait_s = 0.3,
+         .all_have_begun = [&] { return all_have_begun.load(); }});
+  });
+  for (const absl::Status& status : outcomes) EXPECT_OK(status);
+  ExpectRestores(10);
+  // All have said so, and one does not come.
+  const auto without = OnAllRanks(
+      [&](int rank) {
+        return stores_[static_cast<size_t>(rank)].Commit(
+            {1, 20}, StateOf(20, rank),
+            {.rank = rank,
+             .world_size = kWorldSize,
+             .gang_wait_s = 0.3,
+             .all_have_begun = [&] { return all_have_begun.load(); }});
+      },
+      /*absent=*/0);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(without[1])) << without[1];
+}
+
 TEST_F(GangCommit, UnchangedShardsAreSharedOnEveryRank) {
   for (uint64_t step : {10, 12}) {
     for (const absl::Status& status : Commit({1, step})) EXPECT_OK(status);

@@ -198,6 +198,23 @@ TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
   ExpectNear(gang.Weights(), WeightsAlone());
 }
 
+// The others wait for its part of the last generation.
+TEST(GangSession, ARankMayEvaluateForLongAfterItsLoop) {
+  for (const char* rank : {"0", "1"}) {
+    SCOPED_TRACE(rank);
+    const TemporaryFolder folder;
+    GangOfProcesses gang(folder.path(), 2,
+                         {{"GANG_WAIT_S", "1"},
+                          {"EVALUATION_MS", "4000"},
+                          {"EVALUATION_RANK", rank}});
+    EXPECT_EQ(gang.Wait(), Codes(2, 0)) << gang.Outputs();
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/" +
+                                        GenerationName({0, kSteps}) +
+                                        "/manifest.json"))
+        << gang.Outputs();
+  }
+}
+
 // Not for a minute for its part: the generation is given up, training goes on,
 // and the next one is tried.
 TEST(GangSession, ARankWhoseDiskFailsIsNotWaitedFor) {

@@ -1,7 +1,12 @@
 #include "iterator/gang.h"
 
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -56,6 +61,70 @@ TEST(Gang, ARankOfAnotherEpochIsRefusedAtOnceAndDisturbsNobody) {
   EXPECT_OK(hosted);
   second.Leave(Leaving::kDone);
   first.Leave(Leaving::kDone);
+}
+
+// What one rank does alone between two steps may take longer than coming
+// together does.
+TEST(Gang, ACollectiveWaitsAsLongAsTheOthersLive) {
+  std::promise<std::string> opened;
+  std::shared_future<std::string> endpoint = opened.get_future().share();
+  const auto train = [&](int rank) {
+    auto model = std::make_shared<torch::nn::LinearImpl>(2, 1);
+    Gang gang([] { return true; });
+    gang.Add(model);
+    GangPlan plan = PlanOf(rank, 1);
+    plan.meeting_timeout_s = 2;
+    if (plan.hosts) {
+      plan.opened = [&](const std::string& at) { opened.set_value(at); };
+    } else {
+      plan.endpoint = endpoint.get();
+    }
+    EXPECT_OK(gang.Join(plan));
+    gang.Pass(0, [] { return false; });
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+    model->forward(torch::ones({1, 2})).sum().backward();
+    EXPECT_OK(gang.EndStep());
+    gang.Leave(Leaving::kDone);
+  };
+  std::thread other([&] { train(1); });
+  train(0);
+  other.join();
+}
+
+TEST(Gang, TheEndOfTheLeaseEndsACollective) {
+  std::promise<std::string> opened;
+  std::shared_future<std::string> endpoint = opened.get_future().share();
+  std::promise<void> ended;
+  std::thread busy([&] {
+    auto model = std::make_shared<torch::nn::LinearImpl>(2, 1);
+    Gang gang([] { return true; });
+    gang.Add(model);
+    GangPlan plan = PlanOf(0, 1);
+    plan.opened = [&](const std::string& at) { opened.set_value(at); };
+    EXPECT_OK(gang.Join(plan));
+    ended.get_future().wait();
+    gang.Leave(Leaving::kBroken);
+  });
+  auto model = std::make_shared<torch::nn::LinearImpl>(2, 1);
+  Gang gang([] { return true; });
+  gang.Add(model);
+  GangPlan plan = PlanOf(1, 1);
+  plan.endpoint = endpoint.get();
+  std::atomic<bool> is_over = true;  // as it is before the lease is held
+  plan.lease_is_over = [&] { return is_over.load(); };
+  EXPECT_OK(gang.Join(plan));
+  is_over = false;
+  gang.Pass(0, [] { return false; });
+  std::thread clock([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    is_over = true;
+  });
+  model->forward(torch::ones({1, 2})).sum().backward();
+  EXPECT_TRUE(absl::IsUnavailable(gang.EndStep()));
+  clock.join();
+  ended.set_value();
+  gang.Leave(Leaving::kBroken);
+  busy.join();
 }
 
 }  // namespace

@@ -4,12 +4,18 @@
 // hexadecimal, to the bit.
 //   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [SAMPLES=n] [BATCH_NORM=1]
 //   [READ_FILE=path] [KILL_FILE=path] gang_worker WEIGHTS
-//   [DISK_FAILS_UNTIL=n]
+//   [DISK_FAILS_UNTIL=n] [GANG_WAIT_S=n]
+//   [OUT_OF_MEMORY_WITH_THREADS=n]
+//   [EVALUATION_MS=n [EVALUATION_RANK=n] [EVALUATION_STEP=n]]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
 // rank 1 removes it and is killed as soon as its state is collected. Until it
 // has done n steps, rank 1 can write no more than a page into a file.
+// On a slot of so many threads each step runs out of memory.
+// EVALUATION_RANK (0) is busy alone for EVALUATION_MS, at the end of that step,
+// or of its loop.
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <sys/resource.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -112,7 +118,14 @@ int main(int argc, char** argv) {
   const int sample_ms = Number("SAMPLE_MS", 0);
   const int epochs = Number("EPOCHS", 4);
   at::set_num_threads(1);
-  auto session = gavel::Session::FromEnvironment();
+  const int too_many_threads = Number("OUT_OF_MEMORY_WITH_THREADS", 0);
+  const int evaluation_ms = Number("EVALUATION_MS", 0);
+  const int evaluation_rank = Number("EVALUATION_RANK", 0);
+  const int evaluation_step = Number("EVALUATION_STEP", 0);
+  gavel::SessionOptions session_options;
+  if (!gavel::ReadEnvironment(&session_options).ok()) return 2;
+  session_options.gang_wait_s = Number("GANG_WAIT_S", 60);
+  auto session = gavel::Session::Create(session_options);
   Points points;
   points.session = session.get();
   points.count = static_cast<size_t>(Number("SAMPLES", 100));
@@ -161,13 +174,23 @@ int main(int argc, char** argv) {
       const at::Tensor loss = torch::nn::functional::cross_entropy(
           model->forward(batch.data), batch.target);
       (loss * session->loss_scale()).backward();
+      TORCH_CHECK_WITH(OutOfMemoryError,
+                       at::get_num_threads() != too_many_threads,
+                       "CUDA out of memory. Tried to allocate 2 GiB");
       Sleep(sample_ms * batch.data.size(0));
       if (!session->last_micro_batch()) continue;
       optimizer.step();
       optimizer.zero_grad();
       Sleep(step_ms);
+      if (session->rank() == evaluation_rank &&
+          session->steps_done() + 1 == evaluation_step) {
+        Sleep(evaluation_ms);
+      }
     }
     if (!session->stopped()) ++epoch;
+  }
+  if (session->rank() == evaluation_rank && evaluation_step == 0) {
+    Sleep(evaluation_ms);
   }
   Write(argv[1], model);
   std::printf("steps %lld finished %d status %d %s\n",

@@ -172,6 +172,39 @@ TEST(StopAgreement, ARankThatCannotWriteItsPartIsKnownToAll) {
   EXPECT_EQ(pair.rank1.lost_rank(0), -1);
 }
 
+TEST(StopAgreement, ASaveHasBegunWhenAllRanksThatAreThereHaveBegunIt) {
+  Pair pair;
+  const Save first{20, 1};
+  pair.Talk(1);
+  pair.rank1.BeginSave(first);
+  pair.Talk(1);
+  EXPECT_FALSE(pair.rank0.all_have_begun(first));
+  EXPECT_FALSE(pair.rank1.all_have_begun(first));
+  pair.rank0.BeginSave(first);
+  pair.Talk(1);
+  EXPECT_TRUE(pair.rank0.all_have_begun(first));
+  EXPECT_TRUE(pair.rank1.all_have_begun(first));
+  EXPECT_FALSE(pair.rank1.all_have_begun({20, 2}));
+  // One that has left begins no more.
+  pair.rank1.BeginSave({20, 2});
+  pair.rank0.Leave(Leaving::kDone);
+  pair.Talk(1);
+  EXPECT_TRUE(pair.rank1.all_have_begun({20, 2}));
+}
+
+TEST(StopAgreement, ARankIsLeftBehindByOneWhoseLoopHasEnded) {
+  Pair pair;
+  pair.Talk(1, 1);
+  pair.rank0.End();
+  pair.Talk(1, 2);
+  pair.Talk(1, 20);
+  EXPECT_FALSE(pair.rank1.is_left_behind(2 + kEndedRankWait_s));
+  EXPECT_TRUE(pair.rank1.is_left_behind(2.1 + kEndedRankWait_s));
+  EXPECT_FALSE(pair.rank0.is_left_behind(2.1 + kEndedRankWait_s));
+  pair.rank1.End();
+  EXPECT_FALSE(pair.rank1.is_left_behind(2.1 + kEndedRankWait_s));
+}
+
 TEST(StopAgreement, ASilentLeaderIsLost) {
   StopMember member(0, 10);
   EXPECT_EQ(member.lost_rank(10 + kRankSilenceMax_s), -1);
@@ -179,23 +212,31 @@ TEST(StopAgreement, ASilentLeaderIsLost) {
 }
 
 TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
-  MemberWord member{7,    8,     StopKind::kStop,  9,
-                    true, false, Leaving::kBroken, {10, 2}};
+  MemberWord member{7,       8,     StopKind::kStop,  9,
+                    true,    false, Leaving::kBroken, {10, 2},
+                    {11, 1}, true};
   const auto member_read = DecodeMemberWord(EncodeWord(member));
   ASSERT_TRUE(member_read);
   EXPECT_EQ(EncodeWord(*member_read), EncodeWord(member));
   EXPECT_EQ(member_read->leaving, Leaving::kBroken);
   EXPECT_EQ(member_read->failed_save, (Save{10, 2}));
-  LeaderWord leader{1, {2, 3, StopKind::kCheckpoint, true}, -1, {10, 2}, 4};
+  EXPECT_EQ(member_read->begun_save, (Save{11, 1}));
+  EXPECT_TRUE(member_read->ended);
+  LeaderWord leader{
+      1, {2, 3, StopKind::kCheckpoint, true}, -1, {10, 2}, 4, {11, 1}, true};
   const auto leader_read = DecodeLeaderWord(EncodeWord(leader));
   ASSERT_TRUE(leader_read);
   EXPECT_EQ(leader_read->lost_rank, -1);
   EXPECT_EQ(leader_read->failed_save, (Save{10, 2}));
   EXPECT_EQ(leader_read->failed_rank, 4);
+  EXPECT_EQ(leader_read->begun_save, (Save{11, 1}));
+  EXPECT_TRUE(leader_read->any_ended);
   EXPECT_EQ(leader_read->proposal.step, 3);
   for (const char* text :
        {"", " ", "1", "1 2 3 4 5", "1 2 3 0 0 0 9 1 0 0", "a b c d e f",
-        "1 2 9 3 0 0 0 0 0", "-1 2 0 0 0 0 0 0 0", "1  2 0 0 0 0 0 0"}) {
+        "1 2 0 3 0 0 0 0 0", "1 2 9 3 0 0 0 0 0 0 0 0",
+        "-1 2 0 0 0 0 0 0 0 0 0 0", "1 2 0 0 0 0 0 0 0 0 0 2",
+        "1  2 0 0 0 0 0 0 0 0 0"}) {
     EXPECT_FALSE(DecodeMemberWord(text)) << text;
     EXPECT_FALSE(DecodeLeaderWord(text)) << text;
   }

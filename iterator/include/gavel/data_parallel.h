@@ -22,10 +22,16 @@
 //   optimizer.step();
 //   optimizer.zero_grad();
 //
+// Between two steps and after the loop a rank may be busy alone for as long as
+// it likes, say with an evaluation on rank 0: the others wait in their next
+// backward(), or in Finish(), while it lives and the lease is renewed. They
+// pause when it is back.
+//
 // When a rank dies, the others' step is void: their loops end at its boundary
 // (under an agent their processes do, with code 75), nothing of it is kept, and
 // the gang starts again from the last generation. Every worker has to make the
-// same backward passes over the model; a rank that does not breaks the gang.
+// same backward passes over the model; one whose loop ends early breaks the
+// gang half a minute later.
 //
 // Thread-safety: one thread, the one that trains. The session must live longer.
 #ifndef GAVEL_DATA_PARALLEL_H_

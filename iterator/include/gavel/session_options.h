@@ -30,6 +30,9 @@ struct SessionOptions {
   int world_size_max = 0;  // coordinator changes; 0: it is fixed
   std::string address;     // of this machine, for its gang; empty: by its name
   GangOptions gang;        // alone, with world_size > 1
+  // How long ranks wait for each other's parts of a checkpoint that all have
+  // begun, in seconds, > 0. Beginning is waited for while they are alive.
+  double gang_wait_s = 60;
   std::string run_directory;         // accelerator locks; empty: none are taken
   std::string checkpoint_directory;  // empty: no checkpoints
   // 0: not by time. < 0: as often as is best by what a checkpoint costs here
