@@ -156,6 +156,7 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
     return Annotate(status, what);
   }
   damaged_.erase(attempt);
+  unreadable_.erase(attempt);
   cleanup_status_ = DeleteSuperseded(attempt);
   return absl::OkStatus();
 }
@@ -324,8 +325,11 @@ void GenerationStore::RememberLatest() {
       ListAttempts(file_system(), directory_);
   // Where it can't be read, the one before is most likely cut alike.
   if (!attempts.ok()) return;
-  if (attempts->committed.empty()) return Forget();
-  const Attempt& latest = attempts->committed.back();
+  const auto it =
+      std::find_if(attempts->committed.rbegin(), attempts->committed.rend(),
+                   [this](const Attempt& attempt) { return IsSound(attempt); });
+  if (it == attempts->committed.rend()) return Forget();
+  const Attempt& latest = *it;
   if (history_.folder == FolderOf(latest)) return;
   absl::StatusOr<Manifest> manifest = ReadAttemptManifest(latest);
   if (!manifest.ok()) return;
@@ -343,10 +347,19 @@ absl::Status GenerationStore::DeleteSuperseded(const Attempt& committed) {
                          ListAttempts(file_system(), directory_));
   std::vector<Generation> existing;
   for (const Attempt& attempt : attempts.committed) {
-    if (!damaged_.contains(attempt)) existing.push_back(attempt.generation);
+    if (IsSound(attempt)) existing.push_back(attempt.generation);
   }
   std::vector<Generation> old =
       GenerationsToDelete(existing, committed.generation, options_.keep_last);
+  for (const Attempt& attempt : unreadable_) {
+    std::vector<Generation> with_it = existing;
+    with_it.push_back(attempt.generation);
+    const std::vector<Generation> too_old =
+        GenerationsToDelete(with_it, committed.generation, options_.keep_last);
+    if (std::ranges::find(too_old, attempt.generation) != too_old.end()) {
+      old.push_back(attempt.generation);
+    }
+  }
   std::vector<Attempt> doomed;
   for (const Attempt& attempt : attempts.committed) {
     bool replaced = attempt.generation == committed.generation &&
@@ -365,7 +378,10 @@ absl::Status GenerationStore::RemoveAll(const std::vector<Attempt>& attempts) {
   absl::Status first_error;
   for (const Attempt& attempt : attempts) {
     absl::Status status = RemoveAttempt(file_system(), directory_, attempt);
-    if (status.ok()) damaged_.erase(attempt);
+    if (status.ok()) {
+      damaged_.erase(attempt);
+      unreadable_.erase(attempt);
+    }
     first_error.Update(status);
   }
   return Annotate(first_error, "an old generation is left on disk");
@@ -382,6 +398,7 @@ absl::StatusOr<Restored> GenerationStore::Restore() {
     attempts.committed.pop_back();
     absl::StatusOr<Restored> restored = RestoreAttempt(attempt);
     if (restored.ok()) {
+      unreadable_.erase(attempt);
       restored->notes = std::move(notes);
       return restored;
     }
@@ -389,7 +406,7 @@ absl::StatusOr<Restored> GenerationStore::Restore() {
       return Annotate(restored.status(),
                       StrCat("cannot restore ", AttemptName(attempt)));
     }
-    if (IsDamage(restored.status())) damaged_.insert(attempt);
+    (IsDamage(restored.status()) ? damaged_ : unreadable_).insert(attempt);
     if (history_.folder == FolderOf(attempt)) Forget();
     notes.push_back(StrCat(AttemptName(attempt),
                            " rejected: ", restored.status().message()));

@@ -192,6 +192,10 @@ class GenerationStore {
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
 
   FileSystem& file_system() const { return *options_.file_system; }
+  // As far as Restore has seen.
+  bool IsSound(const Attempt& attempt) const {
+    return !damaged_.contains(attempt) && !unreadable_.contains(attempt);
+  }
 
   std::string directory_;
   Options options_;
@@ -202,8 +206,11 @@ class GenerationStore {
   ShardHistory history_;
   size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
-  // Found damaged by Restore: they do not count as kept.
+  // Found by Restore: they do not count as kept. Damaged ones are deleted after
+  // the next commit; those that an error of the disk hid, which may pass, when
+  // there are enough later ones.
   std::set<Attempt> damaged_;
+  std::set<Attempt> unreadable_;
 };
 
 }  // namespace gavel

@@ -206,6 +206,31 @@ TEST_F(GangCommit, FrozenTensorsOfAllRanksAreNotWrittenAgain) {
   }
 }
 
+// The ranks have gone back from it together, so none may cut by it.
+TEST_F(GangCommit, ADamagedGenerationIsNoneToCutBy) {
+  OpenStores(16000);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    ASSERT_GE(LinkedByGang(stores_, step), 0);
+  }
+  WriteBytes(
+      folder_.path() + "/" + GenerationName({1, 4}) + "/" + ShardFileName(0),
+      "damaged");
+  OpenStores(16000);
+  for (GenerationStore& store : stores_) {
+    ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
+    ASSERT_EQ(restored.generation.step, 3u);
+  }
+  const auto without = OnAllRanks(
+      [&](int rank) {
+        return stores_[static_cast<size_t>(rank)].Commit(
+            {1, 5}, SnapshotWithFrozenLayers(5, -1),
+            {.rank = rank, .world_size = kWorldSize, .gang_wait_s = 0.1});
+      },
+      /*absent=*/0);
+  EXPECT_FALSE(without[1].ok());
+  EXPECT_GE(LinkedByGang(stores_, 6), 0);
+}
+
 // It has missed that a generation was committed, and cuts by an earlier one.
 TEST_F(GangCommit, ARankThatCutsOtherwiseCostsOneGeneration) {
   OpenStores(16000);

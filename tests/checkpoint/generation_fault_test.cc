@@ -140,6 +140,34 @@ TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
   FAIL() << "a restore takes more than " << kCallsMax << " calls";
 }
 
+// With keep_last = 2 both of the two that stay must be readable ones; the other
+// stays beside them until there are two later ones.
+TEST(GenerationFault, AnUnreadableGenerationDisplacesNoGoodOne) {
+  std::unique_ptr<SimulatedDisk> disk = DiskWithTwo();
+  FaultInjectingFileSystem faulty(*disk);
+  GenerationStore store = OpenOn(faulty);
+  uint64_t step = 0;
+  for (int call = 1; step != 10 && call < kCallsMax; ++call) {
+    faulty.FailAt(call, Fault::kError, absl::UnknownError("EIO"));
+    const absl::StatusOr<Restored> restored = store.Restore();
+    step = restored.ok() ? restored->generation.step : 0;
+  }
+  ASSERT_EQ(step, 10u);
+  const auto left = [&] {
+    std::vector<uint64_t> steps;
+    const auto attempts = ListAttempts(faulty, kDirectory);
+    if (!attempts.ok()) return steps;
+    for (const Attempt& attempt : attempts->committed) {
+      steps.push_back(attempt.generation.step);
+    }
+    return steps;
+  };
+  ASSERT_OK(store.Commit({1, 30}, SnapshotOfStep(30)));
+  EXPECT_EQ(left(), (std::vector<uint64_t>{10, 20, 30}));
+  ASSERT_OK(store.Commit({1, 40}, SnapshotOfStep(40)));
+  EXPECT_EQ(left(), (std::vector<uint64_t>{30, 40}));
+}
+
 class CrashAtEveryCall : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, CrashAtEveryCall, ::testing::Values(1, 4));
 
