@@ -44,9 +44,11 @@ struct Progress {
   double pausing_s = 0;  // time lost to saving, releasing and restoring
   std::vector<std::pair<std::string, double>> scalars;  // e.g. loss, last value
   // Memory, for the coordinator's budgets; 0: not known.
-  uint64_t state_bytes = 0;   // tensors of the job's state, wherever they are
-  uint64_t device_bytes = 0;  // accelerator memory that it holds at present
-  uint64_t host_bytes = 0;    // host memory of its parked tensors and arena
+  uint64_t state_bytes = 0;  // tensors of the job's state, wherever they are
+  // Accelerator memory that it has from the driver, beside its context: at
+  // present, and while it holds a lease the most so far.
+  uint64_t device_bytes = 0;
+  uint64_t host_bytes = 0;  // host memory of its parked tensors and arena
   // Passed by this process outside of steps, in evaluation for instance: who
   // makes no steps and passes none is stuck.
   uint64_t boundaries = 0;

@@ -87,8 +87,9 @@ absl::Status Accelerator::Release(TrackedState& tracked, bool keep) {
   GAVEL_RETURN_IF_ERROR(Synchronize(device_));
   if (!keep) {
     GAVEL_RETURN_IF_ERROR(tracked.MoveToHost());
-    GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
   }
+  // Of a kept state, too, the next job gets what only the allocator holds.
+  GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
   lock_.reset();
   held_ = false;
   kept_ = keep;

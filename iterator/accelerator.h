@@ -34,7 +34,7 @@ class Accelerator {
                    TrackedState& tracked);
   // Waits for the device, moves `tracked` to host memory, gives memory and
   // lock back. On an error the accelerator is still held. `keep`: the state
-  // stays where it is, and only the lock is given back.
+  // stays where it is; what else the allocator holds is given back.
   absl::Status Release(TrackedState& tracked, bool keep = false);
   // The lock only: at the process's end, when the state is needed no more.
   void Unlock();

@@ -10,6 +10,11 @@
 #include "runtime/checkpoint/rng_state.h"
 
 namespace gavel::internal {
+namespace {
+
+constexpr int64_t kTellMemory_ns = 1'000'000'000;
+
+}  // namespace
 
 bool SessionState::AnswerCalls() {
   if (!managed()) return gate_.stop_requested() ? StopAlone() : true;
@@ -42,6 +47,8 @@ bool SessionState::Park(const lease_action::Pause& pause) {
   stats_.CountPause();
   const RuntimeSpan span(profile_.ring(), "pause");
   profile_.MarkMemory(begin_ns, device());
+  TellMemory();
+  lease_thread_->Post(lease_event::Progressed{stats_.Read()});
   const bool keep = pause.tier == PauseTier::kKeep;
   const bool saves = pause.tier != PauseTier::kStop && !IsRejected();
   BeforeMove();
@@ -164,8 +171,14 @@ void SessionState::TellMemory() {
   const bool on_accelerator = accelerator_.held() || accelerator_.kept();
   uint64_t on_device = on_accelerator ? state : 0;
   if (on_accelerator && !device.is_cpu()) {
-    on_device = static_cast<uint64_t>(ReadMemory(device).now_bytes);
+    const MemoryUse use = ReadMemory(device);
+    on_device = static_cast<uint64_t>(
+        accelerator_.held() ? use.reserved_high_bytes : use.reserved_bytes);
   }
+  // Steps take more of a GPU than the state does.
+  memory_due_ns_ = accelerator_.held() && managed() && !device.is_cpu()
+                       ? Now_ns() + kTellMemory_ns
+                       : kNever_ns;
   // A CPU slot's memory stays with the process; what left a GPU is in the copy.
   const uint64_t in_host = accelerator_.last_device().is_cpu()
                                ? state

@@ -280,6 +280,7 @@ bool SessionState::AttendCalls(bool after_step) {
   if (after_step && !checkpoints_prepared_) PrepareCheckpoints();
   profile_.Exclude(Now_ns() - begin_ns);
   Warn(profile_.Tick(Now_ns(), device(), stats_));
+  if (Now_ns() >= memory_due_ns_) TellMemory();
   SetAttention();
   return true;
 }
@@ -358,7 +359,8 @@ void SessionState::SetAttention() {
   if (checkpoints_.IsBusy()) {
     attention_ns_ = Now_ns() + kSaveLookInterval_ns;
   }
-  attention_ns_ = std::min(attention_ns_, profile_.next_tick_ns());
+  attention_ns_ =
+      std::min({attention_ns_, profile_.next_tick_ns(), memory_due_ns_});
   if (!optimizer_check_.done() || accelerator_.slow_down_factor() > 1 ||
       gang_.joined()) {
     attention_step_ = 0;  // every step

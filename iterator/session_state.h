@@ -237,7 +237,9 @@ class SessionState {
   int world_size_ = 1;
   // What this rank was told to do once the gang stops.
   std::optional<lease_action::Pause> gang_pause_;
-  int64_t stop_ahead_ns_ = 0;             // of the lease's end
+  int64_t stop_ahead_ns_ = 0;  // of the lease's end
+  int64_t memory_due_ns_ = 0;  // told next, of a GPU
+  std::thread::id training_thread_;
   std::atomic<bool> gang_broken_{false};  // read by the checkpoints' writer
   Save save_;  // the last that was begun; left alone while it is under way
   Generation save_generation_;  // of save_

@@ -15,10 +15,10 @@ namespace {
 MemoryUse ReadDevice(c10::Device device) {
   MemoryUse use;
   CatchAsStatus("reading memory statistics", [&] {
-    const auto stats = c10::getDeviceAllocator(device.type())
-                           ->getDeviceStats(device.index())
-                           .allocated_bytes[0];
-    use = {stats.current, stats.peak};
+    const auto stats =
+        c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    use = {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak,
+           stats.reserved_bytes[0].current, stats.reserved_bytes[0].peak};
     return absl::OkStatus();
   }).IgnoreError();
   return use;

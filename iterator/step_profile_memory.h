@@ -12,6 +12,10 @@ namespace gavel::internal {
 struct MemoryUse {
   int64_t now_bytes = 0;
   int64_t high_bytes = 0;  // the most since the process began
+  // The same of what LibTorch's allocator has from the driver: no other process
+  // can use it. Of a GPU only.
+  int64_t reserved_bytes = 0;
+  int64_t reserved_high_bytes = 0;
 };
 
 // Zeros where the system does not tell. A few microseconds.

@@ -182,6 +182,7 @@ absl::Status ReleaseMemory(c10::Device device) {
   return CatchAsStatus(StrCat("releasing memory of ", device.str()), [device] {
 #ifdef GAVEL_HAS_CUDA
     c10::cuda::CUDAGuard guard(device);
+    at::cuda::clearCublasWorkspaces();  // some MiB for each stream in use
     c10::cuda::CUDACachingAllocator::emptyCache();
 #endif
     return absl::OkStatus();

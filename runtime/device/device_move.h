@@ -52,8 +52,8 @@ absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
 // asynchronous work show up here.
 absl::Status Synchronize(c10::Device device);
 
-// Gives the allocator's unused memory on `device` back to the driver. Nothing
-// to do on a CPU.
+// Gives the allocator's unused memory on `device` and the workspaces of cuBLAS
+// back to the driver. All work on it must be done. Nothing to do on a CPU.
 absl::Status ReleaseMemory(c10::Device device);
 
 // Whether the device does what it is for: some bytes are written there and read

@@ -1,15 +1,19 @@
 // The same on a GPU: pausing frees its memory, and going on gives the same
 // result to the bit, the GPU's random numbers included.
+#include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
 #include "gavel/session.h"
+#include "runtime/device/device_move.h"
 #include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
 
@@ -34,6 +38,50 @@ class SessionGpu : public ::testing::Test {
         ->getDeviceStats(0)
         .reserved_bytes[0]
         .current;
+  }
+  // Of all processes, as the driver tells (cudaMemGetInfo).
+  static int64_t UsedBytes() {
+    const auto [free, total] =
+        c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(0);
+    return static_cast<int64_t>(total - free);
+  }
+  SessionOptions Under(const FakeCoordinator& coordinator) {
+    SessionOptions options = Options();
+    options.coordinator = coordinator.endpoint();
+    options.job = 1;
+    options.incarnation = 1;
+    options.run_directory = folder_.path() + "/run";
+    options.checkpoint_directory = folder_.path() + "/checkpoints";
+    return options;
+  }
+  // Trains and pauses after step 8; `paused` is called meanwhile.
+  Outcome TrainWithPause(FakeCoordinator& coordinator, PauseTier tier,
+                         const std::function<void()>& running,
+                         const std::function<void()>& paused) {
+    AcceleratorInfo gpu = CpuSlot("gpu-0");
+    gpu.device = "cuda:0";
+    coordinator.Grant(gpu);
+    std::thread resume;
+    TrainingOptions training;
+    training.after_step = [&](Session& session) {
+      if (session.steps_done() == 8) {
+        running();
+        coordinator.Pause(tier);
+        resume = std::thread([&] {
+          EXPECT_TRUE(coordinator.Wait(
+              [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+          paused();
+          coordinator.Grant(gpu);
+        });
+      }
+      if (coordinator.Heard<LeaseReleased>().empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    };
+    const Outcome outcome = Train(Under(coordinator), training);
+    resume.join();
+    EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+    return outcome;
   }
 
   TemporaryFolder folder_;
@@ -66,43 +114,50 @@ TEST_F(SessionGpu, GoesOnToTheSameResultInAnotherSession) {
 
 TEST_F(SessionGpu, PausingGivesTheMemoryBackAndChangesNothing) {
   const Outcome whole = Train(Options());
+  // The context and the libraries' kernels are loaded, and nothing else.
+  ASSERT_TRUE(ReleaseMemory(at::Device("cuda:0")).ok());
+  const int64_t context_bytes = UsedBytes();
   FakeCoordinator coordinator;
-  AcceleratorInfo gpu = CpuSlot("gpu-0");
-  gpu.device = "cuda:0";
-  coordinator.Grant(gpu);
-  SessionOptions options = Options();
-  options.coordinator = coordinator.endpoint();
-  options.job = 1;
-  options.incarnation = 1;
-  options.run_directory = folder_.path() + "/run";
-  options.checkpoint_directory = folder_.path() + "/checkpoints";
-
-  int64_t running_bytes = 0;
-  int64_t parked_bytes = 0;
-  std::thread resume;
-  TrainingOptions training;
-  training.after_step = [&](Session& session) {
-    if (session.steps_done() == 8) {
-      running_bytes = ReservedBytes();
-      coordinator.Pause();
-      resume = std::thread([&] {
-        EXPECT_TRUE(coordinator.Wait(
-            [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+  int64_t running_bytes = 0, parked_bytes = -1, parked_used_bytes = 0;
+  const Outcome outcome = TrainWithPause(
+      coordinator, PauseTier::kPark, [&] { running_bytes = ReservedBytes(); },
+      [&] {
         parked_bytes = ReservedBytes();
-        coordinator.Grant(gpu);
+        parked_used_bytes = UsedBytes();
       });
-    }
-    if (coordinator.Heard<LeaseReleased>().empty()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  };
-  const Outcome outcome = Train(options, training);
-  resume.join();
-  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(outcome.weights, whole.weights);
   EXPECT_GT(running_bytes, 0);
-  // What cuBLAS keeps as its workspace is not ours to free.
-  EXPECT_LT(parked_bytes, running_bytes);
+  EXPECT_EQ(parked_bytes, 0);
+  constexpr int64_t kSlackBytes = 8 << 20;  // small allocations of the driver's
+  EXPECT_LE(parked_used_bytes, context_bytes + kSlackBytes);
+  EXPECT_EQ(coordinator.Heard<LeaseReleased>()[0].progress.device_bytes, 0u);
+}
+
+// The steps' own memory goes back, and what stays is told in full.
+TEST_F(SessionGpu, AKeptJobTellsAllThatItsAllocatorHolds) {
+  const Outcome whole = Train(Options());
+  FakeCoordinator coordinator;
+  int64_t running_bytes = 0, kept_bytes = 0;
+  const Outcome outcome = TrainWithPause(
+      coordinator, PauseTier::kKeep,
+      [&] {
+        // As a step with a large batch leaves it.
+        at::empty({256 << 20}, at::device(at::kCUDA).dtype(at::kByte));
+        running_bytes = ReservedBytes();
+      },
+      [&] { kept_bytes = ReservedBytes(); });
+  EXPECT_EQ(outcome.weights, whole.weights);
+  EXPECT_GE(running_bytes, 256 << 20);
+  EXPECT_GT(kept_bytes, 0);
+  EXPECT_LT(kept_bytes, 64 << 20);
+  EXPECT_EQ(coordinator.Heard<LeaseReleased>()[0].progress.device_bytes,
+            static_cast<uint64_t>(kept_bytes));
+  // What it needs to run is the most that it has held.
+  uint64_t need_bytes = 0;
+  for (const StepReport& report : coordinator.Heard<StepReport>()) {
+    need_bytes = std::max(need_bytes, report.progress.device_bytes);
+  }
+  EXPECT_GE(need_bytes, static_cast<uint64_t>(running_bytes));
 }
 
 }  // namespace
