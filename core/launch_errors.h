@@ -3,6 +3,7 @@
 #ifndef GAVEL_CORE_LAUNCH_ERRORS_H_
 #define GAVEL_CORE_LAUNCH_ERRORS_H_
 
+#include <string>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
@@ -15,10 +16,12 @@ namespace gavel {
 inline constexpr std::string_view kStoppedWhileFetching =
     "stopped while its checkpoint was fetched";
 
-// LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …".
+// LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …",
+// "CUBLAS_STATUS_ALLOC_FAILED when calling …".
 inline bool TellsOutOfMemory(std::string_view detail) {
-  return absl::StrContains(absl::AsciiStrToLower(ToAbsl(detail)),
-                           "out of memory");
+  const std::string lower = absl::AsciiStrToLower(ToAbsl(detail));
+  return absl::StrContains(lower, "out of memory") ||
+         absl::StrContains(lower, "_status_alloc_failed");
 }
 
 }  // namespace gavel

@@ -1,5 +1,6 @@
 #include "gavel/session.h"
 
+#include <exception>
 #include <utility>
 
 #include "gavel/profile.h"
@@ -72,9 +73,9 @@ void Session::EndSpan(const char* name,
 }
 void Session::LeaveLoop(bool at_step_end) { state_->LeaveLoop(at_step_end); }
 
-void Session::Fail() noexcept {
-  state_->Fail(internal::CatchAsStatus("reading a batch",
-                                       []() -> absl::Status { throw; }));
+void Session::Fail(std::string_view what) noexcept {
+  if (std::current_exception() == nullptr) return;
+  state_->Fail(internal::CatchAsStatus(what, []() -> absl::Status { throw; }));
 }
 
 }  // namespace gavel

@@ -128,6 +128,21 @@ void SessionState::EndProcess(const std::string& why) {
   std::_Exit(kExitEvicted);
 }
 
+void SessionState::EndOutOfMemory(const std::string& what) {
+  const std::string why =
+      StrCat("out of memory after step ", stats_.steps_done(), ": ", what);
+  log_.Error(
+      StrCat(why, "; the job goes on elsewhere, from its last generation"));
+  if (std::this_thread::get_id() == training_thread_) {
+    checkpoints_.Wait().IgnoreError();  // what was begun is in the last report
+  }
+  lease_thread_->Finish({kExitFailed, why, stats_.Read()});
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  std::_Exit(kExitFailed);
+}
+
 int SessionState::Finish() {
   if (finish_done_) return exit_code_;
   if (started_ && !evicted_ && !board_.has_fatal()) {
@@ -149,6 +164,7 @@ int SessionState::Finish() {
   checkpoints_.Wait().IgnoreError();
   FinishProfile();
   signals_.Restore();
+  uncaught_exception_.Restore();
   exit_code_ = board_.has_fatal() ? kExitFailed
                : evicted_         ? kExitEvicted
                                   : kExitDone;

@@ -47,6 +47,7 @@ SessionState::~SessionState() {
         "the session ends without Finish(): no last checkpoint is written");
   }
   signals_.Restore();
+  uncaught_exception_.Restore();
   checkpoints_.Wait().IgnoreError();  // it reports to what goes now
   lease_thread_.reset();
   if (report_file_ != nullptr) std::fclose(report_file_);
@@ -205,6 +206,9 @@ absl::Status SessionState::Start() {
     signals_.Install(&gate_, managed() ? &lease_thread_->waker() : nullptr);
   }
   if (managed()) {
+    training_thread_ = std::this_thread::get_id();
+    uncaught_exception_.Install(
+        [this](const std::string& what) { EndOutOfMemory(what); });
     // Only now: whoever hears of this process may send it a signal.
     lease_thread_->Post(lease_event::Started{stats_.Read(), getpid()});
     log_.Info(StrCat("job ", options_.job, ", rank ", options_.rank,

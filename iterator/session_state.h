@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "gavel/internal/range_position.h"
@@ -35,6 +36,7 @@
 #include "iterator/step_profile.h"
 #include "iterator/step_stats.h"
 #include "iterator/tracked_state.h"
+#include "iterator/uncaught_exception.h"
 
 namespace gavel::internal {
 
@@ -193,6 +195,8 @@ class SessionState {
   Generation NextGeneration() const;
   // Never returns: no code of the host runs for an unfinished job.
   [[noreturn]] void EndProcess(const std::string& why);
+  // The same for a step that ran out of memory; by any thread.
+  [[noreturn]] void EndOutOfMemory(const std::string& what);
   bool IsRejected() const { return lease_thread_ && lease_thread_->rejected(); }
 
   SessionOptions options_;
@@ -211,6 +215,7 @@ class SessionState {
   Gang gang_{[this] { return last_micro_batch(); }};
   std::unique_ptr<LeaseThread> lease_thread_;  // after what it borrows
   Signals signals_;
+  UncaughtException uncaught_exception_;
   std::FILE* report_file_ = nullptr;
 
   // The next boundary that is looked at closely, by count and by time.

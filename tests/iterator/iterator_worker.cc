@@ -1,5 +1,7 @@
 // A worker as an agent starts it, for session_process_test.cc: trains as told
 // by the environment, and writes its weights to the file it is given.
+#include <c10/util/Exception.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +11,29 @@
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 
+namespace {
+
+// What a step throws, as the environment says, and nobody catches.
+struct Thrown {
+  int64_t step = 0;  // 0: none
+  void (*what)() = nullptr;
+};
+
+Thrown ThrownIn() {
+  if (const char* step = std::getenv("OUT_OF_MEMORY_IN")) {
+    return {std::atoll(step), [] {
+              TORCH_CHECK_WITH(OutOfMemoryError, false,
+                               "CUDA out of memory. Tried to allocate 2 GiB");
+            }};
+  }
+  if (const char* step = std::getenv("THROWS_IN")) {
+    return {std::atoll(step), [] { TORCH_CHECK(false, "no such operator"); }};
+  }
+  return {};
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   gavel::SessionOptions options;
@@ -16,11 +41,12 @@ int main(int argc, char** argv) {
   gavel::testing::TrainingOptions training;
   // Slow enough that a report (one a second) is sent before the end.
   const char* const step_ms = std::getenv("STEP_MS");
-  training.after_step =
-      [wait = std::chrono::milliseconds(
-           step_ms == nullptr ? 120 : std::atoi(step_ms))](gavel::Session&) {
-        std::this_thread::sleep_for(wait);
-      };
+  training.after_step = [wait = std::chrono::milliseconds(
+                             step_ms == nullptr ? 120 : std::atoi(step_ms)),
+                         thrown_in = ThrownIn()](gavel::Session& session) {
+    std::this_thread::sleep_for(wait);
+    if (session.steps_done() + 1 == thrown_in.step) thrown_in.what();
+  };
   // An evaluation that is longer than the test.
   if (const char* steps = std::getenv("EVALUATE_AFTER")) {
     training.after_epoch = [steps = std::atoll(steps)](gavel::Session& session,

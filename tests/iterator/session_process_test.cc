@@ -23,18 +23,21 @@ using ::testing::Not;
 class SessionProcess : public ::testing::Test {
  protected:
   WorkerProcess Start(const std::string& coordinator, int incarnation,
-                      const std::string& evaluate_after = "0") {
+                      const std::string& evaluate_after = "0",
+                      const WorkerProcess::Variables& more = {}) {
     const std::string folder =
         folder_.path() + "/" + std::to_string(incarnation);
     fs::create_directory(folder);
-    return WorkerProcess(folder,
-                         {{"EVALUATE_AFTER", evaluate_after},
-                          {"GAVEL_COORDINATOR", coordinator},
-                          {"GAVEL_JOB", "1"},
-                          {"GAVEL_INCARNATION", std::to_string(incarnation)},
-                          {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
-                          {"GAVEL_CHECKPOINT_DIRECTORY", checkpoints_},
-                          {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "4"}});
+    WorkerProcess::Variables variables = {
+        {"EVALUATE_AFTER", evaluate_after},
+        {"GAVEL_COORDINATOR", coordinator},
+        {"GAVEL_JOB", "1"},
+        {"GAVEL_INCARNATION", std::to_string(incarnation)},
+        {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
+        {"GAVEL_CHECKPOINT_DIRECTORY", checkpoints_},
+        {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "4"}};
+    variables.insert(variables.end(), more.begin(), more.end());
+    return WorkerProcess(folder, variables);
   }
   // Until the worker has trained and said so.
   bool WaitForSteps(uint64_t steps) {
@@ -101,6 +104,32 @@ class SessionProcess : public ::testing::Test {
   std::string checkpoints_ = folder_.path() + "/checkpoints";
   FakeCoordinator coordinator_;
 };
+
+TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker =
+      Start(coordinator_.endpoint(), 1, "0", {{"OUT_OF_MEMORY_IN", "6"}});
+  EXPECT_EQ(worker.Wait(), 1) << worker.Output();
+  ASSERT_TRUE(coordinator_.Wait(
+      [&] { return !coordinator_.Heard<WorkerFinished>().empty(); }));
+  const WorkerFinished finished = coordinator_.Heard<WorkerFinished>().back();
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.detail,
+              HasSubstr("out of memory after step 5: a step: CUDA out of "
+                        "memory. Tried to allocate 2 GiB"));
+  EXPECT_EQ(finished.progress.last_generation.step, 4u);
+  ExpectTheRestIsTrained();
+}
+
+// As it would without the runtime.
+TEST_F(SessionProcess, WhateverElseAStepThrowsAbortsTheProcess) {
+  coordinator_.Grant(CpuSlot("slot-a"));
+  WorkerProcess worker =
+      Start(coordinator_.endpoint(), 1, "0", {{"THROWS_IN", "6"}});
+  EXPECT_EQ(worker.Wait(), 128 + SIGABRT) << worker.Output();
+  EXPECT_THAT(worker.Output(), HasSubstr("no such operator"));
+  EXPECT_TRUE(coordinator_.Heard<WorkerFinished>().empty());
+}
 
 TEST_F(SessionProcess, AnEvictedWorkerLeavesInsideTheBoundary) {
   coordinator_.Grant(CpuSlot("slot-a"));

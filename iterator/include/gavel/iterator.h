@@ -71,7 +71,7 @@ class Iterator : private internal::BatchOwner {
       body();
     } catch (...) {
       running_ = false;
-      session_.Fail();
+      session_.Fail("reading a batch");
     }
   }
   void Begin() {

@@ -65,6 +65,12 @@ class GAVEL_EXPORT Session : public Tracking {
   void Report(std::string_view name, double value);
   void Report(std::string_view name, const at::Tensor& scalar);
 
+  // In a catch block around the loop: the exception becomes status(), and
+  // Finish() tells the coordinator. `what`: where it came from, for the
+  // message. Uncaught, only a lack of memory is told; the job then goes to
+  // another type (or out of its pair) without having failed.
+  void Fail(std::string_view what = "the training loop") noexcept;
+
   // Commits the last checkpoint, ends the lease and restores signal handlers.
   // The exit code: 0 done, 75 ended early with its state saved, 1 failed.
   int Finish();
@@ -103,7 +109,6 @@ class GAVEL_EXPORT Session : public Tracking {
   void EndSpan(const char* name, std::chrono::steady_clock::time_point begin,
                std::chrono::steady_clock::time_point end);
   void LeaveLoop(bool at_step_end);
-  void Fail() noexcept;
 };
 
 }  // namespace gavel
