@@ -69,7 +69,7 @@ absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
 absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FromCluster(options));
-    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
     return server;
   }
   ServerSpec server;

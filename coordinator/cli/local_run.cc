@@ -89,7 +89,7 @@ absl::Status LocalRun::ReadFiles() {
                                                       options_.scheduling));
   GAVEL_ASSIGN_OR_RETURN(jobs_, ReadJobFiles(options_.job_paths));
   for (ServerSpec& server : cluster_spec_.servers) {
-    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
   }
   return absl::OkStatus();
 }

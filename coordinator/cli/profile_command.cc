@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
                          ReadClusterFile(*flags.cluster));
   servers = cluster.servers;
   for (ServerSpec& server : servers) {
-    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
   }
   return servers;
 }

@@ -29,6 +29,12 @@ struct Nvml {
   int (*name)(Device, char*, unsigned) = nullptr;
   int (*uuid)(Device, char*, unsigned) = nullptr;
   const char* (*error)(int) = nullptr;
+  struct Memory {
+    unsigned long long total = 0;
+    unsigned long long free = 0;
+    unsigned long long used = 0;
+  };
+  int (*memory)(Device, Memory*) = nullptr;  // may be missing
 };
 
 struct CloseLibrary {
@@ -58,6 +64,7 @@ absl::StatusOr<Nvml> LoadNvml(const Library& library) {
     return absl::UnavailableError(
         StrCat(kLibrary, " is too old; update the NVIDIA driver"));
   }
+  Load(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
   return nvml;
 }
 
@@ -78,7 +85,10 @@ absl::StatusOr<Gpu> ReadGpu(const Nvml& nvml, unsigned index) {
       Check(nvml, nvml.name(device, name.data(), kTextBytesMax), what));
   GAVEL_RETURN_IF_ERROR(
       Check(nvml, nvml.uuid(device, uuid.data(), kTextBytesMax), what));
-  return Gpu{name.data(), uuid.data()};
+  // GPUs that share the host's memory don't tell: no budget then.
+  Nvml::Memory memory;
+  if (nvml.memory != nullptr && nvml.memory(device, &memory) != 0) memory = {};
+  return Gpu{name.data(), uuid.data(), memory.total};
 }
 
 absl::StatusOr<std::vector<Gpu>> ReadGpus(const Nvml& nvml) {
@@ -96,6 +106,14 @@ std::optional<std::string> VisibleDevices() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
   if (value == nullptr) return std::nullopt;
   return value;
+}
+
+// What is declared stays.
+void FillMemory(const Gpu& gpu, AcceleratorInfo* info) {
+  if (info->memory_bytes == 0) info->memory_bytes = gpu.memory_bytes;
+  if (info->context_bytes == 0 && info->memory_bytes > kContextBytesDefault) {
+    info->context_bytes = kContextBytesDefault;
+  }
 }
 
 // By index, or by the beginning of the uuid; null when it is neither.
@@ -168,13 +186,14 @@ std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus) {
     info.type = GpuTypeName(gpu.name);
     info.uuid = gpu.uuid;
     info.device = StrCat(kCuda, accelerators.size());
+    FillMemory(gpu, &info);
     accelerators.push_back(std::move(info));
   }
   return accelerators;
 }
 
-absl::Status FillUuids(const std::vector<Gpu>& gpus,
-                       std::vector<AcceleratorInfo>* accelerators) {
+absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
+                          std::vector<AcceleratorInfo>* accelerators) {
   for (AcceleratorInfo& info : *accelerators) {
     if (!info.device.starts_with(kCuda)) continue;
     size_t index = 0;
@@ -186,6 +205,7 @@ absl::Status FillUuids(const std::vector<Gpu>& gpus,
                  " GPUs; correct its device (or CUDA_VISIBLE_DEVICES)"));
     }
     info.uuid = gpus[index].uuid;
+    FillMemory(gpus[index], &info);
   }
   return absl::OkStatus();
 }
@@ -203,7 +223,7 @@ absl::StatusOr<std::vector<AcceleratorInfo>> DetectAccelerators() {
       "in a cluster file and give --cluster FILE --server NAME"));
 }
 
-absl::Status FillUuids(std::vector<AcceleratorInfo>* accelerators) {
+absl::Status FillFromGpus(std::vector<AcceleratorInfo>* accelerators) {
   const bool any = std::ranges::any_of(*accelerators, [](const auto& info) {
     return info.device.starts_with(kCuda);
   });
@@ -213,7 +233,7 @@ absl::Status FillUuids(std::vector<AcceleratorInfo>* accelerators) {
     return Annotate(gpus.status(),
                     "GPUs are declared as accelerators, but can't be found");
   }
-  return FillUuids(VisibleGpus(*gpus, VisibleDevices()), accelerators);
+  return FillFromGpus(VisibleGpus(*gpus, VisibleDevices()), accelerators);
 }
 
 }  // namespace gavel

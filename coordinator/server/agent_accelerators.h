@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_AGENT_ACCELERATORS_H_
 #define GAVEL_COORDINATOR_SERVER_AGENT_ACCELERATORS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +17,15 @@
 namespace gavel {
 
 struct Gpu {
-  std::string name;  // of the product, e.g. "NVIDIA H200"
-  std::string uuid;  // e.g. "GPU-8a1b2c3d-..."
+  std::string name;           // of the product, e.g. "NVIDIA H200"
+  std::string uuid;           // e.g. "GPU-8a1b2c3d-..."
+  uint64_t memory_bytes = 0;  // 0: the driver does not tell
 };
+
+// What each process takes of a GPU before it allocates anything: its CUDA
+// context and the kernels of LibTorch's libraries. Some 300 to 600 MiB by GPU
+// and driver; declare context_bytes where it matters.
+inline constexpr uint64_t kContextBytesDefault = uint64_t{512} << 20;
 
 // In the order of the bus. UNAVAILABLE when there is no driver, or it fails.
 absl::StatusOr<std::vector<Gpu>> ListGpus();
@@ -34,16 +41,17 @@ std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
 // One accelerator "cuda:N" for each.
 std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus);
 
-// Puts the uuids of the GPUs into those that are declared as "cuda:N".
-// NOT_FOUND, with the remedy, when there is no such GPU.
-absl::Status FillUuids(const std::vector<Gpu>& gpus,
-                       std::vector<AcceleratorInfo>* accelerators);
+// Puts the uuids of the GPUs into those that are declared as "cuda:N", and
+// their memory where it is not declared. NOT_FOUND, with the remedy, when there
+// is no such GPU.
+absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
+                          std::vector<AcceleratorInfo>* accelerators);
 
 // Both for this machine. Detection fails with NOT_FOUND when there is no GPU:
 // CPU slots are never guessed, they must be declared. Filling looks for GPUs
 // only when some are declared.
 absl::StatusOr<std::vector<AcceleratorInfo>> DetectAccelerators();
-absl::Status FillUuids(std::vector<AcceleratorInfo>* accelerators);
+absl::Status FillFromGpus(std::vector<AcceleratorInfo>* accelerators);
 
 }  // namespace gavel
 

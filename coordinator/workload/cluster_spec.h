@@ -77,7 +77,8 @@ inline constexpr int kAcceleratorsPerServerMax = 256;
 //   type = "h200"
 //   device = "cuda:0"
 //   memory_bytes = "141GiB"   # jobs may stay on it while paused, within this
-//   context_bytes = "500MiB"  # of it, what each CUDA process takes anyway
+//   context_bytes = "500MiB"  # of it, what each CUDA process takes anyway;
+//                             # else what NVML tells, and 512 MiB
 //
 // Sizes are text: a number and B, KiB, MiB, GiB or TiB.
 //

@@ -262,6 +262,7 @@ TEST_F(EndToEndTest, AnAcceleratorThatFailsIsLostAndItsJobGoesOnElsewhere) {
   const Json accelerators = Json::parse(nodes.output)[0]["accelerators"];
   ASSERT_EQ(accelerators.size(), 2);
   EXPECT_EQ(accelerators[0]["state"], "lost");
+  EXPECT_EQ(accelerators[0]["memory_bytes"], 16ULL << 30);
   EXPECT_EQ(accelerators[1]["state"], "idle");
   ExpectBitIdenticalToAlone();
 }

@@ -16,6 +16,12 @@ int nvmlDeviceGetName(void* /*device*/, char* name, unsigned size) {
 int nvmlDeviceGetUUID(void* /*device*/, char* uuid, unsigned size) {
   return std::snprintf(uuid, size, "GPU-stub"), 0;
 }
+struct nvmlMemory {
+  unsigned long long total, free, used;
+};
+int nvmlDeviceGetMemoryInfo(void* /*device*/, nvmlMemory* memory) {
+  return *memory = {16ULL << 30, 15ULL << 30, 1ULL << 30}, 0;
+}
 const char* nvmlErrorString(int /*error*/) { return "none"; }
 
 }  // extern "C"

@@ -105,14 +105,36 @@ TEST(AgentAccelerators, DeclaredGpusGetTheirUuidsOrAnError) {
   std::vector<AcceleratorInfo> declared(2);
   declared[0].uuid = "here-0";
   declared[1].device = "cuda:1";
-  ASSERT_OK(FillUuids({{"A", "GPU-aa"}, {"B", "GPU-bb"}}, &declared));
+  ASSERT_OK(FillFromGpus({{"A", "GPU-aa"}, {"B", "GPU-bb"}}, &declared));
   EXPECT_EQ(declared[0].uuid, "here-0");
   EXPECT_EQ(declared[1].uuid, "GPU-bb");
-  EXPECT_THAT(FillUuids({{"A", "GPU-aa"}}, &declared),
+  EXPECT_THAT(FillFromGpus({{"A", "GPU-aa"}}, &declared),
               StatusIs(kNotFound, "cuda:1, but this machine shows 1 GPUs"));
   const auto detected = AcceleratorsOf({{"NVIDIA H200", "GPU-aa"}});
   EXPECT_EQ(detected.at(0).device, "cuda:0");
   EXPECT_EQ(detected.at(0).type, "h200");
+  EXPECT_EQ(detected.at(0).memory_bytes, 0u);
+  EXPECT_EQ(detected.at(0).context_bytes, 0u);
+}
+
+TEST(AgentAccelerators, TheMemoryOfGpusIsKnownUnlessDeclared) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  const std::vector<Gpu> gpus = {{"NVIDIA A100", "GPU-aa", 80 * kGiB}};
+  const auto detected = AcceleratorsOf(gpus);
+  EXPECT_EQ(detected.at(0).memory_bytes, 80 * kGiB);
+  EXPECT_EQ(detected.at(0).context_bytes, kContextBytesDefault);
+
+  std::vector<AcceleratorInfo> declared(3);
+  declared[0].device = "cpu";
+  declared[1].device = declared[2].device = "cuda:0";
+  declared[2].memory_bytes = 40 * kGiB;
+  declared[2].context_bytes = kGiB;
+  ASSERT_OK(FillFromGpus(gpus, &declared));
+  EXPECT_EQ(declared[0].memory_bytes, 0u);
+  EXPECT_EQ(declared[1].memory_bytes, 80 * kGiB);
+  EXPECT_EQ(declared[1].context_bytes, kContextBytesDefault);
+  EXPECT_EQ(declared[2].memory_bytes, 40 * kGiB);
+  EXPECT_EQ(declared[2].context_bytes, kGiB);
 }
 
 TEST(AgentAccelerators, ThisMachinesGpusAreFoundOrTheirAbsenceIsExplained) {
