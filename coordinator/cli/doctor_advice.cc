@@ -1,6 +1,7 @@
 #include "coordinator/cli/doctor_advice.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -116,6 +117,21 @@ Advice AdviseOnReference(const DoctorRun& alone, const std::string& program) {
     return {StrCat("it did only ", Plural(alone.last_step(), "step"),
                    " and can't be interrupted in between."),
             "give it data or epochs for 2 steps or more"};
+  }
+  if (const auto nan = FirstNan(alone.values)) {
+    return {StrCat("nothing can be told: ", nan->name, " at step ", nan->step,
+                   " is not a number, and what follows from it is none in "
+                   "every run."),
+            "correct the training first (a lower learning rate, its data), or "
+            "leave the value out by --ignore NAME"};
+  }
+  if (!AnyVaries(alone.values)) {
+    return {
+        StrCat("nothing can be told: what ", program,
+               " reports is the same in each step (", alone.values.front().name,
+               " is ", std::strtod(alone.values.front().value.c_str(), nullptr),
+               "), so no run could differ."),
+        "call session->Report(\"loss\", loss) in each step"};
   }
   return {};
 }

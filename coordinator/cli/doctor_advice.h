@@ -26,7 +26,7 @@ std::string Plural(uint64_t count, const char* noun);
 Advice AdviseOnEnd(const DoctorRun& run, const char* what, double timeout_s);
 
 // The undisturbed run tells nothing: no runtime, no boundary, no checkpoint, no
-// report, one step only.
+// report, one step only, a value that is no number, or only constants.
 Advice AdviseOnReference(const DoctorRun& alone, const std::string& program);
 
 // A run under a lease was not paused, or did not go on.

@@ -114,6 +114,21 @@ std::vector<std::string> NamesOf(const std::vector<ReportedValue>& values) {
   return {names.begin(), names.end()};
 }
 
+std::optional<ReportedValue> FirstNan(
+    const std::vector<ReportedValue>& values) {
+  const auto it = std::ranges::find_if(values, [](const ReportedValue& one) {
+    return std::isnan(std::strtod(one.value.c_str(), nullptr));
+  });
+  return it == values.end() ? std::nullopt : std::optional(*it);
+}
+
+bool AnyVaries(const std::vector<ReportedValue>& values) {
+  std::map<std::string_view, std::string_view> first;
+  return std::ranges::any_of(values, [&](const ReportedValue& one) {
+    return first.emplace(one.name, one.value).first->second != one.value;
+  });
+}
+
 std::vector<ReportDifference> CompareReports(
     const std::vector<ReportedValue>& expected,
     const std::vector<ReportedValue>& found, uint64_t from_step,

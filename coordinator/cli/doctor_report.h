@@ -25,6 +25,12 @@ std::vector<ReportedValue> ParseReport(std::string_view text);
 // Sorted, each once.
 std::vector<std::string> NamesOf(const std::vector<ReportedValue>& values);
 
+// The first that is not a number: it equals nothing, whatever went wrong.
+std::optional<ReportedValue> FirstNan(const std::vector<ReportedValue>& values);
+
+// Some name has several values: else all runs agree, whatever they train.
+bool AnyVaries(const std::vector<ReportedValue>& values);
+
 struct ReportDifference {
   uint64_t step = 0;
   std::string name;

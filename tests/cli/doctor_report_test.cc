@@ -38,6 +38,16 @@ TEST(DoctorReport, WhatIsReportedBeforeTheLoopDoesNotCount) {
               Not(IsEmpty()));
 }
 
+TEST(DoctorReport, WhatIsNoNumberOrNeverVariesIsFound) {
+  const auto steady = ParseReport("1 a 1\n1 b 2\n2 a 1\n2 b 2\n");
+  EXPECT_FALSE(AnyVaries(steady));
+  EXPECT_FALSE(FirstNan(steady));
+  EXPECT_TRUE(AnyVaries(ParseReport("1 a 1\n1 b 2\n2 a 1\n2 b 3\n")));
+  EXPECT_FALSE(AnyVaries({}));
+  EXPECT_EQ(FirstNan(ParseReport("1 a inf\n2 b -nan\n3 a nan\n")),
+            (ReportedValue{2, "b", "-nan"}));
+}
+
 TEST(DoctorReport, ToleranceIsAPartOfTheLargerValue) {
   const auto expected = ParseReport("1 a 0x1p+10\n1 b 1\n1 c nan\n");
   const auto found = ParseReport("1 a 0x1.004p+10\n1 b 1\n1 c nan\n");
