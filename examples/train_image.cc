@@ -13,6 +13,7 @@
 #include "examples/training.h"
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
+#include "gavel/profile.h"
 #include "gavel/session.h"
 #include "models/image_dataset.h"
 #include "models/resnet.h"
@@ -93,11 +94,18 @@ int Train(const Flags& flags, const ImageDataset& train,
 
   while (epoch < flags.epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {
-      const auto loss =
-          functional::cross_entropy(model(batch.data), batch.target);
-      (loss * session->loss_scale()).backward();
+      torch::Tensor loss;
+      {
+        const gavel::Span span(*session, "forward");
+        loss = functional::cross_entropy(model(batch.data), batch.target);
+      }
+      {
+        const gavel::Span span(*session, "backward");
+        (loss * session->loss_scale()).backward();
+      }
       step_loss.Add(loss);
       if (!session->last_micro_batch()) continue;
+      const gavel::Span span(*session, "optimizer");
       optimizer.step();
       optimizer.zero_grad();
     }
