@@ -130,6 +130,7 @@ class Engine {
                       std::vector<double>& out);
   void AddPairs(PolicyProblem& problem) const;
   double Pace(const Job& job) const;
+  std::string FigureName(JobId job, const std::string& type, bool spread) const;
   double StepsDone(const Job& job, Time now) const;
   double TogetherThroughput(const Job& job, const Job& other,
                             size_t type) const;

@@ -222,11 +222,9 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
   if (!problem.placement_sensitive()) return;
   for (const std::string& type : problem.types) {
-    Throughput spread = throughputs_.Get(row.id, StrCat(type, kUnconsolidated));
-    if (spread.source == ThroughputSource::kGuessed) {
-      spread = throughputs_.AtSize(row.id, type, row.scale_factor);
-    }
-    out.push_back(spread.steps_per_s);
+    const std::string name = FigureName(row.id, type, /*spread=*/true);
+    out.push_back(
+        throughputs_.AtSize(row.id, name, row.scale_factor).steps_per_s);
   }
 }
 
@@ -297,9 +295,19 @@ double Engine::Pace(const Job& job) const {
   if (Together(job, job.partner)) {
     return TogetherThroughput(job, jobs_.at(job.partner), type);
   }
-  return throughputs_.AtSize(job.id, cluster_.types()[type], worker.world_size)
-             .steps_per_s *
+  const std::string name =
+      FigureName(job.id, cluster_.types()[type], IsSpread(job));
+  return throughputs_.AtSize(job.id, name, worker.world_size).steps_per_s *
          SpeedOf(job);
+}
+
+// What its figures on that type are kept as: those of a gang over several
+// servers by themselves, where one was given.
+std::string Engine::FigureName(JobId job, const std::string& type,
+                               bool spread) const {
+  if (!spread || !options_.placement_sensitive) return type;
+  std::string name = StrCat(type, kUnconsolidated);
+  return throughputs_.NeedsTrial(job, name) ? type : name;
 }
 
 // Of `job` beside `other`; its own figure halved where nobody knows better.

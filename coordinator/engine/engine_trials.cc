@@ -12,8 +12,6 @@
 namespace gavel {
 namespace {
 
-constexpr std::string_view kSpreadSuffix = "_unconsolidated";
-
 std::string Figure(double steps_per_s) {
   return absl::StrFormat("%.3g", steps_per_s);
 }
@@ -53,11 +51,17 @@ std::vector<int> Engine::AddTrials(RoundTable& units) const {
   return trials;
 }
 
-// Called when `worker` gets its lease. Of a pair on trial the first one counts.
+// Called when `worker` gets its lease: the first time that its job runs on a
+// type, for all of the gang. Of a pair on trial the first one counts.
 void Engine::NoteTried(Job& job, Worker& worker) {
   const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
-  worker.profiles = throughputs_.NeedsTrial(job.id, cluster_.types()[type]);
-  tried_.emplace(job.id, type);
+  const bool first =
+      tried_.emplace(job.id, type).second ||
+      std::ranges::any_of(job.gang(), [&](const Worker& other) {
+        return other.held_epoch == worker.held_epoch && other.profiles;
+      });
+  worker.profiles =
+      first && throughputs_.NeedsTrial(job.id, cluster_.types()[type]);
   if (!options_.pair_trials || !Together(job, job.partner)) return;
   if (!tried_pairs_.emplace(UnitOf(job), type).second) return;
   worker.profiles = true;
@@ -102,13 +106,12 @@ void Engine::MeasureAlone(Time now, Job& job, const Progress& progress) {
   const Worker& first = job.workers.front();
   const Accelerator& held = cluster_.accelerator(first.held);
   const double steps_per_s = progress.throughput_steps_per_s;
-  std::string type = held.info.type;
+  const std::string& type = held.info.type;
   if (first.world_size == 1) {
     speeds_.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
-  } else if (options_.placement_sensitive && IsSpread(job)) {
-    type += kSpreadSuffix;
   }
-  if (!throughputs_.MeasureSize(job.id, type, first.world_size,
+  const std::string name = FigureName(job.id, type, IsSpread(job));
+  if (!throughputs_.MeasureSize(job.id, name, first.world_size,
                                 steps_per_s / SpeedOf(job), progress.window_s,
                                 now)) {
     return;

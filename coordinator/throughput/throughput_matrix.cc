@@ -325,7 +325,8 @@ ThroughputMatrix::Contradiction ThroughputMatrix::Contradicted(
 }
 
 bool ThroughputMatrix::NeedsTrial(JobId job, std::string_view type) const {
-  return Get(job, type).source == ThroughputSource::kGuessed;
+  const auto row = figures_.find(job);
+  return row == figures_.end() || !row->second.contains(type);
 }
 
 double ThroughputMatrix::Guess(const Figures& figures,

@@ -87,6 +87,99 @@ TEST(Trials, HowMuchTheyMayTakeIsInTheJournal) {
   EXPECT_EQ(other.options().reference_models, 3);
 }
 
+// A gang of two whose ranks are on two servers of one accelerator each.
+class SpreadGang : public ::testing::Test {
+ protected:
+  SpreadGang()
+      : driver_(1, "max_min_fairness", [](EngineOptions& options) {
+          options.placement_sensitive = true;
+        }) {
+    driver_.JoinServer("there", 1);
+  }
+  JobId Start(int asked, const JobSpec& spec) {
+    const JobId job = driver_.Submit("gang", asked, spec);
+    for (const int rank : {0, 1}) driver_.Hello(driver_.Key(job, rank));
+    driver_.Request(driver_.Key(job));
+    driver_.Request(driver_.Key(job), /*holding=*/true, 0, "here:1");
+    driver_.Request(driver_.Key(job, 1));
+    for (const Worker& worker : driver_.job(job).gang()) {
+      EXPECT_EQ(worker.held_epoch, driver_.job(job).epoch);
+    }
+    return job;
+  }
+  // Steps that the policy thinks it has made in ten seconds.
+  double StepsInTen(JobId job) {
+    driver_.now += 10;
+    driver_.Submit(StrCat("other ", driver_.now));
+    return static_cast<double>(driver_.job(job).spec.steps_total) -
+           driver_.problem.jobs[0].steps_remaining;
+  }
+  ThroughputSource SourceOf(JobId job, const std::string& name) const {
+    return driver_.engine().throughputs().Get(job, name).source;
+  }
+  EngineDriver driver_;
+};
+
+TEST_F(SpreadGang, IsMeasuredAsOfItsTypeWhereNobodyTellsPlacementsApart) {
+  JobSpec spec;
+  spec.steps_total = 10000;
+  const JobId job = Start(2, spec);
+  ReportSpeed(driver_, job, 30);
+  EXPECT_FALSE(driver_.problem.placement_sensitive());
+  EXPECT_EQ(SourceOf(job, "v100"), ThroughputSource::kMeasured);
+  EXPECT_EQ(SourceOf(job, "v100_unconsolidated"), ThroughputSource::kGuessed);
+  EXPECT_DOUBLE_EQ(StepsInTen(job), 300);
+  EXPECT_THAT(driver_.problem.throughputs[0], 30);
+}
+
+TEST_F(SpreadGang, CorrectsTheFigureOfItsPlacement) {
+  JobSpec spec;
+  spec.steps_total = 10000;
+  spec.throughputs = {{"v100", 90}, {"v100_unconsolidated", 60}};
+  const JobId job = Start(2, spec);
+  ReportSpeed(driver_, job, 30, 1e6);
+  EXPECT_EQ(SourceOf(job, "v100"), ThroughputSource::kGiven);
+  EXPECT_NEAR(StepsInTen(job), 300, 0.01);
+  ASSERT_TRUE(driver_.problem.placement_sensitive());
+  EXPECT_THAT(driver_.problem.throughputs[0], 90);
+  EXPECT_NEAR(driver_.problem.throughputs[1], 30, 0.001);
+}
+
+TEST_F(SpreadGang, OfAnotherSizeIsReadAsItWasMeasured) {
+  JobSpec spec;
+  spec.steps_total = 10000;
+  spec.scale_factor_min = 2;
+  spec.throughputs = {{"v100", 90}, {"v100_unconsolidated", 60}};
+  const JobId job = Start(3, spec);
+  ASSERT_EQ(driver_.job(job).world_size, 2);
+  ReportSpeed(driver_, job, 20, 1e6);
+  EXPECT_NEAR(StepsInTen(job), 200, 0.01);
+  ASSERT_TRUE(driver_.problem.placement_sensitive());
+  EXPECT_NEAR(driver_.problem.throughputs[1], 20, 0.001);
+}
+
+TEST_F(SpreadGang, IsOnTrialOnce) {
+  const JobId job = Start(2, JobSpec());
+  const auto told = [&](Time at) { return driver_.engine().ProfilingAt(at); };
+  EXPECT_EQ(told(driver_.now).accelerators, 2);
+  const auto give_back = [&] {
+    for (const int rank : {0, 1}) {
+      driver_.Step(event::LeaseEnded{
+          driver_.Key(job, rank),
+          driver_.job(job).workers[static_cast<size_t>(rank)].held_epoch,
+          Progress(), false});
+    }
+  };
+  driver_.now += 10;
+  give_back();
+  EXPECT_EQ(told(driver_.now).accelerator_s, 20);
+  driver_.At(driver_.now + 1);
+  driver_.Request(driver_.Key(job));
+  ASSERT_NE(driver_.worker(job).held_epoch, 0u);
+  EXPECT_EQ(told(driver_.now + 50).accelerators, 0);
+  EXPECT_EQ(told(driver_.now + 50).accelerator_s, 20);
+}
+
 TEST(Notes, AUserWhoseEstimateIsOffIsTold) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("wrong", 1, Submitted(40));
