@@ -196,8 +196,9 @@ std::vector<ProfiledCell> SimulatedWork::Profile(size_t i) const {
   for (size_t k = 0; k < count; ++k) {
     std::swap(all[k], all[k + random() % (all.size() - k)]);
     const auto [type, row] = all[k];
-    const double together =
-        table_->Together(*rows_[i], row, *table_type_[type]).first;
+    const double together = table_->Together(*rows_[i], row, *table_type_[type])
+                                .value_or(std::pair(0.0, 0.0))
+                                .first;
     cells.push_back({types_[type], table_->NameOf(row).first,
                      together / Alone(i, type, true)});
   }
@@ -265,6 +266,7 @@ double SimulatedWork::Together(size_t i, size_t k, size_t type,
   }
   return table_
       ->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated)
+      .value_or(std::pair(0.0, 0.0))
       .first;
 }
 

@@ -53,8 +53,10 @@ std::vector<ThroughputTable::Row> RowsOfOne(
 double Kept(const ThroughputTable& throughputs, ThroughputTable::Row row,
             ThroughputTable::Row other, size_t type) {
   const double alone = throughputs.Alone(row, type).value_or(0);
-  const double together = throughputs.Together(row, other, type).first;
-  return alone > 0 && together > 0 ? together / alone : kNaN;
+  const auto together = throughputs.Together(row, other, type);
+  return alone > 0 && together.has_value() && together->first > 0
+             ? together->first / alone
+             : kNaN;
 }
 
 // A map for the terminal: two letters a cell, darker is less.

@@ -297,14 +297,17 @@ class Engine {
   bool IsTooWideForOneServer(const Job& job) const;
 
   // ---- engine_pairs.cc: two jobs beside each other, live
-  void MeasurePair(Time now, const Job& job, const std::string& type,
+  bool WasBeside(Time now, const Job& job, double window_s) const;
+  void MeasurePair(Time now, Job& job, const std::string& type,
                    const Progress& progress);
+  bool KeepPairCell(Job& job, const Job& other, const std::string& type);
   std::optional<std::pair<double, double>> PairThroughput(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
   void FindTableRow(Job& job);
   std::vector<ProfiledCell> CellsOf(const Job& job) const;
-  double ScaleOf(const Job& job, size_t type, size_t table_type) const;
+  std::optional<double> ScaleOf(const Job& job, size_t type,
+                                size_t table_type) const;
   std::optional<std::pair<double, double>> TablePair(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;

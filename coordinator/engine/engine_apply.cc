@@ -133,6 +133,9 @@ void Engine::On(Time now, const event::JobCommanded& e) {
   if (e.kind == CommandKind::kRelease) {
     if (IsStranded(*job)) ForgoCheckpoints(*job);
     throughputs_.Readmit(job->id);
+    std::erase_if(job->profile, [](const ProfiledCell& cell) {
+      return !cell.beside.empty() && cell.value == 0;
+    });
     if (!job->active()) ++active_jobs_;
     job->state = JobState::kActive;
     uncounted_.push_back(job->id);
@@ -382,7 +385,9 @@ void Engine::TakeReport(Time now, Worker& reporting,
   const std::string& type = cluster_.accelerator(worker->held).info.type;
   Job& job = jobs_.at(e.worker.job);
   // Beside another job it says nothing of how fast it is alone.
-  if (job.partner.valid()) return MeasurePair(now, job, type, e.progress);
+  if (WasBeside(now, job, e.progress.window_s)) {
+    return MeasurePair(now, job, type, e.progress);
+  }
   MeasureAlone(now, job, e.progress);
 }
 

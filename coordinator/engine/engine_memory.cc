@@ -265,6 +265,10 @@ void Engine::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
   const std::string& type = cluster_.accelerator(where).info.type;
   if (partner.valid()) {
     throughputs_.ExcludePair(job.id, partner, type);
+    if (Job* other = Find(partner)) {
+      KeepPairCell(job, *other, type);
+      KeepPairCell(*other, job, type);
+    }
   } else {
     throughputs_.Exclude(job.id, type);
   }

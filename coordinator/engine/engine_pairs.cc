@@ -25,9 +25,17 @@ Time TogetherSince(const Job& job, const Job& other) {
 
 }  // namespace
 
+// Another job was on its accelerators, too, at some time in the last window_s.
+bool Engine::WasBeside(Time now, const Job& job, double window_s) const {
+  if (!job.partner.valid()) return false;
+  if (live_.contains(job.partner)) return true;
+  const auto gone = jobs_.find(job.partner);
+  return gone != jobs_.end() && now - gone->second.ended_at < window_s;
+}
+
 // What `job` reports while it runs beside its partner is the pair's figure,
 // provided that the partner was there all the while.
-void Engine::MeasurePair(Time now, const Job& job, const std::string& type,
+void Engine::MeasurePair(Time now, Job& job, const std::string& type,
                          const Progress& progress) {
   if (!Together(job, job.partner)) return;
   const Time since = TogetherSince(job, jobs_.at(job.partner));
@@ -42,14 +50,41 @@ void Engine::MeasurePair(Time now, const Job& job, const std::string& type,
                   options_.throughputs->FindType(type),
                   /*consolidated=*/true);
   }
-  if (throughputs_.MeasureTogether(
-          job.id, job.partner, type, progress.throughput_steps_per_s,
-          progress.window_s, told.has_value() ? told->first : 0, now)) {
-    throughputs_moved_ = true;
-    if (partner.table_row.has_value() && !(partner.row_speed > 0)) {
-      FindTableRow(jobs_.at(job.id));
-    }
+  const bool moved = throughputs_.MeasureTogether(
+      job.id, job.partner, type, progress.throughput_steps_per_s,
+      progress.window_s, told.has_value() ? told->first : 0, now);
+  const bool kept = KeepPairCell(job, partner, type);
+  if (!moved) return;
+  throughputs_moved_ = true;
+  if (kept) FindTableRow(job);
+}
+
+// What `job`, which the table lacks, keeps beside `other`, which it knows: so
+// that it stays known when that one is gone. True: there is such a figure.
+bool Engine::KeepPairCell(Job& job, const Job& other, const std::string& type) {
+  const auto of_table = [](const Job& one) {
+    return one.table_row.has_value() && !(one.row_speed > 0);
+  };
+  if (of_table(job) || !of_table(other)) return false;
+  const auto& [name, scale] = options_.throughputs->NameOf(*other.table_row);
+  if (scale != job.spec.scale_factor) return false;
+  const Throughput alone = throughputs_.Get(job.id, type);
+  const auto together = throughputs_.Together(job.id, other.id, type);
+  if (alone.source == ThroughputSource::kGuessed || !(alone.steps_per_s > 0) ||
+      !together.has_value()) {
+    return false;
   }
+  const double kept = *together / alone.steps_per_s;
+  const auto cell =
+      std::ranges::find_if(job.profile, [&](const ProfiledCell& known) {
+        return known.type == type && known.beside == name;
+      });
+  if (cell == job.profile.end()) {
+    job.profile.push_back({type, name, kept});
+  } else {
+    cell->value = kept;
+  }
+  return true;
 }
 
 // Its own, else that of the reference that it is most like by all that is known
@@ -88,28 +123,18 @@ std::vector<ProfiledCell> Engine::CellsOf(const Job& job) const {
     const Throughput alone = throughputs_.Get(job.id, type);
     if (alone.source == ThroughputSource::kGuessed) continue;
     cells.push_back({type, "", alone.steps_per_s});
-    if (!(alone.steps_per_s > 0) || !throughputs_.has_pairs()) continue;
-    for (const auto& [id, other] : live_) {
-      if (!other->table_row.has_value() || other->row_speed > 0) continue;
-      const auto together = throughputs_.Together(job.id, id, type);
-      if (!together.has_value()) continue;
-      const auto& [name, scale] =
-          options_.throughputs->NameOf(*other->table_row);
-      if (scale == job.spec.scale_factor) {
-        cells.push_back({type, name, *together / alone.steps_per_s});
-      }
-    }
   }
   return cells;
 }
 
-// How many times as fast as its row it is on that type.
-double Engine::ScaleOf(const Job& job, size_t type, size_t table_type) const {
+// How many times as fast as its row it is on that type. nullopt: not known.
+std::optional<double> Engine::ScaleOf(const Job& job, size_t type,
+                                      size_t table_type) const {
   if (!(job.row_speed > 0)) return 1;
-  const double alone =
-      options_.throughputs->Alone(*job.table_row, table_type).value_or(0);
-  if (!(alone > 0)) return 0;
-  return throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s / alone;
+  const auto alone = options_.throughputs->Alone(*job.table_row, table_type);
+  if (!alone.has_value()) return std::nullopt;
+  if (!(*alone > 0)) return 0;
+  return throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s / *alone;
 }
 
 // Of `a` and of `b` beside each other: as measured, else by the table, whose
@@ -133,10 +158,14 @@ std::optional<std::pair<double, double>> Engine::TablePair(
       !b.table_row.has_value()) {
     return std::nullopt;
   }
-  const auto [first, second] = options_.throughputs->Together(
+  const auto together = options_.throughputs->Together(
       *a.table_row, *b.table_row, *table_type, consolidated);
-  return {{first * ScaleOf(a, type, *table_type),
-           second * ScaleOf(b, type, *table_type)}};
+  const auto scale_a = ScaleOf(a, type, *table_type);
+  const auto scale_b = ScaleOf(b, type, *table_type);
+  if (!together.has_value() || !scale_a.has_value() || !scale_b.has_value()) {
+    return std::nullopt;
+  }
+  return {{together->first * *scale_a, together->second * *scale_b}};
 }
 
 // As far as their memory is known, on any of the type's accelerators.

@@ -139,8 +139,9 @@ struct Reason {
 // received".
 std::string RenderReason(const Reason& reason);
 
-// What was measured of a job before it came: its steps/s alone on a type, or
-// the part of them that it keeps beside a job type of the throughput table.
+// What was measured of a job before it came, or since in pairs: its steps/s
+// alone on a type, or the part of them that it keeps beside a job type of the
+// throughput table.
 struct ProfiledCell {
   std::string type;
   std::string beside = "";  // empty: alone
@@ -190,7 +191,8 @@ struct Job {
   // That row is of the reference that it is most like; the job is so many times
   // as fast. 0: the row is its own.
   double row_speed = 0;
-  std::vector<ProfiledCell> profile;  // as it was submitted with
+  // As it was submitted with, and of pairs that it has run in.
+  std::vector<ProfiledCell> profile;
   // Of a gang: starts in a row that came to nothing, some rank having given its
   // lease back before it ran; and whether the present restart has been counted
   // as somebody's failure.

@@ -35,9 +35,10 @@ std::vector<ReferenceJob> ReferenceRows::JobsOf(
       const double alone = table_->Alone(row, type).value_or(kUnknown);
       job.alone.push_back(alone);
       for (const ThroughputTable::Row other : rows) {
-        job.kept.push_back(
-            alone > 0 ? table_->Together(row, other, type).first / alone
-                      : kUnknown);
+        const auto together = table_->Together(row, other, type);
+        job.kept.push_back(alone > 0 && together.has_value()
+                               ? together->first / alone
+                               : kUnknown);
       }
     }
   }

@@ -85,17 +85,16 @@ std::optional<double> ThroughputTable::Alone(Row row, size_t type,
   return steps_per_s;
 }
 
-std::pair<double, double> ThroughputTable::Together(Row row, Row other,
-                                                    size_t type,
-                                                    bool consolidated) const {
+std::optional<std::pair<double, double>> ThroughputTable::Together(
+    Row row, Row other, size_t type, bool consolidated) const {
   const std::vector<Partner>& partners =
       partners_[TableOf(type, consolidated) * rows() + row];
   const auto found = std::lower_bound(
       partners.begin(), partners.end(), other,
       [](const Partner& partner, Row wanted) { return partner.row < wanted; });
-  if (found == partners.end() || found->row != other) return {0, 0};
+  if (found == partners.end() || found->row != other) return std::nullopt;
   const auto& [own, others] = found->steps_per_s;
-  if (own == 0 || others == 0) return {0, 0};
+  if (own == 0 || others == 0) return {{0, 0}};
   return found->steps_per_s;
 }
 

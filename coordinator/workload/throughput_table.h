@@ -45,9 +45,9 @@ class ThroughputTable {
   std::optional<double> Alone(Row row, size_t type,
                               bool consolidated = true) const;
   // steps/s of `row` and of `other` when they share. 0 for both unless both can
-  // share. Same scale factor.
-  std::pair<double, double> Together(Row row, Row other, size_t type,
-                                     bool consolidated = true) const;
+  // share. Same scale factor. nullopt: the table has no figure.
+  std::optional<std::pair<double, double>> Together(
+      Row row, Row other, size_t type, bool consolidated = true) const;
   bool has_pairs() const { return has_pairs_; }
   bool has_unconsolidated() const { return has_unconsolidated_; }
   // (job type, scale factor) of a row; all rows are [0, rows()).

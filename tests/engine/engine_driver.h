@@ -138,6 +138,24 @@ class EngineDriver {
     return key;
   }
 
+  // The accelerator of a job of one worker fails, and it starts on another.
+  void MoveByLoss(JobId id) {
+    const Accelerator lost = engine_->cluster().accelerator(worker(id).held);
+    Step(event::AcceleratorLost{lost.server, lost.info.uuid});
+    Step(event::LeaseEnded{Key(id), worker(id).held_epoch, Progress(), false});
+    At(now + 1);
+    if (worker(id).process != ProcessState::kJoined) Hello(Key(id));
+    Request(Key(id));
+    ASSERT_NE(worker(id).held_epoch, 0u);
+  }
+
+  void ReportSpeed(JobId id, double steps_per_s, double window_s = 30) {
+    Progress progress;
+    progress.throughput_steps_per_s = steps_per_s;
+    progress.window_s = window_s;
+    Step(event::StepsReported{Key(id), worker(id).held_epoch, progress});
+  }
+
   void Gone(const WorkerKey& key, int code, int signal = 0) {
     WorkerExited exit;
     exit.server = "here";

@@ -103,6 +103,19 @@ TEST_F(RunningPair, GoesOnWithoutAPauseWhenOneEnds) {
   EXPECT_NE(driver_.worker(a_).held_epoch, 0u);
 }
 
+TEST_F(RunningPair, WhoIsLeftIsMeasuredAlone) {
+  driver_.Gone(second_, 0);
+  const auto alone = [&] {
+    return driver_.engine().throughputs().Get(a_, "v100").source;
+  };
+  driver_.At(driver_.now + 5);
+  driver_.ReportSpeed(a_, 2, 8);  // partly of when both were there
+  EXPECT_EQ(alone(), ThroughputSource::kGiven);
+  driver_.At(driver_.now + 5);
+  driver_.ReportSpeed(a_, 2, 8);
+  EXPECT_EQ(alone(), ThroughputSource::kMeasured);
+}
+
 TEST_F(RunningPair, IsPartedByAPauseOfBoth) {
   driver_.answer = [](const PolicyProblem& problem) {
     return Shares({{problem.jobs[0].id, JobId()}}, {1.0});
@@ -255,6 +268,27 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
   // Alone it is as fast as before.
   EXPECT_EQ(driver_.engine().throughputs().Get(pair.job, "v100").steps_per_s,
             1);
+}
+
+// The table has both, and was not measured in pairs.
+TEST(PairOfATable, ThatTheTableLacksIsTried) {
+  EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
+    options.packing = options.pair_trials = true;
+    options.throughputs =
+        std::make_shared<const ThroughputTable>(*ThroughputTable::Parse(
+            R"json({"v100": {"('app', 1)": {"null": 5}}})json", "table"));
+  });
+  JobSpec spec;
+  spec.app = "app";
+  for (const char* name : {"a", "b"}) driver.Submit(name, 1, spec);
+  bool packed = false;
+  for (int round = 0; round < 4; ++round) {
+    driver.At(driver.engine().round_ends_at());
+    for (const auto& [id, job] : driver.engine().jobs()) {
+      packed |= job.partner.valid();
+    }
+  }
+  EXPECT_TRUE(packed);
 }
 
 // What they were seen to need, and half of the rest.

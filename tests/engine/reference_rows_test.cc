@@ -52,6 +52,26 @@ TEST(ReferenceRows, NoMoreAreTakenThanAsked) {
   EXPECT_EQ(ReferenceRows(MeekAndHungry(), 26).RowsOf(1).size(), 2u);
 }
 
+// "failed" could not be measured beside anyone.
+TEST(ReferenceRows, WhatWasNotMeasuredIsNotTakenForCannotShare) {
+  auto table = ThroughputTable::Parse(
+      R"json({"v100": {"('meek', 1)": {"null": 10, "('meek', 1)": [9, 9],
+                                       "('hungry', 1)": [7, 5]},
+                       "('hungry', 1)": {"null": 10, "('hungry', 1)": [5, 5],
+                                         "('meek', 1)": [5, 7]},
+                       "('failed', 1)": {"null": 10}},
+              "k80": {"('meek', 1)": {"null": 2},
+                      "('hungry', 1)": {"null": 5},
+                      "('failed', 1)": {"null": 8}}})json",
+      "with gaps");
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  const auto shared = std::make_shared<const ThroughputTable>(*table);
+  const auto match = ReferenceRows(shared, 3).Find(
+      1, {{"v100", "", 10}, {"k80", "", 8}, {"v100", "meek", 0.5}});
+  ASSERT_TRUE(match.has_value());
+  EXPECT_EQ(shared->NameOf(match->row).first, "failed");
+}
+
 class Estimates : public ::testing::Test {
  protected:
   JobId SubmitFresh(std::map<std::string, double> given,
@@ -64,6 +84,44 @@ class Estimates : public ::testing::Test {
     driver_.Step(submitted);
     return driver_.engine().jobs().rbegin()->first;
   }
+  // "meek" of the table and the fresh one, on the accelerator together.
+  JobId StartBesideMeek(std::map<std::string, double> given,
+                        std::vector<ProfiledCell> profile) {
+    driver_.answer = [](const PolicyProblem& problem) {
+      PolicyResult result;
+      result.outcome = SolveOutcome::kOptimal;
+      const size_t count = problem.jobs.size();
+      result.allocation = Allocation::FromRows(
+          {{problem.jobs[0].id, count > 1 ? problem.jobs[1].id : JobId()}}, 1,
+          {1.0});
+      return result;
+    };
+    JobSpec known;
+    known.app = "meek";
+    meek_ = driver_.Submit("known", 1, known);
+    const JobId fresh = SubmitFresh(std::move(given), std::move(profile));
+    driver_.At(driver_.engine().round_ends_at() + 1);
+    EXPECT_EQ(driver_.job(fresh).partner, meek_);
+    driver_.Run(meek_);
+    driver_.Run(fresh);
+    return fresh;
+  }
+  void Report(JobId job, double steps_per_s, double window_s) {
+    driver_.At(driver_.now + window_s);
+    Progress progress;
+    progress.throughput_steps_per_s = steps_per_s;
+    progress.window_s = window_s;
+    driver_.Step(event::StepsReported{
+        driver_.Key(job), driver_.worker(job).held_epoch, progress});
+  }
+  void ExpectLikeHungry(const Engine& engine, JobId job) const {
+    const Job& fresh = engine.jobs().at(job);
+    ASSERT_TRUE(fresh.table_row.has_value());
+    EXPECT_EQ(engine.options().throughputs->NameOf(*fresh.table_row).first,
+              "hungry");
+    EXPECT_GT(fresh.row_speed, 0);
+  }
+  JobId meek_;
   EngineDriver driver_{1, "max_min_fairness", [](EngineOptions& options) {
                          options.throughputs = MeekAndHungry();
                          options.reference_models = 2;
@@ -105,6 +163,51 @@ TEST_F(Estimates, OfPairsAreNotTakenFromSpeedsAloneOnTypes) {
   EXPECT_FALSE(driver_.job(job).table_row.has_value());
 }
 
+TEST_F(Estimates, OfAPairThatRanStayWhenThePartnerEnds) {
+  const JobId job = StartBesideMeek({{"v100", 40}}, {});
+  EXPECT_FALSE(driver_.job(job).table_row.has_value());
+  Report(job, 32, 5);
+  ExpectLikeHungry(driver_.engine(), job);
+  driver_.Gone(driver_.Key(meek_), 0);
+  EXPECT_EQ(driver_.job(meek_).state, JobState::kFinished);
+  Report(job, 60, 50);  // it looks anew for what the job is like
+  EXPECT_NEAR(driver_.engine().throughputs().Get(job, "v100").steps_per_s, 60,
+              0.5);
+  ExpectLikeHungry(driver_.engine(), job);
+  const auto bytes = driver_.engine().Snapshot();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  Engine other(driver_.engine().options());
+  ASSERT_TRUE(other.Restore(*bytes).ok());
+  ExpectLikeHungry(other, job);
+  driver_.Restart();
+  ExpectLikeHungry(driver_.engine(), job);
+}
+
+TEST_F(Estimates, OfPairsAreCorrectedByWhatIsMeasured) {
+  const JobId job =
+      StartBesideMeek({{"v100", 40}, {"k80", 4}}, {{"v100", "meek", 0.8}});
+  ASSERT_EQ(driver_.problem.pair_throughputs.size(), 2u);
+  EXPECT_NEAR(driver_.problem.pair_throughputs[1], 32, 1e-9);
+  Report(job, 20, 60);
+  Report(meek_, 3, 60);
+  driver_.Submit("another");  // solved anew
+  ASSERT_EQ(driver_.problem.pair_throughputs.size(), 2u);
+  EXPECT_NEAR(driver_.problem.pair_throughputs[0], 3, 0.1);
+  EXPECT_NEAR(driver_.problem.pair_throughputs[1], 20, 0.25);
+}
+
+TEST_F(Estimates, OfAPairThatRanOutOfMemoryAreForgottenByARelease) {
+  const JobId job = StartBesideMeek({{"v100", 40}}, {});
+  driver_.Step(event::LeaseEnded{driver_.Key(job),
+                                 driver_.worker(job).held_epoch, Progress(),
+                                 false, ReleaseCause::kOutOfMemory});
+  ASSERT_EQ(driver_.job(job).profile.size(), 1u);
+  EXPECT_EQ(driver_.job(job).profile[0].beside, "meek");
+  EXPECT_EQ(driver_.job(job).profile[0].value, 0);
+  driver_.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_THAT(driver_.job(job).profile, IsEmpty());
+}
+
 TEST_F(Estimates, AreTheSameAfterASnapshot) {
   const JobId job =
       SubmitFresh({{"v100", 40}, {"k80", 4}}, {{"v100", "meek", 0.8}});
@@ -114,6 +217,15 @@ TEST_F(Estimates, AreTheSameAfterASnapshot) {
   ASSERT_TRUE(other.Restore(*bytes).ok());
   EXPECT_EQ(other.jobs().at(job).table_row, driver_.job(job).table_row);
   EXPECT_EQ(other.jobs().at(job).row_speed, driver_.job(job).row_speed);
+  const JobId sparse = SubmitFresh({{"v100", 40}}, {{"v100", "hungry", 0.4}});
+  const auto later = driver_.engine().Snapshot();
+  ASSERT_TRUE(later.ok()) << later.status().message();
+  Engine restored(driver_.engine().options());
+  ASSERT_TRUE(restored.Restore(*later).ok());
+  const double estimate =
+      driver_.engine().throughputs().Get(sparse, "k80").steps_per_s;
+  EXPECT_NEAR(estimate, 4, 1e-9);
+  EXPECT_EQ(restored.throughputs().Get(sparse, "k80").steps_per_s, estimate);
 }
 
 }  // namespace

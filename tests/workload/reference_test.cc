@@ -136,18 +136,15 @@ void ExpectSameFigures(const ThroughputTable& table, const Json& file) {
       const Json& figures = rows[key(row)];
       EXPECT_EQ(*alone, figures["null"]);
       for (ThroughputTable::Row other = 0; other < table.rows(); ++other) {
-        const auto together = table.Together(row, other, *type, consolidated);
-        EXPECT_EQ(together.first == 0, together.second == 0);
-        if (!figures.contains(key(other))) {
-          EXPECT_EQ(together.first, 0);
-        } else if (const Json& both = figures[key(other)];
-                   both[0] != 0 && both[1] != 0) {
-          EXPECT_EQ(together,
-                    std::pair(both[0].get<double>(), both[1].get<double>()));
-          ++pairs;
-        } else {
-          EXPECT_EQ(together.first, 0);
-        }
+        const auto found = table.Together(row, other, *type, consolidated);
+        ASSERT_EQ(found.has_value(), figures.contains(key(other)));
+        if (!found.has_value()) continue;
+        const Json& both = figures[key(other)];
+        const bool share = both[0] != 0 && both[1] != 0;
+        EXPECT_EQ(*found, share ? std::pair(both[0].get<double>(),
+                                            both[1].get<double>())
+                                : std::pair(0.0, 0.0));
+        pairs += share;
       }
     }
     EXPECT_EQ(rows_found, rows.size());

@@ -145,8 +145,9 @@ TEST(ThroughputTable, KnowsWhatTwoJobsMakeTogether) {
   EXPECT_EQ(table.Together(a, a, v100), std::pair(6.0, 5.5));
   EXPECT_EQ(table.Together(a, its, v100), std::pair(3.0, 4.0));
   EXPECT_EQ(table.Together(its, a, v100), std::pair(4.0, 3.0));
-  EXPECT_EQ(table.Together(its, its, v100), std::pair(0.0, 0.0));
-  EXPECT_EQ(table.Together(a, a, v100, false), std::pair(0.0, 0.0));
+  // Nobody knows, which is not that they cannot.
+  EXPECT_EQ(table.Together(its, its, v100), std::nullopt);
+  EXPECT_EQ(table.Together(a, a, v100, false), std::nullopt);
   // One of two that stands still: they cannot share.
   EXPECT_EQ(table.Together(a2, a2, *table.FindType("k80")),
             std::pair(0.0, 0.0));
