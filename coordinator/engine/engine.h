@@ -320,6 +320,9 @@ class Engine {
   // ---- engine_trials.cc: what is learnt of jobs while they run
   std::vector<int> TrialBudgets(double percentage) const;
   std::vector<int> AddTrials(RoundTable& units) const;
+  std::vector<ShareUnit> TrialsOf(const RoundTable& units,
+                                  const RoundAssignment& places) const;
+  void StartTrials(Time now);
   void NoteTried(Job& job, Worker& worker);
   void CountTrial(Time now, Worker& worker);
   double SpeedOf(const Job& job) const;
@@ -391,7 +394,8 @@ class Engine {
   std::optional<std::vector<JobId>> Unsettled();
   RoundPlan PlanAll(Time at, bool keep_running);
   RoundAssignment PlanUnits(const std::optional<std::vector<JobId>>& jobs,
-                            Time at, bool keep_running);
+                            Time at, bool keep_running,
+                            std::vector<ShareUnit>& trials);
   void PlanRoundAhead(Time now);
   void Complete(RoundPlan& plan) const;
   bool IsReplanned(const Job& job) const;
@@ -426,6 +430,9 @@ class Engine {
   std::multimap<AcceleratorId, WorkerKey> quarantined_;
   std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
+  // In this round and in the one that is planned; ascending.
+  std::vector<ShareUnit> trials_;
+  std::vector<ShareUnit> planned_trials_;
   // Worker::contexts, inverted: of processes that are there.
   std::multimap<AcceleratorId, WorkerKey> contexts_;
   bool own_checkpoints_ = false;  // some agent has, or had, its own

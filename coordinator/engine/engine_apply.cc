@@ -85,6 +85,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   }
   strangers_.clear();  // every agent says hello again
   planned_ = false;
+  planned_trials_.clear();
   round_ends_at_ = assigned ? now + round_duration_s_ : kNever;
   solving_ = false;
   unsolved_ = true;

@@ -88,21 +88,25 @@ std::optional<std::vector<JobId>> Engine::Unsettled() {
 
 RoundPlan Engine::PlanAll(Time at, bool keep_running) {
   RoundPlan plan{Unsettled(), {}};
-  plan.places = PlanUnits(plan.jobs, at, keep_running);
+  plan.places = PlanUnits(plan.jobs, at, keep_running, plan.trials);
   plan.places.EraseIf(
       [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
   return plan;
 }
 
 RoundAssignment Engine::PlanUnits(const std::optional<std::vector<JobId>>& jobs,
-                                  Time at, bool keep_running) {
+                                  Time at, bool keep_running,
+                                  std::vector<ShareUnit>& trials) {
   if (!result_.is_assignment) {
     RoundOptions options;
     options.mechanism = mechanism_;
     options.queue = queue_;
     options.round_duration_s = round_duration_s_;
     options.keep_running = keep_running;
-    return PlanRound(cluster_, RoundUnits(at, !keep_running), options);
+    const RoundTable units = RoundUnits(at, !keep_running);
+    RoundAssignment places = PlanRound(cluster_, units, options);
+    trials = TrialsOf(units, places);
+    return places;
   }
   RoundTable units(cluster_.types().size());
   if (jobs.has_value()) {
@@ -141,7 +145,8 @@ void Engine::PlanRoundAhead(Time now) {
   RoundPlan plan = PlanAll(round_ends_at_, /*keep_running=*/false);
   // The journal tells everybody's place, and so do renewals of leases.
   if (options_.journal || options_.renewals) Complete(plan);
-  Record(now, event::RoundPlanned{plan.places.Release(), std::move(plan.jobs)});
+  Record(now, event::RoundPlanned{plan.places.Release(), std::move(plan.jobs),
+                                  std::move(plan.trials)});
 }
 
 // With those who go on as they are.
@@ -157,7 +162,7 @@ void Engine::Complete(RoundPlan& plan) const {
     }
   }
   std::sort(places.begin(), places.end());
-  plan = {std::nullopt, RoundAssignment(std::move(places))};
+  plan = {std::nullopt, RoundAssignment(std::move(places)), {}};
 }
 
 // ---- what is planned for a job
@@ -201,6 +206,7 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
   planned_ = true;
   ForgetPlans();
   replanned_ = e.jobs;
+  planned_trials_ = e.trials;
   for (const auto& [unit, places] : e.places) {
     for (const JobId id : {unit.job, unit.partner}) {
       const auto found = live_.find(id);
@@ -235,6 +241,7 @@ void Engine::On(Time now, const event::RoundStarted& e) {
   const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
   planned_ = false;
   ++rounds_;
+  StartTrials(now);
   round_ends_at_ = now + round_duration_s_;
   const auto begin = [&](Job& job) {
     const bool replanned = IsReplanned(job);

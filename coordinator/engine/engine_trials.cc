@@ -2,7 +2,10 @@
 // accelerators, and figures that turn out to be wrong.
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -51,25 +54,55 @@ std::vector<int> Engine::AddTrials(RoundTable& units) const {
   return trials;
 }
 
-// Called when `worker` gets its lease: the first time that its job runs on a
-// type, for all of the gang. Of a pair on trial the first one counts.
+// Which of them are placed where they are on trial: by what they are owed
+// there.
+std::vector<ShareUnit> Engine::TrialsOf(const RoundTable& units,
+                                        const RoundAssignment& places) const {
+  std::set<std::pair<ShareUnit, size_t>> offered;
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (size_t type = 0; type < units.types(); ++type) {
+      if (units.deficit_s(u)[type] >= kTrialDebt_s) {
+        offered.emplace(units.unit(u), type);
+      }
+    }
+  }
+  std::vector<ShareUnit> trials;
+  if (offered.empty()) return trials;
+  for (const auto& [unit, accelerators] : places) {
+    const auto type =
+        static_cast<size_t>(cluster_.TypeOf(accelerators.front()));
+    if (offered.contains({unit, type})) trials.push_back(unit);
+  }
+  std::ranges::sort(trials);
+  return trials;
+}
+
+// A trial is one round at most.
+void Engine::StartTrials(Time now) {
+  for (const ShareUnit& unit : trials_) {
+    const auto job = live_.find(unit.job);
+    if (job == live_.end()) continue;
+    for (Worker& worker : job->second->workers) CountTrial(now, worker);
+  }
+  trials_ = std::move(planned_trials_);
+  planned_trials_.clear();
+}
+
+// Called when `worker` gets its lease. Whoever comes to an unknown type without
+// a turn on trial costs nobody anything. Of a pair the first one counts.
 void Engine::NoteTried(Job& job, Worker& worker) {
   const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
-  const bool first =
-      tried_.emplace(job.id, type).second ||
-      std::ranges::any_of(job.gang(), [&](const Worker& other) {
-        return other.held_epoch == worker.held_epoch && other.profiles;
-      });
-  worker.profiles =
-      first && throughputs_.NeedsTrial(job.id, cluster_.types()[type]);
-  if (!options_.pair_trials || !Together(job, job.partner)) return;
-  if (!tried_pairs_.emplace(UnitOf(job), type).second) return;
-  worker.profiles = true;
+  tried_.emplace(job.id, type);
+  const ShareUnit unit = UnitOf(job);
+  worker.profiles = unit.job == job.id &&
+                    std::binary_search(trials_.begin(), trials_.end(), unit);
+  if (!options_.pair_trials || !unit.packed()) return;
+  if (!tried_pairs_.emplace(unit, type).second) return;
   ++job.pair_trials;
   ++jobs_.at(job.partner).pair_trials;
 }
 
-// Called when its lease is over; a trial is one round at most.
+// Called when its lease, or its round, is over.
 void Engine::CountTrial(Time now, Worker& worker) {
   if (!worker.profiles) return;
   worker.profiles = false;

@@ -43,7 +43,7 @@ struct Standstill {
   double allowed_s = 0;
 };
 
-// Accelerators that run jobs on trial now, and the accelerator-seconds that
+// Accelerators that run jobs now because they are on trial, and the accelerator-seconds that
 // trials have taken in all.
 struct TrialCost {
   int accelerators = 0;
@@ -55,6 +55,7 @@ struct TrialCost {
 struct RoundPlan {
   std::optional<std::vector<JobId>> jobs;
   RoundAssignment places;
+  std::vector<ShareUnit> trials = {};  // of `places`, ascending
 };
 
 struct JobChanges {

@@ -164,6 +164,8 @@ struct RoundPlanned {
   // The plan is of these jobs, ascending, and all others go on as they are.
   // nullopt: of all jobs; what is journaled always is.
   std::optional<std::vector<JobId>> jobs = std::nullopt;
+  // Those of `places` that are there on trial, ascending.
+  std::vector<ShareUnit> trials = {};
 };
 // The round that was planned begins. How far the pauses of those that have to
 // wait go, where it is not kPark.

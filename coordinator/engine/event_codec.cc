@@ -60,7 +60,7 @@ auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
 auto Fields(As<AllocationReady> auto& e) { return std::tie(e.epoch, e.result); }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
 auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places); }
-auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places); }
+auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places, e.trials); }
 auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
 auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }

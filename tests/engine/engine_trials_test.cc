@@ -8,37 +8,120 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void ReportSpeed(EngineDriver& driver, JobId job, double steps_per_s,
-                 double window_s = 30) {
-  Progress progress;
-  progress.throughput_steps_per_s = steps_per_s;
-  progress.window_s = window_s;
-  driver.Step(event::StepsReported{driver.Key(job),
-                                   driver.worker(job).held_epoch, progress});
-}
-
 JobSpec Submitted(double steps_per_s) {
   JobSpec spec;
   spec.throughputs["v100"] = steps_per_s;
   return spec;
 }
 
-TEST(Trials, AreChargedForOneRoundAtMost) {
+// Whoever has to gives its leases back, and whoever may begins.
+void ChangeLeases(EngineDriver& driver) {
+  const auto each = [&](const auto& change) {
+    for (const auto& [id, job] : driver.engine().jobs()) {
+      for (int rank = 0; rank < job.world_size; ++rank) {
+        change(job, job.workers[static_cast<size_t>(rank)],
+               driver.Key(id, rank));
+      }
+    }
+  };
+  each([&](const Job&, const Worker& worker, const WorkerKey& key) {
+    if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) return;
+    driver.Step(event::LeaseEnded{key, worker.held_epoch, Progress(), false});
+  });
+  each([&](const Job&, const Worker& worker, const WorkerKey& key) {
+    if (worker.process == ProcessState::kLaunching) driver.Hello(key);
+  });
+  each([&](const Job& job, const Worker& worker, const WorkerKey& key) {
+    if (job.assigned.empty()) return;
+    const bool opens = key.rank == 0 && job.is_gang();
+    driver.Request(key, worker.held_epoch == job.epoch);
+    if (opens) driver.Request(key, /*holding=*/true, 0, "here:1");
+  });
+}
+
+void NextRound(EngineDriver& driver) {
+  driver.At(driver.engine().round_ends_at());
+  ChangeLeases(driver);
+}
+
+// A job that runs where it is known, and a new one that waits for its turn.
+class OneOnTrial : public ::testing::Test {
+ protected:
+  OneOnTrial() : driver_(1, "max_min_fairness") {
+    driver_.Submit("known", 1, Submitted(5));
+    ChangeLeases(driver_);
+    job_ = driver_.Submit("new");
+    NextRound(driver_);
+    began_ = driver_.now;
+    EXPECT_NE(driver_.worker(job_).held_epoch, 0u);
+  }
+  TrialCost ToldAt(Time at) const { return driver_.engine().ProfilingAt(at); }
+
+  EngineDriver driver_;
+  JobId job_;
+  Time began_ = 0;
+};
+
+TEST_F(OneOnTrial, IsChargedForOneRoundAtMost) {
+  EXPECT_EQ(ToldAt(began_).accelerators, 1);
+  EXPECT_EQ(ToldAt(began_).accelerator_s, 0);
+  EXPECT_EQ(ToldAt(began_ + 40).accelerator_s, 40);
+  // Rounds are of 100 s.
+  EXPECT_EQ(ToldAt(began_ + 500).accelerator_s, 100);
+  EXPECT_EQ(ToldAt(began_ + 500).accelerators, 0);
+  driver_.now = began_ + 30;
+  driver_.Step(event::LeaseEnded{
+      driver_.Key(job_), driver_.worker(job_).held_epoch, Progress(), false});
+  EXPECT_EQ(ToldAt(began_ + 90).accelerators, 0);
+  EXPECT_EQ(ToldAt(began_ + 90).accelerator_s, 30);
+}
+
+TEST_F(OneOnTrial, IsNotAnyMoreInTheRoundsThatFollow) {
+  for (int round = 0; round < 4; ++round) NextRound(driver_);
+  EXPECT_EQ(ToldAt(driver_.now + 50).accelerators, 0);
+  EXPECT_EQ(ToldAt(driver_.now + 50).accelerator_s, 100);
+}
+
+TEST_F(OneOnTrial, IsSoAfterASnapshotAndAReplay) {
+  const auto bytes = driver_.engine().Snapshot();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  Engine other(driver_.engine().options());
+  ASSERT_TRUE(other.Restore(*bytes).ok());
+  EXPECT_EQ(other.ProfilingAt(began_ + 40).accelerator_s, 40);
+  driver_.Restart();
+  EXPECT_EQ(ToldAt(began_ + 40).accelerator_s, 40);
+}
+
+// Nobody had to wait for it.
+TEST(Trials, AJobThatTakesWhatIsIdleIsOnNone) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("new");
   driver.Run(job);
-  const Time began = driver.now;
-  EXPECT_EQ(driver.engine().ProfilingAt(began).accelerators, 1);
-  EXPECT_EQ(driver.engine().ProfilingAt(began).accelerator_s, 0);
-  EXPECT_EQ(driver.engine().ProfilingAt(began + 40).accelerator_s, 40);
-  // Rounds are of 100 s.
-  EXPECT_EQ(driver.engine().ProfilingAt(began + 500).accelerator_s, 100);
-  EXPECT_EQ(driver.engine().ProfilingAt(began + 500).accelerators, 0);
-  driver.now = began + 30;
-  driver.Step(event::LeaseEnded{driver.Key(job), driver.worker(job).held_epoch,
-                                Progress(), false});
-  EXPECT_EQ(driver.engine().ProfilingAt(began + 90).accelerators, 0);
-  EXPECT_EQ(driver.engine().ProfilingAt(began + 90).accelerator_s, 30);
+  ASSERT_NE(driver.worker(job).held_epoch, 0u);
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 50).accelerators, 0);
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 50).accelerator_s, 0);
+}
+
+TEST(Trials, RunOnNoMoreThanTheirPartOfAType) {
+  EngineDriver driver(8, "max_min_fairness", [](EngineOptions& options) {
+    options.profiling_percentage = 25;
+  });
+  for (int i = 0; i < 16; ++i) driver.Submit(StrCat("new ", i));
+  ChangeLeases(driver);
+  int most = 0;
+  for (int round = 0; round < 8; ++round) {
+    NextRound(driver);
+    int running = 0;
+    for (const auto& [id, job] : driver.engine().jobs()) {
+      running += job.HoldsAny() ? 1 : 0;
+    }
+    EXPECT_EQ(running, 8);
+    const TrialCost told = driver.engine().ProfilingAt(driver.now + 1);
+    EXPECT_LE(told.accelerators, 2) << "round " << round;
+    most = std::max(most, told.accelerators);
+  }
+  EXPECT_EQ(most, 2);
+  EXPECT_GT(driver.engine().ProfilingAt(driver.now).accelerator_s, 0);
 }
 
 TEST(Trials, OfWhatIsKnownCostNothing) {
@@ -124,7 +207,7 @@ TEST_F(SpreadGang, IsMeasuredAsOfItsTypeWhereNobodyTellsPlacementsApart) {
   JobSpec spec;
   spec.steps_total = 10000;
   const JobId job = Start(2, spec);
-  ReportSpeed(driver_, job, 30);
+  driver_.ReportSpeed(job, 30);
   EXPECT_FALSE(driver_.problem.placement_sensitive());
   EXPECT_EQ(SourceOf(job, "v100"), ThroughputSource::kMeasured);
   EXPECT_EQ(SourceOf(job, "v100_unconsolidated"), ThroughputSource::kGuessed);
@@ -137,7 +220,7 @@ TEST_F(SpreadGang, CorrectsTheFigureOfItsPlacement) {
   spec.steps_total = 10000;
   spec.throughputs = {{"v100", 90}, {"v100_unconsolidated", 60}};
   const JobId job = Start(2, spec);
-  ReportSpeed(driver_, job, 30, 1e6);
+  driver_.ReportSpeed(job, 30, 1e6);
   EXPECT_EQ(SourceOf(job, "v100"), ThroughputSource::kGiven);
   EXPECT_NEAR(StepsInTen(job), 300, 0.01);
   ASSERT_TRUE(driver_.problem.placement_sensitive());
@@ -152,32 +235,27 @@ TEST_F(SpreadGang, OfAnotherSizeIsReadAsItWasMeasured) {
   spec.throughputs = {{"v100", 90}, {"v100_unconsolidated", 60}};
   const JobId job = Start(3, spec);
   ASSERT_EQ(driver_.job(job).world_size, 2);
-  ReportSpeed(driver_, job, 20, 1e6);
+  driver_.ReportSpeed(job, 20, 1e6);
   EXPECT_NEAR(StepsInTen(job), 200, 0.01);
   ASSERT_TRUE(driver_.problem.placement_sensitive());
   EXPECT_NEAR(driver_.problem.throughputs[1], 20, 0.001);
 }
 
-TEST_F(SpreadGang, IsOnTrialOnce) {
-  const JobId job = Start(2, JobSpec());
-  const auto told = [&](Time at) { return driver_.engine().ProfilingAt(at); };
-  EXPECT_EQ(told(driver_.now).accelerators, 2);
-  const auto give_back = [&] {
-    for (const int rank : {0, 1}) {
-      driver_.Step(event::LeaseEnded{
-          driver_.Key(job, rank),
-          driver_.job(job).workers[static_cast<size_t>(rank)].held_epoch,
-          Progress(), false});
-    }
-  };
-  driver_.now += 10;
-  give_back();
-  EXPECT_EQ(told(driver_.now).accelerator_s, 20);
-  driver_.At(driver_.now + 1);
-  driver_.Request(driver_.Key(job));
-  ASSERT_NE(driver_.worker(job).held_epoch, 0u);
-  EXPECT_EQ(told(driver_.now + 50).accelerators, 0);
-  EXPECT_EQ(told(driver_.now + 50).accelerator_s, 20);
+TEST(Trials, OfAGangTakeAllOfItsAcceleratorsOnce) {
+  EngineDriver driver(2, "max_min_fairness", [](EngineOptions& options) {
+    options.profiling_percentage = 100;
+    options.placement_sensitive = true;
+  });
+  driver.Submit("known", 2, Submitted(5));
+  ChangeLeases(driver);
+  const JobId job = driver.Submit("new", 2);
+  NextRound(driver);
+  ASSERT_TRUE(driver.job(job).HoldsAny());
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 10).accelerators, 2);
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 10).accelerator_s, 20);
+  for (int round = 0; round < 4; ++round) NextRound(driver);
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 10).accelerators, 0);
+  EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 10).accelerator_s, 200);
 }
 
 TEST(Notes, AUserWhoseEstimateIsOffIsTold) {
@@ -185,7 +263,7 @@ TEST(Notes, AUserWhoseEstimateIsOffIsTold) {
   const JobId job = driver.Submit("wrong", 1, Submitted(40));
   driver.Run(job);
   EXPECT_EQ(driver.engine().ThroughputNotes(driver.job(job)), "");
-  ReportSpeed(driver, job, 22);
+  driver.ReportSpeed(job, 22);
   EXPECT_EQ(driver.engine().ThroughputNotes(driver.job(job)),
             "submitted 40 steps/s on v100, measured 22");
   // And the policy is told what was measured, nearly.
@@ -197,7 +275,7 @@ TEST(Notes, AnEstimateThatIsAboutRightIsNot) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("right", 1, Submitted(40));
   driver.Run(job);
-  ReportSpeed(driver, job, 36);
+  driver.ReportSpeed(job, 36);
   EXPECT_EQ(driver.engine().ThroughputNotes(driver.job(job)), "");
 }
 
@@ -205,8 +283,8 @@ TEST(Notes, AJobThatSlowsDownIsNoticed) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("drifts");
   driver.Run(job);
-  for (int i = 0; i < 20; ++i) ReportSpeed(driver, job, 40, 60);
-  ReportSpeed(driver, job, 20, 60);
+  for (int i = 0; i < 20; ++i) driver.ReportSpeed(job, 40, 60);
+  driver.ReportSpeed(job, 20, 60);
   EXPECT_THAT(driver.engine().ThroughputNotes(driver.job(job)),
               HasSubstr("slower on v100 than before: 20 steps/s"));
 }
@@ -214,37 +292,32 @@ TEST(Notes, AJobThatSlowsDownIsNoticed) {
 // Two jobs lose their accelerators and come, one after the other, to the third.
 TEST(Stragglers, AreFoundByTheJobsThatCameFromElsewhere) {
   EngineDriver driver(3, "max_min_fairness");
+  JobSpec spec = Submitted(20);
+  spec.steps_total = 100'000;
   const JobId first = driver.Submit("first", 1, Submitted(10));
-  const JobId second = driver.Submit("second", 1, Submitted(20));
+  const JobId second = driver.Submit("second", 1, spec);
   driver.Run(first);
   driver.Run(second);
-  ReportSpeed(driver, first, 10);
-  ReportSpeed(driver, second, 20);
-  const auto lose = [&](JobId job, double steps_per_s) {
-    const Accelerator lost =
-        driver.engine().cluster().accelerator(driver.worker(job).held);
-    driver.Step(event::AcceleratorLost{lost.server, lost.info.uuid});
-    driver.Step(event::LeaseEnded{
-        driver.Key(job), driver.worker(job).held_epoch, Progress(), false});
-    driver.At(driver.now + 1);
-    if (driver.worker(job).process != ProcessState::kJoined) {
-      driver.Hello(driver.Key(job));
-    }
-    driver.Request(driver.Key(job));
-    ASSERT_NE(driver.worker(job).held_epoch, 0u);
-    ReportSpeed(driver, job, steps_per_s);
-  };
-  lose(first, 5);
+  driver.ReportSpeed(first, 10);
+  driver.ReportSpeed(second, 20);
+  driver.MoveByLoss(first);
+  driver.ReportSpeed(first, 5);
   const AcceleratorId slow = driver.worker(first).held;
   EXPECT_FALSE(driver.engine().speeds().any());  // one job alone
   driver.Gone(driver.Key(first), 0);
-  lose(second, 10);
+  driver.MoveByLoss(second);
+  driver.ReportSpeed(second, 10);
   ASSERT_EQ(driver.worker(second).held, slow);
   EXPECT_NEAR(driver.engine().speeds().Of(slow), 0.5, 1e-9);
   // From now on what it tells is of the type, not of the straggler.
-  for (int i = 0; i < 10; ++i) ReportSpeed(driver, second, 10, 60);
+  for (int i = 0; i < 10; ++i) driver.ReportSpeed(second, 10, 60);
   EXPECT_NEAR(driver.engine().throughputs().Get(second, "v100").steps_per_s, 20,
               0.5);
+  // But what it has done since its last report is by the straggler's pace.
+  driver.now += 100;
+  driver.Submit("third");
+  ASSERT_EQ(driver.problem.jobs[0].id, second);
+  EXPECT_NEAR(driver.problem.jobs[0].steps_remaining, 100'000 - 100 * 10, 30);
   // The agent is started anew, and says what still runs.
   driver.JoinServer("here", 2, {{driver.Key(second), 1}});
   EXPECT_FALSE(driver.engine().speeds().any());

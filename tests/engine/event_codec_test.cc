@@ -57,7 +57,9 @@ std::vector<Event> Durable() {
           event::WorkerAbandoned{key},
           event::AllocationReady{12, result},
           event::RoundPlanned{
-              {{{JobId(1), JobId(2)}, {AcceleratorId(4), AcceleratorId(5)}}}},
+              {{{JobId(1), JobId(2)}, {AcceleratorId(4), AcceleratorId(5)}}},
+              std::nullopt,
+              {{JobId(1), JobId(2)}}},
           event::RoundStarted{},
           event::PricesChanged{{{"v100", 0.74}}},
           event::UnitsAssigned{{{{JobId(3), JobId()}, {AcceleratorId(1)}}}}};
