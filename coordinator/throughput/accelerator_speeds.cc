@@ -45,8 +45,10 @@ void AcceleratorSpeeds::Compare(JobId job, const Rates& rates,
   for (const auto& [other, rate] : rates) {
     if (other != accelerator) others.push_back(rate.steps_per_s);
   }
-  std::map<JobId, double>& ratios = ratios_[accelerator];
-  ratios[job] = rates.at(accelerator).steps_per_s / MiddleOf(std::move(others));
+  Ratios& ratios = ratios_[accelerator];
+  std::erase_if(ratios, [&](const auto& told) { return told.first == job; });
+  ratios.emplace_back(
+      job, rates.at(accelerator).steps_per_s / MiddleOf(std::move(others)));
   if (ratios.size() > kJobsKept) ratios.erase(ratios.begin());
   slow_.erase(accelerator);
   if (ratios.size() < kJobsMin) return;

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "core/ids.h"
 
@@ -49,11 +51,13 @@ class AcceleratorSpeeds {
  private:
   static constexpr size_t kJobsKept = 16;
   using Rates = std::map<AcceleratorId, Rate>;
+  // Of each job the latest, the latest last.
+  using Ratios = std::vector<std::pair<JobId, double>>;
 
   void Compare(JobId job, const Rates& rates, AcceleratorId accelerator);
 
   std::map<std::pair<JobId, std::string>, Rates> rates_;
-  std::map<AcceleratorId, std::map<JobId, double>> ratios_;
+  std::map<AcceleratorId, Ratios> ratios_;
   std::map<AcceleratorId, double> slow_;
 };
 

@@ -3,9 +3,11 @@
 // thread-safe. Gavel section 6; given before measured before guessed is never
 // silent: `gavel why` says which.
 //
-// Given figures and estimates are priors: they count like kPrior_s of measuring
-// of their own, so that measurements correct them the more, the more there are,
-// and those count for less as they age (half as much after kHalfLife_s).
+// Given figures are priors: they count like kPrior_s of measuring of their own,
+// so that measurements correct them the more, the more there are, and those
+// count for less as they age (half as much after kHalfLife_s). Estimates are
+// not: they hold until something was measured there. Blended with it they would
+// come back to whoever makes them, as evidence for themselves.
 #ifndef GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 #define GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 
@@ -56,7 +58,8 @@ class ThroughputMatrix {
                double window_s, Time now = 0);
 
   // What is thought of it on types without a figure of its own, steps/s > 0 by
-  // type: a better guess. In place of earlier ones.
+  // type: a better guess, forgotten where it is measured. In place of earlier
+  // ones.
   void Estimate(JobId job, std::map<std::string, double> steps_per_s);
 
   // Known figure, else the estimate, else the guess: for each type that the job

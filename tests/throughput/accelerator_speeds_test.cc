@@ -89,6 +89,19 @@ TEST(AcceleratorSpeeds, WhatJobsSaidOutlivesThem) {
   EXPECT_FALSE(speeds.any());
 }
 
+// Those that said so first are forgotten first, whatever their numbers are.
+TEST(AcceleratorSpeeds, TheLatestJobsCount) {
+  AcceleratorSpeeds speeds;
+  const auto tell = [&](uint64_t job, double slowness) {
+    speeds.Measure(JobId(job), "v100", AcceleratorId(1), 1, 60);
+    speeds.Measure(JobId(job), "v100", kSlow, slowness, 60);
+  };
+  for (uint64_t job = 101; job <= 116; ++job) tell(job, 0.5);
+  EXPECT_NEAR(speeds.Of(kSlow), 0.5, 1e-9);
+  for (uint64_t job = 1; job <= 16; ++job) tell(job, 1);
+  EXPECT_FALSE(speeds.any());
+}
+
 TEST(AcceleratorSpeeds, NonsenseIsIgnored) {
   AcceleratorSpeeds speeds = Told(2, 1);
   for (const double value : {0.0, -1.0, std::nan(""), HUGE_VAL}) {

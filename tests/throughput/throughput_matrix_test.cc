@@ -68,6 +68,8 @@ TEST(ThroughputMatrix, AnEstimateIsABetterGuessAndStillOne) {
   EXPECT_TRUE(matrix.NeedsTrial(kJob, "v100"));
   matrix.Measure(kJob, "v100", 4, 1);
   ExpectThroughput(matrix.Get(kJob, "v100"), 4, ThroughputSource::kMeasured);
+  matrix.Estimate(kJob, {{"v100", 9}});  // no prior of what was measured
+  ExpectThroughput(matrix.Get(kJob, "v100"), 4, ThroughputSource::kMeasured);
   matrix.Estimate(JobId(9), {{"v100", 1}});  // nobody
   matrix.RemoveJob(kJob);
   matrix.AddJob(kJob, {{"k80", 1}});
