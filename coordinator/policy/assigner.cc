@@ -19,16 +19,12 @@ bool Consolidates(const PolicyProblem& problem, int scale_factor, size_t type) {
                      [&](int size) { return size >= scale_factor; });
 }
 
-double TypeThroughput(const PolicyProblem& problem, size_t job, size_t type) {
-  const int scale_factor = problem.jobs[job].scale_factor;
-  if (problem.capacity[type] < scale_factor) return 0;
-  const std::span<const double> row = problem.Row(job);
-  double throughput = 0;
-  if (Consolidates(problem, scale_factor, type)) throughput = row[type];
-  if (problem.placement_sensitive()) {
-    throughput = std::max(throughput, row[problem.types.size() + type]);
-  }
-  return throughput;
+// Of a job with this row, on a type that is large enough for it.
+double TypeThroughput(const PolicyProblem& problem, const double* row,
+                      int scale_factor, size_t type) {
+  const double spread = row[problem.types.size() + type];
+  return Consolidates(problem, scale_factor, type) ? std::max(row[type], spread)
+                                                   : spread;
 }
 
 }  // namespace
@@ -36,15 +32,29 @@ double TypeThroughput(const PolicyProblem& problem, size_t job, size_t type) {
 Assigner::Assigner(const PolicyProblem& problem)
     : problem_(problem), room_(problem.capacity) {
   queue_.reserve(problem.jobs.size());
-  throughputs_.reserve(problem.jobs.size() * types());
+  throughputs_.resize(problem.jobs.size() * types());
   assignment_.reserve(problem.jobs.size());
-  for (size_t m = 0; m < problem.jobs.size(); ++m) {
-    double best = 0;
-    for (size_t j = 0; j < types(); ++j) {
-      throughputs_.push_back(TypeThroughput(problem, m, j));
-      best = std::max(best, throughputs_.back());
+  const bool placement_sensitive = problem.placement_sensitive();
+  const size_t columns = problem.columns();
+  const size_t types = this->types();
+  const int* room = room_.data();
+  const double* row = problem.throughputs.data();
+  double* throughput = throughputs_.data();
+  for (size_t m = 0; m < problem.jobs.size(); ++m, row += columns) {
+    const int scale_factor = Job(m).scale_factor;
+    bool any = false;
+    for (size_t j = 0; j < types; ++j, ++throughput) {
+      if (room[j] < scale_factor) continue;
+      *throughput = placement_sensitive
+                        ? TypeThroughput(problem, row, scale_factor, j)
+                        : row[j];
+      any |= *throughput > 0;
     }
-    if (best > 0) queue_.push_back(m);
+    if (any) {
+      queue_.push_back(m);
+    } else {
+      left_out_.push_back(Job(m).id);
+    }
   }
   const auto before = [&](size_t a, size_t b) {
     return Job(a).arrival_s < Job(b).arrival_s;
@@ -80,10 +90,16 @@ int Assigner::room() const {
 }
 
 std::optional<size_t> Assigner::BestFit(size_t job) const {
+  const size_t types = this->types();
+  const int* room = room_.data();
+  const double* row = throughputs_.data() + job * types;
+  const int scale_factor = Job(job).scale_factor;
   std::optional<size_t> best;
-  for (size_t j = 0; j < types(); ++j) {
-    if (!Fits(job, j)) continue;
-    if (!best || Throughput(job, j) > Throughput(job, *best)) best = j;
+  double most = 0;
+  for (size_t j = 0; j < types; ++j) {
+    if (row[j] <= most || room[j] < scale_factor) continue;
+    best = j;
+    most = row[j];
   }
   return best;
 }
@@ -97,7 +113,7 @@ std::optional<size_t> Assigner::FitWhereItRuns(size_t job) const {
 
 void Assigner::Assign(size_t job, size_t type) {
   room_[type] -= Job(job).scale_factor;
-  assignment_.push_back({{Job(job).id, JobId()}, type});
+  assignment_.push_back(TypeAssignment{{Job(job).id, JobId()}, type});
 }
 
 void Assigner::AssignPair(size_t a, size_t b, size_t type) {
@@ -118,17 +134,13 @@ std::optional<size_t> Assigner::Find(JobId id) const {
   return static_cast<size_t>(found - problem_.jobs.begin());
 }
 
-PolicyResult Assigner::Result(std::string solver) const {
+PolicyResult Assigner::Result(std::string solver) {
   PolicyResult result;
   result.outcome = SolveOutcome::kOptimal;
   result.is_assignment = true;
-  result.assignment = assignment_;
-  std::vector<bool> usable(problem_.jobs.size(), false);
-  for (const size_t m : queue_) usable[m] = true;
-  for (size_t m = 0; m < usable.size(); ++m) {
-    if (!usable[m]) result.left_out.push_back(Job(m).id);
-  }
-  for (const TypeAssignment& entry : assignment_) {
+  result.assignment = std::move(assignment_);
+  result.left_out = std::move(left_out_);
+  for (const TypeAssignment& entry : result.assignment) {
     result.objective += entry.unit.packed() ? 2 : 1;
   }
   result.bound = result.objective;

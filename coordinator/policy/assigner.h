@@ -60,13 +60,14 @@ class Assigner {
   // Index of the job called `id` in PolicyProblem::jobs.
   std::optional<size_t> Find(JobId id) const;
 
-  // What was assigned. Greedy policies optimise nothing: the objective, and
-  // the bound, count the jobs that run.
-  PolicyResult Result(std::string solver) const;
+  // What was assigned, which leaves nothing here. Greedy policies optimise
+  // nothing: the objective, and the bound, count the jobs that run.
+  PolicyResult Result(std::string solver);
 
  private:
   const PolicyProblem& problem_;
   std::vector<size_t> queue_;
+  std::vector<JobId> left_out_;      // can run nowhere; by id
   std::vector<double> throughputs_;  // [n x J]
   std::vector<int> room_;
   std::vector<TypeAssignment> assignment_;

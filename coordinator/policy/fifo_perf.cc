@@ -46,8 +46,11 @@ class FifoPerf : public Policy {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
     Assigner assigner(problem);
     for (const size_t job : assigner.queue()) {
-      if (!SomeTypeHasRoom(assigner, job)) break;
-      if (const auto type = assigner.BestFit(job)) assigner.Assign(job, *type);
+      if (const auto type = assigner.BestFit(job)) {
+        assigner.Assign(job, *type);
+      } else if (!SomeTypeHasRoom(assigner, job)) {
+        break;
+      }
     }
     return assigner.Result("greedy");
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,10 @@ absl::Status Refuse(const T&... what) {
   return absl::InvalidArgumentError(StrCat(what...));
 }
 
-bool FiniteFromZero(double value) { return std::isfinite(value) && value >= 0; }
+// Not a number is neither.
+bool FiniteFromZero(double value) {
+  return value >= 0 && value <= std::numeric_limits<double>::max();
+}
 
 absl::Status CheckSizes(const PolicyProblem& problem) {
   const size_t types = problem.types.size();
@@ -87,7 +92,16 @@ std::string ColumnName(const PolicyProblem& problem, size_t column) {
                                                     : " unconsolidated");
 }
 
-absl::Status CheckTimes(const PolicyJob& job) {
+bool HasSoundTimes(const PolicyJob& job) {
+  return FiniteFromZero(job.steps_remaining) &&
+         FiniteFromZero(job.time_since_start_s) &&
+         FiniteFromZero(job.time_received_s) &&
+         FiniteFromZero(job.isolated_s) && std::isfinite(job.arrival_s) &&
+         !std::isnan(job.deadline_s);
+}
+
+// What is wrong with them.
+absl::Status RefuseTimes(const PolicyJob& job) {
   const struct {
     const char* name;
     double value;
@@ -104,14 +118,29 @@ absl::Status CheckTimes(const PolicyJob& job) {
     return Refuse("job ", job.id.value(), ": arrival ", job.arrival_s,
                   "; give seconds");
   }
-  if (std::isnan(job.deadline_s)) {
-    return Refuse("job ", job.id.value(), ": deadline ", job.deadline_s,
-                  "; give seconds from now, infinity for none");
-  }
-  return absl::OkStatus();
+  return Refuse("job ", job.id.value(), ": deadline ", job.deadline_s,
+                "; give seconds from now, infinity for none");
 }
 
-absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
+// Nearly all are: messages are made apart from this.
+bool IsSound(const PolicyProblem& problem, size_t m,
+             std::span<const double> row) {
+  const PolicyJob& job = problem.jobs[m];
+  const bool in_order =
+      m == 0 ? job.id.valid() : problem.jobs[m - 1].id < job.id;
+  if (!in_order || job.scale_factor < 1 || !(job.weight > 0) ||
+      !FiniteFromZero(job.weight) || job.entity < -1 ||
+      job.entity >= static_cast<int64_t>(problem.entities.size()) ||
+      !HasSoundTimes(job)) {
+    return false;
+  }
+  bool sound = true;
+  for (const double throughput : row) sound &= FiniteFromZero(throughput);
+  return sound;
+}
+
+// What is wrong with it.
+absl::Status RefuseJob(const PolicyProblem& problem, size_t m) {
   const PolicyJob& job = problem.jobs[m];
   const auto refuse = [&](const auto&... what) {
     return Refuse("job ", job.id.value(), ": ", what...);
@@ -138,7 +167,7 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
     return refuse("throughput ", row[c], " on ", ColumnName(problem, c),
                   "; give steps/s, 0 when it cannot run there");
   }
-  return CheckTimes(job);
+  return RefuseTimes(job);
 }
 
 // The first job of each kind, n for none; of jobs of one kind the scale factor.
@@ -226,9 +255,12 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
   for (const PolicyEntity& entity : problem.entities) {
     GAVEL_RETURN_IF_ERROR(CheckEntity(entity));
   }
-  for (size_t m = 0; m < problem.jobs.size(); ++m) {
-    GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
+  const size_t columns = problem.columns();
+  const double* row = problem.throughputs.data();
+  for (size_t m = 0; m < problem.jobs.size(); ++m, row += columns) {
+    if (!IsSound(problem, m, {row, columns})) return RefuseJob(problem, m);
   }
+  if (problem.kinds.empty() && problem.pairs.empty()) return absl::OkStatus();
   std::vector<size_t> first_of;
   GAVEL_RETURN_IF_ERROR(CheckKinds(problem, &first_of));
   for (size_t p = 0; p < problem.pairs.size(); ++p) {
