@@ -1,6 +1,7 @@
 #include "coordinator/mechanism/choice.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -15,12 +16,14 @@ constexpr uint64_t kNoClaim = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kHighest = kNoClaim - 1;
 
 // Candidates are gathered in pieces, as far as there is room for them: at first
-// about so many and twice as many as there is room, and then four times as
-// many.
+// about so many and one and a half times as many as there is room, and then
+// four times as many.
 constexpr size_t kPieceMin = 64;
 constexpr size_t kPieceGrowth = 4;
 // Where a piece ends is told by a sample of so many units.
 constexpr size_t kSampleUnits = 4096;
+// Units are looked at in blocks of so many.
+constexpr size_t kBlockUnits = 1024;
 
 // Gavel's order, by time received / share: the reciprocal of section 5.1's
 // priority, up to a factor of the type, which needs no infinity for who has
@@ -42,8 +45,11 @@ class PriorityKey {
                              ? std::numeric_limits<double>::infinity()
                              : FromOrderedBits(high) * (1 + kRounding) +
                                    std::numeric_limits<double>::min();
-    return [this, limit](size_t u, size_t j) {
-      return table_.received_s(u)[j] <= limit * table_.share(u)[j];
+    const size_t types = table_.types();
+    const double* received_s = table_.received_s(0).data();
+    const double* share = table_.share(0).data();
+    return [=](size_t u, size_t j) {
+      return received_s[u * types + j] <= limit * share[u * types + j];
     };
   }
 
@@ -136,7 +142,8 @@ void Choice::TakeInOrder(TypeRange types, Key key, Ties ties) {
   };
   size_t piece = kPieceMin;
   for (size_t j = types.begin; j < types.end; ++j) {
-    piece += 2 * static_cast<size_t>(room_[j]);
+    const auto room = static_cast<size_t>(room_[j]);
+    piece += room + room / 2;
   }
   uint64_t low = 0;
   while (HasRoom(types)) {
@@ -179,19 +186,27 @@ void Choice::Gather(TypeRange types, Key key, uint64_t low, uint64_t high) {
   const size_t units = view_.table().size();
   const size_t width = types.end - types.begin;
   const auto below = key.Below(high);
+  std::array<uint32_t, kBlockUnits> near;
   size_t count = 0;
-  for (size_t u = 0; u < units; ++u) {
-    bool any = false;
-    for (size_t j = types.begin; j < types.end; ++j) any |= below(u, j);
-    if (!any || !Free(u)) continue;
-    if (candidates_.size() < count + width) {
-      candidates_.resize(2 * count + width + kPieceMin);
+  for (size_t begin = 0; begin < units; begin += kBlockUnits) {
+    const size_t end = std::min(units, begin + kBlockUnits);
+    size_t near_count = 0;
+    for (size_t u = begin; u < end; ++u) {
+      bool any = false;
+      for (size_t j = types.begin; j < types.end; ++j) any |= below(u, j);
+      near[near_count] = static_cast<uint32_t>(u);
+      near_count += any ? 1 : 0;
     }
-    for (size_t j = types.begin; j < types.end; ++j) {
-      const uint64_t k = key(u, j);
-      candidates_[count] = {k, static_cast<uint32_t>(u),
-                            static_cast<uint32_t>(j)};
-      count += static_cast<size_t>((k >= low) & (k <= high) & HasRoom(u, j));
+    if (candidates_.size() < count + near_count * width) {
+      candidates_.resize(2 * count + near_count * width);
+    }
+    for (const uint32_t u : std::span(near).first(near_count)) {
+      if (!Free(u)) continue;
+      for (size_t j = types.begin; j < types.end; ++j) {
+        const uint64_t k = key(u, j);
+        candidates_[count] = {k, u, static_cast<uint32_t>(j)};
+        count += static_cast<size_t>((k >= low) & (k <= high) & HasRoom(u, j));
+      }
     }
   }
   candidates_.resize(count);

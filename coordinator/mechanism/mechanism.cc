@@ -33,6 +33,8 @@ class Places {
   Places(const RoundView& view, const std::vector<uint32_t>& type_of,
          FreePlaces* free)
       : view_(view), table_(view.table()), placement_(view, free) {
+    chosen_.reserve(table_.size() -
+                    static_cast<size_t>(std::ranges::count(type_of, kNoIndex)));
     for (size_t i = 0; i < table_.size(); ++i) {
       const uint32_t u = view.Ordered(i);
       if (type_of[u] != kNoIndex) chosen_.push_back({u, type_of[u]});

@@ -33,7 +33,7 @@ inline double FromOrderedBits(uint64_t ordered) {
 // the highest kRadixPasses digits are sorted by, from the last one to the
 // first; what is then still equal is sorted by `before`.
 inline constexpr int kRadixBits = 11;
-inline constexpr int kRadixPasses = 3;
+inline constexpr int kRadixPasses = 2;
 inline constexpr size_t kRadixSortMin = 1024;  // below it std::sort is faster
 
 template <class Entry, class Before>
@@ -61,8 +61,7 @@ void RadixSort(std::span<Entry> entries, Before before) {
     for (const Entry& entry : from) to[next[digit(entry)]++] = entry;
     std::swap(from, to);
   }
-  static_assert(kRadixPasses % 2 == 1, "the result is in `other`");
-  std::copy(other.begin(), other.end(), entries.begin());
+  static_assert(kRadixPasses % 2 == 0, "the result is in `entries`");
   for (size_t begin = 0; begin < entries.size();) {
     size_t end = begin + 1;
     while (end < entries.size() &&
