@@ -170,7 +170,6 @@ class Engine {
             double retry_after_s);
   void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
   bool CanStart(const Job& job) const;
-  static bool Usable(const PolicyResult& result);
   void Reject(const WorkerKey& worker, std::string reason);
 
   // ---- engine_sweep.cc: deadlines
@@ -249,12 +248,7 @@ class Engine {
   // ---- engine_memory.cc: tiers of pauses, and memory budgets
   using Tiers = std::vector<std::pair<JobId, PauseTier>>;
   Tiers ChooseTiers(Time now) const;
-  // Who could run in the next round, and how far each is ahead by type.
-  struct Line {
-    RoundTable units;
-    std::vector<std::vector<double>> priorities;
-  };
-  double ExpectedAbsence(const Job& job, const Line& line) const;
+  double ExpectedAbsence(const Job& job, const WaitingLine& line) const;
   bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
   void MakeRoom(Time now);
   void MakeRoomOn(AcceleratorId accelerator,
@@ -281,7 +275,6 @@ class Engine {
   // No server that has its latest checkpoint can be reached.
   bool IsStranded(const Job& job) const;
   bool MayRelease(const Job& job) const;
-  static Generation Acknowledged(const Job& job);
   CheckpointSource SourceFor(const Job& job, const std::string& server) const;
   void OfferCheckpoint(const Job& job, const CheckpointSource& source,
                        const std::string& reader);
@@ -353,7 +346,6 @@ class Engine {
   bool GiveUpSize(Time now, Job& job);
 
   // ---- engine_hang.cc: workers that make no steps
-  static double StandsStill(const Worker& worker);
   double HangTimeout(const Job& job, const Worker& worker) const;
   void NoteSteps(Time now, Worker& worker, const Progress& told);
   void SweepHung(Time now, const Job& job, int rank, Worker& worker);

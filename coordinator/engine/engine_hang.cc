@@ -22,6 +22,11 @@ constexpr double kToldFraction = 0.25;
 // Where the last report is older, another look at it.
 constexpr double kLookAgain_s = 5;
 
+double StandsStill(const Worker& worker) {
+  if (worker.held_epoch == 0) return 0;
+  return std::max(0.0, worker.progress_at - worker.stepped_at);
+}
+
 }  // namespace
 
 // Forgotten by a restart, like all that the worker tells again.
@@ -34,11 +39,6 @@ void Engine::NoteSteps(Time now, Worker& worker, const Progress& told) {
   }
   worker.progress = told;
   worker.progress_at = now;
-}
-
-double Engine::StandsStill(const Worker& worker) {
-  if (worker.held_epoch == 0) return 0;
-  return std::max(0.0, worker.progress_at - worker.stepped_at);
 }
 
 double Engine::HangTimeout(const Job& job, const Worker& worker) const {

@@ -21,6 +21,14 @@ uint64_t NewestEpoch(const Job& job) {
   return newest;
 }
 
+Generation Acknowledged(const Job& job) {
+  Generation latest = job.restored;
+  for (const Worker& worker : job.workers) {
+    latest = std::max(latest, worker.progress.last_generation);
+  }
+  return latest;
+}
+
 }  // namespace
 
 bool Engine::HasOwnCheckpoints(const std::string& server) const {
@@ -70,14 +78,6 @@ bool Engine::IsStranded(const Job& job) const {
            const auto agent = agents_.find(server);
            return agent != agents_.end() && agent->second.reachable;
          });
-}
-
-Generation Engine::Acknowledged(const Job& job) {
-  Generation latest = job.restored;
-  for (const Worker& worker : job.workers) {
-    latest = std::max(latest, worker.progress.last_generation);
-  }
-  return latest;
 }
 
 // What a process of `job` on `server` needs before it starts; empty: nothing.

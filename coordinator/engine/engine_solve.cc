@@ -60,6 +60,14 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
   return kinds;
 }
 
+bool Usable(const PolicyResult& result) {
+  return result.outcome == SolveOutcome::kOptimal ||
+         result.outcome == SolveOutcome::kIterationLimit ||
+         // Deadlines that can't all be met: it relaxes the least.
+         (result.outcome == SolveOutcome::kInfeasible &&
+          !result.allocation.units().empty());
+}
+
 }  // namespace
 
 Time Engine::SolveDue() const {
@@ -320,14 +328,6 @@ double Engine::TogetherThroughput(const Job& job, const Job& other,
       /*consolidated=*/true);
   if (known.has_value()) return known->first;
   return throughputs_.Get(job.id, name).steps_per_s / 2;
-}
-
-bool Engine::Usable(const PolicyResult& result) {
-  return result.outcome == SolveOutcome::kOptimal ||
-         result.outcome == SolveOutcome::kIterationLimit ||
-         // Deadlines that can't all be met: it relaxes the least.
-         (result.outcome == SolveOutcome::kInfeasible &&
-          !result.allocation.units().empty());
 }
 
 void Engine::Admit(Time now, event::AllocationReady e) {

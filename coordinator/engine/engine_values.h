@@ -43,8 +43,8 @@ struct Standstill {
   double allowed_s = 0;
 };
 
-// Accelerators that run jobs now because they are on trial, and the accelerator-seconds that
-// trials have taken in all.
+// Accelerators that run jobs now because they are on trial, and the
+// accelerator-seconds that trials have taken in all.
 struct TrialCost {
   int accelerators = 0;
   double accelerator_s = 0;
@@ -56,6 +56,12 @@ struct RoundPlan {
   std::optional<std::vector<JobId>> jobs;
   RoundAssignment places;
   std::vector<ShareUnit> trials = {};  // of `places`, ascending
+};
+
+// Who could run in the next round, and how far each is ahead by type.
+struct WaitingLine {
+  RoundTable units;
+  std::vector<std::vector<double>> priorities;
 };
 
 struct JobChanges {
