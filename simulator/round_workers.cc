@@ -148,9 +148,9 @@ void RoundSimulation::Begin(Running& job) {
         return cluster.accelerator(id).server ==
                cluster.accelerator(held.front()).server;
       });
-  double wait = 0;
+  const Overhead overhead = work_.OverheadOf(job.index);
+  double wait = overhead.start_s;
   if (!job.last.empty()) {
-    const Overhead overhead = work_.OverheadOf(job.index);
     // A gang that shrinks stays where its first ranks are; one that grows
     // starts again.
     const bool moved = held.size() > job.last.size() ||
@@ -159,9 +159,9 @@ void RoundSimulation::Begin(Running& job) {
     job.told.moves += moved ? 1 : 0;
     counters_.moves += moved ? 1 : 0;
     job.pausing_s += wait;
-    job.told.lost_s += wait;
-    counters_.lost_s += wait * static_cast<double>(held.size());
   }
+  job.told.lost_s += wait;
+  counters_.lost_s += wait * static_cast<double>(held.size());
   if (job.profiling_s > 0) {
     const double taken = job.profiling_s * static_cast<double>(held.size());
     wait += job.profiling_s;

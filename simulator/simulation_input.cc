@@ -84,6 +84,7 @@ absl::StatusOr<ClusterPart> ParsePart(std::string_view text) {
 }
 
 void ReadOverhead(TomlReader reader, Overhead& overhead) {
+  reader.Read("start_s", overhead.start_s, kOverhead);
   reader.Read("pause_s", overhead.pause_s, kOverhead);
   reader.Read("resume_s", overhead.resume_s, kOverhead);
   overhead.move_s = overhead.resume_s;
@@ -122,14 +123,17 @@ absl::StatusOr<Overheads> ParseOverheads(std::string_view text) {
       ParseNamedNumbers(text, kOverhead, "pause=2,resume=5,move=9, or none"));
   std::optional<double> move_s;
   for (const auto& [name, seconds] : parts) {
-    if (name == "pause") {
+    if (name == "start") {
+      overheads.all.start_s = seconds;
+    } else if (name == "pause") {
       overheads.all.pause_s = seconds;
     } else if (name == "resume") {
       overheads.all.resume_s = seconds;
     } else if (name == "move") {
       move_s = seconds;
     } else {
-      return Refusal(name, " is no overhead; write pause, resume or move");
+      return Refusal(name,
+                     " is no overhead; write start, pause, resume or move");
     }
   }
   overheads.all.move_s = move_s.value_or(overheads.all.resume_s);
@@ -153,7 +157,8 @@ absl::StatusOr<Overheads> ParseOverheadsFile(std::string_view toml,
       break;
     }
     ReadOverhead(
-        TomlReader(*table, source, {"pause_s", "resume_s", "move_s"}, status),
+        TomlReader(*table, source, {"start_s", "pause_s", "resume_s", "move_s"},
+                   status),
         type == kOtherTypes ? overheads.all : overheads.by_type[type]);
   }
   GAVEL_RETURN_IF_ERROR(status);

@@ -27,13 +27,15 @@ inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
 // INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
 
-// Seconds that a job loses: `pause_s` when it gives an accelerator up,
-// `resume_s` when it starts on one (again), `move_s` in place of resume_s when
-// that is not the accelerator it had last. All 0: preemption is free.
+// Seconds that a job loses: `start_s` once, before its first step and after its
+// last one; `pause_s` when it gives an accelerator up, `resume_s` when it
+// starts on one again, `move_s` in place of resume_s when that is not the
+// accelerator it had last. All 0: preemption is free.
 struct Overhead {
   double pause_s = 0;
   double resume_s = 0;
   double move_s = 0;
+  double start_s = 0;
   friend bool operator==(const Overhead&, const Overhead&) = default;
 };
 
@@ -43,8 +45,8 @@ struct Overheads {
   friend bool operator==(const Overheads&, const Overheads&) = default;
 };
 
-// "none"; or "pause=2,resume=5,move=9" (what is missing is 0, but move is
-// resume). INVALID_ARGUMENT says what is wrong.
+// "none"; or "start=8,pause=2,resume=5,move=9" (what is missing is 0, but move
+// is resume). INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<Overheads> ParseOverheads(std::string_view text);
 // A file of them: a table for each job type, "*" for the others:
 //   ["ResNet-18 (batch size 64)"]

@@ -79,7 +79,7 @@ struct SimulatedJob {
   double rho = 0;
   double cost = 0;
   double run_s = 0;   // that it held accelerators
-  double lost_s = 0;  // of these, for pausing, resuming, moving and profiling
+  double lost_s = 0;  // of these, for starting, pausing, moving, profiling
   uint64_t preemptions = 0;
   uint64_t moves = 0;
   Time deadline_s = kNever;

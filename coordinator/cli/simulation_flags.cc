@@ -96,7 +96,8 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
   AddEstimatorFlags(command, spec);
   command
       .add_option("--overheads", spec.overheads,
-                  "none, pause=S,resume=S,move=S or a TOML file by job type")
+                  "none, start=S,pause=S,resume=S,move=S or a TOML file by job "
+                  "type")
       ->capture_default_str();
 }
 

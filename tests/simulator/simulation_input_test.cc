@@ -66,6 +66,7 @@ TEST(ParseOverheads, MoveIsResumeUnlessItIsGiven) {
   EXPECT_EQ(ParseOverheads("move=0,resume=5")->all, (Overhead{0, 5, 0}));
   EXPECT_EQ(ParseOverheads("resume=5")->all, (Overhead{0, 5, 5}));
   EXPECT_EQ(ParseOverheads("pause=1")->all, (Overhead{1, 0, 0}));
+  EXPECT_EQ(ParseOverheads("start=8")->all, (Overhead{.start_s = 8}));
 }
 
 TEST(ParseOverheads, WhatIsWrongIsQuotedWithTheRemedy) {
@@ -80,7 +81,8 @@ TEST(ParseOverheads, WhatIsWrongIsQuotedWithTheRemedy) {
       {"pause=90000", "\"pause=90000\" has no good number"},
       {"pause=1s", "\"pause=1s\" has no good number"},
       {"pause=1,pause=2", "\"pause=2\" comes after another of that name"},
-      {"start=1", "\"start\" is no overhead; write pause, resume or move"},
+      {"begin=1",
+       "\"begin\" is no overhead; write start, pause, resume or move"},
   };
   for (const auto& [text, error] : cases) {
     EXPECT_THAT(ParseOverheads(text), StatusIs(kInvalidArgument, error))
@@ -92,6 +94,7 @@ TEST(ParseOverheadsFile, HasATableForEachJobTypeAndOneForTheOthers) {
   ASSERT_OK_AND_ASSIGN(const Overheads overheads,
                        ParseOverheadsFile(R"toml(
 ["*"]
+start_s = 8
 resume_s = 5
 ["ResNet-18 (batch size 64)"]
 pause_s = 2
@@ -100,7 +103,7 @@ move_s = 9
 [A3C]
 )toml",
                                           "overheads.toml"));
-  EXPECT_EQ(overheads.all, (Overhead{0, 5, 5}));
+  EXPECT_EQ(overheads.all, (Overhead{0, 5, 5, 8}));
   EXPECT_THAT(overheads.by_type, ElementsAre(Pair("A3C", Overhead()),
                                              Pair("ResNet-18 (batch size 64)",
                                                   Overhead{2, 3.5, 9})));

@@ -59,6 +59,19 @@ TEST(TraceSimulation, PreemptionsCostWhatIsAsked) {
   EXPECT_NEAR(charged.makespan_s, free.makespan_s + charged.lost_s, 1e-6);
 }
 
+TEST(TraceSimulation, AStartIsChargedOnce) {
+  SimulationOptions options = SmallOptions("fast:1");
+  const Trace trace = SmallTrace({{"a", 2000}, {"a", 2000}});
+  const SimulationResult free = Simulate(options, trace);
+  options.overheads.all = {.start_s = 8};
+  const SimulationResult charged = Simulate(options, trace);
+  ASSERT_TRUE(charged.complete);
+  EXPECT_GT(charged.preemptions, 0u);
+  EXPECT_DOUBLE_EQ(charged.lost_s, 16);
+  EXPECT_DOUBLE_EQ(charged.jobs[0].lost_s, 8);
+  EXPECT_NEAR(charged.makespan_s, free.makespan_s + 16, 1e-6);
+}
+
 TEST(TraceSimulation, MovesAreCountedAndCharged) {
   SimulationOptions options = SmallOptions("fast:1,slow:1");
   options.overheads.all = {.pause_s = 0, .resume_s = 0, .move_s = 10};
