@@ -63,9 +63,10 @@ class Writer {
   std::string Finish(const TraceRing& ring) {
     absl::StrAppendFormat(
         &text_,
-        "\n],\n\"otherData\":{\"rank\":%d,\"dropped_events\":%d,"
-        "\"dropped_runtime_events\":%d}}\n",
-        origin_.rank, ring.dropped(), ring.runtime_dropped());
+        "\n],\n\"otherData\":{\"rank\":%d,\"monotonic_origin_us\":%.3f,"
+        "\"dropped_events\":%d,\"dropped_runtime_events\":%d}}\n",
+        origin_.rank, Microseconds(origin_.origin_ns), ring.dropped(),
+        ring.runtime_dropped());
     return std::move(text_);
   }
 

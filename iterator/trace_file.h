@@ -1,8 +1,10 @@
 // A TraceRing as a file in Chrome's trace event format, which Perfetto
 // (ui.perfetto.dev) and chrome://tracing open. Steps, spans and boundaries are
 // one row, the runtime's events another, checkpoints until they are on disk a
-// third; memory is a counter. Times in microseconds since `origin_ns`.
-// Source: "Trace Event Format", the Chromium project.
+// third; memory is a counter. Times in microseconds since `origin_ns`, which
+// lies at otherData.monotonic_origin_us of the machine's monotonic clock:
+// traces of several processes can be laid beside each other. Source: "Trace
+// Event Format", the Chromium project.
 #ifndef GAVEL_ITERATOR_TRACE_FILE_H_
 #define GAVEL_ITERATOR_TRACE_FILE_H_
 

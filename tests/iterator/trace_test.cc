@@ -79,6 +79,7 @@ TEST(TraceFile, IsChromesFormat) {
   EXPECT_NE(spans.at("checkpoint").at("tid"), spans.at("write").at("tid"));
   EXPECT_DOUBLE_EQ(spans.at("pause").at("dur"), 1.0);  // goes on
   EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
+  EXPECT_DOUBLE_EQ(trace.at("otherData").at("monotonic_origin_us"), 1000);
 }
 
 TEST(TraceFile, SaysWhatWasDropped) {
