@@ -59,6 +59,9 @@ void AddSimulateCommand(CLI::App& app, int* exit_code);
 void AddSweepCommand(CLI::App& app, int* exit_code);
 void AddReportCommand(CLI::App& app, int* exit_code);
 void AddReproduceCommand(CLI::App& app, int* exit_code);
+// Below `gavel reproduce`: results that are measured live.
+void AddRealityCommand(CLI::App& reproduce, int* exit_code);
+void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);

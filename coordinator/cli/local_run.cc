@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history_file.h"
@@ -43,11 +44,14 @@ class LocalRun {
   absl::Status StartCluster();
   absl::Status Serve();
   absl::Status WaitForAgents();
-  absl::Status SubmitAll();
+  absl::Status SubmitDue();
+  // Since the cluster is there; infinite: it has been submitted.
+  double SecondsToNext() const;
   absl::Status TakeBack(const std::vector<JobId>& submitted,
                         const absl::Status& why);
   absl::Status WatchJobs();
   absl::Status TakeLook();
+  void Say(const std::string& text) const;
   void Show(const std::vector<std::string>& lines);
   bool AllEnded() const;
   absl::Status Verdict() const;
@@ -66,6 +70,8 @@ class LocalRun {
   std::atomic<bool> stop_{false};
   std::unique_ptr<LocalCluster> cluster_;
   std::unique_ptr<Client> client_;
+  size_t submitted_ = 0;        // jobs, or found to be there
+  Time serving_since_ = 0;      // all agents are there
   std::set<uint64_t> watched_;  // empty: all
   LocalProgress progress_;
   Terminal terminal_;
@@ -128,9 +134,8 @@ absl::Status LocalRun::StartCluster() {
     stop_ = true;
     client_->waker().Wake();
   });
-  std::printf("gavel: listening on %s, state in %s\n",
-              cluster_->endpoint().c_str(), options_.state_directory.c_str());
-  std::fflush(stdout);
+  Say(StrCat("gavel: listening on ", cluster_->endpoint(), ", state in ",
+             options_.state_directory, "\n"));
   return absl::OkStatus();
 }
 
@@ -156,19 +161,26 @@ absl::Status LocalRun::WaitForAgents() {
   return absl::OkStatus();
 }
 
+double LocalRun::SecondsToNext() const {
+  if (submitted_ == jobs_.size()) return kNever;
+  if (options_.submit_at_s.empty()) return 0;
+  return options_.submit_at_s[submitted_] - (Now() - serving_since_);
+}
+
 // A job that an earlier run on this state left unfinished goes on.
-absl::Status LocalRun::SubmitAll() {
+absl::Status LocalRun::SubmitDue() {
+  if (SecondsToNext() > 0) return absl::OkStatus();
   GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kQueue));
   const std::vector<QueueRow> earlier = ParseQueue(json);
   std::vector<JobId> submitted;
-  for (const JobFile& job : jobs_) {
+  for (; SecondsToNext() <= 0; ++submitted_) {
+    const JobFile& job = jobs_[submitted_];
     const auto found = std::ranges::find_if(earlier, [&](const QueueRow& row) {
       return row.name == job.name && !row.Ended();
     });
     if (found != earlier.end()) {
-      std::printf("gavel: job %s goes on as job %llu, from step %s\n",
-                  job.name.c_str(), static_cast<unsigned long long>(found->id),
-                  FormatCount(found->steps_done).c_str());
+      Say(StrCat("gavel: job ", job.name, " goes on as job ", found->id,
+                 ", from step ", FormatCount(found->steps_done), "\n"));
       watched_.insert(found->id);
       continue;
     }
@@ -205,7 +217,14 @@ absl::Status LocalRun::TakeLook() {
   return absl::OkStatus();
 }
 
+void LocalRun::Say(const std::string& text) const {
+  if (options_.quiet) return;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
 void LocalRun::Show(const std::vector<std::string>& lines) {
+  if (options_.quiet) return;
   if (!terminal_.is_terminal()) {
     for (const std::string& line : lines) terminal_.Show(line + "\n");
     return;
@@ -217,16 +236,19 @@ void LocalRun::Show(const std::vector<std::string>& lines) {
 
 bool LocalRun::AllEnded() const {
   const std::vector<QueueRow>& rows = progress_.last().rows;
-  return !jobs_.empty() && rows.size() == watched_.size() &&
+  return !jobs_.empty() && submitted_ == jobs_.size() &&
+         rows.size() == watched_.size() &&
          std::ranges::all_of(rows, &QueueRow::Ended);
 }
 
 absl::Status LocalRun::WatchJobs() {
+  serving_since_ = Now();
   while (true) {
+    GAVEL_RETURN_IF_ERROR(SubmitDue());
     GAVEL_RETURN_IF_ERROR(TakeLook());
     if (AllEnded()) return Verdict();
     if (stop_) break;
-    client_->Sleep(kLookInterval_s);
+    client_->Sleep(std::clamp(SecondsToNext(), 0.0, kLookInterval_s));
   }
   if (jobs_.empty()) return absl::OkStatus();
   return absl::CancelledError(
@@ -249,7 +271,6 @@ absl::Status LocalRun::Verdict() const {
 
 absl::Status LocalRun::Serve() {
   GAVEL_RETURN_IF_ERROR(WaitForAgents());
-  GAVEL_RETURN_IF_ERROR(SubmitAll());
   return WatchJobs();
 }
 
@@ -258,14 +279,12 @@ absl::Status LocalRun::End(absl::Status result) {
   signals_.Attach(nullptr);
   const absl::Status ended = cluster_->Stop();
   if (!ended.ok()) result = ended;
-  if (!jobs_.empty()) {
+  if (!jobs_.empty() && !options_.quiet) {
     if (!terminal_.is_terminal()) {
       terminal_.Show(RenderQueue(progress_.last().rows, terminal_.width()));
     }
-    std::printf("%llu rounds, %.1f s\n",
-                static_cast<unsigned long long>(progress_.last().status.rounds),
-                progress_.last().at);
-    std::fflush(stdout);
+    Say(absl::StrFormat("%d rounds, %.1f s\n", progress_.last().status.rounds,
+                        progress_.last().at));
   }
   if (options_.summary_path.empty()) return result;
   const absl::Status written = WriteSummary();

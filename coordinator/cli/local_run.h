@@ -14,9 +14,13 @@ namespace gavel {
 struct LocalOptions {
   std::string cluster_path;
   std::vector<std::string> job_paths;  // none: serve until a signal
+  // By job, ascending: when it is submitted, seconds after the cluster is
+  // there. Empty: all at once.
+  std::vector<double> submit_at_s;
   std::string state_directory;
   std::string summary_path;  // empty: none
   std::string listen = "tcp://127.0.0.1:0";
+  bool quiet = false;  // nothing is shown
   SchedulingFlags scheduling;
 };
 

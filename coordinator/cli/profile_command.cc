@@ -10,6 +10,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/live_workloads.h"
 #include "coordinator/cli/profile_run.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/stop_signals.h"
@@ -22,12 +23,11 @@
 namespace gavel {
 namespace {
 
-constexpr size_t kWorkloadFileBytesMax = size_t{1} << 20;
-
 struct ProfileFlags {
   std::string workloads;
   std::optional<std::string> cluster;
   bool alone = false;
+  bool busy = false;
   ProfileOptions run;
 };
 
@@ -48,29 +48,15 @@ absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
   return servers;
 }
 
-// Relative paths are those of the file.
-absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
-    const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kWorkloadFileBytesMax));
-  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileWorkload> workloads,
-                         ParseWorkloads(text, path));
-  const std::filesystem::path folder =
-      std::filesystem::absolute(path).parent_path();
-  for (ProfileWorkload& workload : workloads) {
-    workload.working_directory = (folder / workload.working_directory).string();
-  }
-  return workloads;
-}
-
 absl::Status Run(ProfileFlags flags) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<ProfileWorkload> workloads,
                          ReadWorkloads(flags.workloads));
   GAVEL_ASSIGN_OR_RETURN(const std::vector<ServerSpec> servers,
                          FindServers(flags));
   std::vector<std::string> left_out;
-  const std::vector<ProfileCell> cells =
+  std::vector<ProfileCell> cells =
       CellsOf(workloads, servers, !flags.alone, &left_out);
+  if (flags.busy) KeepOthersBusy(servers, &cells);
   for (const std::string& what : left_out) {
     std::fprintf(stderr, "gavel: left out: %s\n", what.c_str());
   }
@@ -139,6 +125,9 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
                    "directory of the programs' output and checkpoints")
       ->default_val("gavel-profile");
   command->add_flag("--alone", flags->alone, "no pairs");
+  command->add_flag("--busy", flags->busy,
+                    "meanwhile each other accelerator trains a copy of the "
+                    "workload: what jobs do on a machine that is full");
   const auto seconds = [&](const char* name, double* value, double least,
                            const char* help) {
     command->add_option(name, *value, help)

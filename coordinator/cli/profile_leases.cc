@@ -1,5 +1,6 @@
 #include "coordinator/cli/profile_leases.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -9,9 +10,9 @@
 namespace gavel {
 namespace {
 
-constexpr double kGrantDuration_s = 60;
-constexpr double kAskAgain_s = 0.05;
-constexpr uint64_t kOnlyEpoch = 1;
+constexpr double kRetry_s = 0.05;
+// A message may be lost before the worker's connection stands.
+constexpr double kAskAgain_s = 0.5;
 
 }  // namespace
 
@@ -23,6 +24,7 @@ absl::StatusOr<std::unique_ptr<ProfileLeases>> ProfileLeases::Open() {
 
 uint64_t ProfileLeases::Begin(std::vector<ProfiledJob> jobs) {
   jobs_ = std::move(jobs);
+  contacts_.assign(jobs_.size(), Contact());
   return ++incarnation_;
 }
 
@@ -31,6 +33,39 @@ void ProfileLeases::Turn(Time now, double wait_s) {
     Take(now, incoming->peer, incoming->message);
     wait_s = 0;
   }
+  for (size_t job = 0; job < jobs_.size(); ++job) AskBack(now, job);
+}
+
+void ProfileLeases::TakeBack(Time now, size_t job, PauseTier tier) {
+  jobs_[job].asked_at = now;
+  contacts_[job].tier = tier;
+  contacts_[job].asked_again_at = now;
+  AskBack(now, job);
+}
+
+void ProfileLeases::AskBack(Time now, size_t job) {
+  const ProfiledJob& one = jobs_[job];
+  Contact& contact = contacts_[job];
+  if (one.asked_at < 0 || one.released_at >= 0 ||
+      now < contact.asked_again_at) {
+    return;
+  }
+  contact.asked_again_at = now + kAskAgain_s;
+  const WorkerKey worker{JobId(job + 1), 0, incarnation_};
+  Send(job, PauseRequest{worker, {1, one.epoch}, one.epoch, contact.tier});
+}
+
+void ProfileLeases::GiveAgain(size_t job) {
+  ProfiledJob& one = jobs_[job];
+  ++one.epoch;
+  one.granted_at = one.asked_at = one.released_at = -1;
+  const WorkerKey worker{JobId(job + 1), 0, incarnation_};
+  Send(job, LeaseNotice{worker, {1, one.epoch}, one.epoch});
+}
+
+void ProfileLeases::Send(size_t job, const Message& message) {
+  // Asked for again if it does not arrive.
+  router_->Send(contacts_[job].peer, message).IgnoreError();
 }
 
 ProfiledJob* ProfileLeases::Find(const WorkerKey& worker) {
@@ -48,8 +83,11 @@ void ProfileLeases::Take(Time now, const std::string& peer,
   const auto of = [this](const WorkerKey& worker) { return Find(worker); };
   if (const auto* request = std::get_if<LeaseRequest>(&message)) {
     if (ProfiledJob* job = of(request->worker)) {
+      if (request->worker.rank == 0) {
+        contacts_[request->worker.job.value() - 1].peer = peer;
+      }
       // Asked for again if it does not arrive.
-      router_->Send(peer, AnswerTo(*job, *request)).IgnoreError();
+      router_->Send(peer, AnswerTo(now, *job, *request)).IgnoreError();
     }
   } else if (const auto* report = std::get_if<StepReport>(&message)) {
     ProfiledJob* const job = of(report->worker);
@@ -66,32 +104,37 @@ void ProfileLeases::Take(Time now, const std::string& peer,
   } else if (const auto* released = std::get_if<LeaseReleased>(&message)) {
     if (ProfiledJob* job = of(released->worker)) {
       job->out_of_memory |= released->cause == ReleaseCause::kOutOfMemory;
+      if (released->worker.rank == 0 && released->epoch == job->epoch) {
+        job->released_at = now;
+        job->steps_done =
+            std::max(job->steps_done, released->progress.steps_done);
+      }
     }
   } else if (const auto* end = std::get_if<WorkerFinished>(&message)) {
     ProfiledJob* const job = of(end->worker);
     if (job == nullptr || end->exit_code == 0) return;
+    if (end->exit_code == kExitEvicted && job->asked_at >= 0) return;
     job->error = end->detail;
     job->out_of_memory |= TellsOutOfMemory(end->detail);
   }
 }
 
-Message ProfileLeases::AnswerTo(ProfiledJob& job, const LeaseRequest& request) {
+Message ProfileLeases::AnswerTo(Time now, ProfiledJob& job,
+                                const LeaseRequest& request) {
   const bool first = request.worker.rank == 0;
   if (first && request.holding) job.gang_address = request.gang_address;
   const bool waits = !first && job.gang_address.empty();
-  if (waits || request.released_epoch >= kOnlyEpoch) {
-    return LeaseDenied{request.worker,
-                       {1, kOnlyEpoch},
-                       kOnlyEpoch,
-                       request.nonce,
-                       kAskAgain_s};
+  if (waits || job.asked_at >= 0 || request.released_epoch >= job.epoch) {
+    return LeaseDenied{
+        request.worker, {1, job.epoch}, job.epoch, request.nonce, kRetry_s};
   }
+  if (first && job.granted_at < 0) job.granted_at = now;
   LeaseGrant grant;
   grant.worker = request.worker;
-  grant.position = {1, kOnlyEpoch};
-  grant.epoch = kOnlyEpoch;
+  grant.position = {1, job.epoch};
+  grant.epoch = job.epoch;
   grant.nonce = request.nonce;
-  grant.duration_s = kGrantDuration_s;
+  grant.duration_s = job.lease_s;
   grant.accelerator = job.places[static_cast<size_t>(request.worker.rank)];
   grant.slots = job.slots;
   grant.world_size = static_cast<int>(job.places.size());

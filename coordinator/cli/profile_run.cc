@@ -70,8 +70,11 @@ class CellRun {
 
  private:
   const ProfileWorkload& WorkloadOf(size_t job) const {
-    return workloads_[job == 0 ? cell_.workload : *cell_.beside];
+    return workloads_[job == 1 && cell_.beside ? *cell_.beside
+                                               : cell_.workload];
   }
+  // The others are its neighbours.
+  size_t measured() const { return cell_.beside ? 2 : 1; }
   absl::Status Start(size_t job, uint64_t incarnation);
   std::string WhyOver() const;
   std::vector<ProfileSample> Samples(size_t job) const;
@@ -102,20 +105,21 @@ absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
   launch.checkpoint_directory =
       StrCat(options_.folder, "/checkpoints-", job + 1);
   launch.environment = workload.environment;
-  launch.world_size = cell_.scale_factor;
+  const std::vector<AcceleratorInfo>& places = leases_.jobs()[job].places;
+  launch.world_size = static_cast<int>(places.size());
   WorkerPlace place;
   place.coordinator = leases_.endpoint();
-  place.run_directory = DefaultRunDirectory(cell_.places);
+  place.run_directory = DefaultRunDirectory(places);
   if (place.run_directory.empty()) place.run_directory = options_.folder;
   place.has_gpus = std::ranges::any_of(
-      cell_.places, [](const auto& info) { return info.device != "cpu"; });
+      places, [](const auto& info) { return info.device != "cpu"; });
   std::error_code error;
   fs::remove_all(launch.checkpoint_directory, error);
   GAVEL_RETURN_IF_ERROR(MakeDirectory(launch.checkpoint_directory));
   fs::remove(LogOf(job), error);
-  for (int rank = 0; rank < cell_.scale_factor; ++rank) {
+  for (int rank = 0; rank < launch.world_size; ++rank) {
     launch.worker = {JobId(job + 1), rank, incarnation};
-    launch.accelerator = cell_.places[static_cast<size_t>(rank)];
+    launch.accelerator = places[static_cast<size_t>(rank)];
     ProcessSpec spec;
     spec.argv = workload.argv;
     spec.working_directory = workload.working_directory;
@@ -152,7 +156,7 @@ std::vector<ProfileSample> CellRun::Samples(size_t job) const {
 bool CellRun::IsEnough() const {
   bool precise = true;
   double least_s = kNever;
-  for (size_t job = 0; job < leases_.jobs().size(); ++job) {
+  for (size_t job = 0; job < measured(); ++job) {
     const std::vector<ProfileSample> samples = Samples(job);
     const ProfileFigure figure = FigureOf(samples);
     least_s = std::min(least_s, figure.seconds);
@@ -186,7 +190,7 @@ std::vector<ProfileFigure> CellRun::Figures(const std::string& why) const {
   std::vector<ProfileFigure> figures;
   bool all = true;
   bool out_of_memory = false;
-  for (size_t job = 0; job < leases_.jobs().size(); ++job) {
+  for (size_t job = 0; job < measured(); ++job) {
     const std::vector<ProfileSample> samples = Samples(job);
     figures.push_back(FigureOf(samples));
     all &= samples.size() >= kSamplesMin;
@@ -202,10 +206,13 @@ std::vector<ProfileFigure> CellRun::Figures(const std::string& why) const {
 }
 
 absl::StatusOr<std::vector<ProfileFigure>> CellRun::Run() {
-  std::vector<ProfiledJob> jobs(cell_.beside ? 2 : 1);
+  std::vector<ProfiledJob> jobs(measured());
   for (ProfiledJob& job : jobs) {
     job.places = cell_.places;
     job.slots = cell_.beside ? 1 : 2;
+  }
+  for (const AcceleratorInfo& info : cell_.neighbours) {
+    jobs.emplace_back().places = {info};
   }
   const size_t count = jobs.size();
   const uint64_t incarnation = leases_.Begin(std::move(jobs));

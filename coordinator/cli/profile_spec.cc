@@ -208,4 +208,18 @@ std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
   return cells;
 }
 
+void KeepOthersBusy(const std::vector<ServerSpec>& servers,
+                    std::vector<ProfileCell>* cells) {
+  for (ProfileCell& cell : *cells) {
+    for (const ServerSpec& server : servers) {
+      for (const AcceleratorInfo& info : server.accelerators) {
+        const bool used = std::ranges::any_of(
+            cell.places,
+            [&](const auto& own) { return own.uuid == info.uuid; });
+        if (!used) cell.neighbours.push_back(info);
+      }
+    }
+  }
+}
+
 }  // namespace gavel

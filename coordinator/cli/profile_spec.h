@@ -39,6 +39,8 @@ struct ProfileCell {
   std::string accelerator;              // type
   bool spread = false;                  // a gang over several servers
   std::vector<AcceleratorInfo> places;  // by rank
+  // On each of these a copy of the workload trains meanwhile, alone.
+  std::vector<AcceleratorInfo> neighbours = {};
 };
 
 // By type, then scale factor: alone consolidated (on one server), alone spread
@@ -48,6 +50,10 @@ std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
                                  const std::vector<ServerSpec>& servers,
                                  bool pairs,
                                  std::vector<std::string>* left_out);
+
+// The neighbours of each cell: all accelerators that it does not use itself.
+void KeepOthersBusy(const std::vector<ServerSpec>& servers,
+                    std::vector<ProfileCell>* cells);
 
 }  // namespace gavel
 

@@ -40,6 +40,11 @@ void PrintList(const std::vector<Experiment>& experiments) {
     std::printf("%-22s %s (%s)\n", experiment.name.c_str(),
                 experiment.title.c_str(), experiment.source.c_str());
   }
+  std::printf(
+      "Live, with options of their own (`gavel reproduce NAME --help`):\n"
+      "%-22s A trace of small jobs on this machine and in the simulator\n"
+      "%-22s What the end of a round costs training programs\n",
+      "reality", "preemption");
 }
 
 // Those that the user asks for.
@@ -224,7 +229,10 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--retry", options->run.retry,
                     "runs again what ended in an error or timeout");
-  command->callback([options, exit_code] {
+  AddRealityCommand(*command, exit_code);
+  AddPreemptionCommand(*command, exit_code);
+  command->callback([command, options, exit_code] {
+    if (!command->get_subcommands().empty()) return;
     if (options->name.empty() && !options->list) {
       throw CLI::RequiredError("NAME, all or --list");
     }

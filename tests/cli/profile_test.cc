@@ -88,6 +88,18 @@ TEST_F(ProfileTest, StoppedItGoesOnWhereItWas) {
   EXPECT_THAT(Text("profile.csv"), HasSubstr("slow,1,"));
 }
 
+TEST_F(ProfileTest, BusyTheOtherAcceleratorsTrainCopies) {
+  WriteCluster(3, 10, 5);
+  WriteWorkloads();
+  const Ended ended = Run(Command({"--alone", "--busy"}, "0.5"));
+  ASSERT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("2 figures in "));
+  for (const char* job : {"job-1", "job-2", "job-3"}) {
+    EXPECT_THAT(ReadText(state() + "/" + job + ".log"),
+                HasSubstr("starts at step 0"));
+  }
+}
+
 TEST_F(ProfileTest, AWorkloadThatEndsIsNamedAndTheRestIsMeasured) {
   WriteCluster(1, 10, 5);
   WriteWorkloads(", \"--exit-at\", \"3\", \"4\"");

@@ -6,6 +6,8 @@
 //               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses] [--log
 //               FILE]
 //
+// With GAVEL_TRACE_FILE it writes its steps there, as the runtime does.
+//
 // Its state is the number of steps done and the sum of their numbers: a step
 // that is counted twice, or left out, shows in the sum. It exits with 99 when
 // it finds another worker on its accelerator.
@@ -160,12 +162,45 @@ class EventLog {
   int file_ = -1;
 };
 
+// The steps of a process as GAVEL_TRACE_FILE has them.
+class StepTrace {
+ public:
+  explicit StepTrace(std::string path) : path_(std::move(path)) {}
+  void Begin() { begin_us_ = Now_us(); }
+  void End() {
+    if (path_.empty()) return;
+    const double end_us = Now_us();
+    StrAppend(&events_, events_.empty() ? "" : ",",
+              "{\"name\":\"step\",\"ph\":\"X\",\"ts\":", Text(begin_us_),
+              ",\"dur\":", Text(end_us - begin_us_), "}");
+    begin_us_ = end_us;
+  }
+  void Write() const {
+    if (path_.empty()) return;
+    std::ofstream(path_) << "{\"traceEvents\":[" << events_
+                         << "],\"otherData\":{\"monotonic_origin_us\":0}}";
+  }
+
+ private:
+  static double Now_us() {
+    return std::chrono::duration<double, std::micro>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  static std::string Text(double number) { return std::to_string(number); }
+
+  const std::string path_;
+  double begin_us_ = 0;
+  std::string events_;
+};
+
 class FakeWorker {
  public:
   explicit FakeWorker(const Options& options)
       : options_(options),
         checkpoints_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
         log_(options.log),
+        trace_(Variable("GAVEL_TRACE_FILE")),
         machine_(LeaseOptions{KeyFromEnvironment()}) {
     state_ = checkpoints_.Restore(&saved_);
     log_.Write("start ", saved_.epoch, " ", saved_.step, " ", state_.sum);
@@ -192,6 +227,7 @@ class FakeWorker {
   const Options options_;
   const Checkpoints checkpoints_;
   const EventLog log_;
+  StepTrace trace_;
   LeaseMachine machine_;
   std::unique_ptr<Dealer> dealer_;
   State state_;
@@ -272,6 +308,7 @@ void FakeWorker::TrainOneStep() {
   }
   ++state_.steps;
   state_.sum += state_.steps;
+  trace_.End();
   next_step_ = Now() + options_.step_s;
   if (state_.steps == options_.exit_at) std::_Exit(options_.exit_code);
   if (state_.steps >= options_.steps) {
@@ -295,6 +332,7 @@ void FakeWorker::Save() {
 void FakeWorker::End(int exit_code) {
   training_ = false;
   exit_code_ = exit_code;
+  trace_.Write();
   Step(lease_event::Finished{exit_code, "", ProgressNow()});
 }
 
@@ -318,6 +356,7 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
   log_.Write("take ", uuid_);
   epoch_ = action.epoch;
   training_ = true;
+  trace_.Begin();
   next_step_ = Now() + options_.step_s;
   next_report_ = Now();
   // Ranks of a gang train each for itself here, but the coordinator waits to
@@ -343,6 +382,7 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
     ++pauses_;
     if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
     Save();
+    trace_.Write();
     return Step(lease_event::Progressed{ProgressNow()});
   }
   if (action.tier == PauseTier::kEvict) Save();
