@@ -98,6 +98,9 @@ absl::Status RoundSimulation::Resume(std::string_view checkpoint) {
   GAVEL_RETURN_IF_ERROR(engine_.Restore(engine));
   std::istringstream(random) >> random_;
   inbox_.clear();
+  queue_.Restored();
+  by_id_.clear();
+  for (auto& [id, job] : running_) by_id_[id] = &job;
   return absl::OkStatus();
 }
 

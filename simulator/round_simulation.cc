@@ -47,7 +47,7 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
       first_arrival_(work_.job(0).arrival_s),
       busy_(work_.types().size(), 0.0),
       busy_s_(work_.types().size(), 0.0) {
-  inbox_.emplace_back(event::CoordinatorStarted{1});
+  inbox_.Push(event::CoordinatorStarted{1});
   AddServers();
   ChangePrices();
   for (size_t i = 0; i < occupants_.size(); ++i) {
@@ -94,7 +94,7 @@ void RoundSimulation::Do(const Task& task) {
       // An earlier one was armed meanwhile, or a later one.
       if (armed_ != queue_.now()) return;
       armed_ = kNever;
-      inbox_.emplace_back(event::Tick{});
+      inbox_.Push(event::Tick{});
       return Sample();
   }
 }
@@ -113,7 +113,7 @@ void RoundSimulation::AddServers() {
         info.uuid = StrCat(part.type, "-", first++);
         occupants_.push_back(0);
       }
-      inbox_.emplace_back(event::ServerJoined{std::move(hello)});
+      inbox_.Push(event::ServerJoined{std::move(hello)});
     }
   }
 }
@@ -132,7 +132,7 @@ void RoundSimulation::Arrive() {
       submitted.received = options_.received[next_];
     }
     submitted.profile = work_.Profile(next_);
-    inbox_.emplace_back(std::move(submitted));
+    inbox_.Push(std::move(submitted));
   }
   if (next_ < work_.size()) {
     queue_.At(work_.job(next_).arrival_s, {Kind::kArrive, 0, 0});
@@ -146,7 +146,7 @@ void RoundSimulation::ChangePrices() {
   for (const std::string& type : work_.types()) {
     event.prices.emplace_back(type, options_.prices.At(type, queue_.now()));
   }
-  inbox_.emplace_back(std::move(event));
+  inbox_.Push(std::move(event));
   queue_.At(options_.prices.NextChange(queue_.now()), {Kind::kPrices, 0, 0});
 }
 
@@ -186,13 +186,14 @@ void RoundSimulation::Fail(AcceleratorId accelerator) {
 void RoundSimulation::Drain() {
   for (;;) {
     if (!inbox_.empty()) {
-      const Event event = std::move(inbox_.front());
-      inbox_.pop_front();
-      Handle(engine_.Step(queue_.now(), event));
+      const Event event = inbox_.Pop();
+      Actions actions = engine_.Step(queue_.now(), event);
+      Handle(actions);
+      engine_.Reuse(std::move(actions));
       TakeEnded();
     } else if (persisted_ < journaled_) {
       persisted_ = journaled_;
-      inbox_.emplace_back(event::Persisted{persisted_});
+      inbox_.Push(event::Persisted{persisted_});
     } else if (problem_.has_value() && queue_.next() > queue_.now()) {
       ++counters_.solves;
       absl::StatusOr<PolicyResult> result = policy_->Solve(problem_->problem);
@@ -207,14 +208,14 @@ void RoundSimulation::Drain() {
         stopped_ = StrCat("the policy failed: ", ready.result.detail);
         over_ = true;
       }
-      inbox_.emplace_back(std::move(ready));
+      inbox_.Push(std::move(ready));
     } else {
       return Arm();
     }
   }
 }
 
-void RoundSimulation::Handle(Actions actions) {
+void RoundSimulation::Handle(Actions& actions) {
   for (Action& action : actions) {
     std::visit([this](auto& a) { Do(a); }, action);
   }
@@ -253,13 +254,14 @@ void RoundSimulation::Do(const action::Reply& action) {
     return;
   }
   Running& job = running_[action.job];
+  by_id_[action.job] = &job;
   job.index = i;
   job.id = action.job;
   job.workers.resize(static_cast<size_t>(work_.job(i).MostWorkers()));
   job.told = work_.Describe(i);
   job.profiling_s =
       options_.profiling.cell_s *
-      static_cast<double>(engine_.jobs().at(action.job).profile.size());
+      static_cast<double>(engine_.FindJob(action.job)->profile.size());
 }
 
 void RoundSimulation::Do(const action::Halt& action) {

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "coordinator/engine/engine.h"
+#include "core/queue.h"
 #include "simulator/simulated_work.h"
 #include "simulator/timed_queue.h"
 #include "simulator/trace_simulation.h"
@@ -111,7 +113,7 @@ class RoundSimulation : public TraceSimulation {
 
   // ---- the engine's door
   void Drain();
-  void Handle(Actions actions);
+  void Handle(Actions& actions);
   void Do(const action::Persist& action) { journaled_ = action.seq; }
   void Do(action::SolvePolicy& action) { problem_ = std::move(action); }
   void Do(const action::SendToWorker& action);
@@ -160,7 +162,7 @@ class RoundSimulation : public TraceSimulation {
   Engine engine_;
   std::mt19937_64 random_;
 
-  std::deque<Event> inbox_;
+  Queue<Event> inbox_;
   uint64_t journaled_ = 0;
   uint64_t persisted_ = 0;
   std::optional<action::SolvePolicy> problem_;
@@ -173,8 +175,9 @@ class RoundSimulation : public TraceSimulation {
   size_t window_end_ = 0;
   uint64_t ended_in_window_ = 0;
   std::map<JobId, Running> running_;
-  std::deque<JobId> finished_;      // not yet taken by the engine
-  std::vector<SimulatedJob> told_;  // of the window, as they end
+  absl::flat_hash_map<JobId, Running*> by_id_;  // of running_: only to look up
+  std::deque<JobId> finished_;                  // not yet taken by the engine
+  std::vector<SimulatedJob> told_;              // of the window, as they end
   std::vector<UnfitJob> unfit_;
   Time first_arrival_ = 0;
   Time last_end_ = 0;

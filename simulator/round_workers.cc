@@ -15,12 +15,12 @@ constexpr double kReportWindow_s = 60;
 }  // namespace
 
 int RoundSimulation::SizeOf(const Running& job) const {
-  return engine_.jobs().at(job.id).world_size;
+  return engine_.FindJob(job.id)->world_size;
 }
 
 RoundSimulation::Running* RoundSimulation::Find(JobId id) {
-  const auto found = running_.find(id);
-  return found == running_.end() ? nullptr : &found->second;
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
 }
 
 // By the present incarnation only: to any other one the message is late.
@@ -32,9 +32,10 @@ RoundSimulation::Running* RoundSimulation::Find(const WorkerKey& key) {
 }
 
 RoundSimulation::Running* RoundSimulation::PartnerOf(const Running& job) {
-  const auto found = engine_.jobs().find(job.id);
-  if (found == engine_.jobs().end()) return nullptr;
-  Running* partner = Find(found->second.partner);
+  if (!options_.engine.packing) return nullptr;
+  const Job* known = engine_.FindJob(job.id);
+  if (known == nullptr) return nullptr;
+  Running* partner = Find(known->partner);
   if (partner == nullptr || partner->trains_from == kNever) return nullptr;
   return partner->workers.front().held == job.workers.front().held ? partner
                                                                    : nullptr;
@@ -50,7 +51,7 @@ void RoundSimulation::Launch(const WorkerKey& key) {
   WorkerHello hello;
   hello.worker = key;
   hello.progress = ProgressOf(*job);
-  inbox_.emplace_back(event::WorkerJoined{std::move(hello)});
+  inbox_.Push(event::WorkerJoined{std::move(hello)});
 }
 
 void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
@@ -62,12 +63,12 @@ void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
   }
   WorkerExited exit;
   exit.server =
-      engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].server;
+      engine_.FindJob(job.id)->workers[static_cast<size_t>(rank)].server;
   exit.worker = {job.id, rank, worker.incarnation};
   exit.exit_code = code;
   exit.signal = signal;
   exit.no_failure = no_failure;
-  inbox_.emplace_back(event::WorkerGone{std::move(exit)});
+  inbox_.Push(event::WorkerGone{std::move(exit)});
 }
 
 void RoundSimulation::Ask(Running& job, int rank) {
@@ -79,7 +80,7 @@ void RoundSimulation::Ask(Running& job, int rank) {
   request.nonce = ++worker.nonce;
   request.holding = worker.epoch != 0;
   if (rank == 0 && request.holding) request.gang_address = "rank-0";
-  inbox_.emplace_back(event::LeaseRequested{request});
+  inbox_.Push(event::LeaseRequested{request});
 }
 
 void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
@@ -87,7 +88,7 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   if (worker.epoch != 0) return;  // goes on
   worker.epoch = epoch;
   worker.held =
-      engine_.jobs().at(job.id).workers[static_cast<size_t>(rank)].held;
+      engine_.FindJob(job.id)->workers[static_cast<size_t>(rank)].held;
   Occupy(worker);
   // The other ranks are granted when rank 0's store is open: at once.
   const int size = SizeOf(job);
@@ -130,7 +131,7 @@ void RoundSimulation::GiveUp(JobId id, int rank) {
   if (worker.epoch == 0) return;
   const uint64_t epoch = worker.epoch;
   Leave(*job, worker);
-  inbox_.emplace_back(event::LeaseEnded{
+  inbox_.Push(event::LeaseEnded{
       {id, rank, worker.incarnation}, epoch, ProgressOf(*job), false});
   if (worker.leaves) Exit(*job, rank, kExitEvicted, 0, /*no_failure=*/false);
 }
@@ -196,11 +197,11 @@ void RoundSimulation::GiveUpPair(Running& job) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
     const uint64_t epoch = worker.epoch;
     Leave(job, worker);
-    inbox_.emplace_back(event::LeaseEnded{{job.id, rank, worker.incarnation},
-                                          epoch,
-                                          ProgressOf(job),
-                                          false,
-                                          ReleaseCause::kOutOfMemory});
+    inbox_.Push(event::LeaseEnded{{job.id, rank, worker.incarnation},
+                                  epoch,
+                                  ProgressOf(job),
+                                  false,
+                                  ReleaseCause::kOutOfMemory});
   }
 }
 
@@ -220,7 +221,7 @@ void RoundSimulation::TellSpeed(const Running& job) {
   report.progress = ProgressOf(job);
   report.progress.throughput_steps_per_s = job.steps_per_s;
   report.progress.window_s = kReportWindow_s;
-  inbox_.emplace_back(std::move(report));
+  inbox_.Push(std::move(report));
 }
 
 // Counts what it has done at its old speed, and plans its end by the new one.
@@ -285,7 +286,7 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
     finished.epoch = worker.epoch;
     finished.progress = ProgressOf(*job);
     Leave(*job, worker);
-    inbox_.emplace_back(event::WorkerSaidFinished{std::move(finished)});
+    inbox_.Push(event::WorkerSaidFinished{std::move(finished)});
     Exit(*job, rank, 0, 0, /*no_failure=*/false);
   }
   finished_.push_back(id);
@@ -295,18 +296,17 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
 void RoundSimulation::TakeEnded() {
   while (!finished_.empty()) {
     const JobId id = finished_.front();
-    const auto found = engine_.jobs().find(id);
-    if (found != engine_.jobs().end() && found->second.active()) return;
+    const Job* ended = engine_.FindJob(id);
+    if (ended != nullptr && ended->active()) return;
     finished_.pop_front();
-    Running& job = running_.at(id);
+    Running& job = *Find(id);
     SimulatedJob& told = job.told;
     told.jct_s = told.completion_s - told.arrival_s;
     last_end_ = std::max(last_end_, told.completion_s);
-    if (found != engine_.jobs().end()) {
-      const Job& ended = found->second;
+    if (ended != nullptr) {
       const double isolated =
-          ended.isolated_s +
-          work_.IsolatedSeconds(job.index, job.steps - ended.isolated_steps,
+          ended->isolated_s +
+          work_.IsolatedSeconds(job.index, job.steps - ended->isolated_steps,
                                 static_cast<double>(running_.size()));
       told.rho = isolated > 0 ? told.jct_s / isolated : 0;
       const JobShares shares = engine_.SharesOf(id, queue_.now());
@@ -317,6 +317,7 @@ void RoundSimulation::TakeEnded() {
       ++ended_in_window_;
       told_.push_back(std::move(told));
     }
+    by_id_.erase(id);
     running_.erase(id);
   }
 }

@@ -53,6 +53,12 @@ Actions Engine::Close() {
   return out;
 }
 
+void Engine::Reuse(Actions done) {
+  if (!actions_.empty()) return;
+  done.clear();
+  actions_ = std::move(done);
+}
+
 Time Engine::NextDeadline() const {
   if (halted_) return kNever;
   Time next = std::min(next_sweep_, solve_retry_at_);
@@ -160,14 +166,14 @@ void Engine::Emit(Action action) {
   if (!Rules::Hold(Rule::kActsAfterPersist)) {
     return actions_.push_back(std::move(action));
   }
-  unpersisted_.emplace_back(seq_, std::move(action));
+  unpersisted_.Push(seq_, std::move(action));
 }
 
 void Engine::EmitNow(Action action) {
   if (replaying_) return;
   // Nobody hears of a term before it is on disk.
   if (persisted_ < term_seq_ && Rules::Hold(Rule::kTermIsOnDiskFirst)) {
-    unpersisted_.emplace_back(term_seq_, std::move(action));
+    unpersisted_.Push(term_seq_, std::move(action));
   } else {
     actions_.push_back(std::move(action));
   }
@@ -175,8 +181,7 @@ void Engine::EmitNow(Action action) {
 
 void Engine::Flush() {
   while (!unpersisted_.empty() && unpersisted_.front().first <= persisted_) {
-    actions_.push_back(std::move(unpersisted_.front().second));
-    unpersisted_.pop_front();
+    actions_.push_back(unpersisted_.Pop().second);
   }
 }
 
@@ -208,16 +213,16 @@ double Engine::PlanLead() const {
 // table itself.
 void Engine::Prune() {
   for (const JobId id : over_) {
-    const auto job = live_.find(id);
-    if (job == live_.end() || job->second->active() || job->second->AnyLive()) {
-      continue;
-    }
+    Job* job = FindLive(id);
+    if (job == nullptr || job->active() || job->AnyLive()) continue;
+    job->live = false;
     waiting_.erase(id);
-    live_.erase(job);
+    live_.erase(id);
   }
   over_.clear();
   while (ended_.size() > options_.ended_jobs_kept &&
-         !live_.contains(ended_.front())) {
+         FindLive(ended_.front()) == nullptr) {
+    by_id_.erase(ended_.front());
     jobs_.erase(ended_.front());
     ended_.pop_front();
   }

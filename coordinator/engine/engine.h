@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
@@ -33,6 +34,7 @@
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
+#include "core/queue.h"
 #include "core/units.h"
 
 namespace gavel {
@@ -45,6 +47,7 @@ class Engine {
   // is to be done now. A message that follows from a durable event comes only
   // after that event's Persisted.
   Actions Step(Time now, const Event& event);
+  void Reuse(Actions done);  // the memory of what Step returned
 
   // When Step(Tick) wants to be called next; kNever when nothing is due.
   Time NextDeadline() const;
@@ -62,6 +65,7 @@ class Engine {
   // What `gavel queue`, `why` and the invariants read. Valid until the next
   // call. Of the jobs that have ended the last EngineOptions::ended_jobs_kept.
   const std::map<JobId, Job>& jobs() const { return jobs_; }
+  const Job* FindJob(JobId id) const { return Find(id); }  // null: not there
   const Cluster& cluster() const { return cluster_; }
   const std::map<std::string, Agent, std::less<>>& agents() const {
     return agents_;
@@ -214,7 +218,8 @@ class Engine {
   void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
 
   // ---- engine_job.cc: a job's processes and leases
-  Job* Find(JobId id);
+  Job* Find(JobId id) const;
+  Job* FindLive(JobId id) const;  // of live_
   Worker* Find(const WorkerKey& key);
   void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
               JobId partner, PauseTier tier = PauseTier::kPark);
@@ -352,8 +357,9 @@ class Engine {
 
   // ---- engine_round.cc: rounds
   RoundTable RoundUnits(Time at, bool with_trials) const;
-  void AddUnits(const Job& job, Time at, bool with_trials, RoundUnit& row,
-                RoundTable& units) const;
+  void AddUnits(const Job& job, std::optional<Time> at, bool with_trials,
+                RoundUnit& row, RoundTable& units) const;
+  void MakePlace(const ShareUnit& unit, const Job& job, RoundUnit& row) const;
   void MakeUnit(const ShareUnit& unit, const Job& job, Time at,
                 RoundUnit& row) const;
   const std::vector<bool>& UsableTypes(const Job& job) const;
@@ -365,8 +371,7 @@ class Engine {
   bool HasShare(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
   void Fill(Time now);
-  bool CanFill() const;
-  bool MayHaveRoom(const Job& job) const;
+  std::vector<bool> FillableTypes() const;
   void BookAll(Time now);
   void BookJob(Time now, Job& job);
   double TargetSince(const Job& job, Time now) const;
@@ -384,10 +389,10 @@ class Engine {
   bool PlansWhole() const;
   bool IsSettled(const Job& job) const;
   std::optional<std::vector<JobId>> Unsettled();
-  RoundPlan PlanAll(Time at, bool keep_running);
-  RoundAssignment PlanUnits(const std::optional<std::vector<JobId>>& jobs,
-                            Time at, bool keep_running,
-                            std::vector<ShareUnit>& trials);
+  RoundPlan PlanAll(Time at, bool keep_running,
+                    const std::vector<bool>& types = {});
+  RoundAssignment PlaceJobs(const std::vector<JobId>& jobs, bool keep_running,
+                            const std::vector<bool>& types);
   void PlanRoundAhead(Time now);
   void Complete(RoundPlan& plan) const;
   bool IsReplanned(const Job& job) const;
@@ -397,15 +402,13 @@ class Engine {
   void ForgetPlans();
   void NoticeHolders(Job& job);
 
-  // A turn on trial goes before whatever anybody is owed.
-  static constexpr double kTrialDebt_s = 1e9;
-
   EngineOptions options_;
   event::Settings given_;                    // those of its own options
   std::optional<ReferenceRows> references_;  // of options_.throughputs
 
   // Durable: the same after a replay.
   std::map<JobId, Job> jobs_;
+  absl::flat_hash_map<JobId, Job*> by_id_;  // of jobs_: only to look up
   // Of jobs_: what is active, or ended and still has a process.
   std::map<JobId, Job*> live_;
   std::map<JobId, Job*> waiting_;  // of live_: with nothing assigned
@@ -444,8 +447,7 @@ class Engine {
   uint64_t seq_ = 0;
   uint64_t next_job_ = 1;
   uint64_t rounds_ = 0;
-  // Of the term that an event belongs to: a replay decides as was decided,
-  // whatever the options are now.
+  // Of the term that an event belongs to, whatever the options are now.
   double round_duration_s_;
   double lease_duration_s_;
   Time leases_until_ = -kNever;
@@ -456,19 +458,17 @@ class Engine {
   bool planned_ = false;
   // Whose Job::planned counts, ascending; nullopt: everybody's.
   std::optional<std::vector<JobId>> replanned_;
-  // By scale factor: see CountIsolated.
-  std::map<int, double> isolated_clock_;
+  std::map<int, double> isolated_clock_;  // by scale factor: CountIsolated
   Time counted_at_ = 0;
   uint64_t isolated_version_ = 0;  // of throughputs_
   Time booked_at_ = 0;             // Job::target_s counts up to here at least
 
   // Forgotten by a restart.
   std::map<WorkerKey, FetchProgress> fetching_;
-  // Processes that agents listed and nobody wants, and their servers: stopped
-  // until they are told to be gone.
+  // Processes that nobody wants, and their servers: stopped until gone.
   std::map<WorkerKey, std::string> strangers_;
   Actions actions_;
-  std::deque<std::pair<uint64_t, Action>> unpersisted_;
+  Queue<std::pair<uint64_t, Action>> unpersisted_;
   uint64_t persisted_ = 0;
   bool replaying_ = false;
   bool halted_ = false;
@@ -476,7 +476,8 @@ class Engine {
   std::vector<JobId> over_;       // jobs that may be, of live_
   std::vector<JobId> uncounted_;  // jobs without Job::counted_since
   std::array<JobChanges, kReaders> changes_;
-  std::vector<JobId> unsettled_;          // by the last plan, unless all are
+  std::vector<JobId> unsettled_;  // by the last plan, unless all are
+  FilledTypes filled_;
   std::optional<PolicyProblem> problem_;  // the last one, kept by change
   uint64_t problem_version_ = 0;          // of throughputs_
   bool problem_guesses_ = false;    // it has throughputs that nobody knows

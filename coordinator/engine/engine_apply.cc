@@ -108,7 +108,8 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   if (options_.reset_interval_s > 0) fill_due_ = true;
   const JobId id = job.id;
   Job& added = jobs_.emplace(id, std::move(job)).first->second;
-  live_[id] = &added;
+  by_id_[id] = live_[id] = &added;
+  added.live = true;
   ++active_jobs_;
   uncounted_.push_back(id);
   Touch(added);
@@ -144,6 +145,7 @@ void Engine::On(Time now, const event::JobCommanded& e) {
     job->failures_in_a_row = 0;
     job->failed_starts = 0;
     live_[job->id] = job;
+    job->live = true;
     NoteWaiting(*job);
     unsolved_ = true;
     return;

@@ -28,9 +28,7 @@ void Engine::CountIsolated(Time now) {
     for (const auto& [id, job] : live_) jobs.push_back(job);
   } else {
     for (const JobId id : changed) {
-      if (const auto job = live_.find(id); job != live_.end()) {
-        jobs.push_back(job->second);
-      }
+      if (Job* job = FindLive(id)) jobs.push_back(job);
     }
   }
   for (Job* job : jobs) SettleIsolated(*job);

@@ -9,9 +9,14 @@
 
 namespace gavel {
 
-Job* Engine::Find(JobId id) {
-  const auto it = jobs_.find(id);
-  return it == jobs_.end() ? nullptr : &it->second;
+Job* Engine::Find(JobId id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Job* Engine::FindLive(JobId id) const {
+  Job* job = Find(id);
+  return job != nullptr && job->live ? job : nullptr;
 }
 
 // The worker of exactly this incarnation.
@@ -32,9 +37,9 @@ bool Engine::Together(const Job& job, JobId other) const {
   if (!other.valid() || job.partner != other || job.assigned.empty()) {
     return false;
   }
-  const auto found = live_.find(other);
-  return found != live_.end() && found->second->partner == job.id &&
-         found->second->assigned == job.assigned;
+  const Job* partner = FindLive(other);
+  return partner != nullptr && partner->partner == job.id &&
+         partner->assigned == job.assigned;
 }
 
 ShareUnit Engine::UnitOf(const Job& job) const {
@@ -54,7 +59,7 @@ const WorkerKey* Engine::HeldByOther(AcceleratorId accelerator,
   for (auto it = begin; it != end; ++it) {
     const WorkerKey& key = it->second;
     if (key.job == job.id) continue;
-    const Job& other = jobs_.at(key.job);
+    const Job& other = *Find(key.job);
     const Worker& worker = other.workers[static_cast<size_t>(key.rank)];
     const bool has_half = worker.held_epoch == other.epoch ||
                           !Rules::Hold(Rule::kPartnerTakesHalf);
@@ -77,7 +82,7 @@ bool Engine::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                        JobId partner) const {
   if (next != job.assigned) return false;
   return next.empty() || partner == job.partner ||
-         (!partner.valid() && !live_.contains(job.partner));
+         (!partner.valid() && FindLive(job.partner) == nullptr);
 }
 
 // `by` more jobs are assigned to it.
@@ -86,6 +91,7 @@ void Engine::CountAssigned(AcceleratorId accelerator, int by) {
   const bool was_free = jobs == 0;
   jobs = static_cast<uint8_t>(jobs + by);
   const uint32_t type = cluster_.usable_types()[accelerator.value() - 1];
+  filled_.Forget(type);
   if (was_free == (jobs == 0) || type == Cluster::kUnusable) return;
   free_[type] += was_free ? -1 : 1;
   if (!free_places_) return;
@@ -125,8 +131,7 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
   if (result_.is_assignment) {
     // As the unit that it was until now; so was its partner.
     BookJob(now, job);
-    const auto other = live_.find(job.partner);
-    if (other != live_.end()) BookJob(now, *other->second);
+    if (Job* other = FindLive(job.partner)) BookJob(now, *other);
   }
   for (AcceleratorId old : job.assigned) {
     const auto [begin, end] = assigned_to_.equal_range(old);
@@ -302,7 +307,7 @@ void Engine::Notify(const Job& job, int rank) {
 
 void Engine::AcceleratorFreed(AcceleratorId accelerator) {
   const auto [begin, end] = assigned_to_.equal_range(accelerator);
-  for (auto it = begin; it != end; ++it) NotifyReady(jobs_.at(it->second));
+  for (auto it = begin; it != end; ++it) NotifyReady(*Find(it->second));
 }
 
 // Adds what the worker ran since the last booking; its part of the gang's, and

@@ -28,6 +28,7 @@
 #include "core/text.h"
 
 namespace gavel {
+
 const Worker& Engine::WorkerOf(const WorkerKey& key) const {
   return jobs_.at(key.job).workers[static_cast<size_t>(key.rank)];
 }

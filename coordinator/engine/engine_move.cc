@@ -32,6 +32,7 @@ Generation Acknowledged(const Job& job) {
 }  // namespace
 
 bool Engine::HasOwnCheckpoints(const std::string& server) const {
+  if (!own_checkpoints_) return false;
   const auto agent = agents_.find(server);
   return agent != agents_.end() && agent->second.own_checkpoints;
 }
@@ -84,6 +85,7 @@ bool Engine::IsStranded(const Job& job) const {
 CheckpointSource Engine::SourceFor(const Job& job,
                                    const std::string& server) const {
   CheckpointSource source;
+  if (job.checkpoint_epochs.empty()) return source;
   const std::vector<std::string> servers = CheckpointServers(job);
   if (servers.empty() || !HasOwnCheckpoints(server) ||
       std::ranges::find(servers, server) != servers.end()) {
@@ -107,8 +109,9 @@ CheckpointSource Engine::SourceFor(const Job& job,
 // to, for either may be lost.
 void Engine::OfferCheckpoint(const Job& job, const CheckpointSource& source,
                              const std::string& reader) {
+  if (source.endpoint.empty()) return;
   const auto agent = agents_.find(reader);
-  if (source.endpoint.empty() || agent == agents_.end()) return;
+  if (agent == agents_.end()) return;
   Emit(action::SendToAgent{
       source.server,
       ServeCheckpoint{source.server, position(), job.id,

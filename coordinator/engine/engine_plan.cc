@@ -15,6 +15,10 @@ namespace gavel {
 
 // From now on whoever keeps something of it looks at it again.
 void Engine::Touch(Job& job) {
+  // Once is enough: types count as filled only after a plan has been made.
+  if ((job.touched & (1u << kPlan)) == 0 && filled_.any()) {
+    filled_.Forget(Chosen({job.id, JobId()}));
+  }
   for (size_t reader = 0; reader < changes_.size(); ++reader) {
     const auto bit = static_cast<uint8_t>(1u << reader);
     if ((job.touched & bit) != 0) continue;
@@ -25,6 +29,7 @@ void Engine::Touch(Job& job) {
 
 void Engine::TouchAll() {
   for (JobChanges& changes : changes_) changes.all = true;
+  filled_.Forget();
 }
 
 // Ascending, and nothing has changed from then on.
@@ -53,7 +58,7 @@ bool Engine::PlansWhole() const {
 bool Engine::IsSettled(const Job& job) const {
   const uint32_t chosen = MayRun(job) ? Chosen({job.id, JobId()}) : kNoIndex;
   if (job.assigned.empty()) return chosen == kNoIndex;
-  return chosen != kNoIndex && job.HoldsAny() &&
+  return chosen != kNoIndex && job.HoldsAny() && !Together(job, job.partner) &&
          chosen ==
              static_cast<uint32_t>(cluster_.TypeOf(job.assigned.front())) &&
          static_cast<int>(job.assigned.size()) == job.scale_factor;
@@ -78,62 +83,79 @@ std::optional<std::vector<JobId>> Engine::Unsettled() {
   unsettled_.erase(std::unique(unsettled_.begin(), unsettled_.end()),
                    unsettled_.end());
   std::erase_if(unsettled_, [&](JobId id) {
-    const auto job = live_.find(id);
-    return job == live_.end() || IsSettled(*job->second);
+    const Job* job = FindLive(id);
+    return job == nullptr || IsSettled(*job);
   });
   return unsettled_;
 }
 
 // ---- the plan
 
-RoundPlan Engine::PlanAll(Time at, bool keep_running) {
+// `types`, where there are any: those on which somebody is to be placed. Of an
+// assignment, where each type is placed by itself, the others may be left out.
+RoundPlan Engine::PlanAll(Time at, bool keep_running,
+                          const std::vector<bool>& types) {
   RoundPlan plan{Unsettled(), {}};
-  plan.places = PlanUnits(plan.jobs, at, keep_running, plan.trials);
+  if (plan.jobs.has_value()) {
+    plan.places = PlaceJobs(*plan.jobs, keep_running, types);
+  } else {
+    const RoundTable units = RoundUnits(at, !keep_running);
+    if (result_.is_assignment) {
+      std::vector<uint32_t> chosen(units.size());
+      for (size_t u = 0; u < chosen.size(); ++u) {
+        chosen[u] = Chosen(units.unit(u));
+      }
+      plan.places = PlaceAssignment(cluster_, units, chosen);
+    } else {
+      RoundOptions options;
+      options.mechanism = mechanism_;
+      options.queue = queue_;
+      options.round_duration_s = round_duration_s_;
+      options.keep_running = keep_running;
+      plan.places = PlanRound(cluster_, units, options);
+      plan.trials = TrialsOf(units, plan.places);
+    }
+  }
   plan.places.EraseIf(
       [&](const auto& entry) { return !ShareCheckpoints(entry.second); });
   return plan;
 }
 
-RoundAssignment Engine::PlanUnits(const std::optional<std::vector<JobId>>& jobs,
-                                  Time at, bool keep_running,
-                                  std::vector<ShareUnit>& trials) {
-  if (!result_.is_assignment) {
-    RoundOptions options;
-    options.mechanism = mechanism_;
-    options.queue = queue_;
-    options.round_duration_s = round_duration_s_;
-    options.keep_running = keep_running;
-    const RoundTable units = RoundUnits(at, !keep_running);
-    RoundAssignment places = PlanRound(cluster_, units, options);
-    trials = TrialsOf(units, places);
-    return places;
-  }
-  RoundTable units(cluster_.types().size());
-  if (jobs.has_value()) {
-    RoundUnit row;
-    for (const JobId id : *jobs) {
-      AddUnits(*live_.at(id), at, !keep_running, row, units);
-    }
-  } else {
-    units = RoundUnits(at, !keep_running);
-  }
-  std::vector<uint32_t> types(units.size());
-  for (size_t u = 0; u < units.size(); ++u) types[u] = Chosen(units.unit(u));
-  if (!jobs.has_value()) return PlaceAssignment(cluster_, units, types);
-  // Of what nobody has, and of what these jobs have.
-  if (!free_places_) free_places_.emplace(cluster_, assigned_);
-  const auto each_own = [&](auto change) {
-    for (const JobId id : *jobs) {
-      for (const AcceleratorId own : live_.at(id)->assigned) change(own);
-    }
+// On what nobody has, and on what these jobs have.
+RoundAssignment Engine::PlaceJobs(const std::vector<JobId>& jobs,
+                                  bool keep_running,
+                                  const std::vector<bool>& types) {
+  const auto is_meant = [&](size_t type) {
+    return types.empty() || types[type];
   };
-  each_own([&](AcceleratorId own) { free_places_->Release(own); });
+  RoundTable units(/*types=*/0);
+  RoundUnit row;
+  std::vector<uint32_t> chosen;
+  std::vector<AcceleratorId> own;
+  for (const JobId id : jobs) {
+    const Job& job = *FindLive(id);
+    for (const AcceleratorId place : job.assigned) {
+      if (is_meant(static_cast<size_t>(cluster_.TypeOf(place))))
+        own.push_back(place);
+    }
+    const uint32_t type = Chosen({id, JobId()});
+    if (type != kNoIndex && !is_meant(type)) continue;
+    AddUnits(job, std::nullopt, !keep_running, row, units);
+    while (chosen.size() < units.size()) {
+      chosen.push_back(Chosen(units.unit(chosen.size())));
+    }
+  }
+  // Two that ran as a pair have the same.
+  std::ranges::sort(own);
+  own.erase(std::unique(own.begin(), own.end()), own.end());
+  if (!free_places_) free_places_.emplace(cluster_, assigned_);
+  for (const AcceleratorId place : own) free_places_->Release(place);
   RoundAssignment plan =
-      PlaceAssignment(cluster_, units, types, &*free_places_);
+      PlaceAssignment(cluster_, units, chosen, &*free_places_);
   for (const auto& [unit, places] : plan) {
     for (const AcceleratorId place : places) free_places_->Release(place);
   }
-  each_own([&](AcceleratorId own) { free_places_->Claim(own); });
+  for (const AcceleratorId place : own) free_places_->Claim(place);
   return plan;
 }
 
@@ -209,9 +231,9 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
   planned_trials_ = e.trials;
   for (const auto& [unit, places] : e.places) {
     for (const JobId id : {unit.job, unit.partner}) {
-      const auto found = live_.find(id);
-      if (found == live_.end()) continue;
-      Job& job = *found->second;
+      Job* found = FindLive(id);
+      if (found == nullptr) continue;
+      Job& job = *found;
       job.planned = places;
       job.planned_partner = id == unit.job ? unit.partner : unit.job;
       if (job.assigned.empty()) {
@@ -261,9 +283,7 @@ void Engine::On(Time now, const event::RoundStarted& e) {
     std::set<JobId> jobs(replanned_->begin(), replanned_->end());
     jobs.insert(changes_[kPlan].jobs.begin(), changes_[kPlan].jobs.end());
     for (const JobId id : jobs) {
-      if (const auto job = live_.find(id); job != live_.end()) {
-        begin(*job->second);
-      }
+      if (Job* job = FindLive(id)) begin(*job);
     }
   } else {
     for (auto& [id, job] : live_) begin(*job);

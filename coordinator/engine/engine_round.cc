@@ -106,8 +106,8 @@ bool Engine::MayRun(const Job& job) const {
 
 bool Engine::MayRun(const ShareUnit& unit) const {
   const auto may_run = [&](JobId id) {
-    const auto found = live_.find(id);
-    return found != live_.end() && MayRun(*found->second);
+    const Job* job = FindLive(id);
+    return job != nullptr && MayRun(*job);
   };
   return may_run(unit.job) && (!unit.packed() || may_run(unit.partner));
 }
@@ -134,11 +134,15 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
   return units;
 }
 
-// The job alone, and the pair that it runs in where that has no share.
-void Engine::AddUnits(const Job& job, Time at, bool with_trials, RoundUnit& row,
-                      RoundTable& units) const {
+// The job alone, and the pair that it runs in where that has no share. No `at`:
+// only what tells where they go.
+void Engine::AddUnits(const Job& job, std::optional<Time> at, bool with_trials,
+                      RoundUnit& row, RoundTable& units) const {
   if (!MayRun(job) || (job.assigned.empty() && !IsAllocated(job))) return;
-  MakeUnit({job.id, JobId()}, job, at, row);
+  const auto make = [&](const ShareUnit& unit) {
+    at.has_value() ? MakeUnit(unit, job, *at, row) : MakePlace(unit, job, row);
+  };
+  make({job.id, JobId()});
   // Who is not to be disturbed keeps the size that it runs with.
   if (!with_trials && !job.assigned.empty()) {
     row.scale_factor = static_cast<int>(job.assigned.size());
@@ -146,7 +150,7 @@ void Engine::AddUnits(const Job& job, Time at, bool with_trials, RoundUnit& row,
   units.Add(row);
   const ShareUnit running = UnitOf(job);
   if (running.packed() && running.job == job.id && !HasShare(running)) {
-    MakeUnit(running, job, at, row);
+    make(running);
     units.Add(row);
   }
 }
@@ -202,12 +206,24 @@ const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
   return job.usable;
 }
 
-// Into a row that may have been another unit's.
-void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
-                      RoundUnit& row) const {
-  const size_t types = cluster_.types().size();
+// What tells where it goes, into a row that may have been another unit's.
+void Engine::MakePlace(const ShareUnit& unit, const Job& job,
+                       RoundUnit& row) const {
   row.unit = unit;
   row.scale_factor = job.scale_factor;
+  row.holds.clear();
+  row.home_server.clear();
+  if (job.workers.front().process == ProcessState::kJoined) {
+    row.home_server = job.workers.front().server;
+  }
+  if (UnitOf(job) == unit) row.holds = job.assigned;
+}
+
+// And what tells whose turn it is.
+void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
+                      RoundUnit& row) const {
+  MakePlace(unit, job, row);
+  const size_t types = cluster_.types().size();
   row.share.clear();
   if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
   row.share.resize(types, 0);
@@ -219,16 +235,10 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
   } else {
     row.usable = UsableTypes(job);
   }
-  row.holds.clear();
-  row.home_server.clear();
   row.preempt_cost_s = row.move_cost_s = row.owed_part = 0;
   AddCosts(job, row);
   if (unit.packed()) AddCosts(jobs_.at(unit.partner), row);
-  if (job.workers.front().process == ProcessState::kJoined) {
-    row.home_server = job.workers.front().server;
-  }
-  if (UnitOf(job) != unit || job.assigned.empty()) return;
-  row.holds = job.assigned;
+  if (row.holds.empty()) return;
   const auto type = static_cast<size_t>(cluster_.TypeOf(row.holds.front()));
   row.usable[type] = true;
   for (const Worker& worker : job.workers) {
@@ -275,9 +285,12 @@ void Engine::Fill(Time now) {
   ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
   RoundPlan plan;
-  if (CanFill()) plan = PlanAll(now, /*keep_running=*/true);
+  if (const std::vector<bool> types = FillableTypes(); !types.empty()) {
+    plan = PlanAll(now, /*keep_running=*/true, types);
+    if (plan.jobs.has_value()) filled_.Note(types);
+  }
   for (auto& [unit, places] : plan.places.Release()) {
-    const Job& job = jobs_.at(unit.job);
+    const Job& job = *Find(unit.job);
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
     // Not what another job is still assigned to (it is not to be disturbed).
@@ -290,23 +303,29 @@ void Engine::Fill(Time now) {
   if (planned_) PlanRoundAhead(now);
 }
 
-// Somebody waits, and there may be room for it.
-bool Engine::CanFill() const {
-  return std::ranges::any_of(waiting_, [&](const auto& entry) {
-    const Job& job = *entry.second;
-    return MayHaveRoom(job) && IsAllocated(job) && MayRun(job);
-  });
-}
-
-// Enough accelerators of one type are nobody's; of the very type that it was
-// given, if it was.
-bool Engine::MayHaveRoom(const Job& job) const {
-  const uint32_t chosen = Chosen({job.id, JobId()});
-  for (size_t type = 0; type < free_.size(); ++type) {
-    const bool meant = chosen == kNoIndex || type == chosen;
-    if (meant && free_[type] >= job.scale_factor) return true;
+// By type: somebody waits, and may go there, for enough of it is nobody's.
+// Empty: all of it is false.
+std::vector<bool> Engine::FillableTypes() const {
+  std::vector<bool> types;
+  const bool whole = PlansWhole();
+  size_t left = free_.size();
+  for (const auto& [id, waiting] : waiting_) {
+    const Job& job = *waiting;
+    if (left == 0) break;
+    if (!IsAllocated(job)) continue;
+    const uint32_t chosen = Chosen({job.id, JobId()});
+    for (size_t type = 0; type < free_.size(); ++type) {
+      const bool meant = chosen == kNoIndex || type == chosen;
+      if (!meant || free_[type] < job.scale_factor) continue;
+      if (!whole && filled_.Has(type)) continue;
+      if (!types.empty() && types[type]) continue;
+      if (!MayRun(job)) break;
+      types.resize(free_.size(), false);
+      types[type] = true;
+      --left;
+    }
   }
-  return false;
+  return types;
 }
 
 void Engine::On(Time now, const event::UnitsAssigned& e) {

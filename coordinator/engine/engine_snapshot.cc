@@ -71,6 +71,8 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   event::Settings settings;
   GetField(unpacker, settings);
   live_.clear();
+  by_id_.clear();
+  for (auto& [id, job] : jobs_) by_id_[id] = &job;
   waiting_.clear();
   active_jobs_ = 0;
   for (const JobId id : live) {
@@ -80,6 +82,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
                                         " and does not hold it"));
     }
     live_[id] = &found->second;
+    found->second.live = true;
     over_.push_back(id);
     uncounted_.push_back(id);
     active_jobs_ += found->second.active() ? 1 : 0;

@@ -1,7 +1,6 @@
 // Problems for the policy, and what comes back (design section 4: solving is
 // asynchronous, stale answers are dropped).
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -30,6 +29,21 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
     }
   }
   return Allocation::FromRows(std::move(units), types, std::move(shares));
+}
+
+// Without the rows at these ascending indices.
+template <class T>
+void EraseRows(const std::vector<std::ptrdiff_t>& gone, std::ptrdiff_t width,
+               std::vector<T>& rows) {
+  if (gone.empty()) return;
+  const auto begin = rows.begin();
+  auto end = begin + gone.front() * width;  // of what stays
+  for (size_t i = 0; i < gone.size(); ++i) {
+    const auto next =
+        i + 1 < gone.size() ? begin + gone[i + 1] * width : rows.end();
+    end = std::move(begin + (gone[i] + 1) * width, next, end);
+  }
+  rows.erase(end, rows.end());
 }
 
 // Kinds for pairs: jobs of one row of the table, and as fast alone where the
@@ -128,38 +142,34 @@ bool Engine::KeepsProblem() const {
 
 void Engine::UpdateProblem(Time now) {
   PolicyProblem& problem = *problem_;
-  const size_t columns = problem.columns();
-  const std::vector<JobId> changed = TakeChanges(kProblem);
-  std::vector<PolicyJob> jobs;
+  const auto columns = static_cast<std::ptrdiff_t>(problem.columns());
+  std::vector<std::ptrdiff_t> gone;
   std::vector<double> throughputs;
-  jobs.reserve(problem.jobs.size() + changed.size());
-  throughputs.reserve(jobs.capacity() * columns);
-  size_t next = 0;
-  const auto keep_until = [&](JobId id) {
-    const auto begin = problem.jobs.begin() + static_cast<std::ptrdiff_t>(next);
-    const auto end = std::lower_bound(
-        begin, problem.jobs.end(), id,
-        [](const PolicyJob& row, JobId key) { return row.id < key; });
-    const auto row = [&](size_t index) {
-      return problem.throughputs.begin() +
-             static_cast<std::ptrdiff_t>(index * columns);
-    };
-    jobs.insert(jobs.end(), begin, end);
-    const auto kept = static_cast<size_t>(end - problem.jobs.begin());
-    throughputs.insert(throughputs.end(), row(next), row(kept));
-    next = kept;
-  };
-  for (const JobId id : changed) {
-    keep_until(id);
-    if (next < problem.jobs.size() && problem.jobs[next].id == id) ++next;
-    const auto job = live_.find(id);
-    if (job == live_.end() || !job->second->active()) continue;
-    jobs.push_back(ProblemJob(*job->second, now));
-    AddThroughputs(jobs.back(), problem, throughputs);
+  for (const JobId id : TakeChanges(kProblem)) {
+    const auto row =
+        std::ranges::lower_bound(problem.jobs, id, {}, &PolicyJob::id);
+    const std::ptrdiff_t index = row - problem.jobs.begin();
+    const bool known = row != problem.jobs.end() && row->id == id;
+    const Job* job = FindLive(id);
+    if (job == nullptr || !job->active()) {
+      if (known) gone.push_back(index);
+      continue;
+    }
+    const PolicyJob now_so = ProblemJob(*job, now);
+    throughputs.clear();
+    AddThroughputs(now_so, problem, throughputs);
+    const auto at = problem.throughputs.begin() + index * columns;
+    if (known) {
+      *row = now_so;
+      std::ranges::copy(throughputs, at);
+    } else {
+      // Nearly always the last one; else what has gone is further ahead.
+      problem.jobs.insert(row, now_so);
+      problem.throughputs.insert(at, throughputs.begin(), throughputs.end());
+    }
   }
-  keep_until(JobId(std::numeric_limits<uint64_t>::max()));
-  problem.jobs = std::move(jobs);
-  problem.throughputs = std::move(throughputs);
+  EraseRows(gone, 1, problem.jobs);
+  EraseRows(gone, columns, problem.throughputs);
 }
 
 PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
@@ -374,6 +384,7 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
     if (job->counted_since == kNever) job->counted_since = now;
   }
   uncounted_.clear();
+  filled_.Forget();
   if (result.is_assignment && result_.is_assignment) {
     return TakeAssignment(now, result);
   }
@@ -404,11 +415,10 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
 
 void Engine::AddTarget(const ShareUnit& unit, double share) {
   for (const JobId id : {unit.job, unit.partner}) {
-    const auto found = live_.find(id);
-    if (found == live_.end()) continue;
-    double& target = found->second->target_share;
-    target = std::min(1.0, target + share);
-    found->second->left_out = false;
+    Job* job = FindLive(id);
+    if (job == nullptr) continue;
+    job->target_share = std::min(1.0, job->target_share + share);
+    job->left_out = false;
   }
 }
 
@@ -439,19 +449,19 @@ void Engine::TakeAssignment(Time now, const PolicyResult& result) {
   for (; old != before.end(); ++old) left.push_back(old->unit);
   for (const ShareUnit& unit : left) {
     for (const JobId id : {unit.job, unit.partner}) {
-      const auto found = live_.find(id);
-      if (found == live_.end()) continue;
-      BookTarget(now, *found->second);
-      found->second->target_share = 0;
-      Touch(*found->second);
+      Job* job = FindLive(id);
+      if (job == nullptr) continue;
+      BookTarget(now, *job);
+      job->target_share = 0;
+      Touch(*job);
     }
   }
   for (const ShareUnit& unit : came) {
     for (const JobId id : {unit.job, unit.partner}) {
-      const auto found = live_.find(id);
-      if (found == live_.end()) continue;
-      BookTarget(now, *found->second);
-      Touch(*found->second);
+      Job* job = FindLive(id);
+      if (job == nullptr) continue;
+      BookTarget(now, *job);
+      Touch(*job);
     }
     AddTarget(unit, Chosen(unit) == kNoIndex ? 0 : 1);
   }

@@ -64,6 +64,33 @@ struct WaitingLine {
   std::vector<std::vector<double>> priorities;
 };
 
+// A turn on trial goes before whatever anybody is owed.
+inline constexpr double kTrialDebt_s = 1e9;
+
+// Types that have been planned for whoever waits, and on which nothing has
+// changed since: a plan would be the same.
+class FilledTypes {
+ public:
+  bool any() const { return !is_filled_.empty(); }
+  bool Has(size_t type) const {
+    return type < is_filled_.size() && is_filled_[type];
+  }
+  // `types`: by type, those that have been planned now.
+  void Note(const std::vector<bool>& types) {
+    is_filled_.resize(types.size(), false);
+    for (size_t type = 0; type < types.size(); ++type) {
+      if (types[type]) is_filled_[type] = true;
+    }
+  }
+  void Forget(size_t type) {
+    if (type < is_filled_.size()) is_filled_[type] = false;
+  }
+  void Forget() { is_filled_.clear(); }
+
+ private:
+  std::vector<bool> is_filled_;
+};
+
 struct JobChanges {
   std::vector<JobId> jobs;
   bool all = true;

@@ -213,6 +213,7 @@ struct Job {
   mutable std::vector<bool> usable;
   mutable bool guessed = false;
   mutable uint64_t usable_version = 0;
+  bool live = false;    // in Engine::live_
   uint8_t touched = 0;  // bits of Engine::Reader; see Engine::Touch
   // Forgotten by a restart: the policy gives it nothing though it would fit.
   bool left_out = false;
