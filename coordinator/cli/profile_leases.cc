@@ -1,11 +1,13 @@
 #include "coordinator/cli/profile_leases.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "core/launch_errors.h"
 #include "core/status.h"
+#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -103,7 +105,7 @@ void ProfileLeases::Take(Time now, const std::string& peer,
     }
   } else if (const auto* released = std::get_if<LeaseReleased>(&message)) {
     if (ProfiledJob* job = of(released->worker)) {
-      job->out_of_memory |= released->cause == ReleaseCause::kOutOfMemory;
+      NoteRelease(*job, *released);
       if (released->worker.rank == 0 && released->epoch == job->epoch) {
         job->released_at = now;
         job->steps_done =
@@ -116,6 +118,28 @@ void ProfileLeases::Take(Time now, const std::string& peer,
     if (end->exit_code == kExitEvicted && job->asked_at >= 0) return;
     job->error = end->detail;
     job->out_of_memory |= TellsOutOfMemory(end->detail);
+  }
+}
+
+// Nobody asked for it: whatever was granted, the worker could not run.
+void ProfileLeases::NoteRelease(ProfiledJob& job,
+                                const LeaseReleased& released) {
+  const auto rank = static_cast<size_t>(released.worker.rank);
+  const AcceleratorInfo& place = job.places[rank];
+  const std::string who =
+      StrCat("rank ", rank, " on ", place.type, " ", place.uuid);
+  switch (released.cause) {
+    case ReleaseCause::kPaused:
+      return;
+    case ReleaseCause::kOutOfMemory:
+      job.out_of_memory = true;
+      return;
+    case ReleaseCause::kDeviceFailed:
+      job.error = StrCat(who, ": the device is not there or does not work");
+      return;
+    case ReleaseCause::kResumeFailed:
+      job.error = StrCat(who, ": it could not begin on what it was given");
+      return;
   }
 }
 

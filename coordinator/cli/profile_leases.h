@@ -68,6 +68,7 @@ class ProfileLeases {
       : router_(std::move(router)) {}
   ProfiledJob* Find(const WorkerKey& worker);
   void Take(Time now, const std::string& peer, const Message& message);
+  static void NoteRelease(ProfiledJob& job, const LeaseReleased& released);
   Message AnswerTo(Time now, ProfiledJob& job, const LeaseRequest& request);
   void AskBack(Time now, size_t job);
   void Send(size_t job, const Message& message);

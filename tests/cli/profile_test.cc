@@ -61,10 +61,13 @@ TEST_F(ProfileTest, MeasuresAloneAndInPairsAndWritesBothForms) {
   EXPECT_NEAR(*table.Alone(*quick, 0), 100, 1);
   EXPECT_NEAR(*table.Alone(*slow, 0), 50, 1);
   // They sleep, and so nobody is in the other's way.
-  const auto [first, second] = table.Together(*quick, *slow, 0);
-  EXPECT_NEAR(first, 100, 1);
-  EXPECT_NEAR(second, 50, 1);
-  EXPECT_GT(table.Together(*slow, *slow, 0).first, 0);
+  const auto both = table.Together(*quick, *slow, 0);
+  ASSERT_TRUE(both.has_value());
+  EXPECT_NEAR(both->first, 100, 1);
+  EXPECT_NEAR(both->second, 50, 1);
+  const auto itself = table.Together(*slow, *slow, 0);
+  ASSERT_TRUE(itself.has_value());
+  EXPECT_GT(itself->first, 0);
 }
 
 TEST_F(ProfileTest, StoppedItGoesOnWhereItWas) {
@@ -97,6 +100,60 @@ TEST_F(ProfileTest, BusyTheOtherAcceleratorsTrainCopies) {
   for (const char* job : {"job-1", "job-2", "job-3"}) {
     EXPECT_THAT(ReadText(state() + "/" + job + ".log"),
                 HasSubstr("starts at step 0"));
+  }
+}
+
+// A fake worker reports five times a second, so that three reports are more
+// than three times this.
+TEST_F(ProfileTest, AShortMeasurementStillHasEnoughReports) {
+  WriteCluster(1, 10, 5);
+  WriteWorkloads();
+  const Ended ended = Run(Command({"--alone"}, "0.1"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("2 figures in "));
+}
+
+TEST_F(ProfileTest, AGangIsMeasuredOnOneServerAndOverTwo) {
+  Write("cluster.toml",
+        "[[server]]\nname = \"here\"\n"
+        "[[server.accelerator]]\ntype = \"cpu\"\ncount = 2\n"
+        "[[server]]\nname = \"there\"\n"
+        "[[server.accelerator]]\ntype = \"cpu\"\n");
+  Write("workloads.toml",
+        "[[workload]]\ntype = \"gang\"\nscale_factors = [2]\n"
+        "command = [\"" GAVEL_BINARY_DIR
+        "/tests/fake_worker\", \"--steps\", \"1000000\", \"--step-ms\", "
+        "\"10\"]\n");
+  const Ended ended = Run(Command({"--alone"}));
+  ASSERT_EQ(ended.exit_code, 0) << ended.errors << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("gang on 2 cpu, spread"));
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(Text("t.json"), "t.json"));
+  const auto gang = table.FindRow("gang", 2);
+  ASSERT_TRUE(gang);
+  // Its ranks train each for itself.
+  EXPECT_NEAR(table.Alone(*gang, 0).value_or(0), 100, 1);
+  EXPECT_NEAR(table.Alone(*gang, 0, /*consolidated=*/false).value_or(0), 100,
+              1);
+}
+
+TEST_F(ProfileTest, AWorkerThatCannotBeginSaysWhyAtOnce) {
+  WriteCluster(2, 10, 5);
+  for (const auto& [cause, why] : {std::pair("3", "the device is not there"),
+                                   std::pair("1", "it could not begin"),
+                                   std::pair("2", "out of memory")}) {
+    Write("profile.csv",
+          "workload,scale_factor,accelerator,placement,beside,steps_per_s,"
+          "ci95,samples,seconds,note\n");
+    Write("workloads.toml",
+          std::string("[[workload]]\ntype = \"gang\"\nscale_factors = [2]\n"
+                      "command = [\"" GAVEL_BINARY_DIR
+                      "/tests/fake_worker\", \"--fail-resume\", \"") +
+              cause + "\"]\n");
+    const Ended ended = Run(Command({"--alone"}, "1", "60"));
+    // No memory is a figure, the others are none.
+    EXPECT_EQ(ended.exit_code, cause == std::string("2") ? 0 : 1);
+    EXPECT_THAT(Text("profile.csv"), HasSubstr(why)) << ended.errors;
   }
 }
 

@@ -3,8 +3,11 @@
 // end-to-end tests of the `gavel` command.
 //
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
-//               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses] [--log
-//               FILE]
+//               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses]
+//               [--fail-resume CAUSE] [--log FILE]
+//
+// CAUSE, of a ReleaseCause by its number: its last rank gives its lease back so
+// before it runs.
 //
 // With GAVEL_TRACE_FILE it writes its steps there, as the runtime does.
 //
@@ -68,6 +71,7 @@ struct Options {
   uint64_t hang_at = 0;
   int exit_code = 0;
   bool ignore_pauses = false;
+  std::optional<ReleaseCause> fail_resume;
   std::string log;
 };
 
@@ -83,6 +87,9 @@ Options ParseOptions(int argc, char** argv) {
     if (name == "--step-ms") options.step_s = static_cast<double>(next()) / 1e3;
     if (name == "--checkpoint-every") options.checkpoint_every = next();
     if (name == "--ignore-pauses") options.ignore_pauses = true;
+    if (name == "--fail-resume") {
+      options.fail_resume = static_cast<ReleaseCause>(next());
+    }
     if (name == "--log" && i + 1 < argc) options.log = argv[++i];
     if (name == "--hang-at") {
       options.hang_at = next();
@@ -347,6 +354,11 @@ void FakeWorker::Carry(const lease_action::Send& action) {
 }
 
 void FakeWorker::Carry(const lease_action::Resume& action) {
+  if (options_.fail_resume &&
+      Number(Variable("GAVEL_RANK")) + 1 == uint64_t(action.world_size)) {
+    return Step(lease_event::ResumeFailed{action.epoch, "as it was told",
+                                          *options_.fail_resume});
+  }
   if (!TakeAccelerator(action.accelerator.uuid, action.slots)) {
     log_.Write("shared ", action.accelerator.uuid);
     std::printf("accelerator %s is shared\n", action.accelerator.uuid.c_str());
