@@ -115,6 +115,7 @@ bool Engine::MayRun(const ShareUnit& unit) const {
 // The units that may run, as of `at`.
 RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
   RoundTable units(cluster_.types().size());
+  units.Reserve(live_.size());
   RoundUnit row;
   for (const auto& [id, job] : live_)
     AddUnits(*job, at, with_trials, row, units);

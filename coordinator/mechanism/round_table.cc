@@ -11,7 +11,21 @@ RoundTable::RoundTable(const std::vector<RoundUnit>& rows) : types_(0) {
     types_ = std::max({types_, row.share.size(), row.time_received_s.size(),
                        row.deficit_s.size(), row.usable.size()});
   }
+  Reserve(rows.size());
   for (const RoundUnit& row : rows) Add(row);
+}
+
+void RoundTable::Reserve(size_t rows) {
+  units_.reserve(rows);
+  scale_factors_.reserve(rows);
+  for (std::vector<double>* column : {&shares_, &received_s_, &deficits_s_}) {
+    column->reserve(rows * types_);
+  }
+  usable_.reserve(rows * types_);
+  has_deficits_.reserve(rows);
+  costs_.reserve(rows);
+  homes_.reserve(rows);
+  held_at_.reserve(rows);
 }
 
 void RoundTable::Add(const RoundUnit& row) {

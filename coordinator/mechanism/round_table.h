@@ -56,6 +56,8 @@ class RoundTable {
   // J is the length of the longest row.
   explicit RoundTable(const std::vector<RoundUnit>& rows);
 
+  // Room for so many rows.
+  void Reserve(size_t rows);
   // Behind the others; fastest when the units come ascending. What isn't a
   // number counts as 0.
   void Add(const RoundUnit& row);
