@@ -112,6 +112,9 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
         "jobs of one user that have not ended; 0: no limit");
   quota("--quota-accelerators", &options->quota.accelerators_max,
         "accelerators that those ask for; 0: no limit");
+  quota("--quota-requests", &options->quota.requests_per_s_max,
+        "Requests a second of one user or viewer, ten times as many at once; "
+        "0: no limit");
   quota("--quota-submissions", &options->quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
   command->callback(

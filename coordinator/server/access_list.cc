@@ -9,11 +9,54 @@
 #include "runtime/transport/curve.h"
 
 namespace gavel {
+namespace {
+
+std::string Named(const std::string& name, const Principal& principal) {
+  return StrCat(name, " (", RoleName(principal.role), ")");
+}
+
+std::string Change(const std::string& name, const Principal& before,
+                   const Principal& now) {
+  std::string change = StrCat(Named(name, now), " changed:");
+  if (now.role != before.role) {
+    change += StrCat(" was ", RoleName(before.role), ",");
+  }
+  if (now.unix_user != before.unix_user) {
+    change +=
+        StrCat(" runs as ", now.unix_user.empty() ? "nobody" : now.unix_user,
+               " instead of ",
+               before.unix_user.empty() ? "nobody" : before.unix_user, ",");
+  }
+  if (now.public_key != before.public_key) change += " has another key,";
+  change.pop_back();
+  return change;
+}
+
+std::vector<std::string> Changes(const Principals& before,
+                                 const Principals& now) {
+  std::vector<std::string> changes;
+  for (const auto& [name, principal] : before) {
+    if (!now.contains(name)) {
+      changes.push_back(Named(name, principal) + " revoked");
+    }
+  }
+  for (const auto& [name, principal] : now) {
+    const auto known = before.find(name);
+    if (known == before.end()) {
+      changes.push_back(Named(name, principal) + " added");
+    } else if (known->second != principal) {
+      changes.push_back(Change(name, known->second, principal));
+    }
+  }
+  return changes;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<AccessList>> AccessList::Open(std::string path) {
   std::unique_ptr<AccessList> list(new AccessList(std::move(path)));
   list->version_ = list->Look();
-  GAVEL_RETURN_IF_ERROR(list->Read());
+  GAVEL_RETURN_IF_ERROR(list->Read().status());
   return list;
 }
 
@@ -24,8 +67,9 @@ AccessList::Version AccessList::Look() const {
           info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
-absl::Status AccessList::Read() {
-  GAVEL_ASSIGN_OR_RETURN(const Principals principals, ReadPrincipals(path_));
+absl::StatusOr<std::vector<std::string>> AccessList::Read() {
+  GAVEL_ASSIGN_OR_RETURN(Principals principals, ReadPrincipals(path_));
+  std::vector<std::string> changes = Changes(principals_, principals);
   std::map<std::string, Identity> by_key;
   for (const auto& [name, principal] : principals) {
     by_key[principal.public_key] = {name, principal.role, principal.unix_user,
@@ -37,10 +81,11 @@ absl::Status AccessList::Read() {
   std::erase_if(workers_, [&](const auto& entry) {
     return !principals.contains(entry.second.server);
   });
-  return absl::OkStatus();
+  principals_ = std::move(principals);
+  return changes;
 }
 
-std::optional<absl::Status> AccessList::Reload() {
+std::optional<absl::StatusOr<std::vector<std::string>>> AccessList::Reload() {
   const Version now = Look();
   if (now == version_) return std::nullopt;
   version_ = now;

@@ -29,9 +29,10 @@ class AccessList {
   // Errors as those of ReadPrincipals.
   static absl::StatusOr<std::unique_ptr<AccessList>> Open(std::string path);
 
-  // Reads the file again when it has changed: then what came of it. After an
-  // error the list is as it was.
-  std::optional<absl::Status> Reload();
+  // Reads the file again when it has changed: then who came, went or changed
+  // ("alice (user) added"), by name, or why it can't be read; then the list is
+  // as it was.
+  std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
 
   bool Knows(const std::string& public_key) const;
   std::optional<Identity> Find(const std::string& public_key) const;
@@ -57,12 +58,13 @@ class AccessList {
   };
   explicit AccessList(std::string path) : path_(std::move(path)) {}
   Version Look() const;
-  absl::Status Read();
+  absl::StatusOr<std::vector<std::string>> Read();
 
   const std::string path_;
   Version version_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<std::string, Identity> by_key_;
+  Principals principals_;
+  mutable std::mutex mutex_;                   // guards what follows
+  std::map<std::string, Identity> by_key_;     // of `principals_`
   std::map<std::string, RunningKey> workers_;  // by key
 };
 

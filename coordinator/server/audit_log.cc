@@ -41,12 +41,21 @@ absl::StatusOr<AuditLog> AuditLog::Open(const std::string& path) {
 void AuditLog::Refusal(Time now, const AuditEntry& entry) {
   if (now - minute_started_ >= kMinute_s) {
     minute_started_ = now;
-    refusals_ = 0;
+    refusals_.clear();
+    refusals_written_ = 0;
   }
-  if (++refusals_ > kRefusalsPerMinuteMax) {
+  const bool known = refusals_.contains(entry.who);
+  if (!known && refusals_.size() >= kKeysPerMinuteMax) {
     ++left_out_;
     return;
   }
+  const int refusals = ++refusals_[entry.who];
+  if (refusals > kRefusalsPerMinuteMax ||
+      (refusals > 1 && refusals_written_ >= kRefusalsPerMinuteOfAllMax)) {
+    ++left_out_;
+    return;
+  }
+  ++refusals_written_;
   Write(entry);
 }
 

@@ -5,7 +5,9 @@
 #ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -26,9 +28,12 @@ struct AuditEntry {
 
 class AuditLog {
  public:
-  // Refusals and failures written within a minute; the number of the others
-  // follows.
+  // Refusals and failures of one key that are written within a minute, so that
+  // nobody hides another's behind its own; and of all, beyond which each key
+  // still has its first. The number of the others follows.
   static constexpr int kRefusalsPerMinuteMax = 60;
+  static constexpr int kRefusalsPerMinuteOfAllMax = 1200;
+  static constexpr size_t kKeysPerMinuteMax = 4096;
 
   // Creates the file, mode 0600; follows no link.
   static absl::StatusOr<AuditLog> Open(const std::string& path);
@@ -44,8 +49,9 @@ class AuditLog {
 
   Descriptor file_;
   Time minute_started_ = -60;
-  int refusals_ = 0;       // written in this minute
-  uint64_t left_out_ = 0;  // since the last line
+  std::map<std::string, int> refusals_;  // of this minute, by who
+  int refusals_written_ = 0;             // in this minute
+  uint64_t left_out_ = 0;                // since the last line
 };
 
 inline constexpr char kAuditFile[] = "audit.log";  // in the state directory

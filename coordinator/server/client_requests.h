@@ -22,6 +22,7 @@
 #include "coordinator/server/pending_table.h"
 #include "coordinator/server/quota.h"
 #include "coordinator/server/roles.h"
+#include "coordinator/server/wire_counts.h"
 #include "core/messages.h"
 #include "core/units.h"
 
@@ -49,6 +50,7 @@ class ClientRequests {
     QuotaOptions quota;           // of users; operators have none
     // What came of each.
     std::function<void(bool done, const AuditEntry&)> audit;
+    std::function<WireCounts()> wire;  // for the status
     std::function<void()> wake;  // SendHistory has something to do; any thread
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,

@@ -11,6 +11,7 @@
 
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
+#include "coordinator/server/engine_clock.h"
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/incoming.h"
@@ -21,6 +22,7 @@
 #include "coordinator/server/recorder.h"
 #include "coordinator/server/solver_thread.h"
 #include "coordinator/server/wall_clock.h"
+#include "coordinator/server/wire_counts.h"
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -40,23 +42,6 @@ constexpr double kWaitMax_s = 1;
 constexpr double kReloadInterval_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
-
-// Seconds of the engine: goes on where the journal ended, so that the time
-// without a coordinator does not count, and never goes back.
-class EngineClock {
- public:
-  explicit EngineClock(Time start) : start_(start) {}
-  Time Now() const {
-    const std::chrono::duration<double> elapsed =
-        std::chrono::steady_clock::now() - started_;
-    return start_ + elapsed.count();
-  }
-
- private:
-  Time start_;
-  std::chrono::steady_clock::time_point started_ =
-      std::chrono::steady_clock::now();
-};
 
 absl::Status CheckOptions(const CoordinatorServerOptions& options) {
   const auto positive = [](double value, std::string_view name) {
@@ -126,6 +111,8 @@ struct CoordinatorServer::Impl {
   uint64_t persisted_seq = 0;  // that the engine was told
   absl::Status maintenance;    // that the log was told
   uint64_t dropped = 0;        // messages that can't be what they say
+  uint64_t refused = 0;        // that their senders may not send
+  WireReport wire_report;
   absl::Status halted;
   Time stop_at = kNever;
   Time reload_at = 0;
@@ -151,6 +138,7 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
                [this](bool done, const AuditEntry& entry) {
                  gatekeeper->Audit(clock.Now(), done, entry);
                },
+               [this] { return CountsOf(*router, refused); },
                [this] { router->waker().Wake(); }}),
       recorder(options.snapshots) {
   if (options.log == nullptr) {
@@ -310,9 +298,9 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
 
 void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
                                      const absl::Status& why) {
-  if (std::has_single_bit(++dropped)) {
+  if (std::has_single_bit(++refused)) {
     options.log->warn("{} refused ({} messages so far): {}",
-                      MessageName(incoming.message), dropped,
+                      MessageName(incoming.message), refused,
                       ToStd(why.message()));
   }
   std::optional<Message> answer =
@@ -325,15 +313,23 @@ void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
 void CoordinatorServer::Impl::LookForRevoked() {
   if (clock.Now() < reload_at) return;
   reload_at = clock.Now() + kReloadInterval_s;
-  const std::optional<absl::Status> reloaded = gatekeeper->Reload();
+  if (const auto line =
+          wire_report.Next(clock.Now(), CountsOf(*router, refused))) {
+    options.log->warn("{}", *line);
+  }
+  const auto reloaded = gatekeeper->Reload();
   if (!reloaded.has_value()) return;
   if (reloaded->ok()) {
+    for (const std::string& change : **reloaded) {
+      options.log->info("principal {}", change);
+    }
     options.log->info("principals: {} now", gatekeeper->principals());
     // Nothing more is sent to one that is not on the list any more: whoever is,
     // is heard again within a heartbeat.
     agents = PeerTable<std::string>(kAgentPeersMax);
   } else {
-    options.log->error("principals unchanged: {}", ToStd(reloaded->message()));
+    options.log->error("principals unchanged: {}",
+                       ToStd(reloaded->status().message()));
   }
 }
 
@@ -469,7 +465,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
     router_options.may_connect = [list = access.get()](const std::string& key) {
       return list->Knows(key);
     };
-    keys.emplace(Gatekeeper::Keys{std::move(access), proofs});
+    keys.emplace(
+        Gatekeeper::Keys{std::move(access), proofs,
+                         RequestRates(options.quota.requests_per_s_max)});
   }
   GAVEL_ASSIGN_OR_RETURN(
       AuditLog audit,

@@ -11,6 +11,9 @@
 namespace gavel {
 namespace {
 
+// Named in one line; the coordinator's log has them all.
+constexpr size_t kChangesInAuditMax = 20;
+
 bool RunsOn(const std::string& server, const WorkerKey& key,
             const std::map<JobId, Job>& jobs) {
   const auto job = jobs.find(key.job);
@@ -69,6 +72,22 @@ absl::Status Gatekeeper::CheckPosition(const Identity& sender,
              "; if the coordinator's key was replaced, start it again"));
 }
 
+absl::Status Gatekeeper::Check(Time now, const Identity& sender,
+                               const Message& message,
+                               const std::map<JobId, Job>& jobs,
+                               JournalPosition own) {
+  const bool has_quota =
+      sender.role == Role::kUser || sender.role == Role::kViewer;
+  if (has_quota && !keys_->rates.Take(now, sender.name)) {
+    return absl::ResourceExhaustedError(
+        StrCat(RoleName(sender.role), " ", sender.name,
+               " asks for more than its requests a second; wait ten seconds, "
+               "ask less often, or have an operator raise --quota-requests"));
+  }
+  GAVEL_RETURN_IF_ERROR(Authorize(sender, message, jobs));
+  return CheckPosition(sender, message, own);
+}
+
 absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
                                            const std::map<JobId, Job>& jobs,
                                            JournalPosition own) {
@@ -76,13 +95,12 @@ absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
     return Identity{"", Role::kOperator, "", WorkerKey()};
   }
   std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
-  absl::Status allowed =
+  const absl::Status allowed =
       sender.has_value()
-          ? Authorize(*sender, incoming.message, jobs)
+          ? Check(now, *sender, incoming.message, jobs, own)
           : absl::UnauthenticatedError(
                 "this key is not allowed any more; an operator can have it "
                 "allowed with `gavel user add`");
-  if (allowed.ok()) allowed = CheckPosition(*sender, incoming.message, own);
   if (allowed.ok()) return *std::move(sender);
   AuditEntry entry;
   entry.who = sender ? sender->name : StrCat("key ", incoming.public_key);
@@ -124,14 +142,21 @@ void Gatekeeper::NoteWorkers(const Message& message,
   }
 }
 
-std::optional<absl::Status> Gatekeeper::Reload() {
+std::optional<absl::StatusOr<std::vector<std::string>>> Gatekeeper::Reload() {
   if (!keys_.has_value()) return std::nullopt;
-  std::optional<absl::Status> read = keys_->access->Reload();
-  if (read.has_value()) {
-    audit_.Action(
-        {"", "", "", "reload principals", "",
-         read->ok() ? std::string("done") : std::string(read->message())});
+  auto read = keys_->access->Reload();
+  if (!read.has_value()) return std::nullopt;
+  std::string result =
+      read->ok() ? "done" : std::string(read->status().message());
+  if (read->ok()) {
+    for (size_t i = 0; i < (*read)->size() && i < kChangesInAuditMax; ++i) {
+      result += StrCat(i == 0 ? ": " : ", ", (**read)[i]);
+    }
+    if ((*read)->size() > kChangesInAuditMax) {
+      result += StrCat(" and ", (*read)->size() - kChangesInAuditMax, " more");
+    }
   }
+  audit_.Action({"", "", "", "reload principals", "", std::move(result)});
   return read;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,7 @@
 #include "coordinator/server/access_list.h"
 #include "coordinator/server/audit_log.h"
 #include "coordinator/server/position_proofs.h"
+#include "coordinator/server/request_rates.h"
 #include "coordinator/server/roles.h"
 #include "core/messages.h"
 #include "core/units.h"
@@ -29,6 +31,7 @@ class Gatekeeper {
   struct Keys {
     std::unique_ptr<AccessList> access;
     PositionProofs proofs;
+    RequestRates rates;
   };
   // `keys` nothing: connections have none.
   Gatekeeper(std::optional<Keys> keys, AuditLog audit)
@@ -37,7 +40,8 @@ class Gatekeeper {
   // The sender, if it may send this. UNAUTHENTICATED: its key is not (any
   // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize, or
   // it shows a later journal position than `own` without the proof that a
-  // coordinator of this key gave it out. Refusals are in the audit log. Without
+  // coordinator of this key gave it out. RESOURCE_EXHAUSTED: a user or viewer
+  // asks too often. Refusals are in the audit log. Without
   // keys: an operator without a name.
   absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
                                  const std::map<JobId, Job>& jobs,
@@ -62,13 +66,16 @@ class Gatekeeper {
     }
   }
 
-  // The list of principals, if it has changed: what came of reading it.
-  std::optional<absl::Status> Reload();
+  // The list of principals, if it has changed: what has, a line each, or why it
+  // can't be read. In the audit log, too.
+  std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
   size_t principals() const {
     return keys_.has_value() ? keys_->access->principals() : 0;
   }
 
  private:
+  absl::Status Check(Time now, const Identity& sender, const Message& message,
+                     const std::map<JobId, Job>& jobs, JournalPosition own);
   absl::Status CheckPosition(const Identity& sender, const Message& message,
                              JournalPosition own) const;
 

@@ -13,6 +13,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/server/wire_counts.h"
 #include "core/messages.h"
 #include "core/units.h"
 
@@ -26,6 +27,7 @@ struct QueryView {
   const Engine& engine;
   Time now = 0;
   std::string_view policy;
+  WireCounts wire = {};
 };
 
 // kQueue: rows of all jobs, or of `request.job` alone when it is valid; the

@@ -19,6 +19,8 @@ struct QuotaOptions {
   int jobs_max = 256;        // that have not ended
   int accelerators_max = 0;  // that those ask for, together
   int submissions_per_minute_max = 60;
+  // A second, of users and viewers, whatever they ask (request_rates.h).
+  int requests_per_s_max = 200;
 };
 
 class Quota {

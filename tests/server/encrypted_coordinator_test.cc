@@ -15,6 +15,7 @@
 #include "coordinator/server/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
+#include "runtime/transport/router.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
 #include "tests/support/status_matchers.h"
@@ -44,6 +45,7 @@ class EncryptedCoordinator : public ::testing::Test {
     options.keys = own_;
     options.principals_path = Path();
     options.quota.jobs_max = 3;
+    options.quota.requests_per_s_max = requests_per_s_max_;
     coordinator_ = std::make_unique<RunningCoordinator>(options);
     ASSERT_OK(coordinator_->created());
   }
@@ -77,6 +79,7 @@ class EncryptedCoordinator : public ::testing::Test {
     return text.str();
   }
 
+  int requests_per_s_max_ = QuotaOptions().requests_per_s_max;
   TemporaryFolder folder_;
   const CurveKeyPair own_ = NewCurveKeyPair().value();
   std::map<std::string, CurveKeyPair> keys_;
@@ -137,6 +140,55 @@ TEST_F(EncryptedCoordinator, WhoFailsWithoutEndDoesNotFillTheAuditLog) {
   EXPECT_THAT(audit, HasSubstr(R"("left_out":)"));
   EXPECT_LE(std::ranges::count(audit, '\n'),
             AuditLog::kRefusalsPerMinuteMax + 2);
+}
+
+// Also for what is refused or only looks, and for nobody else.
+TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
+  EXPECT_OK(coordinator_->Stop());
+  requests_per_s_max_ = 1;  // and ten at once
+  Start();
+  FakeClient vera = Client("vera");
+  for (int i = 0; i < 5; ++i) vera.Query(QueryKind::kStatus);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(vera.SubmitNamed("a").error, HasSubstr("may not send"));
+  }
+  std::string error;
+  for (int i = 0; i < 10 && error.find("--quota-requests") == std::string::npos;
+       ++i) {
+    error = vera.SubmitNamed("a").error;
+  }
+  EXPECT_THAT(error, HasSubstr("viewer vera asks for more than its requests"));
+  // Without a pause, and without reading what it is told.
+  for (int i = 0; i < 2 * Router::kOffencesMax; ++i) {
+    QueryRequest query;
+    query.kind = QueryKind::kForecast;
+    vera.Send(query);
+  }
+  FakeClient olga = Client("olga");
+  const auto kept_out = [&](const char* what) {
+    return olga.Query(QueryKind::kStatus)["kept_out"][what].get<int>();
+  };
+  for (int i = 0; i < 200 && kept_out("connections_cut") == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_GE(kept_out("connections_cut"), 1);
+  EXPECT_GT(kept_out("messages_refused"), Router::kOffencesMax);
+  // Operators and everybody else.
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(olga.Query(QueryKind::kStatus).is_object());
+  }
+  EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
+}
+
+TEST_F(EncryptedCoordinator, AChangedListOfPrincipalsIsWrittenDown) {
+  Revoke("bob");
+  Allow("carol", Role::kViewer);
+  EXPECT_TRUE(Client("carol").Query(QueryKind::kStatus).is_object());
+  for (int i = 0; i < 100 && Audit().find("carol") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_THAT(Audit(), HasSubstr("carol (viewer) added"));
+  EXPECT_THAT(Audit(), HasSubstr("bob (user) revoked"));
 }
 
 TEST_F(EncryptedCoordinator, StrangersAndThoseWithoutKeysDoNotGetIn) {

@@ -8,6 +8,7 @@
 #include "coordinator/server/access_list.h"
 #include "coordinator/server/quota.h"
 #include "core/text.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/transport/curve.h"
 #include "tests/server/temporary_folder.h"
@@ -16,6 +17,7 @@
 namespace gavel {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::kInvalidArgument;
 using testing::kNotFound;
 using testing::StatusIs;
@@ -89,7 +91,7 @@ TEST(AccessList, FollowsItsFileAndKeepsTheListWhenTheFileBreaks) {
   EXPECT_FALSE(list->Reload().has_value());
 
   std::ofstream(path) << "rubbish";
-  const std::optional<absl::Status> broken = list->Reload();
+  const auto broken = list->Reload();
   ASSERT_TRUE(broken.has_value());
   EXPECT_FALSE(broken->ok());
   EXPECT_TRUE(list->Knows(alice));
@@ -97,11 +99,42 @@ TEST(AccessList, FollowsItsFileAndKeepsTheListWhenTheFileBreaks) {
 
   principals.erase("alice");
   ASSERT_OK(WritePrincipals(path, principals));
-  const std::optional<absl::Status> reloaded = list->Reload();
+  const auto reloaded = list->Reload();
   ASSERT_TRUE(reloaded.has_value());
-  EXPECT_OK(*reloaded);
+  ASSERT_OK(reloaded->status());
+  EXPECT_THAT(**reloaded, ElementsAre("alice (user) revoked"));
   EXPECT_FALSE(list->Knows(alice));
   EXPECT_EQ(list->principals(), 1U);
+}
+
+TEST(AccessList, TellsWhoCameWentAndChanged) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/principals.toml";
+  const auto user = [](const std::string& unix_user) {
+    return Principal{Role::kUser, unix_user, NewKey()};
+  };
+  Principals principals = {{"alice", user("alice")},
+                           {"bob", user("bob")},
+                           {"carol", user("carol")},
+                           {"dave", user("dave")}};
+  ASSERT_OK(WritePrincipals(path, principals));
+  ASSERT_OK_AND_ASSIGN(const auto list, AccessList::Open(path));
+  principals.erase("alice");
+  principals["bob"].role = Role::kOperator;
+  principals["bob"].unix_user = "robert";
+  principals["carol"].public_key = NewKey();
+  principals["gpu-9"] = {Role::kNode, "", NewKey()};
+  ASSERT_OK(WritePrincipals(path, principals));
+  const auto reloaded = list->Reload();
+  ASSERT_TRUE(reloaded.has_value());
+  ASSERT_OK(reloaded->status());
+  EXPECT_THAT(
+      **reloaded,
+      ElementsAre("alice (user) revoked",
+                  "bob (operator) changed: was user, runs as robert instead of "
+                  "bob",
+                  "carol (user) changed: has another key",
+                  "gpu-9 (node) added"));
 }
 
 TEST(AccessList, AWorkersKeyIsItsOwnAsLongAsItRuns) {

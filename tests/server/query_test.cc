@@ -71,7 +71,7 @@ class QueryTest : public ::testing::Test {
 
   QueryReply Ask(QueryKind kind, JobId job = JobId(), uint64_t cursor = 0) {
     const QueryRequest request{17, kind, job, cursor};
-    QueryReply reply = AnswerQuery(request, {engine_, now_, "fifo"});
+    QueryReply reply = AnswerQuery(request, {engine_, now_, "fifo", wire_});
     EXPECT_EQ(reply.request, request.request);
     EXPECT_OK(EncodeMessage(reply));  // fits a frame
     return reply;
@@ -93,6 +93,7 @@ class QueryTest : public ::testing::Test {
 
   Engine engine_;
   Time now_ = 0;
+  const WireCounts wire_ = {1, 2, 3, 4};
 };
 
 TEST_F(QueryTest, AnEmptyQueueIsAnEmptyArray) {
@@ -242,6 +243,10 @@ TEST_F(QueryTest, StatusCountsJobsByState) {
   EXPECT_EQ(status["jobs"]["R"], 0);
   EXPECT_EQ(status["round_ends_in_s"], nullptr);
   EXPECT_EQ(status["objective"], nullptr);
+  EXPECT_EQ(status["kept_out"], (json{{"frames_dropped", 1},
+                                      {"messages_refused", 2},
+                                      {"connections_refused", 3},
+                                      {"connections_cut", 4}}));
 }
 
 TEST_F(QueryTest, LettersFollowTheWorkers) {

@@ -131,6 +131,31 @@ void AttackByFrames(const Target& target, int64_t count) {
   }
 }
 
+// What he may send, as fast as it goes.
+void AttackByRequests(const Target& target, int64_t count) {
+  zmq::context_t context;
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::reconnect_ivl, 10);
+  transport::SetCurveClient(socket, target.insider);
+  socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+  const double end = Seconds() + 30;
+  for (int64_t sent = 0; sent < count && Seconds() < end;) {
+    QueryRequest query;
+    query.kind = sent % 2 == 0 ? QueryKind::kForecast : QueryKind::kHistory;
+    query.filter = R"({"table":"jobs"})";
+    const std::string frame = EncodeMessage(query).value();
+    if (socket.send(zmq::buffer(frame), zmq::send_flags::dontwait)) {
+      ++sent;
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    zmq::message_t ignored;
+    while (socket.recv(ignored, zmq::recv_flags::dontwait)) {
+    }
+  }
+}
+
 // Messages of parts that come to far more than may wait: ZeroMQ hands none over
 // before its last part.
 void AttackByParts(const Target& target, int64_t count) {
@@ -208,6 +233,7 @@ class Attacker {
     setrlimit(RLIMIT_NOFILE, &limit);
     AttackByConnections(target, Number("GAVEL_HOSTILE_CONNECTIONS", 2000));
     AttackByFrames(target, Number("GAVEL_HOSTILE_FRAMES", 200'000));
+    AttackByRequests(target, Number("GAVEL_HOSTILE_REQUESTS", 50'000));
     AttackByParts(target, Number("GAVEL_HOSTILE_MESSAGES", 2));
     _exit(0);
   }
@@ -285,6 +311,14 @@ TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(growth, kGrowthBytesMax);
 #endif
+  // The coordinator says what it kept out.
+  const nlohmann::json kept_out =
+      FakeClient(endpoint, as(user)).Query(QueryKind::kStatus)["kept_out"];
+  std::printf("kept out: %s\n", kept_out.dump().c_str());
+  for (const char* const what :
+       {"frames_dropped", "messages_refused", "connections_cut"}) {
+    EXPECT_GT(kept_out[what].get<int64_t>(), 0) << what;
+  }
   // Whoever has a key still gets in.
   FakeClient late(endpoint, as(user));
   EXPECT_TRUE(late.Connects(kPatience_s));

@@ -1,0 +1,61 @@
+// What a coordinator has kept out since it was started: for the status, and for
+// the log when it grows. Values.
+#ifndef GAVEL_COORDINATOR_SERVER_WIRE_COUNTS_H_
+#define GAVEL_COORDINATOR_SERVER_WIRE_COUNTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/text.h"
+#include "core/units.h"
+#include "runtime/transport/router.h"
+
+namespace gavel {
+
+struct WireCounts {
+  uint64_t frames_dropped = 0;       // that are no message, or none for us
+  uint64_t messages_refused = 0;     // that their senders may not send
+  uint64_t connections_refused = 0;  // handshakes, and too many of an address
+  uint64_t connections_cut = 0;      // for what they sent
+  friend bool operator==(const WireCounts&, const WireCounts&) = default;
+};
+
+inline WireCounts CountsOf(const Router& router, uint64_t messages_refused) {
+  return {router.frames_dropped(), messages_refused,
+          router.connections_refused(), router.connections_cut()};
+}
+
+// The log's line, at most once a minute.
+class WireReport {
+ public:
+  static constexpr double kInterval_s = 60;
+
+  std::optional<std::string> Next(Time now, const WireCounts& counts) {
+    if (counts == told_ || now < next_at_) return std::nullopt;
+    next_at_ = now + kInterval_s;
+    const auto part = [](uint64_t all, uint64_t before) {
+      return StrCat(all, " (", all - before, " new)");
+    };
+    const std::string line =
+        StrCat("kept out so far: frames dropped ",
+               part(counts.frames_dropped, told_.frames_dropped),
+               ", messages refused ",
+               part(counts.messages_refused, told_.messages_refused),
+               ", connections refused ",
+               part(counts.connections_refused, told_.connections_refused),
+               ", connections cut ",
+               part(counts.connections_cut, told_.connections_cut),
+               "; `gavel audit` tells whose messages were refused");
+    told_ = counts;
+    return line;
+  }
+
+ private:
+  WireCounts told_;
+  Time next_at_ = 0;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_WIRE_COUNTS_H_

@@ -1,0 +1,41 @@
+#include "coordinator/server/request_rates.h"
+
+#include <cstddef>
+
+#include "core/text.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+namespace {
+
+TEST(RequestRates, AllowABurstThenSoManyASecondOfEach) {
+  RequestRates rates(20);
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(rates.Take(5, "alice"));
+  EXPECT_FALSE(rates.Take(5, "alice"));
+  EXPECT_TRUE(rates.Take(5, "bob"));
+  EXPECT_FALSE(rates.Take(5.04, "alice"));
+  EXPECT_TRUE(rates.Take(5.1, "alice"));
+  int taken = 0;
+  for (int i = 0; i < 1000; ++i) taken += rates.Take(6 + i * 0.01, "alice");
+  EXPECT_NEAR(taken, 20 * 11, 2);
+  // Who was away for long has a burst, not more; a clock that stands still, or
+  // goes back, gives nothing.
+  taken = 0;
+  for (int i = 0; i < 1000; ++i) taken += rates.Take(1e6, "alice");
+  EXPECT_EQ(taken, 200);
+  EXPECT_FALSE(rates.Take(0, "alice"));
+  EXPECT_TRUE(RequestRates(0).Take(0, "alice"));
+}
+
+TEST(RequestRates, TheTableOfBucketsDoesNotGrow) {
+  RequestRates rates(1);
+  for (int i = 0; i < 10; ++i) rates.Take(0, "alice");
+  EXPECT_FALSE(rates.Take(0, "alice"));
+  for (size_t i = 0; i < RequestRates::kBucketsMax; ++i) {
+    EXPECT_TRUE(rates.Take(0, StrCat("user-", i)));
+  }
+  EXPECT_TRUE(rates.Take(0, "alice"));  // forgotten
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,29 @@
+#include "coordinator/server/wire_counts.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(WireReport, TellsWhatHasGrownOnceAMinute) {
+  WireReport report;
+  WireCounts counts;
+  EXPECT_FALSE(report.Next(0, counts).has_value());
+  counts.frames_dropped = 7;
+  const auto first = report.Next(1, counts);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_THAT(*first, HasSubstr("frames dropped 7 (7 new)"));
+  EXPECT_FALSE(report.Next(100, counts).has_value());
+  counts.connections_cut = 2;
+  EXPECT_FALSE(report.Next(60, counts).has_value());
+  const auto second = report.Next(61, counts);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_THAT(*second, HasSubstr("frames dropped 7 (0 new)"));
+  EXPECT_THAT(*second, HasSubstr("connections cut 2 (2 new)"));
+}
+
+}  // namespace
+}  // namespace gavel
