@@ -274,10 +274,11 @@ void GangThread::Shared::Break(const std::string& reason) {
 
 // A step that waits for what can't come, or must not any more.
 void GangThread::Shared::EndStuckStep() {
-  const bool is_over = options.lease_is_over && options.lease_is_over();
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (!in_step || !(is_over || member.is_left_behind(Now()))) return;
+    if (!in_step) return;  // or who answers below may be gone
+    const bool is_over = options.lease_is_over && options.lease_is_over();
+    if (!is_over && !member.is_left_behind(Now())) return;
   }
   if (options.abort) options.abort();
 }

@@ -34,7 +34,8 @@ class GangThread {
     // when the gang is broken, the lease is over, or another rank's loop has
     // ended.
     std::function<void()> abort;
-    std::function<bool()> lease_is_over;  // asked by the thread; may be empty
+    // Asked by the thread during a step, never after Leave(); may be empty.
+    std::function<bool()> lease_is_over;
   };
 
   // Writes this rank's first word, so that the others can read it. To be called
