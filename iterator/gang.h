@@ -77,9 +77,9 @@ class Gang {
   // is wrong with the model.
   absl::Status EndStep();
   // See GangThread.
-  StopMember::Passage Pass(uint64_t steps_done,
+  StopMember::Passage Pass(uint64_t steps_done, bool begins,
                            const std::function<bool()>& gives_up) {
-    return thread_->Pass(steps_done, gives_up);
+    return thread_->Pass(steps_done, begins, gives_up);
   }
   void Want(StopKind kind) { thread_->Want(kind); }
 

@@ -95,17 +95,18 @@ GangThread::~GangThread() {
       [this] { return shared_->ended; });
 }
 
-StopMember::Passage GangThread::Pass(uint64_t steps_done,
+StopMember::Passage GangThread::Pass(uint64_t steps_done, bool begins,
                                      const std::function<bool()>& gives_up) {
   std::unique_lock<std::mutex> lock(shared_->mutex);
   shared_->in_step = false;
   while (!shared_->broken) {
-    const StopMember::Passage passage = shared_->member.Pass(steps_done);
+    const StopMember::Passage passage =
+        shared_->member.Pass(steps_done, begins);
     if (passage == StopMember::Passage::kMissed) {
       shared_->broken = true;
       shared_->why = "a step was counted without a boundary behind it";
     }
-    shared_->in_step = passage == StopMember::Passage::kGoOn;
+    shared_->in_step = begins && passage == StopMember::Passage::kGoOn;
     if (passage != StopMember::Passage::kWait) return passage;
     shared_->changed.wait_for(lock, kGiveUpInterval);
     if (!gives_up()) continue;

@@ -54,7 +54,8 @@ class GangThread {
   // At the boundary after `steps_done` steps: waits while it may become the
   // stop, unless `gives_up`, which is asked some twenty times a second.
   // kMissed: the gang is broken, or it gave up; why() tells.
-  StopMember::Passage Pass(uint64_t steps_done,
+  // `begins` as of StopMember.
+  StopMember::Passage Pass(uint64_t steps_done, bool begins,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
   // No step is under way; until Pass() lets one begin.

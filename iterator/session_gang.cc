@@ -145,13 +145,14 @@ bool SessionState::AttendGang() {
   if (lease_is_over()) {
     return LeaveBroken("the lease ended before all ranks agreed on a step");
   }
-  if (!at_boundary_) return true;  // inside a step nothing is agreed on
+  const bool rests = !at_boundary_ && RestsBetweenSteps();
+  if (!at_boundary_ && !rests) return true;  // inside a step nothing is agreed
   HearCallsOfGang();
   while (true) {
-    switch (gang_.Pass(stats_.steps_done(), lease_is_over)) {
+    switch (gang_.Pass(stats_.steps_done(), /*begins=*/!rests, lease_is_over)) {
       case StopMember::Passage::kGoOn:
         // By steps it is due on all ranks at once.
-        if (checkpoints_.enabled() &&
+        if (!rests && checkpoints_.enabled() &&
             stats_.steps_done() >= checkpoint_due_step_) {
           Commit().IgnoreError();
         }

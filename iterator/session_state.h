@@ -177,6 +177,11 @@ class SessionState {
   // False: the loop ends (and under an agent the process already has).
   bool EndGangStep();
   bool AttendGang();
+  // What runs lies between two steps, and the state of the last one's end can
+  // be written.
+  bool RestsBetweenSteps() const {
+    return (step_counted_ || !position_.inside()) && CanCommit();
+  }
   void HearCallsOfGang();
   bool StopGang();
   void SettleGang();

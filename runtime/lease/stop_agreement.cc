@@ -51,7 +51,8 @@ std::string EncodeWord(const MemberWord& word) {
                 word.accepted ? 1 : 0, " ", word.knows_bound ? 1 : 0, " ",
                 static_cast<int>(word.leaving), " ", word.failed_save.step, " ",
                 word.failed_save.attempt, " ", word.begun_save.step, " ",
-                word.begun_save.attempt, " ", word.ended ? 1 : 0);
+                word.begun_save.attempt, " ", word.ended ? 1 : 0, " ",
+                word.rests ? 1 : 0);
 }
 
 std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
@@ -71,9 +72,9 @@ std::optional<LeaderWord> DecodeLeaderWord(std::string_view text) {
 }
 
 std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
-  const auto n = Numbers(text, 12);
+  const auto n = Numbers(text, 13);
   if (!n || (*n)[2] > 2 || (*n)[4] > 1 || (*n)[5] > 1 || (*n)[6] > 2 ||
-      (*n)[11] > 1) {
+      (*n)[11] > 1 || (*n)[12] > 1) {
     return std::nullopt;
   }
   return MemberWord{(*n)[0],
@@ -85,12 +86,17 @@ std::optional<MemberWord> DecodeMemberWord(std::string_view text) {
                     static_cast<Leaving>((*n)[6]),
                     {(*n)[7], (*n)[8]},
                     {(*n)[9], (*n)[10]},
-                    (*n)[11] == 1};
+                    (*n)[11] == 1,
+                    (*n)[12] == 1};
 }
 
 // ---- every rank
 
-StopMember::Passage StopMember::Pass(uint64_t steps_done) {
+StopMember::Passage StopMember::Pass(uint64_t steps_done, bool begins) {
+  if (!begins) {
+    rests_ = true;
+    step_begun_ = steps_done;
+  }
   if (!bound_.empty() && steps_done >= bound_.front().step) {
     if (steps_done > bound_.front().step) return Passage::kMissed;
     const StopKind kind = bound_.front().kind;
@@ -101,7 +107,10 @@ StopMember::Passage StopMember::Pass(uint64_t steps_done) {
       Rules::Hold(Rule::kAcceptedStopIsWaitedAt)) {
     return Passage::kWait;
   }
-  step_begun_ = std::max(step_begun_, steps_done + 1);
+  if (begins) {
+    rests_ = false;
+    step_begun_ = std::max(step_begun_, steps_done + 1);
+  }
   return Passage::kGoOn;
 }
 
@@ -131,6 +140,10 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
   if (proposal.number == open_.number && proposal.bound && !open_.bound &&
       accepted_) {
     open_.bound = true;
+    // A stop that all rest at comes before what was to come later.
+    while (!bound_.empty() && bound_.back().step > proposal.step) {
+      bound_.pop_back();
+    }
     bound_.push_back(proposal);
     if (wanted_ <= proposal.kind) wanted_ = StopKind::kNone;
   }
@@ -148,6 +161,7 @@ MemberWord StopMember::Word() {
   word.failed_save = failed_save_;
   word.begun_save = begun_save_;
   word.ended = ended_;
+  word.rests = rests_;
   return word;
 }
 
@@ -204,8 +218,19 @@ void StopLeader::FindSaves() {
   if (begun) word_.begun_save = *begun;
 }
 
+std::optional<uint64_t> StopLeader::RestingAfter() const {
+  const uint64_t step = ranks_[0].word.step_begun;
+  for (const Rank& rank : ranks_) {
+    if (!rank.word.rests || rank.word.step_begun != step) return std::nullopt;
+  }
+  return step;
+}
+
 void StopLeader::Decide() {
   const StopProposal& last = word_.proposal;
+  const std::optional<uint64_t> resting_after = RestingAfter();
+  const bool comes_too_late =
+      resting_after && last.number > 0 && last.step > *resting_after;
   bool all_accepted = true;
   bool all_know = true;
   bool refused = false;
@@ -220,11 +245,14 @@ void StopLeader::Decide() {
   const bool open = last.number > 0 && !last.bound;
   if (!open) {
     // The next one only when all know of this: none can miss it then.
+    if (comes_too_late) wanted = std::max(wanted, last.kind);
     if (wanted != StopKind::kNone &&
         (last.number == 0 || all_know ||
          !Rules::Hold(Rule::kStopIsKnownBeforeTheNext))) {
       Propose(wanted);
     }
+  } else if (comes_too_late && !refused) {
+    Propose(std::max(wanted, last.kind));
   } else if (refused) {
     margin_ = std::min(margin_ * 2, kMarginMax);
     Propose(std::max(wanted, last.kind));
@@ -238,11 +266,13 @@ void StopLeader::Propose(StopKind kind) {
   for (const Rank& rank : ranks_) {
     highest = std::max(highest, rank.word.step_begun);
   }
-  // Never at or before a stop that binds: some may be at it now.
+  // Never at or before a stop that binds: some may be at it now. Where all rest
+  // they are at the same one, and have the rest of them to come.
   StopProposal& proposal = word_.proposal;
   const uint64_t first = proposal.bound ? proposal.step + 1 : proposal.step;
-  proposal = {proposal.number + 1, std::max(highest + margin_ - 1, first), kind,
-              /*bound=*/false};
+  const uint64_t step =
+      RestingAfter().value_or(std::max(highest + margin_ - 1, first));
+  proposal = {proposal.number + 1, step, kind, /*bound=*/false};
 }
 
 }  // namespace gavel

@@ -9,6 +9,8 @@
 //                            no: it is beyond S already; rank 0 proposes a
 //                            later step, twice as far ahead
 //   all said yes         ->  the stop binds; nobody is beyond S, nobody can be
+//   all rest after one   ->  they stop there, also when a later step binds
+//   step, in evaluation      already, which would be reached too late
 //
 // The same words tell who is alive, which save all have begun, who could not
 // write its part of one, and that a rank has come to its loop's end. Not
@@ -78,6 +80,7 @@ struct MemberWord {
   Save failed_save = {};  // the last that it could not write its part of
   Save begun_save = {};   // the last that it has begun
   bool ended = false;     // its loop has: it takes part in no further step
+  bool rests = false;     // after `step_begun`, which it has done
 };
 
 // As the store keeps them. Nothing: not such a word.
@@ -104,8 +107,10 @@ class StopMember {
   // kStop: all ranks are at this boundary; said once. kMissed: the caller went
   // past it without asking, so the gang is broken.
   enum class Passage : uint8_t { kGoOn, kWait, kCheckpoint, kStop, kMissed };
-  // The training thread is at the boundary after `steps_done` steps.
-  Passage Pass(uint64_t steps_done);
+  // The training thread is at the boundary after `steps_done` steps, and
+  // another step `begins` when it goes on; else it rests there, and will be
+  // back before the next step.
+  Passage Pass(uint64_t steps_done, bool begins = true);
 
   // Asks for a stop until one of this strength binds.
   void Want(StopKind kind);
@@ -134,6 +139,7 @@ class StopMember {
 
  private:
   uint64_t step_begun_;
+  bool rests_ = false;
   StopKind wanted_ = StopKind::kNone;
   Leaving leaving_ = Leaving::kNo;
   StopProposal open_;  // the last heard
@@ -171,6 +177,8 @@ class StopLeader {
   };
   void FindLost(Time now);
   void FindSaves();
+  // The step after which all ranks rest.
+  std::optional<uint64_t> RestingAfter() const;
   void Decide();
   void Propose(StopKind kind);
 

@@ -198,6 +198,29 @@ TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
   ExpectNear(gang.Weights(), WeightsAlone());
 }
 
+// Though all ranks may have begun the next step as far as each other knows.
+TEST(GangSession, RanksThatAllEvaluateStopAtTheStepThatTheyHaveDone) {
+  const TemporaryFolder folder;
+  {
+    GangOfProcesses gang(folder.path(), 2, {{"EPOCH_EVALUATION_MS", "60000"}});
+    ASSERT_TRUE(Eventually([&] {
+      return gang.Outputs().find("of a gang of 2") != std::string::npos;
+    })) << gang.Outputs();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    const auto begin = std::chrono::steady_clock::now();
+    gang.rank(1).Signal(SIGTERM);
+    EXPECT_EQ(gang.Wait(), Codes(2, 75)) << gang.Outputs();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::seconds(20));
+    EXPECT_EQ(StepsIn(gang.rank(0).Output()), kSteps / 4) << gang.Outputs();
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/" +
+                                        GenerationName({0, kSteps / 4}) +
+                                        "/manifest.json"))
+        << gang.Outputs();
+  }
+  ExpectNear(Train(folder.path(), 2), WeightsAlone());
+}
+
 // The others wait for its part of the last generation.
 TEST(GangSession, ARankMayEvaluateForLongAfterItsLoop) {
   for (const char* rank : {"0", "1"}) {

@@ -80,7 +80,7 @@ TEST(Gang, ACollectiveWaitsAsLongAsTheOthersLive) {
       plan.endpoint = endpoint.get();
     }
     EXPECT_OK(gang.Join(plan));
-    gang.Pass(0, [] { return false; });
+    gang.Pass(0, /*begins=*/true, [] { return false; });
     if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
     model->forward(torch::ones({1, 2})).sum().backward();
     EXPECT_OK(gang.EndStep());
@@ -114,7 +114,7 @@ TEST(Gang, TheEndOfTheLeaseEndsACollective) {
   plan.lease_is_over = [&] { return is_over.load(); };
   EXPECT_OK(gang.Join(plan));
   is_over = false;
-  gang.Pass(0, [] { return false; });
+  gang.Pass(0, /*begins=*/true, [] { return false; });
   std::thread clock([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     is_over = true;

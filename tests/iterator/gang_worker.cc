@@ -7,13 +7,15 @@
 //   [DISK_FAILS_UNTIL=n] [GANG_WAIT_S=n]
 //   [OUT_OF_MEMORY_WITH_THREADS=n]
 //   [EVALUATION_MS=n [EVALUATION_RANK=n] [EVALUATION_STEP=n]]
+//   [EPOCH_EVALUATION_MS=n]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
 // rank 1 removes it and is killed as soon as its state is collected. Until it
 // has done n steps, rank 1 can write no more than a page into a file.
 // On a slot of so many threads each step runs out of memory.
 // EVALUATION_RANK (0) is busy alone for EVALUATION_MS, at the end of that step,
-// or of its loop.
+// or of its loop. All ranks are for EPOCH_EVALUATION_MS at the end of the first
+// epoch, with a boundary each 10 ms.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
@@ -122,6 +124,7 @@ int main(int argc, char** argv) {
   const int evaluation_ms = Number("EVALUATION_MS", 0);
   const int evaluation_rank = Number("EVALUATION_RANK", 0);
   const int evaluation_step = Number("EVALUATION_STEP", 0);
+  const int epoch_evaluation_ms = Number("EPOCH_EVALUATION_MS", 0);
   gavel::SessionOptions session_options;
   if (!gavel::ReadEnvironment(&session_options).ok()) return 2;
   session_options.gang_wait_s = Number("GANG_WAIT_S", 60);
@@ -186,6 +189,10 @@ int main(int argc, char** argv) {
           session->steps_done() + 1 == evaluation_step) {
         Sleep(evaluation_ms);
       }
+    }
+    for (int left = epoch == 0 ? epoch_evaluation_ms : 0;
+         left > 0 && session->Boundary(); left -= 10) {
+      Sleep(10);
     }
     if (!session->stopped()) ++epoch;
   }

@@ -205,6 +205,58 @@ TEST(StopAgreement, ARankIsLeftBehindByOneWhoseLoopHasEnded) {
   EXPECT_FALSE(pair.rank1.is_left_behind(2.1 + kEndedRankWait_s));
 }
 
+TEST(StopAgreement, RanksThatAllRestStopWhereTheyAre) {
+  for (const bool later_binds : {false, true}) {
+    SCOPED_TRACE(later_binds);
+    Pair pair;
+    pair.rank0.Pass(0);
+    pair.rank1.Pass(0);
+    if (later_binds) {
+      pair.rank0.Pass(1);
+      pair.rank0.Want(StopKind::kStop);
+      pair.Talk(4);  // after step 2, of which rank 1 hears in step 1
+      pair.rank1.Pass(1);
+    } else {
+      pair.rank0.Pass(1);
+      pair.rank1.Pass(1);
+    }
+    // As far as was known the second step was under way.
+    EXPECT_EQ(pair.rank0.Pass(1, /*begins=*/false), Passage::kGoOn);
+    pair.rank0.Want(StopKind::kStop);
+    pair.Talk(4);
+    EXPECT_EQ(pair.rank0.Pass(1, false), Passage::kGoOn) << "one does not rest";
+    EXPECT_EQ(pair.rank1.Pass(1, false), Passage::kGoOn);
+    pair.Talk(4);
+    EXPECT_EQ(pair.rank1.Pass(1, false), Passage::kStop);
+    EXPECT_EQ(pair.rank0.Pass(1, false), Passage::kStop);
+  }
+}
+
+TEST(StopAgreement, ARankThatHasRestedGoesPastOrWaitsAsAnyOther) {
+  Pair pair;
+  pair.rank0.Pass(0);
+  pair.rank1.Pass(0);
+  EXPECT_EQ(pair.rank0.Pass(1, false), Passage::kGoOn);
+  EXPECT_EQ(pair.rank1.Pass(1, false), Passage::kGoOn);
+  pair.rank0.Want(StopKind::kStop);
+  const LeaderWord word =
+      pair.leader.Hear(0, std::vector{std::optional(pair.rank0.Word()),
+                                      std::optional(pair.rank1.Word())});
+  EXPECT_EQ(word.proposal.step, 1u);
+  // Rank 1 is in its next step before it hears of it.
+  EXPECT_EQ(pair.rank1.Pass(1), Passage::kGoOn);
+  pair.rank0.Hear(0, word);
+  pair.rank1.Hear(0, word);
+  EXPECT_EQ(pair.rank0.Pass(1), Passage::kWait);
+  pair.Talk(1);  // refused
+  EXPECT_EQ(pair.rank0.Pass(1), Passage::kGoOn);
+  pair.Talk(3);
+  for (StopMember* rank : {&pair.rank0, &pair.rank1}) {
+    EXPECT_EQ(rank->Pass(2), Passage::kGoOn);
+    EXPECT_EQ(rank->Pass(3), Passage::kStop);
+  }
+}
+
 TEST(StopAgreement, ASilentLeaderIsLost) {
   StopMember member(0, 10);
   EXPECT_EQ(member.lost_rank(10 + kRankSilenceMax_s), -1);
@@ -212,9 +264,17 @@ TEST(StopAgreement, ASilentLeaderIsLost) {
 }
 
 TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
-  MemberWord member{7,       8,     StopKind::kStop,  9,
-                    true,    false, Leaving::kBroken, {10, 2},
-                    {11, 1}, true};
+  MemberWord member{7,
+                    8,
+                    StopKind::kStop,
+                    9,
+                    true,
+                    false,
+                    Leaving::kBroken,
+                    {10, 2},
+                    {11, 1},
+                    true,
+                    true};
   const auto member_read = DecodeMemberWord(EncodeWord(member));
   ASSERT_TRUE(member_read);
   EXPECT_EQ(EncodeWord(*member_read), EncodeWord(member));
@@ -222,6 +282,7 @@ TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
   EXPECT_EQ(member_read->failed_save, (Save{10, 2}));
   EXPECT_EQ(member_read->begun_save, (Save{11, 1}));
   EXPECT_TRUE(member_read->ended);
+  EXPECT_TRUE(member_read->rests);
   LeaderWord leader{
       1, {2, 3, StopKind::kCheckpoint, true}, -1, {10, 2}, 4, {11, 1}, true};
   const auto leader_read = DecodeLeaderWord(EncodeWord(leader));
@@ -236,6 +297,7 @@ TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
        {"", " ", "1", "1 2 3 4 5", "1 2 3 0 0 0 9 1 0 0", "a b c d e f",
         "1 2 0 3 0 0 0 0 0", "1 2 9 3 0 0 0 0 0 0 0 0",
         "-1 2 0 0 0 0 0 0 0 0 0 0", "1 2 0 0 0 0 0 0 0 0 0 2",
+        "-1 2 0 0 0 0 0 0 0 0 0 0 0", "1 2 0 0 0 0 0 0 0 0 0 0 2",
         "1  2 0 0 0 0 0 0 0 0 0"}) {
     EXPECT_FALSE(DecodeMemberWord(text)) << text;
     EXPECT_FALSE(DecodeLeaderWord(text)) << text;
@@ -312,6 +374,7 @@ class Gang {
     double step_s = 0;
     Time busy_until = 0;
     bool in_step = false;
+    int evaluations_left = 0;  // pieces of it, with a boundary before each
     Time wants_stop_at = kNever;
     Time dies_at = kNever;
     Time next_talk = 0;
@@ -343,14 +406,21 @@ class Gang {
       if (!std::all_of(ranks_.begin(), ranks_.end(), begun)) return;
       rank.in_step = false;
       ++rank.steps_done;
+      if (evaluation_every_ > 0 && rank.steps_done % evaluation_every_ == 0) {
+        rank.evaluations_left = Below(20);
+      }
     }
     if (now >= rank.wants_stop_at) rank.member.Want(StopKind::kStop);
     if (&rank == ranks_.data() && now >= rank.next_checkpoint) {
       rank.member.Want(StopKind::kCheckpoint);
     }
-    switch (rank.member.Pass(rank.steps_done)) {
+    // At the first of them as at any boundary, as the session does.
+    const bool begins =
+        rank.evaluations_left == 0 || rank.evaluations_left > 17;
+    switch (rank.member.Pass(rank.steps_done, begins)) {
       case Passage::kGoOn:
-        rank.in_step = true;
+        if (rank.evaluations_left > 0) --rank.evaluations_left;
+        rank.in_step = begins && rank.evaluations_left == 0;
         rank.busy_until = now + rank.step_s * (0.5 + Uniform());
         return;
       case Passage::kWait:
@@ -398,6 +468,7 @@ class Gang {
   const uint64_t first_step_ = random_() % 1000;
   const double step_s_ = 0.001 + 0.2 * Uniform() * Uniform() * Uniform();
   double checkpoint_every_s_ = 0;
+  const uint64_t evaluation_every_ = random_() % 12;  // steps; 0: never
   std::vector<Rank> ranks_;
   std::vector<std::vector<MemberWord>> history_;
   std::vector<LeaderWord> leader_history_;

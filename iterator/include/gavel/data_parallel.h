@@ -25,7 +25,7 @@
 // Between two steps and after the loop a rank may be busy alone for as long as
 // it likes, say with an evaluation on rank 0: the others wait in their next
 // backward(), or in Finish(), while it lives and the lease is renewed. They
-// pause when it is back.
+// pause when it is back; ranks that all evaluate pause at any boundary there.
 //
 // When a rank dies, the others' step is void: their loops end at its boundary
 // (under an agent their processes do, with code 75), nothing of it is kept, and
