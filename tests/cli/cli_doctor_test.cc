@@ -85,6 +85,14 @@ TEST_F(DoctorTest, TheAnswerIsJsonWhenAsked) {
   EXPECT_GE(measures["leased_step_s"], 0.003);
 }
 
+// Though it would report the same when it had lost everything.
+TEST_F(DoctorTest, ValuesThatNeverVaryOrAreNoNumbersTellNothing) {
+  ExpectFailure(Examine({"constant"}),
+                "is the same in each step (loss is 1), so no run could differ");
+  std::filesystem::remove_all(state());
+  ExpectFailure(Examine({"diverges"}), "loss at step 4 is not a number");
+}
+
 TEST_F(DoctorTest, AFailureIsInTheJsonToo) {
   const Ended ended = Examine({"forgets"}, {"--json"});
   EXPECT_EQ(ended.exit_code, 1);

@@ -11,7 +11,7 @@
 // end only), unused (does nothing), hangs, loopless (reports, no step counts),
 // asks (for arguments), damages (its checkpoints), leaseless (asks for none),
 // deaf (does not give it back), hangs-paused (the same, and does not end),
-// loses-paused (the second number).
+// loses-paused (the second number), constant and diverges (what it reports).
 #include <unistd.h>
 
 #include <algorithm>
@@ -125,7 +125,10 @@ class Trainer {
         (factor - 1) * std::max<double>(options_.step_ms, 0.1)));
     state_.momentum = 0.9 * state_.momentum - 0.1 * std::sin(state_.weight);
     state_.weight += state_.momentum;
-    Report("loss", state_.weight * state_.weight);
+    double loss = state_.weight * state_.weight;
+    if (options_.Is("constant")) loss = 1;
+    if (options_.Is("diverges") && state_.step >= 4) loss = NAN;
+    Report("loss", loss);
     if (options_.Is("random")) Report("noise", random_());
     if (options_.Is("timed")) Report("step time", random_());
     ++state_.step;
