@@ -163,4 +163,16 @@ const char* PolicyOf(uint64_t seed) {
   return kPolicies[seed / 3 % kPolicies.size()];
 }
 
+void CountFaultsOf(const VirtualWorld& world,
+                   std::map<std::string, uint64_t>& faults) {
+  const VirtualNetwork::Counts& counts = world.network.counts();
+  faults["message: lost"] = counts.lost;
+  faults["message: doubled"] = counts.doubled;
+  faults["message: late"] = counts.late;
+  faults["message: cut off"] = counts.cut_off;
+  faults["checkpoint: failed"] = world.checkpoint_faults.failed;
+  faults["checkpoint: late"] = world.checkpoint_faults.delayed;
+  faults["accelerator: of no use"] = world.refused;
+}
+
 }  // namespace gavel

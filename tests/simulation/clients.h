@@ -4,6 +4,7 @@
 #define GAVEL_TESTS_SIMULATION_CLIENTS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -44,6 +45,10 @@ const Client& ClientOf(const std::vector<Client>& clients,
 std::string WrongEnds(const std::vector<Client>& clients,
                       const VirtualCluster& cluster,
                       const std::set<JobId>& cancelled);
+
+// What went wrong on the way, by name.
+void CountFaultsOf(const VirtualWorld& world,
+                   std::map<std::string, uint64_t>& faults);
 
 const char* PolicyOf(uint64_t seed);
 

@@ -334,31 +334,31 @@ class Scenario {
     });
   }
 
-  void KillWorkersOn(const std::string& uuid) {
-    if (!cluster_.coordinator_up()) return;
-    const Engine& engine = cluster_.engine();
-    for (const auto& [id, job] : engine.jobs()) {
-      if (ClientOf(clients_, job.spec.name).kind != Kind::kRobust) continue;
-      for (size_t rank = 0; rank < job.workers.size(); ++rank) {
-        const Worker& worker = job.workers[rank];
-        if (worker.held_epoch == 0 ||
-            engine.cluster().accelerator(worker.held).info.uuid != uuid) {
-          continue;
-        }
-        cluster_.KillWorker({id, static_cast<int>(rank)});
-      }
-    }
-  }
-
-  void HangWorkersOf(const std::string& server) {
+  // Of jobs for which it is no failure of their own.
+  template <class Does>
+  void ForEachRobustWorker(Does does) {
     if (!cluster_.coordinator_up()) return;
     for (const auto& [id, job] : cluster_.engine().jobs()) {
       if (ClientOf(clients_, job.spec.name).kind != Kind::kRobust) continue;
       for (size_t rank = 0; rank < job.workers.size(); ++rank) {
-        if (job.workers[rank].server != server) continue;
-        cluster_.HangWorker({id, static_cast<int>(rank)});
+        does(WorkerId{id, static_cast<int>(rank)}, job.workers[rank]);
       }
     }
+  }
+
+  void KillWorkersOn(const std::string& uuid) {
+    ForEachRobustWorker([&](const WorkerId& id, const Worker& worker) {
+      if (worker.held_epoch == 0) return;
+      const Cluster& cluster = cluster_.engine().cluster();
+      if (cluster.accelerator(worker.held).info.uuid != uuid) return;
+      cluster_.KillWorker(id);
+    });
+  }
+
+  void HangWorkersOf(const std::string& server) {
+    ForEachRobustWorker([&](const WorkerId& id, const Worker& worker) {
+      if (worker.server == server) cluster_.HangWorker(id);
+    });
   }
 
   // Of jobs for which that is no failure of their own.
@@ -456,7 +456,7 @@ class Scenario {
     if (!cluster_.halted().empty()) {
       result_.violations.push_back(StrCat("halted: ", cluster_.halted()));
     }
-    CountNetwork();
+    CountFaultsOf(cluster_.world(), result_.faults);
     if (!result_.violations.empty()) return;
     std::string& why = result_.unfinished;
     if (!ended) StrAppend(&why, "not all jobs have ended; ");
@@ -464,18 +464,6 @@ class Scenario {
     if (ended && !cluster_.Leftovers().empty()) {
       StrAppend(&why, "left behind: ", cluster_.Leftovers());
     }
-  }
-
-  void CountNetwork() {
-    const VirtualNetwork::Counts& counts = cluster_.world().network.counts();
-    result_.faults["message: lost"] = counts.lost;
-    result_.faults["message: doubled"] = counts.doubled;
-    result_.faults["message: late"] = counts.late;
-    result_.faults["message: cut off"] = counts.cut_off;
-    const CheckpointFaults& disk = cluster_.world().checkpoint_faults;
-    result_.faults["checkpoint: failed"] = disk.failed;
-    result_.faults["checkpoint: late"] = disk.delayed;
-    result_.faults["accelerator: of no use"] = cluster_.world().refused;
   }
 
   static constexpr double kCommit_s = 0.002;
