@@ -35,27 +35,7 @@ std::string RenderNodesJson(const Json& json, size_t width) {
 }
 
 std::string RenderStatusJson(const Json& json, size_t) {
-  const StatusRow status = ParseStatus(json);
-  std::string text = RenderStatusLine(status) + "\n";
-  StrAppend(&text,
-            absl::StrFormat("leases of %g s; journal at term %d, row %d",
-                            status.lease_duration_s, status.term, status.seq),
-            "\n");
-  if (status.profiling_percentage_max > 0) {
-    StrAppend(&text,
-              absl::StrFormat("profiling: on %d accelerators, %.2f "
-                              "accelerator-hours so far; at most %g %%",
-                              status.profiling_accelerators,
-                              status.profiling_s / 3600,
-                              status.profiling_percentage_max),
-              "\n");
-  }
-  if (status.outcome.empty()) return text;
-  StrAppend(&text, "last allocation: ", status.outcome, " by ", status.solver);
-  if (status.objective) {
-    StrAppend(&text, absl::StrFormat(", objective %.4g", *status.objective));
-  }
-  return text + "\n";
+  return RenderStatus(ParseStatus(json));
 }
 
 // The reason in full, and what is known of the job's throughputs.

@@ -49,6 +49,9 @@ std::string RenderNodes(const std::vector<NodeRow>& rows,
 
 // One line: round, policy, how many jobs in which state.
 std::string RenderStatusLine(const StatusRow& status);
+// That line, and one each of leases and journal, of turns on trial, and of the
+// last allocation.
+std::string RenderStatus(const StatusRow& status);
 
 }  // namespace gavel
 

@@ -131,6 +131,41 @@ TEST(Table, NodesAreGroupedByTypeAndUse) {
       "here   mixed cpu_slow        1 idle          2x -     9,10       -\n");
 }
 
+TEST(Table, ANodeSaysHowSlowItsStragglersAre) {
+  NodeRow node;
+  node.server = "here";
+  node.state = "allocated";
+  node.accelerators = {InUse("v100", "allocated", {3}),
+                       InUse("v100", "allocated", {4})};
+  node.accelerators.back().speed = 0.6;
+  EXPECT_THAT(RenderNodes({node}), HasSubstr("1 allocated, slow: 60 % "));
+  EXPECT_THAT(RenderNodes({node}), HasSubstr("1 allocated            "));
+}
+
+TEST(Table, StatusSaysWhatTrialsTakeAndMayTake) {
+  const auto render = [](double percentage_max) {
+    const nlohmann::ordered_json profiling = {
+        {"percentage_max", percentage_max},
+        {"accelerators", 2},
+        {"accelerator_s", 5400}};
+    return RenderStatus(ParseStatus({{"term", 3},
+                                     {"seq", 41},
+                                     {"policy", "fifo"},
+                                     {"rounds", 7},
+                                     {"lease_duration_s", 60},
+                                     {"profiling", profiling},
+                                     {"jobs", {{"R", 2}}}}));
+  };
+  EXPECT_EQ(render(25),
+            "round 7; fifo; jobs: 2 running\n"
+            "leases of 60 s; journal at term 3, row 41\n"
+            "profiling: on 2 accelerators, 1.50 accelerator-hours so far; at "
+            "most 25 % of each type\n");
+  EXPECT_EQ(render(0),
+            "round 7; fifo; jobs: 2 running\n"
+            "leases of 60 s; journal at term 3, row 41\n");
+}
+
 TEST(Rows, WhatIsMissingOrOddIsLeftAtItsDefault) {
   const auto rows = ParseQueue(nlohmann::ordered_json::parse(
       R"([{"id": "x", "name": 3, "steps_done": -4, "last_generation": null,
