@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
+#include "tests/engine/engine_driver.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
@@ -156,6 +157,31 @@ TEST_F(QueryTest, NodesShowEachAccelerator) {
   EXPECT_EQ(rows[0]["accelerators"][1]["jobs"], json::array());
 }
 
+// What jobs that came from elsewhere found there.
+TEST(NodesQuery, TellsHowFastAStragglerIs) {
+  EngineDriver driver(3, "max_min_fairness");
+  const JobId first = driver.Submit("first");
+  const JobId second = driver.Submit("second");
+  for (const JobId job : {first, second}) {
+    driver.Run(job);
+    driver.ReportSpeed(job, 10);
+  }
+  for (const JobId job : {first, second}) {
+    driver.MoveByLoss(job);
+    driver.ReportSpeed(job, 6);
+    if (job == first) driver.Gone(driver.Key(first), 0);
+  }
+  const QueryReply reply =
+      AnswerQuery({1, QueryKind::kNodes, JobId(), 0},
+                  {driver.engine(), driver.now, "max_min_fairness"});
+  const json nodes = json::parse(reply.json);
+  std::vector<double> speeds;
+  for (const json& accelerator : nodes[0]["accelerators"]) {
+    speeds.push_back(accelerator["speed"].get<double>());
+  }
+  EXPECT_EQ(speeds, (std::vector<double>{1, 1, 0.6}));
+}
+
 TEST_F(QueryTest, ASilentServerIsDown) {
   Join("here", 2);
   Step(event::ServerLost{"here"});
@@ -247,6 +273,9 @@ TEST_F(QueryTest, StatusCountsJobsByState) {
                                       {"messages_refused", 2},
                                       {"connections_refused", 3},
                                       {"connections_cut", 4}}));
+  EXPECT_EQ(status["profiling"], json({{"percentage_max", 50.0},
+                                       {"accelerators", 0},
+                                       {"accelerator_s", 0.0}}));
 }
 
 TEST_F(QueryTest, LettersFollowTheWorkers) {

@@ -1,5 +1,6 @@
 // Simulations in which what pairs do is estimated: Gavel sections 3.3 and 6.
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,15 +92,21 @@ TEST(Estimator, ProfilingIsChargedWhenTheJobFirstRuns) {
   EXPECT_DOUBLE_EQ(charged.jobs.at(0).jct_s, free_s + 90);
 }
 
-TEST(Estimator, WrongEstimatesAreCorrectedAndEveryJobEnds) {
+// One model, or two or three, stand for six; what is measured of pairs as they
+// run makes up for most of it.
+TEST(Estimator, WrongEstimatesCostAQuarterOfTheTimeAtMost) {
   const Trace trace = AppetiteTrace(30);
+  const SimulationResult known =
+      Simulate(SmallOptions("fast:2", kPacked), trace, AppetiteTable());
+  ASSERT_TRUE(known.complete);
   for (const int models : {1, 2, 3}) {
     SimulationOptions options = Estimated(models, 0.3, 10);
     options.seed = static_cast<uint64_t>(models);
     const SimulationResult result = Simulate(options, trace, AppetiteTable());
     EXPECT_TRUE(result.complete) << result.stopped;
-    EXPECT_TRUE(std::isfinite(result.avg_jct_s));
     EXPECT_GT(result.profiling_s, 0);
+    EXPECT_LT(result.avg_jct_s, 1.25 * known.avg_jct_s) << models;
+    EXPECT_GT(result.avg_jct_s, 0.95 * known.avg_jct_s) << models;
   }
 }
 
@@ -126,6 +133,14 @@ TEST(Estimator, TheSeedChoosesTheCells) {
   const SimulationResult again = Simulate(options, trace, AppetiteTable());
   EXPECT_EQ(first.avg_jct_s, again.avg_jct_s);
   EXPECT_EQ(first.profiling_s, again.profiling_s);
+  std::set<double> outcomes = {first.avg_jct_s};
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    options.seed = seed;
+    const SimulationResult other = Simulate(options, trace, AppetiteTable());
+    ASSERT_TRUE(other.complete) << other.stopped;
+    outcomes.insert(other.avg_jct_s);
+  }
+  EXPECT_GT(outcomes.size(), 1u);
 }
 
 TEST(Estimator, ACheckpointKeepsWhatWasEstimated) {
