@@ -2,7 +2,9 @@
 // game with its own copy of the network, and changes the shared one. A step is
 // --rollouts parts of games, which the actors take as they are free. Alone or
 // under a coordinator; with one actor every run is the same. The game is this
-// library's own, and so are all its data: they are synthetic. Prints one line
+// library's own, and so are all its data: they are synthetic. There is no
+// --synthetic here: what the actors see follows from what they do, and nothing
+// is read that a first batch would spare. Prints one line
 // of JSON at the end: the points by which games against the same opponent are
 // won (or lost, below 0), beside those of acting at random.
 #include <ATen/Parallel.h>
@@ -127,7 +129,12 @@ class Actor {
     session.Track(name + "_engine", engine_);
     session.Track(
         name + "_game", [this] { return game_.Save(); },
-        [this](const std::string& bytes) { game_.Load(bytes); });
+        [this](const std::string& bytes) {
+          if (game_.Load(bytes)) return;
+          gavel::examples::Fail(
+              "the checkpoint holds no game of this kind; give the same flags, "
+              "or another checkpoint directory");
+        });
   }
 
   // Takes rollouts until none is left.

@@ -124,13 +124,17 @@ Score Evaluate(CycleGan& networks, const Images& images,
   return {sum.cycle / size, sum.translation / size, sum.untranslated / size};
 }
 
-void PrintScore(const Flags& flags, int64_t steps, int64_t broken_images,
+void PrintScore(const Flags& flags, int64_t steps, const Images& images,
                 const Score& score) {
+  const auto broken = [](const ImageSource& a, const ImageSource& b) {
+    return static_cast<long long>(a.broken_count() + b.broken_count());
+  };
   std::printf(
       "{\"data\": \"%s\", \"steps\": %lld, \"broken_images\": %lld, "
-      "\"cycle_error\": %.6f",
+      "\"broken_test_images\": %lld, \"cycle_error\": %.6f",
       DataLabel(flags), static_cast<long long>(steps),
-      static_cast<long long>(broken_images), score.cycle);
+      broken(images.train_a, images.train_b),
+      broken(images.test_a, images.test_b), score.cycle);
   if (flags.data.empty()) {
     std::printf(", \"translation_error\": %.6f, \"untranslated_error\": %.6f",
                 score.translation, score.untranslated);
@@ -196,9 +200,8 @@ int Train(const Flags& flags, const Images& images) {
 
   if (session->finished()) {
     crops.crop = Crop::kWhole;
-    PrintScore(flags, session->steps_done(),
-               images.train_a.broken_count() + images.train_b.broken_count(),
-               Evaluate(networks, images, crops, session->device()));
+    const Score score = Evaluate(networks, images, crops, session->device());
+    PrintScore(flags, session->steps_done(), images, score);
   }
   return session->Finish();
 }

@@ -1,5 +1,6 @@
 // Trains a small GPT on byte pairs of English text: the licences that every
-// Debian machine has, or any text (--data). In mixed precision on a GPU, with
+// Debian machine has, or any text (--data); without any on a made-up language.
+// In mixed precision on a GPU, with
 // accumulated gradients (--global-batch-size), alone or under a coordinator, on
 // one worker or as a gang. Prints one line of JSON at the end: the perplexity
 // on text that it was not trained on, beside that of a model that knows only
@@ -42,6 +43,7 @@ struct Flags : gavel::examples::TrainingFlags {
   gavel::models::GptOptions model{
       .length = 64, .width = 128, .heads = 4, .layers = 2};
   int64_t warm_up = 20;
+  int64_t decay_steps = 0;
   double weight_decay = 0.1;
   std::string precision = "auto";
 };
@@ -65,6 +67,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--dropout", flags.model.dropout, "in training")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--warm-up", flags.warm_up, "steps until the rate is --lr")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--decay-steps", flags.decay_steps,
+                 "steps until the rate is at its lowest; 0: all of training")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--weight-decay", flags.weight_decay, "of matrices")
       ->check(CLI::NonNegativeNumber);
@@ -102,6 +107,12 @@ double ValidationLoss(const Flags& flags, Gpt& model, const TextWindows& text,
   return loss / static_cast<double>(text.size());
 }
 
+// How long training is, on as many workers as there are.
+int64_t StepsOf(const Flags& flags, int64_t budget, int64_t steps_per_epoch) {
+  if (flags.decay_steps > 0) return flags.decay_steps;
+  return budget > 0 ? budget : flags.epochs * steps_per_epoch;
+}
+
 // What a loss per token is in bits per byte, whatever the vocabulary.
 double BitsPerByte(const TextCorpus& corpus, double loss) {
   const torch::Tensor& ids = corpus.validation();
@@ -121,8 +132,7 @@ int Train(Flags& flags, const TextCorpus& corpus) {
       *model, flags.learning_rate, flags.weight_decay));
   auto loader =
       LoaderOf(TextWindows(corpus.train(), flags.model.length), flags);
-  const int64_t steps_total =
-      flags.steps > 0 ? flags.steps : flags.epochs * loader.steps_per_epoch();
+  const int64_t budget = SessionOptionsOf(flags).steps_total;
   int64_t epoch = 0;
 
   const auto session = OpenSession(flags);
@@ -139,11 +149,12 @@ int Train(Flags& flags, const TextCorpus& corpus) {
       (loss * session->loss_scale()).backward();
       step_loss.Add(loss);
       if (!session->last_micro_batch()) continue;
-      gavel::models::SetLearningRate(
-          optimizer, gavel::models::CosineRate(
-                         session->steps_done(),
-                         {.peak = flags.learning_rate, .steps = flags.warm_up},
-                         steps_total));
+      const double rate = gavel::models::CosineRate(
+          session->steps_done(),
+          {.peak = flags.learning_rate, .steps = flags.warm_up},
+          StepsOf(flags, budget, loader.steps_per_epoch()));
+      gavel::models::SetLearningRate(optimizer, rate);
+      session->Report("learning_rate", rate);
       torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0);
       optimizer.step();
       optimizer.zero_grad();
@@ -173,9 +184,16 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  UseDefaultData(app, flags);
   if (flags.model.width % flags.model.heads != 0) {
     gavel::examples::Fail("--width has to be a multiple of --heads");
   }
   flags.text.window = flags.model.length;
-  return Train(flags, OrFail(TextCorpus::Read(flags.data, flags.text)));
+  return Train(flags,
+               OrFail(flags.data.empty()
+                          ? TextCorpus::FromText(
+                                gavel::models::MadeUpText(/*sentences=*/6000,
+                                                          /*seed=*/1),
+                                flags.text)
+                          : TextCorpus::Read(flags.data, flags.text)));
 }

@@ -1,5 +1,6 @@
 // Trains ResNet-18 on small images: handwritten digits by default, or a folder
-// of CIFAR-10 binary or MNIST IDX files (--data). Alone or under a coordinator,
+// of CIFAR-10 binary or MNIST IDX files (--data); without any on made-up
+// stripes. Alone or under a coordinator,
 // on one worker or as a gang: with --global-batch-size the steps are the same
 // on any number of workers, so that the job may grow and shrink. Prints one
 // line of JSON at the end: the loss and accuracy on the test images.
@@ -17,6 +18,7 @@
 #include "gavel/session.h"
 #include "models/image_dataset.h"
 #include "models/resnet.h"
+#include "models/synthetic_images.h"
 
 namespace {
 
@@ -26,6 +28,7 @@ using gavel::models::Example;
 using gavel::models::ImageDataset;
 using gavel::models::ResNet;
 using gavel::models::Split;
+using gavel::models::StripeDataset;
 
 struct Flags : gavel::examples::TrainingFlags {
   Flags() {
@@ -130,6 +133,11 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  UseDefaultData(app, flags);
+  if (flags.data.empty()) {
+    return Train(flags, StripeDataset({.size = 2000, .side = 32, .seed = 1}),
+                 StripeDataset({.size = 500, .side = 32, .seed = 2}));
+  }
   return Train(flags, OrFail(ReadImageDataset(flags.data, Split::kTrain)),
                OrFail(ReadImageDataset(flags.data, Split::kTest)));
 }

@@ -177,9 +177,11 @@ int Train(const Flags& flags, const Images& images) {
     const Score score = Evaluate(model, validation, *session);
     std::printf(
         "{\"data\": \"%s\", \"steps\": %lld, \"broken_images\": %lld, "
-        "\"validation_loss\": %.9g, \"validation_accuracy\": %.4f}\n",
+        "\"broken_validation_images\": %lld, \"validation_loss\": %.9g, "
+        "\"validation_accuracy\": %.4f}\n",
         DataLabel(flags), static_cast<long long>(session->steps_done()),
-        static_cast<long long>(images.train.broken_count()), score.loss,
+        static_cast<long long>(images.train.broken_count()),
+        static_cast<long long>(images.validation.broken_count()), score.loss,
         score.accuracy);
   }
   return session->Finish();

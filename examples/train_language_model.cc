@@ -1,8 +1,8 @@
 // Trains an LSTM to predict the next word (or character) of English text: the
-// licences that every Debian machine has, or any text (--data). Alone or under
-// a coordinator, on one worker or as a gang. Prints one line of JSON at the
-// end: the perplexity on text that it was not trained on, beside that of a
-// model that knows only how frequent each word is.
+// licences that every Debian machine has, or any text (--data); without any on
+// a made-up language. Alone or under a coordinator, on one worker or as a gang.
+// Prints one line of JSON at the end: the perplexity on text that it was not
+// trained on, beside that of a model that knows only how frequent each word is.
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
@@ -35,6 +35,7 @@ struct Flags : gavel::examples::TrainingFlags {
   bool characters = false;
   int64_t length = 32;
   int64_t width = 128;
+  int64_t layers = 1;
   double dropout = 0.3;
 };
 
@@ -47,6 +48,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--width", flags.width, "of the embedding and the LSTM")
       ->check(CLI::PositiveNumber);
+  app.add_option("--layers", flags.layers, "of the LSTM")
+      ->check(CLI::Range(1, 100));
   app.add_option("--dropout", flags.dropout, "in training")
       ->check(CLI::Range(0.0, 0.9));
 }
@@ -78,6 +81,7 @@ int Train(const Flags& flags, const TextCorpus& corpus) {
       gavel::models::LstmLanguageModelOptions{.vocabulary = vocabulary,
                                               .embedding = flags.width,
                                               .hidden = flags.width,
+                                              .layers = flags.layers,
                                               .dropout = flags.dropout});
   torch::optim::Adam optimizer(model->parameters(), flags.learning_rate);
   auto loader = LoaderOf(TextWindows(corpus.train(), flags.length), flags);
@@ -124,8 +128,15 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  UseDefaultData(app, flags);
   gavel::models::TextCorpusOptions options;
   options.window = flags.length;
   options.token = flags.characters ? TokenKind::kCharacter : TokenKind::kWord;
-  return Train(flags, OrFail(TextCorpus::Read(flags.data, options)));
+  return Train(flags,
+               OrFail(flags.data.empty()
+                          ? TextCorpus::FromText(
+                                gavel::models::MadeUpText(/*sentences=*/6000,
+                                                          /*seed=*/1),
+                                options)
+                          : TextCorpus::Read(flags.data, options)));
 }

@@ -99,7 +99,7 @@ Score Evaluate(Transformer& model, const ParallelText& text, const Flags& flags,
   constexpr size_t kBatchSize = 100;
   const torch::NoGradGuard no_grad;
   model->eval();
-  double loss = 0;
+  gavel::models::TokenLoss loss;
   std::vector<std::string> translations;
   std::vector<std::string> references;
   std::span<const SentencePair> rest = text.validation();
@@ -107,10 +107,10 @@ Score Evaluate(Transformer& model, const ParallelText& text, const Flags& flags,
     const auto part = rest.first(std::min(kBatchSize, rest.size()));
     rest = rest.subspan(part.size());
     const auto batch = PadBatch(part, device);
-    loss += TranslationLoss(model(batch.source, batch.target_in),
-                            batch.target_out, /*smoothing=*/0)
-                .item<double>() *
-            static_cast<double>(part.size());
+    const auto of_part =
+        SumTokenLoss(model(batch.source, batch.target_in), batch.target_out);
+    loss.sum += of_part.sum;
+    loss.tokens += of_part.tokens;
     const torch::Tensor ids =
         Translate(model, batch.source, flags.beam).cpu().contiguous();
     const auto length = static_cast<size_t>(ids.size(1));
@@ -121,7 +121,7 @@ Score Evaluate(Transformer& model, const ParallelText& text, const Flags& flags,
       row += length;
     }
   }
-  return {std::exp(loss / static_cast<double>(references.size())),
+  return {std::exp(loss.sum / static_cast<double>(loss.tokens)),
           gavel::models::CorpusBleu(translations, references)};
 }
 

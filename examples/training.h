@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,14 @@ inline void AddGangFlags(CLI::App& app, TrainingFlags& flags) {
       ->check(CLI::NonNegativeNumber);
 }
 
+// Data that a trainer takes unless told otherwise may not be there: then it
+// makes up its own, as with --data "".
+inline void UseDefaultData(CLI::App& app, TrainingFlags& flags) {
+  const bool told = app.get_option("--data")->count() > 0;
+  std::error_code error;
+  if (!told && !std::filesystem::exists(flags.data, error)) flags.data.clear();
+}
+
 // For the last line: nobody takes a number on made-up data for a real one.
 inline const char* DataLabel(const TrainingFlags& flags) {
   if (flags.data.empty()) return "synthetic";
@@ -110,13 +120,17 @@ auto LoaderOf(Dataset dataset, const TrainingFlags& flags,
   return DataLoader(models::FirstBatch(std::move(dataset), first), options);
 }
 
-// Session::FromEnvironment() with a step budget that GAVEL_STEPS overrides.
-inline std::unique_ptr<Session> OpenSession(const TrainingFlags& flags) {
+// Those of the environment, with a step budget that GAVEL_STEPS overrides.
+inline SessionOptions SessionOptionsOf(const TrainingFlags& flags) {
   SessionOptions options;
   options.steps_total = flags.steps;
   const Status status = ReadEnvironment(&options);
   if (!status.ok()) Fail(status.message());
-  return Session::Create(std::move(options));
+  return options;
+}
+
+inline std::unique_ptr<Session> OpenSession(const TrainingFlags& flags) {
+  return Session::Create(SessionOptionsOf(flags));
 }
 
 // Makes the tokens part of the state: with another text by now the weights

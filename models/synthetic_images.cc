@@ -1,5 +1,8 @@
 #include "models/synthetic_images.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -128,6 +131,23 @@ ImageSource StripeImages(const SyntheticImagesOptions& options) {
   source.read = [options](size_t index) { return Stripes(options, index); };
   source.broken_count = [] { return int64_t{0}; };
   return source;
+}
+
+ImageDataset StripeDataset(const SyntheticImagesOptions& options) {
+  const auto size = static_cast<int64_t>(options.size);
+  // As the pixels come: [size, height, width, channels].
+  at::Tensor images =
+      at::empty({size, options.side, options.side, 3}, at::kByte);
+  at::Tensor labels = at::empty({size}, at::kLong);
+  auto* pixels = images.mutable_data_ptr<uint8_t>();
+  for (int64_t index = 0; index < size; ++index) {
+    const LabelledImage one = Stripes(options, static_cast<size_t>(index));
+    pixels =
+        std::copy(one.image.pixels.begin(), one.image.pixels.end(), pixels);
+    labels.mutable_data_ptr<int64_t>()[index] = one.label;
+  }
+  return ImageDataset(images.permute({0, 3, 1, 2}).contiguous(), labels,
+                      2 * kHues);
 }
 
 ImageSource DiscImages(Style style, const SyntheticImagesOptions& options) {

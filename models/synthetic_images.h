@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "models/image_dataset.h"
 #include "models/image_source.h"
 
 namespace gavel::models {
@@ -21,6 +22,9 @@ struct SyntheticImagesOptions {
 // brightness, in noise. Neither the hue nor the direction alone tells the
 // class, and both stay what they are in a mirrored part of the image.
 ImageSource StripeImages(const SyntheticImagesOptions& options);
+
+// The same, all in memory.
+ImageDataset StripeDataset(const SyntheticImagesOptions& options);
 
 // Scenes of a few dark discs on a light ground, in blue or in orange. What
 // there is to see (how many, where, how large) is the same at the same index

@@ -5,15 +5,19 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <random>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "core/status.h"
+#include "core/text.h"
 #include "models/byte_pair_encoding.h"
 #include "models/data_file.h"
 
@@ -181,6 +185,32 @@ TextWindows::TextWindows(at::Tensor tokens, int64_t length) {
 Example TextWindows::get(size_t index) const {
   const auto row = static_cast<int64_t>(index);
   return {inputs_[row], targets_[row]};
+}
+
+std::string MadeUpText(int64_t sentences, uint64_t seed) {
+  constexpr uint64_t kNouns = 60;
+  constexpr uint64_t kChoices = 3;
+  constexpr std::array<std::string_view, 10> kSyllables = {
+      "ba", "do", "fe", "gi", "ku", "la", "mo", "ne", "ri", "tu"};
+  std::mt19937_64 engine(seed);
+  // Of one kind all end alike.
+  const auto word = [&](uint64_t number, std::string_view ending) {
+    return StrCat(kSyllables[number / 100 % 10], kSyllables[number / 10 % 10],
+                  kSyllables[number % 10], ending);
+  };
+  std::string text;
+  for (int64_t sentence = 0; sentence < sentences; ++sentence) {
+    for (const bool subject : {true, false}) {
+      const uint64_t noun = engine() % kNouns;
+      const uint64_t adjective = kChoices * noun + engine() % kChoices;
+      StrAppend(&text, "the ", word(adjective, "s"), " ", word(noun, "n"));
+      if (!subject) break;
+      const uint64_t verb = kChoices * noun + engine() % kChoices;
+      StrAppend(&text, " ", word(verb, "r"), " ");
+    }
+    text += ".\n";
+  }
+  return text;
 }
 
 double UnigramPerplexity(const TextCorpus& corpus) {

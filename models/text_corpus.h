@@ -84,6 +84,12 @@ class TextWindows {
   at::Tensor targets_;
 };
 
+// A made-up language, for trainers without any text: sentences of seven words
+// and a full stop, whose adjectives tell which noun follows, and whose nouns
+// which verb. A function of its arguments; whoever prints a result on it says
+// that it is synthetic.
+std::string MadeUpText(int64_t sentences, uint64_t seed);
+
 // The perplexity of `validation` for a model that knows only how frequent each
 // token is in `train` (each counted once more): what a model must undercut.
 double UnigramPerplexity(const TextCorpus& corpus);

@@ -148,6 +148,13 @@ torch::Tensor TranslationLoss(const torch::Tensor& logits,
   return (losses.sum(1) / target_out.ne(kPad).sum(1)).mean();
 }
 
+TokenLoss SumTokenLoss(const torch::Tensor& logits,
+                       const torch::Tensor& target_out) {
+  const torch::Tensor sum = at::cross_entropy_loss(
+      logits.flatten(0, 1), target_out.flatten(), {}, at::Reduction::Sum, kPad);
+  return {sum.item<double>(), target_out.ne(kPad).sum().item<int64_t>()};
+}
+
 torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
                         const BeamOptions& options) {
   const torch::NoGradGuard no_grad;

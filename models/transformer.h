@@ -90,6 +90,15 @@ torch::Tensor TranslationLoss(const torch::Tensor& logits,
                               const torch::Tensor& target_out,
                               double smoothing);
 
+// What perplexity is made of: cross entropy in nats, summed over all tokens but
+// padding, and how many these are. Shapes as above.
+struct TokenLoss {
+  double sum = 0;
+  int64_t tokens = 0;
+};
+TokenLoss SumTokenLoss(const torch::Tensor& logits,
+                       const torch::Tensor& target_out);
+
 struct BeamOptions {
   int64_t beam = 1;  // 1: greedy
   // Of a translation, which is also at most twice as long as the longest source

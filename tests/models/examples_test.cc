@@ -90,6 +90,15 @@ TEST_F(TrainImage, TellsDigitsApart) {
   EXPECT_EQ(Value(outcome, "steps"), 4 * 44);
 }
 
+// As where the digits are missing.
+TEST(TrainImageWithoutData, TellsSyntheticStripesApart) {
+  const Outcome outcome =
+      RunProgram("train_image --data '' --epochs 2 --width 8");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_GT(Value(outcome, "test_accuracy"), 0.9);  // chance: 0.10
+}
+
 TEST_F(TrainImage, GoesOnExactlyInTheMiddleOfAnEpoch) {
   ExpectToGoOnExactly("train_image --epochs 2 --width 8", 57);
 }
@@ -173,10 +182,19 @@ TEST_F(TrainImagenetOnFolders, GoesOnWithoutATruncatedImageAndSaysItsNameOnce) {
   const Outcome outcome = Train();
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(Value(outcome, "broken_images"), 1);
+  EXPECT_EQ(Value(outcome, "broken_validation_images"), 0);
   const std::string said = folder_.PathOf(name) + ": not a whole JPEG image";
   const size_t first = outcome.output.find(said);
   ASSERT_NE(first, std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.output.find(said, first + 1), std::string::npos);
+}
+
+TEST_F(TrainImagenetOnFolders, CountsWhatIsBrokenOfTheValidationImages) {
+  folder_.Write("val/light/7.JPEG", "no image");
+  const Outcome outcome = Train();
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Value(outcome, "broken_images"), 0);
+  EXPECT_EQ(Value(outcome, "broken_validation_images"), 1);
 }
 
 TEST_F(TrainImagenetOnFolders, EndsWhenAClassIsEmptyOrMissing) {
@@ -245,6 +263,15 @@ TEST(TrainLanguageModel, PredictsCharactersFarBetterThanTheirFrequencyDoes) {
             0.4 * Value(outcome, "unigram_perplexity"));
 }
 
+TEST(TrainLanguageModel, LearnsTheSyntheticLanguageWithoutAnyText) {
+  const Outcome outcome =
+      RunProgram("train_language_model --data '' --epochs 2");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_LT(Value(outcome, "perplexity"),
+            0.3 * Value(outcome, "unigram_perplexity"));
+}
+
 TEST(TrainLanguageModel, GoesOnExactlyWithItsDropout) {
   ExpectToGoOnExactly("train_language_model --epochs 1 --width 32", 31);
 }
@@ -311,6 +338,14 @@ TEST(TrainGpt, PredictsTokensFarBetterThanTheirFrequencyDoes) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_LT(Value(outcome, "perplexity"),
             0.5 * Value(outcome, "unigram_perplexity"));
+}
+
+TEST(TrainGpt, LearnsTheSyntheticLanguageWithoutAnyText) {
+  const Outcome outcome = RunProgram("train_gpt --data '' --steps 150");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
+  EXPECT_LT(Value(outcome, "perplexity"),
+            0.3 * Value(outcome, "unigram_perplexity"));
 }
 
 TEST(TrainGpt, TakesTheSameStepsWithAccumulatedGradients) {

@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 
 #include "gmock/gmock.h"
+#include "tests/models/parameter_count.h"
 
 namespace gavel::models {
 namespace {
@@ -13,13 +14,27 @@ namespace {
 TEST(LstmLanguageModel, HasTheParametersOfItsLayers) {
   const LstmLanguageModel model(LstmLanguageModelOptions{
       .vocabulary = 50, .embedding = 20, .hidden = 30, .layers = 2});
-  int64_t count = 0;
-  for (const at::Tensor& tensor : model->parameters()) count += tensor.numel();
   const int64_t embedding = 50 * 20;
   const int64_t first_layer = 4 * 30 * (20 + 30 + 2);
   const int64_t second_layer = 4 * 30 * (30 + 30 + 2);
   const int64_t decoder = 50 * (30 + 1);
-  EXPECT_EQ(count, embedding + first_layer + second_layer + decoder);
+  EXPECT_EQ(gavel::testing::ParameterCount(*model),
+            embedding + first_layer + second_layer + decoder);
+}
+
+// Those of Zaremba et al. on the Penn Treebank's 10,000 words: 20 and 66
+// million (S. Merity et al., Pointer Sentinel Mixture Models, ICLR 2017, table
+// 2).
+TEST(LstmLanguageModel, HasAsManyParametersAsThePublishedWordModels) {
+  const auto count = [](int64_t width) {
+    return gavel::testing::ParameterCount(
+        *LstmLanguageModel(LstmLanguageModelOptions{.vocabulary = 10'000,
+                                                    .embedding = width,
+                                                    .hidden = width,
+                                                    .layers = 2}));
+  };
+  EXPECT_EQ(count(650), 19'780'400);
+  EXPECT_EQ(count(1500), 66'034'000);
 }
 
 TEST(LstmLanguageModel, AnswersEveryTokenWithTheVocabulary) {

@@ -90,6 +90,22 @@ TEST(TranslationLoss, SmoothsLabels) {
               1e-6);
 }
 
+// Two sentences of one and three tokens: a token counts as much in either.
+TEST(SumTokenLoss, CountsTokensAndNotSentences) {
+  const at::Tensor logits =
+      at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).repeat({2, 3, 1});
+  const at::Tensor log_probabilities = logits[0][0].log_softmax(-1);
+  const std::vector<int64_t> ids = {3, kPad, kPad, 1, 2, 1};
+  const at::Tensor target = at::tensor(ids, at::kLong).view({2, 3});
+  const TokenLoss loss = SumTokenLoss(logits, target);
+  EXPECT_EQ(loss.tokens, 4);
+  EXPECT_NEAR(
+      loss.sum,
+      -(log_probabilities[3] + 2 * log_probabilities[1] + log_probabilities[2])
+           .item<float>(),
+      1e-5);
+}
+
 TEST(Transformer, EveryParameterGetsAGradient) {
   Transformer model(Small());
   const at::Tensor target = Sentences(2, 5);

@@ -126,10 +126,12 @@ bool WorkloadTest::Train(const Workload& workload, const std::string& name,
     EXPECT_EQ(code, 0) << rank->output() << rank->errors();
   }
   const uint64_t last = LastStep(name);
+  if (steps == 0) return last > from_step;
   return kill ? last > from_step && last < steps : last == steps;
 }
 
-WorkloadTest::Curve WorkloadTest::CurveOf(const std::string& name) const {
+WorkloadTest::Curve WorkloadTest::CurveOf(const std::string& name,
+                                          const std::string& wanted) const {
   Curve sums;
   std::map<uint64_t, int> counts;
   for (int rank = 0; rank < kRanksMax; ++rank) {
@@ -137,7 +139,7 @@ WorkloadTest::Curve WorkloadTest::CurveOf(const std::string& name) const {
     Curve of_rank;
     for (const ReportedValue& value :
          ParseReport(ReadText(Path(StrCat(name, ".report.", rank))))) {
-      if (value.name != "loss") continue;
+      if (value.name != wanted) continue;
       of_rank[value.step] = std::strtod(value.value.c_str(), nullptr);
     }
     for (const auto& [step, loss] : of_rank) {

@@ -41,16 +41,19 @@ class WorkloadTest : public GavelTest {
   // one worker alone, within gang_tolerance.
   void ExpectSameWhenResized(const Workload& workload);
 
- private:
-  // Mean of "loss" over the ranks, by step.
+  // Mean of a reported value over the ranks, by step.
   using Curve = std::map<uint64_t, double>;
 
-  // Goes on from the last generation in folder()/NAME up to `steps`. `kill`: by
+  // Goes on from the last generation in folder()/NAME up to `steps`; 0: as far
+  // as the program wants. `kill`: by
   // SIGKILL, once there is a generation beyond that one; false when it came to
   // its end before.
   bool Train(const Workload& workload, const std::string& name, int workers,
              uint64_t steps, bool kill);
-  Curve CurveOf(const std::string& name) const;
+  Curve CurveOf(const std::string& name,
+                const std::string& wanted = "loss") const;
+
+ private:
   uint64_t LastStep(const std::string& name) const;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"
 #include "tests/models/workload_fixture.h"
 
 namespace gavel::testing {
@@ -41,7 +42,8 @@ const Workload kWorkloads[] = {
      .gang_tolerance = 1e-3},
     {.program = "train_gpt",
      .flags = {"--width", "32", "--length", "32", "--batch-size", "8",
-               "--global-batch-size", "16", "--dropout", "0"},
+               "--global-batch-size", "16", "--dropout", "0", "--warm-up", "4",
+               "--decay-steps", "24"},
      .steps = 24,
      .gang_tolerance = 1e-3},
     {.program = "train_a3c", .flags = {"--actors", "1"}, .steps = 24},
@@ -66,6 +68,24 @@ std::vector<Workload> DataParallelOnes() {
   std::ranges::copy_if(kWorkloads, std::back_inserter(gangs),
                        [](const auto& row) { return row.gang_tolerance > 0; });
   return gangs;
+}
+
+// A tenth of the peak at the end of training: of as many steps as two workers
+// make of the data, or as the job has.
+TEST_F(WorkloadTest, TheCosineIsAsLongAsTraining) {
+  constexpr double kPeak = 0.003;
+  const Workload gpt = {
+      .program = "train_gpt",
+      .flags = {"--width", "16", "--length", "32", "--layers", "1",
+                "--batch-size", "64", "--epochs", "1", "--warm-up", "2"}};
+  for (const uint64_t steps : {0, 12}) {
+    const std::string name = StrCat("of", steps);
+    ASSERT_TRUE(Train(gpt, name, 2, steps, false));
+    const Curve rates = CurveOf(name, "learning_rate");
+    ASSERT_GT(rates.size(), 10u);
+    EXPECT_NEAR(std::next(rates.begin(), 2)->second, kPeak, 0.1 * kPeak);
+    EXPECT_NEAR(rates.rbegin()->second, 0.1 * kPeak, 0.03 * kPeak) << steps;
+  }
 }
 
 std::string ProgramOf(const ::testing::TestParamInfo<Workload>& row) {
