@@ -93,7 +93,7 @@ absl::Status RealityRunner::ReadCluster() {
   // A wrong policy is told before minutes of measuring.
   GAVEL_RETURN_IF_ERROR(MergeScheduling(cluster_.scheduling, Flags()).status());
   for (ServerSpec& server : cluster_.servers) {
-    GAVEL_RETURN_IF_ERROR(FillUuids(&server.accelerators));
+    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
     for (const AcceleratorInfo& info : server.accelerators) {
       ++counts_[info.type];
     }

@@ -51,7 +51,7 @@ absl::StatusOr<AcceleratorInfo> FindAccelerator(const PreemptionFlags& flags) {
     slot.type = "cpu";
     slot.uuid = "preemption-cpu-0";
   }
-  GAVEL_RETURN_IF_ERROR(FillUuids(&all));
+  GAVEL_RETURN_IF_ERROR(FillFromGpus(&all));
   return all.front();
 }
 

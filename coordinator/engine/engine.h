@@ -253,7 +253,7 @@ class Engine {
   // ---- engine_memory.cc: tiers of pauses, and memory budgets
   using Tiers = std::vector<std::pair<JobId, PauseTier>>;
   Tiers ChooseTiers(Time now) const;
-  double ExpectedAbsence(const Job& job, const WaitingLine& line) const;
+  double ExpectedAbsence(const Job& job, const WaitingUnits& line) const;
   bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
   void MakeRoom(Time now);
   void MakeRoomOn(AcceleratorId accelerator,

@@ -34,7 +34,7 @@ const Worker& Engine::WorkerOf(const WorkerKey& key) const {
 }
 
 // In seconds.
-double Engine::ExpectedAbsence(const Job& job, const WaitingLine& line) const {
+double Engine::ExpectedAbsence(const Job& job, const WaitingUnits& line) const {
   const RoundTable& units = line.units;
   const double share = job.target_share;
   if (!(share > 0)) return kNever;
@@ -63,7 +63,7 @@ Engine::Tiers Engine::ChooseTiers(Time now) const {
   Tiers tiers;
   const bool keeps = has_budgets_ && options_.keep_absence_s_max > 0;
   if (!keeps && options_.park_absence_s_max == kNever) return tiers;
-  WaitingLine line{RoundUnits(now, /*with_trials=*/false), {}};
+  WaitingUnits line{RoundUnits(now, /*with_trials=*/false), {}};
   line.priorities = Priorities(line.units);
   std::map<AcceleratorId, double> kept;
   for (const auto& [id, job] : live_) {

@@ -59,7 +59,7 @@ struct RoundPlan {
 };
 
 // Who could run in the next round, and how far each is ahead by type.
-struct WaitingLine {
+struct WaitingUnits {
   RoundTable units;
   std::vector<std::vector<double>> priorities;
 };
