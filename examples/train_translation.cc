@@ -28,6 +28,8 @@ namespace {
 using gavel::examples::OrFail;
 using gavel::models::ParallelText;
 using gavel::models::SentencePair;
+using gavel::models::SumTokenLoss;
+using gavel::models::TokenLoss;
 using gavel::models::Transformer;
 using gavel::models::TranslationLoss;
 
@@ -99,7 +101,7 @@ Score Evaluate(Transformer& model, const ParallelText& text, const Flags& flags,
   constexpr size_t kBatchSize = 100;
   const torch::NoGradGuard no_grad;
   model->eval();
-  gavel::models::TokenLoss loss;
+  TokenLoss loss;
   std::vector<std::string> translations;
   std::vector<std::string> references;
   std::span<const SentencePair> rest = text.validation();
