@@ -66,8 +66,9 @@ bool Engine::KeepPairCell(Job& job, const Job& other, const std::string& type) {
     return one.table_row.has_value() && !(one.row_speed > 0);
   };
   if (of_table(job) || !of_table(other)) return false;
-  const auto& [name, scale] = options_.throughputs->NameOf(*other.table_row);
-  if (scale != job.spec.scale_factor) return false;
+  const auto& row = options_.throughputs->NameOf(*other.table_row);
+  const std::string& name = row.first;
+  if (row.second != job.spec.scale_factor) return false;
   const Throughput alone = throughputs_.Get(job.id, type);
   const auto together = throughputs_.Together(job.id, other.id, type);
   if (alone.source == ThroughputSource::kGuessed || !(alone.steps_per_s > 0) ||
