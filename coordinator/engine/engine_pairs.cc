@@ -28,9 +28,9 @@ Time TogetherSince(const Job& job, const Job& other) {
 // Another job was on its accelerators, too, at some time in the last window_s.
 bool Engine::WasBeside(Time now, const Job& job, double window_s) const {
   if (!job.partner.valid()) return false;
-  if (live_.contains(job.partner)) return true;
-  const auto gone = jobs_.find(job.partner);
-  return gone != jobs_.end() && now - gone->second.ended_at < window_s;
+  const Job* other = Find(job.partner);
+  if (other == nullptr) return false;
+  return other->live || now - other->ended_at < window_s;
 }
 
 // What `job` reports while it runs beside its partner is the pair's figure,

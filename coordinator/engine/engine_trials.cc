@@ -80,9 +80,9 @@ std::vector<ShareUnit> Engine::TrialsOf(const RoundTable& units,
 // A trial is one round at most.
 void Engine::StartTrials(Time now) {
   for (const ShareUnit& unit : trials_) {
-    const auto job = live_.find(unit.job);
-    if (job == live_.end()) continue;
-    for (Worker& worker : job->second->workers) CountTrial(now, worker);
+    Job* job = FindLive(unit.job);
+    if (job == nullptr) continue;
+    for (Worker& worker : job->workers) CountTrial(now, worker);
   }
   trials_ = std::move(planned_trials_);
   planned_trials_.clear();

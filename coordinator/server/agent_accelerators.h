@@ -23,8 +23,8 @@ struct Gpu {
 };
 
 // What each process takes of a GPU before it allocates anything: its CUDA
-// context and the kernels of LibTorch's libraries. Some 300 to 600 MiB by GPU
-// and driver; declare context_bytes where it matters.
+// context and the kernels of LibTorch's libraries. Assumed, not measured:
+// declare context_bytes where it matters.
 inline constexpr uint64_t kContextBytesDefault = uint64_t{512} << 20;
 
 // In the order of the bus. UNAVAILABLE when there is no driver, or it fails.
