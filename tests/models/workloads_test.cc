@@ -70,6 +70,25 @@ std::vector<Workload> DataParallelOnes() {
   return gangs;
 }
 
+// Whose rollout changes the network first is not the same twice, so no two runs
+// have equal losses. What is to be learned is: acting at random loses by 4.6.
+TEST_F(WorkloadTest, SeveralActorsLearnAlthoughKilled) {
+  constexpr uint64_t kSteps = 900;
+  const Workload a3c = {.program = "train_a3c", .flags = {"--actors", "3"}};
+  for (const uint64_t steps : {kSteps / 3, kSteps * 2 / 3, kSteps}) {
+    EXPECT_TRUE(Train(a3c, "killed", 1, steps, true));
+    ASSERT_TRUE(Train(a3c, "killed", 1, steps, false));
+  }
+  const Curve margin = CurveOf("killed", "margin");
+  ASSERT_EQ(margin.size(), kSteps);
+  EXPECT_LT(margin.at(kSteps / 100), -3);
+  double best = -5;  // of the last third: learning goes up and down
+  for (uint64_t step = kSteps * 2 / 3; step < kSteps; ++step) {
+    best = std::max(best, margin.at(step));
+  }
+  EXPECT_GT(best, 0);
+}
+
 // A tenth of the peak at the end of training: of as many steps as two workers
 // make of the data, or as the job has.
 TEST_F(WorkloadTest, TheCosineIsAsLongAsTraining) {
