@@ -208,8 +208,11 @@ absl::StatusOr<SweepOutcome> Sweep::Outcome() {
   {
     const std::lock_guard lock(mutex_);
     GAVEL_RETURN_IF_ERROR(error_);
-    outcome.stopped = stop_;
     outcome.searches = answers_;
+    // A word that came when all was done has stopped nothing.
+    const bool all_done =
+        spec_.search ? answers_.size() == tasks_.size() : done_ == total_;
+    outcome.stopped = stop_ && !all_done;
   }
   if (spec_.search) return outcome;
   std::set<std::string> keys;

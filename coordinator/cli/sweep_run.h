@@ -49,7 +49,7 @@ struct SearchAnswer {
 };
 
 struct SweepOutcome {
-  bool stopped = false;
+  bool stopped = false;  // with something left to do
   // Of the sweep's runs those that are known, without jobs, in its order.
   std::vector<StoredRun> runs;
   std::vector<SearchAnswer> searches;

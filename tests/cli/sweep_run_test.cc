@@ -128,6 +128,21 @@ TEST_F(SweepRunTest, StoppedItKeepsWhatHasEndedAndGoesOnLater) {
   EXPECT_EQ(simulations_, 4);
 }
 
+TEST_F(SweepRunTest, StoppedWhenAllIsDoneItIsDone) {
+  SimulationStore store = OpenStore();
+  bool was_stopped = false;
+  ASSERT_OK_AND_ASSIGN(const SweepOutcome outcome,
+                       Run(OfSeeds(4), store, {.threads = 2},
+                           [&](Sweep& sweep, const SweepProgress& progress) {
+                             if (progress.done < 4) return;
+                             sweep.Stop();
+                             was_stopped = true;
+                           }));
+  EXPECT_TRUE(was_stopped);
+  EXPECT_FALSE(outcome.stopped);
+  EXPECT_EQ(outcome.runs.size(), 4);
+}
+
 TEST_F(SweepRunTest, AnErrorIsOneOfTheResultsAndRetryRunsItAgain) {
   SimulationStore store = OpenStore();
   fake_.error = "solver broke down";
