@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,9 +14,14 @@
 #include "coordinator/cli/stop_signals.h"
 #include "coordinator/server/coordinator_server.h"
 #include "core/status.h"
+#include "spdlog/spdlog.h"
 
 namespace gavel {
 namespace {
+
+// Fewer than that are soon used up: each worker, agent and client takes one,
+// and one address may have 4,096 connections.
+constexpr rlim_t kDescriptorsAdvised = 8192;
 
 struct CoordinatorOptions {
   std::string listen = "tcp://127.0.0.1:7077";
@@ -27,6 +34,18 @@ struct CoordinatorOptions {
   double keep_days = 30;
   uint64_t snapshot_rows = SnapshotOptions().rows;
 };
+
+// The soft limit is raised to the hard one by whatever binds.
+void WarnOfFewDescriptors(spdlog::logger& log) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_max >= kDescriptorsAdvised) return;
+  log.warn(
+      "this process may open {} files only, and every worker, agent and client "
+      "takes one: who comes beyond that can't connect. Raise the hard limit "
+      "to {} or more (LimitNOFILE= of a systemd unit, `ulimit -Hn`)",
+      limit.rlim_max, kDescriptorsAdvised);
+}
 
 absl::Status Run(const CoordinatorOptions& options) {
   ClusterSpec cluster;
@@ -53,6 +72,7 @@ absl::Status Run(const CoordinatorOptions& options) {
   server_options.snapshots.rows = options.snapshot_rows;
   server_options.log = MakeStderrLog();
   server_options.announce = stdout;
+  WarnOfFewDescriptors(*server_options.log);
 
   // First, so that the server's threads do not take the signals.
   StopSignals signals;

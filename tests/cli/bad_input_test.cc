@@ -41,6 +41,18 @@ TEST_F(BadInputTest, AnAgentThatFindsNobodySaysSoAndGoesOnTrying) {
   EXPECT_EQ(agent->Wait(), 0);
 }
 
+TEST_F(BadInputTest, FewDescriptorsAreSaidBeforeTheyAreUsedUp) {
+  Process coordinator(
+      {"/usr/bin/prlimit", "--nofile=500:500", GAVEL_BINARY_DIR "/gavel",
+       "coordinator", "--listen", "tcp://127.0.0.1:0", "--state", state()},
+      Path("few"));
+  EXPECT_NE(EndpointOf(coordinator), "");
+  EXPECT_THAT(coordinator.errors(),
+              AllOf(HasSubstr("500 files"), HasSubstr("LimitNOFILE")));
+  coordinator.Signal(SIGTERM);
+  EXPECT_EQ(coordinator.Wait(), 0);
+}
+
 TEST_F(BadInputTest, AnUnknownKeyIsPointedAt) {
   const Ended local = RunLocal({WriteJob("job", {}, "scale_facto = 2\n")});
   EXPECT_EQ(local.exit_code, 1);

@@ -232,6 +232,16 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   ASSERT_TRUE(Eventually([&] {
     return fs::exists(Path("agent/logs/1-a.0.log"));
   })) << agent->errors();
+  // The worker's own key, which its agent made for it, is a secret, too.
+  size_t of_workers = 0;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(Path("agent/keys-here"))) {
+    if (!entry.is_regular_file()) continue;
+    secrets_.push_back(ValueOf(ReadText(entry.path()), "secret_key"));
+    EXPECT_EQ(secrets_.back().size(), 40U) << entry.path();
+    ++of_workers;
+  }
+  EXPECT_EQ(of_workers, 1U);
   ExpectNoSecretIn(AllArguments(), "a process's arguments or environment");
   // While it runs it is nobody else's to touch.
   EXPECT_THAT(As("bob", {"cancel", "a"}).errors, HasSubstr("not yours"));
