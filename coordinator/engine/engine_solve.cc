@@ -185,7 +185,11 @@ PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
     row.steps_remaining = std::max(
         0.0, static_cast<double>(job.spec.steps_total) - StepsDone(job, now));
     if (job.spec.deadline_s.has_value()) {
-      row.deadline_s = job.submitted_at + *job.spec.deadline_s - now;
+      // A round realises shares to within its length: who had just what its
+      // deadline takes would end up to a round late.
+      const double left_s = job.submitted_at + *job.spec.deadline_s - now;
+      row.deadline_s =
+          left_s - std::min(round_duration_s_, std::max(0.0, left_s / 2));
     }
   }
   for (size_t i = 0; i < options_.entities.size(); ++i) {

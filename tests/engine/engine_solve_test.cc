@@ -77,7 +77,7 @@ TEST(Solve, TellsDeadlinesWeightsAndEntities) {
   });
   JobSpec spec;
   spec.entity = "speech";
-  spec.deadline_s = 100;
+  spec.deadline_s = 1000;
   spec.weight = 3;
   driver.now = 5;
   driver.Submit("a", 1, spec);
@@ -85,11 +85,25 @@ TEST(Solve, TellsDeadlinesWeightsAndEntities) {
   driver.Submit("b");
   const PolicyJob& job = driver.problem.jobs[0];
   EXPECT_EQ(job.entity, 1);
-  EXPECT_EQ(job.deadline_s, 80);
+  EXPECT_EQ(job.deadline_s, 980 - 100);  // a round before it
   EXPECT_EQ(job.weight, 3);
   EXPECT_EQ(driver.problem.jobs[1].entity, -1);
   EXPECT_EQ(driver.problem.jobs[1].deadline_s, PolicyJob::kNoDeadline);
   EXPECT_EQ(driver.problem.entities.size(), 2u);
+}
+
+TEST(Solve, ADeadlineThatIsNearIsHalfAsFar) {
+  EngineDriver driver(1, "fifo");
+  JobSpec spec;
+  spec.deadline_s = 100;
+  driver.now = 5;
+  driver.Submit("a", 1, spec);
+  driver.now = 25;
+  driver.Submit("b");
+  EXPECT_EQ(driver.problem.jobs[0].deadline_s, 40);
+  driver.now = 115;
+  driver.Submit("c");
+  EXPECT_EQ(driver.problem.jobs[0].deadline_s, -10);  // missed: as it is
 }
 
 TEST(Solve, ANewPriceAsksThePolicyAgain) {

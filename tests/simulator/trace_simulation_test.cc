@@ -143,6 +143,32 @@ TEST(TraceSimulation, AViolatedDeadlineIsCountedInItsOwnUnits) {
   EXPECT_DOUBLE_EQ(result.jobs[0].deadline_s, 5120);
 }
 
+// Who gets just the share that its deadline takes would end after it: rounds
+// realise a share to within their length.
+TEST(TraceSimulation, RoundsKeepTheDeadlinesThatThePolicyKeeps) {
+  SimulationOptions options = SmallOptions(
+      "fast:2,slow:2", "max_sum_throughput_normalized_by_cost_perf_SLOs");
+  const auto prices = PriceSeries::Parse(
+      "time_s,type,price\n0,fast,36\n0,slow,3.6\n", "prices");
+  ASSERT_TRUE(prices.ok()) << prices.status().message();
+  options.prices = *prices;
+  std::vector<SmallJob> jobs;
+  for (int i = 0; i < 12; ++i) {
+    // 2,000 s where it is fast, 8,000 s where it is cheap; both, in turn, meet
+    // the deadline of 5,000 s.
+    SmallJob& job = jobs.emplace_back(SmallJob{"a", 8000, 2570.0 * i});
+    job.duration_s = 2000;
+    job.slo = 2.5;
+  }
+  const SimulationResult result = Simulate(options, SmallTrace(jobs));
+  ASSERT_TRUE(result.complete);
+  EXPECT_EQ(result.slo_jobs, 12u);
+  EXPECT_EQ(result.slo_violations, 0u);
+  for (const SimulatedJob& job : result.jobs) {
+    EXPECT_GT(job.jct_s, 4000) << "it was not worth the fast one's price";
+  }
+}
+
 TEST(TraceSimulation, OnlyTheWindowCountsAndEndsTheRun) {
   SimulationOptions options = SmallOptions("fast:4");
   options.window_begin = 1;
