@@ -27,7 +27,6 @@ struct ReproduceOptions {
   std::string name;
   bool list = false;
   bool quick = false;
-  bool slow = false;
   bool markdown = false;
   std::string throughputs;
   std::string database;  // empty: in the folder of results
@@ -90,7 +89,7 @@ absl::StatusOr<SweepOutcome> MakeRuns(const ReproduceOptions& options,
                                       SimulationStore& store,
                                       SimulationInputCache& inputs) {
   StopSignals signals;
-  Sweep sweep(SweepOf(all, options.slow), options.run, store, inputs,
+  Sweep sweep(SweepOf(all), options.run, store, inputs,
               TraceSimulation::Create);
   SweepScreen screen("reproduce", options.markdown);
   signals.Attach([&sweep] { sweep.Stop(); });
@@ -211,8 +210,6 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command->add_flag("--quick", options->quick,
                     "a quarter of the cluster, a tenth of the jobs: minutes");
-  command->add_flag("--slow", options->slow,
-                    "also the runs that take hours each");
   command->add_flag("--markdown", options->markdown,
                     "prints a document in place of tables");
   command

@@ -167,8 +167,7 @@ class Comparer {
       row.resize(row.size() + experiment_.more.size());
       row.push_back(
           run ? StrCat(RunStatusName(run->run.status), ": ", run->run.detail)
-          : one.slow ? "left out: slow"
-                     : "not run");
+              : "not run");
       return row;
     }
     const std::optional<StoredRun> base = BaseOf(one);
@@ -244,13 +243,12 @@ std::string RenderMarkdownTable(const ExperimentTable& whole) {
 
 }  // namespace
 
-SweepSpec SweepOf(const std::vector<Experiment>& experiments, bool with_slow) {
+SweepSpec SweepOf(const std::vector<Experiment>& experiments) {
   SweepSpec sweep;
   sweep.jct_limit_s = kJctLimit_s;
   sweep.record = SweepRecord::kNone;
   for (const Experiment& experiment : experiments) {
     for (const PaperCase& one : experiment.cases) {
-      if (one.slow && !with_slow) continue;
       if (std::ranges::find(sweep.runs, one.spec) == sweep.runs.end()) {
         sweep.runs.push_back(one.spec);
       }

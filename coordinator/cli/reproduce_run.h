@@ -22,9 +22,8 @@ struct Reproduction {
   ExperimentTable table;
 };
 
-// The simulations of all cases, each once. Those that are `slow` only with
-// `with_slow`.
-SweepSpec SweepOf(const std::vector<Experiment>& experiments, bool with_slow);
+// The simulations of all cases, each once.
+SweepSpec SweepOf(const std::vector<Experiment>& experiments);
 
 // Finds the run of a case; nothing when it was not made.
 using FindRun =

@@ -25,7 +25,6 @@ struct Row {
   std::string_view policy;
   double rate_per_h;
   std::optional<double> published;
-  bool slow = false;
   Measure measure = Measure::kAvgJct;
 };
 
@@ -44,58 +43,54 @@ constexpr Row kLasSingle[] = {
 };
 
 constexpr Row kLasMulti[] = {
-    {kLas, 2.0, 28.91},
-    {kLas, 2.6, 70.54},
-    {kLasPerf, 2.0, 21.90},
-    {kLasPerf, 2.6, 36.44},
-    {kLasPacked, 2.0, 20.85, true},
-    {kLasPacked, 2.6, 30.51, true},
+    {kLas, 2.0, 28.91},     {kLas, 2.6, 70.54},       {kLasPerf, 2.0, 21.90},
+    {kLasPerf, 2.6, 36.44}, {kLasPacked, 2.0, 20.85}, {kLasPacked, 2.6, 30.51},
 };
 
 constexpr Row kFifo[] = {
     {"fifo", 2.0, std::nullopt}, {"fifo", 4.0, std::nullopt},
     {"fifo_perf", 2.0, 15.45},   {"fifo_perf", 4.0, 17.08},
-    {"fifo_perf", 5.6, 104.1},   {"fifo_packed", 4.0, std::nullopt, true},
+    {"fifo_perf", 5.6, 104.1},   {"fifo_packed", 4.0, std::nullopt},
 };
 
 constexpr Row kFinishTimeFairness[] = {
-    {"finish_time_fairness", 2.0, std::nullopt, true},
-    {"finish_time_fairness_perf", 2.0, 21.80, true},
-    {"finish_time_fairness_perf", 2.6, 33.90, true},
+    {"finish_time_fairness", 2.0, std::nullopt},
+    {"finish_time_fairness_perf", 2.0, 21.80},
+    {"finish_time_fairness_perf", 2.6, 33.90},
 };
 
 constexpr Row kMakespan[] = {
-    {"fifo", 0, 618, false, Measure::kMakespan},
-    {"gandiva", 0, 346, false, Measure::kMakespan},
-    {"min_total_duration_perf", 0, 243, false, Measure::kMakespan},
-    {"min_total_duration_packed", 0, 226, true, Measure::kMakespan},
+    {"fifo", 0, 618, Measure::kMakespan},
+    {"gandiva", 0, 346, Measure::kMakespan},
+    {"min_total_duration_perf", 0, 243, Measure::kMakespan},
+    {"min_total_duration_packed", 0, 226, Measure::kMakespan},
 };
 
 constexpr Row kPriorities[] = {
-    {kLasPerf, 2.4, 18.55, false, Measure::kHighPriorityJct},
-    {kLasPerf, 2.4, 20.18, false, Measure::kLowPriorityJct},
-    {kLas, 2.4, std::nullopt, false, Measure::kHighPriorityJct},
-    {kLas, 2.4, std::nullopt, false, Measure::kLowPriorityJct},
+    {kLasPerf, 2.4, 18.55, Measure::kHighPriorityJct},
+    {kLasPerf, 2.4, 20.18, Measure::kLowPriorityJct},
+    {kLas, 2.4, std::nullopt, Measure::kHighPriorityJct},
+    {kLas, 2.4, std::nullopt, Measure::kLowPriorityJct},
 };
 
 constexpr Row kPacking[] = {
-    {kLasPerf, 1.2, 17.67}, {kLasPacked, 1.2, 19.69, true},
-    {kLasPerf, 2.0, 16.95}, {kLasPacked, 2.0, 18.26, true},
-    {kLasPerf, 4.0, 16.82}, {kLasPacked, 4.0, 16.96, true},
-    {kLasPerf, 5.6, 28.96}, {kLasPacked, 5.6, 19.64, true},
-    {kLasPerf, 6.0, 41.2},  {kLasPacked, 6.0, 20.4, true},
+    {kLasPerf, 1.2, 17.67}, {kLasPacked, 1.2, 19.69},
+    {kLasPerf, 2.0, 16.95}, {kLasPacked, 2.0, 18.26},
+    {kLasPerf, 4.0, 16.82}, {kLasPacked, 4.0, 16.96},
+    {kLasPerf, 5.6, 28.96}, {kLasPacked, 5.6, 19.64},
+    {kLasPerf, 6.0, 41.2},  {kLasPacked, 6.0, 20.4},
 };
 
 constexpr char kThroughput[] = "max_sum_throughput_perf";
 constexpr char kCost[] = "max_sum_throughput_normalized_by_cost_perf";
 constexpr char kCostSlos[] = "max_sum_throughput_normalized_by_cost_perf_SLOs";
 constexpr Row kCostSlo[] = {
-    {kThroughput, 0, 1.0, false, Measure::kCostSaving},
-    {kCost, 0, 1.4, false, Measure::kCostSaving},
-    {kCostSlos, 0, 1.23, false, Measure::kCostSaving},
-    {kThroughput, 0, std::nullopt, false, Measure::kSloViolations},
-    {kCost, 0, 0.35, false, Measure::kSloViolations},
-    {kCostSlos, 0, 0.0, false, Measure::kSloViolations},
+    {kThroughput, 0, 1.0, Measure::kCostSaving},
+    {kCost, 0, 1.4, Measure::kCostSaving},
+    {kCostSlos, 0, 1.23, Measure::kCostSaving},
+    {kThroughput, 0, std::nullopt, Measure::kSloViolations},
+    {kCost, 0, 0.35, Measure::kSloViolations},
+    {kCostSlos, 0, 0.0, Measure::kSloViolations},
 };
 
 std::string LabelOf(const PaperCase& row) {
@@ -118,7 +113,6 @@ std::vector<PaperCase> CasesOf(const Row (&rows)[n],
     made.spec.rate_per_h = row.rate_per_h;
     made.measure = row.measure;
     made.published = row.published;
-    made.slow = row.slow;
     made.label = LabelOf(made);
   }
   return cases;

@@ -43,7 +43,6 @@ struct PaperCase {
   SimulationSpec spec;  // without throughputs
   Measure measure = Measure::kAvgJct;
   std::optional<double> published;  // in the measure's unit
-  bool slow = false;                // thousands of solves of minutes each
 };
 
 // kSimulation: cases are simulated. The others are computed from the throughput

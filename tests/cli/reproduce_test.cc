@@ -94,9 +94,7 @@ TEST(SweepOf, RunsOfSeveralExperimentsAreMadeOnce) {
                                        ExperimentOf("priorities")};
   size_t cases = 0;
   for (const Experiment& experiment : all) cases += experiment.cases.size();
-  const SweepSpec sweep = SweepOf(all, true);
-  EXPECT_LT(sweep.runs.size(), cases);
-  EXPECT_LT(SweepOf(all, false).runs.size(), sweep.runs.size());
+  EXPECT_LT(SweepOf(all).runs.size(), cases);
 }
 
 class CompareTest : public ::testing::Test {
