@@ -49,6 +49,7 @@ class FakePeer {
  public:
   explicit FakePeer(const std::string& endpoint,
                     const std::optional<CurveClient>& keys = {});
+  virtual ~FakePeer() = default;
   // Whether the coordinator lets it in.
   bool Connects(double timeout_s) {
     return dealer_->WaitUntilConnected(timeout_s);
