@@ -189,6 +189,7 @@ void RoundSimulation::Drain() {
       const Event event = inbox_.Pop();
       Actions actions = engine_.Step(queue_.now(), event);
       Handle(actions);
+      journaled_ = engine_.position().seq;
       engine_.Reuse(std::move(actions));
       TakeEnded();
     } else if (persisted_ < journaled_) {

@@ -114,7 +114,7 @@ class RoundSimulation : public TraceSimulation {
   // ---- the engine's door
   void Drain();
   void Handle(Actions& actions);
-  void Do(const action::Persist& action) { journaled_ = action.seq; }
+  void Do(const action::Persist&) {}  // no journal is kept
   void Do(action::SolvePolicy& action) { problem_ = std::move(action); }
   void Do(const action::SendToWorker& action);
   void Do(const action::SendToAgent& action);

@@ -102,10 +102,7 @@ void Engine::Record(Time now, Event event) {
     start->memory_rounds = options_.memory_rounds;
     start->settings = given_;
   }
-  if (!options_.journal) {
-    actions_.push_back(action::Persist{seq_, term_, now, ""});
-    return Apply(now, event);
-  }
+  if (!options_.journal) return Apply(now, event);
   const auto kept = std::make_shared<const Event>(std::move(event));
   actions_.push_back(
       action::Persist{seq_, term_, now, EncodeEvent(*kept), kept});
@@ -163,16 +160,19 @@ void Engine::FindTableRows() {
 
 void Engine::Emit(Action action) {
   if (replaying_) return;
-  if (!Rules::Hold(Rule::kActsAfterPersist)) {
-    return actions_.push_back(std::move(action));
+  // Without a journal there is no disk to wait for.
+  if (!options_.journal || !Rules::Hold(Rule::kActsAfterPersist)) {
+    actions_.push_back(std::move(action));
+  } else {
+    unpersisted_.Push(seq_, std::move(action));
   }
-  unpersisted_.Push(seq_, std::move(action));
 }
 
 void Engine::EmitNow(Action action) {
   if (replaying_) return;
   // Nobody hears of a term before it is on disk.
-  if (persisted_ < term_seq_ && Rules::Hold(Rule::kTermIsOnDiskFirst)) {
+  if (persisted_ < term_seq_ && options_.journal &&
+      Rules::Hold(Rule::kTermIsOnDiskFirst)) {
     unpersisted_.Push(term_seq_, std::move(action));
   } else {
     actions_.push_back(std::move(action));

@@ -69,7 +69,8 @@ struct EngineOptions {
   // So is rank 0 of a gang that has its lease and opens no store for the
   // others.
   double gang_timeout_s = 60;
-  // Events are encoded for the journal. False: a simulation that keeps none.
+  // Events are journaled, and what follows from them waits for the disk. False:
+  // a simulation that keeps no journal. Solving waits for Persisted in both.
   bool journal = true;
   // Workers are told when to ask for the next round's lease. False: a
   // simulation in which they go on until they are asked to pause.
