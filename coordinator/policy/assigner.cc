@@ -1,6 +1,7 @@
 #include "coordinator/policy/assigner.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -32,37 +33,39 @@ double TypeThroughput(const PolicyProblem& problem, const double* row,
 Assigner::Assigner(const PolicyProblem& problem)
     : problem_(problem), room_(problem.capacity) {
   queue_.reserve(problem.jobs.size());
-  throughputs_.resize(problem.jobs.size() * types());
   assignment_.reserve(problem.jobs.size());
-  const bool placement_sensitive = problem.placement_sensitive();
-  const size_t columns = problem.columns();
   const size_t types = this->types();
+  if (problem.placement_sensitive()) {
+    throughputs_.resize(problem.jobs.size() * types);
+    for (size_t m = 0; m < problem.jobs.size(); ++m) {
+      for (size_t j = 0; j < types; ++j) {
+        throughputs_[m * types + j] = TypeThroughput(
+            problem, problem.Row(m).data(), Job(m).scale_factor, j);
+      }
+    }
+  }
   const int* room = room_.data();
-  const double* row = problem.throughputs.data();
-  double* throughput = throughputs_.data();
-  for (size_t m = 0; m < problem.jobs.size(); ++m, row += columns) {
-    const int scale_factor = Job(m).scale_factor;
+  const double* row = Rows();
+  bool in_order = true;  // ids are given in the order of arrival
+  double latest_s = -std::numeric_limits<double>::infinity();
+  for (size_t m = 0; m < problem.jobs.size(); ++m, row += types) {
+    const PolicyJob& job = problem.jobs[m];
     bool any = false;
-    for (size_t j = 0; j < types; ++j, ++throughput) {
-      if (room[j] < scale_factor) continue;
-      *throughput = placement_sensitive
-                        ? TypeThroughput(problem, row, scale_factor, j)
-                        : row[j];
-      any |= *throughput > 0;
+    for (size_t j = 0; j < types; ++j) {
+      any |= row[j] > 0 && room[j] >= job.scale_factor;
     }
-    if (any) {
-      queue_.push_back(m);
-    } else {
-      left_out_.push_back(Job(m).id);
+    if (!any) {
+      left_out_.push_back(job.id);
+      continue;
     }
+    queue_.push_back(m);
+    in_order &= job.arrival_s >= latest_s;
+    latest_s = job.arrival_s;
   }
-  const auto before = [&](size_t a, size_t b) {
+  if (in_order) return;
+  std::stable_sort(queue_.begin(), queue_.end(), [&](size_t a, size_t b) {
     return Job(a).arrival_s < Job(b).arrival_s;
-  };
-  // Ids are given in the order of arrival.
-  if (!std::is_sorted(queue_.begin(), queue_.end(), before)) {
-    std::stable_sort(queue_.begin(), queue_.end(), before);
-  }
+  });
 }
 
 double Assigner::PackedThroughput(size_t a, size_t b, size_t type) const {
@@ -92,7 +95,7 @@ int Assigner::room() const {
 std::optional<size_t> Assigner::BestFit(size_t job) const {
   const size_t types = this->types();
   const int* room = room_.data();
-  const double* row = throughputs_.data() + job * types;
+  const double* row = Rows() + job * types;
   const int scale_factor = Job(job).scale_factor;
   std::optional<size_t> best;
   double most = 0;

@@ -28,7 +28,9 @@ class Assigner {
   // enough for it, else (or if that is faster) across servers. 0 where the job
   // can't run: the type is smaller than its gang, or the throughput is 0.
   double Throughput(size_t job, size_t type) const {
-    return throughputs_[job * types() + type];
+    return problem_.capacity[type] < Job(job).scale_factor
+               ? 0
+               : Rows()[job * types() + type];
   }
 
   // What two jobs gain by sharing: T_a'/T_a + T_b'/T_b on this type. 0 where
@@ -65,10 +67,16 @@ class Assigner {
   PolicyResult Result(std::string solver);
 
  private:
+  // [n x J] Of types that are large enough.
+  const double* Rows() const {
+    return problem_.placement_sensitive() ? throughputs_.data()
+                                          : problem_.throughputs.data();
+  }
+
   const PolicyProblem& problem_;
   std::vector<size_t> queue_;
   std::vector<JobId> left_out_;      // can run nowhere; by id
-  std::vector<double> throughputs_;  // [n x J]
+  std::vector<double> throughputs_;  // where placement matters
   std::vector<int> room_;
   std::vector<TypeAssignment> assignment_;
 };
