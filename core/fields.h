@@ -19,9 +19,7 @@
 
 #include <concepts>
 #include <deque>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -50,6 +48,28 @@ concept PackedDirectly = std::same_as<T, uint64_t> ||
 template <class T>
 concept Enumeration = std::is_enum_v<T>;
 
+// Maps, multimaps and sets of the standard library, and those of Abseil that
+// are trees.
+template <class C>
+concept SortedContainer = requires {
+  typename C::key_compare;
+};
+// Of a key once.
+template <class C>
+concept MapOfUniqueKeys = SortedContainer<C> && requires(C& map) {
+  map.at(std::declval<const typename C::key_type&>());
+};
+// What an entry is read as.
+template <class C>
+struct ReadEntry {
+  using Type = typename C::key_type;
+};
+template <SortedContainer C>
+requires requires { typename C::mapped_type; }
+struct ReadEntry<C> {
+  using Type = std::pair<typename C::key_type, typename C::mapped_type>;
+};
+
 // ---- declared first, so that they find each other
 
 template <PackedDirectly T>
@@ -66,12 +86,8 @@ template <class A, class B>
 void PutField(Packer& packer, const std::pair<A, B>& pair);
 template <class T>
 void PutField(Packer& packer, const std::optional<T>& value);
-template <class K, class V, class C>
-void PutField(Packer& packer, const std::map<K, V, C>& map);
-template <class K, class V>
-void PutField(Packer& packer, const std::multimap<K, V>& map);
-template <class T>
-void PutField(Packer& packer, const std::set<T>& values);
+template <SortedContainer C>
+void PutField(Packer& packer, const C& entries);
 template <class T>
 void PutField(Packer& packer, const std::deque<T>& values);
 
@@ -89,12 +105,8 @@ template <class A, class B>
 void GetField(Unpacker& unpacker, std::pair<A, B>& out);
 template <class T>
 void GetField(Unpacker& unpacker, std::optional<T>& out);
-template <class K, class V, class C>
-void GetField(Unpacker& unpacker, std::map<K, V, C>& out);
-template <class K, class V>
-void GetField(Unpacker& unpacker, std::multimap<K, V>& out);
-template <class T>
-void GetField(Unpacker& unpacker, std::set<T>& out);
+template <SortedContainer C>
+void GetField(Unpacker& unpacker, C& out);
 template <class T>
 void GetField(Unpacker& unpacker, std::deque<T>& out);
 
@@ -158,19 +170,9 @@ void PutEntries(Packer& packer, const C& entries) {
   for (const auto& entry : entries) PutField(packer, entry);
 }
 
-template <class K, class V, class C>
-void PutField(Packer& packer, const std::map<K, V, C>& map) {
-  PutEntries(packer, map);
-}
-
-template <class K, class V>
-void PutField(Packer& packer, const std::multimap<K, V>& map) {
-  PutEntries(packer, map);
-}
-
-template <class T>
-void PutField(Packer& packer, const std::set<T>& values) {
-  PutEntries(packer, values);
+template <SortedContainer C>
+void PutField(Packer& packer, const C& entries) {
+  PutEntries(packer, entries);
 }
 
 template <class T>
@@ -236,32 +238,18 @@ void GetField(Unpacker& unpacker, std::optional<T>& out) {
   unpacker.Leave();
 }
 
-template <class K, class V, class C>
-void GetField(Unpacker& unpacker, std::map<K, V, C>& out) {
-  std::vector<std::pair<K, V>> entries;
+template <SortedContainer C>
+void GetField(Unpacker& unpacker, C& out) {
+  std::vector<typename ReadEntry<C>::Type> entries;
   GetField(unpacker, entries);
   out.clear();
-  for (auto& [key, value] : entries) {
-    if (!out.emplace(std::move(key), std::move(value)).second) {
+  for (auto& entry : entries) {
+    const size_t before = out.size();
+    out.insert(std::move(entry));
+    if (MapOfUniqueKeys<C> && out.size() == before) {
       return unpacker.Fail("names a key twice");
     }
   }
-}
-
-template <class K, class V>
-void GetField(Unpacker& unpacker, std::multimap<K, V>& out) {
-  std::vector<std::pair<K, V>> entries;
-  GetField(unpacker, entries);
-  out.clear();
-  for (auto& entry : entries) out.insert(std::move(entry));
-}
-
-template <class T>
-void GetField(Unpacker& unpacker, std::set<T>& out) {
-  std::vector<T> values;
-  GetField(unpacker, values);
-  out.clear();
-  for (T& value : values) out.insert(std::move(value));
 }
 
 template <class T>

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -409,15 +410,14 @@ class Engine {
   // Durable: the same after a replay.
   std::map<JobId, Job> jobs_;
   absl::flat_hash_map<JobId, Job*> by_id_;  // of jobs_: only to look up
-  // Of jobs_: what is active, or ended and still has a process.
-  std::map<JobId, Job*> live_;
-  std::map<JobId, Job*> waiting_;  // of live_: with nothing assigned
+  absl::btree_map<JobId, Job*> live_;       // those active, or with a process
+  absl::btree_map<JobId, Job*> waiting_;    // of live_: with nothing assigned
   std::vector<int> free_;          // by type: usable and not assigned to anyone
   std::vector<uint8_t> assigned_;  // jobs, by accelerator id - 1
   std::optional<FreePlaces> free_places_;  // of assigned_; made when needed
   size_t active_jobs_ = 0;                 // of live_
   bool elastic_ = false;                   // some job of live_ is, or was
-  std::map<std::string, JobId, std::less<>> names_;  // of jobs not over
+  absl::btree_map<std::string, JobId, std::less<>> names_;  // of jobs not over
   std::deque<JobId> ended_;
   Cluster cluster_;
   std::map<std::string, Agent, std::less<>> agents_;
@@ -432,8 +432,8 @@ class Engine {
   std::multimap<AcceleratorId, WorkerKey> contexts_;
   bool own_checkpoints_ = false;  // some agent has, or had, its own
   bool has_budgets_ = false;      // some accelerator or server told its memory
-  std::multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
-  std::multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned, inverted
+  absl::btree_multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
+  absl::btree_multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned
   std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;

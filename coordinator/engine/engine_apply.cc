@@ -107,7 +107,7 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   names_.emplace(e.spec.name, job.id);
   if (options_.reset_interval_s > 0) fill_due_ = true;
   const JobId id = job.id;
-  Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  Job& added = jobs_.emplace_hint(jobs_.end(), id, std::move(job))->second;
   by_id_[id] = live_[id] = &added;
   added.live = true;
   ++active_jobs_;

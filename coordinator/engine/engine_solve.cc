@@ -156,11 +156,14 @@ void Engine::UpdateProblem(Time now) {
       continue;
     }
     const PolicyJob now_so = ProblemJob(*job, now);
+    const bool resized = known && row->scale_factor != now_so.scale_factor;
+    if (known) *row = now_so;
+    // No figure of a job that was there has changed.
+    if (known && !resized) continue;
     throughputs.clear();
     AddThroughputs(now_so, problem, throughputs);
     const auto at = problem.throughputs.begin() + index * columns;
     if (known) {
-      *row = now_so;
       std::ranges::copy(throughputs, at);
     } else {
       // Nearly always the last one; else what has gone is further ahead.

@@ -21,6 +21,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/btree_map.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 #include "core/units.h"
@@ -166,10 +167,10 @@ class ThroughputMatrix {
   const PairFigure* FindPair(JobId job, JobId other,
                              std::string_view type) const;
 
-  std::map<JobId, Figures> figures_;
+  absl::btree_map<JobId, Figures> figures_;
   std::map<ShareUnit, PairFigures> pairs_;
   std::map<std::pair<JobId, int>, Figures> sizes_;  // by number of workers
-  std::map<JobId, int> scale_factors_;              // of figures_
+  absl::btree_map<JobId, int> scale_factors_;       // of figures_
   std::map<JobId, std::map<std::string, double, std::less<>>> estimates_;
   uint64_t version_ = 1;
   // Ratios by (type, other), filled on demand and dropped at each change: the
