@@ -14,7 +14,7 @@ namespace {
 // nobody is to arrive, goes nowhere.
 constexpr double kStuckRounds = 1000;
 // Ended jobs that the engine keeps until they are read here.
-constexpr size_t kEndedJobsKept = 256;
+constexpr size_t kEndedJobsKept = 32;
 
 // Deadlines of real networks and processes, which are perfect here.
 EngineOptions Perfect(EngineOptions options) {
