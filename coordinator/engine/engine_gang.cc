@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "coordinator/engine/engine.h"
 #include "core/rules.h"
@@ -66,8 +67,8 @@ void Engine::AddPlaceInGang(
     std::vector<std::pair<std::string, std::string>>& environment) const {
   const std::vector<AcceleratorId>& where =
       job.assigned.empty() ? PlannedFor(job) : job.assigned;
-  std::map<std::string, int> ranks;  // by server
-  std::map<std::string, size_t> groups;
+  std::map<std::string_view, int> ranks;  // by server
+  std::map<std::string_view, size_t> groups;
   int local_rank = 0;
   for (size_t other = 0; other < where.size(); ++other) {
     const std::string& server = cluster_.accelerator(where[other]).server;

@@ -241,6 +241,8 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   launch.argv = job.spec.argv;
   launch.working_directory = job.spec.working_directory;
   launch.checkpoint_directory = job.spec.checkpoint_directory;
+  constexpr size_t kOwnVariables = 6;  // at most, below
+  launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
   launch.environment = job.spec.environment;
   launch.unix_user = job.spec.unix_user;
   if (job.spec.steps_total > 0) {

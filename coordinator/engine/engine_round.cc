@@ -71,7 +71,7 @@ double Engine::SecondsReceived(const Job& job, Time now) const {
 }
 
 JobShares Engine::SharesOf(JobId id, Time now) const {
-  const Job& job = jobs_.at(id);
+  const Job& job = *Find(id);
   const Time until = job.active() ? now : job.ended_at;
   const double elapsed = until - job.counted_since;
   if (!(elapsed > 0)) return {};
