@@ -92,31 +92,11 @@ int Assigner::room() const {
   return std::accumulate(room_.begin(), room_.end(), 0);
 }
 
-std::optional<size_t> Assigner::BestFit(size_t job) const {
-  const size_t types = this->types();
-  const int* room = room_.data();
-  const double* row = Rows() + job * types;
-  const int scale_factor = Job(job).scale_factor;
-  std::optional<size_t> best;
-  double most = 0;
-  for (size_t j = 0; j < types; ++j) {
-    if (row[j] <= most || room[j] < scale_factor) continue;
-    best = j;
-    most = row[j];
-  }
-  return best;
-}
-
 std::optional<size_t> Assigner::FitWhereItRuns(size_t job) const {
   const int type = Job(job).running_on;
   if (type < 0 || static_cast<size_t>(type) >= types()) return std::nullopt;
   if (!Fits(job, static_cast<size_t>(type))) return std::nullopt;
   return static_cast<size_t>(type);
-}
-
-void Assigner::Assign(size_t job, size_t type) {
-  room_[type] -= Job(job).scale_factor;
-  assignment_.push_back(TypeAssignment{{Job(job).id, JobId()}, type});
 }
 
 void Assigner::AssignPair(size_t a, size_t b, size_t type) {

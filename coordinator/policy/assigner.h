@@ -49,11 +49,27 @@ class Assigner {
   }
   // The type with the highest throughput of those where it fits; the first of
   // equal ones.
-  std::optional<size_t> BestFit(size_t job) const;
+  std::optional<size_t> BestFit(size_t job) const {
+    const size_t types = this->types();
+    const int* room = room_.data();
+    const double* row = Rows() + job * types;
+    const int scale_factor = Job(job).scale_factor;
+    size_t best = types;
+    double most = 0;
+    for (size_t j = 0; j < types; ++j) {
+      const bool better = (row[j] > most) & (room[j] >= scale_factor);
+      best = better ? j : best;
+      most = better ? row[j] : most;
+    }
+    return best < types ? std::optional(best) : std::nullopt;
+  }
   // Where the job runs now, if it can stay there.
   std::optional<size_t> FitWhereItRuns(size_t job) const;
 
-  void Assign(size_t job, size_t type);
+  void Assign(size_t job, size_t type) {
+    room_[type] -= Job(job).scale_factor;
+    assignment_.push_back({{Job(job).id, JobId()}, type});
+  }
   // A pair, on the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);
   // Keeps up to `count` accelerators of the type from everybody.
