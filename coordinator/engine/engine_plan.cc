@@ -265,10 +265,11 @@ void Engine::On(Time now, const event::RoundStarted& e) {
   ++rounds_;
   StartTrials(now);
   round_ends_at_ = now + round_duration_s_;
+  std::vector<AcceleratorId> next;  // its memory goes from job to job
   const auto begin = [&](Job& job) {
     const bool replanned = IsReplanned(job);
-    const std::vector<AcceleratorId> next = std::move(job.planned);
-    job.planned.clear();
+    next.clear();
+    std::swap(next, job.planned);
     if (!job.active()) return;
     const auto tier = tiers.find(job.id);
     if (replanned) {
