@@ -138,6 +138,10 @@ StatusRow ParseStatus(const Json& json) {
   Read(profiling, "percentage_max", &row.profiling_percentage_max);
   Read(profiling, "accelerators", &row.profiling_accelerators);
   Read(profiling, "accelerator_s", &row.profiling_s);
+  const Json& failures = Field(json, "failures");
+  Read(failures, "workers_lost", &row.workers_lost);
+  Read(failures, "busy_s", &row.busy_s);
+  Read(failures, "interval_s", &row.failure_interval_s);
   Read(json, "jobs", &row.jobs);
   return row;
 }

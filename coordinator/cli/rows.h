@@ -73,7 +73,10 @@ struct StatusRow {
   std::optional<double> objective;
   double profiling_percentage_max = 0;
   uint64_t profiling_accelerators = 0;
-  double profiling_s = 0;                // accelerator-seconds
+  double profiling_s = 0;  // accelerator-seconds
+  uint64_t workers_lost = 0;
+  double busy_s = 0;                     // of all workers
+  double failure_interval_s = 0;         // mean, of one worker; 0: not told
   std::map<std::string, uint64_t> jobs;  // by state letters
 };
 

@@ -250,6 +250,14 @@ std::string RenderStatus(const StatusRow& status) {
                               status.profiling_percentage_max),
               "\n");
   }
+  if (status.failure_interval_s > 0) {
+    StrAppend(&text,
+              absl::StrFormat("workers lost: %d in %.2f hours; one is "
+                              "expected to fail every %.2f hours",
+                              status.workers_lost, status.busy_s / 3600,
+                              status.failure_interval_s / 3600),
+              "\n");
+  }
   if (status.outcome.empty()) return text;
   StrAppend(&text, "last allocation: ", status.outcome, " by ", status.solver);
   if (status.objective) {

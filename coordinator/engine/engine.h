@@ -28,6 +28,7 @@
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/engine_values.h"
 #include "coordinator/engine/event.h"
+#include "coordinator/engine/failure_rate.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/reference_rows.h"
 #include "coordinator/jobs/cluster.h"
@@ -96,6 +97,7 @@ class Engine {
   // is allowed.
   std::optional<Standstill> StandstillOf(const Job& job) const;
   TrialCost ProfilingAt(Time now) const;
+  const FailureRate& failure_rate() const { return failure_rate_; }
   // Which accelerators are slower than others of their type.
   const AcceleratorSpeeds& speeds() const { return speeds_; }
   // Figures of its throughput that measurements contradict: "submitted 40
@@ -137,8 +139,7 @@ class Engine {
   double Pace(const Job& job) const;
   std::string FigureName(JobId job, const std::string& type, bool spread) const;
   double StepsDone(const Job& job, Time now) const;
-  double TogetherThroughput(const Job& job, const Job& other,
-                            size_t type) const;
+  double TogetherThroughput(const Job& a, const Job& b, size_t type) const;
   double SecondsReceived(const Job& job, Time now) const;
   void TakeAllocation(Time now, const PolicyResult& result);
   void TakeAssignment(Time now, const PolicyResult& result);
@@ -336,9 +337,7 @@ class Engine {
   static bool IsRestarting(const Job& job);
   static int StartsMax(const Job& job);
   void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
-  void AddPlaceInGang(
-      const Job& job, int rank,
-      std::vector<std::pair<std::string, std::string>>& environment) const;
+  void AddPlaceInGang(const Job& job, int rank, LaunchWorker& launch) const;
   static bool DiedByItself(const Worker& worker, const WorkerExited& exit);
 
   // ---- engine_elastic.cc: jobs that grow and shrink
@@ -438,6 +437,7 @@ class Engine {
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
   AcceleratorSpeeds speeds_;
+  FailureRate failure_rate_;
   double profiling_s_ = 0;  // of trials that are over
   PolicyResult result_;     // an assignment's ascending by unit
   // The units with a share of result_.allocation, and by type; ascending.

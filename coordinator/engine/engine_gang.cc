@@ -62,9 +62,9 @@ bool Engine::DiedByItself(const Worker& worker, const WorkerExited& exit) {
 // As torchrun says it: which of the ranks on its server, how many there are,
 // and which of the servers, in the order of their first ranks. True of the
 // launch; a process that stays while others move keeps what it was told.
-void Engine::AddPlaceInGang(
-    const Job& job, int rank,
-    std::vector<std::pair<std::string, std::string>>& environment) const {
+void Engine::AddPlaceInGang(const Job& job, int rank,
+                            LaunchWorker& launch) const {
+  auto& environment = launch.environment;
   const std::vector<AcceleratorId>& where =
       job.assigned.empty() ? PlannedFor(job) : job.assigned;
   std::map<std::string_view, int> ranks;  // by server

@@ -1,5 +1,6 @@
 // A job's processes and leases: launching, pausing, ending.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -241,16 +242,22 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   launch.argv = job.spec.argv;
   launch.working_directory = job.spec.working_directory;
   launch.checkpoint_directory = job.spec.checkpoint_directory;
-  constexpr size_t kOwnVariables = 6;  // at most, below
+  constexpr size_t kOwnVariables = 7;  // at most
   launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
-  launch.environment = job.spec.environment;
+  // The job's own value wins.
+  launch.environment.emplace_back(
+      "GAVEL_FAILURE_INTERVAL_S",
+      std::to_string(std::llround(failure_rate_.Interval_s())));
+  launch.environment.insert(launch.environment.end(),
+                            job.spec.environment.begin(),
+                            job.spec.environment.end());
   launch.unix_user = job.spec.unix_user;
   if (job.spec.steps_total > 0) {
     launch.environment.emplace_back("GAVEL_STEPS",
                                     std::to_string(job.spec.steps_total));
   }
   launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
-  AddPlaceInGang(job, rank, launch.environment);
+  AddPlaceInGang(job, rank, launch);
   if (where.valid()) launch.accelerator = cluster_.accelerator(where).info;
   launch.source = SourceFor(job, worker.server);
   return launch;
@@ -317,8 +324,9 @@ void Engine::AcceleratorFreed(AcceleratorId accelerator) {
 void Engine::Book(Time now, Job& job, Worker& worker,
                   TimeReceived::Booking& booking) {
   if (worker.held_epoch == 0) return;
-  const double seconds =
-      std::max(0.0, now - worker.accrued_at) / worker.world_size;
+  const double busy_s = std::max(0.0, now - worker.accrued_at);
+  const double seconds = busy_s / worker.world_size;
+  failure_rate_.AddBusy(busy_s);
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
@@ -356,6 +364,7 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
 void Engine::ProcessEnded(Time now, Job& job, int rank,
                           const WorkerExited& exit) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (IsLoss(worker, exit)) failure_rate_.AddLoss();
   const bool leaving =
       worker.out_of_memory ||
       (worker.leaving && (job.failure_counted || !DiedByItself(worker, exit)));

@@ -27,7 +27,8 @@ auto Engine::State(E& e) {
       e.term_began_at_, e.tried_pairs_, e.contexts_, e.has_budgets_,
       e.memory_due_, e.accused_, e.replanned_, e.isolated_clock_, e.counted_at_,
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
-      e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_);
+      e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
+      e.failure_rate_);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {

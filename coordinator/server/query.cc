@@ -318,6 +318,7 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
   const bool solved = !result.solver.empty();
   const bool in_round = engine.round_ends_at() != kNever;
   const TrialCost profiling = engine.ProfilingAt(view.now);
+  const FailureRate& failures = engine.failure_rate();
   reply->json = DumpJson(
       {{"term", engine.position().term},
        {"seq", engine.position().seq},
@@ -349,6 +350,10 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
         {{"percentage_max", engine.options().profiling_percentage},
          {"accelerators", profiling.accelerators},
          {"accelerator_s", profiling.accelerator_s}}},
+       {"failures",
+        {{"workers_lost", failures.losses()},
+         {"busy_s", failures.busy_s()},
+         {"interval_s", failures.Interval_s()}}},
        {"jobs", CountStates(engine.jobs())}});
 }
 

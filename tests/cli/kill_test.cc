@@ -105,6 +105,45 @@ TEST_F(KillTest, ACoordinatorThatIsBackWithinTheLeaseIsHardlyNoticed) {
   EXPECT_EQ(Count(LogOf(1, "job"), "pauses at step"), 0) << LogOf(1, "job");
 }
 
+// How often workers fail is told to those that start, and survives a restart.
+TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
+  WriteCluster(1, 30, 5);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  const std::string program =
+      std::string(GAVEL_BINARY_DIR) + "/tests/fake_worker";
+  const auto command = [&](const std::string& name, const std::string& keys) {
+    return WriteCommand(name,
+                        {"/bin/sh", "-c",
+                         "echo every $GAVEL_FAILURE_INTERVAL_S s; exec " +
+                             program + " --steps 300"},
+                        keys);
+  };
+  Submit(command("job", ""));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
+  EXPECT_THAT(LogOf(1, "job"), HasSubstr("every 21600 s"));
+  kill(WorkerPids().at(0), SIGKILL);
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  // Half of six hours and of what it had run.
+  EXPECT_THAT(LogOf(1, "job"), HasSubstr("every 1080"));
+  const std::string lost =
+      "workers lost: 1 in 0.00 hours; one is expected to "
+      "fail every 3.00 hours";
+  EXPECT_THAT(Run({"status", "--coordinator", endpoint_}).output,
+              HasSubstr(lost));
+  coordinator_->Signal(SIGKILL);
+  coordinator_->Wait();
+  StartCoordinator();
+  EXPECT_THAT(Run({"status", "--coordinator", endpoint_}).output,
+              HasSubstr(lost));
+  // A job's own value wins.
+  const std::string own =
+      command("own", "[environment]\nGAVEL_FAILURE_INTERVAL_S = \"77\"\n");
+  ASSERT_EQ(Run({"submit", "--coordinator", endpoint_, own}).exit_code, 0);
+  EXPECT_TRUE(ReachesState(endpoint_, "own", "CD"));
+  EXPECT_THAT(LogOf(2, "own"), HasSubstr("every 77 s"));
+}
+
 TEST_F(KillTest, AnAgentThatIsToldToStopEndsItsWorkersInOrder) {
   WriteCluster(1, 10, 5);
   StartCoordinator();

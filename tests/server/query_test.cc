@@ -276,6 +276,9 @@ TEST_F(QueryTest, StatusCountsJobsByState) {
   EXPECT_EQ(status["profiling"], json({{"percentage_max", 50.0},
                                        {"accelerators", 0},
                                        {"accelerator_s", 0.0}}));
+  EXPECT_EQ(
+      status["failures"],
+      json({{"workers_lost", 0}, {"busy_s", 0.0}, {"interval_s", 21600.0}}));
 }
 
 TEST_F(QueryTest, LettersFollowTheWorkers) {
