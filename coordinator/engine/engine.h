@@ -298,8 +298,7 @@ class Engine {
 
   // ---- engine_pairs.cc: two jobs beside each other, live
   bool WasBeside(Time now, const Job& job, double window_s) const;
-  void MeasurePair(Time now, Job& job, const std::string& type,
-                   const Progress& progress);
+  void MeasurePair(Time now, Job& job, const Progress& progress);
   bool KeepPairCell(Job& job, const Job& other, const std::string& type);
   std::optional<std::pair<double, double>> PairThroughput(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
@@ -316,6 +315,7 @@ class Engine {
   void AddPairTrials(RoundTable& units, Time at,
                      const std::vector<int>& left) const;
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
+  std::map<ShareUnit, size_t> PairsToTry(const PolicyProblem& problem) const;
 
   // ---- engine_trials.cc: what is learnt of jobs while they run
   std::vector<int> TrialBudgets(double percentage) const;

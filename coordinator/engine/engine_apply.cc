@@ -385,11 +385,10 @@ void Engine::TakeReport(Time now, Worker& reporting,
   Touch(jobs_.at(e.worker.job));
   NoteSteps(now, *worker, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
-  const std::string& type = cluster_.accelerator(worker->held).info.type;
   Job& job = jobs_.at(e.worker.job);
   // Beside another job it says nothing of how fast it is alone.
   if (WasBeside(now, job, e.progress.window_s)) {
-    return MeasurePair(now, job, type, e.progress);
+    return MeasurePair(now, job, e.progress);
   }
   MeasureAlone(now, job, e.progress);
 }

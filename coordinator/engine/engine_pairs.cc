@@ -35,12 +35,13 @@ bool Engine::WasBeside(Time now, const Job& job, double window_s) const {
 
 // What `job` reports while it runs beside its partner is the pair's figure,
 // provided that the partner was there all the while.
-void Engine::MeasurePair(Time now, Job& job, const std::string& type,
-                         const Progress& progress) {
+void Engine::MeasurePair(Time now, Job& job, const Progress& progress) {
   if (!Together(job, job.partner)) return;
   const Time since = TogetherSince(job, jobs_.at(job.partner));
   if (!(now - since >= progress.window_s)) return;
   const Job& partner = jobs_.at(job.partner);
+  const AcceleratorId where = job.workers.front().held;
+  const std::string& type = cluster_.accelerator(where).info.type;
   // Only the first time: then it is known, and blended with that.
   std::optional<std::pair<double, double>> told;
   if (options_.throughputs != nullptr &&
@@ -218,7 +219,7 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
       return false;
     }
   }
-  const ShareUnit unit{a.id, b.id};
+  const ShareUnit unit{std::min(a.id, b.id), std::max(a.id, b.id)};
   if (a.spec.elastic() || b.spec.elastic() ||
       a.spec.scale_factor != b.spec.scale_factor ||
       tried_pairs_.contains({unit, type}) || Allocated(unit) != nullptr ||
@@ -230,6 +231,38 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
       table == nullptr ? std::nullopt : table->FindType(name);
   return !PairThroughput(a, b, type, table_type, true).has_value() &&
          PairFits(a, b, type);
+}
+
+// Of a policy that says who runs: pairs that it may try, and on which type.
+// Each is of a job that waits and one that runs alone; as many as may be on
+// trial at once, and each job in one.
+std::map<ShareUnit, size_t> Engine::PairsToTry(
+    const PolicyProblem& problem) const {
+  std::map<ShareUnit, size_t> pairs;
+  if (!result_.is_assignment || !options_.pair_trials) return pairs;
+  std::vector<int> budget = TrialBudgets(options_.profiling_percentage / 2);
+  std::vector<const Job*> alone;
+  for (const PolicyJob& row : problem.jobs) {
+    if (row.running_on < 0 || row.running_with.valid()) continue;
+    alone.push_back(&jobs_.at(row.id));
+  }
+  for (const auto& [id, waits] : waiting_) {
+    if (std::ranges::all_of(budget, [](int left) { return left == 0; })) break;
+    if (!MayRun(*waits) || waits->pair_trials >= kPairTrialsMax) continue;
+    for (const Job*& runs : alone) {
+      if (runs == nullptr || !MayRun(*runs)) continue;
+      const auto type =
+          static_cast<size_t>(cluster_.TypeOf(runs->assigned.front()));
+      const int needed = runs->scale_factor;
+      if (budget[type] < needed || !IsPairTrial(*waits, *runs, type)) continue;
+      budget[type] -= needed;
+      pairs.emplace(ShareUnit{std::min(id, runs->id), std::max(id, runs->id)},
+                    type);
+      runs = nullptr;
+      break;
+    }
+  }
+  return pairs;
 }
 
 // Only while jobs wait: with an accelerator for each, nothing is gained.

@@ -253,14 +253,21 @@ void Engine::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
 }
 
-// All pairs of kinds of equal scale factor that are known to go together.
+// All pairs of kinds of equal scale factor that are known to go together. Of
+// those that are to be tried the best is hoped: that neither slows the other
+// down. So the policy makes them, and knows better from then on.
 void Engine::AddPairs(PolicyProblem& problem) const {
   const ThroughputTable* table = options_.throughputs.get();
   const bool in_table = table != nullptr && table->has_pairs();
-  if (!in_table && !throughputs_.has_pairs()) return;
+  const std::map<ShareUnit, size_t> to_try = PairsToTry(problem);
+  if (!in_table && !throughputs_.has_pairs() && to_try.empty()) return;
   std::vector<const Job*> jobs;
   for (const PolicyJob& row : problem.jobs) jobs.push_back(&jobs_.at(row.id));
-  problem.kinds = KindsOf(jobs, throughputs_.UnlikeTheirKind(), problem);
+  std::set<JobId> unlike = throughputs_.UnlikeTheirKind();
+  for (const auto& [unit, type] : to_try) {
+    unlike.insert({unit.job, unit.partner});
+  }
+  problem.kinds = KindsOf(jobs, unlike, problem);
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
     type_of.push_back(in_table ? table->FindType(type) : std::nullopt);
@@ -272,7 +279,10 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   for (size_t a = 0; a < problem.jobs.size(); ++a) {
     const Job& first = *jobs[a];
     if (members[a] == 0) continue;
-    if (!first.table_row.has_value() && !throughputs_.has_pairs()) continue;
+    if (!first.table_row.has_value() && !throughputs_.has_pairs() &&
+        to_try.empty()) {
+      continue;
+    }
     for (size_t b = members[a] > 1 ? a : a + 1; b < problem.jobs.size(); ++b) {
       if (members[b] == 0 ||
           problem.jobs[b].scale_factor != problem.jobs[a].scale_factor) {
@@ -292,6 +302,13 @@ void Engine::AddPairs(PolicyProblem& problem) const {
         if (a == b)
           row[2 * c] = row[2 * c + 1] = (row[2 * c] + row[2 * c + 1]) / 2;
         any |= row[2 * c] > 0 && row[2 * c + 1] > 0;
+      }
+      if (const auto found = to_try.find({first.id, second.id});
+          found != to_try.end()) {
+        const size_t type = found->second;
+        row[2 * type] = problem.throughputs[a * columns + type];
+        row[2 * type + 1] = problem.throughputs[b * columns + type];
+        any = true;
       }
       if (!any) continue;
       problem.pairs.push_back({a, b});

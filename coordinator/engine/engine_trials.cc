@@ -97,9 +97,16 @@ void Engine::NoteTried(Job& job, Worker& worker) {
   worker.profiles = unit.job == job.id &&
                     std::binary_search(trials_.begin(), trials_.end(), unit);
   if (!options_.pair_trials || !unit.packed()) return;
-  if (!tried_pairs_.emplace(unit, type).second) return;
-  ++job.pair_trials;
-  ++jobs_.at(job.partner).pair_trials;
+  if (tried_pairs_.contains({unit, type})) return;
+  Job& partner = jobs_.at(job.partner);
+  if (partner.HoldsAny()) {
+    tried_pairs_.emplace(unit, type);
+  } else if (&worker == &job.workers.front()) {
+    // Should the other one not come in this round, nothing is learnt, and they
+    // may try again: but each such turn counts.
+    ++job.pair_trials;
+    ++partner.pair_trials;
+  }
 }
 
 // Called when its lease, or its round, is over.

@@ -349,6 +349,23 @@ TEST_F(PairTrials, EachPairHasOneTurn) {
   EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
 }
 
+// One of them has not started when the round is over.
+TEST_F(PairTrials, APairOfWhichOneDoesNotComeIsTriedAgain) {
+  for (int round = 0; round < 5 && !Pair().packed(); ++round) NextRound();
+  const ShareUnit pair = Pair();
+  ASSERT_TRUE(pair.packed());
+  Start(pair.job);
+  int again = 0;
+  for (int round = 0; round < 12; ++round) {
+    NextRound();
+    if (Pair() != pair) continue;
+    ++again;
+    if (driver_.worker(pair.job).held_epoch == 0) Start(pair.job);
+  }
+  EXPECT_GE(again, 1);
+  EXPECT_LE(again, 3);  // four turns in all
+}
+
 TEST_F(PairTrials, WithAnAcceleratorForEachNobodyIsTried) {
   driver_.JoinServer("there", 1);
   driver_.JoinServer("yonder", 1);

@@ -1,0 +1,106 @@
+// Policies that say who runs, and pack: what two jobs do to each other is not
+// known of pairs that never ran. So they are tried, and the policy goes by what
+// was measured.
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
+ protected:
+  PairsOfPolicy()
+      : driver_(1, GetParam(), [](EngineOptions& options) {
+          options.packing = true;
+          options.pair_trials = true;
+        }) {}
+
+  void Submit(int jobs) {
+    JobSpec spec;
+    spec.throughputs["v100"] = 1;
+    for (int i = 0; i < jobs; ++i) driver_.Submit(StrCat("job", i), 1, spec);
+  }
+  ShareUnit Pair() const {
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      if (!job.assigned.empty() && job.partner.valid()) {
+        return {std::min(id, job.partner), std::max(id, job.partner)};
+      }
+    }
+    return {};
+  }
+  // Who has the accelerator runs for a round; beside another one at `together`
+  // of its speed. Returns the pair, if it was one.
+  ShareUnit RunRound(double together) {
+    const ShareUnit pair = Pair();
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      if (job.assigned.empty() || driver_.worker(id).held_epoch != 0) continue;
+      if (driver_.worker(id).process == ProcessState::kLaunching) {
+        driver_.Hello(driver_.Key(id));
+      }
+      driver_.Request(driver_.Key(id));
+    }
+    driver_.At(driver_.now + 6);
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      if (driver_.worker(id).held_epoch == 0) continue;
+      driver_.ReportSpeed(id, pair.packed() ? together : 1, 5);
+    }
+    driver_.At(driver_.engine().round_ends_at());
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      const Worker& worker = job.workers.front();
+      if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
+      driver_.Step(event::LeaseEnded{driver_.Key(id), worker.held_epoch,
+                                     worker.progress, false});
+    }
+    return pair;
+  }
+  // Of so many rounds those in which a pair ran.
+  int Packed(int rounds, double together) {
+    int packed = 0;
+    for (int i = 0; i < rounds; ++i) packed += RunRound(together).packed();
+    return packed;
+  }
+
+  // Of the first job beside the second; -1: not known.
+  double Together() const {
+    return driver_.engine()
+        .throughputs()
+        .Together(JobId(1), JobId(2), "v100")
+        .value_or(-1);
+  }
+
+  EngineDriver driver_;
+};
+
+TEST_P(PairsOfPolicy, AreTriedAndStayWhereTheyGain) {
+  Submit(2);
+  Packed(4, 0.9);
+  EXPECT_TRUE(Pair().packed());
+  EXPECT_NEAR(Together(), 0.9, 1e-9);
+  EXPECT_EQ(Packed(6, 0.9), 6);
+}
+
+TEST_P(PairsOfPolicy, AreTriedOnceWhereTheyLose) {
+  Submit(2);
+  const int packed = Packed(10, 0.3);
+  EXPECT_GE(packed, 1);
+  // The next round is planned already when FIFO decides again.
+  EXPECT_LE(packed, 2);
+  EXPECT_NEAR(Together(), 0.3, 1e-9);
+  EXPECT_EQ(Packed(10, 0.3), 0);
+}
+
+TEST_P(PairsOfPolicy, AreNotTriedWhileNobodyWaits) {
+  Submit(1);
+  EXPECT_EQ(Packed(4, 0.9), 0);
+  EXPECT_TRUE(driver_.problem.pairs.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PairsOfPolicy,
+                         ::testing::Values("gandiva", "fifo_packed"),
+                         [](const auto& policy) { return policy.param; });
+
+}  // namespace
+}  // namespace gavel
