@@ -153,6 +153,8 @@ struct LeaseGrant {
   uint64_t epoch = 0;
   uint64_t nonce = 0;
   double duration_s = 0;
+  // Its threads are those that the worker has of them: of a pair each has a
+  // part. A renewal may tell another number.
   AcceleratorInfo accelerator;
   int slots = 2;  // lock slots to take: 2 alone, 1 in a packed pair
   int world_size = 1;

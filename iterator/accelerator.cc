@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
@@ -24,6 +25,19 @@ absl::Status SetThreads(int threads) {
   });
 }
 
+// Nothing limits what a process takes of host memory; what is tracked is known.
+absl::Status FitsSlot(const lease_action::Resume& lease,
+                      const TrackedState& tracked) {
+  if (lease.memory_limit_bytes == 0 ||
+      tracked.SizeBytes() <= lease.memory_limit_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      StrCat("the tracked state is ", SizeText(tracked.SizeBytes()),
+             ", of this slot it has ", SizeText(lease.memory_limit_bytes),
+             " beside another job"));
+}
+
 }  // namespace
 
 absl::Status Accelerator::Take(const lease_action::Resume& lease,
@@ -35,7 +49,10 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   if (!device.ok()) return Annotate(device.status(), what);
   GAVEL_RETURN_IF_ERROR(Annotate(Lock(lease), what));
   absl::Status status = absl::OkStatus();
-  if (device->is_cpu()) status = SetThreads(std::max(1, info.threads));
+  if (device->is_cpu()) {
+    status = FitsSlot(lease, tracked);
+    if (status.ok()) status = SetThreads(std::max(1, info.threads));
+  }
   if (status.ok()) status = LimitMemory(*device, lease.memory_limit_bytes);
   if (status.ok()) status = tracked.MoveTo(*device);
   if (!status.ok()) {
@@ -94,6 +111,15 @@ absl::Status Accelerator::Release(TrackedState& tracked, bool keep) {
   held_ = false;
   kept_ = keep;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Accelerator::UseThreads(int threads) {
+  threads = std::max(1, threads);
+  if (!held_ || !device_.is_cpu() || threads == at::get_num_threads()) {
+    return false;
+  }
+  GAVEL_RETURN_IF_ERROR(SetThreads(threads));
+  return true;
 }
 
 void Accelerator::Unlock() {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "iterator/tracked_state.h"
 #include "runtime/device/accelerator_lock.h"
 #include "runtime/lease/lease_machine.h"
@@ -38,6 +39,9 @@ class Accelerator {
   absl::Status Release(TrackedState& tracked, bool keep = false);
   // The lock only: at the process's end, when the state is needed no more.
   void Unlock();
+  // While a CPU slot is held: its lease is of so many threads now. True: of
+  // another number than before.
+  absl::StatusOr<bool> UseThreads(int threads);
 
   bool held() const { return held_; }
   // The last Take failed, and would for any state: the device is not there, or

@@ -11,6 +11,7 @@ BoundaryGate::Calls BoundaryGate::Take(bool wait) {
   calls.stop = stop_;
   calls.pause.swap(pause_);
   calls.resume.swap(resume_);
+  calls.threads.swap(threads_);
   called_.store(calls.stop, std::memory_order_release);
   // The handler may have come in between the two lines above.
   if (stop_) called_.store(true, std::memory_order_release);
@@ -36,6 +37,8 @@ void BoundaryGate::Grant(const lease_action::Resume& resume) {
   if (pause_ && !StrongerThan(pause_->tier, PauseTier::kPark)) pause_.reset();
   epoch_ = resume.epoch;
   deadline_ = resume.deadline;
+  lease_threads_ = resume.accelerator.threads;
+  threads_.reset();
   called_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
@@ -44,6 +47,11 @@ void BoundaryGate::Extend(const lease_action::Extend& extend) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (extend.epoch != epoch_) return;
   deadline_ = extend.deadline;
+  if (extend.threads != lease_threads_) {
+    lease_threads_ = extend.threads;
+    threads_ = extend.threads;
+    called_.store(true, std::memory_order_release);
+  }
   if (held_) {
     deadline_ns_.store(ToNanoseconds(deadline_), std::memory_order_release);
   }

@@ -35,9 +35,11 @@ class BoundaryGate {
     bool stop = false;  // a signal came
     std::optional<lease_action::Pause> pause;
     std::optional<lease_action::Resume> resume;
-    bool any() const { return stop || pause || resume; }
+    std::optional<int> threads;  // of the running lease, when they change
+    bool any() const { return stop || pause || resume || threads; }
   };
-  // Takes what there is, and waits for something when `wait`. A stop stays.
+  // Takes what there is, and waits for something else than threads when `wait`.
+  // A stop stays.
   Calls Take(bool wait);
   // The lease is over, or there is none to hold: every boundary calls.
   void ForgetLease();
@@ -70,9 +72,11 @@ class BoundaryGate {
   std::condition_variable changed_;
   std::optional<lease_action::Pause> pause_;
   std::optional<lease_action::Resume> resume_;
+  std::optional<int> threads_;
   // Of the latest lease, so that an Extend before HoldLease is not lost.
   uint64_t epoch_ = 0;
   Time deadline_ = 0;
+  int lease_threads_ = 1;
   bool held_ = false;
 };
 

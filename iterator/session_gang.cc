@@ -179,6 +179,7 @@ void SessionState::HearCallsOfGang() {
       gang_pause_ = calls.pause;
     }
     if (calls.stop) gang_pause_ = {PauseTier::kEvict, "ended by a signal"};
+    if (calls.threads) UseThreads(*calls.threads);
   }
   if (gang_pause_ || gate_.IsDeadlineOver(now_ns + stop_ahead_ns_)) {
     gang_.Want(StopKind::kStop);

@@ -14,6 +14,10 @@ namespace {
 
 constexpr int64_t kTellMemory_ns = 1'000'000'000;
 
+std::string ThreadsText(int threads) {
+  return StrCat(threads, threads == 1 ? " thread" : " threads");
+}
+
 }  // namespace
 
 bool SessionState::AnswerCalls() {
@@ -22,11 +26,21 @@ bool SessionState::AnswerCalls() {
   const BoundaryGate::Calls calls = gate_.Take(/*wait=*/false);
   if (calls.stop) return Park({PauseTier::kEvict, "ended by a signal"});
   if (calls.pause) return Park(*calls.pause);
+  if (calls.threads) UseThreads(*calls.threads);
   // The lease thread says the same soon, but a lease binds without it.
   if (gate_.IsDeadlineOver(Now_ns())) {
     return Park({PauseTier::kPark, "lease ended"});
   }
   return true;
+}
+
+// Its partner on a CPU slot came to its end.
+void SessionState::UseThreads(int threads) {
+  const absl::StatusOr<bool> changed = accelerator_.UseThreads(threads);
+  Warn(changed.status());
+  if (!changed.value_or(false)) return;
+  log_.Info(
+      StrCat(ThreadsText(threads), " from step ", stats_.steps_done(), " on"));
 }
 
 bool SessionState::StopAlone() {
@@ -155,7 +169,9 @@ bool SessionState::Resume(const lease_action::Resume& lease) {
   lease_thread_->Post(lease_event::Resumed{lease.epoch});
   log_.Info(StrCat("running from step ", stats_.steps_done(), " on ",
                    lease.accelerator.uuid, " (", lease.accelerator.type, ", ",
-                   lease.accelerator.device, ")"));
+                   device().is_cpu() ? ThreadsText(lease.accelerator.threads)
+                                     : lease.accelerator.device,
+                   ")"));
   if (accelerator_.slow_down_factor() > 1) {
     log_.Warning(StrCat("DEMONSTRATION: ", lease.accelerator.uuid,
                         " is slowed down artificially, each step takes ",

@@ -157,6 +157,7 @@ class SessionState {
   // ---- session_pause.cc
   // True: the loop goes on.
   bool AnswerCalls();
+  void UseThreads(int threads);
   bool StopAlone();
   // Gives the accelerator back, commits, and waits for the next lease. False:
   // the loop ends (and under an agent the process already has).

@@ -311,7 +311,7 @@ class Engine {
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
   bool PairFits(const Job& a, const Job& b, size_t type) const;
-  uint64_t PairMemoryLimit(const Job& job, int rank) const;
+  void AddPart(const Job& job, int rank, LeaseGrant& grant) const;
   void AddPairTrials(RoundTable& units, Time at,
                      const std::vector<int>& left) const;
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;

@@ -363,9 +363,7 @@ void Engine::Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal) {
       std::min(options_.lease_duration_s, Rules::Hold(Rule::kLeaseEndsWithRound)
                                               ? LeaseHorizon(job) - now
                                               : kNever));
-  grant.accelerator = cluster_.accelerator(worker.held).info;
-  grant.slots = job.partner.valid() ? 1 : 2;
-  grant.memory_limit_bytes = PairMemoryLimit(job, rank);
+  AddPart(job, rank, grant);
   grant.world_size = worker.world_size;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;

@@ -185,15 +185,24 @@ bool Engine::PairFits(const Job& a, const Job& b, size_t type) const {
   return false;
 }
 
-// What `rank` of a packed job may take of its accelerator, in bytes without its
-// context; 0: no limit. Each has what it was seen to need, and half of the
-// rest. Where that is too little for one, it runs out of memory and is not
-// packed so again, instead of taking its partner down with it.
-uint64_t Engine::PairMemoryLimit(const Job& job, int rank) const {
-  if (!job.partner.valid()) return 0;
+// What `rank` has of its accelerator: all, or its part beside a partner.
+// Of the threads of a CPU slot each of the two has half, at least one, the
+// first of them an odd one. Left behind, a job has all of them again.
+// Of the memory, in bytes without its context, each has what it was seen to
+// need, and half of the rest. Where that is too little for one, it runs out of
+// memory and is not packed so again, instead of taking its partner down with
+// it.
+void Engine::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
-  const AcceleratorInfo& info = cluster_.accelerator(worker.held).info;
-  if (info.memory_bytes <= 2 * info.context_bytes) return 0;
+  grant.accelerator = cluster_.accelerator(worker.held).info;
+  if (!job.partner.valid()) return;
+  grant.slots = 1;
+  AcceleratorInfo& info = grant.accelerator;
+  if (Together(job, job.partner)) {
+    const int odd = job.id < job.partner ? 1 : 0;
+    info.threads = std::max(1, (info.threads + odd) / 2);
+  }
+  if (info.memory_bytes <= 2 * info.context_bytes) return;
   const auto room =
       static_cast<double>(info.memory_bytes - 2 * info.context_bytes);
   const auto own = static_cast<double>(worker.need_bytes);
@@ -206,7 +215,8 @@ uint64_t Engine::PairMemoryLimit(const Job& job, int rank) const {
   const double needs = own + other;
   const double limit =
       needs > room ? room * own / needs : own + (room - needs) / 2;
-  return std::max<uint64_t>(1, static_cast<uint64_t>(limit));
+  grant.memory_limit_bytes =
+      std::max<uint64_t>(1, static_cast<uint64_t>(limit));
 }
 
 // Each must be known alone there first: what they lose is seen against that.

@@ -173,19 +173,21 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   const Time counts_from =
       Rules::Hold(Rule::kLeaseCountsFromSending) ? request_sent_at_ : now;
   const Time deadline = counts_from + grant.duration_s;
-  const bool moved = deadline != deadline_;
+  const bool changed =
+      deadline != deadline_ || grant.accelerator.threads != threads_;
   next_request_ = NextRenewal(now, grant.duration_s, renewal);
   if (deadline <= now) return;  // over before it arrived
   deadline_ = deadline;
   duration_s_ = grant.duration_s;
+  threads_ = grant.accelerator.threads;
   if (!renewal) {
     epoch_ = grant.epoch;
     state_ = State::kResuming;
     actions.emplace_back(lease_action::Resume{
         grant.epoch, grant.accelerator, grant.slots, grant.world_size, deadline,
         grant.gang_address, grant.memory_limit_bytes});
-  } else if (moved) {
-    actions.emplace_back(lease_action::Extend{epoch_, deadline});
+  } else if (changed) {
+    actions.emplace_back(lease_action::Extend{epoch_, deadline, threads_});
   }
 }
 

@@ -86,6 +86,7 @@ struct Resume {
 struct Extend {
   uint64_t epoch = 0;
   Time deadline = 0;
+  int threads = 1;  // of a CPU slot, from the next boundary on
 };
 // Stop at the next boundary and answer with Parked. A later Pause of the same
 // lease only raises the tier. One that comes while parked or kept (kEvict,
@@ -183,6 +184,7 @@ class LeaseMachine {
   Time deadline_ = 0;
   double duration_s_ = 0;        // as last granted
   double lease_duration_s_ = 0;  // as granted when the deadline last moved
+  int threads_ = 1;              // as last granted
   // Of the last pause. Beyond kPark nothing is asked for again.
   PauseTier pause_tier_ = PauseTier::kPark;
   std::string gang_address_;     // of this lease's store, if rank 0 has one

@@ -85,6 +85,7 @@ class EngineDriver {
       AcceleratorInfo info;
       info.type = "v100";
       info.uuid = StrCat(name, "-", i);
+      info.threads = threads;
       info.memory_bytes = memory_bytes;
       info.context_bytes = context_bytes;
       hello.accelerators.push_back(info);
@@ -218,6 +219,7 @@ class EngineDriver {
 
   Time now = 0;
   // Of servers that join from now on.
+  int threads = 1;
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = 0;

@@ -318,6 +318,58 @@ TEST_F(PairTrials, TheTwoShareTheMemory) {
   EXPECT_EQ(limit(pair.partner), 60u);
 }
 
+// Of a CPU slot. Who is left has all of them again with its next renewal.
+TEST_F(PairTrials, TheTwoShareTheThreads) {
+  const auto granted = [&](JobId job) {
+    driver_.Request(driver_.Key(job), /*holding=*/true);
+    EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, job);
+    return driver_.Last<LeaseGrant>()->accelerator.threads;
+  };
+  driver_.threads = 5;
+  driver_.JoinServer("here", 1);
+  ShareUnit pair = StartPair();
+  EXPECT_EQ(granted(pair.job), 3);
+  EXPECT_EQ(granted(pair.partner), 2);
+  driver_.Gone(driver_.Key(pair.job), 0);
+  EXPECT_EQ(granted(pair.partner), 5);
+}
+
+TEST_F(PairTrials, OfOneThreadEachHasOne) {
+  const ShareUnit pair = StartPair();
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, pair.partner);
+  EXPECT_EQ(driver_.Last<LeaseGrant>()->accelerator.threads, 1);
+}
+
+// Three that run alone and tell their need, until two accelerators are lost.
+class PairsByNeed : public PairTrials {
+ protected:
+  bool AreMade(uint64_t need_bytes) {
+    driver_.memory_bytes = 100;
+    for (const char* name : {"here", "there", "yonder"}) {
+      driver_.JoinServer(name, 1);
+    }
+    Progress progress;
+    progress.device_bytes = need_bytes;
+    for (const auto& [id, job] : driver_.engine().jobs()) {
+      Start(id);
+      driver_.Step(event::StepsReported{
+          driver_.Key(id), driver_.worker(id).held_epoch, progress});
+    }
+    driver_.Step(event::AcceleratorLost{"there", "there-0"});
+    driver_.Step(event::AcceleratorLost{"yonder", "yonder-0"});
+    bool made = false;
+    for (int round = 0; round < 6; ++round) {
+      NextRound();
+      made |= Pair().packed();
+    }
+    return made;
+  }
+};
+
+TEST_F(PairsByNeed, AreMadeWhereTwoFit) { EXPECT_TRUE(AreMade(50)); }
+
+TEST_F(PairsByNeed, AreNotMadeWhereTheyDoNot) { EXPECT_FALSE(AreMade(51)); }
+
 TEST_F(PairTrials, AloneOrOfUnknownMemoryThereIsNoLimit) {
   const ShareUnit pair = StartPair();
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, pair.partner);

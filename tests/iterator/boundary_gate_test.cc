@@ -34,18 +34,40 @@ TEST(BoundaryGate, CallsFromTheDeadlineOn) {
 TEST(BoundaryGate, AnExtensionMovesTheDeadlineOfItsLeaseOnly) {
   BoundaryGate gate;
   gate.Grant(Lease(2, 10));
-  gate.Extend({2, 20});  // before the lease was taken
+  gate.Extend({2, 20, 1});  // before the lease was taken
   gate.Take(false);
   gate.HoldLease();
   EXPECT_FALSE(gate.IsCalled(15'000'000'000));
-  gate.Extend({1, 90});
+  gate.Extend({1, 90, 1});
   EXPECT_TRUE(gate.IsCalled(20'000'000'000));
-  gate.Extend({2, 30});
+  gate.Extend({2, 30, 1});
   EXPECT_FALSE(gate.IsCalled(20'000'000'000));
   gate.ForgetLease();
   EXPECT_TRUE(gate.IsCalled(1));
-  gate.Extend({2, 40});
+  gate.Extend({2, 40, 1});
   EXPECT_TRUE(gate.IsCalled(1));
+}
+
+TEST(BoundaryGate, AnExtensionTellsOnceThatThreadsHaveChanged) {
+  BoundaryGate gate;
+  lease_action::Resume lease = Lease(2, 10);
+  lease.accelerator.threads = 2;
+  gate.Grant(lease);
+  gate.Take(false);
+  gate.HoldLease();
+  gate.Extend({2, 20, 2});
+  EXPECT_FALSE(gate.IsCalled(1));
+  gate.Extend({1, 30, 4});  // of an earlier lease
+  EXPECT_FALSE(gate.IsCalled(1));
+  gate.Extend({2, 30, 4});
+  EXPECT_TRUE(gate.IsCalled(1));
+  EXPECT_EQ(gate.Take(false).threads, 4);
+  EXPECT_FALSE(gate.IsCalled(1));
+  gate.Extend({2, 40, 4});
+  EXPECT_FALSE(gate.Take(false).any());
+  gate.Extend({2, 50, 2});
+  gate.Grant(lease);  // whose own count
+  EXPECT_FALSE(gate.Take(false).threads.has_value());
 }
 
 TEST(BoundaryGate, APauseCallsOnce) {

@@ -57,6 +57,17 @@ void FakeCoordinator::Grant(const AcceleratorInfo& accelerator,
   router_->waker().Wake();
 }
 
+void FakeCoordinator::Share(uint64_t memory_limit_bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  slots_ = 1;
+  memory_limit_bytes_ = memory_limit_bytes;
+}
+
+void FakeCoordinator::SetThreads(int threads) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  accelerator_.threads = threads;
+}
+
 void FakeCoordinator::Pause(PauseTier tier) {
   std::lock_guard<std::mutex> lock(mutex_);
   granting_ = false;
@@ -142,9 +153,10 @@ Message FakeCoordinator::AnswerTo(const LeaseRequest& request) const {
                     request.nonce,
                     duration_s_,
                     accelerator_,
-                    2,
+                    slots_,
                     1,
-                    ""};
+                    "",
+                    memory_limit_bytes_};
 }
 
 }  // namespace gavel::testing

@@ -30,6 +30,10 @@ class FakeCoordinator {
 
   // Grants `accelerator` from now on, at a new epoch.
   void Grant(const AcceleratorInfo& accelerator, double duration_s = 60);
+  // From now on grants are of one of a packed pair.
+  void Share(uint64_t memory_limit_bytes);
+  // The present lease is of so many threads from its next renewal on.
+  void SetThreads(int threads);
   // Asks for the present lease back; no grants until the next Grant.
   void Pause(PauseTier tier = PauseTier::kPark);
   // As soon as the present lease was given back, grants this one.
@@ -68,6 +72,8 @@ class FakeCoordinator {
   bool granting_ = false;
   AcceleratorInfo accelerator_;
   double duration_s_ = 60;
+  int slots_ = 2;
+  uint64_t memory_limit_bytes_ = 0;
   std::optional<AcceleratorInfo> next_;
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 // Sessions under a coordinator, which is a fake one in this process. What ends
 // the process is in session_process_test.cc.
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -184,6 +185,55 @@ TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
   EXPECT_TRUE(log_.Contain("slot-a"));
   EXPECT_TRUE(log_.Contain(std::to_string(getpid()))) << log_.Text();
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+// The partner on its slot has ended, and a renewal says so.
+TEST_F(SessionLease, TakesTheThreadsThatARenewalTells) {
+  FakeCoordinator coordinator;
+  coordinator.Share(0);
+  coordinator.Grant(CpuSlot("slot-a"), 0.6);
+  TrainingOptions training;
+  training.epochs = 40;
+  int64_t changed_after = 0;
+  training.after_step = [&](Session& session) {
+    if (session.steps_done() == 0) {
+      EXPECT_EQ(at::get_num_threads(), 1);
+    }
+    coordinator.SetThreads(3);
+    if (at::get_num_threads() == 3) return;
+    changed_after = session.steps_done();
+    Sleep(20);
+  };
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
+  at::set_num_threads(1);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_GT(changed_after, 0);
+  EXPECT_LT(changed_after, 200);
+  EXPECT_TRUE(log_.Contain("(cpu_slot, 1 thread)")) << log_.Text();
+  EXPECT_EQ(log_.Count("3 threads from step "), 1) << log_.Text();
+  EXPECT_FALSE(log_.Contain("paused after step")) << log_.Text();
+}
+
+// Of a slot's memory, as declared, each of a pair has a part.
+TEST_F(SessionLease, AStateThatExceedsItsPartOfASlotGivesTheLeaseBack) {
+  FakeCoordinator coordinator;
+  coordinator.Share(/*memory_limit_bytes=*/100);
+  coordinator.Grant(CpuSlot("slot-a"));
+  std::thread alone([&] {
+    EXPECT_TRUE(coordinator.Wait(
+        [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
+    coordinator.Share(0);
+    coordinator.Grant(CpuSlot("slot-a"));
+  });
+  const Outcome outcome = Train(Under(coordinator.endpoint()));
+  alone.join();
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  const auto released = coordinator.Heard<LeaseReleased>();
+  ASSERT_FALSE(released.empty());
+  EXPECT_EQ(released[0].cause, ReleaseCause::kOutOfMemory);
+  EXPECT_TRUE(log_.Contain("of this slot it has 0.1 KiB beside another job"))
+      << log_.Text();
 }
 
 TEST_F(SessionLease, ASlowDownFactorIsLabelled) {

@@ -292,6 +292,18 @@ TEST_F(LeaseMachineTest, ARenewalExtendsFromWhenItWasAskedFor) {
   EXPECT_EQ(machine_.state(), State::kRunning);
 }
 
+TEST_F(LeaseMachineTest, ARenewalTellsOfOtherThreads) {
+  Run();
+  Tick(20);
+  LeaseGrant same = Grant(5, 40);  // to the end that it has
+  EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(21, same)), IsEmpty());
+  same.accelerator.threads = 3;
+  const auto extends = ActionsOf<lease_action::Extend>(Hear(21.1, same));
+  ASSERT_THAT(extends, SizeIs(1));
+  EXPECT_EQ(extends[0].threads, 3);
+  EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(21.2, same)), IsEmpty());
+}
+
 TEST_F(LeaseMachineTest, RenewsWhileTheAcceleratorIsStillBeingTaken) {
   Start(0);
   Hear(0.1, Grant(5));

@@ -4,7 +4,10 @@
 //
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
 //               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses]
-//               [--fail-resume CAUSE] [--log FILE]
+//               [--fail-resume CAUSE] [--log FILE] [--beside-step-ms MS]
+//
+// Beside another job, with one lock of its accelerator, a step takes
+// --beside-step-ms.
 //
 // CAUSE, of a ReleaseCause by its number: its last rank gives its lease back so
 // before it runs.
@@ -64,6 +67,7 @@ uint64_t Number(const std::string& text) {
 struct Options {
   uint64_t steps = 100;
   double step_s = 0.01;
+  std::optional<double> beside_step_s;
   uint64_t checkpoint_every = 10;
   uint64_t exit_at = 0;  // 0: never
   // The first process of the job makes no more steps from there, but goes on
@@ -85,6 +89,9 @@ Options ParseOptions(int argc, char** argv) {
     const auto next = [&] { return Number(i + 1 < argc ? argv[++i] : "0"); };
     if (name == "--steps") options.steps = next();
     if (name == "--step-ms") options.step_s = static_cast<double>(next()) / 1e3;
+    if (name == "--beside-step-ms") {
+      options.beside_step_s = static_cast<double>(next()) / 1e3;
+    }
     if (name == "--checkpoint-every") options.checkpoint_every = next();
     if (name == "--ignore-pauses") options.ignore_pauses = true;
     if (name == "--fail-resume") {
@@ -240,6 +247,7 @@ class FakeWorker {
   State state_;
   Generation saved_;
   uint64_t epoch_ = 0;
+  double step_s_ = 0;
   bool training_ = false;
   bool hung_ = false;
   Time next_step_ = 0;
@@ -261,7 +269,7 @@ Progress FakeWorker::ProgressNow() const {
   Progress progress;
   progress.steps_done = state_.steps;
   progress.last_generation = saved_;
-  progress.throughput_steps_per_s = training_ ? 1 / options_.step_s : 0;
+  progress.throughput_steps_per_s = training_ ? 1 / step_s_ : 0;
   progress.window_s = training_ ? kReportInterval_s : 0;
   progress.pauses = pauses_;
   progress.moves = moves_;
@@ -316,7 +324,7 @@ void FakeWorker::TrainOneStep() {
   ++state_.steps;
   state_.sum += state_.steps;
   trace_.End();
-  next_step_ = Now() + options_.step_s;
+  next_step_ = Now() + step_s_;
   if (state_.steps == options_.exit_at) std::_Exit(options_.exit_code);
   if (state_.steps >= options_.steps) {
     Save();
@@ -369,7 +377,12 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
   epoch_ = action.epoch;
   training_ = true;
   trace_.Begin();
-  next_step_ = Now() + options_.step_s;
+  const bool beside = action.slots == 1;
+  step_s_ = beside ? options_.beside_step_s.value_or(options_.step_s)
+                   : options_.step_s;
+  std::printf("runs %s from step %llu\n", beside ? "beside a job" : "alone",
+              static_cast<unsigned long long>(state_.steps));
+  next_step_ = Now() + step_s_;
   next_report_ = Now();
   // Ranks of a gang train each for itself here, but the coordinator waits to
   // hear where they would meet.
