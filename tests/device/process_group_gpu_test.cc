@@ -1,9 +1,13 @@
-// NCCL on one GPU: a gang of one rank goes the whole way but for the network.
+// NCCL: a gang of one rank on one GPU, which goes the whole way but for the
+// network, and a gang of two on two.
 #include <torch/cuda.h>
 #include <torch/types.h>
 
 #include <memory>
+#include <thread>
+#include <vector>
 
+#include "core/status.h"
 #include "gtest/gtest.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
@@ -38,6 +42,66 @@ TEST(ProcessGroupGpu, AddsUpBroadcastsAndAverages) {
   (weight * 2).sum().backward();
   ASSERT_OK(failure);
   EXPECT_EQ(weight.grad().sum().item<double>(), 6);
+}
+
+// What a rank has after an all-reduce, a broadcast of rank 0's, and a backward
+// pass whose gradients are averaged.
+struct Results {
+  double sum = 0;
+  double broadcast = 0;
+  double gradient = 0;
+};
+
+absl::StatusOr<Results> RunRank(const std::string& endpoint, int rank) {
+  GAVEL_ASSIGN_OR_RETURN(const auto store, GangStore::Connect(endpoint, 10));
+  ProcessGroupOptions options;
+  options.rank = rank;
+  options.world_size = 2;
+  options.device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(rank));
+  options.prefix = "test";
+  GAVEL_ASSIGN_OR_RETURN(const auto group,
+                         ProcessGroup::Create(*store, options));
+  const at::Tensor counted = torch::full({1000}, 1.0 + rank, options.device);
+  GAVEL_ASSIGN_OR_RETURN(const auto pending, group->AllReduce(counted));
+  GAVEL_RETURN_IF_ERROR(pending->Wait());
+  const at::Tensor told = torch::full({2}, 5.0 + rank, options.device);
+  GAVEL_RETURN_IF_ERROR(group->Broadcast({told}));
+
+  const at::Tensor weight =
+      torch::ones({3}, at::TensorOptions(options.device).requires_grad(true));
+  absl::Status failure;
+  GradientBucketsOptions bucket_options;
+  bucket_options.failed = [&](absl::Status status) { failure.Update(status); };
+  GAVEL_ASSIGN_OR_RETURN(
+      const auto buckets,
+      GradientBuckets::Create({weight}, *group, bucket_options));
+  (weight * (1.0 + rank)).sum().backward();
+  GAVEL_RETURN_IF_ERROR(failure);
+  return Results{counted[0].item<double>(), told[0].item<double>(),
+                 weight.grad()[0].item<double>()};
+}
+
+TEST(ProcessGroupGpu, AGangOfTwoAddsUpBroadcastsAndAverages) {
+  if (torch::cuda::device_count() < 2) {
+    GTEST_SKIP() << "needs two GPUs, this machine has "
+                 << static_cast<int>(torch::cuda::device_count())
+                 << ": NCCL between GPUs is untested here";
+  }
+  ASSERT_OK_AND_ASSIGN(const auto host, GangStore::Host("127.0.0.1", 0, 10));
+  std::vector<absl::StatusOr<Results>> results(2, absl::UnknownError("no run"));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      results[static_cast<size_t>(rank)] = RunRank(host->endpoint(), rank);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const absl::StatusOr<Results>& result : results) {
+    ASSERT_OK(result.status());
+    EXPECT_EQ(result->sum, 3);
+    EXPECT_EQ(result->broadcast, 5);
+    EXPECT_EQ(result->gradient, 1.5);
+  }
 }
 
 }  // namespace
