@@ -158,8 +158,8 @@ std::string RenderYAxis(const PlotScale& y, const std::string& label,
   return svg;
 }
 
-std::string RenderFrame(double top, double bottom) {
-  return StrCat("<path class=\"frame\" d=\"M", Coordinate(kLeft), " ",
+std::string RenderFrame(double top, double bottom, double left = kLeft) {
+  return StrCat("<path class=\"frame\" d=\"M", Coordinate(left), " ",
                 Coordinate(top), "V", Coordinate(bottom), "H",
                 Coordinate(kWidth - kRight), "\"/>");
 }
@@ -320,25 +320,29 @@ std::string RenderPlot(const Plot& plot) {
 
 std::string RenderBars(const BarChart& chart) {
   size_t rows = 0;
-  for (const auto& group : chart.groups) rows += group.second;
+  double edge = kLeft;  // with room for the longest name
+  for (const auto& [name, count] : chart.groups) {
+    rows += count;
+    edge = std::max(edge, kLetter * static_cast<double>(name.size()) + 16);
+  }
   const double row_height = std::clamp(
       kPlotHeight / static_cast<double>(std::max<size_t>(rows, 1)), 4.0, 18.0);
   const double bottom = kTop + row_height * static_cast<double>(rows);
   PlotScale x = PlotScale::Fixed(0, chart.x_max);
-  x.Place(kLeft, kWidth - kRight);
+  x.Place(edge, kWidth - kRight);
   std::string svg = Begin(bottom + kAxisHeight, chart.title);
   svg += RenderXAxis(x, chart.x_label, kTop, bottom);
   double y = kTop;
   for (const auto& [name, count] : chart.groups) {
     const double height = row_height * static_cast<double>(count);
     StrAppend(&svg, "<text class=\"tick\" text-anchor=\"end\" x=\"",
-              Coordinate(kLeft - 8), "\" y=\"", Coordinate(y + height / 2 + 4),
+              Coordinate(edge - 8), "\" y=\"", Coordinate(y + height / 2 + 4),
               "\">", EscapeHtml(name), "</text><path class=\"frame\" d=\"M",
-              Coordinate(kLeft), " ", Coordinate(y), "H",
+              Coordinate(edge), " ", Coordinate(y), "H",
               Coordinate(kWidth - kRight), "\"/>");
     y += height;
   }
-  svg += RenderFrame(kTop, bottom) + "<g class=\"bars\">";
+  svg += RenderFrame(kTop, bottom, edge) + "<g class=\"bars\">";
   for (const BarChart::Bar& bar : chart.bars) {
     const double left = x.At(bar.from);
     const double width = std::max(0.5, x.At(bar.to) - left);

@@ -116,6 +116,19 @@ TEST(Plot, BarsLieInTheirRows) {
                          HasSubstr("job 2"), HasSubstr("v100")));
 }
 
+TEST(Plot, BarsLeaveRoomForLongNames) {
+  BarChart chart;
+  chart.x_max = 10;
+  chart.groups = {{"v100", 1}};
+  const std::string narrow = RenderBars(chart);
+  EXPECT_THAT(narrow, HasSubstr("text-anchor=\"end\" x=\"56.0\""));
+  chart.groups.push_back({"Recommendation", 1});
+  // 14 letters of 6.6.
+  EXPECT_THAT(RenderBars(chart),
+              AllOf(HasSubstr("text-anchor=\"end\" x=\"100.4\""),
+                    Not(HasSubstr("text-anchor=\"end\" x=\"56.0\""))));
+}
+
 TEST(Plot, AMapShowsWhatCannotShareDark) {
   HeatMap map;
   map.names = {"a", "b"};

@@ -2,9 +2,6 @@
 // a gang: torchrun for real, where Python has torch, and what the documentation
 // says for srun, with the variables as srun sets them. Two ranks train what one
 // worker does.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -19,6 +16,7 @@
 
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
+#include "tests/support/free_port.h"
 
 namespace gavel::testing {
 namespace {
@@ -33,18 +31,6 @@ constexpr double kTolerance = 1e-3;
 constexpr char kPython[] = GAVEL_CACHE_DIR "/venv/bin/python";
 
 using Losses = std::map<int, double>;  // by step
-
-std::string FreePort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  close(descriptor);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 class Launchers : public GavelTest {
  protected:
@@ -143,7 +129,7 @@ TEST_P(Torchrun, StartsAGangThatTrainsWhatOneWorkerDoes) {
   if (GetParam()) {
     argv.push_back("--standalone");
   } else {
-    argv.insert(argv.end(), {"--master-port", FreePort()});
+    argv.insert(argv.end(), {"--master-port", std::to_string(FreePort())});
   }
   const std::vector<std::string> training = Training();
   argv.insert(argv.end(), training.begin(), training.end());
@@ -163,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, Torchrun, ::testing::Bool(),
 TEST_F(Launchers, SrunsVariablesMakeAGangByTheDocumentedCommand) {
   SetFolder("gang");
   Set("MASTER_ADDR", "127.0.0.1");
-  Set("MASTER_PORT", FreePort());
+  Set("MASTER_PORT", std::to_string(FreePort()));
   Set("SLURM_NTASKS", "2");
   std::string command =
       "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID "

@@ -1,10 +1,7 @@
 // Gangs of real processes without a coordinator, as torchrun starts them: what
 // they train is what one process trains, they stop at one step, go on at any
 // size, and none goes on when one is lost.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/free_port.h"
 
 namespace gavel::testing {
 namespace {
@@ -32,18 +30,6 @@ using Variables = WorkerProcess::Variables;
 
 // 100 samples in global batches of 24: four steps, the last of 28.
 constexpr int kSteps = 16;
-
-std::string FreePort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  close(descriptor);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 bool Eventually(const std::function<bool()>& holds, double patience_s = 60) {
   const auto give_up = std::chrono::steady_clock::now() +
@@ -62,7 +48,7 @@ class GangOfProcesses {
                   Variables variables) {
     variables.insert(variables.end(),
                      {{"MASTER_ADDR", "127.0.0.1"},
-                      {"MASTER_PORT", FreePort()},
+                      {"MASTER_PORT", std::to_string(FreePort())},
                       {"WORLD_SIZE", std::to_string(world_size)},
                       {"GAVEL_DEVICE", "cpu"},
                       {"GAVEL_CHECKPOINT_DIRECTORY", folder + "/checkpoints"}});

@@ -1,8 +1,5 @@
 #include "tests/models/workload_fixture.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +14,7 @@
 #include "coordinator/cli/doctor_checkpoint.h"
 #include "coordinator/cli/doctor_report.h"
 #include "core/text.h"
+#include "tests/support/free_port.h"
 
 namespace gavel::testing {
 namespace {
@@ -25,19 +23,6 @@ using Json = nlohmann::json;
 
 constexpr double kWorkloadPatience_s = 200;
 constexpr int kRanksMax = 2;
-
-// Free a moment ago.
-int UnusedPort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  close(descriptor);
-  return ntohs(address.sin_port);
-}
 
 std::vector<std::string> CommandOf(const Workload& workload) {
   std::vector<std::string> command = {
@@ -88,7 +73,7 @@ void WorkloadTest::ExpectSameWhenResized(const Workload& workload) {
 bool WorkloadTest::Train(const Workload& workload, const std::string& name,
                          int workers, uint64_t steps, bool kill) {
   const uint64_t from_step = LastStep(name);
-  const int port = UnusedPort();
+  const int port = FreePort();
   std::vector<std::unique_ptr<Process>> ranks;
   for (int rank = 0; rank < workers; ++rank) {
     std::vector<std::string> argv = {
