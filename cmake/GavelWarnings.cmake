@@ -10,7 +10,8 @@ function(gavel_own_target target)
   # It takes a class of a .cc file for one of a header when several are compiled at once.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   if(GAVEL_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-omit-frame-pointer
+    # What is found ends the program: a test that prints it and passes is not read.
+    target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE})
   endif()

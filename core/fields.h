@@ -11,12 +11,13 @@
 //   constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }
 //
 // A struct becomes an array of its fields; Fields() is only ever appended to.
-// Ids, pairs, optionals and the containers of the standard library are known
-// here. Included by codecs
-// only: core/message_fields.h and the engine's event codec.
+// Ids, pairs, optionals, the containers of the standard library and maps of
+// Abseil are known here. Included by codecs only: core/message_fields.h and the
+// engine's event codec.
 #ifndef GAVEL_CORE_FIELDS_H_
 #define GAVEL_CORE_FIELDS_H_
 
+#include <algorithm>
 #include <concepts>
 #include <deque>
 #include <optional>
@@ -54,17 +55,25 @@ template <class C>
 concept SortedContainer = requires {
   typename C::key_compare;
 };
+// Those without an order, which are written in that of their keys.
+template <class C>
+concept HashMap = requires {
+  typename C::hasher;
+  typename C::mapped_type;
+};
+template <class C>
+concept KeyedContainer = SortedContainer<C> || HashMap<C>;
 // Of a key once.
 template <class C>
-concept MapOfUniqueKeys = SortedContainer<C> && requires(C& map) {
-  map.at(std::declval<const typename C::key_type&>());
+concept MapOfUniqueKeys = KeyedContainer<C> && requires(C& map) {
+  map[std::declval<const typename C::key_type&>()];
 };
 // What an entry is read as.
 template <class C>
 struct ReadEntry {
   using Type = typename C::key_type;
 };
-template <SortedContainer C>
+template <KeyedContainer C>
 requires requires { typename C::mapped_type; }
 struct ReadEntry<C> {
   using Type = std::pair<typename C::key_type, typename C::mapped_type>;
@@ -88,6 +97,8 @@ template <class T>
 void PutField(Packer& packer, const std::optional<T>& value);
 template <SortedContainer C>
 void PutField(Packer& packer, const C& entries);
+template <HashMap C>
+void PutField(Packer& packer, const C& entries);
 template <class T>
 void PutField(Packer& packer, const std::deque<T>& values);
 
@@ -105,7 +116,7 @@ template <class A, class B>
 void GetField(Unpacker& unpacker, std::pair<A, B>& out);
 template <class T>
 void GetField(Unpacker& unpacker, std::optional<T>& out);
-template <SortedContainer C>
+template <KeyedContainer C>
 void GetField(Unpacker& unpacker, C& out);
 template <class T>
 void GetField(Unpacker& unpacker, std::deque<T>& out);
@@ -175,6 +186,17 @@ void PutField(Packer& packer, const C& entries) {
   PutEntries(packer, entries);
 }
 
+template <HashMap C>
+void PutField(Packer& packer, const C& entries) {
+  std::vector<const typename C::value_type*> ordered;
+  for (const auto& entry : entries) ordered.push_back(&entry);
+  std::ranges::sort(
+      ordered, {},
+      [](const auto* entry) -> const auto& { return entry->first; });
+  packer.Array(ordered.size());
+  for (const auto* entry : ordered) PutField(packer, *entry);
+}
+
 template <class T>
 void PutField(Packer& packer, const std::deque<T>& values) {
   PutEntries(packer, values);
@@ -238,7 +260,7 @@ void GetField(Unpacker& unpacker, std::optional<T>& out) {
   unpacker.Leave();
 }
 
-template <SortedContainer C>
+template <KeyedContainer C>
 void GetField(Unpacker& unpacker, C& out) {
   std::vector<typename ReadEntry<C>::Type> entries;
   GetField(unpacker, entries);

@@ -20,6 +20,7 @@ enum class Rule : uint8_t {
   kLeaseCountsFromSending,
   kLeaseEndsAtDeadline,
   kGivenUpEpochStaysSo,
+  kWorkerHeedsLatestTerm,
   kStopBindsForAll,
   kAcceptedStopIsWaitedAt,
   kPassedStopIsRefused,
@@ -31,6 +32,7 @@ enum class Rule : uint8_t {
   kOlderIncarnationGoesFirst,
   kWelcomeNamesItsAgent,
   kRejectionNamesItsAgent,
+  kAgentHeedsLatestTerm,
   // coordinator/engine
   kActsAfterPersist,
   kGrantsAfterPersist,
@@ -63,6 +65,9 @@ enum class Rule : uint8_t {
   kStopIsRepeated,
   kHungIsEnded,
   kRetriesAreBounded,
+  // coordinator/server, as simulator/virtual_cluster has it
+  kFencedWriterWritesNothing,
+  kGrantsAsOwnerOnly,
 };
 
 class Rules {

@@ -4,6 +4,7 @@
 #ifndef GAVEL_CORE_SHARE_UNIT_H_
 #define GAVEL_CORE_SHARE_UNIT_H_
 
+#include <algorithm>
 #include <compare>
 
 #include "core/ids.h"
@@ -17,6 +18,11 @@ struct ShareUnit {
   bool Holds(JobId id) const { return job == id || partner == id; }
   friend auto operator<=>(const ShareUnit&, const ShareUnit&) = default;
 };
+
+// Of two different jobs, in either order.
+inline ShareUnit PairOf(JobId a, JobId b) {
+  return {std::min(a, b), std::max(a, b)};
+}
 
 }  // namespace gavel
 

@@ -100,7 +100,9 @@ absl::Status RoundSimulation::Resume(std::string_view checkpoint) {
   inbox_.clear();
   queue_.Restored();
   by_id_.clear();
-  for (auto& [id, job] : running_) by_id_[id] = &job;
+  for (auto job = running_.begin(); job != running_.end(); ++job) {
+    by_id_[job->first] = job;
+  }
   return absl::OkStatus();
 }
 

@@ -53,6 +53,7 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
   for (size_t i = 0; i < occupants_.size(); ++i) {
     PlanFailure(AcceleratorId(i + 1));
   }
+  told_.reserve(window_end_ - begin_);
   queue_.At(first_arrival_, {Kind::kArrive, 0, 0});
   busy_at_ = first_arrival_;
 }
@@ -186,8 +187,7 @@ void RoundSimulation::Fail(AcceleratorId accelerator) {
 void RoundSimulation::Drain() {
   for (;;) {
     if (!inbox_.empty()) {
-      const Event event = inbox_.Pop();
-      Actions actions = engine_.Step(queue_.now(), event);
+      Actions actions = engine_.Step(queue_.now(), inbox_.Pop());
       Handle(actions);
       journaled_ = engine_.position().seq;
       engine_.Reuse(std::move(actions));
@@ -197,7 +197,7 @@ void RoundSimulation::Drain() {
       inbox_.Push(event::Persisted{persisted_});
     } else if (problem_.has_value() && queue_.next() > queue_.now()) {
       ++counters_.solves;
-      absl::StatusOr<PolicyResult> result = policy_->Solve(problem_->problem);
+      absl::StatusOr<PolicyResult> result = policy_->Solve(*problem_->problem);
       event::AllocationReady ready{problem_->epoch, {}};
       problem_.reset();
       if (result.ok()) {
@@ -254,8 +254,9 @@ void RoundSimulation::Do(const action::Reply& action) {
     if (InWindow(i)) ++ended_in_window_;
     return;
   }
-  Running& job = running_[action.job];
-  by_id_[action.job] = &job;
+  const auto entry = running_.try_emplace(running_.end(), action.job);
+  by_id_[action.job] = entry;
+  Running& job = entry->second;
   job.index = i;
   job.id = action.job;
   job.workers.resize(static_cast<size_t>(work_.job(i).MostWorkers()));
@@ -344,12 +345,16 @@ bool RoundSimulation::Stuck() {
 }
 
 SimulationResult RoundSimulation::Result() const {
-  std::vector<SimulatedJob> jobs = told_;
+  std::vector<const SimulatedJob*> by_number;
+  by_number.reserve(told_.size() + running_.size());
+  for (const SimulatedJob& job : told_) by_number.push_back(&job);
   for (const auto& [id, job] : running_) {
-    if (InWindow(job.index)) jobs.push_back(job.told);
+    if (InWindow(job.index)) by_number.push_back(&job.told);
   }
-  std::sort(jobs.begin(), jobs.end(),
-            [](const auto& a, const auto& b) { return a.job < b.job; });
+  std::ranges::sort(by_number, {}, &SimulatedJob::job);
+  std::vector<SimulatedJob> jobs;
+  jobs.reserve(by_number.size());
+  for (const SimulatedJob* job : by_number) jobs.push_back(*job);
   SimulationResult result = work_.Summary(std::move(jobs));
   result.complete = ended_in_window_ == window_end_ - begin_;
   result.stopped = result.complete ? "" : stopped_;

@@ -175,9 +175,10 @@ class RoundSimulation : public TraceSimulation {
   size_t window_end_ = 0;
   uint64_t ended_in_window_ = 0;
   std::map<JobId, Running> running_;
-  absl::flat_hash_map<JobId, Running*> by_id_;  // of running_: only to look up
-  std::deque<JobId> finished_;                  // not yet taken by the engine
-  std::vector<SimulatedJob> told_;              // of the window, as they end
+  // Of running_: only to look up.
+  absl::flat_hash_map<JobId, std::map<JobId, Running>::iterator> by_id_;
+  std::deque<JobId> finished_;      // not yet taken by the engine
+  std::vector<SimulatedJob> told_;  // of the window, as they end
   std::vector<UnfitJob> unfit_;
   Time first_arrival_ = 0;
   Time last_end_ = 0;

@@ -20,7 +20,7 @@ int RoundSimulation::SizeOf(const Running& job) const {
 
 RoundSimulation::Running* RoundSimulation::Find(JobId id) {
   const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
+  return found == by_id_.end() ? nullptr : &found->second->second;
 }
 
 // By the present incarnation only: to any other one the message is late.
@@ -317,8 +317,9 @@ void RoundSimulation::TakeEnded() {
       ++ended_in_window_;
       told_.push_back(std::move(told));
     }
-    by_id_.erase(id);
-    running_.erase(id);
+    const auto entry = by_id_.find(id);
+    running_.erase(entry->second);
+    by_id_.erase(entry);
   }
 }
 

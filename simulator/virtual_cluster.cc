@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -69,7 +70,7 @@ JournalPosition Shown(const Event& event) {
 VirtualCluster::VirtualCluster(VirtualClusterOptions options)
     : options_(std::move(options)),
       world_(options_.seed),
-      journal_(world_.queue, world_.random) {
+      journal_(world_.queue, world_.random, world_.truth) {
   absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(options_.policy);
   if (!policy.ok()) {
     world_.truth.Violation(0, std::string(policy.status().message()));
@@ -83,8 +84,9 @@ VirtualCluster::VirtualCluster(VirtualClusterOptions options)
   journal_.set_commit_s(options_.commit_s);
   world_.to_coordinator = [this](size_t server, Message message) {
     world_.network.Send(server, Direction::kFromServer,
-                        [this, message = std::move(message)] {
-                          if (auto event = ToEvent(message)) StepEngine(*event);
+                        [this, server, message = std::move(message)] {
+                          if (auto event = ToEvent(message))
+                            Step(HearsFrom(server), *event);
                         });
   };
   StartCoordinator();
@@ -94,61 +96,90 @@ VirtualCluster::~VirtualCluster() = default;
 
 // ---- the coordinator
 
-// As the server does: without the journal nothing may be promised any more.
-void VirtualCluster::CommitFailed() {
-  world_.Tell([] { return "the journal failed, the coordinator ends"; });
-  durable_.clear();
-  engine_.reset();
+VirtualCluster::Coordinator* VirtualCluster::OfLife(uint64_t life) {
+  for (Coordinator* coordinator : {&present_, &former_}) {
+    if (coordinator->life == life && coordinator->engine != nullptr) {
+      return coordinator;
+    }
+  }
+  return nullptr;
 }
 
-void VirtualCluster::StallCoordinator() { stalled_ = engine_ != nullptr; }
+VirtualCluster::Coordinator& VirtualCluster::HearsFrom(size_t server) {
+  if (former_.engine == nullptr || peers_[server] == Peer::kPresent) {
+    return present_;
+  }
+  if (peers_[server] == Peer::kFormer) return former_;
+  return world_.random() % 2 == 0 ? present_ : former_;
+}
+
+bool VirtualCluster::Reaches(const Coordinator& coordinator,
+                             size_t server) const {
+  if (former_.engine == nullptr || peers_[server] == Peer::kBoth) return true;
+  return (peers_[server] == Peer::kFormer) == (&coordinator == &former_);
+}
+
+void VirtualCluster::StallCoordinator() {
+  present_.stalled = present_.engine != nullptr;
+}
 
 void VirtualCluster::ResumeCoordinator() {
-  stalled_ = false;
-  for (const Event& event : std::exchange(held_, {})) StepEngine(event);
+  present_.stalled = false;
+  for (const Event& event : std::exchange(present_.held, {})) {
+    Step(present_, event);
+  }
 }
 
-void VirtualCluster::StepEngine(const Event& event) {
-  if (engine_ == nullptr) return;
-  if (stalled_) return held_.push_back(event);
-  const JournalPosition before = engine_->position();
-  Actions actions = engine_->Step(engine_now(), event);
-  CheckFence(before, event);
-  if (forgetful_) {
-    // Nobody hears it.
-    for (const Action& action : actions) {
-      const auto* row = std::get_if<action::Persist>(&action);
-      if (row == nullptr) continue;
-      world_.queue.After(options_.commit_s,
-                         [this, seq = row->seq, life = engine_life_] {
-                           if (life == engine_life_)
-                             StepEngine(event::Persisted{seq});
-                         });
-    }
-    return ArmEngine();
-  }
+void VirtualCluster::Step(Coordinator& coordinator, const Event& event) {
+  if (coordinator.engine == nullptr) return;
+  if (coordinator.stalled) return coordinator.held.push_back(event);
+  Engine& engine = *coordinator.engine;
+  const bool is_present = &coordinator == &present_;
+  const JournalPosition before = engine.position();
+  const Time now = TimeOf(coordinator);
+  Actions actions = engine.Step(now, event);
+  CheckFence(coordinator, before, event);
+  if (is_present && forgetful_) return StepUnheard(coordinator, actions);
   if (const auto* persisted = std::get_if<event::Persisted>(&event)) {
-    invariants_.Persisted(persisted->seq);
+    coordinator.invariants.Persisted(persisted->seq);
   }
   for (const std::string& what :
-       invariants_.Check(engine_now(), *engine_, actions)) {
+       coordinator.invariants.Check(now, engine, actions)) {
     world_.truth.Violation(world_.now(), what);
   }
   bool changed = false;
   for (Action& action : actions) {
     changed |= std::holds_alternative<action::Persist>(action);
     if (observer_) observer_(world_.now(), action);
-    Do(action);
+    std::visit([&](auto& a) { Do(coordinator, a); }, action);
+    if (coordinator.engine == nullptr) return;
   }
-  if (changed) CheckBeliefs();
-  ArmEngine();
-  MaybeSnapshot();
+  // What the former one believes is no longer so.
+  if (is_present && changed) CheckBeliefs();
+  Arm(coordinator);
+  if (is_present) MaybeSnapshot();
 }
 
-void VirtualCluster::CheckFence(const JournalPosition& before,
+// Nobody hears it, and its rows are nobody's.
+void VirtualCluster::StepUnheard(Coordinator& coordinator,
+                                 const Actions& actions) {
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row == nullptr) continue;
+    world_.queue.After(options_.commit_s,
+                       [this, seq = row->seq, life = coordinator.life] {
+                         if (Coordinator* alive = OfLife(life))
+                           Step(*alive, event::Persisted{seq});
+                       });
+  }
+  Arm(coordinator);
+}
+
+void VirtualCluster::CheckFence(const Coordinator& coordinator,
+                                const JournalPosition& before,
                                 const Event& event) {
   const JournalPosition shown = Shown(event);
-  if (shown <= before || engine_->halted()) return;
+  if (shown <= before || coordinator.engine->halted()) return;
   world_.truth.Violation(
       world_.now(), StrCat("a coordinator at term ", before.term, " seq ",
                            before.seq, " was shown term ", shown.term, " seq ",
@@ -162,15 +193,15 @@ void VirtualCluster::CheckBeliefs() {
   ForEachProcess([&](const VirtualProcess& process) {
     if (!process.has_accelerator()) return;
     const WorkerKey& key = process.key();
-    const auto job = engine_->jobs().find(key.job);
-    if (job != engine_->jobs().end()) {
+    const auto job = present_.engine->jobs().find(key.job);
+    if (job != present_.engine->jobs().end()) {
       const Worker& worker = job->second.workers[static_cast<size_t>(key.rank)];
       if (worker.incarnation == key.incarnation &&
           worker.held_epoch == process.running_epoch()) {
         return;
       }
     }
-    const auto& quarantined = engine_->quarantined();
+    const auto& quarantined = present_.engine->quarantined();
     const bool barred =
         std::any_of(quarantined.begin(), quarantined.end(),
                     [&](const auto& entry) { return entry.second == key; });
@@ -182,47 +213,52 @@ void VirtualCluster::CheckBeliefs() {
   });
 }
 
-void VirtualCluster::ArmEngine() {
-  const Time next = clock_.When(engine_->NextDeadline());
-  if (next == armed_engine_) return;
-  armed_engine_ = next;
-  world_.queue.At(next, [this, next, life = engine_life_] {
-    if (life != engine_life_ || armed_engine_ != next) return;
-    armed_engine_ = kNever;
-    StepEngine(event::Tick{});
+void VirtualCluster::Arm(Coordinator& coordinator) {
+  const Time next = coordinator.clock.When(coordinator.engine->NextDeadline());
+  if (next == coordinator.armed) return;
+  coordinator.armed = next;
+  world_.queue.At(next, [this, next, life = coordinator.life] {
+    Coordinator* alive = OfLife(life);
+    if (alive == nullptr || alive->armed != next) return;
+    alive->armed = kNever;
+    Step(*alive, event::Tick{});
   });
 }
 
-void VirtualCluster::Do(Action& action) {
-  std::visit([this](auto& a) { Do(a); }, action);
+void VirtualCluster::Do(Coordinator& coordinator, action::Persist& action) {
+  journal_.Append(coordinator.writer, std::move(action));
 }
 
-void VirtualCluster::Do(action::Persist& action) {
-  journal_.Append(std::move(action));
-}
-
-void VirtualCluster::Do(action::SolvePolicy& action) {
-  absl::StatusOr<PolicyResult> result = policy_->Solve(action.problem);
+void VirtualCluster::Do(Coordinator& coordinator, action::SolvePolicy& action) {
+  absl::StatusOr<PolicyResult> result = policy_->Solve(*action.problem);
   if (!result.ok()) {
     return world_.truth.Violation(world_.now(),
                                   std::string(result.status().message()));
   }
   world_.queue.After(options_.solve_s,
                      [this, epoch = action.epoch, solved = *std::move(result),
-                      life = engine_life_] {
-                       if (life != engine_life_) return;
-                       StepEngine(event::AllocationReady{epoch, solved});
+                      life = coordinator.life] {
+                       if (Coordinator* alive = OfLife(life))
+                         Step(*alive, event::AllocationReady{epoch, solved});
                      });
 }
 
-void VirtualCluster::Do(action::SendToWorker& action) {
-  if (const auto* grant = std::get_if<LeaseGrant>(&action.message)) {
-    const double world_s =
-        grant->duration_s * (1 + options_.engine.drift) / clock_.rate;
+// The server looks at its lock before each grant, and ends when it is
+// another's.
+void VirtualCluster::Do(Coordinator& coordinator,
+                        action::SendToWorker& action) {
+  const auto* grant = std::get_if<LeaseGrant>(&action.message);
+  if (grant != nullptr && &coordinator == &former_) {
+    // What it grants is no lease: the present one does not know of it.
+    if (Rules::Hold(Rule::kGrantsAsOwnerOnly)) return KillFormerCoordinator();
+  } else if (grant != nullptr) {
+    const double world_s = grant->duration_s * (1 + options_.engine.drift) /
+                           coordinator.clock.rate;
     world_.truth.Granted(grant->worker, grant->epoch, world_.now() + world_s);
   }
   for (VirtualServer* server : server_of_) {
     if (!server->processes().contains(action.worker)) continue;
+    if (!Reaches(coordinator, server->index())) continue;
     world_.network.Send(
         server->index(), Direction::kToServer, [server, action] {
           server->ReceiveForWorker(action.worker, action.message);
@@ -230,29 +266,33 @@ void VirtualCluster::Do(action::SendToWorker& action) {
   }
 }
 
-void VirtualCluster::Do(action::SendToAgent& action) {
+void VirtualCluster::Do(Coordinator& coordinator, action::SendToAgent& action) {
   const auto found = servers_.find(action.server);
   if (found == servers_.end()) return;
   VirtualServer* server = found->second.get();
+  if (!Reaches(coordinator, server->index())) return;
   world_.network.Send(server->index(), Direction::kToServer,
                       [server, message = std::move(action.message)] {
                         server->Receive(message);
                       });
 }
 
-void VirtualCluster::Do(action::Halt& action) { halted_ = action.reason; }
+void VirtualCluster::Do(Coordinator& coordinator, action::Halt& action) {
+  if (&coordinator == &former_) return KillFormerCoordinator();
+  halted_ = action.reason;
+}
 
 uint64_t VirtualCluster::Submit(const JobSpec& spec,
                                 const VirtualTraining& training) {
   if (!coordinator_up()) return 0;
   world_.training[spec.name] = training;
-  StepEngine(event::JobSubmitted{spec, ++submissions_});
+  Step(present_, event::JobSubmitted{spec, ++submissions_});
   return submissions_;
 }
 
 uint64_t VirtualCluster::Command(JobId job, CommandKind kind) {
   if (!coordinator_up()) return 0;
-  StepEngine(event::JobCommanded{job, kind, ++submissions_});
+  Step(present_, event::JobCommanded{job, kind, ++submissions_});
   return submissions_;
 }
 
@@ -264,6 +304,7 @@ void VirtualCluster::AddServer(const std::string& name,
   auto& server = servers_[name];
   server = std::make_unique<VirtualServer>(name, accelerators, clock, world_);
   server_of_.push_back(server.get());
+  peers_.push_back(Peer::kBoth);
   server->StartAgent();
 }
 
@@ -372,9 +413,9 @@ void VirtualCluster::RunUntil(Time time) {
 
 bool VirtualCluster::RunUntilAllEnded(Time limit) {
   const auto all_ended = [this] {
-    if (engine_ == nullptr) return false;
+    if (present_.engine == nullptr) return false;
     return std::all_of(
-        engine_->jobs().begin(), engine_->jobs().end(),
+        present_.engine->jobs().begin(), present_.engine->jobs().end(),
         [](const auto& entry) { return !entry.second.active(); });
   };
   while (!all_ended()) {
@@ -399,7 +440,7 @@ std::string VirtualCluster::Leftovers() const {
     StrAppend(&left, "a process of ", NameOf(process.key()), "; ");
   });
   if (world_.truth.any_in_use()) StrAppend(&left, "an accelerator in use; ");
-  if (engine_ != nullptr && !engine_->quarantined().empty()) {
+  if (present_.engine != nullptr && !present_.engine->quarantined().empty()) {
     StrAppend(&left, "an accelerator in quarantine; ");
   }
   return left;

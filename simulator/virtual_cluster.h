@@ -74,6 +74,14 @@ class VirtualCluster {
   }
   void StallCoordinator();
   void ResumeCoordinator();
+  // It is taken for dead, and its lock is gone: another one starts beside it,
+  // and each server's connections are with the one, the other or both. It goes
+  // on, or stands still until it is woken, up to its end: a commit, a grant or
+  // a look at its lock tells it that it was replaced. Does nothing when none
+  // runs.
+  void TakeOver();
+  void WakeFormerCoordinator();
+  void KillFormerCoordinator();
   // One that has lost the last rows of its journal, and can hear but is not
   // heard: it has to halt as soon as it is shown what it lost.
   void StartForgetfulCoordinator(size_t rows_lost);
@@ -89,12 +97,12 @@ class VirtualCluster {
   VirtualJournal& journal() { return journal_; }
 
   Time now() const { return world_.now(); }
-  const Engine& engine() const { return *engine_; }
+  const Engine& engine() const { return *present_.engine; }
   // By the coordinator's clock.
-  Time engine_now() const {
-    return std::max(started_at_, clock_.Shows(world_.now()));
+  Time engine_now() const { return TimeOf(present_); }
+  bool coordinator_up() const {
+    return present_.engine != nullptr && !forgetful_;
   }
-  bool coordinator_up() const { return engine_ != nullptr && !forgetful_; }
   const std::string& halted() const { return halted_; }
   const std::vector<std::string>& violations() const {
     return world_.truth.violations();
@@ -119,22 +127,49 @@ class VirtualCluster {
   // A run of days has fewer; one that makes no way has no end of them.
   static constexpr uint64_t kEventsMax = 5'000'000;
 
+  // A coordinator's process.
+  struct Coordinator {
+    std::unique_ptr<Engine> engine;  // null: it does not run
+    MachineClock clock;              // goes on with its journal
+    Time started_at = 0;             // by that clock: nothing is before it
+    uint64_t life = 0;               // tasks of a dead one do nothing
+    uint64_t writer = 0;             // of the journal
+    bool stalled = false;
+    std::vector<Event> held;  // until it is resumed
+    Time armed = kNever;
+    Invariants invariants;
+  };
+  // With whom a server's connections are while there are two.
+  enum class Peer : uint8_t { kBoth, kPresent, kFormer };
+
+  Time TimeOf(const Coordinator& coordinator) const {
+    return std::max(coordinator.started_at,
+                    coordinator.clock.Shows(world_.now()));
+  }
+  // Null: it is dead.
+  Coordinator* OfLife(uint64_t life);
+  Coordinator& HearsFrom(size_t server);
+  bool Reaches(const Coordinator& coordinator, size_t server) const;
+  void LookAtLock();
+
   bool RunOne(Time limit);
   void Recover(size_t rows);
   std::unique_ptr<Engine> Recovered(size_t from, size_t rows);
+  bool AllOnDisk() const;
   void MaybeSnapshot();
-  void StepEngine(const Event& event);
-  void CheckFence(const JournalPosition& before, const Event& event);
+  void Step(Coordinator& coordinator, const Event& event);
+  void StepUnheard(Coordinator& coordinator, const Actions& actions);
+  void CheckFence(const Coordinator& coordinator, const JournalPosition& before,
+                  const Event& event);
   void CheckBeliefs();
-  void Do(Action& action);
-  void Do(action::Persist& action);
-  void Do(action::SolvePolicy& action);
-  void Do(action::SendToWorker& action);
-  void Do(action::SendToAgent& action);
-  void Do(action::Reply&) {}
-  void Do(action::Halt& action);
-  void ArmEngine();
-  void CommitFailed();
+  void Do(Coordinator& coordinator, action::Persist& action);
+  void Do(Coordinator& coordinator, action::SolvePolicy& action);
+  void Do(Coordinator& coordinator, action::SendToWorker& action);
+  void Do(Coordinator& coordinator, action::SendToAgent& action);
+  void Do(Coordinator&, action::Reply&) {}
+  void Do(Coordinator& coordinator, action::Halt& action);
+  void Arm(Coordinator& coordinator);
+  void CommitFailed(uint64_t life);
   static std::string Durable(const Engine& engine);
   VirtualServer& ServerOf(const std::string& name) {
     return *servers_.at(name);
@@ -147,15 +182,10 @@ class VirtualCluster {
   VirtualWorld world_;
   VirtualJournal journal_;
   std::unique_ptr<Policy> policy_;
-  std::unique_ptr<Engine> engine_;
-  MachineClock clock_;        // of the coordinator; goes on with its journal
-  Time started_at_ = 0;       // by that clock: nothing is before it
-  uint64_t engine_life_ = 0;  // tasks of a dead coordinator do nothing
-  bool stalled_ = false;
+  Coordinator present_;
+  Coordinator former_;  // was replaced and does not know it, or does not run
+  uint64_t lives_ = 0;  // of coordinators
   bool forgetful_ = false;
-  std::vector<Event> held_;  // until it is resumed
-  Time armed_engine_ = kNever;
-  Invariants invariants_;
   struct EngineSnapshot {
     size_t rows = 0;  // of the journal that it stands for
     std::string bytes;
@@ -166,6 +196,7 @@ class VirtualCluster {
   uint64_t events_ = 0;
   std::map<std::string, std::unique_ptr<VirtualServer>> servers_;
   std::vector<VirtualServer*> server_of_;  // by index
+  std::vector<Peer> peers_;                // by index
   std::string halted_;
   std::function<void(Time, const Action&)> observer_;
 };

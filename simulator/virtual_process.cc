@@ -28,6 +28,7 @@ VirtualProcess::VirtualProcess(WorkerKey key, VirtualTraining training,
 
 void VirtualProcess::Start() {
   After(training_.start_s, [this] {
+    started_ = true;
     Step(lease_event::Started{ProgressNow(),
                               static_cast<int64_t>(key_.incarnation)});
   });
@@ -47,7 +48,22 @@ void VirtualProcess::Receive(const Message& message) {
   if (stalled_) {
     return held_.push_back([this, message] { Receive(message); });
   }
+  const uint64_t term = started_ ? TermOf(message) : 0;
+  if (term < heard_term_) return HearReplaced(message);
+  heard_term_ = term;
   Step(lease_event::MessageReceived{message});
+}
+
+// It has heard a later coordinator: what this one says has no effect.
+void VirtualProcess::HearReplaced(const Message& message) {
+  Step(lease_event::Tick{});  // what is due without it
+  if (!alive_) return;
+  const LeaseActions actions = lease_.Step(
+      home_.clock.Shows(world_.now()), lease_event::MessageReceived{message});
+  if (actions.empty()) return ArmTick();
+  world_.truth.Violation(world_.now(),
+                         StrCat(NameOf(key_), " has heard term ", heard_term_,
+                                " and obeys term ", TermOf(message)));
 }
 
 void VirtualProcess::Step(const LeaseEvent& event) {

@@ -74,6 +74,7 @@ class VirtualProcess {
   double StepsPerSecond() const;
 
  private:
+  void HearReplaced(const Message& message);
   void Step(const LeaseEvent& event);
   void Do(const lease_action::Send& action);
   void Do(const lease_action::Resume& action);
@@ -116,6 +117,8 @@ class VirtualProcess {
   VirtualWorld& world_;
   LeaseMachine lease_;
   bool alive_ = true;
+  bool started_ = false;
+  uint64_t heard_term_ = 0;  // the highest
   bool running_ = false;
   bool pausing_ = false;
   bool stopping_ = false;  // pausing, and the boundary is chosen

@@ -37,16 +37,17 @@ std::unique_ptr<Engine> VirtualCluster::Recovered(size_t from, size_t rows) {
 // Its clock goes on where the journal ended, as the server's does.
 void VirtualCluster::Recover(size_t rows) {
   if (snapshot_.rows > rows) snapshot_ = {};
-  engine_ = Recovered(snapshot_.rows, rows);
-  ++engine_life_;
-  armed_engine_ = kNever;
-  stalled_ = false;
-  held_.clear();
+  present_.engine = Recovered(snapshot_.rows, rows);
+  present_.life = ++lives_;
+  present_.armed = kNever;
+  present_.stalled = false;
+  present_.held.clear();
   const uint64_t term = rows == 0 ? 0 : journal_.rows()[rows - 1].term;
-  started_at_ = rows == 0 ? 0 : journal_.rows()[rows - 1].time;
-  clock_.rate = options_.coordinator_clock_rate;
-  clock_.offset = started_at_ - clock_.rate * world_.now();
-  const std::string recovered = Durable(*engine_);
+  present_.started_at = rows == 0 ? 0 : journal_.rows()[rows - 1].time;
+  present_.clock.rate = options_.coordinator_clock_rate;
+  present_.clock.offset =
+      present_.started_at - present_.clock.rate * world_.now();
+  const std::string recovered = Durable(*present_.engine);
   if (!forgetful_ && !durable_.empty() && durable_ != recovered) {
     world_.truth.Violation(
         world_.now(), StrCat("the coordinator knew\n", durable_,
@@ -61,35 +62,44 @@ void VirtualCluster::Recover(size_t rows) {
                                recovered, "and from all rows as\n", replayed));
     }
   }
-  StepEngine(event::CoordinatorStarted{term + 1});
+  Step(present_, event::CoordinatorStarted{term + 1});
+}
+
+// All that the present coordinator wrote is on disk, and nothing of another.
+bool VirtualCluster::AllOnDisk() const {
+  if (journal_.rows().empty()) return false;
+  const action::Persist& last = journal_.rows().back();
+  return JournalPosition{last.term, last.seq} == present_.engine->position();
 }
 
 // When nothing is under way, as the server does.
 void VirtualCluster::MaybeSnapshot() {
   const size_t rows = journal_.rows().size();
-  if (options_.snapshot_rows == 0 || forgetful_ || engine_->halted() ||
-      rows < snapshot_.rows + options_.snapshot_rows ||
-      journal_.rows().back().seq != engine_->position().seq) {
+  if (options_.snapshot_rows == 0 || forgetful_ || present_.engine->halted() ||
+      rows < snapshot_.rows + options_.snapshot_rows || !AllOnDisk()) {
     return;
   }
-  absl::StatusOr<std::string> bytes = engine_->Snapshot();
+  absl::StatusOr<std::string> bytes = present_.engine->Snapshot();
   if (bytes.ok()) snapshot_ = {rows, *std::move(bytes)};
 }
 
 void VirtualCluster::StartCoordinator() {
   if (coordinator_up()) return;
   forgetful_ = false;
-  invariants_.Restarted();
-  const uint64_t life = engine_life_ + 1;
-  journal_.Open(
+  present_.invariants.Restarted();
+  const uint64_t life = lives_ + 1;
+  present_.writer = journal_.Open(
       [this, life](uint64_t seq) {
-        if (life == engine_life_) StepEngine(event::Persisted{seq});
+        if (Coordinator* alive = OfLife(life)) {
+          Step(*alive, event::Persisted{seq});
+        }
       },
-      [this] { CommitFailed(); });
+      [this, life] { CommitFailed(life); });
   Recover(journal_.rows().size());
 }
 
 void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost) {
+  KillFormerCoordinator();
   KillCoordinator();
   forgetful_ = true;
   const size_t rows = journal_.rows().size();
@@ -97,15 +107,65 @@ void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost) {
 }
 
 void VirtualCluster::KillCoordinator() {
-  if (engine_ == nullptr) return;
+  if (present_.engine == nullptr) return;
   if (!forgetful_) {
-    const bool all_on_disk =
-        !journal_.rows().empty() &&
-        journal_.rows().back().seq == engine_->position().seq;
-    durable_ = all_on_disk ? Durable(*engine_) : "";
-    journal_.Crash();
+    durable_ = AllOnDisk() ? Durable(*present_.engine) : "";
+    journal_.Crash(present_.writer);
   }
-  engine_.reset();
+  present_.engine.reset();
+}
+
+// As the server does: without the journal nothing may be promised any more.
+void VirtualCluster::CommitFailed(uint64_t life) {
+  if (former_.engine != nullptr && former_.life == life) {
+    world_.Tell(
+        [] { return "the former coordinator may not write, and ends"; });
+    return former_.engine.reset();
+  }
+  world_.Tell([] { return "the journal failed, the coordinator ends"; });
+  durable_.clear();
+  present_.engine.reset();
+}
+
+// ---- two at once
+
+void VirtualCluster::TakeOver() {
+  if (!coordinator_up()) return;
+  KillFormerCoordinator();
+  former_ = std::move(present_);
+  present_ = Coordinator();
+  present_.invariants = former_.invariants;
+  durable_.clear();
+  for (Peer& peer : peers_) peer = static_cast<Peer>(world_.random() % 3);
+  world_.Tell([] { return "another coordinator starts beside the first"; });
+  StartCoordinator();
+  if (!former_.stalled) LookAtLock();
+}
+
+void VirtualCluster::WakeFormerCoordinator() {
+  if (former_.engine == nullptr || !former_.stalled) return;
+  world_.Tell([] { return "the former coordinator wakes"; });
+  former_.stalled = false;
+  LookAtLock();
+  for (const Event& event : std::exchange(former_.held, {})) {
+    Step(former_, event);
+  }
+}
+
+// Once a second if its loop is in time, which it need not be.
+void VirtualCluster::LookAtLock() {
+  constexpr double kLook_s_max = 3;
+  world_.queue.After(kLook_s_max * world_.Draw(), [this, life = former_.life] {
+    if (former_.engine == nullptr || former_.life != life) return;
+    KillFormerCoordinator();
+  });
+}
+
+void VirtualCluster::KillFormerCoordinator() {
+  if (former_.engine == nullptr) return;
+  world_.Tell([] { return "the former coordinator ends"; });
+  journal_.Crash(former_.writer);
+  former_.engine.reset();
 }
 
 // What a successor has to know of every job.

@@ -1,5 +1,6 @@
 #include "simulator/virtual_server.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -31,6 +32,7 @@ void VirtualServer::StartAgent() {
   options.accelerators = accelerators_;
   agent_ = std::make_unique<AgentMachine>(options);
   armed_ = kNever;
+  heard_term_ = 0;
   Step(agent_event::Started{recorded_});
 }
 
@@ -73,8 +75,18 @@ void VirtualServer::ReceiveForWorker(const WorkerKey& worker,
 void VirtualServer::Step(const AgentEvent& event) {
   if (agent_ == nullptr) return;
   if (stalled_) return held_.push_back(event);
+  const auto* heard = std::get_if<agent_event::MessageReceived>(&event);
+  const uint64_t term = heard == nullptr ? 0 : TermOf(heard->message);
+  const bool replaced = term != 0 && term < heard_term_;
+  heard_term_ = std::max(heard_term_, term);
+  if (replaced) Step(agent_event::Tick{});  // what is due without it
   const AgentActions actions = agent_->Step(clock_.Shows(world_.now()), event);
   for (const AgentAction& action : actions) {
+    if (replaced && !std::holds_alternative<agent_action::Send>(action)) {
+      world_.truth.Violation(world_.now(),
+                             StrCat("the agent of ", name_, " has heard term ",
+                                    heard_term_, " and obeys term ", term));
+    }
     std::visit([this](const auto& a) { Do(a); }, action);
   }
   Arm();

@@ -74,6 +74,7 @@ class VirtualServer {
   bool stalled_ = false;
   std::vector<AgentEvent> held_;  // until it is resumed
   Time armed_ = kNever;
+  uint64_t heard_term_ = 0;  // the highest
   std::vector<RunningWorker> recorded_;
   std::map<WorkerKey, std::unique_ptr<VirtualProcess>> processes_;
 };

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "core/messages.h"
 #include "simulator/event_queue.h"
@@ -59,6 +60,16 @@ struct CheckpointFaults {
   double late_s_max = 0;
   uint64_t failed = 0, delayed = 0;  // counts
 };
+
+// Of the coordinator that says it; 0: the message does not tell.
+inline uint64_t TermOf(const Message& message) {
+  return std::visit(
+      []<class M>(const M& m) -> uint64_t {
+        if constexpr (requires { m.position.term; }) return m.position.term;
+        return 0;
+      },
+      message);
+}
 
 struct VirtualWorld {
   explicit VirtualWorld(uint64_t seed)

@@ -152,6 +152,15 @@ uint64_t WorldTruth::StepsSaved(JobId job) const {
   return found == steps_saved_.end() ? 0 : found->second;
 }
 
+void WorldTruth::Journaled(Time now, uint64_t seq, uint64_t term) {
+  if (seq != seq_ + 1 || term < term_) {
+    Violation(now, StrCat("row ", seq, " of term ", term,
+                          " is written behind row ", seq_, " of term ", term_));
+  }
+  seq_ = seq;
+  term_ = term;
+}
+
 void WorldTruth::Spawned(Time now, const std::string& server, uint64_t life,
                          const WorkerKey& worker) {
   if (spawned_.insert({{server, life}, worker}).second) return;

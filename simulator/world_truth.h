@@ -62,6 +62,10 @@ class WorldTruth {
   // The most steps that any checkpoint of the job ever had.
   uint64_t StepsSaved(JobId job) const;
 
+  // ---- the journal
+  // A row is on disk behind all others.
+  void Journaled(Time now, uint64_t seq, uint64_t term);
+
   // ---- processes
   // An agent, in the `life`th of its lives, starts it.
   void Spawned(Time now, const std::string& server, uint64_t life,
@@ -82,6 +86,7 @@ class WorldTruth {
   std::vector<std::string> violations_;
   std::map<std::string, Accelerator> accelerators_;
   std::map<std::pair<WorkerKey, uint64_t>, Time> granted_until_;
+  uint64_t seq_ = 0, term_ = 0;  // of the journal's last row
   std::map<JobId, std::pair<uint64_t, uint64_t>> latest_;  // (epoch, step)
   std::map<JobId, uint64_t> steps_saved_;
   std::map<GangKey, Agreement> agreements_;

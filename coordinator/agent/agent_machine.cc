@@ -319,7 +319,10 @@ bool AgentMachine::TellWhatIsKnown(const WorkerKey& worker,
 bool AgentMachine::Listens(Time now, const std::string& server,
                            const JournalPosition& position, bool is_welcome) {
   if (!started_ || quitting_ || server != options_.server) return false;
-  if (position.term < highest_seen_.term) return false;
+  if (position.term < highest_seen_.term &&
+      Rules::Hold(Rule::kAgentHeedsLatestTerm)) {
+    return false;
+  }
   const bool risen = position.term > highest_seen_.term;
   highest_seen_ = std::max(highest_seen_, position);
   // A new coordinator must hear who runs here. Take(AgentWelcome) sees to it

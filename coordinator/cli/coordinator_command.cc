@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -47,7 +48,23 @@ void WarnOfFewDescriptors(spdlog::logger& log) {
       limit.rlim_max, kDescriptorsAdvised);
 }
 
+// ZeroMQ gives each connection two queues, a decoder and an encoder in blocks
+// of 8 to 18 KB, and uses the first pages of them at first. Mapped each by
+// itself, only those take memory, and all of it goes with the connection; out
+// of the heap a block brings the pages that others used before, and leaves a
+// hole. The kernel allows 65,530 maps: what comes beyond kMapsMax is of the
+// heap again.
+void MapBlocksOfConnections() {
+#ifdef __GLIBC__
+  constexpr int kBlockBytes = 8 << 10;
+  constexpr int kMapsMax = 48 << 10;
+  mallopt(M_MMAP_THRESHOLD, kBlockBytes);
+  mallopt(M_MMAP_MAX, kMapsMax);
+#endif
+}
+
 absl::Status Run(const CoordinatorOptions& options) {
+  MapBlocksOfConnections();
   ClusterSpec cluster;
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(cluster, ReadClusterFile(*options.cluster));

@@ -158,7 +158,7 @@ std::string ActionText(const Action& action) {
     return StrCat(MessageName(agent->message), " to agent ", agent->server);
   }
   if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
-    return StrCat("solve for ", solve->problem.jobs.size(), " jobs");
+    return StrCat("solve for ", solve->problem->jobs.size(), " jobs");
   }
   if (const auto* halt = std::get_if<action::Halt>(&action)) {
     return StrCat("halt: ", halt->reason);

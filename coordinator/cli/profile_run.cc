@@ -172,9 +172,12 @@ std::string CellRun::WhyOver() const {
     if (job.out_of_memory) return "out of memory";
     if (!job.error.empty()) return StrCat("failed: ", job.error);
   }
-  if (std::ranges::any_of(children_,
-                          [](const auto& child) { return child->Ended(); })) {
-    return "its program ended; make it train for longer";
+  for (const auto& child : children_) {
+    if (!child->Ended()) continue;
+    const int code = child->Collect();
+    if (code == 0) return "its program ended; make it train for longer";
+    return code > 0 ? StrCat("its program exited with ", code)
+                    : StrCat("its program died of signal ", -code);
   }
   for (const ProfiledJob& job : leases_.jobs()) {
     if (Now() - job.stepped_at <= options_.timeout_s) continue;

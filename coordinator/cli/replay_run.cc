@@ -258,7 +258,7 @@ class Replay {
 
   void CompareSolve(const event::AllocationReady& then, ReplayStep* step) {
     ++summary.solves;
-    const absl::StatusOr<PolicyResult> now = policy_->Solve(problem_->problem);
+    const absl::StatusOr<PolicyResult> now = policy_->Solve(*problem_->problem);
     if (!now.ok()) {
       step->differences.push_back(
           StrCat("the policy fails: ", ToStd(now.status().message())));
@@ -283,7 +283,7 @@ class Replay {
                      ReplayStep* step) const {
     std::set<ShareUnit> units(then.units().begin(), then.units().end());
     units.insert(now.units().begin(), now.units().end());
-    const std::vector<std::string>& types = problem_->problem.types;
+    const std::vector<std::string>& types = problem_->problem->types;
     for (const ShareUnit& unit : units) {
       const std::vector<double> a = then.Row(unit);
       const std::vector<double> b = now.Row(unit);

@@ -27,10 +27,12 @@ struct Persist {
   std::shared_ptr<const Event> event = nullptr;
 };
 
-// Solve and answer with event::AllocationReady of the same epoch.
+// Solve and answer with event::AllocationReady of the same epoch. The problem
+// does not change while somebody has it; whoever lets go of it before the
+// answer saves the engine a copy.
 struct SolvePolicy {
   uint64_t epoch = 0;
-  PolicyProblem problem;
+  std::shared_ptr<const PolicyProblem> problem;
 };
 
 // To one worker; dropped when it is not connected (it will ask).

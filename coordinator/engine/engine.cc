@@ -29,11 +29,11 @@ Engine::Engine(EngineOptions options)
   FindTableRows();
 }
 
-Actions Engine::Step(Time now, const Event& event) {
+Actions Engine::Step(Time now, Event event) {
   if (halted_) return {};
   const bool unsolved = unsolved_;
   const uint64_t seq = seq_;
-  std::visit([&](const auto& e) { Admit(now, e); }, event);
+  std::visit([&](auto& e) { Admit(now, std::move(e)); }, event);
   if (fill_due_) Fill(now);
   if (memory_due_) MakeRoom(now);
   if (unsolved_ && !unsolved) unsolved_seq_ = seq_;
@@ -158,7 +158,7 @@ void Engine::FindTableRows() {
   for (auto& [id, job] : jobs_) FindTableRow(job);
 }
 
-void Engine::Emit(Action action) {
+void Engine::Emit(Action&& action) {
   if (replaying_) return;
   // Without a journal there is no disk to wait for.
   if (!options_.journal || !Rules::Hold(Rule::kActsAfterPersist)) {
@@ -168,7 +168,7 @@ void Engine::Emit(Action action) {
   }
 }
 
-void Engine::EmitNow(Action action) {
+void Engine::EmitNow(Action&& action) {
   if (replaying_) return;
   // Nobody hears of a term before it is on disk.
   if (persisted_ < term_seq_ && options_.journal &&
@@ -204,6 +204,10 @@ bool Engine::Fenced(const JournalPosition& seen, std::string_view who) {
   return true;
 }
 
+bool Engine::Fenced(const JournalPosition& seen, JobId job) {
+  return seen > position() && Fenced(seen, StrCat("job ", job.value()));
+}
+
 double Engine::PlanLead() const {
   return std::min(options_.plan_lead_s,
                   kPlanLeadRoundFraction * round_duration_s_);
@@ -222,8 +226,10 @@ void Engine::Prune() {
   over_.clear();
   while (ended_.size() > options_.ended_jobs_kept &&
          FindLive(ended_.front()) == nullptr) {
-    by_id_.erase(ended_.front());
-    jobs_.erase(ended_.front());
+    if (const auto ended = by_id_.find(ended_.front()); ended != by_id_.end()) {
+      jobs_.erase(ended->second);
+      by_id_.erase(ended);
+    }
     ended_.pop_front();
   }
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,7 @@
 #include "coordinator/engine/failure_rate.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/reference_rows.h"
+#include "coordinator/jobs/by_accelerator.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/jobs/time_received.h"
 #include "coordinator/mechanism/mechanism.h"
@@ -48,7 +50,7 @@ class Engine {
   // Takes one event at `now` (never before the last one's) and returns what
   // is to be done now. A message that follows from a durable event comes only
   // after that event's Persisted.
-  Actions Step(Time now, const Event& event);
+  Actions Step(Time now, Event event);
   void Reuse(Actions done);  // the memory of what Step returned
 
   // When Step(Tick) wants to be called next; kNever when nothing is due.
@@ -84,8 +86,7 @@ class Engine {
   JobId next_job() const { return JobId(next_job_); }  // of a submission
   Time round_ends_at() const { return round_ends_at_; }
   bool halted() const { return halted_; }
-  // Until when a lease of `job` may run at most: the round's end, or the next
-  // one's when it is planned to continue.
+  // The end of the round, or of the next one where it is planned to go on.
   Time LeaseHorizon(const Job& job) const;
   // Until when leases of earlier terms may run, by every clock.
   Time leases_until() const { return leases_until_; }
@@ -93,8 +94,7 @@ class Engine {
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
-  // The rank of `job` that has stood still for longest, if that is much of what
-  // is allowed.
+  // The rank that has stood still for longest, if for much of what is allowed.
   std::optional<Standstill> StandstillOf(const Job& job) const;
   TrialCost ProfilingAt(Time now) const;
   const FailureRate& failure_rate() const { return failure_rate_; }
@@ -114,10 +114,11 @@ class Engine {
   // ---- engine.cc: the door, and the journal
   Actions Close();
   void Record(Time now, Event event);
-  void Emit(Action action);     // after the present event is on disk
-  void EmitNow(Action action);  // follows from nothing that is not on disk
+  void Emit(Action&& action);     // after the present event is on disk
+  void EmitNow(Action&& action);  // follows from nothing that is not on disk
   void Flush();
   bool Fenced(const JournalPosition& seen, std::string_view who);
+  bool Fenced(const JournalPosition& seen, JobId job);
   void Apply(Time now, const Event& event);
   void Apply(const event::Settings& settings);
   event::Settings SettingsNow() const;
@@ -127,7 +128,7 @@ class Engine {
   // ---- engine_solve.cc: problems for the policy, and what comes back
   void MaybeSolve(Time now);
   Time SolveDue() const;
-  const PolicyProblem& BuildProblem(Time now);
+  void BuildProblem(Time now);
   bool KeepsProblem() const;
   void UpdateProblem(Time now);
   PolicyJob ProblemJob(const Job& job, Time now) const;
@@ -167,8 +168,8 @@ class Engine {
   void Admit(Time now, const event::Tick& e);
   // Durable events that only come from outside as they are, or from replay.
   template <class E>
-  void Admit(Time now, const E& e) {
-    Record(now, e);
+  void Admit(Time now, E e) {
+    Record(now, std::move(e));
   }
   void AnswerRequest(Time now, Job& job, Worker& worker,
                      const LeaseRequest& request);
@@ -258,12 +259,10 @@ class Engine {
   double ExpectedAbsence(const Job& job, const WaitingUnits& line) const;
   bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
   void MakeRoom(Time now);
-  void MakeRoomOn(AcceleratorId accelerator,
-                  std::set<WorkerKey>& evicted) const;
+  void MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const;
   void MakeRoomOnHosts(std::set<WorkerKey>& evicted) const;
   std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
-  const WorkerKey* LeavingMemory(AcceleratorId accelerator,
-                                 const Job& job) const;
+  const WorkerKey* LeavingMemory(AcceleratorId id, const Job& job) const;
   const Worker& WorkerOf(const WorkerKey& key) const;
   void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
 
@@ -368,6 +367,8 @@ class Engine {
   bool MayRun(const ShareUnit& unit) const;
   const std::vector<double>* Allocated(const ShareUnit& unit) const;
   uint32_t Chosen(const ShareUnit& unit) const;
+  uint32_t Chosen(const Job& job) const;
+  void NoteChosen(std::span<const TypeAssignment> entries);
   bool HasShare(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
   void Fill(Time now);
@@ -407,32 +408,31 @@ class Engine {
   std::optional<ReferenceRows> references_;  // of options_.throughputs
 
   // Durable: the same after a replay.
-  std::map<JobId, Job> jobs_;
-  absl::flat_hash_map<JobId, Job*> by_id_;  // of jobs_: only to look up
-  absl::btree_map<JobId, Job*> live_;       // those active, or with a process
-  absl::btree_map<JobId, Job*> waiting_;    // of live_: with nothing assigned
+  std::map<JobId, Job> jobs_;  // by_id_: only to look up
+  absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
+  absl::btree_map<JobId, Job*> live_;     // those active, or with a process
+  absl::btree_map<JobId, Job*> waiting_;  // of live_: with nothing assigned
   std::vector<int> free_;          // by type: usable and not assigned to anyone
   std::vector<uint8_t> assigned_;  // jobs, by accelerator id - 1
   std::optional<FreePlaces> free_places_;  // of assigned_; made when needed
   size_t active_jobs_ = 0;                 // of live_
   bool elastic_ = false;                   // some job of live_ is, or was
-  absl::btree_map<std::string, JobId, std::less<>> names_;  // of jobs not over
+  absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
   std::deque<JobId> ended_;
   Cluster cluster_;
   std::map<std::string, Agent, std::less<>> agents_;
   // Two on one accelerator only of a packed pair; so in holders_.
   std::multimap<AcceleratorId, WorkerKey> quarantined_;
-  std::set<std::pair<JobId, size_t>> tried_;  // had a lease on that type
+  std::set<std::pair<JobId, size_t>> tried_;  // types that it was unknown on
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
   // In this round and in the one that is planned; ascending.
   std::vector<ShareUnit> trials_;
   std::vector<ShareUnit> planned_trials_;
-  // Worker::contexts, inverted: of processes that are there.
-  std::multimap<AcceleratorId, WorkerKey> contexts_;
+  std::multimap<AcceleratorId, WorkerKey> contexts_;  // Worker::contexts
   bool own_checkpoints_ = false;  // some agent has, or had, its own
   bool has_budgets_ = false;      // some accelerator or server told its memory
-  absl::btree_multimap<AcceleratorId, WorkerKey> holders_;  // of running leases
-  absl::btree_multimap<AcceleratorId, JobId> assigned_to_;  // Job::assigned
+  ByAccelerator<WorkerKey> holders_;        // of running leases
+  ByAccelerator<JobId> assigned_to_;        // Job::assigned
   std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
@@ -478,8 +478,8 @@ class Engine {
   std::array<JobChanges, kReaders> changes_;
   std::vector<JobId> unsettled_;  // by the last plan, unless all are
   FilledTypes filled_;
-  std::optional<PolicyProblem> problem_;  // the last one, kept by change
-  uint64_t problem_version_ = 0;          // of throughputs_
+  std::shared_ptr<PolicyProblem> problem_;  // the last one, kept by change
+  uint64_t problem_version_ = 0;            // of throughputs_
   bool problem_guesses_ = false;    // it has throughputs that nobody knows
   bool memory_due_ = false;         // somebody parked, or is to start
   bool unsolved_ = false;           // jobs or cluster changed since the solve

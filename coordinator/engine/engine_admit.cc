@@ -176,9 +176,7 @@ void Engine::Reject(const WorkerKey& worker, std::string reason) {
 
 void Engine::Admit(Time now, const event::WorkerJoined& e) {
   const WorkerKey& key = e.hello.worker;
-  if (Fenced(e.hello.highest_seen, StrCat("job ", key.job.value()))) {
-    return;
-  }
+  if (Fenced(e.hello.highest_seen, key.job)) return;
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||
       worker->process == ProcessState::kDone) {
@@ -265,9 +263,7 @@ void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
 void Engine::Admit(Time now, const event::LeaseRequested& e) {
   const LeaseRequest& request = e.request;
   const WorkerKey& key = request.worker;
-  if (Fenced(request.highest_seen, StrCat("job ", key.job.value()))) {
-    return;
-  }
+  if (Fenced(request.highest_seen, key.job)) return;
   Job* job = Find(key.job);
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||

@@ -94,27 +94,28 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
 }
 
 void Engine::On(Time now, const event::JobSubmitted& e) {
-  Job job;
-  job.id = JobId(next_job_++);
+  const JobId id(next_job_++);
+  const auto entry = jobs_.try_emplace(jobs_.end(), id);
+  by_id_[id] = entry;
+  Job& job = entry->second;
+  live_.emplace_hint(live_.end(), id, &job);
+  job.live = true;
+  job.id = id;
   job.spec = e.spec;
   job.submitted_at = now;
   job.scale_factor = job.world_size = e.spec.scale_factor;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
-  throughputs_.AddJob(job.id, e.spec.throughputs, e.spec.scale_factor);
+  throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
   job.profile = e.profile;
   FindTableRow(job);
-  Emit(action::Reply{e.reply_to, job.id, ""});
-  names_.emplace(e.spec.name, job.id);
+  Emit(action::Reply{e.reply_to, id, ""});
+  names_.emplace(e.spec.name, id);
   if (options_.reset_interval_s > 0) fill_due_ = true;
-  const JobId id = job.id;
-  Job& added = jobs_.emplace_hint(jobs_.end(), id, std::move(job))->second;
-  by_id_[id] = live_[id] = &added;
-  added.live = true;
   ++active_jobs_;
   uncounted_.push_back(id);
-  Touch(added);
-  NoteWaiting(added);
-  elastic_ |= added.spec.elastic();
+  Touch(job);
+  NoteWaiting(job);
+  elastic_ |= job.spec.elastic();
   unsolved_ = true;
   TakeReceived(id, e.received);
 }
@@ -321,7 +322,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
       worker->contexts.insert(worker->held).second) {
     contexts_.emplace(worker->held, e.worker);
   }
-  holders_.emplace(worker->held, e.worker);
+  holders_.Add(worker->held, e.worker);
   NoteWriter(*job, worker->server, e.epoch);
   NoteTried(*job, *worker);
   NoteResized(now, *job);

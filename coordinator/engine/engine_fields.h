@@ -125,6 +125,21 @@ inline void GetField(Unpacker& unpacker, Allocation& out) {
                              std::move(rows.shares));
 }
 
+// As lists of pairs.
+template <class T>
+void PutField(Packer& packer, const ByAccelerator<T>& values) {
+  PutField(packer, values.ToEntries());
+}
+
+template <class T>
+void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
+  typename ByAccelerator<T>::Entries entries;
+  GetField(unpacker, entries);
+  if (!out.TakeEntries(std::move(entries))) {
+    unpacker.Fail("names an accelerator that can't be");
+  }
+}
+
 auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
 
 auto Fields(As<PolicyResult> auto& r) {

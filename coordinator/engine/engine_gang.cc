@@ -2,9 +2,9 @@
 // Rank 0 is granted first and opens a store for its epoch; its address comes
 // with its next request, and then the others are granted.
 #include <algorithm>
-#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "core/rules.h"
@@ -67,21 +67,27 @@ void Engine::AddPlaceInGang(const Job& job, int rank,
   auto& environment = launch.environment;
   const std::vector<AcceleratorId>& where =
       job.assigned.empty() ? PlannedFor(job) : job.assigned;
-  std::map<std::string_view, int> ranks;  // by server
-  std::map<std::string_view, size_t> groups;
+  // Its server may be another one by now: then it is alone there.
+  const std::string& own = job.workers[static_cast<size_t>(rank)].server;
   int local_rank = 0;
+  int local_world_size = 0;
+  size_t group = 0;
+  std::vector<std::string_view> servers;  // before its own
   for (size_t other = 0; other < where.size(); ++other) {
     const std::string& server = cluster_.accelerator(where[other]).server;
-    groups.try_emplace(server, groups.size());
-    if (static_cast<int>(other) == rank) local_rank = ranks[server];
-    ++ranks[server];
+    if (server == own) {
+      if (static_cast<int>(other) < rank) ++local_rank;
+      ++local_world_size;
+    } else if (local_world_size == 0 &&
+               std::ranges::find(servers, server) == servers.end()) {
+      servers.push_back(server);
+    }
   }
-  const std::string& own = job.workers[static_cast<size_t>(rank)].server;
-  const int local_world_size = std::max(1, ranks[own]);
+  if (local_world_size > 0) group = servers.size();
   environment.emplace_back("LOCAL_RANK", std::to_string(local_rank));
   environment.emplace_back("LOCAL_WORLD_SIZE",
-                           std::to_string(local_world_size));
-  environment.emplace_back("GROUP_RANK", std::to_string(groups[own]));
+                           std::to_string(std::max(1, local_world_size)));
+  environment.emplace_back("GROUP_RANK", std::to_string(group));
   if (!job.spec.elastic()) return;
   environment.emplace_back("GAVEL_WORLD_SIZE_MIN",
                            std::to_string(job.spec.LeastWorkers()));

@@ -12,7 +12,7 @@ namespace gavel {
 
 Job* Engine::Find(JobId id) const {
   const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
+  return found == by_id_.end() ? nullptr : &found->second->second;
 }
 
 Job* Engine::FindLive(JobId id) const {
@@ -45,7 +45,7 @@ bool Engine::Together(const Job& job, JobId other) const {
 
 ShareUnit Engine::UnitOf(const Job& job) const {
   if (!Together(job, job.partner)) return {job.id, JobId()};
-  return {std::min(job.id, job.partner), std::max(job.id, job.partner)};
+  return PairOf(job.id, job.partner);
 }
 
 // Whoever keeps `job` from starting there: any other job's lease, but one of
@@ -56,9 +56,7 @@ const WorkerKey* Engine::HeldByOther(AcceleratorId accelerator,
   if (quarantine != quarantined_.end() && Rules::Hold(Rule::kQuarantineBars)) {
     return &quarantine->second;
   }
-  const auto [begin, end] = holders_.equal_range(accelerator);
-  for (auto it = begin; it != end; ++it) {
-    const WorkerKey& key = it->second;
+  for (const WorkerKey& key : holders_.At(accelerator)) {
     if (key.job == job.id) continue;
     const Job& other = *Find(key.job);
     const Worker& worker = other.workers[static_cast<size_t>(key.rank)];
@@ -106,10 +104,12 @@ void Engine::CountAssigned() {
   free_ = cluster_.Capacity();
   assigned_.assign(cluster_.accelerators().size(), 0);
   free_places_.reset();
-  for (const auto& [accelerator, job] : assigned_to_) {
-    // A snapshot may be damaged.
-    if (accelerator.value() - 1 >= assigned_.size()) continue;
-    CountAssigned(accelerator, 1);
+  // A snapshot may be damaged.
+  const size_t end = std::min(assigned_to_.size(), assigned_.size());
+  for (size_t i = 0; i < end; ++i) {
+    const AcceleratorId id(i + 1);
+    const size_t jobs = assigned_to_.At(id).size();
+    if (jobs > 0) CountAssigned(id, static_cast<int>(jobs));
   }
 }
 
@@ -135,12 +135,9 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
     if (Job* other = FindLive(job.partner)) BookJob(now, *other);
   }
   for (AcceleratorId old : job.assigned) {
-    const auto [begin, end] = assigned_to_.equal_range(old);
-    const auto own = std::find_if(
-        begin, end, [&](const auto& entry) { return entry.second == job.id; });
-    if (own == end) continue;
-    assigned_to_.erase(own);
-    CountAssigned(old, -1);
+    if (assigned_to_.Remove(old, [&](JobId id) { return id == job.id; })) {
+      CountAssigned(old, -1);
+    }
   }
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
@@ -153,7 +150,7 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
     CountAssigned(accelerator, 1);
-    assigned_to_.emplace(accelerator, job.id);
+    assigned_to_.Add(accelerator, job.id);
   }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
@@ -234,7 +231,8 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
 Message Engine::LaunchMessage(const Job& job, int rank,
                               AcceleratorId where) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
-  LaunchWorker launch;
+  Message message(std::in_place_type<LaunchWorker>);
+  LaunchWorker& launch = std::get<LaunchWorker>(message);
   launch.server = worker.server;
   launch.worker = {job.id, rank, worker.incarnation};
   launch.position = position();
@@ -242,7 +240,7 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   launch.argv = job.spec.argv;
   launch.working_directory = job.spec.working_directory;
   launch.checkpoint_directory = job.spec.checkpoint_directory;
-  constexpr size_t kOwnVariables = 7;  // at most
+  constexpr size_t kOwnVariables = 7;  // about: room, not a limit
   launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
   // The job's own value wins.
   launch.environment.emplace_back(
@@ -260,7 +258,7 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   AddPlaceInGang(job, rank, launch);
   if (where.valid()) launch.accelerator = cluster_.accelerator(where).info;
   launch.source = SourceFor(job, worker.server);
-  return launch;
+  return message;
 }
 
 void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
@@ -315,8 +313,7 @@ void Engine::Notify(const Job& job, int rank) {
 }
 
 void Engine::AcceleratorFreed(AcceleratorId accelerator) {
-  const auto [begin, end] = assigned_to_.equal_range(accelerator);
-  for (auto it = begin; it != end; ++it) NotifyReady(*Find(it->second));
+  for (const JobId id : assigned_to_.At(accelerator)) NotifyReady(*Find(id));
 }
 
 // Adds what the worker ran since the last booking; its part of the gang's, and
@@ -343,11 +340,8 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   Book(now, job, worker, booking);
   CountTrial(now, worker);
   const AcceleratorId freed = worker.held;
-  const auto [begin, end] = holders_.equal_range(freed);
-  const auto own = std::find_if(begin, end, [&](const auto& entry) {
-    return entry.second.job == job.id;
-  });
-  if (own != end) holders_.erase(own);
+  holders_.Remove(freed,
+                  [&](const WorkerKey& key) { return key.job == job.id; });
   worker.asked_at = now;
   Due(now + options_.launch_timeout_s);
   worker.held_epoch = 0;

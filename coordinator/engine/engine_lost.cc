@@ -25,7 +25,7 @@ constexpr size_t kAccusedMax = 2;
 // The lease was given back for its device's sake. Nothing is wrong with one
 // that another job runs on at this moment.
 void Engine::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
-  if (holders_.contains(where)) return;
+  if (!holders_.At(where).empty()) return;
   const Accelerator& accelerator = cluster_.accelerator(where);
   if (accelerator.state == AcceleratorState::kLost) return;
   // Not all that was measured is in the journal: whether it is believed is.
@@ -47,9 +47,8 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
   CountAssigned();
   unsolved_ = true;
   fill_due_ = true;
-  for (auto it = assigned_to_.find(lost); it != assigned_to_.end();
-       it = assigned_to_.find(lost)) {
-    Assign(now, jobs_.at(it->second), {}, JobId());
+  while (!assigned_to_.At(lost).empty()) {
+    Assign(now, jobs_.at(assigned_to_.At(lost).front()), {}, JobId());
   }
   Job* accuser = Find(e.job);
   if (accuser == nullptr || !accuser->active()) return;

@@ -139,9 +139,8 @@ std::set<WorkerKey> Engine::ParkedOn(AcceleratorId accelerator) const {
 }
 
 // Whoever is told to end because of its memory there, and has not yet.
-const WorkerKey* Engine::LeavingMemory(AcceleratorId accelerator,
-                                       const Job& job) const {
-  const auto [begin, end] = contexts_.equal_range(accelerator);
+const WorkerKey* Engine::LeavingMemory(AcceleratorId id, const Job& job) const {
+  const auto [begin, end] = contexts_.equal_range(id);
   for (auto it = begin; it != end; ++it) {
     if (it->second.job == job.id) continue;
     const Worker& worker = WorkerOf(it->second);
@@ -182,9 +181,8 @@ void Engine::MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const {
   }
   // Nobody knows what such a one will take: it gets what the kept ones have.
   bool unknown = false;
-  const auto [next, next_end] = assigned_to_.equal_range(id);
-  for (auto it = next; it != next_end; ++it) {
-    const Job& job = jobs_.at(it->second);
+  for (const JobId next : assigned_to_.At(id)) {
+    const Job& job = jobs_.at(next);
     for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
       if (job.assigned[rank] != id) continue;
       const Worker& worker = job.workers[rank];

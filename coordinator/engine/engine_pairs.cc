@@ -229,7 +229,7 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
       return false;
     }
   }
-  const ShareUnit unit{std::min(a.id, b.id), std::max(a.id, b.id)};
+  const ShareUnit unit = PairOf(a.id, b.id);
   if (a.spec.elastic() || b.spec.elastic() ||
       a.spec.scale_factor != b.spec.scale_factor ||
       tried_pairs_.contains({unit, type}) || Allocated(unit) != nullptr ||
@@ -266,8 +266,7 @@ std::map<ShareUnit, size_t> Engine::PairsToTry(
       const int needed = runs->scale_factor;
       if (budget[type] < needed || !IsPairTrial(*waits, *runs, type)) continue;
       budget[type] -= needed;
-      pairs.emplace(ShareUnit{std::min(id, runs->id), std::max(id, runs->id)},
-                    type);
+      pairs.emplace(PairOf(id, runs->id), type);
       runs = nullptr;
       break;
     }

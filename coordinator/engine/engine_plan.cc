@@ -17,7 +17,7 @@ namespace gavel {
 void Engine::Touch(Job& job) {
   // Once is enough: types count as filled only after a plan has been made.
   if ((job.touched & (1u << kPlan)) == 0 && filled_.any()) {
-    filled_.Forget(Chosen({job.id, JobId()}));
+    filled_.Forget(Chosen(job));
   }
   for (size_t reader = 0; reader < changes_.size(); ++reader) {
     const auto bit = static_cast<uint8_t>(1u << reader);
@@ -56,7 +56,7 @@ bool Engine::PlansWhole() const {
 
 // It is where it is to be in the next round, and runs there or waits.
 bool Engine::IsSettled(const Job& job) const {
-  const uint32_t chosen = MayRun(job) ? Chosen({job.id, JobId()}) : kNoIndex;
+  const uint32_t chosen = MayRun(job) ? Chosen(job) : kNoIndex;
   if (job.assigned.empty()) return chosen == kNoIndex;
   return chosen != kNoIndex && job.HoldsAny() && !Together(job, job.partner) &&
          chosen ==
@@ -129,6 +129,7 @@ RoundAssignment Engine::PlaceJobs(const std::vector<JobId>& jobs,
     return types.empty() || types[type];
   };
   RoundTable units(/*types=*/0);
+  units.Reserve(jobs.size());
   RoundUnit row;
   std::vector<uint32_t> chosen;
   std::vector<AcceleratorId> own;
@@ -138,11 +139,12 @@ RoundAssignment Engine::PlaceJobs(const std::vector<JobId>& jobs,
       if (is_meant(static_cast<size_t>(cluster_.TypeOf(place))))
         own.push_back(place);
     }
-    const uint32_t type = Chosen({id, JobId()});
+    const uint32_t type = Chosen(job);
     if (type != kNoIndex && !is_meant(type)) continue;
     AddUnits(job, std::nullopt, !keep_running, row, units);
     while (chosen.size() < units.size()) {
-      chosen.push_back(Chosen(units.unit(chosen.size())));
+      const ShareUnit& unit = units.unit(chosen.size());
+      chosen.push_back(unit.packed() ? Chosen(unit) : type);
     }
   }
   // Two that ran as a pair have the same.
@@ -281,8 +283,11 @@ void Engine::On(Time now, const event::RoundStarted& e) {
   };
   if (replanned_.has_value()) {
     // And whoever has changed since it was planned.
-    std::set<JobId> jobs(replanned_->begin(), replanned_->end());
-    jobs.insert(changes_[kPlan].jobs.begin(), changes_[kPlan].jobs.end());
+    std::vector<JobId> jobs = *replanned_;
+    jobs.insert(jobs.end(), changes_[kPlan].jobs.begin(),
+                changes_[kPlan].jobs.end());
+    std::ranges::sort(jobs);
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
     for (const JobId id : jobs) {
       if (Job* job = FindLive(id)) begin(*job);
     }

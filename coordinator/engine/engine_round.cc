@@ -174,7 +174,15 @@ const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
 }
 
 // The type that an assignment gives it; kNoIndex: none.
+uint32_t Engine::Chosen(const Job& job) const {
+  return job.chosen < cluster_.types().size() ? job.chosen : kNoIndex;
+}
+
 uint32_t Engine::Chosen(const ShareUnit& unit) const {
+  if (!unit.packed()) {
+    const Job* job = Find(unit.job);
+    return job == nullptr ? kNoIndex : Chosen(*job);
+  }
   const auto found =
       std::lower_bound(result_.assignment.begin(), result_.assignment.end(),
                        unit, [](const TypeAssignment& a, const ShareUnit& key) {
@@ -184,6 +192,13 @@ uint32_t Engine::Chosen(const ShareUnit& unit) const {
                  found->type < cluster_.types().size()
              ? static_cast<uint32_t>(found->type)
              : kNoIndex;
+}
+
+void Engine::NoteChosen(std::span<const TypeAssignment> entries) {
+  for (const TypeAssignment& entry : entries) {
+    Job* job = entry.unit.packed() ? nullptr : Find(entry.unit.job);
+    if (job != nullptr) job->chosen = static_cast<uint32_t>(entry.type);
+  }
 }
 
 bool Engine::HasShare(const ShareUnit& unit) const {
@@ -228,7 +243,8 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
   row.share.clear();
   if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
   row.share.resize(types, 0);
-  if (const uint32_t type = Chosen(unit); type != kNoIndex) row.share[type] = 1;
+  const uint32_t chosen = unit.packed() ? Chosen(unit) : Chosen(job);
+  if (chosen != kNoIndex) row.share[chosen] = 1;
   time_received_.Rows(unit, types, row.time_received_s, row.deficit_s);
   if (unit.packed()) {
     row.usable.clear();
@@ -295,9 +311,8 @@ void Engine::Fill(Time now) {
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
     // Not what another job is still assigned to (it is not to be disturbed).
-    const bool free =
-        std::none_of(places.begin(), places.end(),
-                     [&](AcceleratorId a) { return assigned_to_.contains(a); });
+    const bool free = std::ranges::all_of(
+        places, [&](AcceleratorId a) { return assigned_[a.value() - 1] == 0; });
     if (free) fill.places.emplace_back(unit, std::move(places));
   }
   if (!fill.places.empty()) Record(now, std::move(fill));
@@ -314,7 +329,7 @@ std::vector<bool> Engine::FillableTypes() const {
     const Job& job = *waiting;
     if (left == 0) break;
     if (!IsAllocated(job)) continue;
-    const uint32_t chosen = Chosen({job.id, JobId()});
+    const uint32_t chosen = Chosen(job);
     for (size_t type = 0; type < free_.size(); ++type) {
       const bool meant = chosen == kNoIndex || type == chosen;
       if (!meant || free_[type] < job.scale_factor) continue;

@@ -73,7 +73,10 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   GetField(unpacker, settings);
   live_.clear();
   by_id_.clear();
-  for (auto& [id, job] : jobs_) by_id_[id] = &job;
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    by_id_[job->first] = job;
+  }
+  NoteChosen(result_.assignment);
   waiting_.clear();
   active_jobs_ = 0;
   for (const JobId id : live) {

@@ -31,21 +31,6 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
   return Allocation::FromRows(std::move(units), types, std::move(shares));
 }
 
-// Without the rows at these ascending indices.
-template <class T>
-void EraseRows(const std::vector<std::ptrdiff_t>& gone, std::ptrdiff_t width,
-               std::vector<T>& rows) {
-  if (gone.empty()) return;
-  const auto begin = rows.begin();
-  auto end = begin + gone.front() * width;  // of what stays
-  for (size_t i = 0; i < gone.size(); ++i) {
-    const auto next =
-        i + 1 < gone.size() ? begin + gone[i + 1] * width : rows.end();
-    end = std::move(begin + (gone[i] + 1) * width, next, end);
-  }
-  rows.erase(end, rows.end());
-}
-
 // Kinds for pairs: jobs of one row of the table, and as fast alone where the
 // row is a guess, are alike beside all others, but for those of which more is
 // known. Each kind is named by its first job.
@@ -95,24 +80,20 @@ Time Engine::SolveDue() const {
 void Engine::MaybeSolve(Time now) {
   if (!unsolved_ || solving_ || replaying_ || halted_) return;
   if (now < SolveDue() || persisted_ < unsolved_seq_) return;
-  const PolicyProblem& problem = BuildProblem(now);
+  BuildProblem(now);
   unsolved_ = false;
-  if (problem.jobs.empty() || problem.types.empty()) return;
+  if (problem_->jobs.empty() || problem_->types.empty()) return;
   solving_ = true;
   solved_at_ = now;
-  solved_placement_ = problem.placement_sensitive();
-  actions_.push_back(action::SolvePolicy{++solve_epoch_, problem});
+  solved_placement_ = problem_->placement_sensitive();
+  actions_.push_back(action::SolvePolicy{++solve_epoch_, problem_});
 }
 
-// Only the rows of jobs that have changed are made anew, where the others can't
-// have become different.
-const PolicyProblem& Engine::BuildProblem(Time now) {
-  if (problem_.has_value() && KeepsProblem()) {
-    UpdateProblem(now);
-    return *problem_;
-  }
+void Engine::BuildProblem(Time now) {
+  if (problem_ != nullptr && KeepsProblem()) return UpdateProblem(now);
   TakeChanges(kProblem);
-  PolicyProblem& problem = problem_.emplace();
+  problem_ = std::make_shared<PolicyProblem>();
+  PolicyProblem& problem = *problem_;
   problem.types = cluster_.types();
   problem.capacity = cluster_.Capacity();
   for (const auto& [id, job] : live_) {
@@ -131,48 +112,6 @@ const PolicyProblem& Engine::BuildProblem(Time now) {
   AddThroughputs(problem);
   if (options_.packing) AddPairs(problem);
   problem_version_ = throughputs_.version();
-  return problem;
-}
-
-bool Engine::KeepsProblem() const {
-  return !options_.progress && !options_.packing &&
-         !options_.placement_sensitive && !changes_[kProblem].all &&
-         !problem_guesses_ && problem_version_ == throughputs_.version();
-}
-
-void Engine::UpdateProblem(Time now) {
-  PolicyProblem& problem = *problem_;
-  const auto columns = static_cast<std::ptrdiff_t>(problem.columns());
-  std::vector<std::ptrdiff_t> gone;
-  std::vector<double> throughputs;
-  for (const JobId id : TakeChanges(kProblem)) {
-    const auto row =
-        std::ranges::lower_bound(problem.jobs, id, {}, &PolicyJob::id);
-    const std::ptrdiff_t index = row - problem.jobs.begin();
-    const bool known = row != problem.jobs.end() && row->id == id;
-    const Job* job = FindLive(id);
-    if (job == nullptr || !job->active()) {
-      if (known) gone.push_back(index);
-      continue;
-    }
-    const PolicyJob now_so = ProblemJob(*job, now);
-    const bool resized = known && row->scale_factor != now_so.scale_factor;
-    if (known) *row = now_so;
-    // No figure of a job that was there has changed.
-    if (known && !resized) continue;
-    throughputs.clear();
-    AddThroughputs(now_so, problem, throughputs);
-    const auto at = problem.throughputs.begin() + index * columns;
-    if (known) {
-      std::ranges::copy(throughputs, at);
-    } else {
-      // Nearly always the last one; else what has gone is further ahead.
-      problem.jobs.insert(row, now_so);
-      problem.throughputs.insert(at, throughputs.begin(), throughputs.end());
-    }
-  }
-  EraseRows(gone, 1, problem.jobs);
-  EraseRows(gone, columns, problem.throughputs);
 }
 
 PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
@@ -412,8 +351,12 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
   if (result.is_assignment && result_.is_assignment) {
     return TakeAssignment(now, result);
   }
+  for (const TypeAssignment& entry : result_.assignment) {
+    if (Job* job = Find(entry.unit.job)) job->chosen = kNoIndex;
+  }
   result_ = result;
   std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
+  NoteChosen(result_.assignment);
   shares_.clear();
   for (const ShareUnit& unit : result.allocation.units()) {
     std::vector<double> row = result.allocation.Row(unit);
@@ -448,30 +391,36 @@ void Engine::AddTarget(const ShareUnit& unit, double share) {
 
 // One assignment after another: only what differs is looked at.
 void Engine::TakeAssignment(Time now, const PolicyResult& result) {
-  const std::vector<TypeAssignment> before = std::move(result_.assignment);
-  result_ = result;
-  std::vector<TypeAssignment>& after = result_.assignment;
-  if (!std::ranges::is_sorted(after, {}, &TypeAssignment::unit)) {
-    std::ranges::sort(after, {}, &TypeAssignment::unit);
+  std::vector<TypeAssignment> ordered;
+  const bool in_order =
+      std::ranges::is_sorted(result.assignment, {}, &TypeAssignment::unit);
+  if (!in_order) {
+    ordered = result.assignment;
+    std::ranges::sort(ordered, {}, &TypeAssignment::unit);
   }
+  const std::vector<TypeAssignment>& before = result_.assignment;
   std::vector<ShareUnit> left;
-  std::vector<ShareUnit> came;
+  std::vector<TypeAssignment> came;
   auto old = before.begin();
-  for (const TypeAssignment& entry : after) {
-    for (; old != before.end() && old->unit < entry.unit; ++old) {
-      left.push_back(old->unit);
+  for (const TypeAssignment& entry : in_order ? result.assignment : ordered) {
+    // Nearly all are as they were: the same is looked for first.
+    while (old != before.end() && *old != entry && old->unit < entry.unit) {
+      left.push_back((old++)->unit);
     }
     if (old != before.end() && *old == entry) {
       ++old;
       continue;
     }
-    came.push_back(entry.unit);
+    came.push_back(entry);
     if (old != before.end() && old->unit == entry.unit) {
       left.push_back((old++)->unit);
     }
   }
   for (; old != before.end(); ++old) left.push_back(old->unit);
+  result_ = result;
+  if (!in_order) result_.assignment = std::move(ordered);
   for (const ShareUnit& unit : left) {
+    if (Job* job = Find(unit.job)) job->chosen = kNoIndex;
     for (const JobId id : {unit.job, unit.partner}) {
       Job* job = FindLive(id);
       if (job == nullptr) continue;
@@ -480,7 +429,9 @@ void Engine::TakeAssignment(Time now, const PolicyResult& result) {
       Touch(*job);
     }
   }
-  for (const ShareUnit& unit : came) {
+  NoteChosen(came);
+  for (const TypeAssignment& entry : came) {
+    const ShareUnit& unit = entry.unit;
     for (const JobId id : {unit.job, unit.partner}) {
       Job* job = FindLive(id);
       if (job == nullptr) continue;

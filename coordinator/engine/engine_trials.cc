@@ -92,7 +92,9 @@ void Engine::StartTrials(Time now) {
 // a turn on trial costs nobody anything. Of a pair the first one counts.
 void Engine::NoteTried(Job& job, Worker& worker) {
   const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
-  tried_.emplace(job.id, type);
+  if (throughputs_.NeedsTrial(job.id, cluster_.types()[type])) {
+    tried_.emplace(job.id, type);
+  }
   const ShareUnit unit = UnitOf(job);
   worker.profiles = unit.job == job.id &&
                     std::binary_search(trials_.begin(), trials_.end(), unit);

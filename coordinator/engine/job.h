@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/mechanism/round_table.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
 #include "core/ids.h"
@@ -213,6 +214,8 @@ struct Job {
   mutable std::vector<bool> usable;
   mutable bool guessed = false;
   mutable uint64_t usable_version = 0;
+  // The type that an assignment gives it alone: of Engine::result_.
+  uint32_t chosen = kNoIndex;
   bool live = false;    // in Engine::live_
   uint8_t touched = 0;  // bits of Engine::Reader; see Engine::Touch
   // Forgotten by a restart: the policy gives it nothing though it would fit.

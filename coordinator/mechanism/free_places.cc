@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace gavel {
 namespace {
@@ -24,6 +25,7 @@ uint32_t FreeAccelerators::Add(uint32_t server, AcceleratorId id, bool given) {
 
 void FreeAccelerators::Close() {
   count_ = 0;
+  filed_.assign(free_.size(), 0);
   for (const Room& room : rooms_) {
     std::ranges::sort(FreeIn(room));
     count_ += room.free;
@@ -40,13 +42,10 @@ void FreeAccelerators::Close() {
 void FreeAccelerators::File(size_t room) {
   const size_t free = rooms_[room].free;
   if (free == 0) return;
+  // It may be there still, from when it had as many before.
+  if (std::exchange(Filed(room, free), 1) != 0) return;
   if (rooms_with_.size() <= free) rooms_with_.resize(free + 1);
   std::vector<uint64_t>& heap = rooms_with_[free];
-  if (heap.size() > 2 * rooms_.size()) {
-    // Some are there more than once. What is sorted is a heap.
-    std::ranges::sort(heap);
-    heap.erase(std::unique(heap.begin(), heap.end()), heap.end());
-  }
   heap.push_back((free == rooms_[room].size ? kWhole : 0) | room);
   std::push_heap(heap.begin(), heap.end(), std::greater<>());
 }
@@ -78,6 +77,7 @@ std::optional<size_t> FreeAccelerators::BestWith(size_t free) {
   while (!heap.empty()) {
     const size_t room = heap.front() & ~kWhole;
     if (rooms_[room].free == free) return room;
+    Filed(room, free) = 0;
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     heap.pop_back();
   }

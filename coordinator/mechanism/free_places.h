@@ -52,6 +52,10 @@ class FreeAccelerators {
     return {free_.data() + room.begin, room.free};
   }
   void File(size_t room);
+  // Not 0: the room is in rooms_with_[free], free > 0.
+  uint8_t& Filed(size_t room, size_t free) {
+    return filed_[rooms_[room].begin + free - 1];
+  }
   std::optional<size_t> BestWith(size_t free);
   size_t BestRoom(size_t needed, std::optional<size_t> home);
   std::optional<size_t> Find(const Cluster& cluster,
@@ -63,6 +67,7 @@ class FreeAccelerators {
   // By the number of free accelerators: a heap of rooms, those in use first,
   // then by name. A room that has another number by now is passed over.
   std::vector<std::vector<uint64_t>> rooms_with_;
+  std::vector<uint8_t> filed_;
 };
 
 class FreePlaces {

@@ -1,6 +1,7 @@
 #include "coordinator/policy/assigner.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -31,9 +32,10 @@ double TypeThroughput(const PolicyProblem& problem, const double* row,
 }  // namespace
 
 Assigner::Assigner(const PolicyProblem& problem)
-    : problem_(problem), room_(problem.capacity) {
+    : problem_(problem),
+      room_(problem.capacity),
+      assignment_(problem.jobs.size()) {
   queue_.reserve(problem.jobs.size());
-  assignment_.reserve(problem.jobs.size());
   const size_t types = this->types();
   if (problem.placement_sensitive()) {
     throughputs_.resize(problem.jobs.size() * types);
@@ -101,8 +103,10 @@ std::optional<size_t> Assigner::FitWhereItRuns(size_t job) const {
 
 void Assigner::AssignPair(size_t a, size_t b, size_t type) {
   if (a > b) std::swap(a, b);
+  ++pairs_;
   room_[type] -= Job(a).scale_factor;
-  assignment_.push_back({{Job(a).id, Job(b).id}, type});
+  assert(assigned_ < assignment_.size());
+  assignment_[assigned_++] = {{Job(a).id, Job(b).id}, type};
 }
 
 void Assigner::HoldBack(size_t type, int count) {
@@ -121,11 +125,10 @@ PolicyResult Assigner::Result(std::string solver) {
   PolicyResult result;
   result.outcome = SolveOutcome::kOptimal;
   result.is_assignment = true;
+  assignment_.resize(assigned_);
   result.assignment = std::move(assignment_);
   result.left_out = std::move(left_out_);
-  for (const TypeAssignment& entry : result.assignment) {
-    result.objective += entry.unit.packed() ? 2 : 1;
-  }
+  result.objective = static_cast<double>(assigned_ + pairs_);
   result.bound = result.objective;
   result.solver = std::move(solver);
   return result;

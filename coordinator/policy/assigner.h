@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 
+#include <cassert>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -66,9 +67,11 @@ class Assigner {
   // Where the job runs now, if it can stay there.
   std::optional<size_t> FitWhereItRuns(size_t job) const;
 
+  // Each job at most once, alone or in a pair.
   void Assign(size_t job, size_t type) {
     room_[type] -= Job(job).scale_factor;
-    assignment_.push_back({{Job(job).id, JobId()}, type});
+    assert(assigned_ < assignment_.size());
+    assignment_[assigned_++] = {{Job(job).id, JobId()}, type};
   }
   // A pair, on the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);
@@ -94,7 +97,9 @@ class Assigner {
   std::vector<JobId> left_out_;      // can run nowhere; by id
   std::vector<double> throughputs_;  // where placement matters
   std::vector<int> room_;
-  std::vector<TypeAssignment> assignment_;
+  std::vector<TypeAssignment> assignment_;  // [n], the first `assigned_` count
+  size_t assigned_ = 0;
+  size_t pairs_ = 0;  // of these
 };
 
 }  // namespace gavel

@@ -31,7 +31,8 @@ struct PolicyJob {
   // How long an equal part of the cluster (1/n of each type) would have taken
   // for what it has done so far: Gavel's cumulative isolated time.
   double isolated_s = 0;
-  double deadline_s = kNoDeadline;  // from now; <= 0: missed
+  // From now; <= 0: missed. Of rounds, a round less: the engine takes it off.
+  double deadline_s = kNoDeadline;
   int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
   JobId running_with;   // the other of its packed pair now; invalid: alone
@@ -85,6 +86,9 @@ struct PolicyProblem {
   // not matter. Else each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   SolverChoice solver = SolverChoice::kAuto;
+  // CheckProblem has passed it, and so has what was changed since: for whoever
+  // keeps a problem from one solve to the next. Policies take its word.
+  bool checked = false;
 
   bool placement_sensitive() const { return !servers.empty(); }
   size_t columns() const {

@@ -21,7 +21,7 @@ absl::Status Refuse(const T&... what) {
 
 // Not a number is neither.
 bool FiniteFromZero(double value) {
-  return value >= 0 && value <= std::numeric_limits<double>::max();
+  return (value >= 0) & (value <= std::numeric_limits<double>::max());
 }
 
 absl::Status CheckSizes(const PolicyProblem& problem) {
@@ -93,11 +93,13 @@ std::string ColumnName(const PolicyProblem& problem, size_t column) {
 }
 
 bool HasSoundTimes(const PolicyJob& job) {
-  return FiniteFromZero(job.steps_remaining) &&
-         FiniteFromZero(job.time_since_start_s) &&
-         FiniteFromZero(job.time_received_s) &&
-         FiniteFromZero(job.isolated_s) && std::isfinite(job.arrival_s) &&
-         !std::isnan(job.deadline_s);
+  bool sound = !std::isnan(job.deadline_s);
+  for (const double value :
+       {job.steps_remaining, job.time_since_start_s, job.time_received_s,
+        job.isolated_s, std::abs(job.arrival_s)}) {
+    sound &= FiniteFromZero(value);
+  }
+  return sound;
 }
 
 // What is wrong with them.
@@ -126,15 +128,15 @@ absl::Status RefuseTimes(const PolicyJob& job) {
 bool IsSound(const PolicyProblem& problem, size_t m,
              std::span<const double> row) {
   const PolicyJob& job = problem.jobs[m];
-  const bool in_order =
-      m == 0 ? job.id.valid() : problem.jobs[m - 1].id < job.id;
-  if (!in_order || job.scale_factor < 1 || !(job.weight > 0) ||
-      !FiniteFromZero(job.weight) || job.entity < -1 ||
-      job.entity >= static_cast<int64_t>(problem.entities.size()) ||
-      !HasSoundTimes(job)) {
-    return false;
-  }
-  bool sound = true;
+  const JobId before = m == 0 ? JobId() : problem.jobs[m - 1].id;
+  // Without a branch: all of it is true.
+  bool sound = before < job.id;
+  sound &= job.scale_factor >= 1;
+  sound &= job.weight > 0;
+  sound &= FiniteFromZero(job.weight);
+  sound &= job.entity >= -1;
+  sound &= job.entity < static_cast<int64_t>(problem.entities.size());
+  sound &= HasSoundTimes(job);
   for (const double throughput : row) sound &= FiniteFromZero(throughput);
   return sound;
 }
@@ -247,7 +249,12 @@ absl::Status CheckPair(const PolicyProblem& problem,
 
 }  // namespace
 
+bool IsSoundJob(const PolicyProblem& problem, size_t job) {
+  return IsSound(problem, job, problem.Row(job));
+}
+
 absl::Status CheckProblem(const PolicyProblem& problem) {
+  if (problem.checked) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(CheckSizes(problem));
   for (size_t j = 0; j < problem.types.size(); ++j) {
     GAVEL_RETURN_IF_ERROR(CheckType(problem, j));

@@ -19,8 +19,12 @@ namespace gavel {
 // kind of a pair that is not there, kinds of jobs with different scale factors
 // or throughputs beside each other, a pair of different scale factors, negative
 // capacities, servers that do not add up to them. PolicyJob::running_on may
-// name a type that is gone.
+// name a type that is gone. OK at once when it has been `checked`.
 absl::Status CheckProblem(const PolicyProblem& problem);
+
+// Of one job, its row of throughputs and its place behind the job before it:
+// CheckProblem finds nothing wrong.
+bool IsSoundJob(const PolicyProblem& problem, size_t job);
 
 // The index of the pair of the kinds of two jobs. nullopt: they don't share.
 // O(log P).

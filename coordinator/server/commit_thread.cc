@@ -79,11 +79,13 @@ bool CommitThread::TakeWork(bool at_once, Work* work) {
 bool CommitThread::Maintain() {
   const absl::StatusOr<bool> more = journal_->Maintain();
   if (more.ok()) return *more;
-  const std::lock_guard lock(mutex_);
-  if (absl::IsResourceExhausted(more.status())) {
-    state_.maintenance = more.status();
-  } else if (state_.status.ok()) {
-    state_.status = more.status();
+  {
+    const std::lock_guard lock(mutex_);
+    if (absl::IsResourceExhausted(more.status())) {
+      state_.maintenance = more.status();
+    } else if (state_.status.ok()) {
+      state_.status = more.status();
+    }
   }
   notify_();
   return false;

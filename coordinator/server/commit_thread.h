@@ -50,6 +50,7 @@ class CommitThread {
     absl::Status maintenance;    // of the last snapshot that had no room
   };
   State state() const;
+  absl::Status CheckLock() const { return journal_->CheckLock(); }
 
  private:
   struct Work {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -38,29 +37,11 @@ constexpr size_t kAgentPeersMax = 4096;
 // Between two looks at deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
 constexpr double kWaitMax_s = 1;
-// So long a revoked key may still be used.
-constexpr double kReloadInterval_s = 1;
+// So long a revoked key may still be used, and so long a coordinator that was
+// replaced speaks at most.
+constexpr double kLookInterval_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
-
-absl::Status CheckOptions(const CoordinatorServerOptions& options) {
-  const auto positive = [](double value, std::string_view name) {
-    if (std::isfinite(value) && value > 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        StrCat(name, " is ", value, ", it must be above 0"));
-  };
-  const EngineOptions& engine = options.engine;
-  if (options.state_directory.empty()) {
-    return absl::InvalidArgumentError(
-        "no state directory given; name one with --state");
-  }
-  GAVEL_RETURN_IF_ERROR(positive(engine.round_duration_s, "round_duration_s"));
-  GAVEL_RETURN_IF_ERROR(positive(engine.lease_duration_s, "lease_duration_s"));
-  GAVEL_RETURN_IF_ERROR(positive(engine.agent_timeout_s, "agent_timeout_s"));
-  GAVEL_RETURN_IF_ERROR(
-      positive(engine.heartbeat_interval_s, "heartbeat_interval_s"));
-  return positive(engine.launch_timeout_s, "launch_timeout_s");
-}
 
 }  // namespace
 
@@ -83,7 +64,8 @@ struct CoordinatorServer::Impl {
   void Handle(Incoming incoming);
   void Drop(const Incoming& incoming, const absl::Status& why);
   void Refuse(const Incoming& incoming, const absl::Status& why);
-  void LookForRevoked();
+  bool IsOwner();  // false: it has halted
+  void LookAround();
   void LogArrival(const Message& message);
   std::optional<Event> TakeClientMessage(const Incoming& incoming,
                                          const Identity& sender);
@@ -115,7 +97,7 @@ struct CoordinatorServer::Impl {
   WireReport wire_report;
   absl::Status halted;
   Time stop_at = kNever;
-  Time reload_at = 0;
+  Time look_at = 0;
   bool agent_rejected = false;  // in the present step
   std::atomic<bool> stop_requested{false};
   // Last, so that they end before the router that they wake.
@@ -197,7 +179,7 @@ void CoordinatorServer::Impl::Turn() {
   TakeCompletions();
   if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
   clients.Expire(clock.Now());
-  LookForRevoked();
+  LookAround();
   if (clients.shutdown_requested() && stop_at == kNever) {
     options.log->info("a client asked to stop");
     stop_at = clock.Now() + kFarewell_s;
@@ -235,6 +217,7 @@ void CoordinatorServer::Impl::TakeCompletions() {
     persisted_seq = state.persisted_seq;
     Step(event::Persisted{persisted_seq});
   }
+  if (absl::IsAborted(state.status)) return Halt(state.status);
   if (!state.status.ok()) {
     return Halt(absl::Status(
         state.status.code(),
@@ -310,9 +293,16 @@ void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
   router->Offend(incoming);
 }
 
-void CoordinatorServer::Impl::LookForRevoked() {
-  if (clock.Now() < reload_at) return;
-  reload_at = clock.Now() + kReloadInterval_s;
+bool CoordinatorServer::Impl::IsOwner() {
+  const absl::Status owner = recorder.CheckLock();
+  if (!owner.ok()) Halt(owner);
+  return owner.ok();
+}
+
+void CoordinatorServer::Impl::LookAround() {
+  if (clock.Now() < look_at) return;
+  look_at = clock.Now() + kLookInterval_s;
+  if (!IsOwner()) return;
   if (const auto line =
           wire_report.Next(clock.Now(), CountsOf(*router, refused))) {
     options.log->warn("{}", *line);
@@ -396,7 +386,14 @@ void CoordinatorServer::Impl::Carry(action::SolvePolicy&& action) {
   solver->Solve(std::move(action));
 }
 
+// A renewal needs no row in which the journal would notice a successor, and
+// this one may have stood still since the worker asked: then the successor may
+// take the lease as over. If it has not begun yet, it waits as long as this
+// grant, which counts from when it was asked for.
 void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
+  if (std::holds_alternative<LeaseGrant>(action.message) && !IsOwner()) {
+    return;
+  }
   const std::string* peer = workers.Find(action.worker);
   if (peer == nullptr || Send(*peer, std::move(action.message))) return;
   workers.Forget(action.worker);
@@ -442,7 +439,11 @@ CoordinatorServer::~CoordinatorServer() = default;
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
     CoordinatorServerOptions options) {
-  GAVEL_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.state_directory.empty()) {
+    return absl::InvalidArgumentError(
+        "no state directory given; name one with --state");
+  }
+  GAVEL_RETURN_IF_ERROR(CheckTimes(options.engine));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
   SetUpFor(*policy, &options.engine);

@@ -3,8 +3,13 @@
 #ifndef GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
 #define GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
 
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
+#include "core/text.h"
 
 namespace gavel {
 
@@ -19,6 +24,22 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->pair_trials = policy.packs();
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;
+}
+
+// INVALID_ARGUMENT names the option that is not above 0.
+inline absl::Status CheckTimes(const EngineOptions& options) {
+  const std::pair<const char*, double> times[] = {
+      {"round_duration_s", options.round_duration_s},
+      {"lease_duration_s", options.lease_duration_s},
+      {"agent_timeout_s", options.agent_timeout_s},
+      {"heartbeat_interval_s", options.heartbeat_interval_s},
+      {"launch_timeout_s", options.launch_timeout_s}};
+  for (const auto& [name, value] : times) {
+    if (std::isfinite(value) && value > 0) continue;
+    return absl::InvalidArgumentError(
+        StrCat(name, " is ", value, ", it must be above 0"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace gavel

@@ -92,6 +92,15 @@ absl::Status Journal::Prepare() {
   return CheckJournalFormat(database_, kFormatVersion);
 }
 
+absl::Status Journal::CheckLock() const {
+  if (lock_.IsLast()) return absl::OkStatus();
+  return absl::AbortedError(
+      StrCat("journal ", path_, ": its lock file ", path_,
+             ".lock was removed, or written by another coordinator, which has "
+             "taken over then: nothing more is granted from here. If none "
+             "runs, start the coordinator again"));
+}
+
 absl::Status Journal::Recover(const RecoverInto& into) {
   assert(!was_read_);
   was_read_ = true;
@@ -128,10 +137,42 @@ absl::Status Journal::InTransaction(const Body& body) {
   GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const begin,
                          database_.PrepareOnce("BEGIN IMMEDIATE"));
   GAVEL_RETURN_IF_ERROR(begin->Step().status());
+  if (was_read_) {
+    const absl::Status last = CheckLastRow();
+    if (absl::IsAborted(last)) {
+      // At once: the other one waits for the end of this transaction.
+      GAVEL_RETURN_IF_ERROR(database_.Execute("ROLLBACK"));
+    }
+    GAVEL_RETURN_IF_ERROR(last);
+  }
   GAVEL_RETURN_IF_ERROR(body());
   GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const commit,
                          database_.PrepareOnce("COMMIT"));
   return commit->Step().status();
+}
+
+// Within a transaction, so that nobody can write between this and its commit.
+// The last row is never pruned.
+absl::Status Journal::CheckLastRow() {
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement* const select,
+      database_.PrepareOnce(
+          "SELECT seq, term, hash FROM journal ORDER BY seq DESC LIMIT 1"));
+  GAVEL_ASSIGN_OR_RETURN(const bool found, select->Step());
+  JournalPosition last;
+  bool same = !found && end_.position.seq == 0;
+  if (found) {
+    last = {select->Integer(1), select->Integer(0)};
+    same = last == end_.position && select->Blob(2) == View(end_.head);
+    GAVEL_RETURN_IF_ERROR(select->Step().status());  // its end resets it
+  }
+  if (same) return absl::OkStatus();
+  return absl::AbortedError(
+      StrCat("its last row is term ", last.term, " seq ", last.seq,
+             ", this coordinator's is term ", end_.position.term, " seq ",
+             end_.position.seq,
+             ": another coordinator has taken over, and nothing more is "
+             "written from here"));
 }
 
 absl::Status Journal::InsertRows(std::span<const JournalRow> rows) {

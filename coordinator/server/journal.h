@@ -9,6 +9,12 @@
 // are then missing without a trace here, which is what the journal positions in
 // every message are for.
 //
+// One coordinator writes it, and the file lock sees to that. Should the lock be
+// gone while its holder lives (its file removed, a file system that does not
+// honour it), the one that starts later is the owner: each transaction looks
+// whether the last row is still the one that this journal knows, and a writer
+// that finds another one writes nothing any more.
+//
 // Not thread-safe, but may be handed from thread to thread. Every error names
 // the file and what to do.
 #ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_H_
@@ -63,7 +69,8 @@ class Journal {
   // Commits all of `rows` and what they mean for the history, or none: on disk
   // when it returns OK. They follow on each other and on what is there. After a
   // failure nothing is ever written again, since a failed fsync must not be
-  // retried: every later call returns the same error.
+  // retried: every later call returns the same error. ABORTED: another
+  // coordinator has written since.
   absl::Status Append(std::span<const JournalRow> rows,
                       std::span<const HistoryRow> history = {});
 
@@ -73,6 +80,10 @@ class Journal {
   // One short transaction of what is to be done besides rows: writes a part of
   // the snapshot, removes what is no longer needed. False: nothing is left.
   absl::StatusOr<bool> Maintain();
+
+  // ABORTED: another coordinator has taken the lock since, or its file is gone.
+  // May be called by any thread.
+  absl::Status CheckLock() const;
 
   const std::string& path() const { return path_; }
   // Of the last row; zeros when there is none.
@@ -91,6 +102,7 @@ class Journal {
   absl::Status Prepare();
   template <class Body>
   absl::Status InTransaction(const Body& body);
+  absl::Status CheckLastRow();
   absl::Status InsertRows(std::span<const JournalRow> rows);
   absl::Status InsertRow(SqliteStatement& insert, const JournalRow& row);
   absl::Status WritePart();

@@ -61,6 +61,7 @@ class Recorder {
   // When one is due and all rows are on disk.
   void MaybeSnapshot(const Engine& engine);
   CommitThread::State state() const { return commits_->state(); }
+  absl::Status CheckLock() const { return commits_->CheckLock(); }
   double WallTime(Time now) const { return projector_.WallTime(now); }
 
  private:

@@ -49,7 +49,7 @@ std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
 
 void SolverThread::Work() {
   while (const std::optional<action::SolvePolicy> task = TakeProblem()) {
-    event::AllocationReady answer{task->epoch, SolveGuarded(task->problem)};
+    event::AllocationReady answer{task->epoch, SolveGuarded(*task->problem)};
     {
       const std::lock_guard lock(mutex_);
       answer_ = std::move(answer);

@@ -14,6 +14,9 @@
 namespace gavel {
 namespace {
 
+// So long a writer waits for another one to end its transaction.
+constexpr int kBusy_ms_max = 2000;
+
 absl::StatusCode CodeOf(int result) {
   switch (result & 0xff) {  // the primary code of an extended one
     case SQLITE_FULL:
@@ -141,6 +144,7 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
   SqliteDatabase database(opened);
   if (result != SQLITE_OK) return ErrorOf(opened, result);
   sqlite3_extended_result_codes(opened, 1);
+  sqlite3_busy_timeout(opened, kBusy_ms_max);
   return database;
 }
 

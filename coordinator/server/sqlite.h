@@ -61,7 +61,7 @@ class SqliteDatabase {
   absl::Status Execute(const char* sql);
   absl::StatusOr<SqliteStatement> Prepare(std::string_view sql);
   // The same, kept for the next time that this text comes: for those that each
-  // commit needs. Only statements without results; at most kKeptMax texts.
+  // commit needs. Its results are read to their end; at most kKeptMax texts.
   static constexpr size_t kKeptMax = 64;
   absl::StatusOr<SqliteStatement*> PrepareOnce(std::string_view sql);
 

@@ -62,8 +62,6 @@ bool Average(ThroughputMatrix::Figure& figure, double before,
   return true;
 }
 
-ShareUnit PairOf(JobId a, JobId b) { return {std::min(a, b), std::max(a, b)}; }
-
 }  // namespace
 
 void ThroughputMatrix::AddJob(JobId job,
@@ -98,8 +96,7 @@ bool ThroughputMatrix::Measure(JobId job, std::string_view type,
   }
   const double before = Get(job, type).steps_per_s;
   ratios_.clear();
-  return Average(row->second[std::string(type)], before, steps_per_s, window_s,
-                 now);
+  return Average(row->second[type], before, steps_per_s, window_s, now);
 }
 
 bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
@@ -113,15 +110,15 @@ bool ThroughputMatrix::MeasureSize(JobId job, std::string_view type,
   }
   if (!IsPlausible(steps_per_s, window_s)) return false;
   const double before = AtSize(job, type, workers).steps_per_s;
-  return Average(sizes_[{job, workers}][std::string(type)], before, steps_per_s,
-                 window_s, now);
+  return Average(sizes_[{job, workers}][type], before, steps_per_s, window_s,
+                 now);
 }
 
 void ThroughputMatrix::ExcludeSize(JobId job, std::string_view type,
                                    int workers) {
   ++version_;
   if (!scale_factors_.contains(job)) return;
-  sizes_[{job, workers}][std::string(type)].out_of_memory = true;
+  sizes_[{job, workers}][type].out_of_memory = true;
 }
 
 Throughput ThroughputMatrix::AtSize(JobId job, std::string_view type,
@@ -165,7 +162,7 @@ bool ThroughputMatrix::MeasureTogether(JobId job, JobId other,
       !figures_.contains(other)) {
     return false;
   }
-  PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
+  PairFigure& pair = pairs_[PairOf(job, other)][type];
   Figure& figure = job < other ? pair.first : pair.second;
   if (prior > 0) figure.given = prior;
   return Average(figure, prior, steps_per_s, window_s, now);
@@ -193,14 +190,14 @@ void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
   ++version_;
   const auto row = figures_.find(job);
   if (row == figures_.end()) return;
-  row->second[std::string(type)].out_of_memory = true;
+  row->second[type].out_of_memory = true;
   ratios_.clear();
 }
 
 void ThroughputMatrix::ExcludePair(JobId job, JobId other,
                                    std::string_view type) {
   ++version_;
-  PairFigure& pair = pairs_[PairOf(job, other)][std::string(type)];
+  PairFigure& pair = pairs_[PairOf(job, other)][type];
   pair.first.out_of_memory = true;
   pair.second.out_of_memory = true;
 }
@@ -231,21 +228,21 @@ bool ThroughputMatrix::Readmit(JobId job) {
       figure.out_of_memory = false;
     }
     // Nothing else is known of them.
-    std::erase_if(row->second, [](const auto& entry) {
+    row->second.EraseIf([](const auto& entry) {
       return entry.second.given < 0 && entry.second.measured < 0;
     });
   }
   for (auto it = sizes_.lower_bound({job, 0});
        it != sizes_.end() && it->first.first == job; ++it) {
-    any |= std::erase_if(it->second, [](const auto& entry) {
-             return entry.second.out_of_memory;
-           }) > 0;
+    any |= it->second.EraseIf([](const auto& entry) {
+      return entry.second.out_of_memory;
+    }) > 0;
   }
   for (auto& [unit, types] : pairs_) {
     if (!unit.Holds(job)) continue;
-    any |= std::erase_if(types, [](const auto& entry) {
-             return entry.second.first.out_of_memory;
-           }) > 0;
+    any |= types.EraseIf([](const auto& entry) {
+      return entry.second.first.out_of_memory;
+    }) > 0;
   }
   ratios_.clear();
   return any;

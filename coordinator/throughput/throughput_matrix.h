@@ -21,7 +21,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/flat_map.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 #include "core/units.h"
@@ -156,8 +157,8 @@ class ThroughputMatrix {
   }
 
  private:
-  using Figures = std::map<std::string, Figure, std::less<>>;
-  using PairFigures = std::map<std::string, PairFigure, std::less<>>;
+  using Figures = FlatMap<std::string, Figure>;
+  using PairFigures = FlatMap<std::string, PairFigure>;
 
   double Estimated(JobId job, std::string_view type) const;  // 0: not known
   double Guess(const Figures& figures, std::string_view type) const;
@@ -167,10 +168,10 @@ class ThroughputMatrix {
   const PairFigure* FindPair(JobId job, JobId other,
                              std::string_view type) const;
 
-  absl::btree_map<JobId, Figures> figures_;
+  absl::flat_hash_map<JobId, Figures> figures_;
   std::map<ShareUnit, PairFigures> pairs_;
   std::map<std::pair<JobId, int>, Figures> sizes_;  // by number of workers
-  absl::btree_map<JobId, int> scale_factors_;       // of figures_
+  absl::flat_hash_map<JobId, int> scale_factors_;   // of figures_
   std::map<JobId, std::map<std::string, double, std::less<>>> estimates_;
   uint64_t version_ = 1;
   // Ratios by (type, other), filled on demand and dropped at each change: the

@@ -259,7 +259,10 @@ void LeaseMachine::Take(Time, const WorkerRejected& rejected,
 bool LeaseMachine::Listens(const WorkerKey& worker,
                            const JournalPosition& position) {
   if (!started_ || finished_ || worker != options_.worker) return false;
-  if (position.term < highest_seen_.term) return false;
+  if (position.term < highest_seen_.term &&
+      Rules::Hold(Rule::kWorkerHeedsLatestTerm)) {
+    return false;
+  }
   highest_seen_ = std::max(highest_seen_, position);
   hello_answered_ = true;
   return true;

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <linux/tcp.h>
-#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -193,7 +192,7 @@ void ConnectionGuard::Wait() {
       {events_.handle(), 0, ZMQ_POLLIN, 0},
       {nullptr, stop_.descriptor(), ZMQ_POLLIN, 0}};
   const size_t first = items.size();
-  Clock::time_point next = std::min(trim_at_, look_at_);
+  Clock::time_point next = look_at_;
   for (Handler& handler : handlers_) {
     items.push_back({handler.socket.handle(), 0, ZMQ_POLLIN, 0});
     next = std::min(next, handler.over);
@@ -233,20 +232,8 @@ void ConnectionGuard::ReplaceHandlers() {
     bound.over = now + kHandlerGrace;
     BindHandler();
   }
-  while (handlers_.size() > 1 && now >= handlers_.front().over) {
-    released_ += handlers_.front().answered;
+  while (handlers_.size() > 1 && now >= handlers_.front().over)
     handlers_.pop_front();
-    // ZeroMQ takes the queues apart on threads of its own.
-    if (released_ >= kHandshakesPerHandler) {
-      trim_at_ = std::min(trim_at_, now + kHandlerGrace);
-    }
-  }
-  if (now < trim_at_) return;
-  trim_at_ = Clock::time_point::max();
-  released_ = 0;
-#ifdef __GLIBC__
-  malloc_trim(0);  // pages amid the heap, which it keeps otherwise
-#endif
 }
 
 void ConnectionGuard::AnswerHandshake(Handler& handler) {

@@ -83,7 +83,7 @@ class ConnectionGuard {
  private:
   using Clock = std::chrono::steady_clock;
   // A ZAP handler. ZeroMQ joins each connection to the one that answered its
-  // handshake by two queues, 20 KB, for as long as both live. So a handler is
+  // handshake by two queues, 33 KB, for as long as both live. So a handler is
   // replaced once it has answered some, and closed soon after: the connections
   // stay, their queues go.
   struct Handler {
@@ -116,9 +116,6 @@ class ConnectionGuard {
   // The last one is bound, the others are about to be closed. None without
   // keys.
   std::deque<Handler> handlers_;
-  // Handshakes of those that were closed; when what they left is given back.
-  int released_ = 0;
-  Clock::time_point trim_at_ = Clock::time_point::max();
   zmq::socket_t events_;
   Waker stop_;
   std::atomic<bool> stopping_{false};

@@ -91,6 +91,28 @@ TEST_F(DurabilityTest, ASecondCoordinatorOnOneStateDirectoryIsRefused) {
   EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 1);
 }
 
+// Its lock is gone, and another one took its place while it stood still: what
+// waits for it when it wakes is not granted.
+TEST_F(DurabilityTest, OneThatWakesBehindItsSuccessorEnds) {
+  WriteCluster(1, 10, 5);
+  StartCoordinator();
+  auto agent = StartAgent();
+  Submit(WriteJob("job", {"--steps", "600"}));
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 20));
+  const auto first = std::move(coordinator_);
+  first->Signal(SIGSTOP);
+  std::filesystem::remove(journal() + ".lock");
+  listen_ = "tcp://127.0.0.1:0";
+  StartCoordinator();
+  first->Signal(SIGCONT);
+  EXPECT_EQ(first->Wait(), 1);
+  EXPECT_THAT(first->errors(), HasSubstr("taken over"));
+  agent.reset();
+  agent = StartAgent();
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 2);
+}
+
 // One that comes back on an old copy of its journal has granted less than its
 // workers have seen.
 TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {

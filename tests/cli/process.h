@@ -12,7 +12,11 @@
 
 namespace gavel::testing {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr double kPatience_s = 300;
+#else
 inline constexpr double kPatience_s = 30;
+#endif
 
 // True once `done` is; false when it is not within `timeout_s`.
 bool Eventually(const std::function<bool()>& done,

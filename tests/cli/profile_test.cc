@@ -163,6 +163,7 @@ TEST_F(ProfileTest, AWorkloadThatEndsIsNamedAndTheRestIsMeasured) {
   const Ended ended = Run(Command({"--alone"}));
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_THAT(ended.errors, HasSubstr("1 of 2 could not be measured: slow on"));
+  EXPECT_THAT(ended.errors, HasSubstr("its program exited with 4"));
   EXPECT_THAT(Text("t.json"), HasSubstr("quick"));
   EXPECT_EQ(Text("t.json").find("slow"), std::string::npos);
 }

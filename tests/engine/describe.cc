@@ -70,7 +70,7 @@ struct ActionWords {
     return StrCat("persist ", a.seq, " ", event.ok() ? EventName(*event) : "?");
   }
   std::string operator()(const action::SolvePolicy& a) const {
-    return StrCat("solve for ", a.problem.jobs.size(), " jobs");
+    return StrCat("solve for ", a.problem->jobs.size(), " jobs");
   }
   std::string operator()(const action::SendToWorker& a) const {
     return std::visit(MessageWords{}, a.message);

@@ -54,11 +54,10 @@ class EngineDriver {
       if (!hold_disk) Persist();
     } else if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
       ++solves;
-      problem = solve->problem;
+      problem = *solve->problem;
       if (hold_solver) return;
       Step(event::AllocationReady{
-          solve->epoch,
-          answer ? answer(solve->problem) : *policy_->Solve(solve->problem)});
+          solve->epoch, answer ? answer(problem) : *policy_->Solve(problem)});
     }
   }
 
@@ -155,6 +154,26 @@ class EngineDriver {
     progress.throughput_steps_per_s = steps_per_s;
     progress.window_s = window_s;
     Step(event::StepsReported{Key(id), worker(id).held_epoch, progress});
+  }
+
+  // The pair that has an accelerator in this round; invalid: none has.
+  ShareUnit PackedPair() const {
+    for (const auto& [id, job] : engine_->jobs()) {
+      if (!job.assigned.empty() && job.partner.valid()) {
+        return PairOf(id, job.partner);
+      }
+    }
+    return {};
+  }
+  // To the next round; who is asked to pause does.
+  void EndRound() {
+    At(engine_->round_ends_at());
+    for (const auto& [id, job] : engine_->jobs()) {
+      const Worker& worker = job.workers.front();
+      if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
+      Step(event::LeaseEnded{Key(id), worker.held_epoch, worker.progress,
+                             false});
+    }
   }
 
   void Gone(const WorkerKey& key, int code, int signal = 0) {

@@ -209,24 +209,6 @@ class PairTrials : public ::testing::Test {
       driver_.Submit(StrCat("job", i), 1, Known());
     }
   }
-  // The pair that the round gives the accelerator to; invalid: a job alone.
-  ShareUnit Pair() const {
-    for (const auto& [id, job] : driver_.engine().jobs()) {
-      if (!job.assigned.empty() && job.partner.valid()) {
-        return {std::min(id, job.partner), std::max(id, job.partner)};
-      }
-    }
-    return {};
-  }
-  void NextRound() {
-    driver_.At(driver_.engine().round_ends_at());
-    for (const auto& [id, job] : driver_.engine().jobs()) {
-      const Worker& worker = job.workers.front();
-      if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
-      driver_.Step(event::LeaseEnded{driver_.Key(id), worker.held_epoch,
-                                     worker.progress, false});
-    }
-  }
   void Start(JobId job) {
     if (driver_.worker(job).process == ProcessState::kLaunching) {
       driver_.Hello(driver_.Key(job));
@@ -234,16 +216,10 @@ class PairTrials : public ::testing::Test {
     driver_.Request(driver_.Key(job));
     ASSERT_NE(driver_.worker(job).held_epoch, 0u);
   }
-  void Report(JobId job, double steps_per_s, double window_s) {
-    Progress progress;
-    progress.throughput_steps_per_s = steps_per_s;
-    progress.window_s = window_s;
-    driver_.Step(event::StepsReported{
-        driver_.Key(job), driver_.worker(job).held_epoch, progress});
-  }
   ShareUnit StartPair() {
-    for (int round = 0; round < 5 && !Pair().packed(); ++round) NextRound();
-    const ShareUnit pair = Pair();
+    for (int round = 0; round < 5 && !driver_.PackedPair().packed(); ++round)
+      driver_.EndRound();
+    const ShareUnit pair = driver_.PackedPair();
     EXPECT_TRUE(pair.packed());
     Start(pair.job);
     Start(pair.partner);
@@ -257,12 +233,12 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
   EXPECT_TRUE(driver_.problem.pairs.empty());
   const ShareUnit pair = StartPair();
   driver_.At(driver_.now + 10);
-  Report(pair.job, 0.8, 5);
-  Report(pair.partner, 0.6, 5);
+  driver_.ReportSpeed(pair.job, 0.8, 5);
+  driver_.ReportSpeed(pair.partner, 0.6, 5);
   EXPECT_THAT(RenderReason(driver_.engine().Why(pair.partner, driver_.now)),
               ::testing::HasSubstr(StrCat("v100 beside job ", pair.job.value(),
                                           " at 60 % of its speed alone")));
-  NextRound();
+  driver_.EndRound();
   ASSERT_EQ(driver_.problem.pairs.size(), 1u);
   EXPECT_EQ(driver_.problem.pair_throughputs, (std::vector<double>{0.8, 0.6}));
   // Alone it is as fast as before.
@@ -359,8 +335,8 @@ class PairsByNeed : public PairTrials {
     driver_.Step(event::AcceleratorLost{"yonder", "yonder-0"});
     bool made = false;
     for (int round = 0; round < 6; ++round) {
-      NextRound();
-      made |= Pair().packed();
+      driver_.EndRound();
+      made |= driver_.PackedPair().packed();
     }
     return made;
   }
@@ -379,7 +355,7 @@ TEST_F(PairTrials, AloneOrOfUnknownMemoryThereIsNoLimit) {
 TEST_F(PairTrials, WhatWasMeasuredBeforeThePartnerCameDoesNotCount) {
   const ShareUnit pair = StartPair();
   driver_.At(driver_.now + 2);
-  Report(pair.job, 0.9, 5);
+  driver_.ReportSpeed(pair.job, 0.9, 5);
   EXPECT_FALSE(driver_.engine()
                    .throughputs()
                    .Together(pair.job, pair.partner, "v100")
@@ -389,12 +365,12 @@ TEST_F(PairTrials, WhatWasMeasuredBeforeThePartnerCameDoesNotCount) {
 TEST_F(PairTrials, EachPairHasOneTurn) {
   std::vector<ShareUnit> seen;
   for (int round = 0; round < 12; ++round) {
-    if (const ShareUnit pair = Pair(); pair.packed()) {
+    if (const ShareUnit pair = driver_.PackedPair(); pair.packed()) {
       seen.push_back(pair);
       Start(pair.job);
       Start(pair.partner);
     }
-    NextRound();
+    driver_.EndRound();
   }
   EXPECT_EQ(seen.size(), 3u);  // of three jobs
   std::sort(seen.begin(), seen.end());
@@ -403,14 +379,15 @@ TEST_F(PairTrials, EachPairHasOneTurn) {
 
 // One of them has not started when the round is over.
 TEST_F(PairTrials, APairOfWhichOneDoesNotComeIsTriedAgain) {
-  for (int round = 0; round < 5 && !Pair().packed(); ++round) NextRound();
-  const ShareUnit pair = Pair();
+  for (int round = 0; round < 5 && !driver_.PackedPair().packed(); ++round)
+    driver_.EndRound();
+  const ShareUnit pair = driver_.PackedPair();
   ASSERT_TRUE(pair.packed());
   Start(pair.job);
   int again = 0;
   for (int round = 0; round < 12; ++round) {
-    NextRound();
-    if (Pair() != pair) continue;
+    driver_.EndRound();
+    if (driver_.PackedPair() != pair) continue;
     ++again;
     if (driver_.worker(pair.job).held_epoch == 0) Start(pair.job);
   }
@@ -423,7 +400,7 @@ TEST_F(PairTrials, WithAnAcceleratorForEachNobodyIsTried) {
   driver_.JoinServer("yonder", 1);
   for (int round = 0; round < 4; ++round) {
     driver_.At(driver_.engine().round_ends_at());
-    EXPECT_FALSE(Pair().packed());
+    EXPECT_FALSE(driver_.PackedPair().packed());
   }
 }
 

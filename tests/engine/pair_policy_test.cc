@@ -23,18 +23,10 @@ class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
     spec.throughputs["v100"] = 1;
     for (int i = 0; i < jobs; ++i) driver_.Submit(StrCat("job", i), 1, spec);
   }
-  ShareUnit Pair() const {
-    for (const auto& [id, job] : driver_.engine().jobs()) {
-      if (!job.assigned.empty() && job.partner.valid()) {
-        return {std::min(id, job.partner), std::max(id, job.partner)};
-      }
-    }
-    return {};
-  }
   // Who has the accelerator runs for a round; beside another one at `together`
   // of its speed. Returns the pair, if it was one.
   ShareUnit RunRound(double together) {
-    const ShareUnit pair = Pair();
+    const ShareUnit pair = driver_.PackedPair();
     for (const auto& [id, job] : driver_.engine().jobs()) {
       if (job.assigned.empty() || driver_.worker(id).held_epoch != 0) continue;
       if (driver_.worker(id).process == ProcessState::kLaunching) {
@@ -47,13 +39,7 @@ class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
       if (driver_.worker(id).held_epoch == 0) continue;
       driver_.ReportSpeed(id, pair.packed() ? together : 1, 5);
     }
-    driver_.At(driver_.engine().round_ends_at());
-    for (const auto& [id, job] : driver_.engine().jobs()) {
-      const Worker& worker = job.workers.front();
-      if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
-      driver_.Step(event::LeaseEnded{driver_.Key(id), worker.held_epoch,
-                                     worker.progress, false});
-    }
+    driver_.EndRound();
     return pair;
   }
   // Of so many rounds those in which a pair ran.
@@ -77,7 +63,7 @@ class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
 TEST_P(PairsOfPolicy, AreTriedAndStayWhereTheyGain) {
   Submit(2);
   Packed(4, 0.9);
-  EXPECT_TRUE(Pair().packed());
+  EXPECT_TRUE(driver_.PackedPair().packed());
   EXPECT_NEAR(Together(), 0.9, 1e-9);
   EXPECT_EQ(Packed(6, 0.9), 6);
 }

@@ -129,7 +129,7 @@ class BusyEngine {
       } else if (const auto* solve =
                      std::get_if<action::SolvePolicy>(&action)) {
         inbox_.push_back(event::AllocationReady{
-            solve->epoch, *policy_->Solve(solve->problem)});
+            solve->epoch, *policy_->Solve(*solve->problem)});
       } else if (const auto* agent =
                      std::get_if<action::SendToAgent>(&action)) {
         Launch(*agent);

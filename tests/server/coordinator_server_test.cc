@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 #include <set>
 
 #include "coordinator/server/history_tables.h"
@@ -229,6 +230,38 @@ TEST_F(CoordinatorServerTest, HaltsWhenAWorkerHasSeenALaterJournal) {
   EXPECT_THAT(coordinator_->Wait(),
               StatusIs(absl::StatusCode::kAborted, "term 99"));
   EXPECT_FALSE(running.worker->Receive<LeaseGrant>(0.1).has_value());
+}
+
+// Its lock file is removed, and another one starts on its journal: what needs
+// no row is fenced, too.
+TEST_F(CoordinatorServerTest, GrantsNothingOnceAnotherHasTakenOver) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  std::filesystem::remove(folder_.path() + "/state/journal.db.lock");
+  RunningCoordinator successor(QuietOptions(folder_.path() + "/state"));
+  ASSERT_OK(successor.created());
+  LeaseRequest request;
+  request.worker = running.key;
+  request.highest_seen = running.grant.position;
+  request.epoch = running.grant.epoch;
+  request.nonce = running.grant.nonce + 1;
+  request.holding = true;
+  running.worker->Send(request);
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "taken over"));
+  EXPECT_FALSE(running.worker->Receive<LeaseGrant>(0.1).has_value());
+  FakeAgent again(successor.endpoint(), "here");
+  const auto welcome = again.Join(1);
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->position.term, 2u);
+}
+
+// Nobody asks it for anything.
+TEST_F(CoordinatorServerTest, FindsByItselfThatItWasReplaced) {
+  std::filesystem::remove(folder_.path() + "/state/journal.db.lock");
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "lock file"));
 }
 
 TEST_F(CoordinatorServerTest, HaltsWhenTheDiskIsFull) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -59,12 +60,11 @@ class ScriptedPolicy : public Policy {
 class SolverThreadTest : public ::testing::Test {
  protected:
   static action::SolvePolicy Problem(uint64_t epoch, double weight) {
-    action::SolvePolicy task;
-    task.epoch = epoch;
-    PolicyJob& job = task.problem.jobs.emplace_back();
+    PolicyProblem problem;
+    PolicyJob& job = problem.jobs.emplace_back();
     job.id = JobId(1);
     job.weight = weight;
-    return task;
+    return {epoch, std::make_shared<PolicyProblem>(std::move(problem))};
   }
 
   event::AllocationReady WaitForAnswer(SolverThread& thread) {

@@ -159,6 +159,25 @@ std::string WrongEnds(const std::vector<Client>& clients,
   return text;
 }
 
+EngineOptions EngineOf(uint64_t seed, bool is_long) {
+  EngineOptions engine;
+  engine.round_duration_s = is_long ? 90 : 10;
+  engine.lease_duration_s = is_long ? 60 : 4;
+  engine.plan_lead_s = 1;
+  engine.pause_grace_s = 5;
+  engine.stop_grace_s = 2;
+  engine.launch_timeout_s = 20;
+  engine.gang_timeout_s = 10;
+  engine.hang_timeout_s = 15;
+  engine.keep_absence_s_max = 25;
+  if (seed % 3 == 0) engine.park_absence_s_max = 35;
+  engine.mechanism =
+      seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
+  engine.throughputs = Throughputs();
+  engine.pair_trials = seed % 5 == 0;
+  return engine;
+}
+
 const char* PolicyOf(uint64_t seed) {
   return kPolicies[seed / 3 % kPolicies.size()];
 }

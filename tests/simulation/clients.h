@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
@@ -51,6 +52,9 @@ void CountFaultsOf(const VirtualWorld& world,
                    std::map<std::string, uint64_t>& faults);
 
 const char* PolicyOf(uint64_t seed);
+
+// The coordinator that they use; `is_long`: with rounds of minutes.
+EngineOptions EngineOf(uint64_t seed, bool is_long);
 
 // Jobs go well together, at either scale factor.
 std::shared_ptr<const ThroughputTable> Throughputs();

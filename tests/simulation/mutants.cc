@@ -18,6 +18,8 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "a worker that hears nothing goes on training"},
     {Rule::kGivenUpEpochStaysSo, "given-up-epoch-grant",
      "a worker takes a late grant of an epoch that it gave back"},
+    {Rule::kWorkerHeedsLatestTerm, "worker-heeds-older-term",
+     "a worker that has heard a coordinator still obeys the one before it"},
     // ---- how the ranks of a gang stop
     {Rule::kStopBindsForAll, "stop-binds-for-some",
      "a stop counts although a rank has not said yes to it"},
@@ -41,6 +43,8 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "what was meant for that one"},
     {Rule::kRejectionNamesItsAgent, "rejection-of-another",
      "an agent ends because another one of its server was refused"},
+    {Rule::kAgentHeedsLatestTerm, "agent-heeds-older-term",
+     "an agent that has heard a coordinator still obeys the one before it"},
     // ---- the coordinator and its disk
     {Rule::kActsAfterPersist, "act-before-persist",
      "messages leave before the event that they follow from is on disk"},
@@ -51,6 +55,12 @@ constexpr auto kMutants = std::to_array<Mutant>({
      "speak in the same term"},
     {Rule::kHigherPositionHalts, "no-fence",
      "a coordinator whose journal lost its end goes on when it is shown that"},
+    {Rule::kFencedWriterWritesNothing, "two-writers",
+     "the journal takes rows of a coordinator behind those of another that has "
+     "taken over"},
+    {Rule::kGrantsAsOwnerOnly, "two-grant",
+     "a coordinator that was replaced and has not yet noticed goes on granting "
+     "and renewing leases"},
     {Rule::kGraceAfterRestart, "no-grace",
      "a coordinator that starts again takes the leases of before as over"},
     {Rule::kGraceAsLeasesWereGiven, "grace-by-new-option",

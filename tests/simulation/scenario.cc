@@ -66,22 +66,8 @@ class Scenario {
 
   VirtualClusterOptions Options(const ScenarioOptions& given) {
     VirtualClusterOptions options;
-    EngineOptions& engine = options.engine;
-    engine.round_duration_s = is_long() ? 90 : 10;
-    engine.lease_duration_s = is_long() ? 60 : 4;
-    engine.plan_lead_s = 1;
-    engine.pause_grace_s = 5;
-    engine.stop_grace_s = 2;
-    engine.launch_timeout_s = 20;
-    engine.agent_timeout_s = 3 + static_cast<double>(Draw(12));
-    engine.gang_timeout_s = 10;
-    engine.hang_timeout_s = 15;
-    engine.keep_absence_s_max = 25;
-    if (seed_ % 3 == 0) engine.park_absence_s_max = 35;
-    engine.mechanism =
-        seed_ % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
-    engine.throughputs = Throughputs();
-    engine.pair_trials = seed_ % 5 == 0;
+    options.engine = EngineOf(seed_, is_long());
+    options.engine.agent_timeout_s = 3 + static_cast<double>(Draw(12));
     options.policy = given.policy.empty() ? PolicyOf(seed_) : given.policy;
     calm_.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed_ % 4);
     options.network = Weather();
@@ -204,23 +190,21 @@ class Scenario {
   }
 
   void Fault() {
-    constexpr uint64_t kKinds = 26;
+    constexpr uint64_t kKinds = 27;
     const uint64_t kind = Draw(kKinds);
-    if (kind < 7) return CoordinatorFault(kind);
-    if (kind < 16) return ServerFault(kind - 7);
-    if (kind < 22) return WorkerFault(kind - 16);
-    if (kind == 22) return CommandOfUser();
+    if (kind < 8) return CoordinatorFault(kind);
+    if (kind < 17) return ServerFault(kind - 8);
+    if (kind < 23) return WorkerFault(kind - 17);
+    if (kind == 23) return CommandOfUser();
     if (kind == 24) {
-      const std::string& name = servers_[Draw(servers_.size())];
-      Note("agent: state lost", name);
-      cluster_.KillAgentAndState(name);
-      return Later(25, [this, name] { cluster_.StartAgent(name); });
+      Note("network: other weather");
+      return cluster_.SetNetworkFaults(Weather());
     }
     if (kind == 25) return BreakAccelerator();
-    if (kind == 23) {
-      Note("network: other weather");
-      cluster_.SetNetworkFaults(Weather());
-    }
+    const std::string& name = servers_[Draw(servers_.size())];
+    Note("agent: state lost", name);
+    cluster_.KillAgentAndState(name);
+    Later(25, [this, name] { cluster_.StartAgent(name); });
   }
 
   void RestartCoordinator(double seconds_max) {
@@ -242,6 +226,21 @@ class Scenario {
     Later(40, [this, name] { cluster_.SetPartitioned(name, false); });
     cluster_.KillCoordinator();
     RestartCoordinator(2);
+  }
+
+  // It stands still or is cut off, is taken for dead, and its lock is gone:
+  // another one starts, and then the first one wakes, or speaks all along.
+  void TakeOver() {
+    Note("coordinator: taken over");
+    if (Chance(0.3)) {
+      cluster_.TakeOver();
+    } else {
+      cluster_.StallCoordinator();
+      Later(6, [this] {
+        cluster_.TakeOver();
+        Later(12, [this] { cluster_.WakeFormerCoordinator(); });
+      });
+    }
   }
 
   void CoordinatorFault(uint64_t kind) {
@@ -270,6 +269,8 @@ class Scenario {
         cluster_.journal().set_commit_s(2 * Unit());
         return Later(10,
                      [this] { cluster_.journal().set_commit_s(kCommit_s); });
+      case 6:
+        return TakeOver();
       default:
         Note("journal: end lost");
         cluster_.StartForgetfulCoordinator(1 + Draw(30));
@@ -414,6 +415,7 @@ class Scenario {
       cluster_.StartAgent(name);
     }
     cluster_.ResumeCoordinator();
+    cluster_.WakeFormerCoordinator();
     // A commit that is yet to fail has its time here.
     cluster_.RunUntil(cluster_.now() + 5);
     if (!cluster_.coordinator_up()) cluster_.KillCoordinator();

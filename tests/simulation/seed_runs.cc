@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -213,22 +212,6 @@ std::string Describe(const SeedRuns& runs) {
       runs.seconds, static_cast<double>(runs.seeds) / runs.cpu_seconds,
       CommitName());
   return text;
-}
-
-std::string CommitName() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> git(
-      popen("git -C '" GAVEL_SOURCE_DIR
-            "' describe --always --dirty --abbrev=12 2>/dev/null",
-            "r"),
-      pclose);
-  std::array<char, 64> name{};
-  if (git == nullptr ||
-      std::fgets(name.data(), name.size(), git.get()) == nullptr) {
-    return "unknown";
-  }
-  std::string commit(name.data());
-  commit.erase(commit.find_last_not_of('\n') + 1);
-  return commit;
 }
 
 }  // namespace gavel

@@ -47,8 +47,8 @@ SeedRuns RunSeeds(const SeedRange& seeds, const ScenarioOptions& options,
 // For a person, with the commit that it holds for.
 std::string Describe(const SeedRuns& runs);
 
-// Of the source tree, "-dirty" where it was changed since; "unknown" without
-// git.
+// Of the source tree when this was built, "-dirty" where it was changed since
+// that commit; "unknown" without git.
 std::string CommitName();
 
 }  // namespace gavel

@@ -64,6 +64,7 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
                            "coordinator: killed",
                            "coordinator: other leases",
                            "coordinator: stalled",
+                           "coordinator: taken over",
                            "journal: disk full",
                            "journal: fsync failed",
                            "journal: disk slow",

@@ -143,7 +143,8 @@ class Checkpoints {
 
   void Save(Generation generation, const State& state) const {
     const fs::path path = directory_ / GenerationName(generation);
-    const fs::path written = path.string() + ".new";
+    // Each rank of a gang writes the same generation.
+    const fs::path written = StrCat(path.string(), ".", getpid());
     std::ofstream(written) << state.steps << ' ' << state.sum << '\n';
     fs::rename(written, path);
   }
