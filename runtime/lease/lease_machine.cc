@@ -21,18 +21,21 @@ constexpr double kRetryAfterFailure_s = 5;
 // intervals. An answer that takes longer than one interval is thus heard at
 // last, although only the latest nonce counts.
 constexpr int kRequestSlowDownMax = 5;
-// A round's notices reach thousands of workers at once. Who has a lease asks to
-// have it extended within this time, and within this part of what is left of
-// it: each at its own moment, so that the coordinator is not asked by all of
-// them together.
-constexpr double kExtensionSpread_s_max = 2;
-constexpr double kExtensionSpreadPart = 0.25;
+// Thousands of workers hear of a round at once, and their leases end with it
+// together. Each asks at its own moment, so that the coordinator is not asked by
+// all of them at once: for an extension within this time, and within this part
+// of what is left of its lease; to renew, up to this part sooner than it must.
+constexpr double kExtensionSpread_s_max = 5;
+constexpr double kExtensionSpreadPart = 0.5;
+constexpr double kRenewalSpreadPart = 0.4;
+constexpr double kVainRenewalPart = 0.75;
 
-// In [0, 1), another one for each worker (the finalizer of SplitMix64).
-double MomentOf(const WorkerKey& worker) {
+// In [0, 1), another one for each request of each worker (the finalizer of
+// SplitMix64).
+double MomentOf(const WorkerKey& worker, uint64_t nonce) {
   uint64_t mixed = worker.job.value() * 0x9e3779b97f4a7c15 +
                    static_cast<uint64_t>(worker.rank) * 0xd1342543de82ef95 +
-                   worker.incarnation;
+                   worker.incarnation + nonce * 0xda942042e4dd58b5;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   return static_cast<double>((mixed ^ (mixed >> 31)) >> 11) * 0x1p-53;
@@ -191,20 +194,24 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   }
 }
 
-// When to ask after a grant of `duration_s`: a third into it. Near a round's
-// end, when the lease is not to be longer, a third of what is left would come
-// ever sooner, and in vain: a LeaseNotice tells when it can be extended. So it
-// asks at its usual pace then, and once more shortly before the end, lest the
-// notice was lost.
+// When to ask after a grant of `duration_s`: a third into it at the latest.
+// Where the round ends the lease is not to be longer, and a LeaseNotice tells
+// when it can be extended: until then to ask is in vain, and only lest the
+// notice was lost it asks when three quarters of what is left are over, and
+// once more shortly before the end.
 Time LeaseMachine::NextRenewal(Time now, double duration_s, bool renewal) {
-  const Time third = request_sent_at_ + duration_s / 3;
+  const double sooner =
+      1 - kRenewalSpreadPart * MomentOf(options_.worker, nonce_);
   const Time deadline = request_sent_at_ + duration_s;
   const double margin_s = PaceFor(lease_duration_s_) / 4;
   if (!renewal || deadline > deadline_ + margin_s) {
     lease_duration_s_ = duration_s;
-    return std::max(third, now + options_.renew_interval_s_min);
+    return std::max(request_sent_at_ + sooner * duration_s / 3,
+                    now + options_.renew_interval_s_min);
   }
-  const Time next = std::max(third, now + PaceFor(lease_duration_s_));
+  const Time next =
+      std::max(request_sent_at_ + sooner * kVainRenewalPart * duration_s,
+               now + PaceFor(lease_duration_s_));
   if (next < deadline) return next;
   return std::max(now + margin_s, deadline - margin_s);
 }
@@ -230,7 +237,7 @@ void LeaseMachine::Take(Time now, const LeaseNotice& notice, LeaseActions&) {
   const double spread_s =
       std::min(kExtensionSpread_s_max,
                kExtensionSpreadPart * std::max(0.0, deadline_ - now));
-  AskNow(now, spread_s * MomentOf(options_.worker));
+  AskNow(now, spread_s * MomentOf(options_.worker, nonce_));
 }
 
 void LeaseMachine::Take(Time, const PauseRequest& request,
@@ -315,7 +322,7 @@ void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
   const bool holding = HoldsLease();
   ++nonce_;
   request_sent_at_ = now;
-  next_request_ = now + RequestInterval();
+  next_request_ = now + RequestInterval(now);
   ++unanswered_;
   awaits_answer_ = true;
   actions.emplace_back(lease_action::Send{LeaseRequest{
@@ -339,11 +346,17 @@ void LeaseMachine::AskNow(Time now, double delay_s) {
   next_request_ = std::min(next_request_, soonest);
 }
 
-// A lease that runs is asked for at full pace to its end: a coordinator that
-// comes back in time finds its workers running. The shorter the lease, the less
-// time there is to ask again. Without one there is no hurry.
-double LeaseMachine::RequestInterval() const {
-  if (HoldsLease()) return PaceFor(duration_s_);
+// A lease that runs is asked for at full pace, and once more shortly before its
+// end: a coordinator that comes back in time finds its workers running. The
+// shorter the lease, the less time there is to ask again. Without one there is
+// no hurry.
+double LeaseMachine::RequestInterval(Time now) const {
+  if (HoldsLease()) {
+    const double pace_s = PaceFor(duration_s_);
+    const double last_s = deadline_ - now - pace_s / 4;
+    return last_s < options_.renew_interval_s_min ? pace_s
+                                                  : std::min(pace_s, last_s);
+  }
   return options_.request_interval_s *
          std::min(unanswered_ + 1, kRequestSlowDownMax);
 }

@@ -106,8 +106,8 @@ struct LeaseOptions {
   // Hello and requests are repeated this often until answered; requests slow
   // down to a fifth of it while no answer comes.
   double request_interval_s = 1;
-  // A lease is renewed when a third of it is over, but not more often than
-  // this.
+  // A lease is renewed when a third of it is over at the latest, each time at
+  // another moment, but not more often than this.
   double renew_interval_s_min = 0.05;
 };
 
@@ -166,7 +166,7 @@ class LeaseMachine {
   void SendRequest(Time now, LeaseActions& actions);
   void SendReport(LeaseActions& actions);
   void AskNow(Time now, double delay_s = 0);
-  double RequestInterval() const;
+  double RequestInterval(Time now) const;
   double PaceFor(double duration_s) const;
   Time NextRenewal(Time now, double duration_s, bool renewal);
 
