@@ -5,12 +5,12 @@
 //   bench_simulator [--out FILE.json] [--reference DIR] [--full]
 //
 // --reference: the recorded runs of the original Gavel, with the trace
-// c1_400_r3_s0; its rows are left out without it. --full: 100,000 jobs on
+// c1_400_r3_s0, where they are not found by themselves; its rows are left out
+// without it. --full: 100,000 jobs on
 // 10,000 accelerators of three types; takes minutes.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -26,15 +26,9 @@
 
 namespace {
 
+using gavel::bench::CpuSeconds;
 using gavel::bench::Row;
 using gavel::bench::ValueAtMost;
-
-double CpuSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) +
-         static_cast<double>(time.tv_nsec) / 1e9;
-}
 
 std::string ReadAll(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -159,7 +153,7 @@ void MeasureLarge(size_t jobs, size_t accelerators, size_t rounds,
 
 int main(int argc, char** argv) {
   std::string out;
-  std::filesystem::path reference;
+  std::filesystem::path reference = gavel::bench::ReferenceFolder();
   bool full = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <string_view>
 
@@ -30,6 +31,13 @@ double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<long>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double CpuSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) +
+         static_cast<double>(time.tv_nsec) / 1e9;
 }
 
 namespace {
@@ -93,6 +101,14 @@ int Report(const std::vector<Row>& rows, const std::string& out) {
     }
   }
   return std::ranges::all_of(rows, &Row::met) ? 0 : 1;
+}
+
+std::string ReferenceFolder() {
+#ifdef GAVEL_REFERENCE_DIR
+  return GAVEL_REFERENCE_DIR;
+#else
+  return "";
+#endif
 }
 
 std::string OutFile(int argc, char** argv) {

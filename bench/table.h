@@ -44,6 +44,10 @@ struct Row {
 // the upper one.
 double Median(std::vector<double> values);
 
+// Processor time of this process so far, all of its threads: what else goes on
+// on the machine is no part of it.
+double CpuSeconds();
+
 void Print(const std::vector<Row>& rows);
 // One row as soon as it is known, where the table takes minutes.
 void PrintNow(const Row& row);
@@ -51,6 +55,10 @@ void PrintNow(const Row& row);
 // Prints `rows`, writes them to `out` unless it is empty, and gives the exit
 // code: 0 when all goals are met, 1 when not, 2 when `out` can't be written.
 int Report(const std::vector<Row>& rows, const std::string& out);
+
+// The folder of the recorded runs of the original Gavel, as the tests know it;
+// empty where there was none when this was built.
+std::string ReferenceFolder();
 
 // The file of `--out FILE.json`; empty without. Any other argument ends the
 // program with how it is used.

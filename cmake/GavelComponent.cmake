@@ -143,6 +143,13 @@ function(gavel_program)
   gavel_executable(${arg_NAME} "." "${arg_SOURCES}" "${arg_DEPENDS}" "${arg_PACKAGES}")
 endfunction()
 
+# GAVEL_REFERENCE_DIR in the target's code, where there is that folder.
+function(gavel_know_reference target)
+  if(EXISTS "${GAVEL_REFERENCE_DIR}")
+    target_compile_definitions(${target} PRIVATE GAVEL_REFERENCE_DIR="${GAVEL_REFERENCE_DIR}")
+  endif()
+endfunction()
+
 function(gavel_test)
   cmake_parse_arguments(arg "" "NAME;TIMEOUT;UNITY" "SOURCES;DEPENDS;PACKAGES;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -165,9 +172,7 @@ function(gavel_test)
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${arg_NAME} PRIVATE GAVEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              GAVEL_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-  if(EXISTS "${GAVEL_REFERENCE_DIR}")
-    target_compile_definitions(${arg_NAME} PRIVATE GAVEL_REFERENCE_DIR="${GAVEL_REFERENCE_DIR}")
-  endif()
+  gavel_know_reference(${arg_NAME})
   add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} --gtest_brief=1)
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
                        ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
@@ -178,4 +183,7 @@ function(gavel_bench)
   cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
   gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};table.cc" "${arg_DEPENDS}"
                    "${arg_PACKAGES};gavel::json")
+  if(TARGET bench_${arg_NAME})
+    gavel_know_reference(bench_${arg_NAME})
+  endif()
 endfunction()
