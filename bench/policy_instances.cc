@@ -69,16 +69,65 @@ Arrays RandomArrays(size_t jobs, size_t types) {
   return arrays;
 }
 
-Arrays ClassArrays(size_t jobs, size_t types, size_t kinds) {
-  Random random(jobs + types + kinds);
-  Arrays arrays = Empty(jobs, types, &random);
-  std::vector<std::vector<double>> rows;
-  for (size_t i = 0; i < kinds; ++i) rows.push_back(RandomRow(types, &random));
+Arrays TieredArrays(size_t jobs) {
+  constexpr size_t kTypes = 5;
+  Arrays arrays = RandomArrays(jobs, kTypes);
+  double all = 0;
+  for (const double one : arrays.capacity) all += one;
   for (size_t m = 0; m < jobs; ++m) {
-    const size_t kind = random.Below(kinds);
-    const std::vector<double>& row = rows[kind];
+    size_t last = 0;
+    for (size_t left = m % 121, part = 81; left >= part; part /= 3) {
+      left -= part;
+      ++last;
+    }
+    double mean = 0;
+    arrays.fastest[m] = 0;
+    for (size_t j = 0; j < kTypes; ++j) {
+      double& throughput = arrays.throughputs[m * kTypes + j];
+      if (j > last) throughput = 0;
+      mean += throughput * arrays.capacity[j] / all;
+      arrays.fastest[m] = std::max(arrays.fastest[m], throughput);
+    }
+    arrays.target[m] = arrays.weight[m] * mean / arrays.gang[m];
+  }
+  return arrays;
+}
+
+Kinds RandomKinds() {
+  Random random(83);
+  Kinds kinds{3, {}, {}};
+  for (size_t i = 0; i < 83; ++i) {
+    kinds.rows.push_back(RandomRow(kinds.types, &random));
+    kinds.gang.push_back(static_cast<double>(1 << i % 4));
+  }
+  return kinds;
+}
+
+absl::StatusOr<Kinds> KindsOf(const ThroughputTable& table) {
+  Kinds kinds{table.types().size(), {}, {}};
+  for (size_t i = 0; i < table.rows(); ++i) {
+    std::vector<double> row;
+    for (size_t j = 0; j < kinds.types; ++j) {
+      row.push_back(table.Alone(i, j).value_or(0));
+    }
+    if (*std::max_element(row.begin(), row.end()) <= 0) continue;
+    kinds.rows.push_back(std::move(row));
+    kinds.gang.push_back(table.NameOf(i).second);
+  }
+  if (kinds.rows.empty()) {
+    return absl::InvalidArgumentError("a table of throughputs without a row");
+  }
+  return kinds;
+}
+
+Arrays ClassArrays(size_t jobs, const Kinds& kinds) {
+  Random random(jobs + kinds.types + kinds.rows.size());
+  Arrays arrays = Empty(jobs, kinds.types, &random);
+  for (size_t m = 0; m < jobs; ++m) {
+    const size_t kind = random.Below(kinds.rows.size());
+    const std::vector<double>& row = kinds.rows[kind];
     arrays.throughputs.insert(arrays.throughputs.end(), row.begin(), row.end());
-    arrays.gang.push_back(static_cast<double>(1 << kind % 4));
+    arrays.gang.push_back(kinds.gang[kind]);
     arrays.weight.push_back(1);
     arrays.fastest.push_back(*std::max_element(row.begin(), row.end()));
     const double left_s = std::exp(random.Between(std::log(60), std::log(1e6)));
@@ -93,28 +142,6 @@ double LevelMax(const Arrays& arrays) {
     most = std::min(most, arrays.fastest[m] / arrays.target[m]);
   }
   return most;
-}
-
-double Verified(const Arrays& arrays, std::span<const double> shares) {
-  double level = std::numeric_limits<double>::infinity();
-  double scale = 1;
-  std::vector<double> used(arrays.types, 0.0);
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    double rate = 0;
-    double time = 0;
-    for (size_t j = 0; j < arrays.types; ++j) {
-      const size_t i = m * arrays.types + j;
-      rate += arrays.throughputs[i] * shares[i];
-      time += shares[i];
-      used[j] += arrays.gang[m] * shares[i];
-    }
-    scale = std::max(scale, time);
-    level = std::min(level, rate / arrays.target[m]);
-  }
-  for (size_t j = 0; j < arrays.types; ++j) {
-    scale = std::max(scale, used[j] / arrays.capacity[j]);
-  }
-  return level / scale;
 }
 
 PriceJobs JobsOf(const Arrays& arrays) {

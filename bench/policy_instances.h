@@ -1,15 +1,17 @@
-// Random clusters for bench/policy_solver.cc and bench/packing.cc, and what
-// both solvers are given of them. Pure functions.
+// Clusters for bench/policy_solver.cc and bench/packing.cc, random or of
+// measured throughputs, and what both solvers are given of them. Pure
+// functions.
 #ifndef GAVEL_BENCH_POLICY_INSTANCES_H_
 #define GAVEL_BENCH_POLICY_INSTANCES_H_
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/workload/throughput_table.h"
 
 namespace gavel::bench {
 
@@ -30,16 +32,29 @@ struct Arrays {
 // together could use.
 Arrays RandomArrays(size_t jobs, size_t types);
 
-// `kinds` different rows of throughputs, and steps left from minutes to weeks:
-// the target is that of makespan.
-Arrays ClassArrays(size_t jobs, size_t types, size_t kinds);
+// RandomArrays of five types, but of 121 jobs 81 can use the first one alone,
+// 27 the first two, then 9, 3 and 1: each of these parts stops at a level of
+// its own when water rises.
+Arrays TieredArrays(size_t jobs);
+
+// Kinds of jobs, with one row of throughputs and one size of gangs each.
+struct Kinds {
+  size_t types = 0;
+  std::vector<std::vector<double>> rows;  // [kinds][types] steps/s
+  std::vector<double> gang;               // [kinds]
+};
+// As many as the published table has, and of as many types.
+Kinds RandomKinds();
+// The rows of a file of throughputs in Gavel's form, each with its scale
+// factor.
+absl::StatusOr<Kinds> KindsOf(const ThroughputTable& table);
+
+// Jobs of these kinds, with steps left from minutes to weeks: the target is
+// that of makespan.
+Arrays ClassArrays(size_t jobs, const Kinds& kinds);
 
 // The highest level that no job alone can exceed.
 double LevelMax(const Arrays& arrays);
-
-// Rates and loads of X, whoever made it: the level of the worst job once X is
-// scaled down to what there is.
-double Verified(const Arrays& arrays, std::span<const double> shares);
 
 PriceJobs JobsOf(const Arrays& arrays);
 // max t, T_m(X) >= t target_m.

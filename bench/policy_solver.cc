@@ -2,327 +2,412 @@
 // program: from the same arrays in memory to a feasible X, one core, both in
 // one run. What the price method needs of its own (jobs in blocks, classes) is
 // part of its time, and shown apart. Then whole policies, with each solver.
+// Processor time on both sides. What was found is verified by neither solver's
+// code (policy_checks.h); a gap too large, or another value than HiGHS', ends
+// the program with code 3.
 //
-// HiGHS is stopped after kHighsSeconds; its row says so, and the ratio is then
-// the least that it can be.
+// HiGHS is stopped after kHighsSeconds (policy_levels.h); its row says so, and
+// the ratio is then the least that it can be.
+//
+//   bench_policy_solver [--out FILE.json] [--reference DIR] [--jobs-max N]
+//                       [--check]
+//
+// --reference: the folder with the original Gavel's table of throughputs, where
+// it is not found by itself; random rows without it. --jobs-max: nothing larger
+// than this. --check: verifies, and judges no times.
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <random>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/policy_checks.h"
 #include "bench/policy_instances.h"
+#include "bench/policy_levels.h"
 #include "bench/table.h"
-#include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_water.h"
 #include "coordinator/policy/policy.h"
+#include "core/text.h"
 
 namespace gavel::bench {
 namespace {
 
-constexpr double kGapMax = 1e-8;
-constexpr double kHighsSeconds = 60;
+constexpr double kPolicyGapMax = 1e-6;
+// Between solvers, of an objective and of one job's rate.
+constexpr double kAgreeMax = 1e-7;
+constexpr double kRatesAgreeMax = 1e-6;
 // A policy by HiGHS is not asked for ten times the jobs after this long.
 constexpr double kPolicySeconds = 0.6;
-// As many as the published table of throughputs has for one type, and how many
-// types it has.
-constexpr size_t kKinds = 83;
-constexpr size_t kKindTypes = 3;
+// HiGHS is asked for its value alone up to here.
+constexpr size_t kRefereeJobs = 1000;
+constexpr size_t kSizes[] = {100, 1000, 10'000, 100'000, 1'000'000};
 
-double Seconds(std::chrono::steady_clock::time_point since) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - since)
-      .count();
-}
+struct Options {
+  std::string out;
+  std::filesystem::path reference = ReferenceFolder();
+  size_t jobs_max = 1'000'000;
+  bool check = false;
+};
 
-std::chrono::steady_clock::time_point Now() {
-  return std::chrono::steady_clock::now();
-}
+// What is found: rows are told as they come.
+struct Findings {
+  std::vector<Row> rows;
+  Checks checks;
 
-// Tells rows as they come, and keeps them.
-class Rows {
- public:
   void Add(Row row) {
     PrintNow(row);
-    rows_.push_back(std::move(row));
+    rows.push_back(std::move(row));
   }
-  const std::vector<Row>& all() const { return rows_; }
-
- private:
-  std::vector<Row> rows_;
 };
 
-struct Solved {
-  double seconds = 0;
-  double building_s = 0;
-  double level = 0;  // verified
-  double gap = 0;
-  std::string peer = "HiGHS";
-};
-
-// The middle of three, by time.
-template <class Solve>
-Solved MedianOf(Solve solve) {
-  std::vector<Solved> runs = {solve(), solve(), solve()};
-  std::sort(runs.begin(), runs.end(), [](const Solved& a, const Solved& b) {
-    return a.seconds < b.seconds;
-  });
-  return runs[1];
+std::vector<size_t> SizesUpTo(size_t jobs_max) {
+  std::vector<size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  std::erase_if(sizes, [&](size_t jobs) { return jobs > jobs_max; });
+  return sizes;
 }
 
-PriceOptions Options() {
-  PriceOptions options;
-  options.gap_max = kGapMax;
-  return options;
+void SetPeer(const Solved& highs, Row* row) {
+  row->peer = highs.level > 0 ? "HiGHS" : "HiGHS, stopped";
+  row->peer_value = highs.seconds * 1e3;
 }
 
-Solved ByPrices(const Arrays& arrays) {
-  const auto start = Now();
-  const PriceJobs jobs = JobsOf(arrays);
-  PriceDemand demand;
-  demand.a = arrays.target;
-  PadDemand(jobs, &demand);
-  Solved solved;
-  solved.building_s = Seconds(start);
-  const PriceLevel level =
-      HighestLevel(jobs, demand, LevelMax(arrays), Options());
-  const std::vector<double> shares =
-      SharesOf(jobs, PassOf(jobs, demand), level.mixture, Options().version);
-  solved.seconds = Seconds(start);
-  solved.level = Verified(arrays, shares);
-  solved.gap = (level.bound - solved.level) / level.bound;
-  return solved;
-}
-
-Solved ByHighs(const Arrays& arrays, LpMethod method, double seconds_max) {
-  const auto start = Now();
-  const LinearProgram program = ProgramOf(arrays);
-  Solved solved;
-  solved.building_s = Seconds(start);
-  HighsSolver solver(program, {.method = method, .seconds_max = seconds_max});
-  const LpSolution solution = solver.Solve();
-  solved.seconds = Seconds(start);
-  if (solution.outcome == SolveOutcome::kOptimal) {
-    solved.level = Verified(arrays, solution.column_values);
-  } else {
-    solved.peer = "HiGHS, stopped";
-  }
-  return solved;
-}
-
-// The faster of its methods; the second is stopped where it is the slower one.
-Solved ByHighs(const Arrays& arrays) {
-  const Solved first = ByHighs(arrays, LpMethod::kInteriorPoint, kHighsSeconds);
-  const Solved second =
-      ByHighs(arrays, LpMethod::kSimplex, std::max(0.01, first.seconds));
-  return second.level > 0 && second.seconds < first.seconds ? second : first;
-}
-
-void Check(const std::string& what, const Solved& prices,
-           const Solved& highs = {}) {
-  std::printf("  %s: level %.10g, certified gap %.1e", what.c_str(),
-              prices.level, prices.gap);
+void Check(const std::string& what, const Solved& prices, const Solved& highs,
+           Checks* checks) {
+  checks->Certified(what, prices.level, prices.bound, prices.cost, kGapMax);
   if (highs.level > 0) {
-    std::printf(", HiGHS %.10g (%+.1e)", highs.level,
-                prices.level / highs.level - 1);
+    checks->Agree(what + ", HiGHS", highs.level, prices.level, kAgreeMax);
   }
-  std::printf("\n");
 }
 
-std::string Jobs(const char* what, size_t jobs) {
-  return std::string(what) + ", " + std::to_string(jobs) + " jobs";
+std::string Jobs(std::string_view what, size_t jobs) {
+  return StrCat(what, ", ", jobs, " jobs");
 }
 
-void MaxMin(Rows* rows) {
-  double highs_1e4_s = 0;
-  for (const size_t jobs : {100, 1000, 10'000, 100'000}) {
+void MaxMin(const Options& options, Findings* findings) {
+  double highs_1e4_ms = 0;
+  for (const size_t jobs : SizesUpTo(options.jobs_max)) {
     const Arrays arrays = RandomArrays(jobs, 5);
-    const Solved prices = MedianOf([&] { return ByPrices(arrays); });
-    const Solved highs = ByHighs(arrays);
-    if (jobs == 10'000) highs_1e4_s = highs.seconds;
-    const std::string name = Jobs("max-min", jobs);
-    Check(name, prices, highs);
-    rows->Add({name, prices.seconds * 1e3, "ms", highs.peer,
-               highs.seconds * 1e3,
-               jobs == 100'000 ? AtMost(1.0 / 300) : Goal()});
+    const Question question = Proportional(arrays);
+    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
+    Row row{Jobs("max-min", jobs), prices.seconds * 1e3, "ms"};
+    Solved highs;
+    if (jobs <= 100'000) {
+      highs = ByHighs(arrays);
+      SetPeer(highs, &row);
+    } else {
+      row.peer = "HiGHS, 10000 jobs";
+      row.peer_value = highs_1e4_ms;
+      row.goal = AtMost(1);
+    }
+    if (jobs == 10'000) highs_1e4_ms = row.peer_value;
+    if (jobs == 100'000) row.goal = AtMost(1.0 / 300);
+    Check(row.name, prices, highs, &findings->checks);
+    findings->Add(std::move(row));
+    if (jobs == 1'000'000) {
+      findings->Add(
+          {"  building of its blocks", prices.building_s * 1e3, "ms"});
+    }
   }
-  const Arrays arrays = RandomArrays(1'000'000, 5);
-  const Solved prices = MedianOf([&] { return ByPrices(arrays); });
-  const std::string name = Jobs("max-min", arrays.jobs);
-  Check(name, prices);
-  rows->Add({name, prices.seconds * 1e3, "ms", "HiGHS, 10000 jobs",
-             highs_1e4_s * 1e3, AtMost(1)});
-  rows->Add({"  building of its blocks", prices.building_s * 1e3, "ms"});
 }
 
-void Memory(Rows* rows) {
+void Memory(const Options& options, Findings* findings) {
+  if (options.jobs_max < 1'000'000) return;
   const Arrays arrays = RandomArrays(1'000'000, 10);
-  const Solved prices = ByPrices(arrays);
+  const Solved prices = ByPrices(arrays, Proportional(arrays));
   const std::string name = Jobs("max-min, 10 types", arrays.jobs);
-  Check(name, prices);
-  rows->Add({name, prices.seconds * 1e3, "ms"});
+  Check(name, prices, {}, &findings->checks);
+  findings->Add({name, prices.seconds * 1e3, "ms"});
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  rows->Add({"  peak memory with its input",
-             static_cast<double>(usage.ru_maxrss) / 1024, "MiB", "", 0,
-             ValueAtMost(400)});
+  findings->Add({"  peak memory with its input",
+                 static_cast<double>(usage.ru_maxrss) / 1024, "MiB", "", 0,
+                 ValueAtMost(400)});
 }
 
-// Makespan over few kinds of jobs; again after they were sorted into classes.
-void Makespan(Rows* rows) {
-  const Arrays arrays = ClassArrays(10'000, kKindTypes, kKinds);
-  const Solved prices = MedianOf([&] { return ByPrices(arrays); });
-  const Solved highs = ByHighs(arrays);
-  const std::string name = Jobs("makespan, 83 kinds", arrays.jobs);
-  Check(name, prices, highs);
-  rows->Add({name, prices.seconds * 1e3, "ms", highs.peer, highs.seconds * 1e3,
-             AtMost(1e-3)});
+// The rows of the original's table of throughputs, or random ones.
+Kinds KindsOfJobs(const Options& options, std::string* name) {
+  const auto path = options.reference / "data" / "simulation_throughputs.json";
+  std::ifstream file(path);
+  *name = "random kinds";
+  if (!file) {
+    std::printf("no table of throughputs (--reference DIR): random ones\n");
+    return RandomKinds();
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto table = ThroughputTable::Parse(text.str(), path.string());
+  const auto kinds = table.ok() ? KindsOf(*table) : table.status();
+  if (!kinds.ok()) {
+    std::fprintf(stderr, "%s\n", kinds.status().ToString().c_str());
+    std::exit(2);
+  }
+  *name = "published kinds";
+  return *kinds;
+}
+
+// X on demand, after jobs were sorted into classes.
+void MakespanAgain(const Arrays& arrays, size_t kinds, const Solved& highs,
+                   Findings* findings) {
   const PriceJobs jobs = JobsOf(arrays);
-  const auto classes = PriceClasses::Of(jobs, arrays.target, kKinds);
-  const Solved again = MedianOf([&] {
-    const auto start = Now();
-    const PriceLevel level = HighestLevel(classes->Evaluator(), jobs.capacity,
-                                          LevelMax(arrays), Options());
+  const auto classes = PriceClasses::Of(jobs, arrays.target, kinds);
+  const double level_max = LevelMax(arrays);
+  PriceLevel level;
+  Solved again = MedianOf([&] {
     Solved solved;
-    solved.level = level.level;
-    solved.seconds = Seconds(start);
+    const double start_s = CpuSeconds();
+    level =
+        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, OfBench());
+    solved.seconds = CpuSeconds() - start_s;
     return solved;
   });
-  rows->Add({"  solved again, X on demand", again.seconds * 1e3, "ms",
-             highs.peer, highs.seconds * 1e3, AtMost(1e-4)});
+  VerifyClasses(arrays, *classes, classes->class_of(), level, &again);
+  Row row{"  solved again, X on demand", again.seconds * 1e3, "ms"};
+  SetPeer(highs, &row);
+  row.goal = AtMost(1e-4);
+  Check("makespan, solved again", again, highs, &findings->checks);
+  findings->Add(std::move(row));
+}
+
+// Makespan over few kinds of jobs.
+void Makespan(const Options& options, const Kinds& kinds,
+              const std::string& kinds_name, Findings* findings) {
+  for (const size_t jobs : SizesUpTo(options.jobs_max)) {
+    const Arrays arrays = ClassArrays(jobs, kinds);
+    const Question question = Proportional(arrays);
+    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
+    Row row{
+        Jobs(StrCat("makespan, ", kinds.rows.size(), " ", kinds_name), jobs),
+        prices.seconds * 1e3, "ms"};
+    Solved highs;
+    if (jobs <= kHighsMedianJobs) {
+      highs = ByHighs(arrays);
+      SetPeer(highs, &row);
+    }
+    if (jobs == 10'000) row.goal = AtMost(1e-3);
+    Check(row.name, prices, highs, &findings->checks);
+    findings->Add(std::move(row));
+    if (jobs == 10'000) {
+      MakespanAgain(arrays, kinds.rows.size(), highs, findings);
+    }
+  }
 }
 
 // Of a million jobs one in a hundred ends, and as many come.
-void Churn(Rows* rows) {
-  const Arrays arrays = ClassArrays(1'000'000, kKindTypes, kKinds);
+void Churn(const Options& options, const Kinds& kinds, Findings* findings) {
+  if (options.jobs_max < 1'000'000) return;
+  Arrays arrays = ClassArrays(1'000'000, kinds);
   const PriceJobs jobs = JobsOf(arrays);
-  const double level_max = LevelMax(arrays) / 2;
-  std::vector<Solved> cold;
-  std::vector<Solved> warm;
+  std::mt19937_64 random(0);
+  std::uniform_real_distribution<double> change(0.5, 1.5);
+  std::vector<double> cold_ms;
+  std::vector<double> warm_ms;
+  std::vector<double> prices_ms;
   for (int run = 0; run < 3; ++run) {
-    auto start = Now();
-    auto classes = PriceClasses::Of(jobs, arrays.target, kKinds);
-    PriceLevel level =
-        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, Options());
-    cold.push_back({Seconds(start), 0, level.level, 0, ""});
+    auto classes = PriceClasses::Of(jobs, arrays.target, kinds.rows.size());
+    const std::vector<size_t> class_of = classes->class_of();
+    PriceLevel level = HighestLevel(classes->Evaluator(), jobs.capacity,
+                                    LevelMax(arrays), OfBench());
     std::vector<PriceClasses::Member> gone;
     std::vector<PriceClasses::Member> come;
-    std::mt19937_64 random(static_cast<uint64_t>(run));
     for (size_t m = 0; m < arrays.jobs; m += 100) {
-      const size_t index = classes->class_of()[m];
-      gone.push_back({index, arrays.target[m]});
-      come.push_back(
-          {index, arrays.target[m] * std::uniform_real_distribution<double>(
-                                         0.5, 1.5)(random)});
+      gone.push_back({class_of[m], arrays.target[m]});
+      arrays.target[m] *= change(random);
+      come.push_back({class_of[m], arrays.target[m]});
     }
-    start = Now();
+    const double level_max = LevelMax(arrays);
+    double start_s = CpuSeconds();
     classes->Change(std::move(gone), std::move(come));
-    const double change_s = Seconds(start);
+    const double changed_s = CpuSeconds();
     level =
-        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, Options(),
+        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, OfBench(),
                      {level.prices, level.level, level.mixture, 0.01});
-    warm.push_back({Seconds(start), change_s, level.level, 0, ""});
+    warm_ms.push_back((CpuSeconds() - start_s) * 1e3);
+    prices_ms.push_back((CpuSeconds() - changed_s) * 1e3);
+
+    start_s = CpuSeconds();
+    const auto anew = PriceClasses::Of(jobs, arrays.target, kinds.rows.size());
+    const PriceLevel cold =
+        HighestLevel(anew->Evaluator(), jobs.capacity, level_max, OfBench());
+    cold_ms.push_back((CpuSeconds() - start_s) * 1e3);
+    Solved warm;
+    VerifyClasses(arrays, *classes, class_of, level, &warm);
+    Check("1 % churn", warm, {}, &findings->checks);
+    findings->checks.Agree("1 % churn, cold", warm.level, cold.level, kGapMax);
   }
-  const auto by_time = [](const Solved& a, const Solved& b) {
-    return a.seconds < b.seconds;
-  };
-  std::sort(cold.begin(), cold.end(), by_time);
-  std::sort(warm.begin(), warm.end(), by_time);
-  rows->Add({Jobs("1 % churn", arrays.jobs), warm[1].seconds * 1e3, "ms",
-             "cold, with classes", cold[1].seconds * 1e3, AtMost(0.2)});
-  rows->Add({"  of that, the prices",
-             (warm[1].seconds - warm[1].building_s) * 1e3, "ms", "", 0,
-             ValueAtMost(1)});
+  findings->Add({Jobs("1 % churn", arrays.jobs), Median(warm_ms), "ms",
+                 "cold, with classes", Median(cold_ms), AtMost(0.2)});
+  findings->Add({"  of that, the prices", Median(prices_ms), "ms", "", 0,
+                 ValueAtMost(1)});
 }
 
-// Jobs with as much done as they have left, more or less.
-void FinishTime(Rows* rows) {
-  const Arrays arrays = RandomArrays(1'000'000, 5);
-  std::mt19937_64 random(1);
-  PriceDemand demand{DemandCurve::kFinish, {}, {}, {}};
-  double rho = 0;
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    const double left_s =
-        std::uniform_real_distribution<double>(100, 1e5)(random);
-    const double started_s = left_s * static_cast<double>(random() % 3);
-    // As with an equal part of the cluster.
-    const double fair_s = started_s / 10 + 40 * left_s;
-    demand.a.push_back(left_s * arrays.fastest[m]);
-    demand.b.push_back(fair_s);
-    demand.c.push_back(started_s);
-    rho = std::max(rho, (started_s + left_s) / fair_s);
+PolicyResult Demanded(absl::StatusOr<PolicyResult> result,
+                      std::string_view policy) {
+  if (result.ok()) return *std::move(result);
+  std::fprintf(stderr, "%s: %s\n", std::string(policy).c_str(),
+               result.status().ToString().c_str());
+  std::exit(2);
+}
+
+// What a policy makes of it with HiGHS alone.
+PolicyResult Referee(const char* policy, PolicyProblem problem) {
+  problem.solver = SolverChoice::kHighs;
+  return Demanded((*MakePolicy(policy))->Solve(problem), policy);
+}
+
+void FinishTime(const Options& options, Findings* findings) {
+  for (const size_t jobs : SizesUpTo(options.jobs_max)) {
+    const Arrays arrays = RandomArrays(jobs, 5);
+    const PolicyProblem problem = ProblemOf(arrays);
+    const Question question = Finishing(arrays, problem);
+    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
+    Row row{Jobs("finish-time fairness", jobs), prices.seconds * 1e3, "ms"};
+    if (jobs == 1'000'000) row.goal = ValueAtMost(1000);
+    Check(row.name, prices, {}, &findings->checks);
+    if (jobs <= kRefereeJobs) {
+      findings->checks.Agree(
+          row.name + ", HiGHS",
+          -Referee("finish_time_fairness_perf", problem).objective,
+          prices.level, kAgreeMax);
+    }
+    findings->Add(std::move(row));
   }
-  const auto start = Now();
+}
+
+// Its first level, and all levels where HiGHS is quick enough to ask.
+void CheckWater(const std::string& name, const Arrays& arrays,
+                const PriceWater& water, Checks* checks) {
+  const Question question = Proportional(arrays);
   const PriceJobs jobs = JobsOf(arrays);
+  PriceDemand demand = question.demand;
   PadDemand(jobs, &demand);
-  const PriceLevel level = HighestLevel(jobs, demand, -rho, Options());
-  const std::vector<double> shares =
-      SharesOf(jobs, PassOf(jobs, demand), level.mixture, Options().version);
-  const double seconds = Seconds(start);
-  std::printf("  finish-time fairness: rho %.10g, gap %.1e\n", -level.level,
-              (level.level - level.bound) / level.bound);
-  rows->Add({Jobs("finish-time fairness", arrays.jobs), seconds * 1e3, "ms", "",
-             0, ValueAtMost(1000)});
+  const PriceLevel first =
+      HighestLevel(jobs, demand, question.level_max, OfBench());
+  Solved solved;
+  Verify(arrays, question, first, water.shares, &solved);
+  Check(name + ", first level", solved, {}, checks);
+  checks->Holds(name + ", all stages proved", water.converged);
+  checks->Holds(name + ", at most a stage for each type",
+                water.stages <= static_cast<int>(arrays.types));
+  if (arrays.jobs > kRefereeJobs) return;
+  const std::vector<double> highs = AllShares(
+      Referee("max_min_fairness_water_filling_perf", ProblemOf(arrays))
+          .allocation,
+      arrays.jobs, arrays.types);
+  checks->Agree(name + ", HiGHS, the rate that differs most",
+                WorstRatio(arrays, highs, water.shares), 1, kRatesAgreeMax);
 }
 
-void WaterFilling(Rows* rows) {
-  for (const size_t count : {100'000, 1'000'000}) {
-    const Arrays arrays = RandomArrays(count, 5);
-    const auto start = Now();
-    const PriceJobs jobs = JobsOf(arrays);
-    const PriceWater water =
-        FillByPrices(jobs, arrays.target, arrays.fastest, {});
-    const double seconds = Seconds(start);
-    std::printf("  water filling: all stages proved: %s\n",
-                water.converged ? "yes" : "no");
-    const bool goal = count == 100'000;
-    rows->Add({Jobs("water filling", count), seconds * 1e3, "ms", "", 0,
-               goal ? ValueAtMost(500) : Goal()});
-    rows->Add({"  its stages", static_cast<double>(water.stages), "", "", 0,
-               goal ? ValueAtMost(5) : Goal()});
+void WaterFilling(const Options& options, Findings* findings) {
+  for (const bool tiers : {false, true}) {
+    for (const size_t jobs : SizesUpTo(options.jobs_max)) {
+      const Arrays arrays = tiers ? TieredArrays(jobs) : RandomArrays(jobs, 5);
+      PriceWater water;
+      const Solved prices = MedianOf([&] {
+        Solved solved;
+        const double start_s = CpuSeconds();
+        water = FillByPrices(JobsOf(arrays), arrays.target, arrays.fastest, {});
+        solved.seconds = CpuSeconds() - start_s;
+        return solved;
+      });
+      const bool goal = jobs == 100'000;
+      Row row{Jobs(tiers ? "water filling, tiers" : "water filling", jobs),
+              prices.seconds * 1e3, "ms"};
+      if (goal) row.goal = ValueAtMost(500);
+      CheckWater(row.name, arrays, water, &findings->checks);
+      if (tiers && jobs > 100) {
+        findings->checks.Holds(row.name + ", several stages", water.stages > 2);
+      }
+      findings->Add(std::move(row));
+      findings->Add({"  its stages", static_cast<double>(water.stages), "", "",
+                     0, goal ? ValueAtMost(5) : Goal()});
+    }
   }
+}
+
+// A policy's answer, and the middle of the processor times of `runs`.
+struct PolicyRun {
+  PolicyResult result;
+  double ms = 0;
+};
+PolicyRun Timed(const Policy& policy, const PolicyProblem& problem, int runs) {
+  PolicyRun run;
+  std::vector<double> ms;
+  for (int i = 0; i < runs; ++i) {
+    const double start_s = CpuSeconds();
+    auto result = policy.Solve(problem);
+    ms.push_back((CpuSeconds() - start_s) * 1e3);
+    run.result = Demanded(std::move(result), policy.name());
+  }
+  run.ms = Median(ms);
+  return run;
 }
 
 // From a problem to a result, whatever a policy does on the way.
-void WholePolicy(const std::string& name, Rows* rows) {
+void WholePolicy(const std::string& name, const Options& options,
+                 Findings* findings) {
   const std::unique_ptr<Policy> policy = *MakePolicy(name);
-  double highs_s = 0;
+  double highs_ms = 0;
   for (const size_t jobs : {100, 1000, 10'000, 100'000}) {
-    PolicyProblem problem = ProblemOf(RandomArrays(jobs, 5));
+    if (jobs > options.jobs_max) break;
+    const Arrays arrays = RandomArrays(jobs, 5);
+    PolicyProblem problem = ProblemOf(arrays);
     problem.solver = SolverChoice::kPrices;
-    const auto start = Now();
-    const auto prices = policy->Solve(problem);
-    Row row{Jobs(name.c_str(), jobs), Seconds(start) * 1e3, "ms"};
-    if (!prices.ok()) {
-      std::fprintf(stderr, "%s: %s\n", name.c_str(),
-                   prices.status().ToString().c_str());
-      std::exit(2);
-    }
-    if (prices->outcome != SolveOutcome::kOptimal) {
+    const PolicyRun prices = Timed(*policy, problem, 3);
+    Row row{Jobs(name, jobs), prices.ms, "ms"};
+    if (prices.result.outcome != SolveOutcome::kOptimal) {
       row.name += " (not proved)";
     }
-    if (highs_s < kPolicySeconds) {
+    Checks& checks = findings->checks;
+    const std::vector<double> shares =
+        AllShares(prices.result.allocation, jobs, arrays.types);
+    checks.Holds(row.name + ", X fits", Excess(arrays, shares) <= 1 + 1e-9);
+    checks.Agree(row.name + ", its bound", prices.result.objective,
+                 prices.result.bound, kPolicyGapMax);
+    if (highs_ms < kPolicySeconds * 1e3) {
       problem.solver = SolverChoice::kHighs;
-      const auto highs_start = Now();
-      const auto highs = policy->Solve(problem);
-      highs_s = Seconds(highs_start);
-      if (highs.ok() && highs->outcome == SolveOutcome::kOptimal) {
+      const PolicyRun highs =
+          Timed(*policy, problem, jobs <= kHighsMedianJobs ? 3 : 1);
+      highs_ms = highs.ms;
+      if (highs.result.outcome == SolveOutcome::kOptimal) {
         row.peer = "HiGHS";
-        row.peer_value = highs_s * 1e3;
-        std::printf("  objective %.10g, HiGHS %.10g\n", prices->objective,
-                    highs->objective);
+        row.peer_value = highs.ms;
+        checks.Agree(row.name + ", HiGHS", highs.result.objective,
+                     prices.result.objective, kAgreeMax);
       }
     }
-    rows->Add(std::move(row));
+    findings->Add(std::move(row));
   }
+}
+
+bool Parse(int argc, char** argv, Options* options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--check") {
+      options->check = true;
+    } else if (i + 1 < argc && flag == "--out") {
+      options->out = argv[++i];
+    } else if (i + 1 < argc && flag == "--reference") {
+      options->reference = argv[++i];
+    } else if (i + 1 < argc && flag == "--jobs-max") {
+      options->jobs_max = std::strtoull(argv[++i], nullptr, 10);
+    } else {
+      return false;
+    }
+  }
+  return options->jobs_max >= kSizes[0];
 }
 
 }  // namespace
@@ -330,21 +415,36 @@ void WholePolicy(const std::string& name, Rows* rows) {
 
 int main(int argc, char** argv) {
   using namespace gavel::bench;  // NOLINT
-  const std::string out = OutFile(argc, argv);
-  Rows rows;
+  Options options;
+  if (!Parse(argc, argv, &options)) {
+    std::fprintf(stderr,
+                 "usage: %s [--out FILE.json] [--reference DIR] [--jobs-max N] "
+                 "[--check]\nN is 100 or more\n",
+                 argv[0]);
+    return 2;
+  }
+  Findings findings;
   // First: the peak is of the whole process.
-  Memory(&rows);
-  MaxMin(&rows);
-  Makespan(&rows);
-  Churn(&rows);
-  FinishTime(&rows);
-  WaterFilling(&rows);
+  Memory(options, &findings);
+  MaxMin(options, &findings);
+  std::string kinds_name;
+  const Kinds kinds = KindsOfJobs(options, &kinds_name);
+  Makespan(options, kinds, kinds_name, &findings);
+  Churn(options, kinds, &findings);
+  FinishTime(options, &findings);
+  WaterFilling(options, &findings);
   for (const char* policy :
        {"max_min_fairness_perf", "min_total_duration_perf",
         "finish_time_fairness_perf", "max_min_fairness_water_filling_perf",
         "max_sum_throughput_perf", "max_throughput_per_cost"}) {
-    WholePolicy(policy, &rows);
+    WholePolicy(policy, options, &findings);
   }
   std::printf("\n");
-  return Report(rows.all(), out);
+  const int code = Report(findings.rows, options.out);
+  if (findings.checks.wrong() > 0) {
+    std::fprintf(stderr, "%d of what was found is wrong: see WRONG above\n",
+                 findings.checks.wrong());
+    return 3;
+  }
+  return options.check ? 0 : code;
 }

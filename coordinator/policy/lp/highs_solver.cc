@@ -140,13 +140,15 @@ LpSolution HighsSolver::Solve(Restart restart) {
   LpSolution solution;
   void* highs = highs_.get();
   if (!solved_ && loaded_) solved_ = TakeBasis();
-  const bool simplex = Method() == LpMethod::kSimplex;
+  const LpMethod method = Method();
+  const bool simplex = method != LpMethod::kInteriorPoint;
+  if (method == LpMethod::kPresolvedDual) restart = Restart::kDual;
   solution.solver = simplex ? "highs-simplex" : "highs-ipx";
   if (!loaded_) {
     solution.detail = Describe(kHighsModelStatusLoadError);
     return solution;
   }
-  Run(highs, simplex, simplex ? "off" : "choose", restart);
+  Run(highs, simplex, method == LpMethod::kSimplex ? "off" : "choose", restart);
   if (GaveUp(highs)) {
     // Rare, on badly scaled programs: from nothing, and the other way.
     Highs_clearSolver(highs);

@@ -17,7 +17,14 @@
 namespace gavel {
 
 // kAutomatic: simplex for small programs, interior point for large ones.
-enum class LpMethod : uint8_t { kAutomatic, kSimplex, kInteriorPoint };
+// kPresolvedDual: dual simplex after presolve, HiGHS' own default; for
+// benchmarks only.
+enum class LpMethod : uint8_t {
+  kAutomatic,
+  kSimplex,
+  kInteriorPoint,
+  kPresolvedDual
+};
 
 class PairColumns;  // pair_columns.h
 

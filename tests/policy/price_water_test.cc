@@ -1,0 +1,148 @@
+// Stages of water filling by prices, on jobs that can use some of the types
+// only: each ends because types are full, so there are at most as many.
+#include "coordinator/policy/lp/price_water.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/policy.h"
+#include "gtest/gtest.h"
+#include "tests/policy/certificate.h"
+#include "tests/policy/solved.h"
+
+namespace gavel::testing {
+namespace {
+
+// 2 to 6 types, up to 60 jobs of 1, 2 or 4 accelerators, each on a few types.
+PolicyProblem Restricted(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  const size_t types = 2 + random() % 5;
+  std::vector<int> capacity;
+  for (size_t j = 0; j < types; ++j) {
+    capacity.push_back(4 + static_cast<int>(random() % 12));
+  }
+  std::vector<std::vector<double>> rows(10 + random() % 50);
+  for (std::vector<double>& row : rows) {
+    const size_t certain = random() % types;
+    for (size_t j = 0; j < types; ++j) {
+      const bool none = j != certain && random() % 3 != 0;
+      row.push_back(none ? 0 : between(0.2, 5));
+    }
+  }
+  PolicyProblem problem = MakeProblem(std::move(capacity), rows);
+  for (PolicyJob& job : problem.jobs) {
+    job.scale_factor = 1 << random() % 3;
+    job.weight = between(0.2, 5);
+  }
+  return problem;
+}
+
+// [n] the rates at level 1: what the policy normalises by.
+std::vector<double> RatesOf(const PolicyProblem& problem) {
+  const double all =
+      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  std::vector<double> rates;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    double mean = 0;
+    for (size_t j = 0; j < problem.types.size(); ++j) {
+      mean += problem.Row(m)[j] * problem.capacity[j] / all;
+    }
+    rates.push_back(problem.jobs[m].weight * mean /
+                    problem.jobs[m].scale_factor);
+  }
+  return rates;
+}
+
+PriceWater Fill(const PolicyProblem& problem) {
+  const size_t n = problem.jobs.size();
+  PriceJobs jobs =
+      MakePriceJobs(n, {problem.capacity.begin(), problem.capacity.end()});
+  std::vector<double> caps;
+  for (size_t m = 0; m < n; ++m) {
+    const auto row = problem.Row(m);
+    jobs.accelerators[m] = problem.jobs[m].scale_factor;
+    for (size_t j = 0; j < row.size(); ++j) jobs.Throughput(m, j) = row[j];
+    caps.push_back(*std::max_element(row.begin(), row.end()));
+  }
+  return FillByPrices(jobs, RatesOf(problem), caps, {});
+}
+
+// [n] steps/s.
+std::vector<double> Throughputs(const PolicyProblem& problem,
+                                const std::vector<double>& shares) {
+  const size_t types = problem.types.size();
+  std::vector<double> throughputs;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    throughputs.push_back(std::inner_product(
+        problem.Row(m).begin(), problem.Row(m).end(), &shares[m * types], 0.0));
+  }
+  return throughputs;
+}
+
+TEST(PriceWater, StagesAreOneToAsManyAsTypes) {
+  int several = 0;
+  int most = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const PolicyProblem problem = Restricted(seed);
+    const PriceWater water = Fill(problem);
+    EXPECT_GE(water.stages, 1);
+    EXPECT_LE(water.stages, static_cast<int>(problem.types.size()));
+    several += water.stages > 1 ? 1 : 0;
+    most = std::max(most, water.stages);
+  }
+  EXPECT_GT(several, 100);
+  EXPECT_GE(most, 4);
+}
+
+TEST(PriceWater, OfSeveralStagesEachJobHasWhatHighsGives) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    PolicyProblem problem = Restricted(seed);
+    const PriceWater water = Fill(problem);
+    if (!water.converged || water.stages < 2) continue;
+    ++compared;
+    problem.solver = SolverChoice::kHighs;
+    const PolicyResult highs =
+        Solved("max_min_fairness_water_filling_perf", problem);
+    ASSERT_EQ(highs.outcome, SolveOutcome::kOptimal);
+    const std::vector<double> throughputs = Throughputs(problem, water.shares);
+    for (size_t m = 0; m < problem.jobs.size(); ++m) {
+      const std::vector<double> row = highs.allocation.Row(problem.jobs[m].id);
+      const double other = std::inner_product(row.begin(), row.end(),
+                                              problem.Row(m).begin(), 0.0);
+      EXPECT_NEAR(throughputs[m], other, 1e-6 * other) << m;
+    }
+  }
+  EXPECT_GT(compared, 30);
+}
+
+// Two jobs of the rate 1 + j for each type j, which run nowhere else: each type
+// fills up at a level of its own.
+TEST(PriceWater, AStageForEachType) {
+  constexpr size_t kTypes = 5;
+  PriceJobs jobs = MakePriceJobs(2 * kTypes, std::vector<double>(kTypes, 1));
+  std::vector<double> rates;
+  for (size_t m = 0; m < 2 * kTypes; ++m) {
+    jobs.Throughput(m, m % kTypes) = 1;
+    rates.push_back(1 + static_cast<double>(m % kTypes));
+  }
+  const PriceWater water =
+      FillByPrices(jobs, rates, std::vector<double>(2 * kTypes, 1.0), {});
+  EXPECT_TRUE(water.converged);
+  EXPECT_EQ(water.stages, static_cast<int>(kTypes));
+  for (size_t m = 0; m < 2 * kTypes; ++m) {
+    EXPECT_NEAR(water.shares[m * kTypes + m % kTypes], 0.5, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace gavel::testing
