@@ -7,9 +7,11 @@
 // and the machine take by themselves.
 //
 //   bench_load [--workers N] [--gang N] [--round S] [--lease S] [--rounds N]
-//              [--report S] [--policy NAME] [--processes N] [--keys] [--check]
-//              [--out FILE.json]
+//              [--report S] [--start-scatter S] [--policy NAME]
+//              [--processes N] [--no-keys] [--check] [--out FILE.json]
 //
+// --start-scatter: a worker connects a second after its launch, and at random
+// up to S later; 0: all of a fleet's that were launched together at once.
 // --check asserts what must hold on any machine (all are granted, all are back,
 // no accelerator has two workers), and judges no times.
 #include <sys/resource.h>
@@ -62,7 +64,8 @@ struct Options {
   double rounds = 2;  // that are measured
   double report_s = 1;
   std::string policy = "max_min_fairness_perf";
-  bool keys = false;
+  double start_scatter_s = 0;
+  bool keys = true;
   bool check = false;
   std::string out;
   double span_s() const { return rounds * round_s; }
@@ -107,31 +110,9 @@ void DemandDescriptors(int workers) {
                 "or give fewer --workers"));
 }
 
-// Seconds of processor time that a process has taken.
-double ProcessorSeconds(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string word;
-  double ticks = 0;
-  // utime and stime are the 14th and 15th; the name has no spaces here.
-  for (int i = 1; i <= 15 && file >> word; ++i) {
-    if (i >= 14) ticks += std::atof(word.c_str());
-  }
-  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
 double LoadAverage() {
   double average = 0;
   return getloadavg(&average, 1) == 1 ? average : 0;
-}
-
-double ResidentKb(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  std::string word;
-  double kilobytes = 0;
-  while (status >> word) {
-    if (word == "VmRSS:") status >> kilobytes;
-  }
-  return kilobytes;
 }
 
 // One pair for each: the coordinator, a user, every server. None: no keys.
@@ -194,20 +175,13 @@ class Coordinator {
   double Start() {
     const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
     const Clock::time_point start = Clock::now();
-    std::vector<std::string> argv = {bin + "/gavel",
-                                     "coordinator",
-                                     "--listen",
-                                     endpoint_,
-                                     "--state",
-                                     folder_ + "/state",
-                                     "--cluster",
-                                     folder_ + "/cluster.toml",
-                                     "--quota-jobs",
-                                     "0",
-                                     "--quota-accelerators",
-                                     "0",
-                                     "--quota-submissions",
-                                     "0"};
+    std::vector<std::string> argv = {bin + "/gavel", "coordinator",
+                                     "--listen",     endpoint_,
+                                     "--state",      folder_ + "/state",
+                                     "--cluster",    folder_ + "/cluster.toml"};
+    for (const char* quota : {"jobs", "accelerators", "submissions"}) {
+      argv.insert(argv.end(), {StrCat("--quota-", quota), "0"});
+    }
     argv.insert(argv.end(), arguments_.begin(), arguments_.end());
     process_.emplace(argv, StrCat(folder_, "/out.", ++starts_));
     constexpr std::string_view kMark = "listening on ";
@@ -286,10 +260,33 @@ uint64_t RoundsSoFar(const std::string& endpoint, const Keys& keys) {
 
 FleetOptions FleetOf(const Options& options, const Keys& keys,
                      int accelerators) {
-  return {"",          accelerators,
-          0,           options.report_s,
-          kStart_s,    keys.coordinator.public_key,
-          keys.servers};
+  FleetOptions fleet;
+  fleet.accelerators = accelerators;
+  fleet.report_interval_s = options.report_s;
+  fleet.start_s = kStart_s;
+  fleet.start_scatter_s = options.start_scatter_s;
+  fleet.coordinator_public_key = keys.coordinator.public_key;
+  fleet.server_keys = keys.servers;
+  return fleet;
+}
+
+// Of a process, a worker's part, above what it had before.
+struct Memory {
+  double first_kb = 0;  // after one round
+  double last_kb = 0;   // after all of them
+};
+
+// Waits until all rounds are over.
+Memory WaitForRounds(const Options& options, pid_t pid, double idle_kb,
+                     FleetProcesses& fleet) {
+  const auto kb = [&] { return (ResidentKb(pid) - idle_kb) / options.workers; };
+  Memory memory;
+  const double first_s = std::min(options.round_s, options.span_s());
+  fleet.Wait(first_s, [] { return false; });
+  memory.first_kb = kb();
+  fleet.Wait(options.span_s() - first_s, [] { return false; });
+  memory.last_kb = kb();
+  return memory;
 }
 
 constexpr char kBare[] = "the same fleet at a bare ROUTER";
@@ -301,7 +298,7 @@ struct Baseline {
   double p99_ms = 0;
   double longest_ms = 0;
   double per_s = 0;
-  double kb_per_worker = 0;
+  Memory memory;
 };
 
 Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
@@ -317,14 +314,14 @@ Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
   // As long as at the coordinator: libzmq's queues of a connection take more
   // memory with every message, up to some hundred of them.
   fleet.ClearRenewals();
-  fleet.Wait(options.span_s(), [] { return false; });
+  const Memory memory = WaitForRounds(options, peer.pid(), idle_kb, fleet);
   std::vector<double> renewals = fleet.renewals_s();
   return {all_granted_s,
           Percentile(renewals, 50) * 1e3,
           Percentile(renewals, 99) * 1e3,
           Percentile(renewals, 100) * 1e3,
           static_cast<double>(renewals.size()) / options.span_s(),
-          (ResidentKb(peer.pid()) - idle_kb) / options.workers};
+          memory};
 }
 
 // The rounds go on: what renewals take, and what a worker costs.
@@ -337,7 +334,8 @@ void MeasureRounds(const Options& options, const Keys& keys,
   const uint64_t pauses_before = fleet.pauses();
   const double processor_before_s = ProcessorSeconds(coordinator.pid());
   const double span_s = options.span_s();
-  fleet.Wait(span_s, [] { return false; });
+  const Memory memory =
+      WaitForRounds(options, coordinator.pid(), idle_kb, fleet);
   const double processor_s =
       ProcessorSeconds(coordinator.pid()) - processor_before_s;
   const uint64_t rounds =
@@ -358,9 +356,12 @@ void MeasureRounds(const Options& options, const Keys& keys,
                    bare.p99_ms, ValueAtMost(100)});
   rows->push_back({"renewal, longest", Percentile(renewals, 100) * 1e3, "ms",
                    kBare, bare.longest_ms});
-  const double kb = ResidentKb(coordinator.pid());
-  rows->push_back({"memory, jobs included", (kb - idle_kb) / options.workers,
-                   "KB/worker", kBare, bare.kb_per_worker, ValueAtMost(40)});
+  rows->push_back({"memory, jobs included, after a round", memory.first_kb,
+                   "KB/worker", kBare, bare.memory.first_kb, ValueAtMost(40)});
+  rows->push_back(
+      {StrCat("memory, jobs included, after ", options.rounds, " rounds"),
+       memory.last_kb, "KB/worker", kBare, bare.memory.last_kb,
+       ValueAtMost(40)});
 }
 
 void MeasureRecovery(const Options& options, Coordinator& coordinator,
@@ -443,13 +444,14 @@ bool Parse(int argc, char** argv, Options* options) {
       {"--round", &options->round_s},
       {"--lease", &options->lease_s},
       {"--rounds", &options->rounds},
-      {"--report", &options->report_s}};
+      {"--report", &options->report_s},
+      {"--start-scatter", &options->start_scatter_s}};
   const std::map<std::string, std::string*> texts = {
       {"--policy", &options->policy}, {"--out", &options->out}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--check" || name == "--keys") {
-      (name == "--keys" ? options->keys : options->check) = true;
+    if (name == "--check" || name == "--no-keys") {
+      (name == "--check" ? options->check : options->keys) = name == "--check";
       continue;
     }
     const char* value = ++i < argc ? argv[i] : "";
@@ -465,7 +467,7 @@ bool Parse(int argc, char** argv, Options* options) {
   }
   return options->workers > 0 && options->gang > 0 &&
          options->workers % options->gang == 0 && options->round_s > 0 &&
-         options->lease_s > 0;
+         options->lease_s > 0 && options->start_scatter_s >= 0;
 }
 
 }  // namespace
@@ -477,9 +479,9 @@ int main(int argc, char** argv) {
   if (!Parse(argc, argv, &options)) {
     std::fprintf(stderr,
                  "usage: %s [--workers N] [--gang N] [--round S] [--lease S] "
-                 "[--rounds N] [--report S] [--policy NAME] [--processes N] "
-                 "[--keys] [--check] [--out FILE.json]\n"
-                 "N workers are a multiple of the gang\n",
+                 "[--rounds N] [--report S] [--start-scatter S] "
+                 "[--policy NAME] [--processes N] [--no-keys] [--check] "
+                 "[--out FILE.json]\nN workers are a multiple of the gang\n",
                  argv[0]);
     return 2;
   }
@@ -490,7 +492,7 @@ int main(int argc, char** argv) {
   std::printf(
       "%d workers%s, rounds of %g s, leases of %g s; load average %.1f before, "
       "%.1f after, on %ld cores\n",
-      options.workers, options.keys ? " with keys" : "", options.round_s,
+      options.workers, options.keys ? "" : " without keys", options.round_s,
       options.lease_s, load_before, LoadAverage(),
       sysconf(_SC_NPROCESSORS_ONLN));
   const int result = Report(rows, options.out);

@@ -54,7 +54,8 @@ std::string FleetServerName(int index) { return StrCat("server-", index); }
 
 Fleet::Fleet(FleetOptions options)
     : options_(std::move(options)),
-      endpoint_(transport::ParseEndpoint(options_.endpoint).value()) {
+      endpoint_(transport::ParseEndpoint(options_.endpoint).value()),
+      random_(static_cast<uint64_t>(options_.first_server)) {
   transport::RaiseDescriptorLimit();
   Open(of_agents_, kAgentsMessagesMax);
   Open(of_workers_, kWorkersMessagesMax);
@@ -278,7 +279,9 @@ void Fleet::Carry(PeerId peer, agent_action::Spawn&& action) {
   const PeerId worker = ++last_peer_;
   Worker& added = workers_.emplace(worker, Worker(key, server)).first->second;
   if (!options_.server_keys.empty()) added.keys = NewCurveKeyPair().value();
-  added.connect_at = Now() + options_.start_s;
+  added.connect_at = Now() + options_.start_s +
+                     std::uniform_real_distribution(0.0, 1.0)(random_) *
+                         options_.start_scatter_s;
   peer_of_[key] = worker;
   StepAgent(peer, agent_event::ProcessStarted{key, int64_t{worker}});
   Schedule(worker);

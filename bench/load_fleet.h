@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ struct FleetOptions {
   double report_interval_s = 1;
   // From a worker's launch until it connects, as a process with LibTorch takes.
   double start_s = 0;
+  // At most so much longer, each worker at random: those of real machines don't
+  // all start in the same millisecond.
+  double start_scatter_s = 0;
   // With keys: the coordinator's public one, and one pair for each server there
   // is, which its agent has; a worker gets a pair of its own at its launch.
   std::string coordinator_public_key;
@@ -139,6 +143,7 @@ class Fleet {
   transport::Channel of_agents_;
   transport::Channel of_workers_;
   transport::Endpoint endpoint_;
+  std::mt19937_64 random_;
   PeerId last_peer_ = 0;
   std::map<PeerId, Server> servers_;
   std::map<PeerId, Worker> workers_;
