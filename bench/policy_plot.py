@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Draws bench/policy_solver's times against the number of jobs, as SVG.
+"""Draws times of bench/policy_solver and bench/packing against the number of jobs,
+as SVG, with what is known of the original Gavel.
 
-    bench/policy_plot.py build/bench/policy_solver.json docs/policy_solver.svg
+    bench/policy_plot.py build/bench/policy_solver.json build/bench/packing.json \\
+        docs/policy_solver.svg
 """
 import json
 import math
@@ -9,23 +11,32 @@ import re
 import sys
 
 COLUMNS, WIDTH, HEIGHT, GAP = 3, 280, 210, 50
-JOBS, MILLISECONDS = (2, 6), (-2, 6)  # powers of ten
+JOBS, MILLISECONDS = (1.6, 6), (-2, 6)  # powers of ten
+PEERS = ("HiGHS", "HiGHS, all pairs")  # of the same size, and not stopped
+# policy -> [(jobs, ms)]; docs/performance.md tells where each is from.
+ORIGINAL = {
+    "max_min_fairness_perf": [(60, 6.3)],
+    "min_total_duration_perf": [(60, 18.5)],
+    "finish_time_fairness_perf": [(60, 81.1)],
+    "max_min_fairness_water_filling_perf": [(60, 33.1), (2048, 600e3)],
+    "max_sum_throughput_perf": [(60, 5.2)],
+    "max_min_fairness_packed": [(60, 140.3), (512, 30e3)],
+}
 
 
 def main():
-    source, target = sys.argv[1:3]
-    curves = {}  # policy -> [(jobs, ms, HiGHS ms or None)]
-    with open(source, encoding="utf-8") as file:
-        for row in json.load(file)["rows"]:
-            found = re.fullmatch(r"(\S.*), (\d+) jobs( \(not proved\))?",
-                                 row["case"])
-            if not found or row["unit"] != "ms":
-                continue
-            peer = row["peer_value"] if row["peer"].startswith("HiGHS") else 0
-            if row["peer"].count(","):  # another size, or stopped
-                peer = 0
-            curves.setdefault(found[1], []).append(
-                (int(found[2]), row["value"], peer))
+    *sources, target = sys.argv[1:]
+    curves = {}  # policy -> [(jobs, ms, HiGHS ms or 0)]
+    for source in sources:
+        with open(source, encoding="utf-8") as file:
+            for row in json.load(file)["rows"]:
+                found = re.fullmatch(r"(\S.*), (\d+) jobs( \(not proved\))?",
+                                     row["case"])
+                if not found or row["unit"] != "ms":
+                    continue
+                peer = row["peer_value"] if row["peer"] in PEERS else 0
+                curves.setdefault(found[1], []).append(
+                    (int(found[2]), row["value"], peer))
     curves = {name: points for name, points in curves.items() if len(points) > 1}
     rows = math.ceil(len(curves) / COLUMNS)
     width = COLUMNS * (WIDTH + GAP) + GAP
@@ -50,7 +61,7 @@ def panel(name, points, left, top):
     out = [f'<text x="{left}" y="{top - 6}" font-weight="bold">{name}</text>',
            f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" '
            'fill="none" stroke="#999"/>']
-    for power in range(JOBS[0], JOBS[1] + 1):
+    for power in range(math.ceil(JOBS[0]), JOBS[1] + 1):
         x = place(10**power, JOBS, left, WIDTH)
         out.append(f'<text x="{x:.0f}" y="{top + HEIGHT + 13}" '
                    f'text-anchor="middle">1e{power}</text>')
@@ -61,20 +72,23 @@ def panel(name, points, left, top):
         label = f"1e{power} ms" if left == GAP else f"1e{power}"
         out.append(f'<text x="{left - 3}" y="{y + 4:.0f}" '
                    f'text-anchor="end">{label}</text>')
-    for which, colour, label in ((1, "#0a58a6", "prices"),
-                                 (2, "#c23b22", "HiGHS")):
-        path = [(place(p[0], JOBS, left, WIDTH),
-                 HEIGHT - place(p[which], MILLISECONDS, 0, HEIGHT) + top)
-                for p in points if p[which] > 0]
+    lines = (([(p[0], p[1]) for p in points], "#0a58a6", "prices"),
+             ([(p[0], p[2]) for p in points if p[2] > 0], "#c23b22", "HiGHS"),
+             (ORIGINAL.get(name, []), "#555", "original"))
+    for known, colour, label in lines:
+        path = [(place(jobs, JOBS, left, WIDTH),
+                 HEIGHT - place(ms, MILLISECONDS, 0, HEIGHT) + top)
+                for jobs, ms in known]
         if not path:
             continue
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
-        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" '
-                   'stroke-width="2"/>')
+        if label != "original":  # points of several machines
+            out.append(f'<polyline points="{line}" fill="none" '
+                       f'stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
                 for x, y in path]
         x, y = path[-1]
-        out.append(f'<text x="{min(x, left + WIDTH - 34):.0f}" y="{y - 7:.0f}" '
+        out.append(f'<text x="{max(x, left + 44):.0f}" y="{y - 7:.0f}" '
                    f'fill="{colour}" text-anchor="end">{label}</text>')
     return out
 

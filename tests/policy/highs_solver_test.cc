@@ -17,7 +17,8 @@ LinearProgram Small() {
 
 TEST(HighsSolver, FindsTheOptimumByEitherMethod) {
   for (const LpMethod method :
-       {LpMethod::kAutomatic, LpMethod::kSimplex, LpMethod::kInteriorPoint}) {
+       {LpMethod::kAutomatic, LpMethod::kSimplex, LpMethod::kInteriorPoint,
+        LpMethod::kPresolvedDual}) {
     HighsSolver solver(Small(), {method});
     const LpSolution solution = solver.Solve();
     ASSERT_EQ(solution.outcome, SolveOutcome::kOptimal) << solution.detail;
@@ -46,7 +47,8 @@ TEST(HighsSolver, ADualOfALowerBoundIsNegative) {
 }
 
 TEST(HighsSolver, ChangesAreSolvedFromTheLastBasis) {
-  for (const LpMethod method : {LpMethod::kSimplex, LpMethod::kInteriorPoint}) {
+  for (const LpMethod method : {LpMethod::kSimplex, LpMethod::kInteriorPoint,
+                                LpMethod::kPresolvedDual}) {
     HighsSolver solver(Small(), {method});
     solver.Solve();
     solver.ChangeCosts({0, 1});
