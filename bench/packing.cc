@@ -3,13 +3,15 @@
 // for them, jobs of one kind and equal otherwise are one
 // (coordinator/policy/lp/pair_columns.h). Against HiGHS with all pairs, which
 // is stopped after kHighsSeconds: its row says so, and the ratio is then the
-// least that it can be.
+// least that it can be. A bound or an objective of HiGHS' that differs ends the
+// program with code 3.
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/policy_checks.h"
 #include "bench/policy_instances.h"
 #include "bench/table.h"
 #include "coordinator/policy/max_min_fairness.h"
@@ -19,6 +21,9 @@ namespace gavel::bench {
 namespace {
 
 constexpr double kHighsSeconds = 20;
+// Relative: of bounds, and of HiGHS' objectives.
+constexpr double kGapMax = 1e-6;
+constexpr double kAgreeMax = 1e-7;
 // Of Gavel's own measurement of solving times.
 constexpr size_t kModels = 26;
 constexpr char kMaxMin[] = "max_min_fairness_packed";
@@ -26,7 +31,7 @@ constexpr char kMaxMin[] = "max_min_fairness_packed";
 struct Run {
   double seconds = 0;
   double objective = 0;
-  double gap = 0;
+  double bound = 0;
   bool proved = false;
 };
 
@@ -36,7 +41,7 @@ Run Timed(const Policy& policy, const PolicyProblem& problem) {
   Run run{CpuSeconds() - start_s, 0, 0, false};
   if (!result.ok()) return run;
   run.objective = result->objective;
-  run.gap = result->gap;
+  run.bound = result->bound;
   run.proved = result->outcome == SolveOutcome::kOptimal;
   return run;
 }
@@ -50,9 +55,8 @@ Run Median(const Policy& policy, const PolicyProblem& problem) {
   return runs[1];
 }
 
-Row RowOf(std::string name, const Run& run) {
-  std::printf("  %s: objective %.10g, certified gap %.1e\n", name.c_str(),
-              run.objective, run.gap);
+Row RowOf(std::string name, const Run& run, Checks* checks) {
+  checks->Agree(name + ", its bound", run.objective, run.bound, kGapMax);
   if (!run.proved) name += " (not proved)";
   return {std::move(name), run.seconds * 1e3, "ms"};
 }
@@ -62,11 +66,11 @@ std::string Jobs(const std::string& what, size_t jobs) {
 }
 
 // 393,984 columns at 512 jobs.
-void MaxMin(std::vector<Row>* rows) {
+void MaxMin(std::vector<Row>* rows, Checks* checks) {
   for (const size_t jobs : {128, 512, 2048}) {
     PolicyProblem problem = PackedProblem(jobs, kModels);
-    Row row = RowOf(Jobs(kMaxMin, jobs),
-                    Median(MaxMinFairness(FairnessForm::kPacked), problem));
+    const Run found = Median(MaxMinFairness(FairnessForm::kPacked), problem);
+    Row row = RowOf(Jobs(kMaxMin, jobs), found, checks);
     if (jobs == 512) row.goal = ValueAtMost(100);
     if (jobs == 2048) row.goal = ValueAtMost(300);
     if (jobs <= 512) {
@@ -74,6 +78,10 @@ void MaxMin(std::vector<Row>* rows) {
       const Run all = Timed(
           MaxMinFairness(FairnessForm::kPacked, {.seconds_max = kHighsSeconds}),
           problem);
+      if (all.proved) {
+        checks->Agree(row.name + ", HiGHS", all.objective, found.objective,
+                      kAgreeMax);
+      }
       row.peer = all.proved ? "HiGHS, all pairs" : "HiGHS, stopped";
       row.peer_value = all.seconds * 1e3;
     }
@@ -83,24 +91,24 @@ void MaxMin(std::vector<Row>* rows) {
 }
 
 void Measure(const char* name, size_t jobs, size_t kinds,
-             std::vector<Row>* rows) {
+             std::vector<Row>* rows, Checks* checks) {
   const PolicyProblem problem = PackedProblem(jobs, kinds);
   const std::string what =
       Jobs(name, jobs) + (kinds < jobs ? "" : ", all different");
-  Row row = RowOf(what, Timed(**MakePolicy(name), problem));
+  Row row = RowOf(what, Timed(**MakePolicy(name), problem), checks);
   PrintNow(row);
   rows->push_back(std::move(row));
 }
 
-void Others(std::vector<Row>* rows) {
-  Measure(kMaxMin, 128, 128, rows);
-  Measure(kMaxMin, 512, 512, rows);
+void Others(std::vector<Row>* rows, Checks* checks) {
+  Measure(kMaxMin, 128, 128, rows, checks);
+  Measure(kMaxMin, 512, 512, rows, checks);
   for (const char* name :
        {"max_min_fairness_water_filling_packed",
         "max_sum_throughput_normalized_by_cost_packed_SLOs",
         "min_total_duration_packed", "finish_time_fairness_packed"}) {
-    Measure(name, 512, kModels, rows);
-    Measure(name, 128, 128, rows);
+    Measure(name, 512, kModels, rows, checks);
+    Measure(name, 128, 128, rows, checks);
   }
 }
 
@@ -110,8 +118,10 @@ void Others(std::vector<Row>* rows) {
 int main(int argc, char** argv) {
   const std::string out = gavel::bench::OutFile(argc, argv);
   std::vector<gavel::bench::Row> rows;
-  gavel::bench::MaxMin(&rows);
-  gavel::bench::Others(&rows);
+  gavel::bench::Checks checks;
+  gavel::bench::MaxMin(&rows, &checks);
+  gavel::bench::Others(&rows, &checks);
   std::printf("\n");
-  return gavel::bench::Report(rows, out);
+  const int code = gavel::bench::Report(rows, out);
+  return checks.wrong() > 0 ? 3 : code;
 }

@@ -1,6 +1,6 @@
 // Whether an allocation is what its solver says: rates and loads of X, and what
 // a bound's prices prove, worked out from the arrays by code that no solver
-// uses. Of bench/policy_solver.cc.
+// uses. Of bench/policy_solver.cc and packing.cc.
 #ifndef GAVEL_BENCH_POLICY_CHECKS_H_
 #define GAVEL_BENCH_POLICY_CHECKS_H_
 
