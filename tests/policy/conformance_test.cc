@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/cli/policy_answer.h"
@@ -53,9 +54,11 @@ std::string PolicyOf(const std::string& file) {
              : file;
 }
 
-absl::StatusOr<Json> AnswerTo(const Json& given, const Policy& policy) {
+absl::StatusOr<Json> AnswerTo(const Json& given, const Policy& policy,
+                              SolverChoice solver) {
   auto cases = ParsePolicyCases(given, policy.name());
   if (!cases.ok()) return cases.status();
+  cases->front().problem.solver = solver;
   absl::StatusOr<PolicyResult> result = policy.Solve(cases->front().problem);
   if (!result.ok()) return result.status();
   const PolicyAnswer answer{std::move(cases->front()), *std::move(result), 0};
@@ -64,14 +67,15 @@ absl::StatusOr<Json> AnswerTo(const Json& given, const Policy& policy) {
       .front();
 }
 
-std::vector<Answered> Answers(const std::string& file) {
+std::vector<Answered> Answers(const std::string& file,
+                              SolverChoice solver = SolverChoice::kAuto) {
   std::vector<Answered> all;
   const auto policy = MakePolicy(PolicyOf(file));
   EXPECT_OK(policy.status());
   if (!policy.ok()) return all;
   for (const Json& given : Cases(file)) {
     SCOPED_TRACE(given["case"]);
-    absl::StatusOr<Json> answer = AnswerTo(given, **policy);
+    absl::StatusOr<Json> answer = AnswerTo(given, **policy, solver);
     EXPECT_OK(answer.status());
     if (answer.ok()) all.push_back({given, *std::move(answer)});
   }
@@ -142,13 +146,32 @@ std::string FileName(const ::testing::TestParamInfo<const char*>& file) {
   return file.param;
 }
 
-class Conformance : public ::testing::TestWithParam<const char*> {};
+using FileAndSolver = std::tuple<const char*, SolverChoice>;
+
+std::string FileAndSolverName(
+    const ::testing::TestParamInfo<FileAndSolver>& info) {
+  const char* const solvers[] = {"", "_by_highs", "_by_prices"};
+  return std::string(std::get<0>(info.param)) +
+         solvers[static_cast<size_t>(std::get<1>(info.param))];
+}
+
+// Each file with the solver of users' choice: by itself, HiGHS, prices.
+class Conformance : public ::testing::TestWithParam<FileAndSolver> {};
 
 TEST_P(Conformance, EveryCaseIsAnsweredRight) {
-  SKIP_WITHOUT(GetParam());
-  const std::string policy = PolicyOf(GetParam());
-  for (const Answered& one : Answers(GetParam())) {
+  const auto& [file, solver] = GetParam();
+  SKIP_WITHOUT(file);
+  const std::string policy = PolicyOf(file);
+  for (const Answered& one : Answers(file, solver)) {
     SCOPED_TRACE("case " + one.given["case"].dump());
+    const std::string by = one.answer["solver"];
+    // Prices don't serve pairs, nor deadlines that can't all be met.
+    const bool served = policy.find("packed") == std::string::npos &&
+                        !Infeasible(one.given, policy);
+    EXPECT_FALSE(solver == SolverChoice::kHighs && by == "prices");
+    EXPECT_FALSE(solver == SolverChoice::kPrices && served &&
+                 by.starts_with("highs"))
+        << by;
     const CaseChecker checker(one.given, one.answer, policy);
     EXPECT_EQ(one.answer["status"],
               Infeasible(one.given, policy) ? "infeasible" : "optimal");
@@ -161,21 +184,32 @@ TEST_P(Conformance, EveryCaseIsAnsweredRight) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, Conformance,
-    ::testing::Values(
-        "allox", "fifo", "fifo_packed", "fifo_perf", "finish_time_fairness",
-        "finish_time_fairness_packed", "finish_time_fairness_perf", "gandiva",
-        "isolated", "max_min_fairness", "max_min_fairness_packed",
-        "max_min_fairness_packed_mixed_scale_factors", "max_min_fairness_perf",
-        "max_min_fairness_strategy_proof_perf",
-        "max_min_fairness_water_filling",
-        "max_min_fairness_water_filling_packed",
-        "max_min_fairness_water_filling_perf",
-        "max_sum_throughput_normalized_by_cost_packed_SLOs",
-        "max_sum_throughput_normalized_by_cost_perf",
-        "max_sum_throughput_normalized_by_cost_perf_SLOs",
-        "max_sum_throughput_perf", "min_total_duration",
-        "min_total_duration_packed", "min_total_duration_perf", "proportional"),
-    FileName);
+    ::testing::Combine(
+        ::testing::Values("allox", "fifo", "fifo_packed", "fifo_perf", "gandiva",
+                          "isolated", "max_min_fairness_strategy_proof_perf",
+                          "proportional"),
+        ::testing::Values(SolverChoice::kAuto)),
+    FileAndSolverName);
+
+INSTANTIATE_TEST_SUITE_P(
+    LinearPrograms, Conformance,
+    ::testing::Combine(
+        ::testing::Values(
+            "finish_time_fairness", "finish_time_fairness_packed",
+            "finish_time_fairness_perf", "max_min_fairness",
+            "max_min_fairness_packed",
+            "max_min_fairness_packed_mixed_scale_factors",
+            "max_min_fairness_perf", "max_min_fairness_water_filling",
+            "max_min_fairness_water_filling_packed",
+            "max_min_fairness_water_filling_perf",
+            "max_sum_throughput_normalized_by_cost_packed_SLOs",
+            "max_sum_throughput_normalized_by_cost_perf",
+            "max_sum_throughput_normalized_by_cost_perf_SLOs",
+            "max_sum_throughput_perf", "min_total_duration",
+            "min_total_duration_packed", "min_total_duration_perf"),
+        ::testing::Values(SolverChoice::kAuto, SolverChoice::kHighs,
+                          SolverChoice::kPrices)),
+    FileAndSolverName);
 
 // Of policies that leave nothing to choose. A job that fits nowhere stops the
 // original's queue for ever; its proportional gives out more than there is.
