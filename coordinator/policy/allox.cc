@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/position_matching.h"
 #include "coordinator/policy/problem.h"
@@ -234,7 +235,7 @@ absl::StatusOr<PolicyResult> Allox::Solve(const PolicyProblem& problem) const {
   PolicyResult result = assigner.Result("shortest-augmenting-paths");
   result.objective = matching.cost;
   result.bound = matching.bound;
-  result.gap = (result.objective - result.bound) / std::max(1.0, result.bound);
+  Certify(Sense::kMinimum, &result);
   return result;
 }
 

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/price_program.h"
@@ -147,10 +148,11 @@ class Search {
 
   PolicyResult Result() const {
     const double rho = RhoOf(best_);
-    PolicyResult result = ToResult(shares_, best_, rho, std::min(low_, rho));
+    PolicyResult result = ToResult(shares_, best_, rho, low_);
     result.outcome = outcome_;
     result.detail = detail_;
     result.solver = solver_;
+    Certify(Sense::kMinimum, &result);
     return result;
   }
   bool optimal() const { return outcome_ == SolveOutcome::kOptimal; }
@@ -176,7 +178,14 @@ class Search {
     if (outcome_ != SolveOutcome::kOptimal || answer.slope.empty()) {
       return false;
     }
-    low_ = std::max(low_, Root(answer.slope, answer.slope_bound));
+    // What is achieved satisfies every inequality that holds for all X.
+    double bound = answer.slope_bound;
+    detail_ = CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);
+    if (!detail_.empty()) {
+      outcome_ = SolveOutcome::kIterationLimit;
+      return false;
+    }
+    low_ = std::max(low_, Root(answer.slope, bound));
     return true;
   }
 
@@ -232,8 +241,7 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
     return LargestRho(finishes, Throughputs(shares, of));
   };
   double rho = rho_of(answer.shares);
-  const double bound = std::min(rho, -answer.bound);
-  const bool proved = rho - bound <= kPriceGapMax * rho;
+  const bool proved = rho + answer.bound <= kPriceGapMax * rho;
   if (proved) {
     std::vector<double> more =
         program.SpendTheRest(answer, Targets(finishes, rho), gain);
@@ -244,12 +252,13 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
   SpreadEvenly(shares, answer.shares);
   rho = rho_of(answer.shares);
   PolicyResult result =
-      ToResult(shares, answer.shares, rho, std::min(bound, rho), kPricesSolver);
+      ToResult(shares, answer.shares, rho, -answer.bound, kPricesSolver);
   result.iterations = answer.passes;
   if (!proved) {
     result.outcome = SolveOutcome::kIterationLimit;
     result.detail = "prices: no closer to the bound";
   }
+  Certify(Sense::kMinimum, &result);
   return result;
 }
 

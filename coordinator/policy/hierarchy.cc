@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/water_filling.h"
@@ -164,8 +165,9 @@ absl::StatusOr<Demands> DemandsOf(const PolicyProblem& problem,
 
 // The highest level whose demands the amounts meet, to the solver's precision:
 // with less room, a job a hair below its cap would count as short from there
-// on.
-double LevelOf(const Demands& demands, std::span<const double> amounts) {
+// on. What that room alone puts above the bound is not counted.
+double LevelOf(const Demands& demands, std::span<const double> amounts,
+               double bound) {
   constexpr double kRounding = 1e-7;
   std::vector<double> wanted(amounts.size());
   const auto met = [&](double level) {
@@ -176,13 +178,13 @@ double LevelOf(const Demands& demands, std::span<const double> amounts) {
     return true;
   };
   double high = demands.TopLevel();
-  if (met(high)) return high;
   double low = 0;
+  if (met(high)) low = high;
   for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
     const double middle = (low + high) / 2;
     (met(middle) ? low : high) = middle;
   }
-  return low;
+  return low <= bound * (1 + 2 * kRounding) ? std::min(low, bound) : low;
 }
 
 }  // namespace
@@ -199,13 +201,14 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
   SpreadEvenly(shares, levels.shares);
   std::vector<double> amounts = Throughputs(shares, levels.shares);
   for (size_t m = 0; m < amounts.size(); ++m) amounts[m] *= normalizers[m];
-  const double objective = LevelOf(demands, amounts);
+  const double bound = levels.first_level_bound;
+  const double objective = LevelOf(demands, amounts, bound);
   PolicyResult result =
-      ToResult(shares, levels.shares, objective,
-               std::max(levels.first_level_bound, objective), levels.solver);
+      ToResult(shares, levels.shares, objective, bound, levels.solver);
   result.outcome = levels.outcome;
   result.detail = std::move(levels.detail);
   result.iterations = levels.iterations;
+  Certify(Sense::kMaximum, &result);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
 #include "coordinator/policy/lp/pair_columns.h"
@@ -85,8 +86,7 @@ absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
   std::vector<double> all = SharesOfMembers(classes, answer.shares, &shares);
   SpreadEvenly(shares, all);
   const double objective = Level(shares, targets, all);
-  PolicyResult result =
-      ToResult(shares, all, objective, std::max(answer.bound, objective));
+  PolicyResult result = ToResult(shares, all, objective, answer.bound);
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
@@ -96,6 +96,7 @@ absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
     result.outcome = SolveOutcome::kIterationLimit;
     result.detail = "max-min: ratios beyond the solver's precision";
   }
+  Certify(Sense::kMaximum, &result);
   return result;
 }
 

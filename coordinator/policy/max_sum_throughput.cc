@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/costs.h"
 #include "coordinator/policy/lp/deadline_program.h"
 #include "coordinator/policy/lp/pair_columns.h"
@@ -64,12 +65,13 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
   const std::vector<double> values = CellValues(shares, sum);
   const double objective = std::inner_product(values.begin(), values.end(),
                                               answer.shares.begin(), 0.0);
-  PolicyResult result = ToResult(shares, answer.shares, objective,
-                                 std::max(answer.bound, objective));
+  PolicyResult result =
+      ToResult(shares, answer.shares, objective, answer.bound);
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
   result.iterations = answer.iterations;
+  Certify(Sense::kMaximum, &result);
   return result;
 }
 

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/costs.h"
 #include "coordinator/policy/lp/deadline_program.h"
 #include "coordinator/policy/lp/target_solver.h"
@@ -158,12 +159,12 @@ class Search {
   }
 
   PolicyResult Result() {
-    PolicyResult result =
-        ToResult(shares_, best_, ratio_, std::max(bound_, ratio_));
+    PolicyResult result = ToResult(shares_, best_, ratio_, bound_);
     result.outcome = outcome_;
     result.detail = std::move(detail_);
     result.solver = std::move(solver_);
     result.iterations = iterations_;
+    Certify(Sense::kMaximum, &result);
     return result;
   }
 
@@ -192,13 +193,14 @@ absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(
   const ShareProblem shares = MakeShareProblem(problem);
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   PolicyResult result = Search(problem, shares, cost).Run();
-  if (result.solver != kPricesSolver ||
-      result.objective >= result.bound * (1 - kProvedGapMax)) {
-    return result;
-  }
-  if (problem.solver == SolverChoice::kPrices) {
+  if (result.solver != kPricesSolver) return result;
+  if (result.outcome == SolveOutcome::kOptimal &&
+      result.objective < result.bound * (1 - kProvedGapMax)) {
     result.outcome = SolveOutcome::kIterationLimit;
     result.detail = "prices: no closer to the bound";
+  }
+  if (result.outcome == SolveOutcome::kOptimal ||
+      problem.solver == SolverChoice::kPrices) {
     return result;
   }
   PolicyProblem other = problem;

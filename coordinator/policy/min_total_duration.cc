@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_program.h"
@@ -66,12 +67,13 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
       });
   SpreadEvenly(shares, answer.shares);
   const double makespan_s = 1 / Level(shares, remaining, answer.shares);
-  PolicyResult result = ToResult(shares, answer.shares, makespan_s,
-                                 std::min(makespan_s, 1 / answer.bound));
+  PolicyResult result =
+      ToResult(shares, answer.shares, makespan_s, 1 / answer.bound);
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);
   result.iterations = answer.iterations;
+  Certify(Sense::kMinimum, &result);
   return result;
 }
 

@@ -112,8 +112,6 @@ class InteriorPoint {
       Step();
     }
     if (!(least_gap <= kGapPerJobPolished * jobs)) Polish(best);
-    // They may cross by rounding.
-    best.bound = std::max(best.bound, best.log_product);
     if (best.bound - best.log_product <= kGapPerJobMax * jobs) {
       best.outcome = SolveOutcome::kOptimal;
     } else {

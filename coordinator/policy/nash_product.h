@@ -27,7 +27,7 @@ struct NashProduct {
   // No X has a larger log_product. With prices p >= 0 of the limits, a = T(X)
   // at the shares and log t <= log a + t / a - 1:
   //   sum_m log a_m - k + sum_r p_r + sum_m max(0, max_c T_mc / a_m - p(c)).
-  double bound = 0;
+  double bound = 0;  // to rounding
 };
 
 // Without job `without`, which then has no time, and its logarithm. Of units of

@@ -173,8 +173,6 @@ Matching Matcher::Result() const {
   for (const Slot& slot : slots_) {
     matching.bound += slot.price * problem_.groups[slot.group].machines;
   }
-  // Their difference is rounding; a bound is never on the wrong side.
-  matching.bound = std::min(matching.bound, matching.cost);
   return matching;
 }
 

@@ -41,7 +41,7 @@ struct Matching {
   std::vector<Position> positions;  // by job
   // Sum over jobs of (from_end + price) * time_s + ready_s.
   double cost = 0;
-  double bound = 0;  // no matching is cheaper: by its duals
+  double bound = 0;  // no matching is cheaper, to rounding: by its duals
 };
 
 // The cheapest one, by shortest augmenting paths (Jonker and Volgenant 1987),

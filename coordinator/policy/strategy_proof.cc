@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/nash_product.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/problem.h"
@@ -95,11 +96,11 @@ absl::StatusOr<PolicyResult> StrategyProof::Solve(
     const auto unit = static_cast<size_t>(shares.cells[i].unit);
     kept[i] *= discounts[static_cast<size_t>(shares.units[unit].first)];
   }
-  const double bound = std::max(nash.bound, nash.log_product);
   PolicyResult result = ToResult(shares, kept, mean(nash.log_product),
-                                 mean(bound), "interior-point");
+                                 mean(nash.bound), "interior-point");
   result.outcome = nash.outcome;
   result.detail = std::move(nash.detail);
+  Certify(Sense::kMaximum, &result);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/even_spread.h"
 #include "coordinator/policy/job_classes.h"
 #include "coordinator/policy/lp/pair_columns.h"
@@ -418,9 +419,10 @@ WaterLevels FillWater(const ShareProblem& problem,
   });
 }
 
-PolicyResult SolveFlatWaterFilling(ShareProblem problem,
-                                   std::span<const double> factor,
-                                   SolverChoice choice, LpOptions options) {
+namespace {
+
+PolicyResult FlatResult(ShareProblem problem, std::span<const double> factor,
+                        SolverChoice choice, const LpOptions& options) {
   const std::vector<double> caps = LargestAmounts(problem, factor);
   WaterLevels levels = FillByClasses(factor, choice, options, &problem);
   SpreadEvenly(problem, levels.shares);
@@ -432,12 +434,27 @@ PolicyResult SolveFlatWaterFilling(ShareProblem problem,
     // No level above the least cap makes the least job better.
     bound = std::min(bound, caps[m] / problem.weight[m]);
   }
-  // An exact optimum and its bound may differ by a rounding either way.
-  PolicyResult result = ToResult(problem, levels.shares, objective,
-                                 std::max(bound, objective), levels.solver);
+  PolicyResult result =
+      ToResult(problem, levels.shares, objective, bound, levels.solver);
   result.outcome = levels.outcome;
   result.detail = std::move(levels.detail);
   result.iterations = levels.iterations;
+  Certify(Sense::kMaximum, &result);
+  return result;
+}
+
+}  // namespace
+
+PolicyResult SolveFlatWaterFilling(ShareProblem problem,
+                                   std::span<const double> factor,
+                                   SolverChoice choice, LpOptions options) {
+  PolicyResult result = FlatResult(problem, factor, choice, options);
+  const bool refused = result.outcome != SolveOutcome::kOptimal &&
+                       result.solver == kPricesSolver;
+  if (!refused || choice == SolverChoice::kPrices) return result;
+  result =
+      FlatResult(std::move(problem), factor, SolverChoice::kHighs, options);
+  result.solver += kAfterPrices;
   return result;
 }
 

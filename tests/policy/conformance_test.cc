@@ -184,29 +184,30 @@ TEST_P(Conformance, EveryCaseIsAnsweredRight) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, Conformance,
-    ::testing::Combine(
-        ::testing::Values("allox", "fifo", "fifo_packed", "fifo_perf", "gandiva",
-                          "isolated", "max_min_fairness_strategy_proof_perf",
-                          "proportional"),
-        ::testing::Values(SolverChoice::kAuto)),
+    ::testing::Combine(::testing::Values("allox", "fifo", "fifo_packed",
+                                         "fifo_perf", "gandiva", "isolated",
+                                         "max_min_fairness_strategy_proof_perf",
+                                         "proportional"),
+                       ::testing::Values(SolverChoice::kAuto)),
     FileAndSolverName);
 
 INSTANTIATE_TEST_SUITE_P(
     LinearPrograms, Conformance,
     ::testing::Combine(
-        ::testing::Values(
-            "finish_time_fairness", "finish_time_fairness_packed",
-            "finish_time_fairness_perf", "max_min_fairness",
-            "max_min_fairness_packed",
-            "max_min_fairness_packed_mixed_scale_factors",
-            "max_min_fairness_perf", "max_min_fairness_water_filling",
-            "max_min_fairness_water_filling_packed",
-            "max_min_fairness_water_filling_perf",
-            "max_sum_throughput_normalized_by_cost_packed_SLOs",
-            "max_sum_throughput_normalized_by_cost_perf",
-            "max_sum_throughput_normalized_by_cost_perf_SLOs",
-            "max_sum_throughput_perf", "min_total_duration",
-            "min_total_duration_packed", "min_total_duration_perf"),
+        ::testing::Values("finish_time_fairness", "finish_time_fairness_packed",
+                          "finish_time_fairness_perf", "max_min_fairness",
+                          "max_min_fairness_packed",
+                          "max_min_fairness_packed_mixed_scale_factors",
+                          "max_min_fairness_perf",
+                          "max_min_fairness_water_filling",
+                          "max_min_fairness_water_filling_packed",
+                          "max_min_fairness_water_filling_perf",
+                          "max_sum_throughput_normalized_by_cost_packed_SLOs",
+                          "max_sum_throughput_normalized_by_cost_perf",
+                          "max_sum_throughput_normalized_by_cost_perf_SLOs",
+                          "max_sum_throughput_perf", "min_total_duration",
+                          "min_total_duration_packed",
+                          "min_total_duration_perf"),
         ::testing::Values(SolverChoice::kAuto, SolverChoice::kHighs,
                           SolverChoice::kPrices)),
     FileAndSolverName);

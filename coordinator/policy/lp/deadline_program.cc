@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_solver.h"
 #include "core/text.h"
@@ -37,6 +38,18 @@ int AddFloors(const std::vector<DeadlineFloor>& floors, ShareProgram* program) {
   total.push_back({budget, -1});
   lp.AddRow(-kInfinity, 0, total);
   return budget;
+}
+
+// What is wrong with the bound of a sum, some of whose terms may be below 0.
+std::string CheckSum(std::span<const double> values,
+                     std::span<const double> shares, double* bound) {
+  double sum = 0;
+  double scale = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += values[i] * shares[i];
+    scale += std::abs(values[i] * shares[i]);
+  }
+  return CheckBound(Sense::kMaximum, sum, scale, bound);
 }
 
 bool AnyPassed(const std::vector<DeadlineFloor>& floors) {
@@ -211,10 +224,16 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(const SumObjective& objective,
   for (const DeadlineFloor& floor : floors_) floors[floor.job] = floor.needs;
   PriceProgram::Answer found =
       prices_->MostGain(floors, objective, known_, gap_max);
-  if (!found.converged && problem_.solver == SolverChoice::kAuto) return answer;
+  if (!found.converged) {
+    answer.detail = "prices: no closer to the bound";
+  } else {
+    answer.detail =
+        CheckSum(CellValues(shares_, objective), found.shares, &found.bound);
+  }
+  const bool proved = answer.detail.empty();
+  if (!proved && problem_.solver == SolverChoice::kAuto) return answer;
   answer.outcome =
-      found.converged ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
-  if (!found.converged) answer.detail = "prices: no closer to the bound";
+      proved ? SolveOutcome::kOptimal : SolveOutcome::kIterationLimit;
   answer.shares = std::move(found.shares);
   answer.bound = found.bound;
   answer.solver = kPricesSolver;

@@ -6,8 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/column_master.h"
 #include "coordinator/policy/lp/price_classes.h"
+#include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
@@ -285,9 +287,13 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
       .Run(std::move(start));
 }
 
-PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
-                        double level_max, const PriceOptions& options,
-                        PriceStart start) {
+namespace {
+
+// By classes of equal jobs where there are any, else looking closer and closer
+// at what is open.
+PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
+                      double level_max, const PriceOptions& options,
+                      PriceStart start) {
   const bool proportional = demand.curve == DemandCurve::kRamp &&
                             demand.b.empty() && demand.c.empty();
   if (proportional && jobs.size >= kClassesFrom) {
@@ -305,7 +311,7 @@ PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
     PriceOptions rough = options;
     rough.gap_max = std::max(options.gap_max, kSampleGap);
     const PriceLevel found =
-        HighestLevel(sample.jobs, sample.demand, level_max, rough);
+        SearchJobs(sample.jobs, sample.demand, level_max, rough, {});
     const double part =
         kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
     start = {found.prices, found.level, found.mixture, part / 2};
@@ -325,6 +331,26 @@ PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
   }
   answer.work = zoom.work();
   return answer;
+}
+
+}  // namespace
+
+PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
+                        double level_max, const PriceOptions& options,
+                        PriceStart start) {
+  PriceLevel answer =
+      SearchJobs(jobs, demand, level_max, options, std::move(start));
+  ProveBound(PassOf(jobs, demand), level_max, options.gap_max, &answer);
+  return answer;
+}
+
+void ProveBound(const PricePass& pass, double level_max, double gap_max,
+                PriceLevel* level) {
+  level->bound = ProvedLevel(pass, level->prices, level->bound, level_max);
+  const double missing = level->bound - level->level;
+  const double scale = std::abs(level->bound);
+  level->converged = level->converged && missing <= gap_max * scale &&
+                     missing >= -kBoundRounding * scale;
 }
 
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,

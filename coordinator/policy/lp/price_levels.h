@@ -73,10 +73,16 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
                         std::span<const double> capacity, double level_max,
                         const PriceOptions& options, PriceStart start = {});
 
-// The same over jobs one by one; many jobs are first looked at by a sample.
+// The same over jobs one by one; many jobs are first looked at by a sample. The
+// bound is what the prices prove by price_proof.h.
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
                         double level_max, const PriceOptions& options,
                         PriceStart start = {});
+
+// Raises the bound to what its prices really prove. `converged` remains only
+// where that is still near the level, and not below it.
+void ProveBound(const PricePass& pass, double level_max, double gap_max,
+                PriceLevel* level);
 
 // [blocks x kPriceLanes x J] the shares of the mixture.
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,

@@ -7,7 +7,9 @@
 #include <numeric>
 #include <utility>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
@@ -25,6 +27,7 @@ class SumSearch {
       : capacity_(capacity),
         rent_(rent),
         options_(options),
+        pass_(pass),
         zoom_(pass, capacity, options.version),
         master_(capacity.size(), /*convex=*/true),
         usage_(capacity.size()) {
@@ -49,7 +52,7 @@ class SumSearch {
            stall < kSumStallMax) {
       stall = Round() ? 0 : stall + 1;
     }
-    answer_.converged = Done();
+    Prove();
     return std::move(answer_);
   }
 
@@ -62,6 +65,16 @@ class SumSearch {
   bool Done() const {
     return answer_.bound - answer_.value <=
            options_.gap_max * std::max(std::abs(answer_.bound), gross_);
+  }
+
+  // The bound that the prices really prove. Below what is there by more than
+  // rounding it is none.
+  void Prove() {
+    answer_.bound = std::max(
+        answer_.bound, ProvedSum(pass_, capacity_, rent_, answer_.prices));
+    const double scale = std::max(std::abs(answer_.bound), gross_);
+    answer_.converged =
+        Done() && answer_.bound >= answer_.value - kBoundRounding * scale;
   }
 
   double Gross(double value, std::span<const double> usage) const {
@@ -150,6 +163,7 @@ class SumSearch {
   std::span<const double> capacity_;
   std::span<const double> rent_;
   PriceOptions options_;
+  const PricePass& pass_;
   PriceZoom zoom_;
   ColumnMaster master_;
   double gross_ = 0;  // of the mixture, before rent

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
@@ -292,7 +293,7 @@ class PriceFilling {
       stage.StartFrom(first.prices());
     }
     stage.Run();
-    Finish(stage, top, [&] {
+    Finish(stage, top, ProvedAt(stage, top, pass, stage.level()), [&] {
       return SharesOf(jobs, pass, stage.Mixture(), options_.version);
     });
   }
@@ -321,7 +322,8 @@ class PriceFilling {
         jobs.capacity, top, options_);
     stage.Run();
     // What they have when it ends.
-    Finish(stage, top, [&] {
+    set(stage.level());
+    Finish(stage, top, ProvedAt(stage, top, pass, 0), [&] {
       std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
       for (const PriceColumn& column : stage.Mixture()) {
         set(column.level);
@@ -333,15 +335,24 @@ class PriceFilling {
     });
   }
 
+  // All are at their caps, or the stage's prices prove by price_proof.h that
+  // they can have no more than at `level`, in `pass`, which is the stage's.
+  static bool ProvedAt(const WaterStage& stage, double top,
+                       const PricePass& pass, double level) {
+    return stage.level() >= top ||
+           LeastCostOf(pass, level, stage.prices()).cost >= 1 - kProofSlack;
+  }
+
   template <class Shares>
-  void Finish(WaterStage& stage, double top, Shares shares_of) {
+  void Finish(WaterStage& stage, double top, bool proved, Shares shares_of) {
     answer_.passes += stage.passes();
-    if (++answer_.stages == 1) answer_.first_bound = stage.level();
+    if (++answer_.stages == 1)
+      answer_.first_bound = proved ? stage.level() : top;
     // Nobody who rises on has less than before: what was called free was. (All
     // may be at their caps, below the last level.)
     const bool fell = curves_ == nullptr &&
                       stage.level() < std::min(level_, top) * (1 - kFallMax);
-    if (!stage.met() || fell) answer_.converged = false;
+    if (!stage.met() || !proved || fell) answer_.converged = false;
     level_ = stage.level();
     const std::vector<double> shares = shares_of();
     if (stage.level() >= top || !stage.met()) {

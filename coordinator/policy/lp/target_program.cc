@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "coordinator/policy/bound.h"
+
 namespace gavel {
 namespace {
 
@@ -130,8 +132,12 @@ TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
     answer.level = unit_;
   }
   AddCertificate(solution, &answer);
-  // An exact optimum and its bound may differ by a rounding either way.
-  answer.bound = std::max(answer.bound, answer.level);
+  const std::string error =
+      CheckBound(Sense::kMaximum, answer.level, &answer.bound);
+  if (!error.empty() && answer.outcome == SolveOutcome::kOptimal) {
+    answer.outcome = SolveOutcome::kIterationLimit;
+    answer.detail = error;
+  }
   return answer;
 }
 
@@ -149,7 +155,9 @@ TargetProgram::Answer TargetProgram::Solve() {
   if (second.level < answer.level) {
     second.level = answer.level;
     second.shares = std::move(answer.shares);
-    second.bound = std::max(second.bound, second.level);
+    const std::string error =
+        CheckBound(Sense::kMaximum, second.level, &second.bound);
+    if (!error.empty()) return answer;
   }
   return second.bound < answer.bound ? second : answer;
 }

@@ -34,7 +34,7 @@ class TargetProgram {
     std::string solver;
     std::vector<double> shares;  // feasible; EvenShares at least
     double level = 0;            // theirs
-    double bound = 0;            // no X has a higher level
+    double bound = 0;            // no X has a higher level; see bound.h
     // A linear inequality that all feasible X satisfy:
     // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It is what proves
     // `bound`: at targets * level it is tight. Empty: the solver has no duals.

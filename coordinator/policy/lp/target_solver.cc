@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "core/text.h"
@@ -51,8 +52,10 @@ TargetAnswer ByPrices(const ShareProblem& problem,
   answer.bound = found.bound;
   if (found.shares.empty()) found.shares = EvenShares(problem);
   answer.level = Level(problem, targets, found.shares);
-  answer.bound = std::max(answer.bound, answer.level);
-  if (answer.level < answer.bound * (1 - kPriceGapMax)) {
+  answer.detail = CheckBound(Sense::kMaximum, answer.level, &answer.bound);
+  if (!answer.detail.empty()) {
+    answer.outcome = SolveOutcome::kIterationLimit;
+  } else if (answer.level < answer.bound * (1 - kPriceGapMax)) {
     answer.outcome = SolveOutcome::kIterationLimit;
     answer.detail = StrCat("prices: no closer to the bound after ",
                            found.passes, " passes");

@@ -29,7 +29,7 @@ struct TargetAnswer {
   int iterations = 0;          // passes over the prices; 0: HiGHS
   std::vector<double> shares;  // feasible; EvenShares at least
   double level = 0;            // theirs
-  double bound = 0;            // no X has a higher level
+  double bound = 0;            // no X has a higher level; see bound.h
 };
 
 // `targets` [k] steps/s, > 0; `gain` [k] of a step/s of what is left over.

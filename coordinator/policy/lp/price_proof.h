@@ -1,0 +1,37 @@
+// What prices prove, worked out anew: job by job, over all pairs of points that
+// a job can mix, without the walk along the hull, the vectors, the boxes and
+// the classes by which the prices were found (price_pass.h, price_zoom.h,
+// price_classes.h). Called once with the prices that an answer rests on. Pure
+// functions, thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
+#define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
+
+#include <span>
+
+#include "coordinator/policy/lp/price_pass.h"
+
+namespace gavel {
+
+// As SumPass: what all jobs cost at least that have their demands.
+struct LeastCost {
+  double cost = 0;
+  double slope = 0;  // d cost / d level, a subgradient; without gains only
+};
+LeastCost LeastCostOf(const PricePass& pass, double level,
+                      std::span<const double> prices);
+
+// The least level that `prices`, at which all accelerators are worth 1, prove
+// to be out of reach, at least `bound`, which they are said to prove, and at
+// most `level_max`, which needs no proof. Demands without caps: the cost is
+// convex in the level.
+double ProvedLevel(const PricePass& pass, std::span<const double> prices,
+                   double bound, double level_max);
+
+// The value that `prices` prove to be out of reach: of the gains of `pass`
+// less `rent`, at `capacity` (all [J]).
+double ProvedSum(const PricePass& pass, std::span<const double> capacity,
+                 std::span<const double> rent, std::span<const double> prices);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_

@@ -1,0 +1,246 @@
+#include "coordinator/policy/lp/price_proof.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "coordinator/policy/bound.h"
+#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_program.h"
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/share_problem.h"
+#include "gtest/gtest.h"
+#include "tests/policy/solver_instances.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr size_t kProofJobs = 37;
+constexpr size_t kProofTypes = 5;
+
+struct ProofCase {
+  PriceJobs jobs;
+  PriceDemand demand;
+  std::vector<double> gain;
+  std::vector<double> worth;
+  std::vector<double> prices;
+  double level = 0;
+
+  PricePass Pass() const {
+    PricePass pass = PassOf(jobs, demand);
+    if (!gain.empty()) {
+      pass.gain = gain.data();
+      pass.worth = worth.data();
+    }
+    return pass;
+  }
+};
+
+// `form`: 0 in proportion, 1 with caps and floors, 2 finish-time, 3 gains.
+ProofCase ProofCaseOf(uint64_t seed, int form) {
+  std::mt19937_64 random(seed);
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  ProofCase out;
+  out.jobs = MakePriceJobs(kProofJobs, {4, 3, 5, 2, 6});
+  out.demand.curve = form == 2 ? DemandCurve::kFinish : DemandCurve::kRamp;
+  out.level = form == 2 ? -3 : 0.7;
+  for (size_t m = 0; m < kProofJobs; ++m) {
+    out.jobs.accelerators[m] = static_cast<double>(1 << random() % 3);
+    double fastest = 0;
+    for (size_t j = 0; j < kProofTypes; ++j) {
+      const bool none = j > 0 && random() % 4 == 0;
+      out.jobs.Throughput(m, j) = none ? 0 : between(0.2, 5);
+      fastest = std::max(fastest, out.jobs.Throughput(m, j));
+    }
+    out.demand.a.push_back(form == 3 ? 0 : between(0.2, 1) * fastest);
+    if (form == 1) out.demand.b.push_back(between(0, 0.3) * fastest);
+    if (form == 1) out.demand.c.push_back(between(0.3, 1) * fastest);
+    if (form == 2) out.demand.b.push_back(between(1, 2));
+    if (form == 2) out.demand.c.push_back(between(0, 1));
+    if (form == 3) out.demand.b.push_back(between(0, 0.9) * fastest);
+    if (form == 3) out.gain.push_back(between(0, 0.05));
+  }
+  PadDemand(out.jobs, &out.demand);
+  if (form == 3) {
+    out.gain.resize(out.jobs.accelerators.size(), 0.0);
+    out.worth = {1, 0.5, 2, 1, 1.5};
+  }
+  double all = 0;
+  for (size_t j = 0; j < kProofTypes; ++j) {
+    out.prices.push_back(random() % 4 == 0 ? 0 : between(0, 1));
+    all += out.prices[j] * out.jobs.capacity[j];
+  }
+  for (double& price : out.prices) price /= std::max(all, 1e-9);
+  return out;
+}
+
+TEST(PriceProof, TheLeastCostIsThatOfThePass) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    for (const int form : {0, 1, 2, 3}) {
+      SCOPED_TRACE(seed * 10 + static_cast<uint64_t>(form));
+      const ProofCase one = ProofCaseOf(seed, form);
+      const LeastCost least = LeastCostOf(one.Pass(), one.level, one.prices);
+      const PriceSums sums =
+          SumPass(one.Pass(), one.level, one.prices, FastestVersion());
+      const double scale = std::abs(sums.cost) + 1e-3;
+      EXPECT_NEAR(least.cost, sums.cost, 1e-11 * scale);
+      if (form == 3) continue;
+      EXPECT_NEAR(least.slope, sums.slope, 1e-9 * std::abs(sums.slope) + 1e-12);
+    }
+  }
+}
+
+double LevelMaxOf(const PriceJobs& jobs, const PriceDemand& demand) {
+  double most = std::numeric_limits<double>::infinity();
+  for (size_t m = 0; m < jobs.size; ++m) {
+    double fastest = 0;
+    for (size_t j = 0; j < jobs.types; ++j) {
+      fastest = std::max(fastest, jobs.Throughput(m, j));
+    }
+    most = std::min(most, fastest / demand.a[m]);
+  }
+  return most;
+}
+
+TEST(PriceProof, ABoundThatItsPricesDoNotProveIsRaised) {
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const ProofCase one = ProofCaseOf(seed, 0);
+    const double level_max = LevelMaxOf(one.jobs, one.demand);
+    const PriceOptions options;
+    const PriceLevel right =
+        HighestLevel(one.jobs, one.demand, level_max, options);
+    ASSERT_TRUE(right.converged);
+    // Too low, as if a sum of the search had been too high.
+    PriceLevel wrong = right;
+    wrong.bound *= 0.9;
+    ProveBound(one.Pass(), level_max, options.gap_max, &wrong);
+    EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
+    // Other prices prove less.
+    wrong.prices = one.prices;
+    wrong.bound = right.bound * 0.9;
+    ProveBound(one.Pass(), level_max, options.gap_max, &wrong);
+    EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
+    if (wrong.converged) continue;
+    ++refused;
+    EXPECT_GT(wrong.bound, right.level * (1 + options.gap_max));
+  }
+  EXPECT_GT(refused, 40);
+}
+
+TEST(PriceProof, ALevelAboveItsBoundIsNoProof) {
+  const ProofCase one = ProofCaseOf(1, 0);
+  const double level_max = LevelMaxOf(one.jobs, one.demand);
+  PriceLevel level = HighestLevel(one.jobs, one.demand, level_max, {});
+  level.level *= 1.01;
+  ProveBound(one.Pass(), level_max, PriceOptions().gap_max, &level);
+  EXPECT_FALSE(level.converged);
+}
+
+double Dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// What the three solvers on prices say before any policy looks at it, with what
+// their shares really give, and what HiGHS achieves.
+class RawBounds {
+ public:
+  explicit RawBounds(const ShareProblem& problem)
+      : problem_(problem), fastest_(LargestThroughputs(problem)) {}
+
+  void Check() {
+    CheckLevel();
+    CheckSum();
+    CheckWater();
+  }
+  int proved() const { return proved_; }
+
+ private:
+  void Expect(double value, double highs, const PriceProgram::Answer& answer) {
+    const double bound = answer.bound;
+    const double scale = std::abs(bound);
+    EXPECT_LE(value, bound + kBoundRounding * scale);
+    EXPECT_LE(highs, bound + kBoundRounding * scale);
+    if (!answer.converged) return;
+    ++proved_;
+    EXPECT_GE(value, bound - 1e-8 * scale);
+  }
+
+  void CheckLevel() {
+    TargetProgram highs(problem_, fastest_);
+    PriceDemand demand;
+    demand.a = fastest_;
+    const PriceProgram::Answer answer =
+        PriceProgram(problem_).Highest(std::move(demand), 1);
+    known_ = answer.shares.empty() ? EvenShares(problem_) : answer.shares;
+    const double level = Level(problem_, fastest_, known_);
+    Expect(level, highs.Solve().level, answer);
+  }
+
+  void CheckSum() {
+    SumObjective objective;
+    objective.worth.assign(problem_.types, 1.0);
+    objective.rent.assign(problem_.types, 0.0);
+    ShareProgram program(problem_);
+    std::vector<double> floors = Throughputs(problem_, known_);
+    for (size_t m = 0; m < floors.size(); ++m) {
+      objective.gain.push_back(1 / fastest_[m]);
+      floors[m] *= 0.5;
+      program.AddThroughputCost(m, 1 / fastest_[m], program.lp.column_cost);
+      program.AddThroughputRow(m, 1 / fastest_[m], {}, floors[m] / fastest_[m],
+                               kInfinity);
+    }
+    const std::vector<double> values = CellValues(problem_, objective);
+    const PriceProgram::Answer answer =
+        PriceProgram(problem_).MostGain(floors, objective, known_);
+    const LpSolution solution = HighsSolver(program.lp).Solve();
+    const std::vector<double> shares = program.Shares(solution);
+    Expect(Dot(values, answer.shares),
+           shares.empty() ? 0 : Dot(values, shares) * (1 - kBoundRounding),
+           answer);
+  }
+
+  void CheckWater() {
+    const PriceProgram::Answer answer =
+        PriceProgram(problem_).FillWater(fastest_, fastest_);
+    // At level 1 all have all that they can.
+    double level = 1;
+    for (size_t m = 0; m < fastest_.size(); ++m) {
+      level =
+          std::min(level, Throughput(problem_, m, answer.shares) / fastest_[m]);
+    }
+    TargetProgram highs(problem_, fastest_);
+    Expect(level, highs.Solve().level, answer);
+  }
+
+  const ShareProblem& problem_;
+  std::vector<double> fastest_;
+  std::vector<double> known_;
+  int proved_ = 0;
+};
+
+TEST(PriceProof, NoValueIsAboveABoundThatNothingWasDoneTo) {
+  int expected = 0;
+  int proved = 0;
+  for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
+    SCOPED_TRACE(i);
+    const ShareProblem problem = MakeShareProblem(Instance(
+        static_cast<uint64_t>(i), std::min<size_t>(InstanceJobsMax(), 300)));
+    if (problem.size() == 0) continue;
+    RawBounds bounds(problem);
+    bounds.Check();
+    expected += 3;
+    proved += bounds.proved();
+  }
+  EXPECT_GE(proved * 10, expected * 9);
+}
+
+}  // namespace
+}  // namespace gavel::testing
