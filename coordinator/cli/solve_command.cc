@@ -15,6 +15,7 @@
 #include "coordinator/cli/terminal.h"
 #include "coordinator/policy/policy.h"
 #include "core/status.h"
+#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -34,6 +35,18 @@ SolverChoice SolverOf(const std::string& name) {
   return name == "prices" ? SolverChoice::kPrices : SolverChoice::kAuto;
 }
 
+// What users asked for and did not get.
+void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
+  if (problem.solver != SolverChoice::kPrices ||
+      !result->solver.starts_with("highs")) {
+    return;
+  }
+  StrAppend(&result->detail, result->detail.empty() ? "" : "; ",
+            "solved by HiGHS: prices don't serve packed pairs, placement that "
+            "leaves accelerators of servers over, or deadlines that can't all "
+            "be met");
+}
+
 absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<PolicyResult> result = policy.Solve(of.problem);
@@ -45,6 +58,7 @@ absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
         StrCat("case ", of.number, ": ",
                WithIdsOfCase(ToStd(result.status().message()))));
   }
+  TellOtherSolver(of.problem, &*result);
   return PolicyAnswer{std::move(of), *std::move(result), time.count()};
 }
 
@@ -108,7 +122,10 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
   command
       ->add_option("--solver", options->solver,
                    "auto: prices where they serve and prove their answer, else "
-                   "HiGHS")
+                   "HiGHS; prices: their answer even without its proof, HiGHS "
+                   "only where they don't serve, which REASON tells (packed "
+                   "pairs, placement that leaves accelerators over, deadlines "
+                   "that can't all be met)")
       ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
       ->type_name("auto|highs|prices")
       ->default_str("auto");

@@ -152,6 +152,7 @@ class Search {
     result.outcome = outcome_;
     result.detail = detail_;
     result.solver = solver_;
+    result.iterations = iterations_;
     Certify(Sense::kMinimum, &result);
     return result;
   }
@@ -170,6 +171,7 @@ class Search {
     outcome_ = answer.outcome;
     detail_ = std::move(answer.detail);
     solver_ = std::move(answer.solver);
+    iterations_ += answer.iterations;
     const double reached = RhoOf(answer.shares);
     if (reached < high_) {
       high_ = reached;
@@ -221,6 +223,7 @@ class Search {
   SolveOutcome outcome_ = SolveOutcome::kOptimal;
   std::string detail_;
   std::string solver_ = "none";
+  int iterations_ = 0;
 };
 
 // d_m(rho) as the level -rho rises; see price_levels.h.
@@ -236,13 +239,17 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
   PriceProgram program(shares);
   PriceProgram::Answer answer = program.Highest(
       std::move(demand), -LargestRho(finishes, LargestThroughputs(shares)));
-  if (answer.shares.empty()) answer.shares = EvenShares(shares);
   const auto rho_of = [&](std::span<const double> of) {
     return LargestRho(finishes, Throughputs(shares, of));
   };
-  double rho = rho_of(answer.shares);
+  double rho = answer.shares.empty() ? std::numeric_limits<double>::infinity()
+                                     : rho_of(answer.shares);
   const bool proved = rho + answer.bound <= kPriceGapMax * rho;
-  if (proved) {
+  if (!proved) {
+    // It can be as bad as nothing for somebody.
+    std::vector<double> even = EvenShares(shares);
+    if (rho_of(even) < rho) answer.shares = std::move(even);
+  } else {
     std::vector<double> more =
         program.SpendTheRest(answer, Targets(finishes, rho), gain);
     if (rho_of(more) <= rho * (1 + TargetProgram::kLossMax)) {

@@ -194,12 +194,11 @@ absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   PolicyResult result = Search(problem, shares, cost).Run();
   if (result.solver != kPricesSolver) return result;
-  if (result.outcome == SolveOutcome::kOptimal &&
-      result.objective < result.bound * (1 - kProvedGapMax)) {
+  if (result.objective < result.bound * (1 - kProvedGapMax)) {
     result.outcome = SolveOutcome::kIterationLimit;
     result.detail = "prices: no closer to the bound";
   }
-  if (result.outcome == SolveOutcome::kOptimal ||
+  if (result.outcome != SolveOutcome::kIterationLimit ||
       problem.solver == SolverChoice::kPrices) {
     return result;
   }

@@ -163,7 +163,8 @@ struct PolicyResult {
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)
   std::string solver;    // e.g. "prices", "highs-simplex"
-  int iterations = 0;    // passes of prices over jobs or pairs; 0: others
+  // Passes of prices over jobs or pairs, or HiGHS' iterations; 0: others.
+  int iterations = 0;
 };
 
 class Policy {

@@ -171,7 +171,9 @@ class Filling {
     solver_->ChangeRowBounds(share_lp_.rows(), lower,
                              std::vector<double>(lower.size(), kInfinity));
     ++result_.programs;
-    return solver_->Solve(Restart::kDual);
+    LpSolution solution = solver_->Solve(Restart::kDual);
+    result_.iterations += solution.iterations;
+    return solution;
   }
 
   // The cut that the duals prove: the rows' weighted sum, bounded over all

@@ -34,7 +34,7 @@ struct WaterLevels {
   // the demands of a higher one.
   double first_level_bound = 0;
   int programs = 0;    // linear programs solved
-  int iterations = 0;  // passes of prices; 0: HiGHS
+  int iterations = 0;  // passes of prices, or of HiGHS' methods
 };
 
 // a_m(X) = factor[m] T_m(X). `demands` counts in these amounts, and is at its

@@ -10,6 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr char kCase[] = R"({
@@ -77,10 +78,24 @@ TEST_F(SolveTest, TheSolverIsChosenAndTold) {
             automatic["objective"]);
   const Json highs = solved({"--solver", "highs"});
   EXPECT_EQ(highs["solver"], "highs-simplex");
-  EXPECT_EQ(highs["iterations"], 0);
+  EXPECT_GT(highs["iterations"].get<int>(), 0);
   EXPECT_NEAR(highs["objective"].get<double>(),
               automatic["objective"].get<double>(), 1e-7);
   EXPECT_EQ(Solve("fifo", kCase, {"--solver", "none"}).exit_code, 2);
+}
+
+TEST_F(SolveTest, PricesThatDoNotServeAreTold) {
+  const auto reason = [&](const std::string& solver) {
+    EXPECT_EQ(Solve("max_sum_throughput_normalized_by_cost_perf_SLOs", kCase,
+                    {"--solver", solver, "--output", Path("out.json")})
+                  .exit_code,
+              0);
+    const Json one = Json::parse(ReadText(Path("out.json")))["cases"].at(0);
+    EXPECT_THAT(one["solver"].get<std::string>(), HasSubstr("highs"));
+    return one["reason"].get<std::string>();
+  };
+  EXPECT_THAT(reason("prices"), HasSubstr("solved by HiGHS: prices don't"));
+  EXPECT_THAT(reason("auto"), Not(HasSubstr("solved by HiGHS")));
 }
 
 TEST_F(SolveTest, DeadlinesThatCannotBeMetAreAnAnswer) {

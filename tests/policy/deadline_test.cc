@@ -2,6 +2,9 @@
 // without.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -77,6 +80,8 @@ TEST(Deadlines, OneThatCannotBeMetIsNamedAndTheOthersAreKept) {
   EXPECT_THAT(result.detail,
               AllOf(HasSubstr("infeasible"), HasSubstr("job 3 (needs 3 "),
                     Not(HasSubstr("job 1"))));
+  // No prices prove what one job alone can't have.
+  EXPECT_THAT(result.detail, Not(HasSubstr("proved")));
   EXPECT_NEAR(Throughput(problem, result, 2), 1, 1e-7);
   EXPECT_GE(Throughput(problem, result, 0), 0.5 - 1e-7);
   // What is left is still maximised.
@@ -106,6 +111,60 @@ TEST(Deadlines, AMissedOneIsToldAndItsJobFinishesAsSoonAsItCan) {
   EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
   EXPECT_THAT(result.detail, HasSubstr("job 1 (its deadline has passed)"));
   EXPECT_NEAR(Throughput(problem, result, 0), 1, 1e-6);
+}
+
+TEST(Deadlines, WithAMissedOnePricesGiveTheOthersTheSameAsHighs) {
+  for (const char* name : {kDeadlines, kRatio}) {
+    SCOPED_TRACE(name);
+    PolicyProblem problem =
+        MakeProblem({2, 1}, {{4, 1}, {3, 5}, {2, 2}, {6, 1}});
+    problem.cost = {2, 1};
+    SetDeadline(0, 10, 0, &problem);
+    SetDeadline(2, 100, 100, &problem);
+    problem.solver = SolverChoice::kPrices;
+    const PolicyResult prices = Solved(name, problem);
+    EXPECT_EQ(prices.solver, "prices");
+    EXPECT_EQ(prices.outcome, SolveOutcome::kInfeasible);
+    EXPECT_THAT(prices.detail,
+                AllOf(HasSubstr("job 1 (its deadline has passed)"),
+                      Not(HasSubstr("job 3"))));
+    EXPECT_NEAR(Throughput(problem, prices, 0), 4, 1e-8);
+    EXPECT_GE(Throughput(problem, prices, 2), 1 - 1e-8);
+    problem.solver = SolverChoice::kHighs;
+    const PolicyResult highs = Solved(name, problem);
+    EXPECT_EQ(highs.detail, prices.detail);
+    EXPECT_NEAR(highs.objective, prices.objective, 1e-6 * highs.objective);
+  }
+}
+
+// The text has all that it takes to see that it is so: needs at the cheapest
+// accelerators for each are worth more than all that there is.
+TEST(Deadlines, ThePricesThatAreToldProveThatNotAllCanBeMet) {
+  const std::vector<std::vector<double>> rows = {{4, 1}, {4, 2}, {1, 1}};
+  const std::vector<double> needs = {3, 3, 0.8};
+  PolicyProblem problem = MakeProblem({1, 1}, rows);
+  for (size_t m = 0; m < needs.size(); ++m) {
+    SetDeadline(m, needs[m] * 100, 100, &problem);
+  }
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
+  const size_t proof = result.detail.find("no allocation gives all of them");
+  ASSERT_NE(proof, std::string::npos) << result.detail;
+  double level = 0;
+  double prices[2] = {};
+  ASSERT_EQ(std::sscanf(result.detail.c_str() + proof,
+                        "no allocation gives all of them more than %lf of what "
+                        "they need (proved by the prices type0 %lf, type1 %lf)",
+                        &level, &prices[0], &prices[1]),
+            3)
+      << result.detail;
+  double worth = 0;
+  for (size_t m = 0; m < needs.size(); ++m) {
+    worth +=
+        needs[m] * std::min(prices[0] / rows[m][0], prices[1] / rows[m][1]);
+  }
+  EXPECT_NEAR(level, (prices[0] + prices[1]) / worth, 1e-3);
+  EXPECT_NEAR(level, 6 / 7.6, 1e-3);
 }
 
 TEST(Deadlines, OneThatIsHopelessStillHasWhatIsLeft) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -142,6 +143,17 @@ TEST(PriceProof, ALevelAboveItsBoundIsNoProof) {
   level.level *= 1.01;
   ProveBound(one.Pass(), level_max, PriceOptions().gap_max, &level);
   EXPECT_FALSE(level.converged);
+}
+
+// The demands of entities may be flat: the first job has all that it can from
+// level 1 on, the second asks for the first one's type from level 2 on.
+TEST(PriceProof, WhereDemandsAreFlatACostOfOneProvesNothing) {
+  const auto cost_at = [](double level) {
+    return std::min(level, 1.0) + std::max(0.0, level - 2);
+  };
+  EXPECT_NEAR(ProvedLevel(cost_at, 1, 5), 2, 1e-8);
+  EXPECT_EQ(ProvedLevel(cost_at, 3, 5), 3);
+  EXPECT_EQ(ProvedLevel(cost_at, 1, 1.5), 1.5);
 }
 
 double Dot(const std::vector<double>& a, const std::vector<double>& b) {

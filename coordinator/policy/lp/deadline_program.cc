@@ -86,8 +86,7 @@ DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
       budget_(AddFloors(floors_, &program_)),
       relaxed_(floors_.empty()),
       infeasible_(AnyPassed(floors_)) {
-  if (problem.solver != SolverChoice::kHighs && !infeasible_ &&
-      PriceProgram::Serves(shares)) {
+  if (problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares)) {
     prices_ = std::make_unique<PriceProgram>(shares);
   }
 }
@@ -164,11 +163,13 @@ DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
   answer.solver = std::move(solution.solver);
   answer.shares = program_.Shares(solution);
   answer.bound = scale * BoundOf(solution, &objective, scale);
+  answer.iterations = solution.iterations;
   return answer;
 }
 
-// Max-min with the floors as targets: the deadlines can be kept if and only if
-// the level reaches 1.
+// Max-min with the floors as targets: the deadlines can be kept, and jobs whose
+// deadlines have passed have all that they can, if and only if the level
+// reaches 1.
 bool DeadlineProgram::SettleFloors() {
   if (!known_.empty()) return true;
   if (floors_.empty()) {
@@ -183,15 +184,17 @@ bool DeadlineProgram::SettleFloors() {
     demand.a[floor.job] = floor.needs;
     most = std::min(most, fastest[floor.job] / floor.needs);
   }
+  // Whatever accelerators are worth: it is told by whom.
+  if (most < 1 - kShortfallMax) return false;
   const PriceProgram::Answer level =
       prices_->Highest(std::move(demand), std::min(most, 2.0));
-  if (level.bound < 1) {
+  if (level.bound < 1 - kShortfallMax) {
     proof_ = Proof(level.prices, level.bound);
     return false;
   }
   for (const DeadlineFloor& floor : floors_) {
-    if (level.shares.empty() ||
-        Throughput(shares_, floor.job, level.shares) < floor.needs) {
+    if (level.shares.empty() || Throughput(shares_, floor.job, level.shares) <
+                                    floor.needs * (1 - kShortfallMax)) {
       return false;
     }
   }
@@ -238,6 +241,7 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(const SumObjective& objective,
   answer.bound = found.bound;
   answer.solver = kPricesSolver;
   answer.iterations = found.passes;
+  TellWhoFallsShort(&answer);
   return answer;
 }
 
@@ -263,9 +267,14 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
   for (const double one : value) scale = std::max(scale, std::abs(one));
   if (scale == 0) scale = 1;
   LpSolution solution;
-  if (!relaxed_) solution = Relax();
+  int iterations = 0;
+  if (!relaxed_) {
+    solution = Relax();
+    iterations = solution.iterations;
+  }
   if (relaxed_) solution = SolveFor(value, scale);
   Answer answer = AnswerOf(std::move(solution), objective, scale);
+  answer.iterations += iterations;
   // The next time is with them.
   if (options_.pairs != nullptr && options_.pairs->found()) return answer;
   const double reached = std::inner_product(
@@ -276,13 +285,17 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
     Answer second = AnswerOf(
         HighsSolver(program_.lp, {.method = LpMethod::kInteriorPoint}).Solve(),
         objective, scale);
+    second.iterations += answer.iterations;
     if (second.outcome == SolveOutcome::kOptimal) answer = std::move(second);
   }
-  if (infeasible_ && answer.outcome == SolveOutcome::kOptimal) {
-    answer.outcome = SolveOutcome::kInfeasible;
-    answer.detail = WhoFallsShort(answer.shares);
-  }
+  TellWhoFallsShort(&answer);
   return answer;
+}
+
+void DeadlineProgram::TellWhoFallsShort(Answer* answer) const {
+  if (!infeasible_ || answer->outcome != SolveOutcome::kOptimal) return;
+  answer->outcome = SolveOutcome::kInfeasible;
+  answer->detail = WhoFallsShort(answer->shares);
 }
 
 }  // namespace gavel

@@ -49,18 +49,18 @@ class DeadlineProgram {
     // No X that falls short as little has more: by the duals.
     double bound = 0;
     std::string solver;
-    int iterations = 0;  // passes of prices; 0: HiGHS
+    int iterations = 0;  // passes of prices, or of HiGHS' methods
   };
 
-  // The most of the objective; by prices where the problem has their shape, no
-  // deadline is in the way and they prove it, else by HiGHS (see
+  // The most of the objective; by prices where the problem has their shape, all
+  // floors can be kept and they prove it, else by HiGHS (see
   // PolicyProblem::solver). Later calls start from where the last one ended.
   // `gap_max`: to which prices are to prove it, of the gain.
   Answer Maximize(const SumObjective& objective,
                   double gap_max = PriceOptions().gap_max);
 
  private:
-  // Shares that keep all deadlines into known_, or the prices that prove that
+  // Shares that keep all floors into known_, or the prices that prove that
   // there are none into proof_. False: neither.
   bool SettleFloors();
   std::string Proof(std::span<const double> prices, double level) const;
@@ -75,6 +75,8 @@ class DeadlineProgram {
   double BoundOf(const LpSolution& solution, const SumObjective* objective,
                  double scale) const;
   std::string WhoFallsShort(std::span<const double> shares) const;
+  // What is optimal in a problem that is not feasible.
+  void TellWhoFallsShort(Answer* answer) const;
 
   const PolicyProblem& problem_;
   const ShareProblem& shares_;
@@ -85,7 +87,7 @@ class DeadlineProgram {
   // where that is positive.
   int budget_;
   std::unique_ptr<PriceProgram> prices_;  // null: they don't serve
-  std::vector<double> known_;             // keep all deadlines; by prices
+  std::vector<double> known_;             // keep all floors; by prices
   std::string proof_;                     // that they can't be kept
   std::unique_ptr<HighsSolver> solver_;   // null: not needed so far
   bool relaxed_;                          // the least budget is known

@@ -1,5 +1,6 @@
 #include "coordinator/policy/lp/highs_solver.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "core/text.h"
@@ -39,19 +40,28 @@ void SetTolerance(void* highs, double tolerance) {
   }
 }
 
-void Run(void* highs, bool simplex, const char* presolve, Restart restart) {
+// Returns the iterations that it took.
+int Run(void* highs, bool simplex, const char* presolve, Restart restart) {
   Highs_setStringOptionValue(highs, "solver", simplex ? "simplex" : "ipx");
   Highs_setStringOptionValue(highs, "presolve", presolve);
   Highs_setIntOptionValue(
       highs, "simplex_strategy",
       restart == Restart::kDual ? kDualSimplex : kPrimalSimplex);
   Highs_run(highs);
+  int iterations = 0;
+  for (const char* name : {"simplex_iteration_count", "ipm_iteration_count"}) {
+    HighsInt count = 0;
+    Highs_getIntInfoValue(highs, name, &count);
+    iterations += std::max(count, 0);
+  }
+  return iterations;
 }
 
 // It says nothing about the program.
 bool GaveUp(void* highs) {
   const HighsInt status = Highs_getModelStatus(highs);
-  return status == kHighsModelStatusSolveError ||
+  return status == kHighsModelStatusNotset ||
+         status == kHighsModelStatusSolveError ||
          status == kHighsModelStatusUnknown;
 }
 
@@ -148,16 +158,19 @@ LpSolution HighsSolver::Solve(Restart restart) {
     solution.detail = Describe(kHighsModelStatusLoadError);
     return solution;
   }
-  Run(highs, simplex, method == LpMethod::kSimplex ? "off" : "choose", restart);
+  solution.iterations =
+      Run(highs, simplex, method == LpMethod::kSimplex ? "off" : "choose",
+          restart);
   if (GaveUp(highs)) {
     // Rare, on badly scaled programs: from nothing, and the other way.
     Highs_clearSolver(highs);
-    Run(highs, /*simplex=*/true, "choose",
-        restart == Restart::kDual ? Restart::kPrimal : Restart::kDual);
+    solution.iterations +=
+        Run(highs, /*simplex=*/true, "choose",
+            restart == Restart::kDual ? Restart::kPrimal : Restart::kDual);
   }
   if (GaveUp(highs)) {
     SetTolerance(highs, kLastTolerance);
-    Run(highs, /*simplex=*/true, "off", Restart::kDual);
+    solution.iterations += Run(highs, /*simplex=*/true, "off", Restart::kDual);
     SetTolerance(highs, options_.tolerance);
   }
   const HighsInt status = Highs_getModelStatus(highs);

@@ -58,6 +58,7 @@ struct LpSolution {
   // lower one does.
   std::vector<double> row_duals;
   std::string solver;  // "highs-simplex" or "highs-ipx"
+  int iterations = 0;  // of simplex and interior point, in this Solve
 };
 
 // Which simplex: primal where the last solution (at first: the lower bounds of

@@ -6,8 +6,13 @@
 #include <limits>
 #include <vector>
 
+#include "coordinator/policy/bound.h"
+
 namespace gavel {
 namespace {
+
+// Of the least cost, which sums up positive terms.
+constexpr double kCostRounding = 1e-13;
 
 // What a job has and pays when it spends all of its time in one way.
 struct Choice {
@@ -104,6 +109,23 @@ double ProvedLevel(const PricePass& pass, std::span<const double> prices,
   if (least.cost >= 1) return bound;
   if (!(least.slope > 0)) return level_max;
   return std::min(level_max, bound + (1 - least.cost) / least.slope);
+}
+
+double ProvedLevel(const std::function<double(double level)>& cost_at,
+                   double bound, double level_max) {
+  const auto out_of_reach = [&](double level) {
+    return cost_at(level) > 1 + kCostRounding;
+  };
+  if (bound >= level_max) return level_max;
+  double low = bound * (1 + kBoundRounding);
+  if (out_of_reach(low)) return bound;
+  if (!out_of_reach(level_max)) return level_max;
+  double high = level_max;
+  while (high - low > kBoundRounding * high) {
+    const double middle = (low + high) / 2;
+    (out_of_reach(middle) ? high : low) = middle;
+  }
+  return high;
 }
 
 double ProvedSum(const PricePass& pass, std::span<const double> capacity,

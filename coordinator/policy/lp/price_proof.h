@@ -6,6 +6,7 @@
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 
+#include <functional>
 #include <span>
 
 #include "coordinator/policy/lp/price_pass.h"
@@ -25,6 +26,13 @@ LeastCost LeastCostOf(const PricePass& pass, double level,
 // most `level_max`, which needs no proof. Demands without caps: the cost is
 // convex in the level.
 double ProvedLevel(const PricePass& pass, std::span<const double> prices,
+                   double bound, double level_max);
+
+// The same of any demands that never fall as the level rises, whose least cost
+// `cost_at` tells: where they are flat, all jobs that cost anything having all
+// that they can, a cost of 1 proves nothing, and a higher level is the first
+// that is out of reach.
+double ProvedLevel(const std::function<double(double level)>& cost_at,
                    double bound, double level_max);
 
 // The value that `prices` prove to be out of reach: of the gains of `pass`

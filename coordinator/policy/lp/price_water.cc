@@ -293,7 +293,10 @@ class PriceFilling {
       stage.StartFrom(first.prices());
     }
     stage.Run();
-    Finish(stage, top, ProvedAt(stage, top, pass, stage.level()), [&] {
+    const auto cost_at = [&](double level) {
+      return LeastCostOf(pass, level, stage.prices()).cost;
+    };
+    Finish(stage, top, cost_at, [&] {
       return SharesOf(jobs, pass, stage.Mixture(), options_.version);
     });
   }
@@ -321,9 +324,12 @@ class PriceFilling {
         },
         jobs.capacity, top, options_);
     stage.Run();
+    const auto cost_at = [&](double level) {
+      set(level);
+      return LeastCostOf(pass, 0, stage.prices()).cost;
+    };
     // What they have when it ends.
-    set(stage.level());
-    Finish(stage, top, ProvedAt(stage, top, pass, 0), [&] {
+    Finish(stage, top, cost_at, [&] {
       std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
       for (const PriceColumn& column : stage.Mixture()) {
         set(column.level);
@@ -335,19 +341,16 @@ class PriceFilling {
     });
   }
 
-  // All are at their caps, or the stage's prices prove by price_proof.h that
-  // they can have no more than at `level`, in `pass`, which is the stage's.
-  static bool ProvedAt(const WaterStage& stage, double top,
-                       const PricePass& pass, double level) {
-    return stage.level() >= top ||
-           LeastCostOf(pass, level, stage.prices()).cost >= 1 - kProofSlack;
-  }
-
-  template <class Shares>
-  void Finish(WaterStage& stage, double top, bool proved, Shares shares_of) {
+  // `cost_at` a level: of the stage's demands at its prices, by price_proof.h.
+  template <class Cost, class Shares>
+  void Finish(WaterStage& stage, double top, Cost cost_at, Shares shares_of) {
     answer_.passes += stage.passes();
-    if (++answer_.stages == 1)
-      answer_.first_bound = proved ? stage.level() : top;
+    const bool proved =  // nothing to prove where all are at their caps
+        stage.level() >= top || cost_at(stage.level()) >= 1 - kProofSlack;
+    if (++answer_.stages == 1) {
+      answer_.first_bound =
+          proved ? ProvedLevel(cost_at, stage.level(), top) : top;
+    }
     // Nobody who rises on has less than before: what was called free was. (All
     // may be at their caps, below the last level.)
     const bool fell = curves_ == nullptr &&

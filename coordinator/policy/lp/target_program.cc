@@ -120,6 +120,7 @@ TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
   answer.outcome = solution.outcome;
   answer.detail = std::move(solution.detail);
   answer.solver = std::move(solution.solver);
+  answer.iterations = solution.iterations;
   answer.shares = program_.Shares(solution);
   if (!answer.shares.empty()) {
     const auto level = static_cast<size_t>(level_column_);
@@ -151,6 +152,7 @@ TargetProgram::Answer TargetProgram::Solve() {
   LpOptions options = options_;
   options.method = LpMethod::kInteriorPoint;
   Answer second = AnswerOf(HighsSolver(program_.lp, options).Solve());
+  second.iterations += answer.iterations;
   if (second.outcome != SolveOutcome::kOptimal) return answer;
   if (second.level < answer.level) {
     second.level = answer.level;

@@ -32,6 +32,7 @@ class TargetProgram {
     SolveOutcome outcome = SolveOutcome::kFailed;
     std::string detail;
     std::string solver;
+    int iterations = 0;          // of HiGHS' methods
     std::vector<double> shares;  // feasible; EvenShares at least
     double level = 0;            // theirs
     double bound = 0;            // no X has a higher level; see bound.h

@@ -17,13 +17,10 @@ TargetAnswer ByHighs(const ShareProblem& problem,
                      std::span<const double> gain, const LpOptions& options) {
   TargetProgram program(problem, targets, options);
   TargetProgram::Answer first = program.Solve();
-  TargetAnswer answer{first.outcome,
-                      std::move(first.detail),
-                      std::move(first.solver),
-                      0,
-                      std::move(first.shares),
-                      first.level,
-                      first.bound};
+  TargetAnswer answer{
+      first.outcome,    std::move(first.detail), std::move(first.solver),
+      first.iterations, std::move(first.shares), first.level,
+      first.bound};
   const bool again = options.pairs != nullptr && options.pairs->found();
   if (answer.outcome != SolveOutcome::kOptimal || again) return answer;
   std::vector<double> more = program.SpendTheRest(answer.level, gain);
@@ -50,8 +47,18 @@ TargetAnswer ByPrices(const ShareProblem& problem,
   answer.solver = kPricesSolver;
   answer.iterations = found.passes;
   answer.bound = found.bound;
-  if (found.shares.empty()) found.shares = EvenShares(problem);
-  answer.level = Level(problem, targets, found.shares);
+  if (!found.shares.empty()) {
+    answer.level = Level(problem, targets, found.shares);
+  }
+  // What is not proved can be as bad as nothing for somebody.
+  if (answer.level < answer.bound * (1 - kPriceGapMax)) {
+    std::vector<double> even = EvenShares(problem);
+    const double level = Level(problem, targets, even);
+    if (level > answer.level) {
+      answer.level = level;
+      found.shares = std::move(even);
+    }
+  }
   answer.detail = CheckBound(Sense::kMaximum, answer.level, &answer.bound);
   if (!answer.detail.empty()) {
     answer.outcome = SolveOutcome::kIterationLimit;

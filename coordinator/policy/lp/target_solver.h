@@ -26,7 +26,7 @@ struct TargetAnswer {
   SolveOutcome outcome = SolveOutcome::kFailed;
   std::string detail;
   std::string solver;
-  int iterations = 0;          // passes over the prices; 0: HiGHS
+  int iterations = 0;          // passes of prices, or of HiGHS' methods
   std::vector<double> shares;  // feasible; EvenShares at least
   double level = 0;            // theirs
   double bound = 0;            // no X has a higher level; see bound.h
