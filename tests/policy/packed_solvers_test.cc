@@ -35,65 +35,98 @@ bool OnDemand(const PolicyResult& result) {
 }
 
 void ExpectSameAsAllPairs(const PackedObjective& of,
-                          const PolicyProblem& problem, int* compared) {
+                          const PolicyProblem& problem, Tally* tally) {
   const PolicyResult some = By(SolverChoice::kAuto, of.policy, problem);
   EXPECT_EQ(ShareErrors(problem, some), "");
   if (!OnDemand(some)) return;
   const PolicyResult all = By(SolverChoice::kHighs, of.policy, problem);
-  if (all.outcome == SolveOutcome::kOptimal) {
-    EXPECT_EQ(some.outcome, SolveOutcome::kOptimal) << some.detail;
-    EXPECT_LE(some.gap, 1e-6);
+  // With deadlines that can't be met other bounds hold for each.
+  if (all.outcome == SolveOutcome::kInfeasible) {
+    EXPECT_EQ(some.outcome, SolveOutcome::kInfeasible);
+    return;
   }
+  tally->Ask();
   EXPECT_LE(of.sign * some.objective, of.sign * some.bound);
   const double scale = std::max(std::abs(all.objective), 1e-300);
-  const double slack =
-      std::max({1e-7 * scale, std::abs(all.bound - all.objective),
-                std::abs(some.bound - some.objective)});
+  const double difference = std::abs(some.objective - all.objective);
   if (all.outcome == SolveOutcome::kOptimal) {
-    ++*compared;
-    EXPECT_NEAR(some.objective, all.objective, slack * (1 + 1e-9));
+    tally->Compare(difference / scale);
+    EXPECT_EQ(some.outcome, SolveOutcome::kOptimal) << some.detail;
+    EXPECT_LE(std::abs(some.bound - some.objective),
+              1e-6 * std::abs(some.bound));
+    EXPECT_LE(difference,
+              std::max({1e-7 * scale, std::abs(all.bound - all.objective),
+                        std::abs(some.bound - some.objective)}) *
+                  (1 + 1e-9));
   }
   // No achieved value is beyond a bound.
-  if (all.outcome == SolveOutcome::kInfeasible) return;
   EXPECT_LE(of.sign * all.objective, of.sign * some.bound + 1e-9 * scale);
   EXPECT_LE(of.sign * some.objective, of.sign * all.bound + 1e-9 * scale);
 }
 
 TEST(PackedSolvers, PairsOnDemandAndAllPairsAgree) {
-  int compared = 0;
-  for (int i = FirstInstance(); i < FirstInstance() + Instances() / 3; ++i) {
+  Tally tally("PairsOnDemandAndAllPairsAgree");
+  for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
     const PolicyProblem problem =
         PackedInstance(static_cast<uint64_t>(i), JobsMax());
     for (const PackedObjective& of : kPackedObjectives) {
       SCOPED_TRACE(of.policy);
-      ExpectSameAsAllPairs(of, problem, &compared);
+      ExpectSameAsAllPairs(of, problem, &tally);
     }
   }
-  RecordProperty("compared", compared);
-  EXPECT_GT(compared, Instances() / 3);
+  EXPECT_GT(tally.asked(), Instances());
 }
 
-TEST(PackedSolvers, WaterFillingLeavesNoJobThatCouldHaveMore) {
-  int checked = 0;
-  for (int i = FirstInstance(); i < FirstInstance() + Instances() / 3; ++i) {
-    if (i % kInstanceFamilies == kExtremeFamily) continue;
-    SCOPED_TRACE(i);
-    const PolicyProblem problem = PackedInstance(static_cast<uint64_t>(i), 24);
-    const PolicyResult some = By(SolverChoice::kAuto, kPackedFilling, problem);
-    EXPECT_EQ(ShareErrors(problem, some), "");
-    if (!OnDemand(some)) continue;
-    ++checked;
-    EXPECT_EQ(some.outcome, SolveOutcome::kOptimal) << some.detail;
-    EXPECT_LE(some.gap, 1e-6);
-    const std::vector<double> values =
-        JobValues(problem, some.allocation, false);
-    EXPECT_EQ(LexicographicErrors(problem, some.allocation, values, true, false,
-                                  1e-6, 3e-9),
-              "");
+// Linear programs with all pairs, one a job, are more still.
+size_t FilledJobsMax() {
+  return std::min(InstanceJobsMax() / 6, kPackedJobsMax);
+}
+
+// Values with pairs on demand against those with all pairs, rank by rank.
+void ExpectFilledWithPairs(const PolicyProblem& problem, int i, Tally* tally) {
+  const PolicyResult some = By(SolverChoice::kAuto, kPackedFilling, problem);
+  EXPECT_EQ(ShareErrors(problem, some), "");
+  if (!OnDemand(some)) return;
+  tally->Ask();
+  EXPECT_LE(some.objective, some.bound);
+  const PolicyResult all = By(SolverChoice::kHighs, kPackedFilling, problem);
+  EXPECT_LE(all.objective, some.bound * (1 + 1e-9));
+  if (all.outcome != SolveOutcome::kOptimal) return;
+  tally->Compare(std::abs(some.objective - all.objective) / all.objective);
+  const bool extreme = i % kInstanceFamilies == kExtremeFamily;
+  if (extreme && some.outcome == SolveOutcome::kIterationLimit) {
+    tally->TakeFallback(kPackedFilling);
+    return;
   }
-  RecordProperty("checked", checked);
-  EXPECT_GT(checked, Instances() / 10);
+  EXPECT_EQ(some.outcome, SolveOutcome::kOptimal) << some.detail;
+  EXPECT_LE(some.bound - some.objective, 1e-6 * some.bound);
+  const std::vector<double> values = JobValues(problem, some.allocation, false);
+  const std::vector<double> a = Sorted(values);
+  const std::vector<double> b =
+      Sorted(JobValues(problem, all.allocation, false));
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_GE(a[0], b[0] * (1 - 1e-7));
+  const bool dispute = AnyLower(a, b);
+  if (dispute) tally->Dispute();
+  // Ratios beyond what the linear programs can tell, which tell who could have
+  // more.
+  if (extreme || (!dispute && i % 10 != 0)) return;
+  EXPECT_EQ(LexicographicErrors(problem, some.allocation, values, true, false,
+                                1e-6, 3e-9),
+            "");
+}
+
+TEST(PackedSolvers, WaterFillingIsTheHighestAtEveryRank) {
+  Tally tally("packed WaterFillingIsTheHighestAtEveryRank");
+  for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectFilledWithPairs(
+        PackedInstance(static_cast<uint64_t>(i), FilledJobsMax()), i, &tally);
+  }
+  EXPECT_GT(tally.asked(), Instances() / 3);
+  // Ratios beyond the solver's precision: it says that it gave up.
+  EXPECT_LE(tally.fallbacks() * 25, tally.asked());
 }
 
 // 26 kinds of jobs: who shares with whom is spread over the jobs of a kind, all

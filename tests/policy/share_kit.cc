@@ -260,7 +260,11 @@ std::string LexicographicErrors(const PolicyProblem& problem,
                                kInfinity);
     }
     HighsSolver solver(program.lp, {.tolerance = 1e-10});
-    const LpSolution solution = solver.Solve(Restart::kDual);
+    LpSolution solution = solver.Solve(Restart::kDual);
+    if (solution.outcome != SolveOutcome::kOptimal) {
+      // Rare, of very different sizes: with more room, from nothing.
+      solution = HighsSolver(program.lp).Solve();
+    }
     double allowed = tolerance;
     for (size_t r = limits; r < solution.row_duals.size(); ++r) {
       allowed += slack * std::abs(solution.row_duals[r]);

@@ -1,11 +1,16 @@
 #include "tests/policy/solver_instances.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/text.h"
+#include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 #include "tests/policy/solved.h"
 
@@ -22,7 +27,9 @@ int FromEnvironment(const char* name, int otherwise) {
 int Instances() { return FromEnvironment("GAVEL_SOLVER_INSTANCES", 300); }
 int FirstInstance() { return FromEnvironment("GAVEL_SOLVER_FIRST", 0); }
 size_t InstanceJobsMax() {
-  return static_cast<size_t>(FromEnvironment("GAVEL_SOLVER_JOBS", 300));
+  const bool asked = std::getenv("GAVEL_SOLVER_INSTANCES") != nullptr;
+  const int without = asked ? 2000 : 300;
+  return static_cast<size_t>(FromEnvironment("GAVEL_SOLVER_JOBS", without));
 }
 
 PolicyProblem Instance(uint64_t seed, size_t jobs_max) {
@@ -74,6 +81,11 @@ PolicyProblem Instance(uint64_t seed, size_t jobs_max) {
   }
   for (size_t j = 0; j < types; ++j) {
     problem.cost.push_back(between(0.3, 4));
+  }
+  if (seed % 5 == 0) {
+    for (PolicyJob& job : problem.jobs) {
+      if (std::isfinite(job.deadline_s) && below(8) == 0) job.deadline_s = 0;
+    }
   }
   return problem;
 }
@@ -172,5 +184,38 @@ PolicyResult By(SolverChoice choice, const char* policy,
 }
 
 bool ByPrices(const PolicyResult& result) { return result.solver == "prices"; }
+
+std::vector<double> Sorted(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+bool AnyLower(const std::vector<double>& values,
+              const std::vector<double>& highs) {
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    if (values[rank] < highs[rank] * (1 - 1e-7)) return true;
+    if (values[rank] > highs[rank] * (1 + 1e-12)) return false;
+  }
+  return false;
+}
+
+void Tally::Compare(double difference) {
+  ++compared_;
+  worst_ = std::max(worst_, difference);
+}
+
+void Tally::TakeFallback(const char* policy) {
+  ++fallbacks_;
+  StrAppend(&whose_, policy, " ");
+}
+
+Tally::~Tally() {
+  std::printf(
+      "%s: %d answers, %d compared, %d given up, %d disputes, worst "
+      "difference %.1e\n",
+      what_, asked_, compared_, fallbacks_, disputes_, worst_);
+  EXPECT_GE(compared_ * 10, asked_ * 9) << what_ << ": the referee gave up";
+}
 
 }  // namespace gavel::testing
