@@ -135,10 +135,24 @@ void VirtualCluster::Step(Coordinator& coordinator, const Event& event) {
   if (coordinator.stalled) return coordinator.held.push_back(event);
   Engine& engine = *coordinator.engine;
   const bool is_present = &coordinator == &present_;
-  const JournalPosition before = engine.position();
+  const JournalPosition shown = Shown(event);
+  const bool has_row = HasRow(coordinator, shown);
+  const bool halted_before = engine.halted();
   const Time now = TimeOf(coordinator);
   Actions actions = engine.Step(now, event);
-  CheckFence(coordinator, before, event);
+  if (!halted_before && has_row == engine.halted()) {
+    world_.truth.Violation(
+        world_.now(),
+        StrCat("a coordinator that has rows up to ", engine.position().seq,
+               " in term ", engine.position().term, " was shown term ",
+               shown.term, " seq ", shown.seq,
+               has_row ? ", which it has, and halts"
+                       : ", which it has not, and goes on"));
+  }
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row != nullptr) coordinator.seq_written[row->term] = row->seq;
+  }
   if (is_present && forgetful_) return StepUnheard(coordinator, actions);
   if (const auto* persisted = std::get_if<event::Persisted>(&event)) {
     coordinator.invariants.Persisted(persisted->seq);
@@ -175,15 +189,15 @@ void VirtualCluster::StepUnheard(Coordinator& coordinator,
   Arm(coordinator);
 }
 
-void VirtualCluster::CheckFence(const Coordinator& coordinator,
-                                const JournalPosition& before,
-                                const Event& event) {
-  const JournalPosition shown = Shown(event);
-  if (shown <= before || coordinator.engine->halted()) return;
-  world_.truth.Violation(
-      world_.now(), StrCat("a coordinator at term ", before.term, " seq ",
-                           before.seq, " was shown term ", shown.term, " seq ",
-                           shown.seq, " and goes on"));
+// A term that it gave out again, as it had lost where that began, is its own.
+bool VirtualCluster::HasRow(const Coordinator& coordinator,
+                            const JournalPosition& shown) {
+  if (shown.seq <= coordinator.seq_recovered) {
+    return shown.term <= coordinator.engine->position().term;
+  }
+  const auto written = coordinator.seq_written.find(shown.term);
+  return written != coordinator.seq_written.end() &&
+         shown.seq <= written->second;
 }
 
 // Whoever has an accelerator, has it under a lease that the coordinator takes
@@ -278,8 +292,9 @@ void VirtualCluster::Do(Coordinator& coordinator, action::SendToAgent& action) {
 }
 
 void VirtualCluster::Do(Coordinator& coordinator, action::Halt& action) {
+  world_.Tell([&] { return StrCat("a coordinator halts: ", action.reason); });
   if (&coordinator == &former_) return KillFormerCoordinator();
-  halted_ = action.reason;
+  KillCoordinator();
 }
 
 uint64_t VirtualCluster::Submit(const JobSpec& spec,

@@ -82,9 +82,10 @@ class VirtualCluster {
   void TakeOver();
   void WakeFormerCoordinator();
   void KillFormerCoordinator();
-  // One that has lost the last rows of its journal, and can hear but is not
-  // heard: it has to halt as soon as it is shown what it lost.
-  void StartForgetfulCoordinator(size_t rows_lost);
+  // One that has lost the last rows of its journal and has started `starts`
+  // times since, >= 1; it can hear but is not heard, and has to halt as soon as
+  // it is shown what it lost.
+  void StartForgetfulCoordinator(size_t rows_lost, uint64_t starts);
   // Nothing passes between the server (its agent and workers) and the rest.
   void SetPartitioned(const std::string& server, bool partitioned);
   void SetCut(const std::string& server, Direction direction, bool cut);
@@ -103,7 +104,6 @@ class VirtualCluster {
   bool coordinator_up() const {
     return present_.engine != nullptr && !forgetful_;
   }
-  const std::string& halted() const { return halted_; }
   const std::vector<std::string>& violations() const {
     return world_.truth.violations();
   }
@@ -138,6 +138,9 @@ class VirtualCluster {
     std::vector<Event> held;  // until it is resumed
     Time armed = kNever;
     Invariants invariants;
+    // Its rows: those that it began with, and the last that it wrote in a term.
+    uint64_t seq_recovered = 0;
+    std::map<uint64_t, uint64_t> seq_written;
   };
   // With whom a server's connections are while there are two.
   enum class Peer : uint8_t { kBoth, kPresent, kFormer };
@@ -159,8 +162,8 @@ class VirtualCluster {
   void MaybeSnapshot();
   void Step(Coordinator& coordinator, const Event& event);
   void StepUnheard(Coordinator& coordinator, const Actions& actions);
-  void CheckFence(const Coordinator& coordinator, const JournalPosition& before,
-                  const Event& event);
+  static bool HasRow(const Coordinator& coordinator,
+                     const JournalPosition& shown);
   void CheckBeliefs();
   void Do(Coordinator& coordinator, action::Persist& action);
   void Do(Coordinator& coordinator, action::SolvePolicy& action);
@@ -197,7 +200,6 @@ class VirtualCluster {
   std::map<std::string, std::unique_ptr<VirtualServer>> servers_;
   std::vector<VirtualServer*> server_of_;  // by index
   std::vector<Peer> peers_;                // by index
-  std::string halted_;
   std::function<void(Time, const Action&)> observer_;
 };
 

@@ -43,6 +43,8 @@ void VirtualCluster::Recover(size_t rows) {
   present_.stalled = false;
   present_.held.clear();
   const uint64_t term = rows == 0 ? 0 : journal_.rows()[rows - 1].term;
+  present_.seq_recovered = rows == 0 ? 0 : journal_.rows()[rows - 1].seq;
+  present_.seq_written.clear();
   present_.started_at = rows == 0 ? 0 : journal_.rows()[rows - 1].time;
   present_.clock.rate = options_.coordinator_clock_rate;
   present_.clock.offset =
@@ -98,12 +100,17 @@ void VirtualCluster::StartCoordinator() {
   Recover(journal_.rows().size());
 }
 
-void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost) {
+void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost,
+                                               uint64_t starts) {
   KillFormerCoordinator();
   KillCoordinator();
   forgetful_ = true;
   const size_t rows = journal_.rows().size();
   Recover(rows - std::min(rows, rows_lost));
+  for (uint64_t start = 1; start < starts; ++start) {
+    Step(present_,
+         event::CoordinatorStarted{present_.engine->position().term + 1});
+  }
 }
 
 void VirtualCluster::KillCoordinator() {

@@ -190,22 +190,29 @@ void Engine::Admit(Time, const event::Persisted& e) {
   Flush();
 }
 
-bool Engine::Fenced(const JournalPosition& seen, std::string_view who) {
-  if (seen <= position() || !Rules::Hold(Rule::kHigherPositionHalts)) {
-    return false;
-  }
+// A term ends where the next one begins: who saw more of it, saw rows that are
+// not there any more.
+bool Engine::Knows(const JournalPosition& seen) const {
+  if (!Rules::Hold(Rule::kUnknownPositionHalts)) return true;
+  if (seen.term >= term_) return seen <= position();
+  const auto next = term_starts_.upper_bound(seen.term);
+  return next == term_starts_.end() || seen.seq < next->second ||
+         !Rules::Hold(Rule::kEarlierTermsAreWhole);
+}
+
+void Engine::Halt(const JournalPosition& seen, const std::string& who) {
+  const auto next = term_starts_.upper_bound(seen.term);
   halted_ = true;
   actions_.push_back(action::Halt{StrCat(
       who, " has seen term ", seen.term, " seq ", seen.seq,
       " of the journal, this coordinator is at term ", term_, " seq ", seq_,
+      next == term_starts_.end()
+          ? ""
+          : StrCat(" and term ", next->first, " begins at seq ", next->second),
       ": another coordinator has taken over, or the end of this journal was "
-      "lost. Find the newer journal and start the coordinator on it; "
-      "nothing more is granted from here")});
-  return true;
-}
-
-bool Engine::Fenced(const JournalPosition& seen, JobId job) {
-  return seen > position() && Fenced(seen, StrCat("job ", job.value()));
+      "lost. Find the newer journal and start the coordinator on it, or, where "
+      "there is none, end all agents and workers first; nothing more is "
+      "granted from here")});
 }
 
 double Engine::PlanLead() const {

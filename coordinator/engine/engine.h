@@ -82,14 +82,15 @@ class Engine {
     return quarantined_;
   }
   JournalPosition position() const { return {term_, seq_}; }
+  // False: the journal has lost that row, or another coordinator wrote it.
+  bool Knows(const JournalPosition& seen) const;
   uint64_t rounds() const { return rounds_; }
   JobId next_job() const { return JobId(next_job_); }  // of a submission
   Time round_ends_at() const { return round_ends_at_; }
   bool halted() const { return halted_; }
   // The end of the round, or of the next one where it is planned to go on.
   Time LeaseHorizon(const Job& job) const;
-  // Until when leases of earlier terms may run, by every clock.
-  Time leases_until() const { return leases_until_; }
+  Time leases_until() const { return leases_until_; }  // of earlier terms
   JobShares SharesOf(JobId job, Time now) const;
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
@@ -98,7 +99,6 @@ class Engine {
   std::optional<Standstill> StandstillOf(const Job& job) const;
   TrialCost ProfilingAt(Time now) const;
   const FailureRate& failure_rate() const { return failure_rate_; }
-  // Which accelerators are slower than others of their type.
   const AcceleratorSpeeds& speeds() const { return speeds_; }
   // Figures of its throughput that measurements contradict: "submitted 40
   // steps/s on v100, measured 22". Empty: none.
@@ -117,8 +117,7 @@ class Engine {
   void Emit(Action&& action);     // after the present event is on disk
   void EmitNow(Action&& action);  // follows from nothing that is not on disk
   void Flush();
-  bool Fenced(const JournalPosition& seen, std::string_view who);
-  bool Fenced(const JournalPosition& seen, JobId job);
+  void Halt(const JournalPosition& seen, const std::string& who);
   void Apply(Time now, const Event& event);
   void Apply(const event::Settings& settings);
   event::Settings SettingsNow() const;
@@ -445,6 +444,7 @@ class Engine {
   std::map<std::string, double, std::less<>> prices_;
   uint64_t term_ = 0;
   uint64_t seq_ = 0;
+  std::map<uint64_t, uint64_t> term_starts_;  // term -> seq of its first row
   uint64_t next_job_ = 1;
   uint64_t rounds_ = 0;
   // Of the term that an event belongs to, whatever the options are now.

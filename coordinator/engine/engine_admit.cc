@@ -115,12 +115,16 @@ void Engine::Admit(Time now, const event::JobCommanded& e) {
 
 void Engine::Admit(Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
-  if (Fenced(hello.highest_seen, StrCat("agent ", hello.server))) return;
+  if (!Knows(hello.highest_seen)) {
+    return Halt(hello.highest_seen, StrCat("agent ", hello.server));
+  }
   const auto it = agents_.find(hello.server);
   const auto refuse = [&](std::string why) {
-    EmitNow(action::SendToAgent{
-        hello.server, AgentRejected{hello.server, position(), std::move(why),
-                                    hello.incarnation, hello.state_id}});
+    EmitNow(action::SendToAgent{hello.server, AgentRejected{hello.server,
+                                                            {term_, persisted_},
+                                                            std::move(why),
+                                                            hello.incarnation,
+                                                            hello.state_id}});
   };
   if (it != agents_.end() && it->second.state_id != hello.state_id) {
     // Another state directory: which of the two is newer their incarnations do
@@ -155,7 +159,9 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
 
 void Engine::Admit(Time now, const event::AgentHeard& e) {
   const AgentHeartbeat& beat = e.heartbeat;
-  if (Fenced(beat.highest_seen, StrCat("agent ", beat.server))) return;
+  if (!Knows(beat.highest_seen)) {
+    return Halt(beat.highest_seen, StrCat("agent ", beat.server));
+  }
   const auto it = agents_.find(beat.server);
   // The welcome carries the present term and names nobody: an agent that does
   // not know that term yet, or was given up, says hello with all that runs.
@@ -176,7 +182,9 @@ void Engine::Reject(const WorkerKey& worker, std::string reason) {
 
 void Engine::Admit(Time now, const event::WorkerJoined& e) {
   const WorkerKey& key = e.hello.worker;
-  if (Fenced(e.hello.highest_seen, key.job)) return;
+  if (!Knows(e.hello.highest_seen)) {
+    return Halt(e.hello.highest_seen, StrCat("job ", key.job.value()));
+  }
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||
       worker->process == ProcessState::kDone) {
@@ -263,7 +271,9 @@ void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
 void Engine::Admit(Time now, const event::LeaseRequested& e) {
   const LeaseRequest& request = e.request;
   const WorkerKey& key = request.worker;
-  if (Fenced(request.highest_seen, key.job)) return;
+  if (!Knows(request.highest_seen)) {
+    return Halt(request.highest_seen, StrCat("job ", key.job.value()));
+  }
   Job* job = Find(key.job);
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||

@@ -10,6 +10,9 @@
 namespace gavel {
 namespace {
 
+// A peer can have been away for so many starts of the coordinator.
+constexpr size_t kTermsKept = 1024;
+
 // As far as anybody can tell: its agent is gone, or can't be asked.
 WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
   WorkerExited exit;
@@ -42,6 +45,10 @@ Time Engine::LeasesOver(Time now) const {
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
+  term_starts_[term_] = seq_;
+  if (term_starts_.size() > kTermsKept) {
+    term_starts_.erase(term_starts_.begin());
+  }
   term_began_at_ = now;
   // By the duration that they were given with, not by the one from now on.
   if (seq_ > 1) leases_until_ = std::max(leases_until_, LeasesOver(now));

@@ -188,7 +188,9 @@ void Engine::ForgoCheckpoints(Job& job) {
 
 void Engine::Admit(Time now, const event::CheckpointComing& e) {
   const FetchProgress& progress = e.progress;
-  if (Fenced(progress.highest_seen, StrCat("agent ", progress.server))) return;
+  if (!Knows(progress.highest_seen)) {
+    return Halt(progress.highest_seen, StrCat("agent ", progress.server));
+  }
   Worker* worker = Find(progress.worker);
   if (worker == nullptr || worker->process != ProcessState::kLaunching ||
       worker->server != progress.server) {

@@ -28,7 +28,7 @@ auto Engine::State(E& e) {
       e.memory_due_, e.accused_, e.replanned_, e.isolated_clock_, e.counted_at_,
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
       e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
-      e.failure_rate_);
+      e.failure_rate_, e.term_starts_);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {

@@ -37,6 +37,25 @@ std::vector<int> Idle(const Engine& engine) {
   return idle;
 }
 
+// Of the journal position that a message tells; 0: none.
+uint64_t ToldSeq(const Action& action) {
+  const auto told = [](const Message& message) {
+    return std::visit(
+        [](const auto& m) -> uint64_t {
+          if constexpr (requires { m.position; }) return m.position.seq;
+          return 0;
+        },
+        message);
+  };
+  if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
+    return told(send->message);
+  }
+  if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
+    return told(send->message);
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
@@ -267,12 +286,8 @@ void Invariants::CheckActions(Time now, const Engine& engine,
         CheckGrant(now, engine, *grant);
       }
     }
-    if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
-      if (const auto* launch = std::get_if<LaunchWorker>(&send->message)) {
-        if (launch->position.seq > persisted_) {
-          Broken("a launch left before its event was on disk");
-        }
-      }
+    if (ToldSeq(action) > persisted_) {
+      Broken("a message tells of a row that is not on disk");
     }
     if (std::holds_alternative<action::Halt>(action) && actions.size() != 1) {
       Broken("a halted engine goes on acting");
@@ -280,17 +295,13 @@ void Invariants::CheckActions(Time now, const Engine& engine,
   }
 }
 
-// A grant: persisted first, to the present incarnation, of an epoch that no
-// other incarnation had, and not past its round without extension.
+// A grant: of a lease that is on disk, to the present incarnation, of an epoch
+// that no other incarnation had, and not past its round without extension.
 void Invariants::CheckGrant(Time now, const Engine& engine,
                             const LeaseGrant& grant) {
   const WorkerKey& key = grant.worker;
   const auto job = engine.jobs().find(key.job);
   if (job == engine.jobs().end()) return Broken("a grant to no job");
-  if (grant.position.seq > persisted_) {
-    Broken(StrCat("job ", key.job.value(),
-                  " was granted a lease before its event was on disk"));
-  }
   const auto [it, fresh] =
       granted_.emplace(std::pair(key.worker(), grant.epoch), key.incarnation);
   const Worker& worker = job->second.workers[static_cast<size_t>(key.rank)];

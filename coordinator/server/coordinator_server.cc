@@ -66,7 +66,6 @@ struct CoordinatorServer::Impl {
   void Refuse(const Incoming& incoming, const absl::Status& why);
   bool IsOwner();  // false: it has halted
   void LookAround();
-  void LogArrival(const Message& message);
   std::optional<Event> TakeClientMessage(const Incoming& incoming,
                                          const Identity& sender);
 
@@ -78,6 +77,10 @@ struct CoordinatorServer::Impl {
   void Carry(action::Reply&& action);
   void Carry(action::Halt&& action);
   void Halt(absl::Status why);
+  // What may be told at once: who saw what is then lost would halt us.
+  JournalPosition PersistedPosition() const {
+    return {engine.position().term, persisted_seq};
+  }
   // False: that peer is gone.
   bool Send(const std::string& peer, Message message);
 
@@ -245,8 +248,8 @@ void CoordinatorServer::Impl::TakeCompletions() {
 }
 
 void CoordinatorServer::Impl::Handle(Incoming incoming) {
-  const absl::StatusOr<Identity> sender = gatekeeper->Admit(
-      clock.Now(), incoming, engine.jobs(), engine.position());
+  const absl::StatusOr<Identity> sender =
+      gatekeeper->Admit(clock.Now(), incoming, engine);
   if (!sender.ok()) return Refuse(incoming, sender.status());
   if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
     return Drop(incoming, valid);
@@ -264,7 +267,9 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
     agents.Saw(*server, incoming.peer);
   }
   agent_rejected = false;
-  LogArrival(incoming.message);
+  if (const std::string news = NewsOf(incoming.message); !news.empty()) {
+    options.log->info("{}", news);
+  }
   if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
     workers.Forget(exited->worker);
   }
@@ -287,7 +292,7 @@ void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
                       ToStd(why.message()));
   }
   std::optional<Message> answer =
-      RefusalOf(incoming.message, why, engine.position());
+      RefusalOf(incoming.message, why, PersistedPosition());
   if (answer.has_value()) Send(incoming.peer, *std::move(answer));
   if (absl::IsUnauthenticated(why)) return router->Cut(incoming);
   router->Offend(incoming);
@@ -332,26 +337,9 @@ void CoordinatorServer::Impl::Drop(const Incoming& incoming,
                       ToStd(why.message()));
   }
   if (const auto* hello = std::get_if<AgentHello>(&incoming.message)) {
-    Send(incoming.peer, AgentRejected{hello->server, engine.position(),
+    Send(incoming.peer, AgentRejected{hello->server, PersistedPosition(),
                                       std::string(why.message()),
                                       hello->incarnation, hello->state_id});
-  }
-}
-
-void CoordinatorServer::Impl::LogArrival(const Message& message) {
-  if (const auto* hello = std::get_if<AgentHello>(&message)) {
-    options.log->info("agent {}: {} accelerators, {} workers run",
-                      hello->server, hello->accelerators.size(),
-                      hello->running.size());
-  } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
-    options.log->info("job {} rank {}: process {} on {}",
-                      launched->worker.job.value(), launched->worker.rank,
-                      launched->pid, launched->server);
-  } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
-    options.log->info("job {} rank {}: ended on {}, code {} signal {} {}",
-                      exited->worker.job.value(), exited->worker.rank,
-                      exited->server, exited->exit_code, exited->signal,
-                      exited->launch_error);
   }
 }
 

@@ -58,9 +58,9 @@ std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {
 
 absl::Status Gatekeeper::CheckPosition(const Identity& sender,
                                        const Message& message,
-                                       JournalPosition own) const {
+                                       const Engine& engine) const {
   const std::optional<JournalPosition> seen = HighestSeen(message);
-  if (!seen.has_value() || *seen <= own || keys_->proofs.Holds(*seen)) {
+  if (!seen.has_value() || engine.Knows(*seen) || keys_->proofs.Holds(*seen)) {
     return absl::OkStatus();
   }
   return absl::PermissionDeniedError(
@@ -68,14 +68,12 @@ absl::Status Gatekeeper::CheckPosition(const Identity& sender,
              seen->term, " seq ", seen->seq,
              " of the journal without proof that a coordinator of this key "
              "gave it out, and the journal is at term ",
-             own.term, " seq ", own.seq,
+             engine.position().term, " seq ", engine.position().seq,
              "; if the coordinator's key was replaced, start it again"));
 }
 
 absl::Status Gatekeeper::Check(Time now, const Identity& sender,
-                               const Message& message,
-                               const std::map<JobId, Job>& jobs,
-                               JournalPosition own) {
+                               const Message& message, const Engine& engine) {
   const bool has_quota =
       sender.role == Role::kUser || sender.role == Role::kViewer;
   if (has_quota && !keys_->rates.Take(now, sender.name)) {
@@ -84,20 +82,19 @@ absl::Status Gatekeeper::Check(Time now, const Identity& sender,
                " asks for more than its requests a second; wait ten seconds, "
                "ask less often, or have an operator raise --quota-requests"));
   }
-  GAVEL_RETURN_IF_ERROR(Authorize(sender, message, jobs));
-  return CheckPosition(sender, message, own);
+  GAVEL_RETURN_IF_ERROR(Authorize(sender, message, engine.jobs()));
+  return CheckPosition(sender, message, engine);
 }
 
 absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
-                                           const std::map<JobId, Job>& jobs,
-                                           JournalPosition own) {
+                                           const Engine& engine) {
   if (!keys_.has_value()) {
     return Identity{"", Role::kOperator, "", WorkerKey()};
   }
   std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
   const absl::Status allowed =
       sender.has_value()
-          ? Check(now, *sender, incoming.message, jobs, own)
+          ? Check(now, *sender, incoming.message, engine)
           : absl::UnauthenticatedError(
                 "this key is not allowed any more; an operator can have it "
                 "allowed with `gavel user add`");

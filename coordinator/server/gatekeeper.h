@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/engine/job.h"
+#include "coordinator/engine/engine.h"
 #include "coordinator/server/access_list.h"
 #include "coordinator/server/audit_log.h"
 #include "coordinator/server/position_proofs.h"
@@ -39,13 +39,12 @@ class Gatekeeper {
 
   // The sender, if it may send this. UNAUTHENTICATED: its key is not (any
   // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize, or
-  // it shows a later journal position than `own` without the proof that a
-  // coordinator of this key gave it out. RESOURCE_EXHAUSTED: a user or viewer
-  // asks too often. Refusals are in the audit log. Without
-  // keys: an operator without a name.
+  // it shows a journal position that the engine does not know without the proof
+  // that a coordinator of this key gave it out. RESOURCE_EXHAUSTED: a user or
+  // viewer asks too often. Refusals are in the audit log. Without keys: an
+  // operator without a name.
   absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
-                                 const std::map<JobId, Job>& jobs,
-                                 JournalPosition own);
+                                 const Engine& engine);
 
   // Puts its proof to the position that the message carries, if any. Without
   // keys there are none.
@@ -75,9 +74,9 @@ class Gatekeeper {
 
  private:
   absl::Status Check(Time now, const Identity& sender, const Message& message,
-                     const std::map<JobId, Job>& jobs, JournalPosition own);
+                     const Engine& engine);
   absl::Status CheckPosition(const Identity& sender, const Message& message,
-                             JournalPosition own) const;
+                             const Engine& engine) const;
 
   std::optional<Keys> keys_;
   AuditLog audit_;

@@ -142,6 +142,29 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
               HasSubstr("nothing more is granted from here"));
 }
 
+// Damage in the WAL is its end for SQLite, and all rows before it are whole.
+TEST_F(DurabilityTest, AWalThatLostItsEndIsNotGoneOnFrom) {
+  WriteCluster(1, 30, 20);
+  StartCoordinator();
+  const auto agent = StartAgent();
+  ASSERT_TRUE(HasIdleAccelerators(endpoint_));
+  for (int i = 0; i < 5; ++i) {
+    Submit(WriteJob(StrCat("job-", i), {"--steps", "100000"}));
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "job-0", 20));
+  KillCoordinator();
+  const std::string wal = journal() + "-wal";
+  const auto bytes = std::filesystem::file_size(wal);
+  ASSERT_LT(std::filesystem::file_size(journal()), bytes);
+  std::filesystem::resize_file(wal, bytes / 2);
+  std::filesystem::remove(journal() + "-shm");
+  StartCoordinator();
+  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_THAT(coordinator_->errors(), HasSubstr("term 2 begins at seq"));
+  EXPECT_THAT(coordinator_->errors(),
+              HasSubstr("nothing more is granted from here"));
+}
+
 TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   WriteCluster(1, 2, 1);
   StartCoordinator();

@@ -1,6 +1,7 @@
 // Leases: who is granted one, when, and who is not (docs/protocol.md).
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
+#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
@@ -223,6 +224,74 @@ TEST(Position, AnAgentThatHasSeenALaterJournalStopsTheCoordinator) {
   EngineDriver driver;
   driver.Step(event::AgentHeard{{"here", 1, {1, 1'000'000}}});
   EXPECT_THAT(driver.Halted(), HasSubstr("another coordinator"));
+}
+
+// Rows of one term from a journal of which only the first ones came back.
+class LostEnd : public ::testing::Test {
+ protected:
+  LostEnd() {
+    driver_.Run(driver_.Submit("a"));
+    driver_.Submit("b");
+    last_ = driver_.engine().position();
+  }
+  void LoseLastRow() { driver_.rows.pop_back(); }
+  void Show(const JournalPosition& seen) {
+    driver_.Step(event::AgentHeard{{"here", 1, seen}});
+  }
+
+  EngineDriver driver_;
+  JournalPosition last_;
+};
+
+TEST_F(LostEnd, OfTheLastTermIsNoticedInTheNextOne) {
+  LoseLastRow();
+  driver_.Restart();
+  for (int i = 0; i < 5; ++i) driver_.Submit(StrCat("c", i));
+  Show(last_);
+  EXPECT_THAT(driver_.Halted(),
+              HasSubstr(StrCat("term 2 begins at seq ", last_.seq)));
+}
+
+TEST_F(LostEnd, IsNoticedTermsLater) {
+  LoseLastRow();
+  for (int i = 0; i < 3; ++i) {
+    driver_.Restart();
+    driver_.Submit(StrCat("c", i));
+  }
+  Show(last_);
+  EXPECT_THAT(driver_.Halted(), HasSubstr("end all agents and workers"));
+}
+
+TEST_F(LostEnd, IsNoticedAfterARestartFromASnapshot) {
+  LoseLastRow();
+  driver_.Restart();
+  driver_.Submit("c");
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver_.engine().Snapshot());
+  Engine restored(driver_.engine().options());
+  ASSERT_OK(restored.Restore(bytes));
+  restored.Step(driver_.now, event::CoordinatorStarted{3});
+  EXPECT_FALSE(restored.Knows(last_));
+  EXPECT_TRUE(restored.Knows({1, last_.seq - 1}));
+}
+
+TEST_F(LostEnd, IsNotSuspectedWhereAllIsThere) {
+  driver_.Restart();
+  driver_.Submit("c");
+  driver_.Restart();
+  for (const action::Persist& row : driver_.rows) Show({row.term, row.seq});
+  EXPECT_EQ(driver_.Halted(), "");
+}
+
+// It would halt the next coordinator, if that row was never written.
+TEST(Position, AnAgentThatIsRejectedHearsOfNoRowThatIsNotOnDisk) {
+  EngineDriver driver;
+  driver.JoinServer("here", 2);
+  driver.hold_disk = true;
+  const uint64_t on_disk = driver.engine().position().seq;
+  driver.Submit("a");
+  driver.JoinServer("here", 1);
+  ASSERT_TRUE(driver.Last<AgentRejected>().has_value());
+  EXPECT_EQ(driver.Last<AgentRejected>()->position.seq, on_disk);
 }
 
 TEST(Lease, IsNotBegunAnewByARequestFromBeforeTheEndOfTheLoop) {

@@ -51,6 +51,11 @@ class EncryptedCoordinator : public ::testing::Test {
   }
 
   std::string StatePath() const { return folder_.path() + "/state"; }
+  static void Copy(const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+    std::filesystem::permissions(to, std::filesystem::perms::owner_all);
+  }
   std::string Path() const { return folder_.path() + "/principals.toml"; }
   void Allow(const std::string& name, Role role) {
     keys_[name] = NewCurveKeyPair().value();
@@ -279,6 +284,8 @@ TEST_F(EncryptedCoordinator, AMadeUpJournalPositionIsRefusedAndWrittenDown) {
   worker.Send(forged);
   AgentHeartbeat beat{"here", 1, {launch->position.term, 1'000'000}};
   agent.Send(beat);
+  // Of an earlier term, which had no such row.
+  agent.Send(AgentHeartbeat{"here", 1, {0, launch->position.seq}});
   // Of the same connections, what is true is heard as before.
   EXPECT_TRUE(worker.AskForLease(/*holding=*/true, grant->epoch).has_value());
   agent.Send(AgentHeartbeat{"here", 1, launch->position});
@@ -287,17 +294,13 @@ TEST_F(EncryptedCoordinator, AMadeUpJournalPositionIsRefusedAndWrittenDown) {
   EXPECT_THAT(audit, HasSubstr(R"("who":"job 1 rank 0","role":"worker")"));
   EXPECT_THAT(audit, HasSubstr("shows term 1152921504606846976 seq 1"));
   EXPECT_THAT(audit, HasSubstr("node here: it shows term 1 seq 1000000"));
+  EXPECT_THAT(audit, HasSubstr("node here: it shows term 0 seq"));
   EXPECT_OK(coordinator_->Stop());
 }
 
 TEST_F(EncryptedCoordinator, AProvenLaterPositionHaltsAJournalThatWasSetBack) {
-  const auto copy = [&](const std::string& from, const std::string& to) {
-    std::filesystem::remove_all(to);
-    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-    std::filesystem::permissions(to, std::filesystem::perms::owner_all);
-  };
   EXPECT_OK(coordinator_->Stop());
-  copy(StatePath(), folder_.path() + "/before");
+  Copy(StatePath(), folder_.path() + "/before");
   Start();
   JournalPosition seen;
   {
@@ -309,12 +312,33 @@ TEST_F(EncryptedCoordinator, AProvenLaterPositionHaltsAJournalThatWasSetBack) {
     seen = launch->position;
   }
   EXPECT_OK(coordinator_->Stop());
-  copy(folder_.path() + "/before", StatePath());
+  Copy(folder_.path() + "/before", StatePath());
   Start();
   FakePeer agent(Endpoint(), As("here"));
   agent.Send(AgentHeartbeat{"here", 1, seen});
   EXPECT_THAT(coordinator_->Wait(),
               StatusIs(absl::StatusCode::kAborted, "another coordinator"));
+}
+
+// One term, whose last rows are gone; and then another.
+TEST_F(EncryptedCoordinator, AProvenPositionOfALostRowOfAnEarlierTermHalts) {
+  JournalPosition seen;
+  {
+    FakeAgent agent(Endpoint(), "here", 1, As("here"));
+    ASSERT_TRUE(agent.Join(1).has_value());
+    Copy(StatePath(), folder_.path() + "/before");
+    ASSERT_EQ(Client("alice").SubmitNamed("a").error, "");
+    const auto launch = agent.Receive<LaunchWorker>();
+    ASSERT_TRUE(launch.has_value());
+    seen = launch->position;
+  }
+  EXPECT_OK(coordinator_->Stop());
+  Copy(folder_.path() + "/before", StatePath());
+  Start();
+  FakePeer agent(Endpoint(), As("here"));
+  agent.Send(AgentHeartbeat{"here", 1, seen});
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "term 2 begins at seq"));
 }
 
 // Each role over a real connection: what the table does not give it is refused,

@@ -53,8 +53,11 @@ constexpr auto kMutants = std::to_array<Mutant>({
     {Rule::kTermIsOnDiskFirst, "term-before-persist",
      "a coordinator speaks before its term is on disk, and the next one may "
      "speak in the same term"},
-    {Rule::kHigherPositionHalts, "no-fence",
+    {Rule::kUnknownPositionHalts, "no-fence",
      "a coordinator whose journal lost its end goes on when it is shown that"},
+    {Rule::kEarlierTermsAreWhole, "no-fence-of-terms",
+     "a coordinator that is shown a row which its journal lost takes it as one "
+     "of an earlier term, as its own is higher"},
     {Rule::kFencedWriterWritesNothing, "two-writers",
      "the journal takes rows of a coordinator behind those of another that has "
      "taken over"},
