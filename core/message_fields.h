@@ -60,15 +60,16 @@ auto Fields(As<LeaseRequest> auto& m) {
 }
 
 auto Fields(As<StepReport> auto& m) {
-  return std::tie(m.worker, m.epoch, m.progress);
+  return std::tie(m.worker, m.epoch, m.progress, m.highest_seen);
 }
 
 auto Fields(As<LeaseReleased> auto& m) {
-  return std::tie(m.worker, m.epoch, m.progress, m.cause);
+  return std::tie(m.worker, m.epoch, m.progress, m.cause, m.highest_seen);
 }
 
 auto Fields(As<WorkerFinished> auto& m) {
-  return std::tie(m.worker, m.epoch, m.exit_code, m.progress, m.detail);
+  return std::tie(m.worker, m.epoch, m.exit_code, m.progress, m.detail,
+                  m.highest_seen);
 }
 
 // ---- coordinator -> worker
@@ -117,7 +118,7 @@ auto Fields(As<WorkerLaunched> auto& m) {
 
 auto Fields(As<WorkerExited> auto& m) {
   return std::tie(m.server, m.worker, m.exit_code, m.signal, m.launch_error,
-                  m.no_failure, m.stopped);
+                  m.no_failure, m.stopped, m.highest_seen);
 }
 
 // ---- coordinator -> agent

@@ -1,9 +1,10 @@
 // The messages of the wire: plain structs, no behaviour. core/codec.h encodes
 // them, docs/protocol.md says who sends which when.
 //
-// Fields are only ever appended. Every message carries what fences it: the
-// worker's (job, rank, incarnation), the job's epoch, and the highest journal
-// position that the sender knows.
+// Fields are only ever appended. What workers and agents send carries what
+// fences it: the worker's (job, rank, incarnation), the job's epoch, and the
+// highest journal position that the sender knows. WorkerLaunched alone has no
+// position, for the engine does not act on it.
 #ifndef GAVEL_CORE_MESSAGES_H_
 #define GAVEL_CORE_MESSAGES_H_
 
@@ -123,6 +124,7 @@ struct StepReport {
   WorkerKey worker;
   uint64_t epoch = 0;
   Progress progress;
+  JournalPosition highest_seen = {};
 };
 
 // The accelerator is free: synchronised, tensors moved away, locks released.
@@ -131,6 +133,7 @@ struct LeaseReleased {
   uint64_t epoch = 0;
   Progress progress;
   ReleaseCause cause = ReleaseCause::kPaused;
+  JournalPosition highest_seen = {};
 };
 
 // The job is done (or has failed for good) in this worker's eyes; the agent's
@@ -141,6 +144,7 @@ struct WorkerFinished {
   int exit_code = 0;
   Progress progress;
   std::string detail;
+  JournalPosition highest_seen = {};
 };
 
 // ---- coordinator -> worker
@@ -253,6 +257,7 @@ struct WorkerExited {
   bool no_failure = false;
   // The agent had signalled it (StopWorker) before it ended.
   bool stopped = false;
+  JournalPosition highest_seen = {};
 };
 
 // ---- coordinator -> agent
@@ -301,6 +306,8 @@ struct StopWorker {
   double grace_s = 0;
 };
 
+// Its row is on disk. It needs no position: the exit that it answers showed the
+// agent's.
 struct ExitAcknowledged {
   std::string server;
   WorkerKey worker;

@@ -31,11 +31,12 @@ std::optional<Event> ToEvent(const Message& message) {
             return event::LeaseRequested{m};
           },
           [](const StepReport& m) -> std::optional<Event> {
-            return event::StepsReported{m.worker, m.epoch, m.progress};
+            return event::StepsReported{m.worker, m.epoch, m.progress,
+                                        m.highest_seen};
           },
           [](const LeaseReleased& m) -> std::optional<Event> {
-            return event::LeaseEnded{m.worker, m.epoch, m.progress, false,
-                                     m.cause};
+            return event::LeaseEnded{m.worker, m.epoch, m.progress,
+                                     false,    m.cause, m.highest_seen};
           },
           [](const WorkerFinished& m) -> std::optional<Event> {
             return event::WorkerSaidFinished{m};
@@ -61,6 +62,12 @@ JournalPosition Shown(const Event& event) {
           [](const event::LeaseRequested& e) { return e.request.highest_seen; },
           [](const event::ServerJoined& e) { return e.hello.highest_seen; },
           [](const event::AgentHeard& e) { return e.heartbeat.highest_seen; },
+          [](const event::StepsReported& e) { return e.highest_seen; },
+          [](const event::LeaseEnded& e) { return e.highest_seen; },
+          [](const event::WorkerSaidFinished& e) {
+            return e.message.highest_seen;
+          },
+          [](const event::WorkerGone& e) { return e.exit.highest_seen; },
           [](const auto&) { return JournalPosition{}; }},
       event);
 }

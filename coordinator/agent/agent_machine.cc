@@ -438,6 +438,7 @@ WorkerExited AgentMachine::ExitOf(const WorkerKey& worker) const {
   WorkerExited exit;
   exit.server = options_.server;
   exit.worker = worker;
+  exit.highest_seen = highest_seen_;
   return exit;
 }
 

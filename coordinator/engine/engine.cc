@@ -16,6 +16,32 @@ namespace {
 // latest time seen.
 constexpr double kPlanLeadRoundFraction = 0.25;
 
+// Calls `check` with what shows the journal position that an event's sender
+// knows: the message itself, or the event that was made of it.
+template <class Check>
+void WithSender(const Event& event, const Check& check) {
+  std::visit(
+      [&](const auto& e) {
+        if constexpr (requires { e.highest_seen; }) check(e);
+        if constexpr (requires { e.hello; }) check(e.hello);
+        if constexpr (requires { e.request; }) check(e.request);
+        if constexpr (requires { e.heartbeat; }) check(e.heartbeat);
+        if constexpr (requires { e.exit; }) check(e.exit);
+        if constexpr (requires { e.message; }) check(e.message);
+        if constexpr (requires { e.progress.highest_seen; }) check(e.progress);
+      },
+      event);
+}
+
+template <class T>
+std::string SenderOf(const T& message) {
+  if constexpr (requires { message.server; }) {
+    return StrCat("agent ", message.server);
+  } else {
+    return StrCat("job ", message.worker.job.value());
+  }
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
@@ -33,6 +59,8 @@ Actions Engine::Step(Time now, Event event) {
   if (halted_) return {};
   const bool unsolved = unsolved_;
   const uint64_t seq = seq_;
+  Fence(event);
+  if (halted_) return Close();
   std::visit([&](auto& e) { Admit(now, std::move(e)); }, event);
   if (fill_due_) Fill(now);
   if (memory_due_) MakeRoom(now);
@@ -200,19 +228,24 @@ bool Engine::Knows(const JournalPosition& seen) const {
          !Rules::Hold(Rule::kEarlierTermsAreWhole);
 }
 
-void Engine::Halt(const JournalPosition& seen, const std::string& who) {
-  const auto next = term_starts_.upper_bound(seen.term);
-  halted_ = true;
-  actions_.push_back(action::Halt{StrCat(
-      who, " has seen term ", seen.term, " seq ", seen.seq,
-      " of the journal, this coordinator is at term ", term_, " seq ", seq_,
-      next == term_starts_.end()
-          ? ""
-          : StrCat(" and term ", next->first, " begins at seq ", next->second),
-      ": another coordinator has taken over, or the end of this journal was "
-      "lost. Find the newer journal and start the coordinator on it, or, where "
-      "there is none, end all agents and workers first; nothing more is "
-      "granted from here")});
+// Before anything else is done with it.
+void Engine::Fence(const Event& event) {
+  WithSender(event, [this](const auto& sender) {
+    const JournalPosition& seen = sender.highest_seen;
+    if (Knows(seen)) return;
+    const auto next = term_starts_.upper_bound(seen.term);
+    halted_ = true;
+    actions_.push_back(action::Halt{StrCat(
+        SenderOf(sender), " has seen term ", seen.term, " seq ", seen.seq,
+        " of the journal, this coordinator is at term ", term_, " seq ", seq_,
+        next == term_starts_.end() ? ""
+                                   : StrCat(" and term ", next->first,
+                                            " begins at seq ", next->second),
+        ": another coordinator has taken over, or the end of this journal was "
+        "lost. Find the newer journal and start the coordinator on it, or, "
+        "where there is none, end all agents and workers first; nothing more "
+        "is granted from here")});
+  });
 }
 
 double Engine::PlanLead() const {

@@ -117,7 +117,7 @@ class Engine {
   void Emit(Action&& action);     // after the present event is on disk
   void EmitNow(Action&& action);  // follows from nothing that is not on disk
   void Flush();
-  void Halt(const JournalPosition& seen, const std::string& who);
+  void Fence(const Event& event);
   void Apply(Time now, const Event& event);
   void Apply(const event::Settings& settings);
   event::Settings SettingsNow() const;

@@ -115,9 +115,6 @@ void Engine::Admit(Time now, const event::JobCommanded& e) {
 
 void Engine::Admit(Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
-  if (!Knows(hello.highest_seen)) {
-    return Halt(hello.highest_seen, StrCat("agent ", hello.server));
-  }
   const auto it = agents_.find(hello.server);
   const auto refuse = [&](std::string why) {
     EmitNow(action::SendToAgent{hello.server, AgentRejected{hello.server,
@@ -159,9 +156,6 @@ void Engine::Admit(Time now, const event::ServerJoined& e) {
 
 void Engine::Admit(Time now, const event::AgentHeard& e) {
   const AgentHeartbeat& beat = e.heartbeat;
-  if (!Knows(beat.highest_seen)) {
-    return Halt(beat.highest_seen, StrCat("agent ", beat.server));
-  }
   const auto it = agents_.find(beat.server);
   // The welcome carries the present term and names nobody: an agent that does
   // not know that term yet, or was given up, says hello with all that runs.
@@ -182,9 +176,6 @@ void Engine::Reject(const WorkerKey& worker, std::string reason) {
 
 void Engine::Admit(Time now, const event::WorkerJoined& e) {
   const WorkerKey& key = e.hello.worker;
-  if (!Knows(e.hello.highest_seen)) {
-    return Halt(e.hello.highest_seen, StrCat("job ", key.job.value()));
-  }
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||
       worker->process == ProcessState::kDone) {
@@ -271,9 +262,6 @@ void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
 void Engine::Admit(Time now, const event::LeaseRequested& e) {
   const LeaseRequest& request = e.request;
   const WorkerKey& key = request.worker;
-  if (!Knows(request.highest_seen)) {
-    return Halt(request.highest_seen, StrCat("job ", key.job.value()));
-  }
   Job* job = Find(key.job);
   Worker* worker = Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||

@@ -188,9 +188,6 @@ void Engine::ForgoCheckpoints(Job& job) {
 
 void Engine::Admit(Time now, const event::CheckpointComing& e) {
   const FetchProgress& progress = e.progress;
-  if (!Knows(progress.highest_seen)) {
-    return Halt(progress.highest_seen, StrCat("agent ", progress.server));
-  }
   Worker* worker = Find(progress.worker);
   if (worker == nullptr || worker->process != ProcessState::kLaunching ||
       worker->server != progress.server) {

@@ -122,6 +122,7 @@ struct LeaseEnded {
   Progress progress;
   bool finished = false;  // its training loop has ended; it won't ask again
   ReleaseCause cause = ReleaseCause::kPaused;
+  JournalPosition highest_seen = {};  // not journaled
 };
 
 // Cumulative progress. Journaled at most once in kReportIntervalMin_s for each
@@ -130,6 +131,7 @@ struct StepsReported {
   WorkerKey worker;
   uint64_t epoch = 0;
   Progress progress;
+  JournalPosition highest_seen = {};  // not journaled
 };
 
 struct WorkerGone {

@@ -122,13 +122,14 @@ std::optional<Event> Convert(LeaseRequest message) {
 
 std::optional<Event> Convert(StepReport message) {
   return event::StepsReported{message.worker, message.epoch,
-                              Bounded(std::move(message.progress))};
+                              Bounded(std::move(message.progress)),
+                              message.highest_seen};
 }
 
 std::optional<Event> Convert(LeaseReleased message) {
-  return event::LeaseEnded{message.worker, message.epoch,
-                           Bounded(std::move(message.progress)),
-                           /*finished=*/false, message.cause};
+  return event::LeaseEnded{
+      message.worker,     message.epoch, Bounded(std::move(message.progress)),
+      /*finished=*/false, message.cause, message.highest_seen};
 }
 
 std::optional<Event> Convert(WorkerFinished message) {

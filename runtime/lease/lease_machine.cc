@@ -134,8 +134,9 @@ void LeaseMachine::On(Time, const lease_event::Finished& e,
   finished_ = true;
   state_ = State::kEnded;
   progress_ = e.progress;
-  actions.emplace_back(lease_action::Send{WorkerFinished{
-      options_.worker, epoch_, e.exit_code, e.progress, e.detail}});
+  actions.emplace_back(
+      lease_action::Send{WorkerFinished{options_.worker, epoch_, e.exit_code,
+                                        e.progress, e.detail, highest_seen_}});
 }
 
 void LeaseMachine::On(Time, const lease_event::Progressed& e,
@@ -309,7 +310,7 @@ void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause,
   progress_ = progress;
   reported_generation_ = progress.last_generation;
   actions.emplace_back(lease_action::Send{
-      LeaseReleased{options_.worker, epoch_, progress, cause}});
+      LeaseReleased{options_.worker, epoch_, progress, cause, highest_seen_}});
 }
 
 void LeaseMachine::SendHello(Time now, LeaseActions& actions) {
@@ -332,8 +333,8 @@ void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
 
 void LeaseMachine::SendReport(LeaseActions& actions) {
   reported_generation_ = progress_.last_generation;
-  actions.emplace_back(
-      lease_action::Send{StepReport{options_.worker, epoch_, progress_}});
+  actions.emplace_back(lease_action::Send{
+      StepReport{options_.worker, epoch_, progress_, highest_seen_}});
 }
 
 void LeaseMachine::AskNow(Time now, double delay_s) {

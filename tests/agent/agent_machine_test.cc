@@ -199,6 +199,7 @@ TEST_F(AgentMachineTest, AWorkerThatExitedIsNotStartedAgain) {
   const auto exits = MessagesOf<WorkerExited>(before);
   ASSERT_THAT(exits, SizeIs(1));
   EXPECT_EQ(exits[0].exit_code, 3);
+  EXPECT_EQ(exits[0].highest_seen, position_);
   // Nor when the launch is so late that the exit was acknowledged before it.
   Hear(2.2, Acknowledge(Key(1, 1)));
   EXPECT_THAT(Hear(2.3, Launch(Key(1, 1))), IsEmpty());

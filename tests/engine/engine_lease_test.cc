@@ -226,6 +226,49 @@ TEST(Position, AnAgentThatHasSeenALaterJournalStopsTheCoordinator) {
   EXPECT_THAT(driver.Halted(), HasSubstr("another coordinator"));
 }
 
+// Of the worker, or of its agent.
+template <class M>
+M Showing(const JournalPosition& seen, const WorkerKey& worker) {
+  M message;
+  if constexpr (requires { message.worker; }) message.worker = worker;
+  if constexpr (requires { message.server; }) message.server = "here";
+  message.highest_seen = seen;
+  return message;
+}
+
+// Whatever a peer says is of no use to a coordinator that has lost its place:
+// above all nothing comes free by it.
+TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
+  const JournalPosition later{7, 1};
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const uint64_t epoch = driver.worker(job).held_epoch;
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver.engine().Snapshot());
+
+  auto finished = Showing<WorkerFinished>(later, key);
+  finished.epoch = epoch;
+  const std::vector<Event> events = {
+      event::WorkerJoined{Showing<WorkerHello>(later, key)},
+      event::LeaseRequested{Showing<LeaseRequest>(later, key)},
+      event::StepsReported{key, epoch, {}, later},
+      event::LeaseEnded{key, epoch, {}, false, ReleaseCause::kPaused, later},
+      event::WorkerSaidFinished{finished},
+      event::WorkerGone{Showing<WorkerExited>(later, key)},
+      event::ServerJoined{Showing<AgentHello>(later, key)},
+      event::AgentHeard{Showing<AgentHeartbeat>(later, key)},
+      event::CheckpointComing{Showing<FetchProgress>(later, key)}};
+  for (const Event& event : events) {
+    SCOPED_TRACE(event.index());
+    Engine engine(driver.engine().options());
+    ASSERT_OK(engine.Restore(bytes));
+    const Actions actions = engine.Step(driver.now, event);
+    ASSERT_EQ(actions.size(), 1u);
+    EXPECT_TRUE(std::holds_alternative<action::Halt>(actions[0]));
+    EXPECT_EQ(engine.jobs().at(job).workers[0].held_epoch, epoch);
+  }
+}
+
 // Rows of one term from a journal of which only the first ones came back.
 class LostEnd : public ::testing::Test {
  protected:

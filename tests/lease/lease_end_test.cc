@@ -289,6 +289,24 @@ TEST_F(LeaseMachineTest, EveryRequestShowsTheHighestPositionSeen) {
   EXPECT_EQ(last_request_.highest_seen, (JournalPosition{3, 8}));
 }
 
+TEST_F(LeaseMachineTest, SoDoReportsAndEnds) {
+  Run();
+  const auto reports =
+      MessagesOf<StepReport>(Step(30, lease_event::Progressed{Steps(50)}));
+  ASSERT_THAT(reports, SizeIs(1));
+  EXPECT_EQ(reports[0].highest_seen, last_request_.highest_seen);
+  EXPECT_NE(reports[0].highest_seen, JournalPosition());
+  Hear(31, PauseOf(5));
+  const auto released =
+      MessagesOf<LeaseReleased>(Step(32, lease_event::Parked{5, {}}));
+  ASSERT_THAT(released, SizeIs(1));
+  EXPECT_EQ(released[0].highest_seen, reports[0].highest_seen);
+  const auto finished =
+      MessagesOf<WorkerFinished>(Step(33, lease_event::Finished{75, "", {}}));
+  ASSERT_THAT(finished, SizeIs(1));
+  EXPECT_EQ(finished[0].highest_seen, reports[0].highest_seen);
+}
+
 TEST_F(LeaseMachineTest, APositionShownToAnotherWorkerIsNotTaken) {
   Start(0);
   LeaseDenied other = Denied(9, 60);

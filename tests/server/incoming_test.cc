@@ -64,6 +64,17 @@ TEST(Incoming, EachMessageOfAWorkerIsItsEvent) {
             kWorker);
 }
 
+TEST(Incoming, APositionThatIsShownGoesWithTheEvent) {
+  LeaseReleased released = FromWorker<LeaseReleased>();
+  released.highest_seen = {2, 300};
+  EXPECT_EQ(EventFrom<event::LeaseEnded>(released).highest_seen,
+            released.highest_seen);
+  StepReport report = FromWorker<StepReport>();
+  report.highest_seen = {2, 300};
+  EXPECT_EQ(EventFrom<event::StepsReported>(report).highest_seen,
+            report.highest_seen);
+}
+
 TEST(Incoming, AReleaseKeepsItsCause) {
   LeaseReleased released = FromWorker<LeaseReleased>();
   released.cause = ReleaseCause::kOutOfMemory;
