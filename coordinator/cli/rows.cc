@@ -44,6 +44,15 @@ void Read(const Json& object, const char* key,
   }
 }
 
+void Read(const Json& object, const char* key,
+          std::vector<std::string>* values) {
+  const Json& field = Field(object, key);
+  if (!field.is_array()) return;
+  for (const Json& one : field) {
+    if (one.is_string()) values->push_back(one.get<std::string>());
+  }
+}
+
 void Read(const Json& object, const char* key, std::vector<uint64_t>* values) {
   const Json& field = Field(object, key);
   if (!field.is_array()) return;
@@ -143,6 +152,7 @@ StatusRow ParseStatus(const Json& json) {
   Read(failures, "busy_s", &row.busy_s);
   Read(failures, "interval_s", &row.failure_interval_s);
   Read(json, "jobs", &row.jobs);
+  Read(json, "troubles", &row.troubles);
   return row;
 }
 

@@ -78,6 +78,7 @@ struct StatusRow {
   double busy_s = 0;                     // of all workers
   double failure_interval_s = 0;         // mean, of one worker; 0: not told
   std::map<std::string, uint64_t> jobs;  // by state letters
+  std::vector<std::string> troubles;     // that a person has to see to
 };
 
 std::vector<QueueRow> ParseQueue(const Json& json);

@@ -240,6 +240,9 @@ std::string RenderStatus(const StatusRow& status) {
             absl::StrFormat("leases of %g s; journal at term %d, row %d",
                             status.lease_duration_s, status.term, status.seq),
             "\n");
+  for (const std::string& trouble : status.troubles) {
+    StrAppend(&text, "TROUBLE: ", trouble, "\n");
+  }
   if (status.profiling_percentage_max > 0) {
     StrAppend(&text,
               absl::StrFormat("profiling: on %d accelerators, %.2f "

@@ -95,8 +95,9 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
   if (request.kind != QueryKind::kHistory) {
-    send_(from.peer, AnswerQuery(request, {engine_, now, options_.policy,
-                                           options_.wire()}));
+    send_(from.peer,
+          AnswerQuery(request, {engine_, now, options_.policy, options_.wire(),
+                                options_.troubles()}));
   } else if (!history_.Ask(from.peer, request)) {
     QueryReply refusal;
     refusal.request = request.request;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
@@ -50,7 +51,8 @@ class ClientRequests {
     QuotaOptions quota;           // of users; operators have none
     // What came of each.
     std::function<void(bool done, const AuditEntry&)> audit;
-    std::function<WireCounts()> wire;  // for the status
+    std::function<WireCounts()> wire;                    // for the status
+    std::function<std::vector<std::string>()> troubles;  // for the status
     std::function<void()> wake;  // SendHistory has something to do; any thread
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/text.h"
+
 namespace gavel {
 
 CommitThread::CommitThread(std::unique_ptr<Journal> journal,
@@ -45,6 +47,17 @@ void CommitThread::Snapshot(std::string bytes) {
   changed_.notify_all();
 }
 
+std::vector<std::string> CommitThread::State::Troubles() const {
+  std::vector<std::string> troubles;
+  if (!maintenance.ok()) {
+    troubles.push_back(
+        StrCat(maintenance.message(),
+               "; no snapshot was written, the next start takes longer"));
+  }
+  if (!damage.ok()) troubles.emplace_back(damage.message());
+  return troubles;
+}
+
 CommitThread::State CommitThread::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
@@ -78,7 +91,7 @@ bool CommitThread::TakeWork(bool at_once, Work* work) {
 // True: there is more to do.
 bool CommitThread::Maintain() {
   const absl::StatusOr<bool> more = journal_->Maintain();
-  if (more.ok()) return *more;
+  if (more.ok()) return *more || Verify();
   {
     const std::lock_guard lock(mutex_);
     if (absl::IsResourceExhausted(more.status())) {
@@ -86,6 +99,18 @@ bool CommitThread::Maintain() {
     } else if (state_.status.ok()) {
       state_.status = more.status();
     }
+  }
+  notify_();
+  return false;
+}
+
+// True: there is more to do.
+bool CommitThread::Verify() {
+  const absl::StatusOr<bool> more = journal_->VerifySome();
+  if (more.ok()) return *more;
+  {
+    const std::lock_guard lock(mutex_);
+    state_.damage = more.status();
   }
   notify_();
   return false;

@@ -1,11 +1,11 @@
 // Commits journal rows on a thread of its own, so that nothing that need not be
 // journaled (a lease's renewal) ever waits behind an fsync. Rows that arrive
 // during a commit go into the next one together. Between commits it writes
-// snapshots and prunes, a short transaction at a time. The coordinator's event
-// loop owns one.
+// snapshots and prunes, a short transaction at a time, and then verifies older
+// rows. The coordinator's event loop owns one.
 //
 // Thread-safe. `notify` is called on the commit thread, after each commit and
-// after the failure; it must not block, nor call back.
+// after a failure; it must not block, nor call back.
 #ifndef GAVEL_COORDINATOR_SERVER_COMMIT_THREAD_H_
 #define GAVEL_COORDINATOR_SERVER_COMMIT_THREAD_H_
 
@@ -48,6 +48,9 @@ class CommitThread {
     uint64_t persisted_seq = 0;  // all rows up to this one are on disk
     absl::Status status;         // once not OK, nothing is committed any more
     absl::Status maintenance;    // of the last snapshot that had no room
+    absl::Status damage;         // of rows that a snapshot stands for
+    // The last two, for people who have to see to them; mostly there are none.
+    std::vector<std::string> Troubles() const;
   };
   State state() const;
   absl::Status CheckLock() const { return journal_->CheckLock(); }
@@ -63,6 +66,7 @@ class CommitThread {
   bool TakeWork(bool at_once, Work* work);
   void Finish(const absl::Status& status, uint64_t last_seq);
   bool Maintain();
+  bool Verify();
 
   const std::unique_ptr<Journal> journal_;  // the thread's, once it runs
   const std::function<void()> notify_;

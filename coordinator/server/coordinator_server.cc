@@ -5,8 +5,10 @@
 #include <bit>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
@@ -93,10 +95,10 @@ struct CoordinatorServer::Impl {
   PeerTable<std::string> agents{kAgentPeersMax};
   ClientRequests clients;
   Outbox outbox;
-  uint64_t persisted_seq = 0;  // that the engine was told
-  absl::Status maintenance;    // that the log was told
-  uint64_t dropped = 0;        // messages that can't be what they say
-  uint64_t refused = 0;        // that their senders may not send
+  uint64_t persisted_seq = 0;         // that the engine was told
+  std::vector<std::string> troubles;  // that the log was told
+  uint64_t dropped = 0;               // messages that can't be what they say
+  uint64_t refused = 0;               // that their senders may not send
   WireReport wire_report;
   absl::Status halted;
   Time stop_at = kNever;
@@ -115,16 +117,17 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
       gatekeeper(std::move(keeper)),
       router(std::move(bound)),
       engine(options.engine),
-      clients(engine, agents,
-              [this](const std::string& peer, Message message) {
-                Send(peer, std::move(message));
-              },
-              {options.state_directory, options.policy, options.quota,
-               [this](bool done, const AuditEntry& entry) {
-                 gatekeeper->Audit(clock.Now(), done, entry);
-               },
-               [this] { return CountsOf(*router, refused); },
-               [this] { router->waker().Wake(); }}),
+      clients(
+          engine, agents,
+          [this](const std::string& peer, Message message) {
+            Send(peer, std::move(message));
+          },
+          {options.state_directory, options.policy, options.quota,
+           [this](bool done, const AuditEntry& entry) {
+             gatekeeper->Audit(clock.Now(), done, entry);
+           },
+           [this] { return CountsOf(*router, refused); },
+           [this] { return troubles; }, [this] { router->waker().Wake(); }}),
       recorder(options.snapshots) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
@@ -231,11 +234,10 @@ void CoordinatorServer::Impl::TakeCompletions() {
                       "leases"))));
   }
   recorder.MaybeSnapshot(engine);
-  if (state.maintenance != maintenance) {
-    maintenance = state.maintenance;
-    options.log->warn(
-        "{}; no snapshot was written, the next start takes longer",
-        ToStd(maintenance.message()));
+  if (std::vector<std::string> now = state.Troubles(); now != troubles) {
+    troubles = std::move(now);
+    for (const std::string& trouble : troubles)
+      options.log->warn("{}", trouble);
   }
   clients.SendHistory();
   if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {

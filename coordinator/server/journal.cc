@@ -104,7 +104,14 @@ absl::Status Journal::CheckLock() const {
 absl::Status Journal::Recover(const RecoverInto& into) {
   assert(!was_read_);
   was_read_ = true;
-  absl::StatusOr<ChainEnd> end = RecoverChain(database_, into);
+  RecoverInto noted = into;
+  if (into.begin) {
+    noted.begin = [&](const JournalSnapshot* snapshot) {
+      snapshot_seq_ = snapshot == nullptr ? 0 : snapshot->at.position.seq;
+      return into.begin(snapshot);
+    };
+  }
+  absl::StatusOr<ChainEnd> end = RecoverChain(database_, noted);
   GAVEL_RETURN_IF_ERROR(Error(end.status()));
   end_ = *end;
   return absl::OkStatus();
@@ -328,6 +335,21 @@ absl::StatusOr<bool> Journal::PruneSome() {
   }
   GAVEL_RETURN_IF_ERROR(PruneHistory(database_, last));
   return true;
+}
+
+absl::StatusOr<bool> Journal::VerifySome() {
+  if (!broken_.ok() || verified_.position.seq >= snapshot_seq_) return false;
+  const absl::Status status = VerifyOnce();
+  if (!status.ok()) snapshot_seq_ = 0;
+  GAVEL_RETURN_IF_ERROR(Error(status));
+  return verified_.position.seq < snapshot_seq_;
+}
+
+// The first of them may have been pruned since the last time.
+absl::Status Journal::VerifyOnce() {
+  GAVEL_ASSIGN_OR_RETURN(const ChainEnd base, ReadChainBase(database_));
+  if (base.position > verified_.position) verified_ = base;
+  return VerifyRows(database_, snapshot_seq_, kVerifiedAtOnce, &verified_);
 }
 
 absl::Status Journal::Error(const absl::Status& status) const {

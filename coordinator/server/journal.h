@@ -54,6 +54,8 @@ class Journal {
   static constexpr size_t kSnapshotsKept = 2;
   // Rows that one step of Maintain prunes.
   static constexpr uint64_t kPrunedAtOnce = 1000;
+  // Rows that one step of VerifySome reads.
+  static constexpr uint64_t kVerifiedAtOnce = 100;
 
   // Creates the file when there is none (its directory must exist), mode 0600,
   // and takes the lock PATH.lock for as long as the Journal lives.
@@ -80,6 +82,11 @@ class Journal {
   // One short transaction of what is to be done besides rows: writes a part of
   // the snapshot, removes what is no longer needed. False: nothing is left.
   absl::StatusOr<bool> Maintain();
+
+  // Verifies some of the rows that Recover passed over, as a snapshot stands
+  // for them. False: none is left. DATA_LOSS: names the row; no more of them
+  // are verified, and all else goes on.
+  absl::StatusOr<bool> VerifySome();
 
   // ABORTED: another coordinator has taken the lock since, or its file is gone.
   // May be called by any thread.
@@ -109,6 +116,7 @@ class Journal {
   absl::StatusOr<bool> RemoveOldPart();
   absl::StatusOr<bool> PruneSome();
   absl::StatusOr<bool> MaintainOnce();
+  absl::Status VerifyOnce();
   absl::Status Broke(const absl::Status& status);
   absl::Status Error(const absl::Status& status) const;
 
@@ -119,6 +127,8 @@ class Journal {
   absl::Status broken_;  // what the first failure said
   bool was_read_ = false;
   ChainEnd end_;
+  ChainEnd verified_;          // of the rows before the snapshot
+  uint64_t snapshot_seq_ = 0;  // that it recovered from
   std::optional<Snapshot> snapshot_;
   bool maintained_ = false;  // nothing is left to remove
 };

@@ -17,26 +17,39 @@ constexpr char kRemedy[] =
     "; restore the file from a backup, or end all agents and jobs of this "
     "cluster, start with an empty state directory, and then start the agents";
 
+constexpr char kRemedyBehindSnapshot[] =
+    "; a later snapshot stands for it, so the coordinator goes on, but its "
+    "disk may be failing: stop it, copy its state directory to another disk "
+    "and start it there. Replays of that row will end with this";
+
+// VerifyRows reads no more than this and one row.
+constexpr size_t kVerifiedBytesMax = 1024 * 1024;
+
 void AppendBits(std::string* bytes, uint64_t value) {
   for (int shift = 0; shift < 64; shift += 8) {
     bytes->push_back(static_cast<char>(value >> shift & 0xff));
   }
 }
 
-absl::Status CheckRow(const ChainEnd& end, const JournalRow& row,
-                      std::string_view hash) {
-  const uint64_t last = end.position.seq;
+// The row that `select` has found, if it follows on `end`, which it becomes.
+absl::StatusOr<JournalRow> NextRow(SqliteStatement& select,
+                                   std::string_view remedy, ChainEnd* end) {
+  JournalRow row{select.Integer(0), select.Integer(1), select.Real(2),
+                 std::string(select.Blob(3))};
+  const uint64_t last = end->position.seq;
   if (row.seq != last + 1) {
     return absl::DataLossError(StrCat("row ", last + 1, " is missing, row ",
-                                      row.seq, " follows row ", last, kRemedy));
+                                      row.seq, " follows row ", last, remedy));
   }
-  if (!std::ranges::equal(hash, ChainHash(end.head, row))) {
+  const JournalHash hash = ChainHash(end->head, row);
+  if (!std::ranges::equal(select.Blob(4), hash)) {
     return absl::DataLossError(
         StrCat("row ", row.seq,
                " is damaged: its hash does not follow from it and row ", last,
-               kRemedy));
+               remedy));
   }
-  return absl::OkStatus();
+  *end = {{row.term, row.seq}, row.time, hash};
+  return row;
 }
 
 // The chain alone would not miss rows at its end.
@@ -206,14 +219,34 @@ absl::Status ReadRows(SqliteDatabase& database, const TakeRow& take,
     GAVEL_RETURN_IF_ERROR(
         Annotate(found.status(), StrCat("after row ", end->position.seq)));
     if (!*found) return CheckEnd(database, end->position.seq);
-    const JournalRow row{select.Integer(0), select.Integer(1), select.Real(2),
-                         std::string(select.Blob(3))};
-    GAVEL_RETURN_IF_ERROR(CheckRow(*end, row, select.Blob(4)));
+    GAVEL_ASSIGN_OR_RETURN(const JournalRow row, NextRow(select, kRemedy, end));
     GAVEL_RETURN_IF_ERROR(Annotate(take(row), StrCat("row ", row.seq)));
-    end->head = ChainHash(end->head, row);
-    end->position = {row.term, row.seq};
-    end->time = row.time;
   }
+}
+
+absl::Status VerifyRows(SqliteDatabase& database, uint64_t last, uint64_t rows,
+                        ChainEnd* end) {
+  const uint64_t until = std::min(last, end->position.seq + rows);
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      database.Prepare("SELECT seq, term, time, event, hash FROM journal "
+                       "WHERE seq > ? AND seq <= ? ORDER BY seq"));
+  select.BindInteger(1, end->position.seq);
+  select.BindInteger(2, until);
+  size_t bytes = 0;
+  while (end->position.seq < until && bytes < kVerifiedBytesMax) {
+    const std::string after = StrCat("after row ", end->position.seq);
+    const absl::StatusOr<bool> found = select.Step();
+    GAVEL_RETURN_IF_ERROR(Annotate(found.status(), after));
+    if (!*found) {
+      return absl::DataLossError(
+          StrCat(after, " one is missing", kRemedyBehindSnapshot));
+    }
+    GAVEL_ASSIGN_OR_RETURN(const JournalRow row,
+                           NextRow(select, kRemedyBehindSnapshot, end));
+    bytes += row.row.size();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ChainEnd> RecoverChain(SqliteDatabase& database,

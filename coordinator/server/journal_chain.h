@@ -73,6 +73,11 @@ using TakeRow = std::function<absl::Status(const JournalRow&)>;
 absl::Status ReadRows(SqliteDatabase& database, const TakeRow& take,
                       ChainEnd* end);
 
+// Follows the chain from `end` over the next rows, which a snapshot stands for:
+// `rows` or a mebibyte at most, none after `last`. Moves `end` on.
+absl::Status VerifyRows(SqliteDatabase& database, uint64_t last, uint64_t rows,
+                        ChainEnd* end);
+
 // How to come back from a journal.
 struct RecoverInto {
   // Begin from this one (null: from nothing). Called again, with an older one,
@@ -85,7 +90,8 @@ struct RecoverInto {
   std::function<void(const std::string&)> note;
 };
 // The newest snapshot that is whole, and the rows after it; without any, all
-// rows. Older rows are not looked at: they decide nothing any more.
+// rows. Older rows are not looked at, for they decide nothing any more:
+// VerifyRows does that.
 absl::StatusOr<ChainEnd> RecoverChain(SqliteDatabase& database,
                                       const RecoverInto& into);
 

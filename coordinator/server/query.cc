@@ -354,6 +354,7 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
         {{"workers_lost", failures.losses()},
          {"busy_s", failures.busy_s()},
          {"interval_s", failures.Interval_s()}}},
+       {"troubles", view.troubles},
        {"jobs", CountStates(engine.jobs())}});
 }
 

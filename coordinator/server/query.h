@@ -9,7 +9,9 @@
 #define GAVEL_COORDINATOR_SERVER_QUERY_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
@@ -28,6 +30,7 @@ struct QueryView {
   Time now = 0;
   std::string_view policy;
   WireCounts wire = {};
+  std::vector<std::string> troubles = {};  // that a person has to see to
 };
 
 // kQueue: rows of all jobs, or of `request.job` alone when it is valid; the

@@ -166,6 +166,12 @@ TEST(Table, StatusSaysWhatTrialsTakeAndMayTake) {
             "leases of 60 s; journal at term 3, row 41\n");
 }
 
+TEST(Table, StatusTellsOfTroubles) {
+  EXPECT_THAT(
+      RenderStatus(ParseStatus({{"troubles", {"row 7 is damaged", "full"}}})),
+      HasSubstr("\nTROUBLE: row 7 is damaged\nTROUBLE: full\n"));
+}
+
 TEST(Rows, WhatIsMissingOrOddIsLeftAtItsDefault) {
   const auto rows = ParseQueue(nlohmann::ordered_json::parse(
       R"([{"id": "x", "name": 3, "steps_done": -4, "last_generation": null,

@@ -218,6 +218,44 @@ TEST_F(CoordinatorServerTest, ItsClockGoesOnFromTheJournal) {
   EXPECT_LT(client_->Query(QueryKind::kStatus)["now_s"], before + 5);
 }
 
+TEST_F(CoordinatorServerTest, GoesOnAndTellsOfADamagedRowBehindItsSnapshot) {
+  CoordinatorServerOptions options = QuietOptions(folder_.path() + "/state");
+  options.snapshots.rows = 5;
+  EXPECT_OK(coordinator_->Stop());
+  {
+    RunningCoordinator writes(options);
+    ASSERT_OK(writes.created());
+    FakeClient client(writes.endpoint());
+    for (int i = 0; i < 10; ++i) client.SubmitNamed(StrCat("job-", i));
+    EXPECT_EQ(client.Query(QueryKind::kStatus)["troubles"], json::array());
+    auto database =
+        SqliteDatabase::OpenReadOnly(options.state_directory + "/journal.db");
+    ASSERT_OK(database);
+    // It is written a little later.
+    for (int i = 0; i < 1000 && ListSnapshots(*database)->empty(); ++i) {
+      client.Query(QueryKind::kStatus);
+    }
+    ASSERT_FALSE(ListSnapshots(*database)->empty());
+    EXPECT_OK(writes.Stop());
+  }
+  {
+    auto database =
+        SqliteDatabase::Open(options.state_directory + "/journal.db");
+    ASSERT_OK(database);
+    ASSERT_OK(database->Execute(
+        "UPDATE journal SET event = zeroblob(9) WHERE seq = 2"));
+  }
+  Start();
+  EXPECT_EQ(client_->Query(QueryKind::kQueue).size(), 10u);
+  json troubles;
+  for (int i = 0; i < 1000 && troubles.empty(); ++i) {
+    troubles = client_->Query(QueryKind::kStatus)["troubles"];
+  }
+  ASSERT_EQ(troubles.size(), 1u);
+  EXPECT_THAT(troubles[0], HasSubstr("row 2 is damaged"));
+  EXPECT_EQ(client_->SubmitNamed("more").error, "");
+}
+
 TEST_F(CoordinatorServerTest, HaltsWhenAWorkerHasSeenALaterJournal) {
   FakeAgent agent(coordinator_->endpoint(), "here");
   ASSERT_TRUE(agent.Join(1).has_value());
@@ -230,6 +268,18 @@ TEST_F(CoordinatorServerTest, HaltsWhenAWorkerHasSeenALaterJournal) {
   EXPECT_THAT(coordinator_->Wait(),
               StatusIs(absl::StatusCode::kAborted, "term 99"));
   EXPECT_FALSE(running.worker->Receive<LeaseGrant>(0.1).has_value());
+}
+
+// It frees an accelerator, and is not believed either.
+TEST_F(CoordinatorServerTest, HaltsWhenAReleaseShowsALaterJournal) {
+  FakeAgent agent(coordinator_->endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  Running running = RunOne(agent, "a");
+  LeaseReleased released{running.key, running.grant.epoch, {}};
+  released.highest_seen = {99, 1};
+  running.worker->Send(released);
+  EXPECT_THAT(coordinator_->Wait(),
+              StatusIs(absl::StatusCode::kAborted, "job 1 has seen term 99"));
 }
 
 // Its lock file is removed, and another one starts on its journal: what needs

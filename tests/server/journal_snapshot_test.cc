@@ -10,6 +10,8 @@
 namespace gavel::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -78,6 +80,12 @@ class JournalSnapshotTest : public JournalFixture {
       journal->StartSnapshot(StrCat("good ", seq));
       MaintainAll(*journal);
     }
+  }
+
+  static bool MustVerifySome(Journal& journal) {
+    const absl::StatusOr<bool> more = journal.VerifySome();
+    EXPECT_OK(more);
+    return more.ok() && *more;
   }
 
   // Changes every appearance of `text` in the file.
@@ -304,6 +312,57 @@ TEST_F(JournalSnapshotTest, ACopyIsReadWithoutSideFiles) {
   EXPECT_FALSE(std::filesystem::exists(copy + "-shm"));
   EXPECT_THAT(SqliteDatabase::OpenReadOnly(folder_.path() + "/none.db"),
               StatusIs(kNotFound, "none.db"));
+}
+
+TEST_F(JournalSnapshotTest, RowsThatTheyStandForAreVerifiedSomeAtATime) {
+  constexpr uint64_t kRows = 2 * Journal::kVerifiedAtOnce + 10;
+  WriteWithSnapshots(kRows, kRows);
+  Recovered recovered;
+  const auto journal = Recover(&recovered);
+  EXPECT_THAT(recovered.rows, IsEmpty());
+  for (const bool more : {true, true, false, false}) {
+    EXPECT_EQ(MustVerifySome(*journal), more);
+  }
+}
+
+TEST_F(JournalSnapshotTest, ADamagedRowBehindOneIsNamedAndAllGoesOn) {
+  WriteWithSnapshots(25, 10);
+  Damage("event-7.");
+  Recovered recovered;
+  const auto journal = Recover(&recovered);
+  ASSERT_OK(recovered.status);
+  EXPECT_EQ(recovered.snapshot, "good 20");
+  EXPECT_THAT(journal->VerifySome(),
+              StatusIs(absl::StatusCode::kDataLoss, "row 7 is damaged"));
+  EXPECT_FALSE(MustVerifySome(*journal));
+  AppendRows(*journal, 26, 27);
+}
+
+TEST_F(JournalSnapshotTest, RowsThatArePrunedNeedNotBeVerified) {
+  WriteWithSnapshots(25, 10);
+  Damage("event-7.");
+  Recovered recovered;
+  const auto journal = Recover(&recovered);
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute(
+      "INSERT INTO journal_base SELECT seq, term, time, hash FROM journal "
+      "WHERE seq = 9; DELETE FROM journal WHERE seq <= 9"));
+  EXPECT_FALSE(MustVerifySome(*journal));
+}
+
+TEST_F(JournalSnapshotTest, TheCommitThreadTellsOfDamageAndGoesOn) {
+  WriteWithSnapshots(25, 10);
+  Damage("event-7.");
+  Recovered recovered;
+  CommitThread thread(Recover(&recovered), [] {});
+  thread.Append(RowAt(26));
+  while (thread.state().persisted_seq < 26 || thread.state().damage.ok()) {
+  }
+  EXPECT_OK(thread.state().status);
+  EXPECT_THAT(thread.state().Troubles(),
+              ElementsAre(AllOf(HasSubstr("row 7 is damaged"),
+                                HasSubstr("copy its state directory"))));
 }
 
 TEST_F(JournalSnapshotTest, TheCommitThreadWritesThemBesideRows) {

@@ -72,7 +72,8 @@ class QueryTest : public ::testing::Test {
 
   QueryReply Ask(QueryKind kind, JobId job = JobId(), uint64_t cursor = 0) {
     const QueryRequest request{17, kind, job, cursor};
-    QueryReply reply = AnswerQuery(request, {engine_, now_, "fifo", wire_});
+    QueryReply reply =
+        AnswerQuery(request, {engine_, now_, "fifo", wire_, {"row 7"}});
     EXPECT_EQ(reply.request, request.request);
     EXPECT_OK(EncodeMessage(reply));  // fits a frame
     return reply;
@@ -273,6 +274,7 @@ TEST_F(QueryTest, StatusCountsJobsByState) {
                                       {"messages_refused", 2},
                                       {"connections_refused", 3},
                                       {"connections_cut", 4}}));
+  EXPECT_EQ(status["troubles"], json({"row 7"}));
   EXPECT_EQ(status["profiling"], json({{"percentage_max", 50.0},
                                        {"accelerators", 0},
                                        {"accelerator_s", 0.0}}));
