@@ -22,6 +22,10 @@ std::string GavelTest::Write(const std::string& name, const std::string& text) {
   return Path(name);
 }
 
+void GavelTest::UseKeys(const std::vector<std::string>& servers) {
+  keys_ = std::make_unique<TeamKeys>(folder(), servers);
+}
+
 std::string GavelTest::WriteCluster(int slots, double round_duration_s,
                                     double lease_duration_s) {
   return Write("cluster.toml",
@@ -36,16 +40,23 @@ std::string GavelTest::WriteCommand(const std::string& name,
                                     const std::vector<std::string>& command,
                                     const std::string& more_keys) {
   // A JSON array of strings is a TOML array of strings.
-  return Write(name + ".toml", StrCat("name = \"", name, "\"\ncommand = ",
-                                      Json(command).dump(), "\n", more_keys));
+  const std::string path = JobPath(name + ".toml");
+  std::ofstream(path) << "name = \"" << name
+                      << "\"\ncommand = " << Json(command).dump() << "\n"
+                      << more_keys;
+  return path;
 }
 
 std::string GavelTest::WriteJob(const std::string& name,
                                 const std::vector<std::string>& arguments,
                                 const std::string& more_keys) {
-  std::vector<std::string> command = {kFakeWorker};
+  std::vector<std::string> command = {FakeWorker()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return WriteCommand(name, command, more_keys);
+}
+
+std::string GavelTest::FakeWorker() const {
+  return keys_ ? keys_->Copy(kFakeWorker) : kFakeWorker;
 }
 
 std::unique_ptr<Process> GavelTest::Start(
@@ -152,9 +163,11 @@ std::string GavelTest::LogOf(int job, const std::string& name) const {
 GavelTest::FakeState GavelTest::CheckpointOf(const std::string& name) const {
   Generation latest;
   std::error_code error;
+  const std::string checkpoints =
+      (keys_ ? JobPath("gavel-state") : state()) + "/checkpoints";
   std::string directory;  // ID-NAME
   for (const auto& entry :
-       std::filesystem::directory_iterator(state() + "/checkpoints", error)) {
+       std::filesystem::directory_iterator(checkpoints, error)) {
     if (entry.path().string().ends_with("-" + name)) directory = entry.path();
   }
   for (const auto& entry :
@@ -173,6 +186,11 @@ void GavelTest::ExpectEachStepOnce(const std::string& name,
   const FakeState found = CheckpointOf(name);
   EXPECT_EQ(found.steps, steps) << name;
   EXPECT_EQ(found.sum, steps * (steps + 1) / 2) << name;
+}
+
+void Append(const std::vector<std::string>& more,
+            std::vector<std::string>* arguments) {
+  arguments->insert(arguments->end(), more.begin(), more.end());
 }
 
 int Count(const std::string& text, const std::string& part) {

@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/cli/process.h"
 #include "tests/server/temporary_folder.h"
+#include "tests/support/team_keys.h"
 
 namespace gavel::testing {
 
@@ -31,9 +32,22 @@ class GavelTest : public ::testing::Test {
   }
   std::string Write(const std::string& name, const std::string& text);
 
+  // From here on as a team's cluster with these servers: job files lie where
+  // the jobs' user can write, and client commands use a user's key. For the
+  // coordinator and the agents see keys().
+  void UseKeys(const std::vector<std::string>& servers);
+  bool has_keys() const { return keys_ != nullptr; }
+  const TeamKeys& keys() const { return *keys_; }
+  // Where job files lie, and what jobs write.
+  std::string JobPath(const std::string& name) const {
+    return (keys_ ? keys_->jobs() : folder()) + "/" + name;
+  }
+
   // A cluster file of one server "here" with that many equal CPU slots.
   std::string WriteCluster(int slots, double round_duration_s,
                            double lease_duration_s);
+  // The program, where jobs can run it.
+  std::string FakeWorker() const;
   // A job file of the fake worker with these arguments.
   std::string WriteJob(const std::string& name,
                        const std::vector<std::string>& arguments,
@@ -79,8 +93,12 @@ class GavelTest : public ::testing::Test {
 
  private:
   TemporaryFolder folder_;
+  std::unique_ptr<TeamKeys> keys_;
   int processes_ = 0;
 };
+
+void Append(const std::vector<std::string>& more,
+            std::vector<std::string>* arguments);
 
 // How often `part` is in `text`.
 int Count(const std::string& text, const std::string& part);

@@ -1,5 +1,5 @@
-// Coordinator and agent as processes of their own, and what happens when one is
-// killed.
+// Coordinator and agent as processes of their own, with keys, and what happens
+// when one is killed.
 #include <csignal>
 
 #include "tests/cli/gavel_fixture.h"
@@ -13,18 +13,33 @@ using ::testing::StartsWith;
 
 class KillTest : public GavelTest {
  protected:
+  void SetUp() override { UseKeys({"here"}); }
+
   void StartCoordinator() {
-    coordinator_ = Start({"coordinator", "--listen", listen_, "--state",
-                          state(), "--cluster", Path("cluster.toml")});
+    std::vector<std::string> arguments = {
+        "coordinator", "--listen",          listen_, "--state", state(),
+        "--cluster",   Path("cluster.toml")};
+    Append(keys().OfCoordinator(), &arguments);
+    coordinator_ = Start(arguments);
     endpoint_ = EndpointOf(*coordinator_);
     // A restarted one is to be found where it was.
     listen_ = endpoint_;
   }
 
   std::unique_ptr<Process> StartAgent() {
-    return Start({"agent", "--coordinator", endpoint_, "--state", state(),
-                  "--cluster", Path("cluster.toml"), "--server", "here",
-                  "--stop-grace", "5", "--jobs-as-root"});
+    std::vector<std::string> arguments = {"agent",
+                                          "--coordinator",
+                                          endpoint_,
+                                          "--state",
+                                          state(),
+                                          "--cluster",
+                                          Path("cluster.toml"),
+                                          "--server",
+                                          "here",
+                                          "--stop-grace",
+                                          "5"};
+    Append(keys().OfAgent("here"), &arguments);
+    return Start(arguments);
   }
 
   void Submit(const std::string& job) {
@@ -43,16 +58,15 @@ TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
   StartCoordinator();
   auto agent = StartAgent();
   // The worker leaves a child in its group, which no signal of the kernel ends.
-  const std::string program =
-      std::string(GAVEL_BINARY_DIR) + "/tests/fake_worker";
+  const std::string program = FakeWorker();
   Submit(WriteCommand(
       "job", {"/bin/sh", "-c",
-              "sleep 1000 & echo $! > " + Path("child") + "; exec " + program +
-                  " --steps 200 --step-ms 5"}));
+              "sleep 1000 & echo $! > " + JobPath("child") + "; exec " +
+                  program + " --steps 200 --step-ms 5"}));
   ASSERT_TRUE(ReachesStep(endpoint_, "job", 20));
   const std::vector<pid_t> workers = WorkerPids();
   ASSERT_EQ(workers.size(), 1);
-  const pid_t child = std::stoi(ReadText(Path("child")));
+  const pid_t child = std::stoi(ReadText(JobPath("child")));
   EXPECT_TRUE(IsAlive(child));
 
   agent->Signal(SIGKILL);
@@ -110,8 +124,7 @@ TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   WriteCluster(1, 30, 5);
   StartCoordinator();
   const auto agent = StartAgent();
-  const std::string program =
-      std::string(GAVEL_BINARY_DIR) + "/tests/fake_worker";
+  const std::string program = FakeWorker();
   const auto command = [&](const std::string& name, const std::string& keys) {
     return WriteCommand(name,
                         {"/bin/sh", "-c",

@@ -20,6 +20,8 @@ void ClusterTest::WriteServers(const std::vector<std::string>& servers,
   Write("cluster.toml", text);
 }
 
+void ClusterTest::SetUp() { UseKeys({"here", "left", "right", "near", "far"}); }
+
 void ClusterTest::StartCoordinator(const std::vector<std::string>& flags) {
   // Lost servers are noticed soon, and nobody is waited for long.
   std::vector<std::string> arguments = {"coordinator",
@@ -33,7 +35,8 @@ void ClusterTest::StartCoordinator(const std::vector<std::string>& flags) {
                                         "4",
                                         "--pause-grace",
                                         "3"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  Append(keys().OfCoordinator(), &arguments);
+  Append(flags, &arguments);
   coordinator_ = Start(arguments);
   endpoint_ = EndpointOf(*coordinator_);
   ASSERT_FALSE(endpoint_.empty()) << coordinator_->errors();
@@ -43,20 +46,36 @@ int ClusterTest::port() const {
   return std::stoi(endpoint_.substr(endpoint_.rfind(':') + 1));
 }
 
+std::vector<std::string> ClusterTest::AgentArguments(
+    const std::string& server, const std::string& endpoint) const {
+  std::vector<std::string> arguments = {"agent",
+                                        "--coordinator",
+                                        endpoint,
+                                        "--cluster",
+                                        Path("cluster.toml"),
+                                        "--server",
+                                        server,
+                                        "--state",
+                                        Path("agent-" + server),
+                                        "--run-directory",
+                                        Path("run"),
+                                        "--stop-grace",
+                                        "2"};
+  Append(keys().OfAgent(server), &arguments);
+  return arguments;
+}
+
 Process& ClusterTest::StartAgent(const std::string& server,
                                  const std::string& endpoint) {
   agents_[server] =
-      Start({"agent", "--coordinator", endpoint.empty() ? endpoint_ : endpoint,
-             "--cluster", Path("cluster.toml"), "--server", server, "--state",
-             Path("agent-" + server), "--run-directory", Path("run"),
-             "--jobs-as-root", "--stop-grace", "2"});
+      Start(AgentArguments(server, endpoint.empty() ? endpoint_ : endpoint));
   return *agents_[server];
 }
 
 void ClusterTest::Submit(const std::string& name,
                          std::vector<std::string> arguments) {
   jobs_.push_back(name);
-  arguments.insert(arguments.end(), {"--log", Path(name + ".log")});
+  arguments.insert(arguments.end(), {"--log", JobPath(name + ".log")});
   const Ended submitted =
       Run({"submit", "--coordinator", endpoint_,
            WriteJob(name, arguments, "retries_max = 100\n")});

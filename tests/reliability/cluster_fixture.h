@@ -1,5 +1,5 @@
-// Coordinator, agents and jobs as real processes, with one or more servers on
-// this machine and a network that can be made bad.
+// Coordinator, agents and jobs as real processes with keys, with one or more
+// servers on this machine and a network that can be made bad.
 #ifndef GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 #define GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 
@@ -16,18 +16,22 @@ namespace gavel::testing {
 
 class ClusterTest : public GavelTest {
  protected:
-  // Servers of one slot each.
+  void SetUp() override;
+  // Servers of one slot each: here, left, right, near, far.
   void WriteServers(const std::vector<std::string>& servers,
                     double round_duration_s, double lease_duration_s);
   void StartCoordinator(const std::vector<std::string>& flags = {});
   int port() const;  // of the coordinator
+  // Of `gavel`, for the agent of that server.
+  std::vector<std::string> AgentArguments(const std::string& server,
+                                          const std::string& endpoint) const;
   // At `endpoint`; empty: the coordinator's own.
   Process& StartAgent(const std::string& server,
                       const std::string& endpoint = "");
   // A job of fake_worker that logs what it does.
   void Submit(const std::string& name, std::vector<std::string> arguments);
   std::string WorkerLog(const std::string& name) const {
-    return ReadText(Path(name + ".log"));
+    return ReadText(JobPath(name + ".log"));
   }
   // Waits until the job's log holds `text` for the `times`-th time.
   bool Logs(const std::string& name, const std::string& text, int times = 1,

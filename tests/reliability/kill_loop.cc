@@ -3,12 +3,14 @@
 // so many of each have died. Judged by what the coordinator has no part in: the
 // workers' own logs (worker_log.h), the locks of the kernel, the process table.
 //
-//   kill_loop [--workers N] [--coordinators N] [--agents N] [--chaos]
-//             [--seed N] [--seconds S]
+//   kill_loop [--workers N] [--coordinators N] [--agents N] [--keys] [--chaos]
+//             [--policy NAME] [--seed N] [--seconds S]
 //
-// Kills that many (2000, 500, 20), or as many as S seconds allow. --chaos puts
-// a bad network between them. Exits with 1, and keeps its folder, when a step
-// was lost, an accelerator had two owners, or a process was left over.
+// Kills that many (2000, 500, 20), or as many as S seconds allow. --keys runs
+// the cluster as a team has to, encrypted and with each job as its owner;
+// --chaos puts a bad network between them. The first job is a gang of two.
+// Exits with 1, and keeps its folder, when a step was lost, an accelerator had
+// two owners, or a process was left over.
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@
 #include "tests/cli/process.h"
 #include "tests/reliability/chaos_proxy.h"
 #include "tests/reliability/worker_log.h"
+#include "tests/support/team_keys.h"
 
 namespace gavel::testing {
 namespace {
@@ -41,6 +44,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSlotsPerServer = 3;
 constexpr int kJobs = 8;  // more than there are accelerators: rounds swap them
+constexpr int kGang = 0;  // one of them, of two ranks
 constexpr double kWorkerKillGap_s = 0.12;
 constexpr double kCoordinatorUp_s = 0.5;
 constexpr double kComesBack_s = 60;
@@ -49,7 +53,9 @@ struct Options {
   int workers = 2000;
   int coordinators = 500;
   int agents = 20;
+  bool keys = false;
   bool chaos = false;
+  std::string policy = "max_min_fairness_perf";
   uint64_t seed = 1;
   double seconds = 1e9;
 };
@@ -59,6 +65,11 @@ struct Killed {
   int coordinators = 0;
   int agents = 0;
 };
+
+void Append(const std::vector<std::string>& more,
+            std::vector<std::string>* arguments) {
+  arguments->insert(arguments->end(), more.begin(), more.end());
+}
 
 void Pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -90,6 +101,13 @@ class KillLoop {
     folder_ = fs::temp_directory_path() / "gavel-kills-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) std::perror("mkdtemp");
     bin_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+    worker_ = bin_ + "/tests/fake_worker";
+    jobs_ = folder_;
+    if (!options.keys) return;
+    keys_ =
+        std::make_unique<TeamKeys>(folder_, std::vector<std::string>{"a", "b"});
+    worker_ = keys_->Copy(worker_);
+    jobs_ = keys_->jobs();
   }
 
   int Run() {
@@ -124,7 +142,7 @@ class KillLoop {
   std::string Path(const std::string& name) const {
     return folder_ + "/" + name;
   }
-  std::string LogPath(int job) const { return Path(StrCat("log-", job)); }
+  std::string LogPath(int job) const { return StrCat(jobs_, "/log-", job); }
 
   void WriteCluster() const {
     std::ofstream file(Path("cluster.toml"));
@@ -142,10 +160,13 @@ class KillLoop {
   }
 
   void StartCoordinator() {
-    coordinator_ = Gavel({"coordinator", "--listen", endpoint_, "--state",
-                          Path("state"), "--cluster", Path("cluster.toml"),
-                          // Most starts are from one.
-                          "--snapshot-rows", "50"});
+    std::vector<std::string> arguments = {
+        "coordinator", "--listen", endpoint_, "--state", Path("state"),
+        "--cluster", Path("cluster.toml"),
+        // Most starts are from one.
+        "--snapshot-rows", "50", "--policy", options_.policy};
+    if (keys_) Append(keys_->OfCoordinator(), &arguments);
+    coordinator_ = Gavel(arguments);
     const bool listens = Eventually(
         [&] { return coordinator_->output().find('\n') != std::string::npos; },
         kComesBack_s);
@@ -168,22 +189,36 @@ class KillLoop {
   }
 
   void StartAgent(const std::string& server) {
-    agents_[server] = Gavel(
-        {"agent", "--coordinator", proxy_ ? proxy_->endpoint() : endpoint_,
-         "--cluster", Path("cluster.toml"), "--server", server, "--state",
-         Path("agent-" + server), "--run-directory", Path("run"),
-         "--jobs-as-root", "--stop-grace", "2"});
+    std::vector<std::string> arguments = {
+        "agent",
+        "--coordinator",
+        proxy_ ? proxy_->endpoint() : endpoint_,
+        "--cluster",
+        Path("cluster.toml"),
+        "--server",
+        server,
+        "--state",
+        Path("agent-" + server),
+        "--run-directory",
+        Path("run"),
+        "--jobs-as-root",
+        "--stop-grace",
+        "2"};
+    if (keys_) Append(keys_->OfAgent(server), &arguments);
+    agents_[server] = Gavel(arguments);
   }
 
   void Submit(int job) {
     const std::string name = StrCat("job-", job);
-    std::ofstream(Path(name + ".toml"))
-        << "name = \"" << name << "\"\ncommand = [\"" << bin_
-        << "/tests/fake_worker\", \"--steps\", \"1000000000\", \"--step-ms\", "
+    const std::string file = StrCat(jobs_, "/", name, ".toml");
+    std::ofstream(file)
+        << "name = \"" << name << "\"\ncommand = [\"" << worker_
+        << "\", \"--steps\", \"1000000000\", \"--step-ms\", "
            "\"4\", \"--checkpoint-every\", \"20\", \"--log\", \""
-        << LogPath(job) << "\"]\nretries_max = 1000\n";
-    const auto submit =
-        Gavel({"submit", "--coordinator", endpoint_, Path(name + ".toml")});
+        << LogPath(job)
+        << "\"]\nretries_max = 1000\nscale_factor = " << (job == kGang ? 2 : 1)
+        << "\n";
+    const auto submit = Gavel({"submit", "--coordinator", endpoint_, file});
     if (submit->Wait() != 0) Complain("submit: " + submit->errors());
   }
 
@@ -278,12 +313,14 @@ class KillLoop {
     for (const std::string& detail : found.details) Complain(detail);
     std::printf(
         "killed in %.0f s: %d workers, %d coordinators, %d agents (seed %llu)\n"
-        "%llu incarnations, %llu leases taken, %llu checkpoints\n"
+        "%llu incarnations, %llu leases taken (%llu beside another job), %llu "
+        "checkpoints\n"
         "lost steps: %llu\naccelerators with two owners: %llu\norphans: %zu\n",
         took_s, killed_.workers, killed_.coordinators, killed_.agents,
         static_cast<unsigned long long>(options_.seed),
         static_cast<unsigned long long>(found.incarnations),
         static_cast<unsigned long long>(found.takes),
+        static_cast<unsigned long long>(found.takes_beside),
         static_cast<unsigned long long>(found.commits),
         static_cast<unsigned long long>(found.lost_steps),
         static_cast<unsigned long long>(found.shared), orphans_);
@@ -307,6 +344,9 @@ class KillLoop {
   std::mt19937_64 random_;
   std::string folder_;
   std::string bin_;
+  std::string worker_;  // the program of jobs
+  std::string jobs_;    // where they lie
+  std::unique_ptr<TeamKeys> keys_;
   std::string endpoint_ = "tcp://127.0.0.1:0";
   int runs_ = 0;
   std::unique_ptr<ChaosProxy> proxy_;
@@ -320,11 +360,15 @@ class KillLoop {
 bool Parse(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--chaos") {
-      options->chaos = true;
+    if (name == "--chaos" || name == "--keys") {
+      (name == "--keys" ? options->keys : options->chaos) = true;
       continue;
     }
     if (i + 1 >= argc) return false;
+    if (name == "--policy") {
+      options->policy = argv[++i];
+      continue;
+    }
     const double value = std::atof(argv[++i]);
     if (value < 0) return false;
     if (name == "--workers") {
@@ -350,10 +394,11 @@ bool Parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   gavel::testing::Options options;
   if (!gavel::testing::Parse(argc, argv, &options)) {
-    std::fprintf(stderr,
-                 "usage: %s [--workers N] [--coordinators N] [--agents N] "
-                 "[--chaos] [--seed N] [--seconds S]\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s [--workers N] [--coordinators N] [--agents N] "
+        "[--keys] [--chaos] [--policy NAME] [--seed N] [--seconds S]\n",
+        argv[0]);
     return 2;
   }
   return gavel::testing::KillLoop(options).Run();

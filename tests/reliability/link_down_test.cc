@@ -77,7 +77,7 @@ TEST_F(LinkDownTest, TheJobGoesOnElsewhereAndNothingIsLost) {
   }
   WriteServers({"far"}, 3, 1.5);
   StartCoordinator();
-  // Loopback on both sides, so that no keys are needed.
+  // The link is between two relays; the coordinator listens on this machine.
   const std::string relay_port = std::to_string(kRelayPort);
   const Process near({kRelay, namespace_.near_address(), relay_port,
                       "127.0.0.1", std::to_string(port())},
@@ -88,11 +88,10 @@ TEST_F(LinkDownTest, TheJobGoesOnElsewhereAndNothingIsLost) {
     return near.output().size() > 5 && far->output().size() > 5;
   })) << near.errors()
       << far->errors();
-  const auto agent = StartInside(
-      {GAVEL_BINARY_DIR "/gavel", "agent", "--coordinator",
-       StrCat("tcp://127.0.0.1:", relay_port), "--cluster",
-       Path("cluster.toml"), "--server", "far", "--state", Path("agent-far"),
-       "--run-directory", Path("run"), "--jobs-as-root"});
+  std::vector<std::string> argv =
+      AgentArguments("far", StrCat("tcp://127.0.0.1:", relay_port));
+  argv.insert(argv.begin(), GAVEL_BINARY_DIR "/gavel");
+  const auto agent = StartInside(argv);
   Submit("job", {"--steps", "2000"});
   ASSERT_TRUE(Logs("job", " take far")) << agent->errors();
   ASSERT_TRUE(Logs("job", " commit ", 3));

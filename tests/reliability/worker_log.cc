@@ -10,8 +10,9 @@
 namespace gavel::testing {
 namespace {
 
-// One process on one accelerator, from its first to its last sign of life.
+// One process with one lock, from its first to its last sign of life.
 struct Stay {
+  std::string lock;
   int64_t from_ns = 0;
   int64_t to_ns = 0;
   int64_t pid = 0;
@@ -26,13 +27,11 @@ class Checker {
     for (std::string line; std::getline(lines, line);) ReadLine(line);
     // A process that never gave its accelerator back was there at least until
     // its last line.
-    for (const auto& [pid, stay] : open_)
-      stays_[stay.first].push_back(stay.second);
-    open_.clear();
+    while (!open_.empty()) Close(open_.begin()->first);
   }
 
   Findings Finish() {
-    for (auto& [uuid, stays] : stays_) FindOverlaps(uuid, stays);
+    for (auto& [lock, stays] : stays_) FindOverlaps(lock, stays);
     return findings_;
   }
 
@@ -43,8 +42,8 @@ class Checker {
     int64_t pid = 0;
     std::string word;
     words >> now_ns >> pid >> word;
-    if (const auto stay = open_.find(pid); stay != open_.end()) {
-      stay->second.second.to_ns = now_ns;
+    if (const auto open = open_.find(pid); open != open_.end()) {
+      for (Stay& stay : open->second) stay.to_ns = now_ns;
     }
     if (word == "start") {
       Generation restored;
@@ -58,18 +57,25 @@ class Checker {
       findings_.highest_step = std::max(findings_.highest_step, committed.step);
       latest_ = std::max(latest_, committed);
     } else if (word == "take") {
-      std::string uuid;
-      words >> uuid;
-      ++findings_.takes;
-      open_[pid] = {uuid, {now_ns, now_ns, pid}};
-    } else if (word == "give") {
-      if (const auto stay = open_.extract(pid)) {
-        stays_[stay.mapped().first].push_back(stay.mapped().second);
+      std::vector<Stay> stays;
+      for (std::string lock; words >> lock;) {
+        stays.push_back({lock, now_ns, now_ns, pid});
       }
+      ++findings_.takes;
+      if (stays.size() == 1) ++findings_.takes_beside;
+      open_[pid] = std::move(stays);
+    } else if (word == "give") {
+      Close(pid);
     } else if (word == "shared") {
       ++findings_.shared;
       findings_.details.push_back(StrCat("job ", job_, ": ", line));
     }
+  }
+
+  void Close(int64_t pid) {
+    const auto open = open_.extract(pid);
+    if (!open) return;
+    for (const Stay& stay : open.mapped()) stays_[stay.lock].push_back(stay);
   }
 
   void Started(const Generation& restored, uint64_t sum) {
@@ -88,12 +94,12 @@ class Checker {
     }
   }
 
-  void FindOverlaps(const std::string& uuid, std::vector<Stay>& stays) {
+  void FindOverlaps(const std::string& lock, std::vector<Stay>& stays) {
     std::ranges::sort(stays, {}, &Stay::from_ns);
     for (size_t i = 1; i < stays.size(); ++i) {
       if (stays[i].from_ns >= stays[i - 1].to_ns) continue;
       ++findings_.shared;
-      findings_.details.push_back(StrCat(uuid, ": process ", stays[i].pid,
+      findings_.details.push_back(StrCat(lock, ": process ", stays[i].pid,
                                          " took it while ", stays[i - 1].pid,
                                          " had it"));
     }
@@ -102,8 +108,8 @@ class Checker {
   Findings findings_;
   std::string job_;
   Generation latest_;
-  std::map<int64_t, std::pair<std::string, Stay>> open_;  // by pid
-  std::map<std::string, std::vector<Stay>> stays_;        // by uuid
+  std::map<int64_t, std::vector<Stay>> open_;       // by pid
+  std::map<std::string, std::vector<Stay>> stays_;  // by lock
 };
 
 }  // namespace

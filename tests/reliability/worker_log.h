@@ -5,9 +5,10 @@
 // A log is a job's, of all its incarnations, in the order of writing:
 //
 //   NANOSECONDS PID start EPOCH STEP SUM    restored this (0 0 0: nothing)
-//   NANOSECONDS PID take UUID               has the accelerator's lock
+//   NANOSECONDS PID take LOCK [LOCK]        has the accelerator's locks; one
+//                                           of them beside another job
 //   NANOSECONDS PID commit EPOCH STEP       a checkpoint is complete
-//   NANOSECONDS PID give UUID               about to release the lock
+//   NANOSECONDS PID give UUID               about to release them
 //   NANOSECONDS PID shared UUID             another process had the lock
 //
 // NANOSECONDS are of one clock for all processes of the machine.
@@ -26,11 +27,12 @@ struct Findings {
   uint64_t incarnations = 0;
   uint64_t commits = 0;
   uint64_t takes = 0;
+  uint64_t takes_beside = 0;  // of those, with one lock
   uint64_t highest_step = 0;  // of any commit
   // Steps that were committed and that a later incarnation did not have, and
   // restored states that are not the sum of their steps.
   uint64_t lost_steps = 0;
-  // Times that two processes had one accelerator.
+  // Times that two processes had one lock.
   uint64_t shared = 0;
   std::vector<std::string> details;  // of the last two, a sentence each
 };

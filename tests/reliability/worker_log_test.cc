@@ -61,6 +61,22 @@ TEST(WorkerLog, TwoOnOneAcceleratorAreFound) {
               ElementsAre("a-0: process 9 took it while 7 had it"));
 }
 
+TEST(WorkerLog, TwoBesideEachOtherHaveALockEach) {
+  const std::string alone = "100 7 take a.0 a.1\n120 7 give a\n";
+  const std::string first = "130 8 take a.0\n300 8 commit 1 1\n";
+  Findings found = CheckWorkerLogs(
+      {{"one", alone}, {"two", first}, {"three", "150 9 take a.1\n"}});
+  EXPECT_EQ(found.shared, 0);
+  EXPECT_EQ(found.takes, 3);
+  EXPECT_EQ(found.takes_beside, 2);
+  // One that has it alone meets whoever has either lock.
+  found = CheckWorkerLogs({{"one", "100 7 take a.0 a.1\n200 7 give a\n"},
+                           {"two", "150 9 take a.1\n"}});
+  EXPECT_EQ(found.shared, 1);
+  EXPECT_THAT(found.details,
+              ElementsAre("a.1: process 9 took it while 7 had it"));
+}
+
 TEST(WorkerLog, ALockThatWasTakenIsFound) {
   EXPECT_EQ(CheckWorkerLogs({{"one", "1 1 shared a-0\n"}}).shared, 1);
 }

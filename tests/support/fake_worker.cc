@@ -6,6 +6,8 @@
 //               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses]
 //               [--fail-resume CAUSE] [--log FILE] [--beside-step-ms MS]
 //
+// Ranks of a gang train each for itself; the first one's state is the job's.
+//
 // Beside another job, with one lock of its accelerator, a step takes
 // --beside-step-ms.
 //
@@ -31,6 +33,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,7 +146,6 @@ class Checkpoints {
 
   void Save(Generation generation, const State& state) const {
     const fs::path path = directory_ / GenerationName(generation);
-    // Each rank of a gang writes the same generation.
     const fs::path written = StrCat(path.string(), ".", getpid());
     std::ofstream(written) << state.steps << ' ' << state.sum << '\n';
     fs::rename(written, path);
@@ -218,6 +220,7 @@ class FakeWorker {
         trace_(Variable("GAVEL_TRACE_FILE")),
         machine_(LeaseOptions{KeyFromEnvironment()}) {
     state_ = checkpoints_.Restore(&saved_);
+    if (!IsFirstRank()) return;
     log_.Write("start ", saved_.epoch, " ", saved_.step, " ", state_.sum);
   }
 
@@ -231,7 +234,10 @@ class FakeWorker {
   void Carry(const lease_action::Resume& action);
   void Carry(const lease_action::Extend&) {}
   void Carry(const lease_action::Pause& action);
+  bool IsFirstRank() const { return Variable("GAVEL_RANK") == "0"; }
   bool TakeAccelerator(const std::string& uuid, int slots);
+  void ReleaseAccelerator();
+  std::string LockNames() const;
   void TrainOneStep();
   void Save();
   void End(int exit_code);
@@ -256,7 +262,7 @@ class FakeWorker {
   uint64_t pauses_ = 0;
   uint64_t moves_ = 0;
   std::string uuid_;
-  int lock_ = -1;
+  std::map<std::string, int> locks_;  // descriptors, by file name
   std::optional<int> exit_code_;
 };
 
@@ -338,7 +344,7 @@ void FakeWorker::TrainOneStep() {
 }
 
 void FakeWorker::Save() {
-  if (epoch_ == 0) return;
+  if (epoch_ == 0 || !IsFirstRank()) return;
   saved_ = Generation{epoch_, state_.steps};
   checkpoints_.Save(saved_, state_);
   // Before anybody else hears of it.
@@ -374,7 +380,7 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
     std::fflush(stdout);
     std::_Exit(kExitAcceleratorShared);
   }
-  log_.Write("take ", uuid_);
+  log_.Write("take", LockNames());
   epoch_ = action.epoch;
   training_ = true;
   trace_.Begin();
@@ -387,7 +393,7 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
   next_report_ = Now();
   // Ranks of a gang train each for itself here, but the coordinator waits to
   // hear where they would meet.
-  if (action.world_size > 1 && Variable("GAVEL_RANK") == "0") {
+  if (action.world_size > 1 && IsFirstRank()) {
     Step(lease_event::GangOpened{action.epoch, "127.0.0.1:1"});
   }
   Step(lease_event::Resumed{action.epoch});
@@ -401,9 +407,8 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   std::fflush(stdout);
   const bool held = training_;
   training_ = false;
-  if (lock_ >= 0) log_.Write("give ", uuid_);
-  if (lock_ >= 0) close(lock_);
-  lock_ = -1;
+  if (!locks_.empty()) log_.Write("give ", uuid_);
+  ReleaseAccelerator();
   if (!StrongerThan(action.tier, PauseTier::kPark)) {
     ++pauses_;
     if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
@@ -416,21 +421,36 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   End(kExitEvicted);
 }
 
-// One slot, of a packed pair, is any of the two.
+// Alone it takes both slots, of a packed pair any of the two.
 bool FakeWorker::TakeAccelerator(const std::string& uuid, int slots) {
   if (!uuid_.empty() && uuid_ != uuid) ++moves_;
   uuid_ = uuid;
-  for (int slot = 0; slot < (slots == 1 ? 2 : 1); ++slot) {
-    const std::string path =
-        StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", uuid, ".", slot);
-    lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  for (int slot = 0; slot < 2 && std::ssize(locks_) < slots; ++slot) {
+    const std::string name = StrCat(uuid, ".", slot);
+    const std::string path = StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", name);
+    int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     // The lock files of an agent that runs jobs of several users are root's.
-    if (lock_ < 0) lock_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
-    if (lock_ >= 0) close(lock_);
-    lock_ = -1;
+    if (lock < 0) lock = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (lock < 0) continue;
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+      locks_[name] = lock;
+    } else {
+      close(lock);
+    }
   }
-  return false;
+  return std::ssize(locks_) == slots;
+}
+
+void FakeWorker::ReleaseAccelerator() {
+  for (const auto& [name, lock] : locks_) close(lock);
+  locks_.clear();
+}
+
+// Each with a blank in front.
+std::string FakeWorker::LockNames() const {
+  std::string names;
+  for (const auto& [name, lock] : locks_) StrAppend(&names, " ", name);
+  return names;
 }
 
 }  // namespace

@@ -1,0 +1,90 @@
+#include "tests/support/team_keys.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "coordinator/server/principals.h"
+#include "core/text.h"
+#include "runtime/transport/curve.h"
+
+namespace gavel::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kCoordinator[] = "coordinator";
+constexpr char kUser[] = "alice";
+
+void Require(bool done, const std::string& what) {
+  if (done) return;
+  std::perror(what.c_str());
+  std::abort();
+}
+
+// Jobs of others run as root only where there are no keys.
+const passwd& JobsUser() {
+  const passwd* const user =
+      geteuid() == 0 ? getpwnam("nobody") : getpwuid(geteuid());
+  Require(user != nullptr, "the user that jobs run as");
+  return *user;
+}
+
+}  // namespace
+
+TeamKeys::TeamKeys(const std::string& folder,
+                   const std::vector<std::string>& servers)
+    : folder_(folder) {
+  const passwd& user = JobsUser();
+  Require(chmod(folder.c_str(), 0711) == 0, folder);
+  Require(fs::create_directory(jobs()) && fs::create_directory(Path("keys")) &&
+              chown(jobs().c_str(), user.pw_uid, user.pw_gid) == 0,
+          jobs());
+  Principals principals;
+  const auto make = [&](const std::string& name) {
+    const CurveKeyPair keys = NewCurveKeyPair().value();
+    Require(WriteKeyFile(Path(StrCat("keys/", name)), keys).ok(), name);
+    return keys.public_key;
+  };
+  const std::string public_key = make(kCoordinator);
+  principals[kUser] = {Role::kUser, user.pw_name, make(kUser)};
+  for (const std::string& server : servers) {
+    principals[server] = {Role::kNode, "", make(server)};
+  }
+  Require(WritePrincipals(Path("principals.toml"), principals).ok() &&
+              WritePublicKeyFile(Path("coordinator.pub"), public_key).ok(),
+          folder);
+  setenv("GAVEL_KEY_FILE", Path(StrCat("keys/", kUser)).c_str(), 1);
+  setenv("GAVEL_COORDINATOR_KEY", public_key.c_str(), 1);
+}
+
+TeamKeys::~TeamKeys() {
+  unsetenv("GAVEL_KEY_FILE");
+  unsetenv("GAVEL_COORDINATOR_KEY");
+}
+
+std::string TeamKeys::Path(const std::string& name) const {
+  return StrCat(folder_, "/", name);
+}
+
+std::vector<std::string> TeamKeys::OfCoordinator() const {
+  return {"--key", Path(StrCat("keys/", kCoordinator)), "--principals",
+          Path("principals.toml")};
+}
+
+std::vector<std::string> TeamKeys::OfAgent(const std::string& server) const {
+  return {"--key", Path(StrCat("keys/", server)), "--coordinator-key",
+          Path("coordinator.pub")};
+}
+
+std::string TeamKeys::Copy(const std::string& program) const {
+  const fs::path copy = fs::path(jobs()) / fs::path(program).filename();
+  fs::copy_file(program, copy, fs::copy_options::skip_existing);
+  return copy;
+}
+
+}  // namespace gavel::testing
