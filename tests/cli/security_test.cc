@@ -285,5 +285,114 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   }
 }
 
+// What a job file holds may be a secret, too: it lies in the journal, and
+// nothing that anybody is shown has it. Needs no root.
+class JobSecretTest : public SecurityTest {
+ protected:
+  JobSecretTest() {
+    secrets_ = {"canary-4b1f9c7d20e8"};
+    UseKeys({"here"});
+  }
+  // Looks for secrets in whatever it says.
+  Ended Look(const std::vector<std::string>& arguments, int exit_code = 0) {
+    const Ended ended = Run(arguments);
+    std::string command = "gavel";
+    for (const std::string& argument : arguments) command += " " + argument;
+    EXPECT_EQ(ended.exit_code, exit_code) << command << ended.errors;
+    ExpectNoSecretIn(ended.output, command);
+    ExpectNoSecretIn(ended.errors, command);
+    return ended;
+  }
+  Ended Ask(std::vector<std::string> arguments, int exit_code = 0) {
+    Append({"--coordinator", endpoint_}, &arguments);
+    return Look(arguments, exit_code);
+  }
+  std::string Secret() const {
+    return StrCat("[environment]\nTOKEN = \"", secrets_.front(), "\"\n");
+  }
+};
+
+TEST_F(JobSecretTest, NoCommandShowsTheEnvironmentOfJobs) {
+  WriteCluster(1, 2, 1);
+  std::vector<std::string> arguments = {"coordinator", "--listen",
+                                        "tcp://127.0.0.1:0", "--state", state(),
+                                        // One in the journal, with the job.
+                                        "--snapshot-rows", "5"};
+  Append(keys().OfCoordinator(), &arguments);
+  const auto coordinator = Start(arguments);
+  endpoint_ = EndpointOf(*coordinator);
+  arguments = {"agent",
+               "--coordinator",
+               endpoint_,
+               "--cluster",
+               Path("cluster.toml"),
+               "--server",
+               "here",
+               "--state",
+               Path("agent")};
+  Append(keys().OfAgent("here"), &arguments);
+  const auto agent = Start(arguments);
+
+  const std::string known = "steps_total = 500\n[throughputs]\ncpu = 100\n";
+  const std::string job = WriteJob("job", {"--steps", "500"}, known + Secret());
+  Ask({"submit", job});
+  Ask({"submit", WriteCommand("lost", {"no-such-program"},
+                              "retries_max = 0\n" + Secret())});
+  // Whose files can't be read, in one way and another.
+  for (const char* value :
+       {"canary-4b1f9c7d20e8", "\"canary-4b1f9c7d20e8",
+        "1 # canary-4b1f9c7d20e8", "[\"canary-4b1f9c7d20e8\"]",
+        "\"\\q canary-4b1f9c7d20e8\""}) {
+    Ask({"submit", WriteCommand("bad", {"./train"},
+                                StrCat("[environment]\nTOKEN = ", value))},
+        1);
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "job", 20)) << agent->errors();
+  ASSERT_TRUE(ReachesState(endpoint_, "lost", "F"));
+  for (const char* command : {"queue", "nodes", "status", "history"}) {
+    Ask({command});
+    Ask({command, "--json"});
+  }
+  for (const char* show : {"leases", "rounds", "steps"}) {
+    Ask({"history", "--show", show, "--json"});
+  }
+  Ask({"why", "job"});
+  Ask({"why", "lost", "--json"});
+  Ask({"logs", "job"});
+  Ask({"logs", "lost"});
+  Ask({"what-if", job});
+  Ask({"what-if", job, "--json"});
+  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
+  Ask({"cancel", "job"}, 1);
+
+  // From the files, which may be read while they are in use.
+  const std::string journal = state() + "/journal.db";
+  EXPECT_THAT(Look({"replay", journal}).output, HasSubstr("JobSubmitted"));
+  Look({"history", "--file", journal, "--json"});
+  Look({"audit", "--state", state()});
+  Look({"simulate", "--replay", journal, "--policy", "fifo", "--record-rounds",
+        "--output", Path("simulated.json")});
+  agent->Signal(SIGTERM);
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(agent->Wait(), 0);
+  EXPECT_EQ(coordinator->Wait(), 0);
+
+  // On disk it is where docs/security.md says so, for the owner alone.
+  bool journaled = false;
+  for (const auto& entry : fs::recursive_directory_iterator(folder())) {
+    if (!entry.is_regular_file() || entry.path().extension() == ".toml")
+      continue;
+    const std::string text = ReadText(entry.path());
+    if (entry.path().filename().string().starts_with("journal.db")) {
+      journaled |= text.find(secrets_.front()) != std::string::npos;
+      EXPECT_EQ(entry.status().permissions() & fs::perms(077), fs::perms::none)
+          << entry.path();
+    } else {
+      ExpectNoSecretIn(text, entry.path());
+    }
+  }
+  EXPECT_TRUE(journaled);
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kCoordinator[] = "coordinator";
-constexpr char kUser[] = "alice";
+constexpr char kCoordinatorName[] = "coordinator";
+constexpr char kUserName[] = "alice";
 
-void Require(bool done, const std::string& what) {
+void RequireDone(bool done, const std::string& what) {
   if (done) return;
   std::perror(what.c_str());
   std::abort();
@@ -30,7 +30,7 @@ void Require(bool done, const std::string& what) {
 const passwd& JobsUser() {
   const passwd* const user =
       geteuid() == 0 ? getpwnam("nobody") : getpwuid(geteuid());
-  Require(user != nullptr, "the user that jobs run as");
+  RequireDone(user != nullptr, "the user that jobs run as");
   return *user;
 }
 
@@ -40,25 +40,26 @@ TeamKeys::TeamKeys(const std::string& folder,
                    const std::vector<std::string>& servers)
     : folder_(folder) {
   const passwd& user = JobsUser();
-  Require(chmod(folder.c_str(), 0711) == 0, folder);
-  Require(fs::create_directory(jobs()) && fs::create_directory(Path("keys")) &&
-              chown(jobs().c_str(), user.pw_uid, user.pw_gid) == 0,
-          jobs());
+  RequireDone(chmod(folder.c_str(), 0711) == 0, folder);
+  RequireDone(fs::create_directory(jobs()) &&
+                  fs::create_directory(Path("keys")) &&
+                  chown(jobs().c_str(), user.pw_uid, user.pw_gid) == 0,
+              jobs());
   Principals principals;
   const auto make = [&](const std::string& name) {
     const CurveKeyPair keys = NewCurveKeyPair().value();
-    Require(WriteKeyFile(Path(StrCat("keys/", name)), keys).ok(), name);
+    RequireDone(WriteKeyFile(Path(StrCat("keys/", name)), keys).ok(), name);
     return keys.public_key;
   };
-  const std::string public_key = make(kCoordinator);
-  principals[kUser] = {Role::kUser, user.pw_name, make(kUser)};
+  const std::string public_key = make(kCoordinatorName);
+  principals[kUserName] = {Role::kUser, user.pw_name, make(kUserName)};
   for (const std::string& server : servers) {
     principals[server] = {Role::kNode, "", make(server)};
   }
-  Require(WritePrincipals(Path("principals.toml"), principals).ok() &&
-              WritePublicKeyFile(Path("coordinator.pub"), public_key).ok(),
-          folder);
-  setenv("GAVEL_KEY_FILE", Path(StrCat("keys/", kUser)).c_str(), 1);
+  RequireDone(WritePrincipals(Path("principals.toml"), principals).ok() &&
+                  WritePublicKeyFile(Path("coordinator.pub"), public_key).ok(),
+              folder);
+  setenv("GAVEL_KEY_FILE", Path(StrCat("keys/", kUserName)).c_str(), 1);
   setenv("GAVEL_COORDINATOR_KEY", public_key.c_str(), 1);
 }
 
@@ -72,7 +73,7 @@ std::string TeamKeys::Path(const std::string& name) const {
 }
 
 std::vector<std::string> TeamKeys::OfCoordinator() const {
-  return {"--key", Path(StrCat("keys/", kCoordinator)), "--principals",
+  return {"--key", Path(StrCat("keys/", kCoordinatorName)), "--principals",
           Path("principals.toml")};
 }
 
