@@ -325,6 +325,15 @@ TEST_F(LostEnd, IsNotSuspectedWhereAllIsThere) {
   EXPECT_EQ(driver_.Halted(), "");
 }
 
+TEST(Position, OfATermLongGoneIsStillAskedFor) {
+  EngineDriver driver;
+  for (uint64_t term = 2; term < 1500; ++term) {
+    driver.Step(event::CoordinatorStarted{term});
+  }
+  EXPECT_TRUE(driver.engine().Knows({1, 2}));
+  EXPECT_FALSE(driver.engine().Knows({1, driver.engine().position().seq}));
+}
+
 // It would halt the next coordinator, if that row was never written.
 TEST(Position, AnAgentThatIsRejectedHearsOfNoRowThatIsNotOnDisk) {
   EngineDriver driver;
