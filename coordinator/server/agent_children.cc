@@ -12,12 +12,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "coordinator/server/agent_process_info.h"
-
 namespace gavel {
 namespace {
 
-// Where no pidfd can be had, and while a group dies.
+// Where no pidfd can be had, and while what it started dies.
 constexpr double kPollInterval_s = 0.05;
 constexpr double kLingerInterval_s = 0.005;
 
@@ -38,6 +36,8 @@ Children::~Children() {
   SignalAll(SIGKILL);
   for (const auto& [worker, process] : processes_) {
     Wait(worker, process);
+    // Its group is nobody's any more.
+    KillRest({0, process.family.mark, process.family.start_time});
     if (process.descriptor >= 0) close(process.descriptor);
   }
   const uint64_t one = 1;
@@ -80,6 +80,8 @@ absl::StatusOr<pid_t> Children::Start(const WorkerKey& worker,
   if (!pid.ok()) return pid;
   Process process;
   process.pid = *pid;
+  const std::optional<ProcessInfo> info = ReadProcessInfo(*pid);
+  process.family = {*pid, spec.mark, info ? info->start_time : 0};
   WatchFor(&process);
   processes_.emplace(worker, process);
   return pid;
@@ -101,8 +103,7 @@ bool Children::Ended(Process& process) const {
                             WEXITED | WNOHANG | WNOWAIT);
   if (result == 0 && info.si_pid == 0) return false;
   // The zombie keeps the group's id until it is waited for.
-  process.lingers = GroupRuns(process.pid);
-  if (process.lingers) kill(-process.pid, SIGKILL);
+  process.lingers = KillRest(process.family);
   return !process.lingers;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/server/agent_process.h"
+#include "coordinator/server/agent_process_info.h"
 #include "core/ids.h"
 #include "core/units.h"
 
@@ -42,7 +43,7 @@ class Children {
   void SignalAll(int signal);
 
   // Those that ended since the last call. A process has ended when nothing of
-  // its group runs any more: what it leaves behind is killed.
+  // its group or with its mark runs any more: what it leaves behind is killed.
   std::vector<ChildExit> Reap();
   // Call Reap again after this long, whether notified or not.
   double ReapInterval() const;
@@ -53,8 +54,9 @@ class Children {
  private:
   struct Process {
     pid_t pid = 0;
+    ProcessFamily family;
     int descriptor = -1;   // pidfd; -1: none could be had, so it is polled
-    bool lingers = false;  // ended, but others of its group have not
+    bool lingers = false;  // ended, but what it started has not
   };
   void Watch();
   void WatchFor(Process* process) const;

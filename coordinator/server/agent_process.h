@@ -22,6 +22,9 @@ struct ProcessSpec {
   std::vector<std::string> argv;
   std::string working_directory;         // empty: the agent's own
   std::vector<std::string> environment;  // all of it, as NAME=value
+  // One of these entries that no other process has: what has inherited it was
+  // started by this process. Empty: none.
+  std::string mark;
   std::string output_path;  // gets stdout and stderr, at its end; created 0600
   // Changed to before anything of the job is touched: its directory, program
   // and files are reached as that user. Nothing: stays this process's user.

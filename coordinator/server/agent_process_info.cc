@@ -12,6 +12,20 @@
 #include "core/text.h"
 
 namespace gavel {
+namespace {
+
+// `environment`: as the kernel tells it, each entry with a zero behind it. That
+// of a zombie is empty.
+bool HasEntry(std::string_view environment, std::string_view entry) {
+  const std::string whole = StrCat(entry, std::string_view("\0", 1));
+  for (size_t at = environment.find(whole); at != std::string_view::npos;
+       at = environment.find(whole, at + 1)) {
+    if (at == 0 || environment[at - 1] == '\0') return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat) {
   // The second field is the program's name in parentheses, with any bytes.
@@ -32,18 +46,26 @@ std::optional<ProcessInfo> ReadProcessInfo(pid_t pid) {
   return ParseProcessInfo(ReadAll(StrCat("/proc/", pid, "/stat")));
 }
 
-bool GroupRuns(pid_t group) {
-  // Quick and usual: nobody, not even a zombie, is in it.
-  if (kill(-group, 0) != 0 && errno == ESRCH) return false;
+bool KillRest(const ProcessFamily& family) {
+  const auto is_marked = [&](pid_t pid, const ProcessInfo& info) {
+    return !family.mark.empty() && info.start_time >= family.start_time &&
+           info.state != 'D' &&
+           HasEntry(ReadAll(StrCat("/proc/", pid, "/environ")), family.mark);
+  };
+  bool runs = false;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end;
        !error && it != end; it.increment(error)) {
     pid_t pid = 0;
     if (!absl::SimpleAtoi(it->path().filename().string(), &pid)) continue;
     const std::optional<ProcessInfo> info = ReadProcessInfo(pid);
-    if (info && info->group == group && !info->gone()) return true;
+    if (!info || info->gone()) continue;
+    const bool in_group = family.group > 0 && info->group == family.group;
+    if (!in_group && !is_marked(pid, *info)) continue;
+    kill(in_group ? -family.group : pid, SIGKILL);
+    runs = true;
   }
-  return false;
+  return runs;
 }
 
 std::string BootId() {

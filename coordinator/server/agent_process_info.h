@@ -25,8 +25,20 @@ std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat);
 // Nothing when there is no such process.
 std::optional<ProcessInfo> ReadProcessInfo(pid_t pid);
 
-// True when a process of that group still runs.
-bool GroupRuns(pid_t group);
+// A worker's process, and what was started by it.
+struct ProcessFamily {
+  pid_t group = 0;  // that it led; 0: the pid is another's by now
+  // An entry "NAME=value" of the environment that they were started with, by
+  // which those are found that left the group. Empty: none are.
+  std::string mark;
+  uint64_t start_time = 0;  // of the first; nobody older is looked at
+};
+
+// Kills what still runs of it; true when there was anything: call again until
+// there is not. Processes whose environment this user may not read are not
+// found by it, nor those that wait for a disk at this moment: to read of one
+// that a lost file system holds would take as long.
+bool KillRest(const ProcessFamily& family);
 
 // Differs after each start of the machine: pids and start times begin anew.
 std::string BootId();

@@ -1,6 +1,5 @@
 #include "coordinator/server/agent_record.h"
 
-#include <signal.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -26,20 +25,19 @@ uint64_t Random() {
   return value;
 }
 
-// The recorded process, or a child that it left in its group. Once the leader
-// is gone its pid can't be given to a new process while the group has members.
-bool StillRuns(const RecordedWorker& worker) {
-  const pid_t pid = static_cast<pid_t>(worker.running.pid);
+// Once the leader is gone its pid can't be given to a new process while the
+// group has members.
+bool KillRestOf(const RecordedWorker& worker, const std::string& mark) {
+  const auto pid = static_cast<pid_t>(worker.running.pid);
   const std::optional<ProcessInfo> leader = ReadProcessInfo(pid);
-  if (leader && leader->start_time != worker.start_time) return false;
-  return GroupRuns(pid);
+  const bool anothers = leader && leader->start_time != worker.start_time;
+  return KillRest({anothers ? 0 : pid, mark, worker.start_time});
 }
 
-absl::Status SeeGone(const RecordedWorker& worker) {
+absl::Status SeeGone(const RecordedWorker& worker, const std::string& mark) {
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::duration<double>(AgentRecord::kSweepTimeout_s);
-  while (StillRuns(worker)) {
-    kill(static_cast<pid_t>(-worker.running.pid), SIGKILL);
+  while (KillRestOf(worker, mark)) {
     if (std::chrono::steady_clock::now() > end) {
       return absl::DeadlineExceededError(
           StrCat("process ", worker.running.pid, " of job ",
@@ -113,12 +111,17 @@ absl::Status AgentRecord::CountUp() {
   return ReplaceFile(path, StrCat(starts, " ", state_id_, "\n"));
 }
 
+std::string AgentRecord::MarkOf(const WorkerKey& worker) const {
+  return StrCat("GAVEL_PROCESS=", state_id_, "-", worker.job.value(), "-",
+                worker.rank, "-", worker.incarnation);
+}
+
 absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {
   const std::vector<RecordedWorker> recorded =
       ParseRecord(ReadAll(prefix_ + ".running"), BootId());
   std::vector<RunningWorker> swept;
   for (const RecordedWorker& worker : recorded) {
-    GAVEL_RETURN_IF_ERROR(SeeGone(worker));
+    GAVEL_RETURN_IF_ERROR(SeeGone(worker, MarkOf(worker.running.worker)));
     swept.push_back(worker.running);
   }
   return swept;

@@ -42,8 +42,13 @@ class AgentRecord {
   // Of this state directory, drawn at random when it was first used.
   const std::string& state_id() const { return state_id_; }
 
-  // Kills whatever the last agent of this name recorded, sees it gone, and
-  // says what it was. DEADLINE_EXCEEDED: a process does not die.
+  // "GAVEL_PROCESS=...", of no other worker's process: for its environment, so
+  // that what it starts is known as its own.
+  std::string MarkOf(const WorkerKey& worker) const;
+
+  // Kills whatever the last agent of this name recorded and what that started,
+  // sees it gone, and says what it was. DEADLINE_EXCEEDED: a process does not
+  // die.
   absl::StatusOr<std::vector<RunningWorker>> Sweep();
 
   // `running` is all that runs.

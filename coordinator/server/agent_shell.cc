@@ -365,6 +365,8 @@ absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
         checkpoints->DirectoryFor(launch.checkpoint_directory, place.account));
   }
   spec.environment = WorkerEnvironment(here, place, own_environment);
+  spec.mark = record.MarkOf(launch.worker);
+  spec.environment.push_back(spec.mark);
   spec.output_path = WorkerLogPath(logs_directory, launch);
   absl::StatusOr<pid_t> pid = children.Start(launch.worker, spec);
   if (!pid.ok() && worker_keys) worker_keys->Forget(launch.worker);

@@ -57,24 +57,29 @@ TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
   auto agent = StartAgent();
-  // The worker leaves a child in its group, which no signal of the kernel ends.
+  // The worker leaves a child in its group, which no signal of the kernel ends,
+  // and one in a session of its own.
   const std::string program = FakeWorker();
-  Submit(WriteCommand(
-      "job", {"/bin/sh", "-c",
-              "sleep 1000 & echo $! > " + JobPath("child") + "; exec " +
-                  program + " --steps 200 --step-ms 5"}));
+  Submit(
+      WriteCommand("job", {"/bin/sh", "-c",
+                           "sleep 1000 & echo $! > " + JobPath("child") +
+                               "; setsid sh -c 'echo $$ > " + JobPath("apart") +
+                               "; exec sleep 1000' & exec " + program +
+                               " --steps 200 --step-ms 5"}));
   ASSERT_TRUE(ReachesStep(endpoint_, "job", 20));
   const std::vector<pid_t> workers = WorkerPids();
   ASSERT_EQ(workers.size(), 1);
   const pid_t child = std::stoi(ReadText(JobPath("child")));
+  const pid_t apart = std::stoi(ReadText(JobPath("apart")));
   EXPECT_TRUE(IsAlive(child));
+  EXPECT_TRUE(IsAlive(apart));
 
   agent->Signal(SIGKILL);
   EXPECT_EQ(agent->Wait(), -SIGKILL);
   EXPECT_TRUE(Eventually([&] { return !IsAlive(workers[0]); }, 5));
 
   agent = StartAgent();
-  EXPECT_TRUE(Eventually([&] { return !IsAlive(child); }));
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(child) && !IsAlive(apart); }));
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   EXPECT_THAT(agent->errors(), HasSubstr("left by the last"));
   EXPECT_THAT(ReadText(state() + "/agent-here.incarnation"), StartsWith("2 "));

@@ -232,9 +232,10 @@ TEST(AgentRecord, TwoStateDirectoriesAreToldApart) {
 // Stands for processes of an agent that is gone: reaped here, as init would.
 class SweepTest : public ::testing::Test {
  protected:
-  pid_t StartSleep() {
+  pid_t StartSleep(const std::vector<std::string>& environment = {}) {
     ProcessSpec spec;
     spec.argv = {"/bin/sleep", "1000"};
+    spec.environment = environment;
     spec.output_path = folder_.path() + "/output";
     return *SpawnProcess(spec);
   }
@@ -269,14 +270,39 @@ TEST_F(SweepTest, ALaterProcessWithTheSamePidIsLeftInPeace) {
   waitpid(pid, nullptr, 0);
 }
 
-TEST(AgentChildren, EndsAreToldOnceTheWholeGroupIsGone) {
+// Of another group or session than what was recorded.
+TEST_F(SweepTest, WhatARecordedProcessStartedIsFoundByItsMark) {
+  const RecordedWorker worker = Recorded(1, 1);
+  std::string mark;
+  {
+    ASSERT_OK_AND_ASSIGN(const AgentRecord last,
+                         AgentRecord::Open(folder_.path(), "here"));
+    mark = last.MarkOf(worker.running.worker);
+  }
+  const pid_t pid = StartSleep({mark});
+  const pid_t others = StartSleep({mark + "0"});
+  Record({Recorded(pid, ReadProcessInfo(pid)->start_time - 1)});
+  ASSERT_OK_AND_ASSIGN(AgentRecord record,
+                       AgentRecord::Open(folder_.path(), "here"));
+  ASSERT_OK(record.Sweep().status());
+  EXPECT_TRUE(ReadProcessInfo(pid)->gone());
+  EXPECT_FALSE(ReadProcessInfo(others)->gone());
+  kill(others, SIGKILL);
+  waitpid(others, nullptr, 0);
+  waitpid(pid, nullptr, 0);
+}
+
+// A process that runs `script`, which prints the pid of what it leaves behind
+// and exits with 4: when that is told, what was left is gone.
+void ExpectNothingIsLeftOf(const std::string& script) {
   const TemporaryFolder folder;
   std::atomic<int> notified = 0;
   Children children([&] { ++notified; });
   ProcessSpec spec;
-  // Its child goes on in the group.
-  spec.argv = {"/bin/sh", "-c", "/bin/sleep 1000 & echo $!; exit 4"};
+  spec.argv = {"/bin/sh", "-c", script};
   spec.output_path = folder.path() + "/output";
+  spec.mark = StrCat("GAVEL_PROCESS=test-", getpid());
+  spec.environment = {"OUTPUT=" + spec.output_path, spec.mark};
   const WorkerKey worker{JobId(1), 0, 1};
   ASSERT_OK(children.Start(worker, spec));
   EXPECT_TRUE(children.Runs(worker.worker()));
@@ -297,6 +323,16 @@ TEST(AgentChildren, EndsAreToldOnceTheWholeGroupIsGone) {
   const auto info = ReadProcessInfo(child);
   EXPECT_TRUE(!info || info->gone());
   EXPECT_TRUE(children.empty());
+}
+
+TEST(AgentChildren, EndsAreToldOnceTheWholeGroupIsGone) {
+  ExpectNothingIsLeftOf("/bin/sleep 1000 & echo $!; exit 4");
+}
+
+TEST(AgentChildren, EndsAreToldOnceWhatLeftTheGroupIsGone) {
+  ExpectNothingIsLeftOf(
+      "setsid /bin/sh -c 'echo $$; exec /bin/sleep 1000' & "
+      "while [ ! -s $OUTPUT ]; do :; done; exit 4");
 }
 
 }  // namespace
