@@ -118,6 +118,15 @@ TEST(Corpus, DeepNestingIsRefused) {
   }
 }
 
+TEST(Corpus, IsSmall) {
+  uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(
+           fs::path(GAVEL_SOURCE_DIR) / "tests/fuzz/corpus")) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_LT(bytes, 300'000U);
+}
+
 TEST(Corpus, FoldersAreThoseOfTargets) {
   std::set<std::string> names;
   for (const Target& target : Targets()) names.emplace(target.name);

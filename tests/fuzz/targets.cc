@@ -23,6 +23,8 @@ std::span<const Target> Targets() {
       Target{"snapshot", RunSnapshot, SnapshotSeeds},
       Target{"keys", RunKeys, KeySeeds},
       Target{"record", RunRecord, RecordSeeds},
+      Target{"recovery", RunRecovery, RecoverySeeds},
+      Target{"filter", RunFilter, FilterSeeds},
   };
   return kTargets;
 }

@@ -42,6 +42,8 @@ void RunReply(std::string_view bytes);
 void RunSnapshot(std::string_view bytes);
 void RunKeys(std::string_view bytes);
 void RunRecord(std::string_view bytes);
+void RunRecovery(std::string_view bytes);
+void RunFilter(std::string_view bytes);
 
 std::vector<std::string> MessageSeeds();
 std::vector<std::string> EventSeeds();
@@ -58,6 +60,8 @@ std::vector<std::string> ReplySeeds();
 std::vector<std::string> SnapshotSeeds();
 std::vector<std::string> KeySeeds();
 std::vector<std::string> RecordSeeds();
+std::vector<std::string> RecoverySeeds();
+std::vector<std::string> FilterSeeds();
 
 }  // namespace gavel::fuzz
 
