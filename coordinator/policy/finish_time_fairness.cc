@@ -244,7 +244,8 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
   };
   double rho = answer.shares.empty() ? std::numeric_limits<double>::infinity()
                                      : rho_of(answer.shares);
-  const bool proved = rho + answer.bound <= kPriceGapMax * rho;
+  const bool proved =
+      std::isfinite(rho) && rho + answer.bound <= kPriceGapMax * rho;
   if (!proved) {
     // It can be as bad as nothing for somebody.
     std::vector<double> even = EvenShares(shares);
