@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/text.h"
@@ -211,11 +212,12 @@ void FluidSimulation::Take(const PolicyResult& result) {
     }
     return;
   }
-  for (const ShareUnit& unit : result.allocation.units()) {
-    const std::vector<double> row = result.allocation.Row(unit);
+  const std::span<const ShareUnit> units = result.allocation.units();
+  for (size_t u = 0; u < units.size(); ++u) {
+    const std::span<const double> row = result.allocation.RowAt(u);
     for (size_t column = 0; column < row.size(); ++column) {
       if (row[column] > 0) {
-        Give(unit, column % work_.types().size(), row[column]);
+        Give(units[u], column % work_.types().size(), row[column]);
       }
     }
   }

@@ -364,7 +364,7 @@ class Engine {
   bool IsAllocated(const Job& job) const;
   bool MayRun(const Job& job) const;
   bool MayRun(const ShareUnit& unit) const;
-  const std::vector<double>* Allocated(const ShareUnit& unit) const;
+  std::span<const double> Allocated(const ShareUnit& unit) const;
   uint32_t Chosen(const ShareUnit& unit) const;
   uint32_t Chosen(const Job& job) const;
   void NoteChosen(std::span<const TypeAssignment> entries);
@@ -439,8 +439,6 @@ class Engine {
   FailureRate failure_rate_;
   double profiling_s_ = 0;  // of trials that are over
   PolicyResult result_;     // an assignment's ascending by unit
-  // The units with a share of result_.allocation, and by type; ascending.
-  std::vector<std::pair<ShareUnit, std::vector<double>>> shares_;
   std::map<std::string, double, std::less<>> prices_;
   uint64_t term_ = 0;
   uint64_t seq_ = 0;

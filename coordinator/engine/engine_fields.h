@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -100,8 +101,8 @@ inline void PutField(Packer& packer, const Allocation& allocation) {
   AllocationRows rows;
   rows.columns = allocation.columns();
   rows.units.assign(allocation.units().begin(), allocation.units().end());
-  for (const ShareUnit& unit : rows.units) {
-    const std::vector<double> row = allocation.Row(unit);
+  for (size_t u = 0; u < rows.units.size(); ++u) {
+    const std::span<const double> row = allocation.RowAt(u);
     rows.shares.insert(rows.shares.end(), row.begin(), row.end());
   }
   PutField(packer, rows);
@@ -123,6 +124,32 @@ inline void GetField(Unpacker& unpacker, Allocation& out) {
   if (rows.columns == 0) return;
   out = Allocation::FromRows(std::move(rows.units), rows.columns,
                              std::move(rows.shares));
+}
+
+// Snapshots have the rows of units with a share once more, behind the
+// allocation. It is written for coordinators that look for it there.
+struct RowsAgain {
+  const Allocation* allocation;
+};
+
+inline void PutField(Packer& packer, const RowsAgain& rows) {
+  const Allocation& allocation = *rows.allocation;
+  std::vector<size_t> positions;
+  for (size_t u = 0; u < allocation.units().size(); ++u) {
+    if (IsShare(allocation.RowAt(u))) positions.push_back(u);
+  }
+  packer.Array(positions.size());
+  for (const size_t u : positions) {
+    const std::span<const double> row = allocation.RowAt(u);
+    packer.Array(2);
+    PutField(packer, allocation.units()[u]);
+    PutField(packer, std::vector<double>(row.begin(), row.end()));
+  }
+}
+
+inline void GetField(Unpacker& unpacker, const RowsAgain&) {
+  std::vector<std::pair<ShareUnit, std::vector<double>>> again;
+  GetField(unpacker, again);
 }
 
 // As lists of pairs.

@@ -232,7 +232,7 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
   const ShareUnit unit = PairOf(a.id, b.id);
   if (a.spec.elastic() || b.spec.elastic() ||
       a.spec.scale_factor != b.spec.scale_factor ||
-      tried_pairs_.contains({unit, type}) || Allocated(unit) != nullptr ||
+      tried_pairs_.contains({unit, type}) || !Allocated(unit).empty() ||
       UnitOf(a) == unit) {
     return false;
   }

@@ -27,6 +27,15 @@ void EraseRows(const std::vector<std::ptrdiff_t>& gone, std::ptrdiff_t width,
   rows.erase(end, rows.end());
 }
 
+// Which jobs are equal is known, and what is known of jobs that have gone does
+// not outgrow it.
+bool KeepsRows(const PolicyProblem& problem) {
+  constexpr size_t kRowsGoneMax = 1024;
+  const size_t n = problem.jobs.size();
+  return problem.rows.row_of.size() == n &&
+         problem.rows.size() <= 2 * n + kRowsGoneMax;
+}
+
 }  // namespace
 
 bool Engine::KeepsProblem() const {
@@ -41,6 +50,8 @@ void Engine::UpdateProblem(Time now) {
     problem_ = std::make_shared<PolicyProblem>(*problem_);
   PolicyProblem& problem = *problem_;
   const auto columns = static_cast<std::ptrdiff_t>(problem.columns());
+  if (!KeepsRows(problem)) problem.rows = JobRows(problem);
+  std::vector<uint32_t>& row_of = problem.rows.row_of;
   std::vector<std::ptrdiff_t> gone;
   bool sound = problem.checked;
   std::vector<double> throughputs;
@@ -64,18 +75,22 @@ void Engine::UpdateProblem(Time now) {
     }
     throughputs.clear();
     AddThroughputs(now_so, problem, throughputs);
+    const uint32_t number = problem.rows.Number(now_so, throughputs);
     const auto at = problem.throughputs.begin() + index * columns;
     if (known) {
       std::ranges::copy(throughputs, at);
+      row_of[static_cast<size_t>(index)] = number;
     } else {
       // Nearly always the last one; else what has gone is further ahead.
       problem.jobs.insert(row, now_so);
       problem.throughputs.insert(at, throughputs.begin(), throughputs.end());
+      row_of.insert(row_of.begin() + index, number);
     }
     sound = sound && IsSoundJob(problem, static_cast<size_t>(index));
   }
   EraseRows(gone, 1, problem.jobs);
   EraseRows(gone, columns, problem.throughputs);
+  EraseRows(gone, 1, row_of);
   problem.checked = sound;
   if (!sound) problem.checked = CheckProblem(problem).ok();
 }

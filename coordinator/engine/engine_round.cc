@@ -2,6 +2,7 @@
 // and what a job is told about its place.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +34,11 @@ void Engine::BookAll(Time now) {
   if (elapsed == 0) return;
   TimeReceived::Booking owed(time_received_);
   auto live = live_.begin();
-  for (const auto& [unit, row] : shares_) {
+  const Allocation& allocation = result_.allocation;
+  for (size_t u = 0; u < allocation.units().size(); ++u) {
+    const ShareUnit& unit = allocation.units()[u];
+    const std::span<const double> row = allocation.RowAt(u);
+    if (!IsShare(row)) continue;
     while (live != live_.end() && live->first < unit.job) ++live;
     if (live == live_.end()) return;
     if (live->first != unit.job || !MayRun(*live->second)) continue;
@@ -125,7 +130,9 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
     units.Add(row);
   };
   for (const TypeAssignment& entry : result_.assignment) add_pair(entry.unit);
-  for (const auto& [unit, share] : shares_) add_pair(unit);
+  for (const ShareUnit& unit : result_.allocation.units()) {
+    if (unit.packed() && !Allocated(unit).empty()) add_pair(unit);
+  }
   if (with_trials && !result_.is_assignment) {
     const std::vector<int> left = AddTrials(units);
     if (options_.packing && options_.pair_trials) {
@@ -163,14 +170,12 @@ bool Engine::IsAllocated(const Job& job) const {
   return options_.reset_interval_s > 0 || result_.allocation.Contains(job.id);
 }
 
-const std::vector<double>* Engine::Allocated(const ShareUnit& unit) const {
-  const auto found =
-      std::lower_bound(shares_.begin(), shares_.end(), unit,
-                       [](const auto& entry, const ShareUnit& key) {
-                         return entry.first < key;
-                       });
-  return found != shares_.end() && found->first == unit ? &found->second
-                                                        : nullptr;
+// Its row of the allocation; empty: it has no share.
+std::span<const double> Engine::Allocated(const ShareUnit& unit) const {
+  const std::optional<size_t> position = result_.allocation.Find(unit);
+  if (!position.has_value()) return {};
+  const std::span<const double> row = result_.allocation.RowAt(*position);
+  return IsShare(row) ? row : std::span<const double>();
 }
 
 // The type that an assignment gives it; kNoIndex: none.
@@ -202,7 +207,7 @@ void Engine::NoteChosen(std::span<const TypeAssignment> entries) {
 }
 
 bool Engine::HasShare(const ShareUnit& unit) const {
-  return Allocated(unit) != nullptr || Chosen(unit) != kNoIndex;
+  return !Allocated(unit).empty() || Chosen(unit) != kNoIndex;
 }
 
 const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
@@ -240,8 +245,8 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
                       RoundUnit& row) const {
   MakePlace(unit, job, row);
   const size_t types = cluster_.types().size();
-  row.share.clear();
-  if (const std::vector<double>* share = Allocated(unit)) row.share = *share;
+  const std::span<const double> allocated = Allocated(unit);
+  row.share.assign(allocated.begin(), allocated.end());
   row.share.resize(types, 0);
   const uint32_t chosen = unit.packed() ? Chosen(unit) : Chosen(job);
   if (chosen != kNoIndex) row.share[chosen] = 1;

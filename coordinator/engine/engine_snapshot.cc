@@ -15,20 +15,24 @@ namespace gavel {
 // Everything but what it was made with (options) and what is on its way out.
 template <class E>
 auto Engine::State(E& e) {
-  return std::tie(
-      e.jobs_, e.names_, e.ended_, e.cluster_, e.agents_, e.quarantined_,
-      e.tried_, e.holders_, e.assigned_to_, e.time_received_, e.throughputs_,
-      e.result_, e.shares_, e.prices_, e.term_, e.seq_, e.next_job_, e.rounds_,
-      e.round_duration_s_, e.lease_duration_s_, e.mechanism_, e.queue_,
-      e.memory_rounds_, e.round_ends_at_, e.planned_, e.booked_at_,
-      e.persisted_, e.halted_, e.fill_due_, e.unsolved_, e.unsolved_seq_,
-      e.throughputs_moved_, e.solve_epoch_, e.solving_, e.solved_placement_,
-      e.solved_at_, e.solve_retry_at_, e.term_seq_, e.next_sweep_,
-      e.term_began_at_, e.tried_pairs_, e.contexts_, e.has_budgets_,
-      e.memory_due_, e.accused_, e.replanned_, e.isolated_clock_, e.counted_at_,
+  const auto before =
+      std::tie(e.jobs_, e.names_, e.ended_, e.cluster_, e.agents_,
+               e.quarantined_, e.tried_, e.holders_, e.assigned_to_,
+               e.time_received_, e.throughputs_, e.result_);
+  const auto after = std::tie(
+      e.prices_, e.term_, e.seq_, e.next_job_, e.rounds_, e.round_duration_s_,
+      e.lease_duration_s_, e.mechanism_, e.queue_, e.memory_rounds_,
+      e.round_ends_at_, e.planned_, e.booked_at_, e.persisted_, e.halted_,
+      e.fill_due_, e.unsolved_, e.unsolved_seq_, e.throughputs_moved_,
+      e.solve_epoch_, e.solving_, e.solved_placement_, e.solved_at_,
+      e.solve_retry_at_, e.term_seq_, e.next_sweep_, e.term_began_at_,
+      e.tried_pairs_, e.contexts_, e.has_budgets_, e.memory_due_, e.accused_,
+      e.replanned_, e.isolated_clock_, e.counted_at_,
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
       e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
       e.failure_rate_, e.term_starts_);
+  return std::tuple_cat(before, std::tuple(RowsAgain{&e.result_.allocation}),
+                        after);
 }
 
 absl::StatusOr<std::string> Engine::Snapshot() const {
@@ -56,7 +60,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   std::vector<JobId> live;
   GetField(unpacker, live);
   unpacker.Enter();
-  std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
+  std::apply([&](auto&&... field) { (GetField(unpacker, field), ...); },
              State(*this));
   unpacker.Leave();
   if (unpacker.ok()) cluster_.CountUsable();
@@ -65,9 +69,8 @@ absl::Status Engine::Restore(std::string_view snapshot) {
     own_checkpoints_ |= agent.own_checkpoints;
   }
   if (result_.is_assignment) {
-    // Older ones have them as they came, and shares beside them.
+    // Older ones have them as they came.
     std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
-    shares_.clear();
   }
   event::Settings settings;
   GetField(unpacker, settings);

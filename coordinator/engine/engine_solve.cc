@@ -2,7 +2,9 @@
 // asynchronous, stale answers are dropped).
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +25,7 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
                                allocation.units().end());
   std::vector<double> shares(units.size() * types, 0.0);
   for (size_t u = 0; u < units.size(); ++u) {
-    const std::vector<double> row = allocation.Row(units[u]);
+    const std::span<const double> row = allocation.RowAt(u);
     for (size_t c = 0; c < row.size(); ++c) {
       shares[u * types + c % types] += row[c];
     }
@@ -357,13 +359,6 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
   result_ = result;
   std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
   NoteChosen(result_.assignment);
-  shares_.clear();
-  for (const ShareUnit& unit : result.allocation.units()) {
-    std::vector<double> row = result.allocation.Row(unit);
-    const bool any = std::any_of(row.begin(), row.end(),
-                                 [](double x) { return x > kShareMin; });
-    if (any) shares_.emplace_back(unit, std::move(row));
-  }
   for (const auto& [id, job] : live_) {
     BookTarget(now, *job);
     job->target_share = 0;
@@ -373,10 +368,12 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
   for (const TypeAssignment& entry : result_.assignment) {
     AddTarget(entry.unit, Chosen(entry.unit) == kNoIndex ? 0 : 1);
   }
-  for (const auto& [unit, row] : shares_) {
-    double share = 0;
-    for (const double x : row) share += x;
-    AddTarget(unit, share);
+  const Allocation& allocation = result_.allocation;
+  for (size_t u = 0; u < allocation.units().size(); ++u) {
+    const std::span<const double> row = allocation.RowAt(u);
+    if (!IsShare(row)) continue;
+    AddTarget(allocation.units()[u],
+              std::accumulate(row.begin(), row.end(), 0.0));
   }
 }
 

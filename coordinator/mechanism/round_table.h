@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
 #define GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,6 +23,12 @@ inline constexpr uint32_t kNoIndex = std::numeric_limits<uint32_t>::max();
 // A share below this is dust of the solver: a unit that has received nothing
 // would be given a whole round for it.
 inline constexpr double kShareMin = 1e-9;
+
+// Some share of the row is more than that.
+inline bool IsShare(std::span<const double> row) {
+  return std::any_of(row.begin(), row.end(),
+                     [](double share) { return share > kShareMin; });
+}
 
 // One job, or two packed ones, that could run in the round: a row of the table.
 struct RoundUnit {

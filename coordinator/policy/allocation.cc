@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "coordinator/policy/policy.h"
@@ -8,8 +11,12 @@ namespace gavel {
 
 class Allocation::Form {
  public:
-  Form(std::vector<ShareUnit> u, size_t c, std::vector<double> s)
-      : units(std::move(u)), columns(c), shares(std::move(s)) {
+  Form(std::vector<ShareUnit> u, std::vector<uint32_t> of, size_t c,
+       std::vector<double> s)
+      : units(std::move(u)),
+        class_of(std::move(of)),
+        columns(c),
+        shares(std::move(s)) {
     for (size_t i = 0; i < units.size(); ++i) {
       if (units[i].packed()) by_partner.emplace_back(units[i].partner, i);
     }
@@ -31,11 +38,15 @@ class Allocation::Form {
     }
   }
 
-  const double* RowAt(size_t i) const { return shares.data() + i * columns; }
+  std::span<const double> RowAt(size_t i) const {
+    const size_t row = class_of.empty() ? i : class_of[i];
+    return {shares.data() + row * columns, columns};
+  }
 
-  std::vector<ShareUnit> units;  // ascending
+  std::vector<ShareUnit> units;    // ascending
+  std::vector<uint32_t> class_of;  // [units]; empty: each has its own row
   size_t columns = 0;
-  std::vector<double> shares;  // [units x columns] row-major
+  std::vector<double> shares;  // [rows x columns] row-major
   // (partner, position) of the packed ones, ascending.
   std::vector<std::pair<JobId, size_t>> by_partner;
 };
@@ -43,9 +54,15 @@ class Allocation::Form {
 Allocation Allocation::FromRows(std::vector<ShareUnit> units, size_t columns,
                                 std::vector<double> shares) {
   shares.resize(units.size() * columns, 0.0);
+  return FromClasses(std::move(units), {}, columns, std::move(shares));
+}
+
+Allocation Allocation::FromClasses(std::vector<ShareUnit> units,
+                                   std::vector<uint32_t> class_of,
+                                   size_t columns, std::vector<double> shares) {
   Allocation allocation;
-  allocation.form_ = std::make_shared<const Form>(std::move(units), columns,
-                                                  std::move(shares));
+  allocation.form_ = std::make_shared<const Form>(
+      std::move(units), std::move(class_of), columns, std::move(shares));
   return allocation;
 }
 
@@ -58,6 +75,17 @@ std::span<const ShareUnit> Allocation::units() const {
   return form_->units;
 }
 
+std::optional<size_t> Allocation::Find(const ShareUnit& unit) const {
+  const std::span<const ShareUnit> all = units();
+  const auto found = std::lower_bound(all.begin(), all.end(), unit);
+  if (found == all.end() || *found != unit) return std::nullopt;
+  return static_cast<size_t>(found - all.begin());
+}
+
+std::span<const double> Allocation::RowAt(size_t position) const {
+  return form_->RowAt(position);
+}
+
 bool Allocation::Contains(JobId job) const {
   bool found = false;
   if (form_ != nullptr) form_->ForEach(job, [&](size_t) { found = true; });
@@ -65,22 +93,17 @@ bool Allocation::Contains(JobId job) const {
 }
 
 std::vector<double> Allocation::Row(const ShareUnit& unit) const {
-  std::vector<double> row(columns(), 0.0);
-  if (form_ == nullptr) return row;
-  const auto found =
-      std::lower_bound(form_->units.begin(), form_->units.end(), unit);
-  if (found == form_->units.end() || *found != unit) return row;
-  const double* from =
-      form_->RowAt(static_cast<size_t>(found - form_->units.begin()));
-  std::copy(from, from + row.size(), row.begin());
-  return row;
+  const std::optional<size_t> position = Find(unit);
+  if (!position.has_value()) return std::vector<double>(columns(), 0.0);
+  const std::span<const double> row = RowAt(*position);
+  return {row.begin(), row.end()};
 }
 
 std::vector<double> Allocation::Row(JobId job) const {
   std::vector<double> row(columns(), 0.0);
   if (form_ == nullptr) return row;
   form_->ForEach(job, [&](size_t i) {
-    const double* from = form_->RowAt(i);
+    const std::span<const double> from = form_->RowAt(i);
     for (size_t c = 0; c < row.size(); ++c) row[c] += from[c];
   });
   return row;

@@ -3,49 +3,41 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "coordinator/policy/job_rows.h"
 #include "coordinator/policy/pair_table.h"
+#include "coordinator/policy/row_table.h"
 
 namespace gavel {
 namespace {
 
-// < 0, 0, > 0: an order of jobs in which equal ones are neighbours.
-int Compare(const ShareProblem& problem, size_t a, size_t b) {
-  const auto three = [](double x, double y) { return x < y ? -1 : x > y; };
-  if (const int order =
-          three(problem.scale_factor[a], problem.scale_factor[b])) {
-    return order;
+// [k] the class of each job, in the order of their first members.
+std::vector<uint32_t> Classify(const ShareProblem& problem) {
+  std::vector<uint32_t> class_of(problem.size());
+  if (problem.units.size() != problem.size()) {  // pairs are listed
+    std::iota(class_of.begin(), class_of.end(), uint32_t{0});
+    return class_of;
   }
-  if (const int order = three(problem.weight[a], problem.weight[b])) {
-    return order;
+  const auto kind = [&](size_t m) {
+    return problem.pairs == nullptr ? size_t{0} : problem.pairs->kind[m];
+  };
+  RowTable table;
+  std::vector<size_t> first;  // by class
+  for (size_t m = 0; m < problem.size(); ++m) {
+    uint64_t hash = AddToHash(0, problem.scale_factor[m]);
+    hash = AddToHash(hash, problem.weight[m]);
+    hash = AddToHash(hash, problem.Row(m));
+    class_of[m] = table.Number(hash, [&](uint32_t other) {
+      const size_t a = first[other];
+      return problem.scale_factor[a] == problem.scale_factor[m] &&
+             problem.weight[a] == problem.weight[m] && kind(a) == kind(m) &&
+             std::ranges::equal(problem.Row(a), problem.Row(m));
+    });
+    if (class_of[m] == first.size()) first.push_back(m);
   }
-  if (problem.pairs != nullptr &&
-      problem.pairs->kind[a] != problem.pairs->kind[b]) {
-    return problem.pairs->kind[a] < problem.pairs->kind[b] ? -1 : 1;
-  }
-  const std::span<const double> row_a = problem.Row(a);
-  const std::span<const double> row_b = problem.Row(b);
-  for (size_t c = 0; c < row_a.size(); ++c) {
-    if (const int order = three(row_a[c], row_b[c])) return order;
-  }
-  return 0;
-}
-
-// [k] the first job that is equal to each.
-std::vector<size_t> FirstEqual(const ShareProblem& problem) {
-  std::vector<size_t> order(problem.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const int compared = Compare(problem, a, b);
-    return compared == 0 ? a < b : compared < 0;
-  });
-  std::vector<size_t> first(problem.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    const bool equal = i > 0 && Compare(problem, order[i - 1], order[i]) == 0;
-    first[order[i]] = equal ? first[order[i - 1]] : order[i];
-  }
-  return first;
+  return class_of;
 }
 
 PairTable TableOfClasses(const PairTable& table,
@@ -55,8 +47,7 @@ PairTable TableOfClasses(const PairTable& table,
   out.cells = table.cells;
   out.members = members;
   out.jobs.resize(table.jobs.size());
-  for (size_t m = 0; m < first.size(); ++m) {
-    if (first[m] != m) continue;
+  for (const size_t m : first) {
     out.jobs[table.kind[m]].push_back(static_cast<int>(out.kind.size()));
     out.kind.push_back(table.kind[m]);
     out.fastest.push_back(table.fastest[m]);
@@ -74,8 +65,7 @@ ShareProblem FirstMembers(const ShareProblem& problem,
   out.capacity = problem.capacity;
   out.limits = problem.limits;
   out.job_start.push_back(0);
-  for (size_t m = 0; m < problem.size(); ++m) {
-    if (first[m] != m) continue;
+  for (const size_t m : first) {
     const size_t index = out.jobs.size();
     out.jobs.push_back(problem.jobs[m]);
     out.scale_factor.push_back(problem.scale_factor[m]);
@@ -165,30 +155,129 @@ void ListMembers(const JobClasses& classes, std::span<const double> shares,
   RepairShares(*problem, *all);
 }
 
+// Job m stands for copies[m] of its kind, for one where that is empty. Without
+// a problem where all jobs are different and stand for one.
+JobClasses Grouped(const ShareProblem& problem,
+                   std::span<const double> copies) {
+  JobClasses classes;
+  classes.class_of = Classify(problem);
+  std::vector<size_t> first;  // by class
+  for (size_t m = 0; m < problem.size(); ++m) {
+    if (classes.class_of[m] == first.size()) {
+      first.push_back(m);
+      classes.members.push_back(0);
+    }
+    classes.members[classes.class_of[m]] += copies.empty() ? 1 : copies[m];
+  }
+  if (first.size() < problem.size() || !copies.empty()) {
+    classes.problem = FirstMembers(problem, first, classes.members);
+  }
+  return classes;
+}
+
+// One job for each row of the problem, in the order of the first that have it:
+// whatever the numbers of the rows are.
+struct Kinds {
+  PolicyProblem problem;
+  std::vector<size_t> first;      // by kind
+  std::vector<double> copies;     // by kind
+  std::vector<uint32_t> kind_of;  // [n]
+};
+
+// nullopt: few jobs are equal.
+std::optional<Kinds> KindsOf(const PolicyProblem& problem) {
+  const size_t n = problem.jobs.size();
+  const bool known = problem.rows.row_of.size() == n;
+  const JobRows found = known ? JobRows() : JobRows(problem, n / 2);
+  const JobRows& rows = known ? problem.rows : found;
+  if (rows.row_of.size() < n) return std::nullopt;
+  Kinds kinds;
+  kinds.problem.types = problem.types;
+  kinds.problem.capacity = problem.capacity;
+  kinds.problem.servers = problem.servers;
+  kinds.kind_of.reserve(n);
+  std::vector<uint32_t> kind_of_row(rows.size(), kLeftOut);
+  for (size_t m = 0; m < n; ++m) {
+    uint32_t& kind = kind_of_row[rows.row_of[m]];
+    if (kind == kLeftOut) {
+      kind = static_cast<uint32_t>(kinds.first.size());
+      kinds.first.push_back(m);
+      kinds.copies.push_back(0);
+      kinds.problem.jobs.push_back(problem.jobs[m]);
+      const std::span<const double> row = problem.Row(m);
+      kinds.problem.throughputs.insert(kinds.problem.throughputs.end(),
+                                       row.begin(), row.end());
+    }
+    kinds.kind_of.push_back(kind);
+    ++kinds.copies[kind];
+  }
+  if (kinds.first.size() > n / 2) return std::nullopt;
+  return kinds;
+}
+
 }  // namespace
 
 JobClasses ClassifyJobs(const ShareProblem& problem) {
-  JobClasses classes;
-  std::vector<size_t> first(problem.size());
-  if (problem.units.size() == problem.size()) {
-    first = FirstEqual(problem);
-  } else {
-    std::iota(first.begin(), first.end(), size_t{0});
-  }
-  classes.class_of.resize(problem.size());
-  for (size_t m = 0; m < first.size(); ++m) {
-    if (first[m] == m) {
-      classes.class_of[m] = classes.members.size();
-      classes.members.push_back(0);
-    } else {
-      classes.class_of[m] = classes.class_of[first[m]];
-    }
-    ++classes.members[classes.class_of[m]];
-  }
-  classes.problem = classes.members.size() == problem.size()
-                        ? problem
-                        : FirstMembers(problem, first, classes.members);
+  JobClasses classes = Grouped(problem, {});
+  if (classes.members.size() == problem.size()) classes.problem = problem;
   return classes;
+}
+
+JobClasses ClassesOf(const PolicyProblem& problem, ShareOptions options) {
+  options.pairs = options.pairs_unlisted = false;
+  const std::optional<Kinds> kinds = KindsOf(problem);
+  const PolicyProblem& of = kinds.has_value() ? kinds->problem : problem;
+  // Some can run nowhere, and of some kinds jobs are equal where they can.
+  ShareProblem usable = MakeShareProblem(of, options);
+  std::vector<double> copies;
+  if (kinds.has_value()) {
+    for (const size_t kind : usable.jobs) copies.push_back(kinds->copies[kind]);
+  }
+  JobClasses classes = Grouped(usable, copies);
+  std::vector<uint32_t> class_of(of.jobs.size(), kLeftOut);
+  for (size_t i = 0; i < usable.size(); ++i) {
+    class_of[usable.jobs[i]] = classes.class_of[i];
+  }
+  classes.class_of = std::move(class_of);
+  const bool all_different = classes.members.size() == usable.size();
+  if (all_different && copies.empty()) classes.problem = std::move(usable);
+  if (kinds.has_value()) {
+    for (size_t& job : classes.problem.jobs) job = kinds->first[job];
+    class_of = kinds->kind_of;
+    for (uint32_t& kind : class_of) kind = classes.class_of[kind];
+    classes.class_of = std::move(class_of);
+  }
+  classes.problem.left_out.clear();
+  for (size_t m = 0; m < classes.class_of.size(); ++m) {
+    if (classes.class_of[m] != kLeftOut) continue;
+    classes.problem.left_out.push_back(problem.jobs[m].id);
+  }
+  return classes;
+}
+
+PolicyResult ToResult(const PolicyProblem& problem, const JobClasses& classes,
+                      std::span<const double> shares, double objective,
+                      double bound) {
+  const ShareProblem& of = classes.problem;
+  std::vector<double> rows(of.size() * of.columns, 0.0);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = of.cells[i];
+    rows[static_cast<size_t>(cell.unit) * of.columns +
+         static_cast<size_t>(cell.column)] = shares[i];
+  }
+  std::vector<ShareUnit> units;
+  std::vector<uint32_t> class_of;
+  units.reserve(problem.jobs.size());
+  class_of.reserve(problem.jobs.size());
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    if (classes.class_of[m] == kLeftOut) continue;
+    units.push_back({problem.jobs[m].id, JobId()});
+    class_of.push_back(classes.class_of[m]);
+  }
+  PolicyResult result = ToResult(of, {}, objective, bound);
+  result.allocation = Allocation::FromClasses(
+      std::move(units), std::move(class_of), of.columns, std::move(rows));
+  return result;
 }
 
 std::vector<double> SharesOfMembers(const JobClasses& classes,

@@ -1,12 +1,15 @@
 // Jobs that are equal in all that a policy looks at, as one: linear programs of
 // clusters where many jobs run the same model become as small as the number of
-// models. Exact for policies that treat equal jobs alike: of any optimum, the
-// mean over all ways to exchange equal jobs is one too, and gives them equal
-// shares. Called by the max-min policies. Pure functions, thread-safe.
+// models. An allocation then has a row for each class. Exact for policies that
+// treat equal jobs alike: of any optimum, the mean over all ways to exchange
+// equal jobs is one too, and gives them equal shares. Called by the max-min
+// policies. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_JOB_CLASSES_H_
 #define GAVEL_COORDINATOR_POLICY_JOB_CLASSES_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -19,9 +22,21 @@ struct JobClasses {
   // are those of each member, its cells hold the accelerators of all members.
   // scale_factor and weight are those of one member.
   ShareProblem problem;
-  std::vector<double> members;   // [classes] how many
-  std::vector<size_t> class_of;  // [k] by job of the original
+  std::vector<double> members;     // [classes] how many
+  std::vector<uint32_t> class_of;  // [k] by job of the original
 };
+
+// Straight from a problem, whose jobs run alone; its `rows` are used where it
+// has them. class_of is [n], kLeftOut for jobs that can run nowhere. O(n)
+// looks at rows, and cells of one job for each different row, unless these are
+// more than half as many as jobs. `problem` has passed CheckProblem.
+JobClasses ClassesOf(const PolicyProblem& problem, ShareOptions options = {});
+inline constexpr uint32_t kLeftOut = std::numeric_limits<uint32_t>::max();
+
+// An allocation of classes of ClassesOf(problem), with its certificate.
+PolicyResult ToResult(const PolicyProblem& problem, const JobClasses& classes,
+                      std::span<const double> shares, double objective,
+                      double bound);
 
 // Same throughputs, scale factor and weight, and of one kind where there are
 // pairs that are not listed. A problem that lists pairs has no classes: as it

@@ -63,41 +63,81 @@ TargetAnswer SolveStages(const ShareProblem& shares,
   return answer;
 }
 
-}  // namespace
-
-absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  ShareProblem shares =
-      MakeShareProblem(problem, OptionsOf(form_, problem.solver));
-  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  const std::vector<double> targets = Targets(shares, Normalizers(shares));
-  if (std::optional<std::vector<double>> best = EveryoneAtBest(shares)) {
-    SpreadEvenly(shares, *best);
-    const double objective = Level(shares, targets, *best);
-    return ToResult(shares, *best, objective, objective, "all-at-best");
-  }
-  JobClasses classes = ClassifyJobs(shares);
-  TargetAnswer answer =
-      SolveWithPairs(&classes.problem, options_, [&](const LpOptions& options) {
-        return SolveStages(classes.problem, classes.members, problem.solver,
-                           options);
-      });
-  std::vector<double> all = SharesOfMembers(classes, answer.shares, &shares);
-  SpreadEvenly(shares, all);
-  const double objective = Level(shares, targets, all);
-  PolicyResult result = ToResult(shares, all, objective, answer.bound);
+// The answer's certificate, recomputed from its shares.
+PolicyResult Certified(PolicyResult result, const TargetAnswer& answer) {
   result.outcome = answer.outcome;
-  result.detail = std::move(answer.detail);
-  result.solver = std::move(answer.solver);
+  result.detail = answer.detail;
+  result.solver = answer.solver;
   result.iterations = answer.iterations;
   if (result.outcome == SolveOutcome::kOptimal &&
-      objective < result.bound * (1 - kGapMax)) {
+      result.objective < result.bound * (1 - kGapMax)) {
     result.outcome = SolveOutcome::kIterationLimit;
     result.detail = "max-min: ratios beyond the solver's precision";
   }
   Certify(Sense::kMaximum, &result);
   return result;
+}
+
+// Everyone in their best cells, if they all fit.
+std::optional<PolicyResult> AllAtBest(const ShareProblem& shares) {
+  std::optional<std::vector<double>> best = EveryoneAtBest(shares);
+  if (!best.has_value()) return std::nullopt;
+  SpreadEvenly(shares, *best);
+  const double objective =
+      Level(shares, Targets(shares, Normalizers(shares)), *best);
+  return ToResult(shares, *best, objective, objective, "all-at-best");
+}
+
+// Jobs that run alone: equal ones have equal shares, unless all are at their
+// best, who may be so on different types.
+PolicyResult SolveAlone(const PolicyProblem& problem,
+                        const ShareOptions& share_options,
+                        const LpOptions& options) {
+  const JobClasses classes = ClassesOf(problem, share_options);
+  const ShareProblem& shares = classes.problem;
+  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
+  if (MayAllBeAtBest(shares)) {
+    auto best = AllAtBest(MakeShareProblem(problem, share_options));
+    if (best.has_value()) return *std::move(best);
+  }
+  TargetAnswer answer =
+      SolveStages(shares, classes.members, problem.solver, options);
+  SpreadEvenly(shares, answer.shares);
+  const double objective =
+      Level(shares, Targets(shares, Normalizers(shares)), answer.shares);
+  return Certified(
+      ToResult(problem, classes, answer.shares, objective, answer.bound),
+      answer);
+}
+
+PolicyResult SolvePacked(const PolicyProblem& problem,
+                         const ShareOptions& share_options,
+                         const LpOptions& options) {
+  ShareProblem shares = MakeShareProblem(problem, share_options);
+  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
+  if (auto best = AllAtBest(shares)) return *std::move(best);
+  const std::vector<double> targets = Targets(shares, Normalizers(shares));
+  JobClasses classes = ClassifyJobs(shares);
+  const TargetAnswer answer = SolveWithPairs(
+      &classes.problem, options, [&](const LpOptions& with_pairs) {
+        return SolveStages(classes.problem, classes.members, problem.solver,
+                           with_pairs);
+      });
+  std::vector<double> all = SharesOfMembers(classes, answer.shares, &shares);
+  SpreadEvenly(shares, all);
+  const double objective = Level(shares, targets, all);
+  return Certified(ToResult(shares, all, objective, answer.bound), answer);
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
+    const PolicyProblem& problem) const {
+  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+  const ShareOptions options = OptionsOf(form_, problem.solver);
+  return options.pairs && !problem.pairs.empty()
+             ? SolvePacked(problem, options, options_)
+             : SolveAlone(problem, options, options_);
 }
 
 std::unique_ptr<Policy> MakeMaxMinFairness();

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/policy/job_rows.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 
@@ -89,6 +91,9 @@ struct PolicyProblem {
   // CheckProblem has passed it, and so has what was changed since: for whoever
   // keeps a problem from one solve to the next. Policies take its word.
   bool checked = false;
+  // The same for which jobs are equal. Policies that ask and don't find it here
+  // find it out: answers are the same to the bit.
+  JobRows rows;
 
   bool placement_sensitive() const { return !servers.empty(); }
   size_t columns() const {
@@ -107,18 +112,27 @@ struct PolicyProblem {
 };
 
 // Fractions of time X[unit][column] in [0, 1]. A handle to a compact form that
-// is shared and never changed; Row() is bit-identical on every CPU. The rows
-// that hold one job sum to at most 1 together; the sum over units of
-// s_u X[u][j] is at most N_j.
+// is shared and never changed: units that are equal have one row. Shares are
+// bit-identical on every CPU. The rows that hold one job sum to at most 1
+// together; the sum over units of s_u X[u][j] is at most N_j.
 class Allocation {
  public:
   Allocation() = default;
   // `units` ascending; `shares` [units x columns] row-major.
   static Allocation FromRows(std::vector<ShareUnit> units, size_t columns,
                              std::vector<double> shares);
+  // The same of units of which many have equal shares: `class_of` [units] into
+  // `shares` [classes x columns].
+  static Allocation FromClasses(std::vector<ShareUnit> units,
+                                std::vector<uint32_t> class_of, size_t columns,
+                                std::vector<double> shares);
 
   size_t columns() const;
   std::span<const ShareUnit> units() const;  // ascending
+  // The unit's position in units(); nullopt: it is not there. O(log units).
+  std::optional<size_t> Find(const ShareUnit& unit) const;
+  // [columns] the shares of units()[position]; as long as this or a copy lives.
+  std::span<const double> RowAt(size_t position) const;
   // A unit that holds the job is there (with whatever share).
   bool Contains(JobId job) const;
   // The unit's shares by column. All zero for one that is not there.
@@ -127,7 +141,7 @@ class Allocation {
   std::vector<double> Row(JobId job) const;
 
  private:
-  class Form;  // dense rows today; prices and a mixture later
+  class Form;
   std::shared_ptr<const Form> form_;
 };
 

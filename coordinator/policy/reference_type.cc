@@ -25,6 +25,7 @@ double ReferenceThroughput(const PolicyProblem& problem,
 
 PolicyProblem WithReferenceType(PolicyProblem problem) {
   const ShareProblem shares = MakeShareProblem(problem);
+  problem.rows = {};  // of the throughputs that were
   for (size_t m = 0; m < shares.size(); ++m) {
     const std::span<const double> row = shares.Row(m);
     const double reference = ReferenceThroughput(problem, row);

@@ -145,6 +145,10 @@ std::vector<double> EvenShares(const ShareProblem& problem);
 // pair (never an error: then there is a linear program to solve).
 std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem);
 
+// False: EveryoneAtBest is nullopt, of this or of whatever jobs these are the
+// classes of (job_classes.h). Without pairs.
+bool MayAllBeAtBest(const ShareProblem& problem);
+
 // All jobs alone, and the pairs that have a share.
 Allocation ToAllocation(const ShareProblem& problem,
                         std::span<const double> shares);

@@ -230,6 +230,26 @@ std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
   return shares;
 }
 
+bool MayAllBeAtBest(const ShareProblem& problem) {
+  Room room{problem, problem.limits};
+  double all =
+      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  for (size_t m = 0; m < problem.size(); ++m) {
+    JobCell best;
+    bool choosy = false;  // no other cell is as good
+    for (const JobCell& cell : problem.Cells(m)) {
+      if (cell.throughput < best.throughput) continue;
+      choosy = cell.throughput > best.throughput;
+      best = cell;
+    }
+    const ShareCell& cell = problem.cells[static_cast<size_t>(best.cell)];
+    all -= cell.scale_factor;
+    if (choosy) room.Take(cell);
+    if (all < 0 || room.Of(cell) < 0) return false;
+  }
+  return true;
+}
+
 Allocation ToAllocation(const ShareProblem& problem,
                         std::span<const double> shares) {
   std::vector<bool> held(problem.units.size());

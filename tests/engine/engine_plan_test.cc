@@ -88,5 +88,34 @@ TEST(Problem, KeptByChangeIsTheOneMadeAnew) {
   }
 }
 
+// Which jobs are equal is carried over as they come and go.
+TEST(Problem, KeptByChangeKnowsWhichJobsAreEqual) {
+  EngineDriver driver(2, "max_min_fairness_perf",
+                      [](EngineOptions& options) { options.progress = false; });
+  std::vector<JobId> jobs;
+  const auto submit = [&](int i) {
+    JobSpec spec;
+    spec.throughputs["v100"] = 1 + i % 3;
+    spec.weight = i == 14 ? 2 : 1;
+    jobs.push_back(driver.Submit(StrCat("job-", i), 1, spec));
+  };
+  for (int i = 0; i < 8; ++i) submit(i);
+  for (int i = 8; i < 18; ++i) {
+    driver.Step(event::JobCommanded{jobs[static_cast<size_t>(2 * (i - 8))],
+                                    CommandKind::kCancel, 1});
+    submit(i);
+    const PolicyProblem& kept = driver.problem;
+    const std::vector<uint32_t> anew = JobRows(kept).row_of;
+    const std::vector<uint32_t>& row_of = kept.rows.row_of;
+    ASSERT_EQ(row_of.size(), kept.jobs.size());
+    for (size_t a = 0; a < anew.size(); ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        ASSERT_EQ(row_of[a] == row_of[b], anew[a] == anew[b])
+            << "jobs " << a << " and " << b << " after " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gavel

@@ -1,3 +1,4 @@
+#include <optional>
 #include <vector>
 
 #include "coordinator/policy/policy.h"
@@ -24,6 +25,22 @@ TEST(Allocation, AJobThatIsNotInItHasARowOfZeros) {
     EXPECT_EQ(allocation.Row(JobId(id)), (std::vector<double>{0, 0}));
   }
   EXPECT_TRUE(allocation.Contains(JobId(5)));
+}
+
+TEST(Allocation, EqualUnitsHaveOneRow) {
+  const std::vector<ShareUnit> units = {
+      {JobId(1), {}}, {JobId(2), {}}, {JobId(4), {}}};
+  const Allocation classes =
+      Allocation::FromClasses(units, {1, 0, 1}, 2, {0.1, 0.2, 0.3, 0.4});
+  const Allocation rows =
+      Allocation::FromRows(units, 2, {0.3, 0.4, 0.1, 0.2, 0.3, 0.4});
+  for (size_t u = 0; u < units.size(); ++u) {
+    EXPECT_EQ(classes.Find(units[u]), u);
+    EXPECT_EQ(classes.Row(units[u]), rows.Row(units[u]));
+    EXPECT_EQ(classes.Row(units[u].job), rows.Row(units[u].job));
+  }
+  EXPECT_EQ(classes.RowAt(0).data(), classes.RowAt(2).data());
+  EXPECT_EQ(classes.Find({JobId(3), {}}), std::nullopt);
 }
 
 TEST(Allocation, AnEmptyHandleHasNoJobsAndNoTypes) {

@@ -1,59 +1,12 @@
 #include "coordinator/policy/lp/price_classes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <limits>
 #include <tuple>
 #include <utility>
 
 namespace gavel {
 namespace {
-
-constexpr size_t kEmptySlot = std::numeric_limits<size_t>::max();
-
-// Rows seen so far by their bits, and where each was first.
-class RowTable {
- public:
-  RowTable(const PriceJobs& jobs, size_t rows_max)
-      : jobs_(jobs), slots_(std::bit_ceil(4 * rows_max + 4), kEmptySlot) {}
-
-  // The row's number; the next one for a row that is new.
-  size_t Number(size_t m) {
-    size_t slot = Hash(m) & (slots_.size() - 1);
-    while (slots_[slot] != kEmptySlot && !Equal(first_[slots_[slot]], m)) {
-      slot = (slot + 1) & (slots_.size() - 1);
-    }
-    if (slots_[slot] == kEmptySlot) {
-      slots_[slot] = first_.size();
-      first_.push_back(m);
-    }
-    return slots_[slot];
-  }
-  const std::vector<size_t>& first() const { return first_; }
-
- private:
-  uint64_t Hash(size_t m) const {
-    uint64_t hash = std::bit_cast<uint64_t>(jobs_.accelerators[m]);
-    for (size_t j = 0; j < jobs_.types; ++j) {
-      hash ^= std::bit_cast<uint64_t>(jobs_.Throughput(m, j));
-      hash *= 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads the bits
-      hash ^= hash >> 29;
-    }
-    return hash;
-  }
-  bool Equal(size_t a, size_t b) const {
-    bool equal = jobs_.accelerators[a] == jobs_.accelerators[b];
-    for (size_t j = 0; equal && j < jobs_.types; ++j) {
-      equal = jobs_.Throughput(a, j) == jobs_.Throughput(b, j);
-    }
-    return equal;
-  }
-
-  const PriceJobs& jobs_;
-  std::vector<size_t> slots_;
-  std::vector<size_t> first_;  // by number
-};
 
 // `demands` ascending without `gone` and with `come`, both ascending; false:
 // one of `gone` is not there.
@@ -103,16 +56,12 @@ std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
                                              std::span<const double> a,
                                              size_t classes_max) {
   PriceClasses out(jobs.types);
-  RowTable table(jobs, classes_max);
   out.class_of_.reserve(jobs.size);
-  for (size_t m = 0; m < jobs.size; ++m) {
-    out.class_of_.push_back(table.Number(m));
-    if (table.first().size() > classes_max) return std::nullopt;
-  }
   std::vector<double> row(jobs.types);
-  for (const size_t m : table.first()) {
+  for (size_t m = 0; m < jobs.size; ++m) {
     for (size_t j = 0; j < jobs.types; ++j) row[j] = jobs.Throughput(m, j);
-    out.AddClass(row, jobs.accelerators[m]);
+    out.class_of_.push_back(out.ClassOf(row, jobs.accelerators[m]));
+    if (out.size() > classes_max) return std::nullopt;
   }
   for (size_t m = 0; m < jobs.size; ++m) {
     out.classes_[out.class_of_[m]].demands.push_back(a[m]);
@@ -125,11 +74,19 @@ std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
   return out;
 }
 
-size_t PriceClasses::AddClass(std::span<const double> throughputs,
-                              double accelerators) {
-  classes_.push_back(
-      {{throughputs.begin(), throughputs.end()}, accelerators, {}, {0}});
-  return classes_.size() - 1;
+size_t PriceClasses::ClassOf(std::span<const double> throughputs,
+                             double accelerators) {
+  const uint64_t hash = AddToHash(AddToHash(0, accelerators), throughputs);
+  const size_t index = table_.Number(hash, [&](uint32_t other) {
+    const Class& one = classes_[other];
+    return one.accelerators == accelerators &&
+           std::ranges::equal(one.throughputs, throughputs);
+  });
+  if (index == classes_.size()) {
+    classes_.push_back(
+        {{throughputs.begin(), throughputs.end()}, accelerators, {}, {0}});
+  }
+  return index;
 }
 
 bool PriceClasses::Change(std::vector<Member> gone, std::vector<Member> come) {
@@ -154,7 +111,6 @@ bool PriceClasses::Change(std::vector<Member> gone, std::vector<Member> come) {
   }
   jobs_ += come.size();
   jobs_ -= gone.size();
-  class_of_.clear();
   return true;
 }
 

@@ -16,6 +16,7 @@
 
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/row_table.h"
 
 namespace gavel {
 
@@ -35,15 +36,16 @@ class PriceClasses {
     double a = 0;      // demand at level 1, steps/s
   };
 
-  // A class without jobs; `throughputs` [J]. Returns its index.
-  size_t AddClass(std::span<const double> throughputs, double accelerators);
+  // The index of the class of jobs with these `throughputs` [J], for good; of a
+  // new class, without jobs, where there was none.
+  size_t ClassOf(std::span<const double> throughputs, double accelerators);
   // False, and nothing has changed, when one that is to go was not there. O(n)
   // at most, of the classes that change.
   bool Change(std::vector<Member> gone, std::vector<Member> come);
 
   size_t size() const { return classes_.size(); }
   size_t jobs() const { return jobs_; }
-  // By job of Of(); empty otherwise.
+  // By job of Of(), whoever has come or gone since.
   const std::vector<size_t>& class_of() const { return class_of_; }
 
   // As SumPass over all jobs.
@@ -75,6 +77,7 @@ class PriceClasses {
 
   size_t types_;
   size_t jobs_ = 0;
+  RowTable table_;  // of throughputs and accelerators, by class
   std::vector<Class> classes_;
   std::vector<size_t> class_of_;
 };
