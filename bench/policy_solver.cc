@@ -360,7 +360,7 @@ void WholePolicy(const std::string& name, const Options& options,
                  Findings* findings) {
   const std::unique_ptr<Policy> policy = *MakePolicy(name);
   double highs_ms = 0;
-  for (const size_t jobs : {100, 1000, 10'000, 100'000}) {
+  for (const size_t jobs : {100, 1000, 10'000, 100'000, 1'000'000}) {
     if (jobs > options.jobs_max) break;
     const Arrays arrays = RandomArrays(jobs, 5);
     PolicyProblem problem = ProblemOf(arrays);

@@ -88,8 +88,8 @@ std::optional<PolicyResult> AllAtBest(const ShareProblem& shares) {
   return ToResult(shares, *best, objective, objective, "all-at-best");
 }
 
-// Jobs that run alone: equal ones have equal shares, unless all are at their
-// best, who may be so on different types.
+// Jobs that run alone. Equal ones have equal shares, unless everyone is at
+// their best: then maybe on different types.
 PolicyResult SolveAlone(const PolicyProblem& problem,
                         const ShareOptions& share_options,
                         const LpOptions& options) {

@@ -122,7 +122,7 @@ class Allocation {
   static Allocation FromRows(std::vector<ShareUnit> units, size_t columns,
                              std::vector<double> shares);
   // The same of units of which many have equal shares: `class_of` [units] into
-  // `shares` [classes x columns].
+  // `shares` [classes x columns], or empty: each is a class of its own.
   static Allocation FromClasses(std::vector<ShareUnit> units,
                                 std::vector<uint32_t> class_of, size_t columns,
                                 std::vector<double> shares);

@@ -1,0 +1,177 @@
+// What lies between jobs that come and go and their new allocation, through the
+// engine: a hundredth of the jobs is exchanged, the problem is brought up to
+// date, the policy solves it, the engine journals the answer and takes it. CPU
+// milliseconds. 83 kinds of jobs on three types, a tenth as many accelerators
+// as jobs.
+//
+//   bench_allocation [--out FILE.json]
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "bench/table.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/policy/policy.h"
+#include "core/text.h"
+
+namespace gavel::bench {
+namespace {
+
+constexpr const char* kPolicy = "max_min_fairness_perf";
+constexpr const char* kTypes[] = {"v100", "p100", "k80"};
+constexpr size_t kKinds = 83;
+constexpr int kChanges = 3;
+
+double CpuMs() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 +
+         static_cast<double>(time.tv_nsec) * 1e-6;
+}
+
+class Cluster {
+ public:
+  explicit Cluster(size_t jobs) : policy_(*MakePolicy(kPolicy)) {
+    EngineOptions options;
+    options.progress = policy_->reads_progress();
+    engine_ = std::make_unique<Engine>(options);
+    Step(event::CoordinatorStarted{1});
+    for (size_t type = 0; type < 3; ++type) {
+      AgentHello hello;
+      hello.server = kTypes[type];
+      hello.incarnation = 1;
+      for (size_t i = 0; i < jobs / 30; ++i) {
+        AcceleratorInfo info;
+        info.type = kTypes[type];
+        info.uuid = StrCat(kTypes[type], "-", i);
+        hello.accelerators.push_back(info);
+      }
+      Step(event::ServerJoined{hello});
+    }
+    for (size_t i = 0; i < kKinds; ++i) {
+      for (double& speed : speeds_.emplace_back(3)) {
+        speed = std::uniform_real_distribution<double>(0.2, 5)(random_);
+      }
+    }
+    for (size_t i = 0; i < jobs; ++i) Submit();
+  }
+
+  // Until the new allocation is in force.
+  struct Times {
+    double problem_ms = 0;
+    double solve_ms = 0;
+    double take_ms = 0;
+    double solve_anew_ms = 0;  // with which jobs are equal found out anew
+  };
+  Times Solve() {
+    Times times;
+    problem_ = nullptr;
+    double start = CpuMs();
+    Step(event::Persisted{seq_});
+    times.problem_ms = CpuMs() - start;
+    start = CpuMs();
+    PolicyResult result = Solved();
+    times.solve_ms = CpuMs() - start;
+    const std::shared_ptr<const PolicyProblem> kept = problem_;
+    auto anew = std::make_shared<PolicyProblem>(*problem_);
+    anew->rows = {};
+    problem_ = anew;
+    start = CpuMs();
+    if (Solved().objective != result.objective) std::abort();
+    times.solve_anew_ms = CpuMs() - start;
+    problem_ = nullptr;
+    start = CpuMs();
+    Step(event::AllocationReady{epoch_, std::move(result)});
+    Step(event::Persisted{seq_});
+    times.take_ms = CpuMs() - start;
+    return times;
+  }
+
+  // A hundredth of the jobs end, of those that wait, and as many come.
+  void Exchange(size_t jobs) {
+    for (size_t i = 0; i < jobs / 2; i += 50) {
+      const JobId job(jobs / 2 + exchanges_ + i);
+      Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+      Submit();
+    }
+    ++exchanges_;
+  }
+
+ private:
+  PolicyResult Solved() const { return *policy_->Solve(*problem_); }
+
+  void Submit() {
+    JobSpec spec;
+    spec.name = StrCat("job-", ++submitted_);
+    spec.argv = {"./train"};
+    const std::vector<double>& speed = speeds_[random_() % kKinds];
+    for (size_t j = 0; j < 3; ++j) spec.throughputs[kTypes[j]] = speed[j];
+    Step(event::JobSubmitted{std::move(spec), 1});
+  }
+
+  void Step(Event event) {
+    Actions actions = engine_->Step(1, std::move(event));
+    for (const Action& action : actions) {
+      if (const auto* row = std::get_if<action::Persist>(&action)) {
+        seq_ = row->seq;
+      } else if (const auto* solve =
+                     std::get_if<action::SolvePolicy>(&action)) {
+        epoch_ = solve->epoch;
+        problem_ = solve->problem;
+      }
+    }
+    engine_->Reuse(std::move(actions));
+  }
+
+  std::mt19937_64 random_{1};
+  std::unique_ptr<Policy> policy_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::vector<double>> speeds_;  // by kind
+  std::shared_ptr<const PolicyProblem> problem_;
+  uint64_t seq_ = 0;
+  uint64_t epoch_ = 0;
+  uint64_t exchanges_ = 1;
+  uint64_t submitted_ = 0;
+};
+
+void Measure(size_t jobs, std::vector<Row>* rows) {
+  Cluster cluster(jobs);
+  const Cluster::Times first = cluster.Solve();
+  Cluster::Times last;
+  for (int i = 0; i < kChanges; ++i) {
+    cluster.Exchange(jobs);
+    last = cluster.Solve();
+  }
+  const std::string name = StrCat(jobs, " jobs, 1 % exchanged");
+  rows->push_back({StrCat(name, ": problem"), last.problem_ms, "ms",
+                   "made anew", first.problem_ms});
+  rows->push_back({"  allocation", last.solve_ms, "ms", "equal jobs found anew",
+                   last.solve_anew_ms});
+  rows->push_back({"  journaled and taken", last.take_ms, "ms"});
+  for (size_t i = rows->size() - 3; i < rows->size(); ++i) PrintNow((*rows)[i]);
+}
+
+}  // namespace
+}  // namespace gavel::bench
+
+int main(int argc, char** argv) {
+  using namespace gavel::bench;  // NOLINT
+  const std::string out = OutFile(argc, argv);
+  std::vector<Row> rows;
+  for (const size_t jobs : {10'000, 30'000, 100'000}) Measure(jobs, &rows);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  rows.push_back({"peak memory of it all",
+                  static_cast<double>(usage.ru_maxrss) / 1024, "MiB"});
+  std::printf("\n");
+  return Report(rows, out);
+}
