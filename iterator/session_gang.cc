@@ -12,12 +12,6 @@
 namespace gavel::internal {
 namespace {
 
-// A stop is asked for this long before the lease ends: this part of it, within
-// these bounds. A lease that is renewed never gets there.
-constexpr int64_t kLeaseParts = 5;
-constexpr int64_t kStopAheadMin_ns = 200'000'000;
-constexpr int64_t kStopAheadMax_ns = 3'000'000'000;
-
 // Coming together that hangs must end before the lease does.
 constexpr double kMeetingTimeoutMin_s = 1;
 constexpr double kMeetingTimeoutMax_s = 30;
@@ -73,8 +67,7 @@ absl::Status SessionState::JoinLeased(const lease_action::Resume& lease) {
   };
   plan.gives_up = [this] { return gate_.has_calls(); };
   plan.lease_is_over = [this] { return gate_.IsDeadlineOver(Now_ns()); };
-  stop_ahead_ns_ = std::clamp(ToNanoseconds(left_s) / kLeaseParts,
-                              kStopAheadMin_ns, kStopAheadMax_ns);
+  stop_ahead_ns_ = ToNanoseconds(GangStopAhead(left_s));
   absl::Status status = JoinGang(std::move(plan));
   // State in memory that the gang has left behind is of no use.
   if (absl::IsAborted(status)) EndProcess(std::string(status.message()));

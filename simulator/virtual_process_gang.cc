@@ -10,11 +10,6 @@
 namespace gavel {
 namespace {
 
-// A stop is asked for this long before the lease ends: this part of it, within
-// these bounds.
-constexpr double kLeaseParts = 5;
-constexpr double kStopAhead_s_min = 0.2;
-constexpr double kStopAhead_s_max = 3;
 // Ranks reach a boundary one after the other, within this part of a step.
 constexpr double kSkew = 0.2;
 
@@ -66,9 +61,7 @@ void VirtualProcess::BeginTogether() {
   if (!together) return;
   world_.gangs.Begin(gang_key(), most);
   for (const auto& [rank, process] : ranks) {
-    process->stop_ahead_s_ =
-        std::clamp((process->deadline_ - process->Now()) / kLeaseParts,
-                   kStopAhead_s_min, kStopAhead_s_max);
+    process->stop_ahead_s_ = GangStopAhead(process->deadline_ - process->Now());
     process->checkpoint_due_ = false;
     process->Begin();
     process->AttendLater();

@@ -329,7 +329,8 @@ void Engine::Fill(Time now) {
 std::vector<bool> Engine::FillableTypes() const {
   std::vector<bool> types;
   const bool whole = PlansWhole();
-  size_t left = free_.size();
+  // There may be a million who wait.
+  auto left = std::ranges::count_if(free_, [](int free) { return free > 0; });
   for (const auto& [id, waiting] : waiting_) {
     const Job& job = *waiting;
     if (left == 0) break;

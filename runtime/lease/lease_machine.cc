@@ -22,12 +22,14 @@ constexpr double kRetryAfterFailure_s = 5;
 // last, although only the latest nonce counts.
 constexpr int kRequestSlowDownMax = 5;
 // Thousands of workers hear of a round at once, and their leases end with it
-// together. Each asks at its own moment, so that the coordinator is not asked by
-// all of them at once: for an extension within this time, and within this part
-// of what is left of its lease; to renew, up to this part sooner than it must.
+// together. Each asks at its own moment, so that the coordinator is not asked
+// by all of them at once: for an extension within this time, and within this
+// part of what is left of its lease; to renew, up to this part sooner than it
+// must.
 constexpr double kExtensionSpread_s_max = 5;
 constexpr double kExtensionSpreadPart = 0.5;
 constexpr double kRenewalSpreadPart = 0.4;
+// Of what is left of a lease that is not to be longer.
 constexpr double kVainRenewalPart = 0.75;
 
 // In [0, 1), another one for each request of each worker (the finalizer of
@@ -42,6 +44,13 @@ double MomentOf(const WorkerKey& worker, uint64_t nonce) {
 }
 
 }  // namespace
+
+double GangStopAhead(double lease_s) {
+  constexpr double kLeaseParts = 5;
+  constexpr double kMin_s = 0.2;
+  constexpr double kMax_s = 3;
+  return std::clamp(lease_s / kLeaseParts, kMin_s, kMax_s);
+}
 
 LeaseMachine::LeaseMachine(LeaseOptions options)
     : options_(std::move(options)) {
@@ -186,6 +195,7 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   threads_ = grant.accelerator.threads;
   if (!renewal) {
     epoch_ = grant.epoch;
+    stop_ahead_s_ = grant.world_size > 1 ? GangStopAhead(deadline - now) : 0;
     state_ = State::kResuming;
     actions.emplace_back(lease_action::Resume{
         grant.epoch, grant.accelerator, grant.slots, grant.world_size, deadline,
@@ -235,9 +245,9 @@ void LeaseMachine::Take(Time now, const LeaseNotice& notice, LeaseActions&) {
   known_epoch_ = notice.epoch;
   if (!HoldsLease()) return AskNow(now);
   if (notice.epoch != epoch_) return;
+  const double left_s = std::max(0.0, deadline_ - stop_ahead_s_ - now);
   const double spread_s =
-      std::min(kExtensionSpread_s_max,
-               kExtensionSpreadPart * std::max(0.0, deadline_ - now));
+      std::min(kExtensionSpread_s_max, kExtensionSpreadPart * left_s);
   AskNow(now, spread_s * MomentOf(options_.worker, nonce_));
 }
 

@@ -111,6 +111,11 @@ struct LeaseOptions {
   double renew_interval_s_min = 0.05;
 };
 
+// Before the end of a lease, which lasts `lease_s` when the gang begins, its
+// ranks agree to stop so many seconds ahead, as one of them may be late. A
+// lease that is extended never gets there.
+double GangStopAhead(double lease_s);
+
 class LeaseMachine {
  public:
   explicit LeaseMachine(LeaseOptions options);
@@ -185,6 +190,7 @@ class LeaseMachine {
   double duration_s_ = 0;        // as last granted
   double lease_duration_s_ = 0;  // as granted when the deadline last moved
   int threads_ = 1;              // as last granted
+  double stop_ahead_s_ = 0;      // GangStopAhead; of one worker alone 0
   // Of the last pause. Beyond kPark nothing is asked for again.
   PauseTier pause_tier_ = PauseTier::kPark;
   std::string gang_address_;     // of this lease's store, if rank 0 has one

@@ -1,7 +1,5 @@
 // How a worker asks for its lease, gets and renews it (docs/protocol.md, "A
 // worker's life").
-#include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -348,84 +346,6 @@ TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionSoon) {
   EXPECT_THAT(Hear(3.001, Notice(4)), IsEmpty());
   EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(asks)), SizeIs(1));
   EXPECT_TRUE(last_request_.holding);
-}
-
-// Granted or told at once, they do not all ask at once.
-class ManyLeases : public ::testing::Test {
- protected:
-  static constexpr int kMachines = 1000;
-
-  ManyLeases() {
-    for (int i = 0; i < kMachines; ++i) {
-      keys_.push_back({JobId(static_cast<uint64_t>(i) / 10 + 1), i % 10, 1});
-      machines_.emplace_back(LeaseOptions{keys_.back()});
-      machines_.back().Step(0, lease_event::Started{Progress(), 1});
-    }
-  }
-  void Grant(Time now, uint64_t nonce, double duration_s) {
-    for (int i = 0; i < kMachines; ++i) {
-      LeaseGrant grant;
-      grant.worker = keys_[i];
-      grant.epoch = 5;
-      grant.nonce = nonce;
-      grant.duration_s = duration_s;
-      machines_[i].Step(now, lease_event::MessageReceived{grant});
-    }
-  }
-  void Tell(Time now) {
-    for (int i = 0; i < kMachines; ++i) {
-      const LeaseNotice notice{keys_[i], {0, 0}, 5};
-      machines_[i].Step(now, lease_event::MessageReceived{notice});
-    }
-  }
-  // No tenth of this time is asked in by more than a fifth of them, and by
-  // fewer than a twentieth.
-  void ExpectSpread(Time from, Time to) {
-    std::array<int, 10> asked{};
-    for (const LeaseMachine& machine : machines_) {
-      const double at = 10 * (machine.NextDeadline() - from) / (to - from);
-      ASSERT_GE(at, 0);
-      ASSERT_LT(at, 10);
-      ++asked[static_cast<size_t>(at)];
-    }
-    for (const int count : asked) {
-      EXPECT_GT(count, kMachines / 20);
-      EXPECT_LT(count, kMachines / 5);
-    }
-  }
-
-  std::vector<WorkerKey> keys_;
-  std::vector<LeaseMachine> machines_;
-};
-
-TEST_F(ManyLeases, EachIsRenewedAtAMomentOfItsOwn) {
-  Grant(0, 1, 60);
-  ExpectSpread(12, 20);
-}
-
-// Asked for together once, they come apart.
-TEST_F(ManyLeases, EachRenewalIsAtAnotherMoment) {
-  Grant(0, 1, 60);
-  for (LeaseMachine& machine : machines_) machine.Step(20, lease_event::Tick{});
-  Grant(20, 2, 60);
-  ExpectSpread(32, 40);
-}
-
-TEST_F(ManyLeases, EachIsExtendedAtAMomentOfItsOwn) {
-  Grant(0, 1, 60);
-  Tell(3);
-  ExpectSpread(3, 8);
-}
-
-// The less is left, the sooner they ask.
-TEST_F(ManyLeases, ExtensionsAreAskedForWhileHalfOfTheLeaseIsLeft) {
-  Grant(0, 1, 60);
-  for (LeaseMachine& machine : machines_) {
-    machine.Step(58.8, lease_event::Tick{});
-  }
-  Grant(58.8, 2, 1.2);
-  Tell(58.9);
-  ExpectSpread(58.9, 59.45);
 }
 
 TEST_F(LeaseMachineTest, ANoticeOfTheNextEpochDoesNotRenewTheOneHeld) {

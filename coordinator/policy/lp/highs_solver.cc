@@ -23,6 +23,10 @@ constexpr double kLastTolerance = 1e-7;
 constexpr HighsInt kDualSimplex = 1;
 constexpr HighsInt kPrimalSimplex = 4;
 
+// Simplex cycles on a few badly scaled programs. Those that it solves take some
+// iterations for each row and column, many times fewer than this.
+int UsualIterations(int size) { return 5'000 + 5 * size; }
+
 SolveOutcome OutcomeOf(HighsInt status) {
   if (status == kHighsModelStatusOptimal) return SolveOutcome::kOptimal;
   if (status == kHighsModelStatusModelEmpty) return SolveOutcome::kOptimal;
@@ -57,10 +61,12 @@ int Run(void* highs, bool simplex, const char* presolve, Restart restart) {
   return iterations;
 }
 
-// It says nothing about the program.
-bool GaveUp(void* highs) {
+// It says nothing about the program. `cycled`: it took more iterations than
+// ours do.
+bool GaveUp(void* highs, bool cycled) {
   const HighsInt status = Highs_getModelStatus(highs);
-  return status == kHighsModelStatusNotset ||
+  return (cycled && status == kHighsModelStatusIterationLimit) ||
+         status == kHighsModelStatusNotset ||
          status == kHighsModelStatusSolveError ||
          status == kHighsModelStatusUnknown;
 }
@@ -104,8 +110,11 @@ HighsSolver::HighsSolver(const LinearProgram& program, LpOptions options)
   Highs_setStringOptionValue(highs, "parallel", "off");
   SetTolerance(highs, options.tolerance);
   Highs_setDoubleOptionValue(highs, "time_limit", options.seconds_max);
+  limited_ = options.iterations_max <= UsualIterations(columns_ + rows_);
   for (const char* name : {"simplex_iteration_limit", "ipm_iteration_limit"}) {
-    Highs_setIntOptionValue(highs, name, options.iterations_max);
+    Highs_setIntOptionValue(
+        highs, name,
+        std::min(options.iterations_max, UsualIterations(columns_ + rows_)));
   }
   loaded_ =
       Highs_passLp(highs, columns_, rows_,
@@ -158,17 +167,16 @@ LpSolution HighsSolver::Solve(Restart restart) {
     solution.detail = Describe(kHighsModelStatusLoadError);
     return solution;
   }
-  solution.iterations =
-      Run(highs, simplex, method == LpMethod::kSimplex ? "off" : "choose",
-          restart);
-  if (GaveUp(highs)) {
+  solution.iterations = Run(
+      highs, simplex, method == LpMethod::kSimplex ? "off" : "choose", restart);
+  if (GaveUp(highs, !limited_)) {
     // Rare, on badly scaled programs: from nothing, and the other way.
     Highs_clearSolver(highs);
     solution.iterations +=
         Run(highs, /*simplex=*/true, "choose",
             restart == Restart::kDual ? Restart::kPrimal : Restart::kDual);
   }
-  if (GaveUp(highs)) {
+  if (GaveUp(highs, !limited_)) {
     SetTolerance(highs, kLastTolerance);
     solution.iterations += Run(highs, /*simplex=*/true, "off", Restart::kDual);
     SetTolerance(highs, options_.tolerance);

@@ -36,8 +36,10 @@ struct LpBasis {
 
 struct LpOptions {
   LpMethod method = LpMethod::kAutomatic;
-  int iterations_max = 1'000'000;  // of each run
-  double tolerance = 1e-9;         // primal and dual feasibility
+  // Of each run. One that takes many times more than is usual for the size of
+  // its program is tried in another way, whatever this is.
+  int iterations_max = 1'000'000;
+  double tolerance = 1e-9;  // primal and dual feasibility
   // For benchmarks only: what a policy gives must not depend on the machine.
   double seconds_max = kInfinity;
   // A solver starts from it where it has the program's sizes, and leaves there
@@ -99,8 +101,9 @@ class HighsSolver {
   LpOptions options_;
   int columns_ = 0;
   int rows_ = 0;
-  bool loaded_ = false;  // HiGHS took the program
-  bool solved_ = false;  // there is a basis to start from
+  bool limited_ = false;  // to fewer iterations than are usual
+  bool loaded_ = false;   // HiGHS took the program
+  bool solved_ = false;   // there is a basis to start from
 };
 
 }  // namespace gavel
