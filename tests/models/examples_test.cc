@@ -130,7 +130,7 @@ TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
 // Of ten classes; the hue alone would tell half of them.
 TEST(TrainImagenet, TellsSyntheticStripesApart) {
   const Outcome outcome = RunProgram(
-      "train_imagenet --width 8 --images 1000 --batch-size 16 --epochs 4 "
+      "train_imagenet --width 8 --images 1000 --batch-size 16 --epochs 8 "
       "--lr 0.02");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
