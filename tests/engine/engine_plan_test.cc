@@ -101,7 +101,7 @@ TEST(Problem, KeptByChangeKnowsWhichJobsAreEqual) {
   };
   for (int i = 0; i < 8; ++i) submit(i);
   for (int i = 8; i < 18; ++i) {
-    driver.Step(event::JobCommanded{jobs[static_cast<size_t>(2 * (i - 8))],
+    driver.Step(event::JobCommanded{jobs.at(static_cast<size_t>(i - 8)),
                                     CommandKind::kCancel, 1});
     submit(i);
     const PolicyProblem& kept = driver.problem;
