@@ -32,6 +32,7 @@
 #include "gavel/session.h"
 #include "models/actor_critic.h"
 #include "models/pong.h"
+#include "models/schedule.h"
 
 namespace {
 
@@ -46,6 +47,7 @@ struct Flags : gavel::examples::TrainingFlags {
   int64_t actors = 2;
   int64_t rollouts = 8;
   int64_t rollout_length = 20;
+  int64_t decay_steps = 0;
   bool pixels = false;
   gavel::models::PongOptions game{.points = 5};
   gavel::models::AdvantageOptions advantage{.lambda = 0.95};
@@ -60,6 +62,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::PositiveNumber);
   app.add_option("--rollout-length", flags.rollout_length, "actions in each")
       ->check(CLI::Range(1, 10'000));
+  app.add_option("--decay-steps", flags.decay_steps,
+                 "of the learning rate's cosine; 0: as many as training has")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--pixels", flags.pixels, "see pictures, not positions");
   app.add_option("--points", flags.game.points, "that end a game; Atari's: 21")
       ->check(CLI::PositiveNumber);
@@ -214,10 +219,19 @@ class Actor {
   ActorCritic model_;
 };
 
+// Falls to a tenth, since late in training some seeds would unlearn the game
+// again; without an end it stays as it is. V. Mnih et al., Asynchronous Methods
+// for Deep Reinforcement Learning, ICML 2016, section 8, let it fall linearly.
+double LearningRate(const Flags& flags, int64_t budget, int64_t step) {
+  const int64_t steps = flags.decay_steps > 0 ? flags.decay_steps : budget;
+  if (steps == 0) return flags.learning_rate;
+  return gavel::models::CosineRate(step, {.peak = flags.learning_rate}, steps);
+}
+
 // The mean margin of games with new seeds. No model: acting at random.
 double Play(const Flags& flags, ActorCritic* model,
             const torch::Device& device) {
-  constexpr int64_t kGames = 10;
+  constexpr int64_t kGames = 30;
   const torch::NoGradGuard no_grad;
   std::mt19937_64 engine(flags.seed + 1'000'000);
   Pong game(flags.game, flags.seed + 1'000'000);
@@ -241,6 +255,7 @@ int Train(const Flags& flags) {
   std::deque<Actor> actors;
   double margin = -static_cast<double>(flags.game.points);  // of late, smoothed
 
+  const int64_t budget = SessionOptionsOf(flags).steps_total;
   const auto session = OpenSession(flags);
   session->Track("model", shared.model);
   session->Track("optimizer", shared.optimizer);
@@ -254,7 +269,8 @@ int Train(const Flags& flags) {
   // Without an end: --steps is the session's.
   const auto steps = std::views::iota(int64_t{0});
   for (auto step : gavel::Iterator(*session, steps, gavel::Resume::kForward)) {
-    static_cast<void>(step);
+    gavel::models::SetLearningRate(shared.optimizer,
+                                   LearningRate(flags, budget, step));
     std::atomic<int64_t> rollouts_left = flags.rollouts;
     const torch::Device device = session->device();
     std::vector<std::future<void>> threads;

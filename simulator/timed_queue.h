@@ -4,7 +4,6 @@
 #define GAVEL_SIMULATOR_TIMED_QUEUE_H_
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <tuple>
@@ -26,15 +25,9 @@ class TimedQueue {
   // A time that has passed means now. kNever: never.
   void At(Time time, Task task) {
     if (time == kNever) return;
-    Entry entry({time > now_ ? time : now_, added_++}, std::move(task));
-    size_t place = tasks_.size();
-    tasks_.emplace_back();
-    for (; place > 0; place = (place - 1) / kChildren) {
-      Entry& parent = tasks_[(place - 1) / kChildren];
-      if (Before(parent, entry)) break;
-      tasks_[place] = std::move(parent);
-    }
-    tasks_[place] = std::move(entry);
+    tasks_.emplace_back(std::pair(time > now_ ? time : now_, added_++),
+                        std::move(task));
+    std::push_heap(tasks_.begin(), tasks_.end(), Later);
   }
   void After(double delay_s, Task task) { At(now_ + delay_s, std::move(task)); }
   // The next task if it is due by `limit`, and the clock stands at its time;
@@ -45,10 +38,9 @@ class TimedQueue {
       return std::nullopt;
     }
     now_ = next();
-    std::optional<Task> task = std::move(tasks_.front().second);
-    Entry last = std::move(tasks_.back());
+    std::pop_heap(tasks_.begin(), tasks_.end(), Later);
+    std::optional<Task> task = std::move(tasks_.back().second);
     tasks_.pop_back();
-    if (!tasks_.empty()) Sink(std::move(last));
     return task;
   }
   // What there is to it, for whoever writes it down.
@@ -57,36 +49,13 @@ class TimedQueue {
     return std::tie(queue.now_, queue.added_, queue.tasks_);
   }
   // After its State was read, from a place where the order may be any.
-  void Restored() {
-    std::ranges::sort(tasks_, {}, &Entry::first);  // and so a heap
-  }
+  void Restored() { std::make_heap(tasks_.begin(), tasks_.end(), Later); }
 
  private:
   // By time, and of one time in the order in which they were added.
   using Entry = std::pair<std::pair<Time, uint64_t>, Task>;
-  // A heap in which each has so many below it: less deep than with two, and
-  // those of one parent lie side by side.
-  static constexpr size_t kChildren = 4;
-
-  static bool Before(const Entry& a, const Entry& b) {
-    return a.first.first != b.first.first ? a.first.first < b.first.first
-                                          : a.first.second < b.first.second;
-  }
-  // From the first place, which is free, to where it belongs.
-  void Sink(Entry entry) {
-    size_t place = 0;
-    for (size_t child = 1; child < tasks_.size();
-         child = kChildren * place + 1) {
-      const size_t end = std::min(child + kChildren, tasks_.size());
-      size_t first = child;
-      for (size_t i = child + 1; i < end; ++i) {
-        if (Before(tasks_[i], tasks_[first])) first = i;
-      }
-      if (Before(entry, tasks_[first])) break;
-      tasks_[place] = std::move(tasks_[first]);
-      place = first;
-    }
-    tasks_[place] = std::move(entry);
+  static bool Later(const Entry& a, const Entry& b) {
+    return a.first > b.first;
   }
 
   Time now_ = 0;

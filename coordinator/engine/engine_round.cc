@@ -130,8 +130,11 @@ RoundTable Engine::RoundUnits(Time at, bool with_trials) const {
     units.Add(row);
   };
   for (const TypeAssignment& entry : result_.assignment) add_pair(entry.unit);
-  for (const ShareUnit& unit : result_.allocation.units()) {
-    if (unit.packed() && !Allocated(unit).empty()) add_pair(unit);
+  const std::span<const ShareUnit> allocated = result_.allocation.units();
+  for (size_t u = 0; u < allocated.size(); ++u) {
+    if (allocated[u].packed() && IsShare(result_.allocation.RowAt(u))) {
+      add_pair(allocated[u]);
+    }
   }
   if (with_trials && !result_.is_assignment) {
     const std::vector<int> left = AddTrials(units);

@@ -228,19 +228,19 @@ bool ThroughputMatrix::Readmit(JobId job) {
       figure.out_of_memory = false;
     }
     // Nothing else is known of them.
-    row->second.EraseIf([](const auto& entry) {
+    absl::erase_if(row->second, [](const auto& entry) {
       return entry.second.given < 0 && entry.second.measured < 0;
     });
   }
   for (auto it = sizes_.lower_bound({job, 0});
        it != sizes_.end() && it->first.first == job; ++it) {
-    any |= it->second.EraseIf([](const auto& entry) {
+    any |= absl::erase_if(it->second, [](const auto& entry) {
       return entry.second.out_of_memory;
     }) > 0;
   }
   for (auto& [unit, types] : pairs_) {
     if (!unit.Holds(job)) continue;
-    any |= types.EraseIf([](const auto& entry) {
+    any |= absl::erase_if(types, [](const auto& entry) {
       return entry.second.first.out_of_memory;
     }) > 0;
   }

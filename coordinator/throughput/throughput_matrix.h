@@ -21,8 +21,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
-#include "core/flat_map.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 #include "core/units.h"
@@ -157,8 +157,8 @@ class ThroughputMatrix {
   }
 
  private:
-  using Figures = FlatMap<std::string, Figure>;
-  using PairFigures = FlatMap<std::string, PairFigure>;
+  using Figures = absl::btree_map<std::string, Figure, std::less<>>;
+  using PairFigures = absl::btree_map<std::string, PairFigure, std::less<>>;
 
   double Estimated(JobId job, std::string_view type) const;  // 0: not known
   double Guess(const Figures& figures, std::string_view type) const;

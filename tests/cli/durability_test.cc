@@ -37,18 +37,7 @@ class DurabilityTest : public GavelTest {
     EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
   }
   std::unique_ptr<Process> StartAgent() {
-    std::vector<std::string> arguments = {"agent",
-                                          "--coordinator",
-                                          endpoint_,
-                                          "--state",
-                                          state(),
-                                          "--cluster",
-                                          Path("cluster.toml"),
-                                          "--server",
-                                          "here",
-                                          "--jobs-as-root"};
-    if (has_keys()) Append(keys().OfAgent("here"), &arguments);
-    return Start(arguments);
+    return GavelTest::StartAgent(endpoint_, {"--jobs-as-root"});
   }
   void Submit(const std::string& job) {
     const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});

@@ -81,6 +81,16 @@ std::unique_ptr<Process> GavelTest::StartLocal(
   return Start(options);
 }
 
+std::unique_ptr<Process> GavelTest::StartAgent(
+    const std::string& endpoint, const std::vector<std::string>& options) {
+  std::vector<std::string> arguments = {
+      "agent",     "--coordinator",      endpoint,   "--state", state(),
+      "--cluster", Path("cluster.toml"), "--server", "here"};
+  Append(options, &arguments);
+  if (has_keys()) Append(keys().OfAgent("here"), &arguments);
+  return Start(arguments);
+}
+
 Ended GavelTest::RunLocal(const std::vector<std::string>& jobs,
                           std::vector<std::string> options) {
   const std::unique_ptr<Process> process = StartLocal(jobs, std::move(options));

@@ -67,6 +67,11 @@ class GavelTest : public ::testing::Test {
                  std::vector<std::string> options = {});
   nlohmann::json Summary() const;
 
+  // Of server "here", with folder()/cluster.toml and --state, and its keys if
+  // there are any.
+  std::unique_ptr<Process> StartAgent(const std::string& endpoint,
+                                      const std::vector<std::string>& options);
+
   // Of a `gavel local` or `gavel coordinator`; empty when it does not come.
   static std::string EndpointOf(const Process& process);
   // One row of the queue; null when there is none.

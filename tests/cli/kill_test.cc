@@ -27,19 +27,7 @@ class KillTest : public GavelTest {
   }
 
   std::unique_ptr<Process> StartAgent() {
-    std::vector<std::string> arguments = {"agent",
-                                          "--coordinator",
-                                          endpoint_,
-                                          "--state",
-                                          state(),
-                                          "--cluster",
-                                          Path("cluster.toml"),
-                                          "--server",
-                                          "here",
-                                          "--stop-grace",
-                                          "5"};
-    Append(keys().OfAgent("here"), &arguments);
-    return Start(arguments);
+    return GavelTest::StartAgent(endpoint_, {"--stop-grace", "5"});
   }
 
   void Submit(const std::string& job) {

@@ -378,15 +378,15 @@ TEST(TrainRecommendation, GoesOnExactlyWithItsNoise) {
 }
 
 TEST(TrainA3c, BeatsTheOpponentWithSeveralActors) {
-  const Outcome outcome = RunProgram("train_a3c --actors 2 --steps 800");
+  const Outcome outcome = RunProgram("train_a3c --actors 2");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_LT(Value(outcome, "random_margin"), -3);
   EXPECT_GT(Value(outcome, "margin"), 0);
 }
 
 TEST(TrainA3c, GoesOnExactlyInTheMiddleOfAGame) {
-  ExpectToGoOnExactly("train_a3c --actors 1", 13, 30);
-  ExpectToGoOnExactly("train_a3c --actors 1 --pixels", 3, 4);
+  ExpectToGoOnExactly("train_a3c --actors 1 --decay-steps 30", 13, 30);
+  ExpectToGoOnExactly("train_a3c --actors 1 --decay-steps 4 --pixels", 3, 4);
 }
 
 TEST(Minimal, LearnsTheCircle) {

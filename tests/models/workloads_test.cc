@@ -46,7 +46,9 @@ const Workload kWorkloads[] = {
                "--decay-steps", "24"},
      .steps = 24,
      .gang_tolerance = 1e-3},
-    {.program = "train_a3c", .flags = {"--actors", "1"}, .steps = 24},
+    {.program = "train_a3c",
+     .flags = {"--actors", "1", "--decay-steps", "24"},
+     .steps = 24},
     {.program = "train_recommendation", .flags = {}, .steps = 24},
 };
 
@@ -74,7 +76,9 @@ std::vector<Workload> DataParallelOnes() {
 // have equal losses. What is to be learned is: acting at random loses by 4.6.
 TEST_F(WorkloadTest, SeveralActorsLearnAlthoughKilled) {
   constexpr uint64_t kSteps = 900;
-  const Workload a3c = {.program = "train_a3c", .flags = {"--actors", "3"}};
+  const Workload a3c = {
+      .program = "train_a3c",
+      .flags = {"--actors", "3", "--decay-steps", std::to_string(kSteps)}};
   for (const uint64_t steps : {kSteps / 3, kSteps * 2 / 3, kSteps}) {
     EXPECT_TRUE(Train(a3c, "killed", 1, steps, true));
     ASSERT_TRUE(Train(a3c, "killed", 1, steps, false));

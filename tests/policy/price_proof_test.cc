@@ -15,6 +15,7 @@
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/share_problem.h"
 #include "gtest/gtest.h"
+#include "tests/policy/pass_case.h"
 #include "tests/policy/solver_instances.h"
 
 namespace gavel::testing {
@@ -23,22 +24,8 @@ namespace {
 constexpr size_t kProofJobs = 37;
 constexpr size_t kProofTypes = 5;
 
-struct ProofCase {
-  PriceJobs jobs;
-  PriceDemand demand;
-  std::vector<double> gain;
-  std::vector<double> worth;
+struct ProofCase : PassCase {
   std::vector<double> prices;
-  double level = 0;
-
-  PricePass Pass() const {
-    PricePass pass = PassOf(jobs, demand);
-    if (!gain.empty()) {
-      pass.gain = gain.data();
-      pass.worth = worth.data();
-    }
-    return pass;
-  }
 };
 
 // `form`: 0 in proportion, 1 with caps and floors, 2 finish-time, 3 gains.

@@ -9,6 +9,7 @@
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_pass.h"
 #include "gtest/gtest.h"
+#include "tests/policy/pass_case.h"
 
 namespace gavel::testing {
 namespace {
@@ -21,30 +22,13 @@ constexpr DemandKind kDemandKinds[] = {DemandKind::kProportional,
                                        DemandKind::kCapped, DemandKind::kFinish,
                                        DemandKind::kGain};
 
-struct ZoomCase {
-  PriceJobs jobs;
-  PriceDemand demand;
-  std::vector<double> gain;
-  std::vector<double> worth;
-  double level = 0;
-
-  PricePass Pass() const {
-    PricePass pass = PassOf(jobs, demand);
-    if (!gain.empty()) {
-      pass.gain = gain.data();
-      pass.worth = worth.data();
-    }
-    return pass;
-  }
-};
-
 // Some throughputs are 0, some are the same on two types.
-ZoomCase ZoomCaseOf(DemandKind kind) {
+PassCase ZoomCaseOf(DemandKind kind) {
   std::mt19937_64 random(7);
   const auto between = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
-  ZoomCase out;
+  PassCase out;
   out.jobs = MakePriceJobs(kZoomJobs, {500, 200, 300, 400});
   out.demand.curve =
       kind == DemandKind::kFinish ? DemandCurve::kFinish : DemandCurve::kRamp;
@@ -121,7 +105,7 @@ void ExpectSameSums(const PriceSums& a, const PriceSums& b, double scale) {
 TEST(PriceZoom, SumsAreThoseOfAPassAndCostLessAndLess) {
   for (const DemandKind kind : kDemandKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const ZoomCase one = ZoomCaseOf(kind);
+    const PassCase one = ZoomCaseOf(kind);
     const PricePass pass = one.Pass();
     PriceZoom zoom(pass, one.jobs.capacity, FastestVersion());
     const std::vector<Point> points = Points(one.level);
@@ -140,7 +124,7 @@ TEST(PriceZoom, SumsAreThoseOfAPassAndCostLessAndLess) {
 }
 
 TEST(PriceZoom, WhatIsExpectedChangesNoSum) {
-  const ZoomCase one = ZoomCaseOf(DemandKind::kProportional);
+  const PassCase one = ZoomCaseOf(DemandKind::kProportional);
   const PricePass pass = one.Pass();
   PriceZoom zoom(pass, one.jobs.capacity, FastestVersion());
   const std::vector<double> prices = {2e-4, 1e-3, 4e-4, 5e-4};
@@ -175,7 +159,7 @@ TEST(PriceZoom, ACertainJobIsSettledAndOneAtATieIsOpen) {
 TEST(PriceZoom, AllVersionsSplitAndShareAlike) {
   for (const DemandKind kind : kDemandKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
-    const ZoomCase one = ZoomCaseOf(kind);
+    const PassCase one = ZoomCaseOf(kind);
     const PricePass pass = one.Pass();
     const std::vector<double> prices = {2e-4, 1e-3, 4e-4, 5e-4};
     std::vector<double> radius = prices;

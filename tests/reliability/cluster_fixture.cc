@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "tests/reliability/agent_arguments.h"
 
 namespace gavel::testing {
 
@@ -48,19 +49,7 @@ int ClusterTest::port() const {
 
 std::vector<std::string> ClusterTest::AgentArguments(
     const std::string& server, const std::string& endpoint) const {
-  std::vector<std::string> arguments = {"agent",
-                                        "--coordinator",
-                                        endpoint,
-                                        "--cluster",
-                                        Path("cluster.toml"),
-                                        "--server",
-                                        server,
-                                        "--state",
-                                        Path("agent-" + server),
-                                        "--run-directory",
-                                        Path("run"),
-                                        "--stop-grace",
-                                        "2"};
+  auto arguments = testing::AgentArguments(folder(), endpoint, server);
   Append(keys().OfAgent(server), &arguments);
   return arguments;
 }

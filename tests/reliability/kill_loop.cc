@@ -32,6 +32,7 @@
 
 #include "core/text.h"
 #include "tests/cli/process.h"
+#include "tests/reliability/agent_arguments.h"
 #include "tests/reliability/chaos_proxy.h"
 #include "tests/reliability/worker_log.h"
 #include "tests/support/team_keys.h"
@@ -189,21 +190,9 @@ class KillLoop {
   }
 
   void StartAgent(const std::string& server) {
-    std::vector<std::string> arguments = {
-        "agent",
-        "--coordinator",
-        proxy_ ? proxy_->endpoint() : endpoint_,
-        "--cluster",
-        Path("cluster.toml"),
-        "--server",
-        server,
-        "--state",
-        Path("agent-" + server),
-        "--run-directory",
-        Path("run"),
-        "--jobs-as-root",
-        "--stop-grace",
-        "2"};
+    auto arguments = AgentArguments(
+        folder_, proxy_ ? proxy_->endpoint() : endpoint_, server);
+    arguments.push_back("--jobs-as-root");
     if (keys_) Append(keys_->OfAgent(server), &arguments);
     agents_[server] = Gavel(arguments);
   }

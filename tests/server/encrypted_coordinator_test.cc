@@ -78,6 +78,17 @@ class EncryptedCoordinator : public ::testing::Test {
   FakeClient Client(const std::string& name) const {
     return FakeClient(Endpoint(), As(name));
   }
+  // Started again with the journal that was copied to "before", the coordinator
+  // ends when an agent shows a position of after it.
+  void ExpectHaltAfterSetBack(JournalPosition seen, const std::string& error) {
+    EXPECT_OK(coordinator_->Stop());
+    Copy(folder_.path() + "/before", StatePath());
+    Start();
+    FakePeer agent(Endpoint(), As("here"));
+    agent.Send(AgentHeartbeat{"here", 1, seen});
+    EXPECT_THAT(coordinator_->Wait(),
+                StatusIs(absl::StatusCode::kAborted, error));
+  }
   std::string Audit() const {
     std::ostringstream text;
     text << std::ifstream(folder_.path() + "/state/audit.log").rdbuf();
@@ -311,13 +322,7 @@ TEST_F(EncryptedCoordinator, AProvenLaterPositionHaltsAJournalThatWasSetBack) {
     ASSERT_TRUE(launch.has_value());
     seen = launch->position;
   }
-  EXPECT_OK(coordinator_->Stop());
-  Copy(folder_.path() + "/before", StatePath());
-  Start();
-  FakePeer agent(Endpoint(), As("here"));
-  agent.Send(AgentHeartbeat{"here", 1, seen});
-  EXPECT_THAT(coordinator_->Wait(),
-              StatusIs(absl::StatusCode::kAborted, "another coordinator"));
+  ExpectHaltAfterSetBack(seen, "another coordinator");
 }
 
 // One term, whose last rows are gone; and then another.
@@ -332,13 +337,7 @@ TEST_F(EncryptedCoordinator, AProvenPositionOfALostRowOfAnEarlierTermHalts) {
     ASSERT_TRUE(launch.has_value());
     seen = launch->position;
   }
-  EXPECT_OK(coordinator_->Stop());
-  Copy(folder_.path() + "/before", StatePath());
-  Start();
-  FakePeer agent(Endpoint(), As("here"));
-  agent.Send(AgentHeartbeat{"here", 1, seen});
-  EXPECT_THAT(coordinator_->Wait(),
-              StatusIs(absl::StatusCode::kAborted, "term 2 begins at seq"));
+  ExpectHaltAfterSetBack(seen, "term 2 begins at seq");
 }
 
 // Each role over a real connection: what the table does not give it is refused,
