@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "coordinator/mechanism/radix_sort.h"
+#include "core/radix_sort.h"
 
 namespace gavel {
 namespace {

@@ -235,14 +235,14 @@ bool ThroughputMatrix::Readmit(JobId job) {
   for (auto it = sizes_.lower_bound({job, 0});
        it != sizes_.end() && it->first.first == job; ++it) {
     any |= absl::erase_if(it->second, [](const auto& entry) {
-      return entry.second.out_of_memory;
-    }) > 0;
+             return entry.second.out_of_memory;
+           }) > 0;
   }
   for (auto& [unit, types] : pairs_) {
     if (!unit.Holds(job)) continue;
     any |= absl::erase_if(types, [](const auto& entry) {
-      return entry.second.first.out_of_memory;
-    }) > 0;
+             return entry.second.first.out_of_memory;
+           }) > 0;
   }
   ratios_.clear();
   return any;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <tuple>
 #include <utility>
+
+#include "core/radix_sort.h"
 
 namespace gavel {
 namespace {
@@ -32,11 +35,8 @@ bool Merge(std::span<const double> demands,
 }
 
 std::vector<double> SumsOf(std::span<const double> demands) {
-  std::vector<double> sums;
-  sums.reserve(demands.size() + 1);
-  double sum = 0;
-  sums.push_back(0);
-  for (const double demand : demands) sums.push_back(sum += demand);
+  std::vector<double> sums(demands.size() + 1);
+  std::partial_sum(demands.begin(), demands.end(), sums.begin() + 1);
   return sums;
 }
 
@@ -63,13 +63,27 @@ std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
     out.class_of_.push_back(out.ClassOf(row, jobs.accelerators[m]));
     if (out.size() > classes_max) return std::nullopt;
   }
+  // Sorted all at once, of which each class then takes its own.
+  struct Demand {
+    uint64_t key = 0;
+    size_t job = 0;
+  };
+  std::vector<Demand> demands(jobs.size);
+  std::vector<size_t> sizes(out.size());
   for (size_t m = 0; m < jobs.size; ++m) {
+    demands[m] = {OrderedBits(a[m]), m};
+    ++sizes[out.class_of_[m]];
+  }
+  RadixSort(std::span(demands),
+            [](const Demand& x, const Demand& y) { return x.key < y.key; });
+  for (size_t i = 0; i < out.size(); ++i) {
+    out.classes_[i].demands.reserve(sizes[i]);
+  }
+  for (const Demand& demand : demands) {
+    const size_t m = demand.job;
     out.classes_[out.class_of_[m]].demands.push_back(a[m]);
   }
-  for (Class& one : out.classes_) {
-    std::sort(one.demands.begin(), one.demands.end());
-    one.sums = SumsOf(one.demands);
-  }
+  for (Class& one : out.classes_) one.sums = SumsOf(one.demands);
   out.jobs_ = jobs.size;
   return out;
 }

@@ -356,8 +356,12 @@ void ProveBound(const PricePass& pass, double level_max, double gap_max,
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
                              std::span<const PriceColumn> mixture,
                              PassVersion version) {
+  // Nobody demands anything at 0, where a search may have begun.
+  const bool idle_at_zero = pass.curve == DemandCurve::kRamp &&
+                            pass.b == nullptr && pass.gain == nullptr;
   std::vector<PricePoint> points;
   for (const PriceColumn& column : mixture) {
+    if (idle_at_zero && column.level == 0) continue;
     points.push_back({column.level, column.weight, column.prices.data()});
   }
   std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);

@@ -86,7 +86,8 @@ PassVersion FastestVersion();
 PriceSums SumPass(const PricePass& pass, double level,
                   std::span<const double> prices, PassVersion version);
 
-// Adds weight x_j of each point to `shares`: [blocks x kPriceLanes x J].
+// Adds weight x_j of each point to `shares`: [blocks x kPriceLanes x J], all 0
+// where there are several points: then any version gives the same bits.
 void AddShares(const PricePass& pass, std::span<const PricePoint> points,
                std::span<double> shares, PassVersion version);
 

@@ -8,6 +8,10 @@
 
 #include "coordinator/policy/lp/price_pass.h"
 
+#if GAVEL_PASS_WIDTH > 1
+#include <immintrin.h>
+#endif
+
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace gavel {
@@ -41,9 +45,12 @@ inline void Store(Lanes value, double* to) {
 }
 inline Lanes All(double value) { return value - Lanes{}; }
 inline bool Any(Mask mask) {
-  auto any = mask[0];
-  for (size_t i = 1; i < kWidth; ++i) any |= mask[i];
-  return any != 0;
+#if GAVEL_PASS_WIDTH == 8
+  const auto bits = reinterpret_cast<__m512i>(mask);
+  return _mm512_test_epi64_mask(bits, bits) != 0;
+#else
+  return _mm256_movemask_pd(reinterpret_cast<__m256d>(mask)) != 0;
+#endif
 }
 inline Mask True() { return Lanes{} == Lanes{}; }
 inline Mask Not(Mask mask) { return ~mask; }

@@ -236,6 +236,24 @@ inline PriceBox BoxOf(size_t types, const PricePoint* points, size_t count,
   return box;
 }
 
+// Adds what kWidth jobs, from the first of these rows on, spend on two types.
+inline void Spend(Lanes from, Lanes from_part, Lanes to, Lanes to_part,
+                  size_t types, double* rows) {
+  double from_of[kWidth];
+  double to_of[kWidth];
+  double from_parts[kWidth];
+  double to_parts[kWidth];
+  Store(from, from_of);
+  Store(to, to_of);
+  Store(from_part, from_parts);
+  Store(to_part, to_parts);
+  for (size_t i = 0; i < kWidth; ++i) {
+    double* row = rows + i * types;
+    if (from_of[i] >= 0) row[static_cast<size_t>(from_of[i])] += from_parts[i];
+    if (to_of[i] >= 0) row[static_cast<size_t>(to_of[i])] += to_parts[i];
+  }
+}
+
 // Jobs that are settled in the box of all points need no walk for each.
 template <bool kGain>
 inline __attribute__((always_inline)) void ShareBlocks(const PricePass& pass,
@@ -249,37 +267,29 @@ inline __attribute__((always_inline)) void ShareBlocks(const PricePass& pass,
   for (size_t job = 0; job < jobs; job += kWidth) {
     const Choice choice = ChoiceIn<kGain>(pass, job, box);
     const bool all = !Any(Not(choice.settled));
+    double* rows = shares + job * pass.types;
+    // Of all points, if all are settled; in the same order as without.
+    Lanes from_part = All(0);
+    Lanes to_part = All(0);
     for (size_t k = 0; k < count; ++k) {
       const Demand demand = DemandAt(pass, job, points[k].level);
-      Lanes at = choice.from.type;
-      Lanes next = choice.to.type;
-      Lanes part = (demand.rate - choice.from.rate) * choice.per_step;
-      Lanes from_part = All(1) - part;
-      if (!all) {
-        const Walk walk =
-            WalkOf<kGain>(pass, job, demand.rate, points[k].prices);
-        at = Select(choice.settled, at, walk.from);
-        next = Select(choice.settled, next, walk.to);
-        part = Select(choice.settled, part, walk.part);
-        from_part = Select(choice.settled, from_part, FromPart(walk));
+      const Lanes weight = All(points[k].weight);
+      const Lanes part = (demand.rate - choice.from.rate) * choice.per_step;
+      if (all) {
+        from_part = from_part + weight * (All(1) - part);
+        to_part = to_part + weight * part;
+        continue;
       }
-      double from[kWidth];
-      double to[kWidth];
-      double from_parts[kWidth];
-      double parts[kWidth];
-      Store(at, from);
-      Store(next, to);
-      Store(from_part, from_parts);
-      Store(part, parts);
-      for (size_t i = 0; i < kWidth; ++i) {
-        double* row = shares + (job + i) * pass.types;
-        if (from[i] >= 0) {
-          row[static_cast<size_t>(from[i])] += points[k].weight * from_parts[i];
-        }
-        if (to[i] >= 0) {
-          row[static_cast<size_t>(to[i])] += points[k].weight * parts[i];
-        }
-      }
+      const Walk walk = WalkOf<kGain>(pass, job, demand.rate, points[k].prices);
+      const Mask settled = choice.settled;
+      Spend(Select(settled, choice.from.type, walk.from),
+            weight * Select(settled, All(1) - part, FromPart(walk)),
+            Select(settled, choice.to.type, walk.to),
+            weight * Select(settled, part, walk.part), pass.types, rows);
+    }
+    if (all) {
+      Spend(choice.from.type, from_part, choice.to.type, to_part, pass.types,
+            rows);
     }
   }
 }

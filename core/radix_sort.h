@@ -1,7 +1,7 @@
 // Sorts by a 64-bit key, and entries of equal keys by a comparison: for the
-// candidates of large rounds. Used inside the round mechanism only.
-#ifndef GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
-#define GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
+// candidates of large rounds and the demands of many jobs. Pure functions.
+#ifndef GAVEL_CORE_RADIX_SORT_H_
+#define GAVEL_CORE_RADIX_SORT_H_
 
 #include <algorithm>
 #include <array>
@@ -78,4 +78,4 @@ void RadixSort(std::span<Entry> entries, Before before) {
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_MECHANISM_RADIX_SORT_H_
+#endif  // GAVEL_CORE_RADIX_SORT_H_
