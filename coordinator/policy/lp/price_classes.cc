@@ -40,6 +40,20 @@ std::vector<double> SumsOf(std::span<const double> demands) {
   return sums;
 }
 
+// The first of the ascending `demands` above `limit`, from `first` on; `hint`
+// is where it was the last time, which near an answer is where it still is.
+size_t FirstAbove(std::span<const double> demands, size_t first, double limit,
+                  uint32_t* hint) {
+  const size_t at = std::max<size_t>(first, *hint);
+  const bool here = (at == demands.size() || demands[at] > limit) &&
+                    (at == first || demands[at - 1] <= limit);
+  if (here) return at;
+  const auto found = std::upper_bound(
+      demands.begin() + static_cast<long>(first), demands.end(), limit);
+  *hint = static_cast<uint32_t>(found - demands.begin());
+  return *hint;
+}
+
 // Those of class `index`: members are sorted by class.
 std::span<const PriceClasses::Member> OfClass(
     std::span<const PriceClasses::Member> members, size_t index) {
@@ -132,22 +146,27 @@ bool PriceClasses::Change(std::vector<Member> gone, std::vector<Member> come) {
 // itself at the end. As in price_pass_body.h.
 PriceClasses::Corner PriceClasses::Next(const Class& one, const Corner& from,
                                         std::span<const double> prices) const {
-  Corner best = from;
+  int best = from.type;
+  double run = 0;
+  double rise = 1;  // a vertical edge, of no length
   for (size_t j = 0; j < types_; ++j) {
     const double rate = one.throughputs[j] - from.rate;
-    if (!(rate > 0)) continue;
-    const double left = (prices[j] - from.cost) * (best.rate - from.rate);
-    const double right = (best.cost - from.cost) * rate;
-    const bool longer = one.throughputs[j] > best.rate;
-    if (best.type == from.type || left < right || (left == right && longer)) {
-      best = {static_cast<int>(j), one.throughputs[j], prices[j]};
-    }
+    const double cost = prices[j] - from.cost;
+    const double left = cost * run;
+    const double right = rise * rate;
+    const bool better =
+        (rate > 0) & ((left < right) | ((left == right) & (rate > run)));
+    best = better ? static_cast<int>(j) : best;
+    run = better ? rate : run;
+    rise = better ? cost : rise;
   }
-  return best;
+  if (best == from.type) return from;
+  const auto j = static_cast<size_t>(best);
+  return {best, one.throughputs[j], prices[j]};
 }
 
 void PriceClasses::AddSums(const Class& one, double level,
-                           std::span<const double> prices,
+                           std::span<const double> prices, uint32_t* hints,
                            PriceSums* sums) const {
   size_t first = 0;
   Corner from;
@@ -156,13 +175,9 @@ void PriceClasses::AddSums(const Class& one, double level,
     const Corner to = Next(one, from, prices);
     const bool last = to.type == from.type;
     if (last && from.type < 0) return;  // it can run nowhere
-    const auto begin = one.demands.begin();
     const size_t end =
         last ? one.demands.size()
-             : static_cast<size_t>(
-                   std::upper_bound(begin + static_cast<long>(first),
-                                    one.demands.end(), to.rate / level) -
-                   begin);
+             : FirstAbove(one.demands, first, to.rate / level, hints++);
     const auto count = static_cast<double>(end - first);
     const double demanded = one.sums[end] - one.sums[first];
     // At the end of the hull a job has all that it can have; a rounding above
@@ -185,9 +200,7 @@ void PriceClasses::AddSums(const Class& one, double level,
 
 PriceSums PriceClasses::operator()(double level,
                                    std::span<const double> prices) const {
-  PriceSums sums;
-  for (const Class& one : classes_) AddSums(one, level, prices, &sums);
-  return sums;
+  return Evaluator().sums(level, prices);
 }
 
 std::vector<double> PriceClasses::Shares(
@@ -216,8 +229,14 @@ std::vector<double> PriceClasses::Shares(
 }
 
 PriceEvaluator PriceClasses::Evaluator() const {
-  return {[this](double level, std::span<const double> prices) {
-            return (*this)(level, prices);
+  std::vector<uint32_t> hints(classes_.size() * types_);
+  return {[this, hints = std::move(hints)](
+              double level, std::span<const double> prices) mutable {
+            PriceSums sums;
+            for (size_t i = 0; i < classes_.size(); ++i) {
+              AddSums(classes_[i], level, prices, &hints[i * types_], &sums);
+            }
+            return sums;
           },
           /*idle_at_zero=*/true};
 }

@@ -53,7 +53,8 @@ class PriceClasses {
   // [J] the shares of one job in the mixture.
   std::vector<double> Shares(const Member& member,
                              std::span<const PriceColumn> mixture) const;
-  // For HighestLevel; borrows this.
+  // For one HighestLevel at a time; borrows this, and no class may come while
+  // it is used.
   PriceEvaluator Evaluator() const;
 
  private:
@@ -72,8 +73,9 @@ class PriceClasses {
 
   Corner Next(const Class& one, const Corner& from,
               std::span<const double> prices) const;
+  // `hints` [J]: where each edge of its hull ended the last time, by demand.
   void AddSums(const Class& one, double level, std::span<const double> prices,
-               PriceSums* sums) const;
+               uint32_t* hints, PriceSums* sums) const;
 
   size_t types_;
   size_t jobs_ = 0;
