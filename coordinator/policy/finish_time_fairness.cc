@@ -180,6 +180,7 @@ class Search {
     if (outcome_ != SolveOutcome::kOptimal || answer.slope.empty()) {
       return false;
     }
+    if (Done()) return true;
     // What is achieved satisfies every inequality that holds for all X.
     double bound = answer.slope_bound;
     detail_ = CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);

@@ -78,6 +78,17 @@ TEST(PackedSolvers, PairsOnDemandAndAllPairsAgree) {
   EXPECT_GT(tally.asked(), Instances());
 }
 
+// Somebody has all that it can have alone: the first round proves it, and the
+// linear program, of throughputs of very different sizes, is not asked again.
+TEST(PackedSolvers, WhatIsProvedIsNotProvedAgain) {
+  const PolicyResult result =
+      By(SolverChoice::kAuto, "finish_time_fairness_packed",
+         PackedInstance(885, kPackedJobsMax));
+  EXPECT_TRUE(OnDemand(result)) << result.solver;
+  EXPECT_EQ(result.outcome, SolveOutcome::kOptimal) << result.detail;
+  EXPECT_LE(result.gap, 1e-9);
+}
+
 // Linear programs with all pairs, one a job, are more still.
 size_t FilledJobsMax() {
   return std::min(InstanceJobsMax() / 6, kPackedJobsMax);

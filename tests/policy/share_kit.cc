@@ -255,7 +255,7 @@ std::string LexicographicErrors(const PolicyProblem& problem,
                               program.lp.column_cost);
     const auto limits = static_cast<size_t>(program.lp.rows());
     for (size_t k = 0; k < shares.size(); ++k) {
-      if (k == m || values[shares.jobs[k]] > value * (1 + 1e-9)) continue;
+      if (k == m || values[shares.jobs[k]] > value * (1 + tolerance)) continue;
       program.AddThroughputRow(k, 1 / now[shares.jobs[k]], {}, 1 - 1e-12,
                                kInfinity);
     }

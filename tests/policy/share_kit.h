@@ -36,13 +36,13 @@ std::vector<double> JobValues(const PolicyProblem& problem,
 double LeastValue(const std::vector<double>& values);
 
 // The jobs whose value some feasible allocation could raise by more than
-// `tolerance`, relative, without lowering one that is not higher: those are
-// there if and only if the sorted values are not the lexicographically largest
-// ones. By one linear program for each job. `values`: [n], NaN for jobs that
-// run nowhere; linear in throughputs, as JobValues. Where throughputs differ by
-// many powers of ten, the last digit of one value is much of another: a rise is
-// no error that all others together make possible by giving `slack` of theirs,
-// as the duals tell.
+// `tolerance`, relative, without lowering one that is not higher by as much:
+// those are there if and only if the sorted values are not the
+// lexicographically largest ones. By one linear program for each job. `values`:
+// [n], NaN for jobs that run nowhere; linear in throughputs, as JobValues.
+// Where throughputs differ by many powers of ten, the last digit of one value
+// is much of another: a rise is no error that all others together make possible
+// by giving `slack` of theirs, as the duals tell.
 std::string LexicographicErrors(const PolicyProblem& problem,
                                 const Allocation& allocation,
                                 const std::vector<double>& values, bool packs,

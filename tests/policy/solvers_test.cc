@@ -125,6 +125,17 @@ TEST(Solvers, PricesAndHighsAgree) {
   EXPECT_LE(tally.fallbacks() * 20, tally.asked()) << tally.whose();
 }
 
+// HiGHS left one job a millionth of what it needs short, and told of it.
+TEST(Solvers, WhoMissesNextToNothingIsNotTold) {
+  Tally tally("WhoMissesNextToNothingIsNotTold");
+  const PolicyProblem problem = Instance(80, 2000);
+  for (const Objective& of : kObjectives) {
+    SCOPED_TRACE(of.policy);
+    ExpectAgreement(of, problem, &tally);
+  }
+  EXPECT_GT(tally.asked(), 0);
+}
+
 // Where gangs fill the servers, and where they don't.
 TEST(Solvers, PricesAndHighsAgreeOnPlacement) {
   Tally tally("PricesAndHighsAgreeOnPlacement");

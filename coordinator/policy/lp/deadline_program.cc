@@ -21,7 +21,7 @@ constexpr double kNeedMax = 1e4;
 // Relative; a program whose bound is further away is solved another way, too.
 constexpr double kGapMax = 1e-8;
 // A job that misses less of its need than this is not told.
-constexpr double kToldMin = 1e-6;
+constexpr double kToldMin = 1e-5;
 
 // Adds the rows T_m(X) / floor_m + z_m >= 1 and sum_m z_m <= budget, and
 // returns the column of the budget.
@@ -134,7 +134,7 @@ std::string DeadlineProgram::WhoFallsShort(
     StrAppend(&text, text.empty() ? "" : ", ", "job ", id.value());
     StrAppend(&text, floor.passed
                          ? std::string(" (its deadline has passed)")
-                         : absl::StrFormat(" (needs %.4g steps/s, gets %.4g)",
+                         : absl::StrFormat(" (needs %.6g steps/s, gets %.6g)",
                                            floor.needs, has));
   }
   if (!proof_.empty()) StrAppend(&text, "; ", proof_);
