@@ -53,8 +53,8 @@ class PriceClasses {
   // [J] the shares of one job in the mixture.
   std::vector<double> Shares(const Member& member,
                              std::span<const PriceColumn> mixture) const;
-  // For one HighestLevel at a time; borrows this, and no class may come while
-  // it is used.
+  // For one HighestLevel at a time; borrows this, of which nothing may change
+  // while it is used.
   PriceEvaluator Evaluator() const;
 
  private:
