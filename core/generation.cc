@@ -44,7 +44,7 @@ std::vector<Generation> GenerationsToDelete(
   const size_t kept = std::min(all.size(), static_cast<size_t>(keep_last));
   all.resize(all.size() - kept);
   std::erase_if(all, [committed](Generation generation) {
-    return generation.epoch > committed.epoch || generation == committed;
+    return generation >= committed;
   });
   return all;
 }

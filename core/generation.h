@@ -38,8 +38,8 @@ std::string GenerationName(Generation generation);
 std::optional<Generation> ParseGenerationName(std::string_view name);
 
 // Which of `existing` may be deleted once `committed` is durable: all but the
-// `keep_last` highest, and never one of a higher epoch than `committed` (a
-// stale writer must not delete what its successor wrote).
+// `keep_last` highest, and never one higher than `committed` (who is late must
+// not delete what was written since: the highest may be damaged).
 // Requires keep_last >= 2.
 std::vector<Generation> GenerationsToDelete(
     std::span<const Generation> existing, Generation committed, int keep_last);

@@ -87,6 +87,12 @@ TEST(GenerationsToDelete, AStaleWriterDeletesNothingOfItsSuccessors) {
               ElementsAre(Generation{1, 10}));
 }
 
+TEST(GenerationsToDelete, ALateOneDeletesNothingThatIsHigher) {
+  const std::vector<Generation> existing = {{1, 40}, {2, 12}, {2, 14}, {2, 15}};
+  EXPECT_THAT(GenerationsToDelete(existing, {2, 6}, 2),
+              ElementsAre(Generation{1, 40}));
+}
+
 TEST(GenerationsToDelete, NothingExistsNothingGoes) {
   EXPECT_THAT(GenerationsToDelete({}, {1, 10}, 2), IsEmpty());
 }
@@ -107,7 +113,7 @@ TEST(GenerationsToDelete, HoldsItsRulesForAnyDirectory) {
     std::set<Generation> left = existing;
     for (const Generation generation : deleted) {
       EXPECT_EQ(left.erase(generation), 1U);
-      EXPECT_LE(generation.epoch, committed.epoch);
+      EXPECT_LT(generation, committed);
       EXPECT_GE(std::count_if(existing.begin(), existing.end(),
                               [&](Generation g) { return g > generation; }),
                 keep_last);
