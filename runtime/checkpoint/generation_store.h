@@ -10,7 +10,7 @@
 // The protocol (design section 6): a manifest gets its name only when all
 // shards and their names are durable and it is itself; acknowledged is only
 // what has a durable manifest and a durable folder; only after that are older
-// generations deleted, never one of a higher epoch. What the order leaves open
+// generations deleted, never a higher one. What the order leaves open
 // goes on at once: names are made durable while the data is written.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
 #define GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
