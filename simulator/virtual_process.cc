@@ -332,7 +332,7 @@ void VirtualProcess::ArmCheckpoint() {
   });
 }
 
-// Rank 0 has the manifest of a gang.
+// Rank 0 has the manifest of a gang. One is written after the other.
 void VirtualProcess::Commit(Generation generation) {
   CheckpointFaults& faults = world_.checkpoint_faults;
   double takes_s = training_.checkpoint_s;
@@ -343,7 +343,8 @@ void VirtualProcess::Commit(Generation generation) {
   const bool fails = world_.Happens(faults.fail);
   faults.failed += fails ? 1 : 0;
   ++committing_;
-  After(takes_s, [this, generation, fails] {
+  written_at_ = std::max(written_at_, world_.now()) + takes_s;
+  After(written_at_ - world_.now(), [this, generation, fails] {
     --committing_;
     if (!fails && key_.rank == 0) {
       generation_ = std::max(generation_, generation);

@@ -142,6 +142,7 @@ class VirtualProcess {
   uint64_t steps_before_ = 0;  // done before resumed_at_
   Generation generation_;
   int committing_ = 0;
+  Time written_at_ = 0;  // the last of them is on disk
   bool exits_when_committed_ = false;
   uint64_t pauses_ = 0;
   uint64_t moves_ = 0;

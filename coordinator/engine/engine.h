@@ -245,6 +245,7 @@ class Engine {
   void AcceleratorFreed(AcceleratorId accelerator);
   void Book(Time now, Job& job, Worker& worker, TimeReceived::Booking& booking);
   void EndLease(Time now, Job& job, Worker& worker);
+  void Quarantine(const Worker& worker, const WorkerKey& key);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const WorkerExited& exit,
                     double hung_s);

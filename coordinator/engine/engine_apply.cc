@@ -231,6 +231,7 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
         Due(now);
       } else if (stranger_agent) {
         // It holds no lease and gets none: its successor has another number.
+        Quarantine(worker, key);
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
       } else if (swept && !worker.unswept &&
                  (worker.process == ProcessState::kJoined ||
@@ -418,13 +419,20 @@ void Engine::On(Time now, const event::WorkerGone& e) {
   }
 }
 
+// Nobody starts on what it may use yet, or has memory of, until its end is
+// confirmed.
+void Engine::Quarantine(const Worker& worker, const WorkerKey& key) {
+  if (!Rules::Hold(Rule::kAbandonedIsQuarantined)) return;
+  std::set<AcceleratorId> used = worker.contexts;
+  if (worker.held_epoch != 0) used.insert(worker.held);
+  for (const AcceleratorId id : used) quarantined_.emplace(id, key);
+}
+
 void Engine::On(Time now, const event::WorkerAbandoned& e) {
   Worker* worker = Find(e.worker);
   Job* job = Find(e.worker.job);
   if (worker == nullptr) return;
-  if (worker->held_epoch != 0 && Rules::Hold(Rule::kAbandonedIsQuarantined)) {
-    quarantined_.emplace(worker->held, e.worker);
-  }
+  Quarantine(*worker, e.worker);
   const std::string server = worker->server;
   Assign(now, *job, {}, JobId());
   ProcessEnded(now, *job, e.worker.rank, EndedWithAgent(server, e.worker));

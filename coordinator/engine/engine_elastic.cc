@@ -126,13 +126,17 @@ void Engine::On(Time now, const event::JobsResized& e) {
 }
 
 // It is assigned with another number of workers. Whoever can't stay ends, with
-// a checkpoint.
+// a checkpoint; who was done, with a gang that did not come to its end, starts
+// again with the new one.
 void Engine::ChangeWorldSize(Time now, Job& job, int world_size) {
   const bool grows = world_size > job.world_size;
   job.world_size = world_size;
   job.resizing_since = job.HoldsAny() ? now : kNever;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.process == ProcessState::kDone) {
+      worker.process = ProcessState::kNone;
+    }
     if (!worker.is_live()) continue;
     if (!grows && rank < world_size) continue;
     worker.restarting |= grows;

@@ -96,23 +96,28 @@ void Invariants::Broken(std::string what) {
   broken_.push_back(std::move(what));
 }
 
-// No accelerator leased twice, none leased while quarantined or to be leased
-// that is lost, a gang's leases
-// on one type only, none by a process that is gone.
+// No accelerator leased twice, none leased anew while quarantined or to be
+// leased that is lost, a gang's leases on one type only, none by a process that
+// is gone.
 void Invariants::CheckLeases(const Engine& engine) {
   std::map<AcceleratorId, JobId> leased;
   for (const auto& [id, job] : engine.jobs()) {
     std::set<int> types;
-    for (const Worker& worker : job.workers) {
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      const Worker& worker = job.workers[rank];
       if (worker.held_epoch == 0) continue;
       const auto [it, fresh] = leased.emplace(worker.held, id);
       if (!fresh && it->second != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       it->second.value(), " and to job ", id.value()));
       }
-      // A partner that was there before goes on beside it.
+      // Who was there before goes on beside a partner, or beside a process that
+      // only had memory there.
       const auto quarantine = engine.quarantined().find(worker.held);
-      if (quarantine != engine.quarantined().end() &&
+      const auto seen = leases_.find({id, static_cast<int>(rank)});
+      const bool begins =
+          seen != leases_.end() && seen->second.epoch != worker.held_epoch;
+      if (begins && quarantine != engine.quarantined().end() &&
           quarantine->second.job != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       id.value(), " while quarantined"));

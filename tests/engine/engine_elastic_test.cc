@@ -146,6 +146,28 @@ TEST_F(ElasticJobs, ShrinkForOneThatComesWithoutRest) {
   EXPECT_EQ(Size(job), "shrunk to 2: no more v100 are free");
 }
 
+// Rank 0 ended with all steps, and rank 1 did not, while the gang grew: the
+// smaller one that is left, rank 0 alone, has not come to its end.
+TEST_F(ElasticEveryRound, ThatShrinkToWhoIsDoneRunOnceMore) {
+  const JobId job = Submit("elastic", 1, 2, 3);
+  Start(job);
+  Report(job, 2);
+  driver_.Gone(driver_.Key(job, 0), 0);
+  ASSERT_EQ(WorkerOf(job, 0).process, ProcessState::kDone);
+  NextRound({});
+  ASSERT_EQ(At(job).world_size, 3);
+  const JobId other = driver_.Submit("other", 3);
+  NextRound({other});
+  ASSERT_EQ(At(job).world_size, 1);
+  NextRound({other});
+  Obey(job);
+  NextRound({job, other});
+  EXPECT_TRUE(Runs(job));
+  EXPECT_EQ(WorkerOf(job, 0).incarnation, 2u);
+  driver_.Gone(driver_.Key(job, 0), 0);
+  EXPECT_EQ(At(job).state, JobState::kFinished);
+}
+
 TEST_F(ElasticJobs, GrowAgainAfterTheirRest) {
   const JobId job = Submit("elastic", 1, 1, kAccelerators);
   Start(job);

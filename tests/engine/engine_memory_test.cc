@@ -175,6 +175,26 @@ TEST_F(Memory, TiersAreTheSameAfterARestart) {
   EXPECT_EQ(driver_->worker(kept).need_bytes, 40u);
 }
 
+// Nobody can say whether it has ended, and its memory is free.
+TEST_F(Memory, WhereAKeptProcessIsAbandonedNobodyStarts) {
+  Start(2, 100, 10, 0);
+  Turn(30, 30);
+  const JobId kept = Turn(40, 0);
+  ASSERT_TRUE(driver_->worker(kept).kept_on.valid());
+  const WorkerKey lost = driver_->Key(kept);
+  driver_->Step(event::ServerLost{"here"});
+  driver_->At(driver_->now + 50);
+  driver_->JoinServer("here", 3, {{lost, 1, ""}});  // it sweeps
+  const JobId next = Assigned();
+  ASSERT_TRUE(next.valid());
+  driver_->Hello(driver_->Key(next));
+  driver_->Request(driver_->Key(next));
+  EXPECT_EQ(driver_->worker(next).held_epoch, 0u);
+  driver_->Gone(lost, 0, 9);
+  driver_->Request(driver_->Key(next));
+  EXPECT_NE(driver_->worker(next).held_epoch, 0u);
+}
+
 TEST_F(Memory, BeyondTheHostsBudgetTheLongestAbsentIsEvicted) {
   Start(4, 0, 0, /*host=*/70);
   const JobId first = Turn(30, 30);
