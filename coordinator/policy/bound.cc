@@ -18,15 +18,19 @@ std::string CheckBound(Sense sense, double value, double scale, double* bound) {
 }
 
 bool Certify(Sense sense, PolicyResult* result) {
-  const std::string error =
-      CheckBound(sense, result->objective, &result->bound);
-  result->gap = std::abs(result->bound - result->objective) /
-                std::max(1.0, std::abs(result->bound));
+  std::string error = CheckBound(sense, result->objective, &result->bound);
+  const double distance = std::abs(result->bound - result->objective);
+  const double size = std::abs(result->bound);
+  result->gap = distance / std::max(1.0, size);
+  const bool optimal = result->outcome == SolveOutcome::kOptimal;
+  if (error.empty() && optimal &&
+      distance > kOptimalGapMax * std::max(size, std::abs(result->objective))) {
+    error = absl::StrFormat("the bound %.12g is not met: %.12g was achieved",
+                            result->bound, result->objective);
+  }
   if (error.empty()) return true;
   StrAppend(&result->detail, result->detail.empty() ? "" : "; ", error);
-  if (result->outcome == SolveOutcome::kOptimal) {
-    result->outcome = SolveOutcome::kIterationLimit;
-  }
+  if (optimal) result->outcome = SolveOutcome::kIterationLimit;
   return false;
 }
 

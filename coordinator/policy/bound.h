@@ -20,6 +20,9 @@ enum class Sense : uint8_t { kMaximum, kMinimum };
 // Relative: an exact optimum and its bound may differ by so much either way.
 inline constexpr double kBoundRounding = 1e-9;
 
+// What is kOptimal is this close to its bound, relative to the larger one.
+inline constexpr double kOptimalGapMax = 1e-6;
+
 // Moves `bound` to `value`, which was achieved, where it is on the wrong side
 // of it by rounding: up to kBoundRounding of `scale`, the size of the terms
 // that both are sums of. Further away it proves nothing, stays as it is, and
@@ -31,7 +34,8 @@ inline std::string CheckBound(Sense sense, double value, double* bound) {
 }
 
 // The same of the objective and bound of a result, which are set, as all else
-// of it is. A bound that proves nothing is told in `detail`, and what was
+// of it is. A bound that proves nothing, and one that is further away from what
+// was called kOptimal than kOptimalGapMax, is told in `detail`, and what was
 // kOptimal is kIterationLimit. False: it is so.
 bool Certify(Sense sense, PolicyResult* result);
 

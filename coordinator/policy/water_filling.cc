@@ -27,8 +27,10 @@ constexpr double kDualMin = 1e-7;
 // Cuts found before are tried again while this part of their weight, in units,
 // is on jobs that are not frozen: with less, rounding would decide.
 constexpr double kWeightMin = 1e-3;
-// A stage that ends with more than this missing is told of.
-constexpr double kMissingMax = 1e-7;
+// A stage that ends with more than this missing, in units, is told of. Where
+// frozen jobs weigh a million times what the free ones do, rounding of theirs is
+// as much as the free ones' seventh digit.
+constexpr double kMissingMax = kOptimalGapMax;
 // Frozen jobs keep all but this part, once the solver has given up: it does so
 // on rows that can be met only exactly.
 constexpr double kFloorSlack = 1e-9;

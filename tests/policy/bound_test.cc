@@ -18,14 +18,27 @@ PolicyResult Claimed(double objective, double bound) {
 }
 
 TEST(Bound, OneOnItsSideStaysAsItIs) {
-  PolicyResult most = Claimed(2, 3);
+  PolicyResult most = Claimed(2, 2.000001);
   EXPECT_TRUE(Certify(Sense::kMaximum, &most));
+  EXPECT_EQ(most.bound, 2.000001);
+  EXPECT_NEAR(most.gap, 5e-7, 1e-12);
+  PolicyResult least = Claimed(2, 1.999999);
+  EXPECT_TRUE(Certify(Sense::kMinimum, &least));
+  EXPECT_EQ(least.bound, 1.999999);
+  EXPECT_EQ(least.outcome, SolveOutcome::kOptimal);
+}
+
+TEST(Bound, FarFromWhatWasAchievedItProvesNoOptimum) {
+  PolicyResult most = Claimed(2, 3);
+  EXPECT_FALSE(Certify(Sense::kMaximum, &most));
   EXPECT_EQ(most.bound, 3);
   EXPECT_DOUBLE_EQ(most.gap, 1.0 / 3);
-  PolicyResult least = Claimed(3, 2);
-  EXPECT_TRUE(Certify(Sense::kMinimum, &least));
-  EXPECT_EQ(least.bound, 2);
-  EXPECT_EQ(least.outcome, SolveOutcome::kOptimal);
+  EXPECT_EQ(most.outcome, SolveOutcome::kIterationLimit);
+  EXPECT_EQ(most.detail, "the bound 3 is not met: 2 was achieved");
+  PolicyResult told = Claimed(3, 2);
+  told.outcome = SolveOutcome::kInfeasible;
+  EXPECT_TRUE(Certify(Sense::kMinimum, &told));
+  EXPECT_EQ(told.outcome, SolveOutcome::kInfeasible);
 }
 
 TEST(Bound, WithinRoundingItIsTheObjective) {

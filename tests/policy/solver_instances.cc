@@ -202,7 +202,14 @@ bool AnyLower(const std::vector<double>& values,
 
 void Tally::Compare(double difference) {
   ++compared_;
-  worst_ = std::max(worst_, difference);
+  if (difference <= worst_) return;
+  worst_ = difference;
+  worst_instance_ = instance_;
+}
+
+void Tally::Dispute() {
+  ++disputes_;
+  StrAppend(&disputed_, disputed_.empty() ? " (" : ", ", instance_);
 }
 
 void Tally::TakeFallback(const char* policy) {
@@ -212,9 +219,10 @@ void Tally::TakeFallback(const char* policy) {
 
 Tally::~Tally() {
   std::printf(
-      "%s: %d answers, %d compared, %d given up, %d disputes, worst "
-      "difference %.1e\n",
-      what_, asked_, compared_, fallbacks_, disputes_, worst_);
+      "%s: %d answers, %d compared, %d given up, %d disputes%s%s, worst "
+      "difference %.1e (%d)\n",
+      what_, asked_, compared_, fallbacks_, disputes_, disputed_.c_str(),
+      disputed_.empty() ? "" : ")", worst_, worst_instance_);
   EXPECT_GE(compared_ * 10, asked_ * 9) << what_ << ": the referee gave up";
 }
 

@@ -55,12 +55,13 @@ class Tally {
   explicit Tally(const char* what) : what_(what) {}
   ~Tally();
 
+  void Begin(int instance) { instance_ = instance; }
   void Ask() { ++asked_; }  // the referee about one answer
   // The referee has an optimum, this far away, relative.
   void Compare(double difference);
   // The solver that is tried first gave up, as it said.
   void TakeFallback(const char* policy);
-  void Dispute() { ++disputes_; }
+  void Dispute();
   int asked() const { return asked_; }
   int fallbacks() const { return fallbacks_; }
   int disputes() const { return disputes_; }
@@ -73,6 +74,9 @@ class Tally {
   int fallbacks_ = 0;
   int disputes_ = 0;
   double worst_ = 0;
+  int instance_ = 0;
+  int worst_instance_ = 0;
+  std::string disputed_;  // instances
   std::string whose_;  // policies of the fallbacks
 };
 

@@ -114,6 +114,7 @@ TEST(Solvers, PricesAndHighsAgree) {
   Tally tally("PricesAndHighsAgree");
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
+    tally.Begin(i);
     const PolicyProblem problem =
         Instance(static_cast<uint64_t>(i), InstanceJobsMax());
     for (const Objective& of : kObjectives) {
@@ -141,6 +142,7 @@ TEST(Solvers, PricesAndHighsAgreeOnPlacement) {
   Tally tally("PricesAndHighsAgreeOnPlacement");
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
+    tally.Begin(i);
     const PolicyProblem problem =
         PlacedInstance(static_cast<uint64_t>(i), InstanceJobsMax());
     for (const Objective& of : kObjectives) {
@@ -207,6 +209,7 @@ TEST(Solvers, WaterFillingByPricesIsTheHighestAtEveryRank) {
   const size_t jobs_max = std::min<size_t>(InstanceJobsMax(), 128);
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
+    tally.Begin(i);
     const PolicyProblem problem = Instance(static_cast<uint64_t>(i), jobs_max);
     for (const char* policy : kFillings) {
       SCOPED_TRACE(policy);
@@ -268,6 +271,7 @@ TEST(Solvers, HierarchiesByPricesAndByHighsAgree) {
   const size_t jobs_max = std::min<size_t>(InstanceJobsMax(), 128);
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
+    tally.Begin(i);
     const auto seed = static_cast<uint64_t>(i);
     const PolicyProblem problem =
         WithEntities(Instance(seed, jobs_max), seed / kInstanceFamilies);
