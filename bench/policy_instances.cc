@@ -209,6 +209,28 @@ PolicyProblem ProblemOf(const Arrays& arrays) {
   return problem;
 }
 
+PolicyProblem PlacedProblemOf(const Arrays& arrays) {
+  constexpr int kServer = 5;
+  constexpr double kAcross = 0.6;
+  PolicyProblem problem = ProblemOf(arrays);
+  for (const int capacity : problem.capacity) {
+    std::vector<int>& servers = problem.servers.emplace_back();
+    for (int left = capacity; left > 0; left -= kServer) {
+      servers.push_back(std::min(left, kServer));
+    }
+  }
+  problem.throughputs.clear();
+  for (size_t m = 0; m < arrays.jobs; ++m) {
+    const double* row = &arrays.throughputs[m * arrays.types];
+    for (const double part : {1.0, arrays.gang[m] > 1 ? kAcross : 1.0}) {
+      for (size_t j = 0; j < arrays.types; ++j) {
+        problem.throughputs.push_back(row[j] * part);
+      }
+    }
+  }
+  return problem;
+}
+
 PolicyProblem PackedProblem(size_t jobs, size_t kinds) {
   constexpr size_t kTypes = 3;
   Random random(jobs + kinds);

@@ -61,6 +61,9 @@ PriceJobs JobsOf(const Arrays& arrays);
 LinearProgram ProgramOf(const Arrays& arrays);
 // For the policies themselves: with times, steps, costs and some deadlines.
 PolicyProblem ProblemOf(const Arrays& arrays);
+// The same on servers of five accelerators, which no gang fills; gangs across
+// servers have 0.6 of their throughputs.
+PolicyProblem PlacedProblemOf(const Arrays& arrays);
 
 // Jobs of one accelerator on three types, half as many accelerators as jobs;
 // `kinds` of them, of which all pairs share all types, with 0.2 to 0.9 of what

@@ -366,7 +366,7 @@ WaterLevels FillEither(const ShareProblem& problem,
                        SolverChoice choice, const LpOptions& options,
                        Prices prices) {
   const bool serves =
-      choice != SolverChoice::kHighs && PriceProgram::Serves(problem);
+      choice != SolverChoice::kHighs && PriceProgram::ServesWater(problem);
   if (serves) {
     WaterLevels levels = LevelsOf(prices());
     if (levels.outcome == SolveOutcome::kOptimal ||

@@ -109,12 +109,12 @@ TEST(PriceProof, ABoundThatItsPricesDoNotProveIsRaised) {
     // Too low, as if a sum of the search had been too high.
     PriceLevel wrong = right;
     wrong.bound *= 0.9;
-    ProveBound(one.Pass(), level_max, options.gap_max, &wrong);
+    ProveBound(one.jobs, one.Pass(), level_max, options.gap_max, &wrong);
     EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
     // Other prices prove less.
     wrong.prices = one.prices;
     wrong.bound = right.bound * 0.9;
-    ProveBound(one.Pass(), level_max, options.gap_max, &wrong);
+    ProveBound(one.jobs, one.Pass(), level_max, options.gap_max, &wrong);
     EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
     if (wrong.converged) continue;
     ++refused;
@@ -128,7 +128,7 @@ TEST(PriceProof, ALevelAboveItsBoundIsNoProof) {
   const double level_max = LevelMaxOf(one.jobs, one.demand);
   PriceLevel level = HighestLevel(one.jobs, one.demand, level_max, {});
   level.level *= 1.01;
-  ProveBound(one.Pass(), level_max, PriceOptions().gap_max, &level);
+  ProveBound(one.jobs, one.Pass(), level_max, PriceOptions().gap_max, &level);
   EXPECT_FALSE(level.converged);
 }
 

@@ -202,14 +202,23 @@ bool DeadlineProgram::SettleFloors() {
   return true;
 }
 
+// Of a limit: a type, or a type's part that gangs of a size fit on.
+std::string DeadlineProgram::NameOf(size_t limit) const {
+  if (limit < shares_.types) return problem_.types[limit];
+  const auto cell = std::ranges::find(shares_.cells, static_cast<int>(limit),
+                                      &ShareCell::placement);
+  return StrCat(problem_.types[static_cast<size_t>(cell->type)],
+                " for gangs of ", cell->scale_factor, " on one server");
+}
+
 // What accelerators are worth, and how much the deadlines take.
 std::string DeadlineProgram::Proof(std::span<const double> prices,
                                    double level) const {
   std::string text;
-  for (size_t j = 0; j < prices.size(); ++j) {
-    if (prices[j] <= 0) continue;
-    StrAppend(&text, text.empty() ? "" : ", ", problem_.types[j],
-              absl::StrFormat(" %.4g", prices[j]));
+  for (size_t r = 0; r < prices.size(); ++r) {
+    if (prices[r] <= 0) continue;
+    StrAppend(&text, text.empty() ? "" : ", ", NameOf(r),
+              absl::StrFormat(" %.4g", prices[r]));
   }
   return absl::StrFormat(
       "no allocation gives all of them more than %.4g of what they need%s",

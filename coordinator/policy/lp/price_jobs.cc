@@ -22,6 +22,21 @@ PriceJobs MakePriceJobs(size_t size, std::vector<double> capacity) {
   return jobs;
 }
 
+std::vector<double> PricesOfColumns(const PriceJobs& jobs,
+                                    std::span<const double> prices) {
+  std::vector<double> columns(prices.begin(), prices.end());
+  for (size_t j = 0; j < jobs.within.size(); ++j) {
+    if (jobs.within[j] != j) columns[j] += prices[jobs.within[j]];
+  }
+  return columns;
+}
+
+void AddParts(const PriceJobs& jobs, std::span<double> usage) {
+  for (size_t j = 0; j < jobs.within.size(); ++j) {
+    if (jobs.within[j] != j) usage[jobs.within[j]] += usage[j];
+  }
+}
+
 void PadDemand(const PriceJobs& jobs, PriceDemand* demand) {
   const size_t padded = jobs.blocks() * kPriceLanes;
   const bool finish = demand->curve == DemandCurve::kFinish;
@@ -49,6 +64,7 @@ PriceSample SampleJobs(const PriceJobs& jobs, const PriceDemand& demand,
   PriceSample sample;
   const size_t size = (jobs.size + stride - 1) / stride;
   sample.jobs = MakePriceJobs(size, jobs.capacity);
+  sample.jobs.within = jobs.within;
   sample.demand.curve = demand.curve;
   for (size_t i = 0; i < size; ++i) {
     const size_t m = i * stride;

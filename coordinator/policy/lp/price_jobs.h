@@ -12,13 +12,18 @@
 
 namespace gavel {
 
-// n jobs, J types of which there is something.
+// n jobs, J columns: types of which there is something, and parts of such that
+// gangs may use only so much of (where they do not fill the servers).
 struct PriceJobs {
   size_t size = 0;
   size_t types = 0;
   std::vector<double> throughputs;  // [blocks x J x kPriceLanes]; see PricePass
   std::vector<double> accelerators;  // [blocks x kPriceLanes], 0 for no job
   std::vector<double> capacity;      // [J], > 0
+  // [J] whose accelerators a column's are: its own number, or that of the type
+  // that it is a part of, whose capacity holds for both together. Empty: all
+  // are types.
+  std::vector<size_t> within;
 
   size_t blocks() const { return accelerators.size() / kPriceLanes; }
   double& Throughput(size_t m, size_t j) {
@@ -29,6 +34,13 @@ struct PriceJobs {
     return const_cast<PriceJobs*>(this)->Throughput(m, j);
   }
 };
+
+// [J] what accelerators cost that are used through a column, at these prices of
+// capacities: its own and, for a part, that of its type.
+std::vector<double> PricesOfColumns(const PriceJobs& jobs,
+                                    std::span<const double> prices);
+// Usage of columns as usage of capacities.
+void AddParts(const PriceJobs& jobs, std::span<double> usage);
 
 // `size` jobs without throughputs, each of one accelerator.
 PriceJobs MakePriceJobs(size_t size, std::vector<double> capacity);

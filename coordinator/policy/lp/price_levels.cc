@@ -289,6 +289,20 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
 
 namespace {
 
+// Sums over capacities at their prices, of one over columns at theirs.
+PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns) {
+  if (jobs.within.empty()) return columns;
+  PriceEvaluator evaluate;
+  evaluate.idle_at_zero = columns.idle_at_zero;
+  evaluate.sums = [&jobs, of_columns = std::move(columns.sums)](
+                      double level, std::span<const double> prices) {
+    PriceSums sums = of_columns(level, PricesOfColumns(jobs, prices));
+    AddParts(jobs, sums.usage);
+    return sums;
+  };
+  return evaluate;
+}
+
 // By classes of equal jobs where there are any, else looking closer and closer
 // at what is open.
 PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
@@ -300,8 +314,8 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
     const auto classes = PriceClasses::Of(
         jobs, std::span(demand.a).first(jobs.size), jobs.size / kJobsPerClass);
     if (classes.has_value()) {
-      return HighestLevel(classes->Evaluator(), jobs.capacity, level_max,
-                          options, std::move(start));
+      return HighestLevel(OfCapacities(jobs, classes->Evaluator()),
+                          jobs.capacity, level_max, options, std::move(start));
     }
   }
   const PricePass pass = PassOf(jobs, demand);
@@ -315,7 +329,7 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
     const double part =
         kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
     start = {found.prices, found.level, found.mixture, part / 2};
-    zoom.Expect(start.level, start.prices, part);
+    zoom.Expect(start.level, PricesOfColumns(jobs, start.prices), part);
   }
   PriceEvaluator evaluate;
   evaluate.sums = [&](double level, std::span<const double> prices) {
@@ -323,6 +337,7 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
   };
   evaluate.idle_at_zero =
       demand.curve == DemandCurve::kRamp && demand.b.empty();
+  evaluate = OfCapacities(jobs, std::move(evaluate));
   PriceLevel answer =
       HighestLevel(evaluate, jobs.capacity, level_max, options, start);
   if (answer.mixture.empty() && !start.mixture.empty()) {
@@ -340,13 +355,14 @@ PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
                         PriceStart start) {
   PriceLevel answer =
       SearchJobs(jobs, demand, level_max, options, std::move(start));
-  ProveBound(PassOf(jobs, demand), level_max, options.gap_max, &answer);
+  ProveBound(jobs, PassOf(jobs, demand), level_max, options.gap_max, &answer);
   return answer;
 }
 
-void ProveBound(const PricePass& pass, double level_max, double gap_max,
-                PriceLevel* level) {
-  level->bound = ProvedLevel(pass, level->prices, level->bound, level_max);
+void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
+                double gap_max, PriceLevel* level) {
+  level->bound = ProvedLevel(pass, PricesOfColumns(jobs, level->prices),
+                             level->bound, level_max);
   const double missing = level->bound - level->level;
   const double scale = std::abs(level->bound);
   level->converged = level->converged && missing <= gap_max * scale &&
@@ -360,9 +376,12 @@ std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
   const bool idle_at_zero = pass.curve == DemandCurve::kRamp &&
                             pass.b == nullptr && pass.gain == nullptr;
   std::vector<PricePoint> points;
+  std::vector<std::vector<double>> prices;
+  prices.reserve(mixture.size());
   for (const PriceColumn& column : mixture) {
     if (idle_at_zero && column.level == 0) continue;
-    points.push_back({column.level, column.weight, column.prices.data()});
+    prices.push_back(PricesOfColumns(jobs, column.prices));
+    points.push_back({column.level, column.weight, prices.back().data()});
   }
   std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
   AddShares(pass, points, shares, version);

@@ -1,6 +1,7 @@
 // The highest level of demands that all jobs can have together, by prices: the
 // problem of max-min fairness, makespan and finish-time fairness (Gavel section
-// 4) for jobs that run alone and limits that are accelerators of types.
+// 4) for jobs that run alone and limits that are accelerators of types, or of
+// parts of them.
 //
 // Let C(t, p) be what all jobs cost when each has its demand d_m(t) in the
 // cheapest way at prices p >= 0, sum_j p_j N_j = 1. The level t can be had if
@@ -81,8 +82,8 @@ PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
 
 // Raises the bound to what its prices really prove. `converged` remains only
 // where that is still near the level, and not below it.
-void ProveBound(const PricePass& pass, double level_max, double gap_max,
-                PriceLevel* level);
+void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
+                double gap_max, PriceLevel* level);
 
 // [blocks x kPriceLanes x J] the shares of the mixture.
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,

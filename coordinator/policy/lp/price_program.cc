@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "coordinator/policy/lp/price_sums.h"
@@ -36,25 +37,37 @@ std::vector<double> CellValues(const ShareProblem& problem,
 
 bool PriceProgram::Serves(const ShareProblem& problem) {
   return problem.pairs == nullptr && problem.units.size() == problem.size() &&
-         problem.limits.size() == problem.types &&
-         problem.types <= kPriceTypesMax;
+         problem.limits.size() <= kPriceTypesMax;
+}
+
+bool PriceProgram::ServesWater(const ShareProblem& problem) {
+  return Serves(problem) && problem.limits.size() == problem.types;
 }
 
 PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
-    : problem_(problem), options_(options), position_(problem.types, 0) {
+    : problem_(problem),
+      options_(options),
+      position_(problem.limits.size(), 0) {
   assert(Serves(problem) && problem.size() > 0);
-  std::vector<bool> used(problem.types);
+  constexpr size_t kUnused = std::numeric_limits<size_t>::max();
+  std::vector<size_t> type_of(problem.limits.size(), kUnused);
   for (const ShareCell& cell : problem.cells) {
-    used[static_cast<size_t>(cell.type)] = true;
+    const auto type = static_cast<size_t>(cell.type);
+    type_of[type] = type_of[LimitOf(cell)] = type;
   }
   std::vector<double> capacity;
-  for (size_t j = 0; j < problem.types; ++j) {
-    if (!used[j]) continue;
-    position_[j] = type_.size();
-    type_.push_back(j);
-    capacity.push_back(problem.capacity[j]);
+  for (size_t r = 0; r < type_of.size(); ++r) {
+    if (type_of[r] == kUnused) continue;
+    position_[r] = limit_.size();
+    limit_.push_back(r);
+    capacity.push_back(problem.limits[r]);
   }
   jobs_ = MakePriceJobs(problem.size(), std::move(capacity));
+  if (problem.limits.size() > problem.types) {
+    for (const size_t r : limit_) {
+      jobs_.within.push_back(position_[type_of[r]]);
+    }
+  }
   for (size_t m = 0; m < problem.size(); ++m) {
     const std::span<const JobCell> cells = problem.Cells(m);
     // Of a class of equal jobs: all that they hold.
@@ -62,8 +75,7 @@ PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
         problem.cells[static_cast<size_t>(cells.front().cell)].scale_factor;
     for (const JobCell& cell : cells) {
       const ShareCell& at = problem.cells[static_cast<size_t>(cell.cell)];
-      double& throughput =
-          jobs_.Throughput(m, position_[static_cast<size_t>(at.type)]);
+      double& throughput = jobs_.Throughput(m, ColumnOf(at));
       throughput = std::max(throughput, cell.throughput);
     }
   }
@@ -75,7 +87,7 @@ std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
   for (size_t m = 0; m < problem_.size(); ++m) {
     for (const JobCell& entry : problem_.Cells(m)) {
       const auto i = static_cast<size_t>(entry.cell);
-      const size_t j = position_[static_cast<size_t>(problem_.cells[i].type)];
+      const size_t j = ColumnOf(problem_.cells[i]);
       // Of two columns of a type the faster one, the first if they are equal.
       if (entry.throughput < jobs_.Throughput(m, j)) continue;
       shares[i] = std::exchange(left[m * jobs_.types + j], 0);
@@ -83,6 +95,13 @@ std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
   }
   RepairShares(problem_, shares);
   return shares;
+}
+
+std::vector<double> PriceProgram::ByLimit(
+    std::span<const double> values) const {
+  std::vector<double> out(problem_.limits.size(), 0.0);
+  for (size_t i = 0; i < values.size(); ++i) out[limit_[i]] = values[i];
+  return out;
 }
 
 PriceProgram::Answer PriceProgram::Highest(PriceDemand demand,
@@ -96,12 +115,8 @@ PriceProgram::Answer PriceProgram::Highest(PriceDemand demand,
   if (level.mixture.empty()) return answer;
   answer.shares = CellsOf(
       SharesOf(jobs_, PassOf(jobs_, demand), level.mixture, options_.version));
-  answer.prices.assign(problem_.types, 0.0);
-  answer.scarcity.assign(problem_.types, 0.0);
-  for (size_t i = 0; i < type_.size(); ++i) {
-    answer.prices[type_[i]] = level.prices[i];
-    answer.scarcity[type_[i]] = level.scarcity[i];
-  }
+  answer.prices = ByLimit(level.prices);
+  answer.scarcity = ByLimit(level.scarcity);
   return answer;
 }
 
@@ -154,9 +169,12 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   }
   std::vector<double> worth;
   std::vector<double> rent;
-  for (const size_t j : type_) {
-    worth.push_back(objective.worth[j]);
-    rent.push_back(objective.rent[j]);
+  for (const size_t r : limit_) {
+    const size_t type = limit_[jobs_.within.empty() ? position_[r]
+                                                    : jobs_.within[position_[r]]];
+    worth.push_back(objective.worth[type]);
+    // A part's is paid with its type's.
+    rent.push_back(r == type ? objective.rent[type] : 0);
   }
   const std::vector<double> values = CellValues(problem_, objective);
   KnownShares start;
@@ -164,15 +182,15 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   for (size_t i = 0; i < known.size(); ++i) {
     const ShareCell& cell = problem_.cells[i];
     start.value += values[i] * known[i];
-    start.usage[position_[static_cast<size_t>(cell.type)]] +=
-        cell.scale_factor * known[i];
+    start.usage[ColumnOf(cell)] += cell.scale_factor * known[i];
   }
+  AddParts(jobs_, start.usage);
   PriceOptions options = options_;
   options.gap_max = gap_max;
   PricePass pass = PassOf(jobs_, demand);
   pass.gain = gains.data();
   pass.worth = worth.data();
-  const PriceSum sum = HighestSum(pass, jobs_.capacity, rent, start, options);
+  const PriceSum sum = HighestSum(jobs_, pass, rent, start, options);
   Answer answer;
   answer.bound = sum.bound;
   answer.passes = sum.passes;
@@ -182,10 +200,7 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
     answer.shares[i] += sum.known_weight * known[i];
   }
   RepairShares(problem_, answer.shares);
-  answer.prices.assign(problem_.types, 0.0);
-  for (size_t i = 0; i < sum.prices.size(); ++i) {
-    answer.prices[type_[i]] = sum.prices[i];
-  }
+  answer.prices = ByLimit(sum.prices);
   return answer;
 }
 
@@ -202,14 +217,18 @@ struct Rest {
   std::vector<double> time;  // by cell of it
 };
 
+// Whether a cell takes what is scarce, by limit.
+bool TakesScarce(const ShareCell& cell, const std::vector<bool>& scarce) {
+  return scarce[static_cast<size_t>(cell.type)] || scarce[LimitOf(cell)];
+}
+
 // The cells of a job on types that are not scarce where it is as fast as where
 // it is now; empty unless there are several.
 std::vector<JobCell> TiedCells(const ShareProblem& problem, size_t m,
                                std::span<const double> shares,
                                const std::vector<bool>& scarce) {
   const auto is_free = [&](const JobCell& entry) {
-    const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
-    return !scarce[static_cast<size_t>(cell.type)];
+    return !TakesScarce(problem.cells[static_cast<size_t>(entry.cell)], scarce);
   };
   double speed = 0;
   for (const JobCell& entry : problem.Cells(m)) {
@@ -233,7 +252,7 @@ std::vector<double> FreeThroughputs(const ShareProblem& problem,
   for (size_t m = 0; m < most.size(); ++m) {
     for (const JobCell& entry : problem.Cells(m)) {
       const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
-      if (scarce[static_cast<size_t>(cell.type)]) continue;
+      if (TakesScarce(cell, scarce)) continue;
       most[m] = std::max(most[m], entry.throughput);
     }
   }
@@ -272,27 +291,31 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
   out.job_start.push_back(0);
   // What is not up to anyone is gone.
   std::vector<std::vector<JobCell>> tied(problem.size());
-  out.capacity = problem.capacity;
+  out.limits = problem.limits;
   for (size_t m = 0; m < problem.size(); ++m) {
     if (free[m]) continue;
     tied[m] = TiedCells(problem, m, shares, scarce);
     for (const JobCell& entry : problem.Cells(m)) {
       const auto i = static_cast<size_t>(entry.cell);
-      const auto type = static_cast<size_t>(problem.cells[i].type);
-      if (!tied[m].empty() && !scarce[type]) continue;
-      out.capacity[type] -= problem.cells[i].scale_factor * shares[i];
+      const ShareCell& cell = problem.cells[i];
+      if (!tied[m].empty() && !TakesScarce(cell, scarce)) continue;
+      const double held = cell.scale_factor * shares[i];
+      out.limits[static_cast<size_t>(cell.type)] -= held;
+      if (cell.placement >= 0) out.limits[LimitOf(cell)] -= held;
     }
   }
-  for (size_t j = 0; j < out.types; ++j) {
-    if (out.capacity[j] <= kFreeMin * problem.capacity[j]) scarce[j] = true;
+  for (size_t r = 0; r < out.limits.size(); ++r) {
+    if (out.limits[r] <= kFreeMin * problem.limits[r]) scarce[r] = true;
   }
-  out.limits = out.capacity;
+  out.capacity.assign(
+      out.limits.begin(),
+      out.limits.begin() + static_cast<std::ptrdiff_t>(out.types));
   for (size_t m = 0; m < problem.size(); ++m) {
     if (!free[m]) {
       double time = 0;
       std::erase_if(tied[m], [&](const JobCell& entry) {
-        const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
-        return scarce[static_cast<size_t>(cell.type)];
+        return TakesScarce(problem.cells[static_cast<size_t>(entry.cell)],
+                           scarce);
       });
       for (const JobCell& entry : tied[m]) {
         time += shares[static_cast<size_t>(entry.cell)];
@@ -303,7 +326,7 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
     std::vector<JobCell> cells;
     for (const JobCell& entry : problem.Cells(m)) {
       const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
-      if (!scarce[static_cast<size_t>(cell.type)]) cells.push_back(entry);
+      if (!TakesScarce(cell, scarce)) cells.push_back(entry);
     }
     if (!cells.empty()) AddRest(problem, m, cells, 1, false, shares, &rest);
   }
@@ -315,7 +338,7 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
 std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
                                                std::span<const double> wanted,
                                                std::span<const double> gain) {
-  std::vector<bool> scarce(problem_.types);
+  std::vector<bool> scarce(problem_.limits.size());
   for (size_t j = 0; j < scarce.size(); ++j) {
     scarce[j] = answer.scarcity[j] > 0;
   }

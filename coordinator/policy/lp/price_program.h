@@ -27,13 +27,20 @@ struct SumObjective {
 std::vector<double> CellValues(const ShareProblem& problem,
                                const SumObjective& objective);
 
+// Which of ShareProblem::limits holds for the cell alone, or with others of the
+// same type and placement.
+inline size_t LimitOf(const ShareCell& cell) {
+  return static_cast<size_t>(cell.placement < 0 ? cell.type : cell.placement);
+}
+
 class PriceProgram {
  public:
-  // The problem has the shape that prices solve: jobs that run alone, no limits
-  // but the accelerators of at most kPriceTypesMax types. Where placement
-  // matters it has, if gangs fill the servers: then each uses the faster of the
-  // two columns of a type.
+  // The problem has the shape that prices solve: jobs that run alone, at most
+  // kPriceTypesMax limits. Where placement matters and gangs fill the servers,
+  // each uses the faster of the two columns of a type.
   static bool Serves(const ShareProblem& problem);
+  // Also FillWater: there are no limits but the accelerators of types.
+  static bool ServesWater(const ShareProblem& problem);
 
   // `problem` outlives it, has at least one job, and Serves it.
   explicit PriceProgram(const ShareProblem& problem, PriceOptions options = {});
@@ -41,7 +48,8 @@ class PriceProgram {
   struct Answer {
     std::vector<double> shares;  // one per cell; feasible. Empty: none found
     double bound = 0;
-    std::vector<double> prices;    // [J] that prove the bound; 0 if unusable
+    // [limits] that prove the bound; 0 if unusable.
+    std::vector<double> prices;
     std::vector<double> scarcity;  // see PriceLevel
     int passes = 0;
     bool converged = false;
@@ -52,7 +60,8 @@ class PriceProgram {
   Answer Highest(PriceDemand demand, double level_max);
 
   // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
-  // bound is of the first level; caps are at most the jobs' fastest.
+  // bound is of the first level; caps are at most the jobs' fastest. For
+  // problems that ServesWater.
   Answer FillWater(std::span<const double> rates, std::span<const double> caps);
   // The same where factor[m] T_m(X) rises by demands that are at their start.
   Answer FillWater(std::span<const double> factor, Demands demands);
@@ -75,13 +84,19 @@ class PriceProgram {
 
  private:
   Answer AnswerOf(const PriceWater& water) const;
-  // Shares by (job, type of the jobs' table) as one per cell.
+  // Shares by (job, column of the jobs' table) as one per cell.
   std::vector<double> CellsOf(std::span<const double> rows) const;
 
   const ShareProblem& problem_;
   PriceOptions options_;
-  std::vector<size_t> type_;      // [types of jobs_] in [0, J)
-  std::vector<size_t> position_;  // [J] the reverse
+  // Of a cell: its placement's limit, or that of its type.
+  size_t ColumnOf(const ShareCell& cell) const {
+    return position_[LimitOf(cell)];
+  }
+  std::vector<double> ByLimit(std::span<const double> values) const;
+
+  std::vector<size_t> limit_;     // [columns of jobs_] in [0, limits)
+  std::vector<size_t> position_;  // [limits] the reverse
   PriceJobs jobs_;
 };
 

@@ -128,15 +128,15 @@ double ProvedLevel(const std::function<double(double level)>& cost_at,
   return high;
 }
 
-double ProvedSum(const PricePass& pass, std::span<const double> capacity,
+double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
                  std::span<const double> rent, std::span<const double> prices) {
   std::vector<double> paid(prices.begin(), prices.end());
   double income = 0;
   for (size_t j = 0; j < paid.size(); ++j) {
     paid[j] += rent[j];
-    income += prices[j] * capacity[j];
+    income += prices[j] * jobs.capacity[j];
   }
-  return income - LeastCostOf(pass, 0, paid).cost;
+  return income - LeastCostOf(pass, 0, PricesOfColumns(jobs, paid)).cost;
 }
 
 }  // namespace gavel

@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 
+#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_pass.h"
 
 namespace gavel {
@@ -35,9 +36,9 @@ double ProvedLevel(const PricePass& pass, std::span<const double> prices,
 double ProvedLevel(const std::function<double(double level)>& cost_at,
                    double bound, double level_max);
 
-// The value that `prices` prove to be out of reach: of the gains of `pass`
-// less `rent`, at `capacity` (all [J]).
-double ProvedSum(const PricePass& pass, std::span<const double> capacity,
+// The value that `prices` of the capacities prove to be out of reach: of the
+// gains of `pass` less `rent` (both [J]).
+double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
                  std::span<const double> rent, std::span<const double> prices);
 
 }  // namespace gavel

@@ -21,21 +21,22 @@ constexpr int kSumStallMax = 100;
 
 class SumSearch {
  public:
-  SumSearch(const PricePass& pass, std::span<const double> capacity,
+  SumSearch(const PriceJobs& jobs, const PricePass& pass,
             std::span<const double> rent, const KnownShares& known,
             const PriceOptions& options)
-      : capacity_(capacity),
+      : jobs_(jobs),
+        capacity_(jobs.capacity),
         rent_(rent),
         options_(options),
         pass_(pass),
-        zoom_(pass, capacity, options.version),
-        master_(capacity.size(), /*convex=*/true),
-        usage_(capacity.size()) {
+        zoom_(pass, capacity_, options.version),
+        master_(capacity_.size(), /*convex=*/true),
+        usage_(capacity_.size()) {
     answer_.bound = std::numeric_limits<double>::infinity();
     answer_.value = known.value;
     answer_.known_weight = 1;
     // Nobody pays anything: what all jobs could have alone.
-    const std::vector<double> free(capacity.size(), 0.0);
+    const std::vector<double> free(capacity_.size(), 0.0);
     const Column best = Pass(free);
     scale_ = std::max(std::abs(best.value), std::abs(known.value));
     if (scale_ == 0) scale_ = 1;
@@ -71,7 +72,7 @@ class SumSearch {
   // rounding it is none.
   void Prove() {
     answer_.bound = std::max(
-        answer_.bound, ProvedSum(pass_, capacity_, rent_, answer_.prices));
+        answer_.bound, ProvedSum(jobs_, pass_, rent_, answer_.prices));
     const double scale = std::max(std::abs(answer_.bound), gross_);
     answer_.converged =
         Done() && answer_.bound >= answer_.value - kBoundRounding * scale;
@@ -86,7 +87,8 @@ class SumSearch {
     ++answer_.passes;
     std::vector<double> paid_prices(prices.begin(), prices.end());
     for (size_t j = 0; j < prices.size(); ++j) paid_prices[j] += rent_[j];
-    const PriceSums sums = zoom_(0, paid_prices);
+    PriceSums sums = zoom_(0, PricesOfColumns(jobs_, paid_prices));
+    AddParts(jobs_, sums.usage);
     Column column;
     column.usage.assign(sums.usage, sums.usage + capacity_.size());
     double paid = 0;
@@ -160,6 +162,7 @@ class SumSearch {
     return true;
   }
 
+  const PriceJobs& jobs_;
   std::span<const double> capacity_;
   std::span<const double> rent_;
   PriceOptions options_;
@@ -178,11 +181,11 @@ class SumSearch {
 
 }  // namespace
 
-PriceSum HighestSum(const PricePass& pass, std::span<const double> capacity,
+PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
                     std::span<const double> rent, const KnownShares& known,
                     const PriceOptions& options) {
   assert(pass.gain != nullptr && pass.worth != nullptr);
-  return SumSearch(pass, capacity, rent, known, options).Run();
+  return SumSearch(jobs, pass, rent, known, options).Run();
 }
 
 }  // namespace gavel

@@ -30,13 +30,13 @@ struct PriceSum {
 // An allocation that fits and keeps all floors.
 struct KnownShares {
   double value = 0;           // less rent
-  std::vector<double> usage;  // [J] accelerators
+  std::vector<double> usage;  // [J] of the capacities
 };
 
 // `pass` with demands that do not depend on the level, and gains per
 // accelerator: [jobs] g, value of a step over the accelerators held. `rent` [J]
 // is taken off the value for each accelerator that is used.
-PriceSum HighestSum(const PricePass& pass, std::span<const double> capacity,
+PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
                     std::span<const double> rent, const KnownShares& known,
                     const PriceOptions& options);
 
