@@ -445,7 +445,8 @@ int main(int argc, char** argv) {
     WholePolicy(policy, options, /*placed=*/false, &findings);
   }
   for (const char* policy :
-       {"max_min_fairness_perf", "finish_time_fairness_perf"}) {
+       {"max_min_fairness_perf", "finish_time_fairness_perf",
+        "max_min_fairness_water_filling_perf"}) {
     WholePolicy(policy, options, /*placed=*/true, &findings);
   }
   std::printf("\n");

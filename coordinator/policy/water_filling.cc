@@ -28,8 +28,8 @@ constexpr double kDualMin = 1e-7;
 // is on jobs that are not frozen: with less, rounding would decide.
 constexpr double kWeightMin = 1e-3;
 // A stage that ends with more than this missing, in units, is told of. Where
-// frozen jobs weigh a million times what the free ones do, rounding of theirs is
-// as much as the free ones' seventh digit.
+// frozen jobs weigh a million times what the free ones do, rounding of theirs
+// is as much as the free ones' seventh digit.
 constexpr double kMissingMax = kOptimalGapMax;
 // Frozen jobs keep all but this part, once the solver has given up: it does so
 // on rows that can be met only exactly.
@@ -366,7 +366,7 @@ WaterLevels FillEither(const ShareProblem& problem,
                        SolverChoice choice, const LpOptions& options,
                        Prices prices) {
   const bool serves =
-      choice != SolverChoice::kHighs && PriceProgram::ServesWater(problem);
+      choice != SolverChoice::kHighs && PriceProgram::Serves(problem);
   if (serves) {
     WaterLevels levels = LevelsOf(prices());
     if (levels.outcome == SolveOutcome::kOptimal ||

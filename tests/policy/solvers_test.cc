@@ -110,13 +110,14 @@ void ExpectAgreement(const Objective& of, const PolicyProblem& problem,
   tally->Compare(difference / scale);
 }
 
-TEST(Solvers, PricesAndHighsAgree) {
-  Tally tally("PricesAndHighsAgree");
+void ExpectAllAgree(const char* what,
+                    PolicyProblem (*make)(uint64_t seed, size_t jobs_max)) {
+  Tally tally(what);
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
     tally.Begin(i);
     const PolicyProblem problem =
-        Instance(static_cast<uint64_t>(i), InstanceJobsMax());
+        make(static_cast<uint64_t>(i), InstanceJobsMax());
     for (const Objective& of : kObjectives) {
       SCOPED_TRACE(of.policy);
       ExpectAgreement(of, problem, &tally);
@@ -124,6 +125,15 @@ TEST(Solvers, PricesAndHighsAgree) {
   }
   EXPECT_GT(tally.asked(), 5 * Instances());
   EXPECT_LE(tally.fallbacks() * 20, tally.asked()) << tally.whose();
+}
+
+TEST(Solvers, PricesAndHighsAgree) {
+  ExpectAllAgree("PricesAndHighsAgree", &Instance);
+}
+
+// Where gangs fill the servers, and where they don't.
+TEST(Solvers, PricesAndHighsAgreeOnPlacement) {
+  ExpectAllAgree("PricesAndHighsAgreeOnPlacement", &PlacedInstance);
 }
 
 // HiGHS left one job a millionth of what it needs short, and told of it.
@@ -135,23 +145,6 @@ TEST(Solvers, WhoMissesNextToNothingIsNotTold) {
     ExpectAgreement(of, problem, &tally);
   }
   EXPECT_GT(tally.asked(), 0);
-}
-
-// Where gangs fill the servers, and where they don't.
-TEST(Solvers, PricesAndHighsAgreeOnPlacement) {
-  Tally tally("PricesAndHighsAgreeOnPlacement");
-  for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
-    SCOPED_TRACE(i);
-    tally.Begin(i);
-    const PolicyProblem problem =
-        PlacedInstance(static_cast<uint64_t>(i), InstanceJobsMax());
-    for (const Objective& of : kObjectives) {
-      SCOPED_TRACE(of.policy);
-      ExpectAgreement(of, problem, &tally);
-    }
-  }
-  EXPECT_GT(tally.asked(), 5 * Instances());
-  EXPECT_LE(tally.fallbacks() * 20, tally.asked()) << tally.whose();
 }
 
 // [n] amounts of the policy; NaN for jobs that run nowhere.
@@ -204,13 +197,14 @@ void ExpectFilled(const char* policy, const PolicyProblem& problem, int i,
             "");
 }
 
-TEST(Solvers, WaterFillingByPricesIsTheHighestAtEveryRank) {
-  Tally tally("WaterFillingByPricesIsTheHighestAtEveryRank");
+void ExpectAllFilled(const char* what,
+                     PolicyProblem (*make)(uint64_t seed, size_t jobs_max)) {
+  Tally tally(what);
   const size_t jobs_max = std::min<size_t>(InstanceJobsMax(), 128);
   for (int i = FirstInstance(); i < FirstInstance() + Instances(); ++i) {
     SCOPED_TRACE(i);
     tally.Begin(i);
-    const PolicyProblem problem = Instance(static_cast<uint64_t>(i), jobs_max);
+    const PolicyProblem problem = make(static_cast<uint64_t>(i), jobs_max);
     for (const char* policy : kFillings) {
       SCOPED_TRACE(policy);
       ExpectFilled(policy, problem, i, &tally);
@@ -221,6 +215,14 @@ TEST(Solvers, WaterFillingByPricesIsTheHighestAtEveryRank) {
   EXPECT_LE(tally.fallbacks() * 50, tally.asked()) << tally.whose();
   // Ratios beyond the solvers' precision only.
   EXPECT_LE(tally.disputes() * 50, tally.asked() + 50);
+}
+
+TEST(Solvers, WaterFillingByPricesIsTheHighestAtEveryRank) {
+  ExpectAllFilled("WaterFillingByPricesIsTheHighestAtEveryRank", &Instance);
+}
+
+TEST(Solvers, WaterFillingByPricesIsTheHighestOnServers) {
+  ExpectAllFilled("WaterFillingByPricesIsTheHighestOnServers", &PlacedInstance);
 }
 
 // Entities of all kinds, and some jobs of none.
@@ -273,8 +275,9 @@ TEST(Solvers, HierarchiesByPricesAndByHighsAgree) {
     SCOPED_TRACE(i);
     tally.Begin(i);
     const auto seed = static_cast<uint64_t>(i);
+    const auto make = seed / 2 % 3 == 0 ? &PlacedInstance : &Instance;
     const PolicyProblem problem =
-        WithEntities(Instance(seed, jobs_max), seed / kInstanceFamilies);
+        WithEntities(make(seed, jobs_max), seed / kInstanceFamilies);
     ExpectSameAmounts(kFillings[i % 2], problem, i, &tally);
   }
   EXPECT_GT(tally.asked(), Instances() / 3);

@@ -280,16 +280,6 @@ class LevelSearch {
 
 }  // namespace
 
-PriceLevel HighestLevel(const PriceEvaluator& evaluate,
-                        std::span<const double> capacity, double level_max,
-                        const PriceOptions& options, PriceStart start) {
-  return LevelSearch(evaluate, capacity, level_max, options)
-      .Run(std::move(start));
-}
-
-namespace {
-
-// Sums over capacities at their prices, of one over columns at theirs.
 PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns) {
   if (jobs.within.empty()) return columns;
   PriceEvaluator evaluate;
@@ -302,6 +292,15 @@ PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns) {
   };
   return evaluate;
 }
+
+PriceLevel HighestLevel(const PriceEvaluator& evaluate,
+                        std::span<const double> capacity, double level_max,
+                        const PriceOptions& options, PriceStart start) {
+  return LevelSearch(evaluate, capacity, level_max, options)
+      .Run(std::move(start));
+}
+
+namespace {
 
 // By classes of equal jobs where there are any, else looking closer and closer
 // at what is open.

@@ -33,6 +33,10 @@ struct PriceEvaluator {
   bool idle_at_zero = false;  // at level 0 nobody demands anything
 };
 
+// Sums over the capacities of `jobs`, which outlive it, at their prices: of
+// those over its columns at theirs.
+PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns);
+
 struct PriceOptions {
   double gap_max = 1e-9;  // relative, of the bounds; ends there
   int passes_max = 500;

@@ -40,10 +40,6 @@ bool PriceProgram::Serves(const ShareProblem& problem) {
          problem.limits.size() <= kPriceTypesMax;
 }
 
-bool PriceProgram::ServesWater(const ShareProblem& problem) {
-  return Serves(problem) && problem.limits.size() == problem.types;
-}
-
 PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
     : problem_(problem),
       options_(options),
@@ -170,8 +166,9 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   std::vector<double> worth;
   std::vector<double> rent;
   for (const size_t r : limit_) {
-    const size_t type = limit_[jobs_.within.empty() ? position_[r]
-                                                    : jobs_.within[position_[r]]];
+    const size_t type =
+        limit_[jobs_.within.empty() ? position_[r]
+                                    : jobs_.within[position_[r]]];
     worth.push_back(objective.worth[type]);
     // A part's is paid with its type's.
     rent.push_back(r == type ? objective.rent[type] : 0);

@@ -39,8 +39,6 @@ class PriceProgram {
   // kPriceTypesMax limits. Where placement matters and gangs fill the servers,
   // each uses the faster of the two columns of a type.
   static bool Serves(const ShareProblem& problem);
-  // Also FillWater: there are no limits but the accelerators of types.
-  static bool ServesWater(const ShareProblem& problem);
 
   // `problem` outlives it, has at least one job, and Serves it.
   explicit PriceProgram(const ShareProblem& problem, PriceOptions options = {});
@@ -60,8 +58,7 @@ class PriceProgram {
   Answer Highest(PriceDemand demand, double level_max);
 
   // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
-  // bound is of the first level; caps are at most the jobs' fastest. For
-  // problems that ServesWater.
+  // bound is of the first level; caps are at most the jobs' fastest.
   Answer FillWater(std::span<const double> rates, std::span<const double> caps);
   // The same where factor[m] T_m(X) rises by demands that are at their start.
   Answer FillWater(std::span<const double> factor, Demands demands);

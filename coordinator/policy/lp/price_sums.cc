@@ -71,8 +71,8 @@ class SumSearch {
   // The bound that the prices really prove. Below what is there by more than
   // rounding it is none.
   void Prove() {
-    answer_.bound = std::max(
-        answer_.bound, ProvedSum(jobs_, pass_, rent_, answer_.prices));
+    answer_.bound =
+        std::max(answer_.bound, ProvedSum(jobs_, pass_, rent_, answer_.prices));
     const double scale = std::max(std::abs(answer_.bound), gross_);
     answer_.converged =
         Done() && answer_.bound >= answer_.value - kBoundRounding * scale;

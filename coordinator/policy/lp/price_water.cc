@@ -7,28 +7,13 @@
 #include <numeric>
 #include <utility>
 
-#include "coordinator/policy/lp/column_master.h"
 #include "coordinator/policy/lp/price_proof.h"
+#include "coordinator/policy/lp/price_water_stage.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
 namespace {
 
-// As in price_levels.cc.
-constexpr double kBestPartOfWater = 0.6;
-constexpr int kWaterStallMax = 60;
-// Evaluations of one search for a root, and where it ends: the cost above 1.
-constexpr int kRootStepsMax = 30;
-constexpr double kCostSlack = 1e-12;
-// A mixture fits that is this part too large, and scaled down. One that fits
-// as well as rounding allows is looked for some passes longer: where
-// throughputs differ by many powers of ten, what is left here is all that a
-// later stage has.
-constexpr double kOverloadMax = 1e-9;
-constexpr double kOverloadAim = 1e-13;
-constexpr int kAimStallMax = 8;
-// Prices at which the demands cost this little less than 1 prove the level.
-constexpr double kProofSlack = 1e-11;
 // A job that could have this much more is not held back.
 constexpr double kMoreMin = 1e-9;
 // The part by which a level may be below the one before.
@@ -38,179 +23,6 @@ constexpr double kLeftMin = 1e-9;
 // As in price_levels.cc.
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
-
-using WaterSums =
-    std::function<PriceSums(double level, std::span<const double> prices)>;
-
-// One stage: the jobs that still rise, on what is left.
-class WaterStage {
- public:
-  // `sums` of all jobs at (level, prices); their demands rise with the level.
-  WaterStage(WaterSums sums, std::span<const double> capacity, double top,
-             const PriceOptions& options)
-      : sums_(std::move(sums)),
-        capacity_(capacity),
-        options_(options),
-        master_(capacity.size(), /*convex=*/false),
-        level_(top),
-        usage_(capacity.size()) {
-    const double all = std::accumulate(capacity.begin(), capacity.end(), 0.0);
-    prices_.assign(capacity.size(), 1 / all);
-  }
-
-  void Run() {
-    int stall = 0;
-    double before = level_;
-    Tighten(std::vector<double>(prices_));
-    while (true) {
-      master_.Solve();
-      double fits = 0;
-      for (const auto& [k, weight] : master_.mixture()) fits += weight;
-      // Either bound has moved: the next prices are between.
-      stall = fits > fits_ || level_ < before ? 0 : stall + 1;
-      if (fits > fits_) {
-        fits_ = fits;
-        mixture_ = master_.mixture();
-      }
-      if (fits_ >= 1 - kOverloadAim || passes_ >= options_.passes_max ||
-          stall > (met() ? kAimStallMax : kWaterStallMax)) {
-        break;
-      }
-      before = level_;
-      std::vector<double> prices = MasterPrices();
-      if (stall == 0) {
-        for (size_t j = 0; j < prices.size(); ++j) {
-          prices[j] = kBestPartOfWater * prices_[j] +
-                      (1 - kBestPartOfWater) * prices[j];
-        }
-      }
-      Tighten(prices);
-    }
-  }
-
-  bool met() const { return fits_ >= 1 - kOverloadMax; }
-  double level() const { return level_; }
-  int passes() const { return passes_; }
-
-  // [J] prices that prove the level, of as few types as they can be: what is
-  // left out is not scarce. From the master's duals, or the last ones that did.
-  std::vector<double> Scarcity() {
-    std::vector<double> prices = MasterPrices();
-    if (!Proves(prices)) prices = prices_;
-    std::vector<size_t> order(prices.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return prices[a] * capacity_[a] < prices[b] * capacity_[b];
-    });
-    // Without as many of the cheapest ones as can be.
-    for (size_t cheap = order.size() - 1; cheap > 0; --cheap) {
-      std::vector<double> fewer = prices;
-      for (size_t i = 0; i < cheap; ++i) fewer[order[i]] = 0;
-      const double all = std::inner_product(fewer.begin(), fewer.end(),
-                                            capacity_.begin(), 0.0);
-      if (!(all > 0)) continue;
-      for (double& price : fewer) price /= all;
-      if (Proves(fewer)) return fewer;
-    }
-    return prices;
-  }
-
-  // To start from on a problem like this one.
-  const std::vector<double>& prices() const { return prices_; }
-  void StartFrom(std::vector<double> prices) { prices_ = std::move(prices); }
-
-  std::vector<PriceColumn> Mixture() const {
-    double all = 0;
-    for (const auto& [k, weight] : mixture_) all += weight;
-    std::vector<PriceColumn> mixture;
-    for (const auto& [k, weight] : mixture_) {
-      mixture.push_back(columns_[k]);
-      mixture.back().weight = weight / all;
-    }
-    return mixture;
-  }
-
- private:
-  PriceSums Pass(double level, std::span<const double> prices) {
-    ++passes_;
-    return sums_(level, prices);
-  }
-
-  std::vector<double> MasterPrices() const {
-    std::vector<double> prices(master_.prices().begin(),
-                               master_.prices().end());
-    const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
-    for (size_t j = 0; j < prices.size(); ++j) {
-      prices[j] = all > 0 ? prices[j] / (all * capacity_[j]) : 0;
-    }
-    return prices;
-  }
-
-  bool Proves(std::span<const double> prices) {
-    return Pass(level_, prices).cost >= 1 - kProofSlack;
-  }
-
-  void AddColumn(const PriceSums& sums, std::span<const double> prices) {
-    for (size_t j = 0; j < usage_.size(); ++j) {
-      usage_[j] = sums.usage[j] / capacity_[j];
-    }
-    master_.Add(1, usage_);
-    columns_.push_back({level_, 0, {prices.begin(), prices.end()}});
-  }
-
-  // Lowers the level to the root of the cost at `prices`, if that is below it,
-  // and adds the column there. Only levels with a cost of at least 1 are
-  // bounds, to kCostSlack.
-  void Tighten(std::span<const double> prices) {
-    PriceSums sums = Pass(level_, prices);
-    if (sums.cost > 1) {
-      prices_.assign(prices.begin(), prices.end());
-      double low = 0;
-      double low_cost = 0;
-      double high = level_;
-      double step = Newton(sums, high);
-      for (int i = 0; i < kRootStepsMax && sums.cost > 1 + kCostSlack; ++i) {
-        if (!(step > low && step < high))
-          step = Between(low, low_cost, high, sums.cost, i);
-        if (!(step > low && step < high)) break;
-        const PriceSums at = Pass(step, prices);
-        // Or a rounding below: that is the root.
-        if (at.cost >= 1 - kCostSlack) {
-          sums = at;
-          high = step;
-          step = Newton(sums, high);
-        } else {
-          low = step;
-          low_cost = at.cost;
-          step = Between(low, low_cost, high, sums.cost, i);
-        }
-      }
-      level_ = high;
-    }
-    AddColumn(sums, prices);
-  }
-  static double Newton(const PriceSums& sums, double level) {
-    return sums.slope > 0 ? level - (sums.cost - 1) / sums.slope : 0;
-  }
-  // False position, and every third time the middle.
-  static double Between(double low, double low_cost, double high,
-                        double high_cost, int i) {
-    if (i % 3 == 2) return (low + high) / 2;
-    return low + (high - low) * (1 - low_cost) / (high_cost - low_cost);
-  }
-
-  WaterSums sums_;
-  std::span<const double> capacity_;
-  PriceOptions options_;
-  ColumnMaster master_;
-  double level_;                // no higher one can be had
-  std::vector<double> prices_;  // that proved it last
-  double fits_ = 0;  // the part of the demands that the mixture can be had of
-  std::vector<std::pair<size_t, double>> mixture_;
-  std::vector<PriceColumn> columns_;
-  std::vector<double> usage_;  // [J] parts of the capacity; reused
-  int passes_ = 0;
-};
 
 // A job of a stage. Those that divide their time between scarce types and
 // several others, all equally fast, are settled but for where in those: `tied`
@@ -247,6 +59,11 @@ class PriceFilling {
   }
 
  private:
+  // Whose accelerators the column's are.
+  size_t TypeOf(size_t column) const {
+    return jobs_.within.empty() ? column : jobs_.within[column];
+  }
+
   double Speed(const WaterMember& member, size_t type) const {
     const double throughput = jobs_.Throughput(member.job, type);
     if (!member.tied) return throughput;
@@ -257,6 +74,12 @@ class PriceFilling {
     std::vector<double> capacity;
     for (const size_t j : types_) capacity.push_back(left_[j]);
     PriceJobs jobs = MakePriceJobs(members_.size(), std::move(capacity));
+    if (!jobs_.within.empty()) {
+      for (const size_t j : types_) {
+        const auto at = std::ranges::find(types_, jobs_.within[j]);
+        jobs.within.push_back(static_cast<size_t>(at - types_.begin()));
+      }
+    }
     for (size_t i = 0; i < members_.size(); ++i) {
       jobs.accelerators[i] = jobs_.accelerators[members_[i].job];
       for (size_t t = 0; t < types_.size(); ++t) {
@@ -280,21 +103,23 @@ class PriceFilling {
     top = top > 0 ? top * (1 + 1e-12) : 1;
     const PricePass pass = PassOf(jobs, demand);
     PriceZoom zoom(pass, jobs.capacity, options_.version);
-    WaterStage stage(std::ref(zoom), jobs.capacity, top, options_);
+    WaterStage stage(OfCapacities(jobs, {std::ref(zoom)}).sums, jobs.capacity,
+                     top, options_);
     if (jobs.size >= kWaterSampleFrom) {
       const PriceSample sample =
           SampleJobs(jobs, demand, jobs.size / kWaterSampleSize);
       const PricePass sample_pass = PassOf(sample.jobs, sample.demand);
       PriceZoom sample_zoom(sample_pass, sample.jobs.capacity,
                             options_.version);
-      WaterStage first(std::ref(sample_zoom), sample.jobs.capacity, top,
-                       options_);
+      WaterStage first(OfCapacities(sample.jobs, {std::ref(sample_zoom)}).sums,
+                       sample.jobs.capacity, top, options_);
       first.Run();
       stage.StartFrom(first.prices());
     }
     stage.Run();
+    const std::vector<double> prices = PricesOfColumns(jobs, stage.prices());
     const auto cost_at = [&](double level) {
-      return LeastCostOf(pass, level, stage.prices()).cost;
+      return LeastCostOf(pass, level, prices).cost;
     };
     Finish(stage, top, cost_at, [&] {
       return SharesOf(jobs, pass, stage.Mixture(), options_.version);
@@ -317,23 +142,25 @@ class PriceFilling {
       }
     };
     const double top = curves_->top();
-    WaterStage stage(
-        [&](double level, std::span<const double> prices) {
-          set(level);
-          return SumPass(pass, 0, prices, options_.version);
-        },
-        jobs.capacity, top, options_);
+    const auto sums = [&](double level, std::span<const double> prices) {
+      set(level);
+      return SumPass(pass, 0, prices, options_.version);
+    };
+    WaterStage stage(OfCapacities(jobs, {sums}).sums, jobs.capacity, top,
+                     options_);
     stage.Run();
+    const std::vector<double> prices = PricesOfColumns(jobs, stage.prices());
     const auto cost_at = [&](double level) {
       set(level);
-      return LeastCostOf(pass, 0, stage.prices()).cost;
+      return LeastCostOf(pass, 0, prices).cost;
     };
     // What they have when it ends.
     Finish(stage, top, cost_at, [&] {
       std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
       for (const PriceColumn& column : stage.Mixture()) {
         set(column.level);
-        const PricePoint point = {0, column.weight, column.prices.data()};
+        const std::vector<double> paid = PricesOfColumns(jobs, column.prices);
+        const PricePoint point = {0, column.weight, paid.data()};
         AddShares(pass, {&point, 1}, shares, options_.version);
       }
       set(stage.level());
@@ -375,7 +202,9 @@ class PriceFilling {
       const double share = shares[i * types_.size() + t];
       if (share <= 0 || (but_tied && free_[j])) continue;
       row[j] += share;
-      left_[j] -= jobs_.accelerators[member.job] * share;
+      const double held = jobs_.accelerators[member.job] * share;
+      left_[j] -= held;
+      if (TypeOf(j) != j) left_[TypeOf(j)] -= held;
     }
   }
 
@@ -393,9 +222,13 @@ class PriceFilling {
       SettleAll(shares);
       return;
     }
-    free_.assign(jobs_.types, false);
+    std::vector<bool> has_price(jobs_.types, false);
     for (size_t t = 0; t < types_.size(); ++t) {
-      free_[types_[t]] = scarcity[t] <= 0;
+      has_price[types_[t]] = scarcity[t] > 0;
+    }
+    free_.assign(jobs_.types, false);
+    for (const size_t j : types_) {
+      free_[j] = !has_price[j] && !has_price[TypeOf(j)];
     }
     std::vector<WaterMember> rising;
     std::vector<bool> held(jobs_.size, true);
@@ -424,8 +257,11 @@ class PriceFilling {
     }
     if (curves_ != nullptr) curves_->end(stage.level(), held, caps);
     members_ = std::move(rising);
+    const auto is_full = [&](size_t j) {
+      return left_[j] <= kLeftMin * jobs_.capacity[j];
+    };
     std::erase_if(types_, [&](size_t j) {
-      return !free_[j] || left_[j] <= kLeftMin * jobs_.capacity[j];
+      return !free_[j] || is_full(j) || is_full(TypeOf(j));
     });
     DropTheStuck();
   }
@@ -469,7 +305,7 @@ class PriceFilling {
   const WaterCurves* curves_;  // null: ramps
   std::vector<double> rates_;  // [n] of curves_, reused
   PriceOptions options_;
-  std::vector<size_t> types_;  // that are not full, in jobs_
+  std::vector<size_t> types_;  // columns of jobs_ that are not full
   std::vector<bool> free_;     // [J] after the stage
   std::vector<double> left_;   // [J]
   double level_ = 0;           // of the last stage
