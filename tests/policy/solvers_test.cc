@@ -186,12 +186,13 @@ void ExpectFilled(const char* policy, const PolicyProblem& problem, int i,
   ASSERT_EQ(a.size(), b.size());
   EXPECT_GE(a[0], b[0] * (1 - 1e-7));
   // In a dispute it is linear programs, one a job, that tell whether any could
-  // have more; and now and then without one, but where ratios are beyond what
-  // those can tell.
+  // have more; and now and then without one. But where ratios are beyond what
+  // those can tell: in 2831 a type is worth 8e-8 of all, and who gives that
+  // much of the first level away has nearly three times as much at the last.
   const bool dispute = AnyLower(a, b);
   if (dispute) tally->Dispute();
   const bool extreme = i % kInstanceFamilies == kExtremeFamily;
-  if (!dispute && (extreme || i % 10 != 0)) return;
+  if (extreme || (!dispute && i % 10 != 0)) return;
   EXPECT_EQ(LexicographicErrors(problem, prices.allocation, amounts, false,
                                 policy != kFillings[1], 1e-6, 3e-9),
             "");
@@ -248,7 +249,9 @@ void ExpectSameAmounts(const char* policy, const PolicyProblem& problem, int i,
   if (!pair.has_value()) return;
   const auto& [prices, highs] = *pair;
   ExpectSound(1, problem, prices);
-  const double slack = 1e-7 * highs.bound;
+  const double slack =
+      std::max({1e-7 * highs.bound, std::abs(prices.bound - prices.objective),
+                std::abs(highs.bound - highs.objective)});
   EXPECT_LE(highs.objective, prices.bound + slack);
   const bool known = highs.outcome == SolveOutcome::kOptimal;
   const double difference = std::abs(prices.objective - highs.objective);
@@ -282,6 +285,17 @@ TEST(Solvers, HierarchiesByPricesAndByHighsAgree) {
   }
   EXPECT_GT(tally.asked(), Instances() / 3);
   EXPECT_LE(tally.fallbacks() * 12, tally.asked()) << tally.whose();
+}
+
+// In its second stage a type is full that is worth 1e-11 of all, a rounding:
+// nobody's level hangs on it, and the jobs of the entity go on using more of
+// it.
+TEST(Solvers, AFullTypeThatIsWorthNothingIsNotScarce) {
+  Tally tally("AFullTypeThatIsWorthNothingIsNotScarce");
+  ExpectSameAmounts(kFillings[1],
+                    WithEntities(Instance(2731, 128), 2731 / kInstanceFamilies),
+                    2731, &tally);
+  EXPECT_EQ(tally.asked(), 1);
 }
 
 // From a level on all jobs that run on a scarce type have all that they can,

@@ -20,6 +20,10 @@ constexpr double kOverloadMax = 1e-9;
 constexpr double kOverloadAim = 1e-13;
 constexpr int kAimStallMax = 8;
 
+// Prices that prove the level to this part of it tell what is scarce: those of
+// the master may be off by a rounding where nothing is.
+constexpr double kScarceSlack = 1e-9;
+
 double Newton(const PriceSums& sums, double level) {
   return sums.slope > 0 ? level - (sums.cost - 1) / sums.slope : 0;
 }
@@ -79,7 +83,7 @@ bool WaterStage::met() const { return fits_ >= 1 - kOverloadMax; }
 
 std::vector<double> WaterStage::Scarcity() {
   std::vector<double> prices = MasterPrices();
-  if (!Proves(prices)) prices = prices_;
+  if (!Proves(prices, kProofSlack)) prices = prices_;
   std::vector<size_t> order(prices.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -93,7 +97,7 @@ std::vector<double> WaterStage::Scarcity() {
         std::inner_product(fewer.begin(), fewer.end(), capacity_.begin(), 0.0);
     if (!(all > 0)) continue;
     for (double& price : fewer) price /= all;
-    if (Proves(fewer)) return fewer;
+    if (Proves(fewer, kScarceSlack)) return fewer;
   }
   return prices;
 }
@@ -123,8 +127,8 @@ std::vector<double> WaterStage::MasterPrices() const {
   return prices;
 }
 
-bool WaterStage::Proves(std::span<const double> prices) {
-  return Pass(level_, prices).cost >= 1 - kProofSlack;
+bool WaterStage::Proves(std::span<const double> prices, double slack) {
+  return Pass(level_, prices).cost >= 1 - slack;
 }
 
 void WaterStage::AddColumn(const PriceSums& sums,

@@ -50,7 +50,7 @@ class WaterStage {
  private:
   PriceSums Pass(double level, std::span<const double> prices);
   std::vector<double> MasterPrices() const;
-  bool Proves(std::span<const double> prices);
+  bool Proves(std::span<const double> prices, double slack);
   void AddColumn(const PriceSums& sums, std::span<const double> prices);
   void Tighten(std::span<const double> prices);
 
