@@ -372,7 +372,7 @@ class Engine {
   bool HasShare(const ShareUnit& unit) const;
   static void AddCosts(const Job& job, RoundUnit& row);
   void Fill(Time now);
-  std::vector<bool> FillableTypes() const;
+  std::vector<bool> FillableTypes();
   void BookAll(Time now);
   void BookJob(Time now, Job& job);
   double TargetSince(const Job& job, Time now) const;
@@ -383,7 +383,7 @@ class Engine {
 
   // ---- engine_plan.cc: the plan of the next round
   // Who keeps what of jobs, and which have changed since it last looked.
-  enum Reader : uint8_t { kPlan, kProblem, kIsolated, kReaders };
+  enum Reader : uint8_t { kPlan, kProblem, kIsolated, kFill, kReaders };
   void Touch(Job& job);
   void TouchAll();
   std::vector<JobId> TakeChanges(Reader reader);
@@ -477,6 +477,7 @@ class Engine {
   std::array<JobChanges, kReaders> changes_;
   std::vector<JobId> unsettled_;  // by the last plan, unless all are
   FilledTypes filled_;
+  IdleTypes idle_;
   std::shared_ptr<PolicyProblem> problem_;  // the last one, kept by change
   uint64_t problem_version_ = 0;            // of throughputs_
   bool problem_guesses_ = false;    // it has throughputs that nobody knows

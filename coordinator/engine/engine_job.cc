@@ -91,6 +91,7 @@ void Engine::CountAssigned(AcceleratorId accelerator, int by) {
   jobs = static_cast<uint8_t>(jobs + by);
   const uint32_t type = cluster_.usable_types()[accelerator.value() - 1];
   filled_.Forget(type);
+  idle_.types.Forget(type);
   if (was_free == (jobs == 0) || type == Cluster::kUnusable) return;
   free_[type] += was_free ? -1 : 1;
   if (!free_places_) return;

@@ -30,6 +30,7 @@ void Engine::Touch(Job& job) {
 void Engine::TouchAll() {
   for (JobChanges& changes : changes_) changes.all = true;
   filled_.Forget();
+  idle_.types.Forget();
 }
 
 // Ascending, and nothing has changed from then on.

@@ -329,28 +329,44 @@ void Engine::Fill(Time now) {
 
 // By type: somebody waits, and may go there, for enough of it is nobody's.
 // Empty: all of it is false.
-std::vector<bool> Engine::FillableTypes() const {
-  std::vector<bool> types;
+std::vector<bool> Engine::FillableTypes() {
+  const uint64_t version = throughputs_.version();
+  if (changes_[kFill].all || idle_.version != version) idle_.types.Forget();
+  idle_.version = version;
+  const std::vector<JobId> changed = TakeChanges(kFill);
   const bool whole = PlansWhole();
-  // There may be a million who wait.
-  auto left = std::ranges::count_if(free_, [](int free) { return free > 0; });
-  for (const auto& [id, waiting] : waiting_) {
-    const Job& job = *waiting;
-    if (left == 0) break;
-    if (!IsAllocated(job)) continue;
-    const uint32_t chosen = Chosen(job);
-    for (size_t type = 0; type < free_.size(); ++type) {
-      const bool meant = chosen == kNoIndex || type == chosen;
-      if (!meant || free_[type] < job.scale_factor) continue;
-      if (!whole && filled_.Has(type)) continue;
-      if (!types.empty() && types[type]) continue;
-      if (!MayRun(job)) break;
-      types.resize(free_.size(), false);
-      types[type] = true;
-      --left;
-    }
+  std::vector<bool> open(free_.size());  // nobody has been found yet
+  for (size_t type = 0; type < open.size(); ++type) {
+    open[type] = free_[type] > 0 && (whole || !filled_.Has(type));
   }
-  return types;
+  std::vector<bool> found(free_.size(), false);
+  const auto look = [&](const Job& job) {
+    if (!job.assigned.empty() || !IsAllocated(job)) return;
+    const uint32_t chosen = Chosen(job);
+    for (size_t type = 0; type < open.size(); ++type) {
+      if (!open[type] || free_[type] < job.scale_factor) continue;
+      if (chosen == kNoIndex ? !UsableTypes(job)[type] : type != chosen) {
+        continue;
+      }
+      if (!MayRun(job)) break;
+      found[type] = true;
+      open[type] = false;
+    }
+  };
+  for (const JobId id : changed) {
+    if (const Job* job = FindLive(id)) look(*job);
+  }
+  for (size_t type = 0; type < open.size(); ++type) {
+    if (idle_.types.Has(type)) open[type] = false;
+  }
+  // There may be a million who wait.
+  for (const auto& [id, job] : waiting_) {
+    if (std::ranges::find(open, true) == open.end()) break;
+    look(*job);
+  }
+  idle_.types.Note(open);
+  if (std::ranges::find(found, true) == found.end()) found.clear();
+  return found;
 }
 
 void Engine::On(Time now, const event::UnitsAssigned& e) {

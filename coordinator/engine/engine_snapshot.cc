@@ -64,7 +64,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
              State(*this));
   unpacker.Leave();
   if (unpacker.ok()) cluster_.CountUsable();
-  changes_[kPlan].all = changes_[kProblem].all = true;
+  changes_[kPlan].all = changes_[kProblem].all = changes_[kFill].all = true;
   for (const auto& [name, agent] : agents_) {
     own_checkpoints_ |= agent.own_checkpoints;
   }

@@ -350,6 +350,7 @@ void Engine::TakeAllocation(Time now, const PolicyResult& result) {
   }
   uncounted_.clear();
   filled_.Forget();
+  idle_.types.Forget();
   if (result.is_assignment && result_.is_assignment) {
     return TakeAssignment(now, result);
   }

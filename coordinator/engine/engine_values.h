@@ -91,6 +91,13 @@ class FilledTypes {
   std::vector<bool> is_filled_;
 };
 
+// Types of which nobody who waits can use what is free, but for jobs that have
+// changed since.
+struct IdleTypes {
+  FilledTypes types;
+  uint64_t version = 0;  // of the throughputs
+};
+
 struct JobChanges {
   std::vector<JobId> jobs;
   bool all = true;
