@@ -2,7 +2,8 @@
 // engine: a hundredth of the jobs is exchanged, the problem is brought up to
 // date, the policy solves it, the engine journals the answer and takes it. CPU
 // milliseconds. 83 kinds of jobs on three types, a tenth as many accelerators
-// as jobs.
+// as jobs. Then jobs that come between two allocations, with and without free
+// accelerators that none of them can use.
 //
 //   bench_allocation [--out FILE.json]
 #include <sys/resource.h>
@@ -38,25 +39,20 @@ double CpuMs() {
          static_cast<double>(time.tv_nsec) * 1e-6;
 }
 
+constexpr const char* kIdleType = "tpu";  // of which no job has a throughput
+
 class Cluster {
  public:
-  explicit Cluster(size_t jobs) : policy_(*MakePolicy(kPolicy)) {
+  // `idle`: accelerators of kIdleType.
+  explicit Cluster(size_t jobs, double reset_interval_s = 0, size_t idle = 0)
+      : policy_(*MakePolicy(kPolicy)) {
     EngineOptions options;
     options.progress = policy_->reads_progress();
+    options.reset_interval_s = reset_interval_s;
     engine_ = std::make_unique<Engine>(options);
     Step(event::CoordinatorStarted{1});
-    for (size_t type = 0; type < 3; ++type) {
-      AgentHello hello;
-      hello.server = kTypes[type];
-      hello.incarnation = 1;
-      for (size_t i = 0; i < jobs / 30; ++i) {
-        AcceleratorInfo info;
-        info.type = kTypes[type];
-        info.uuid = StrCat(kTypes[type], "-", i);
-        hello.accelerators.push_back(info);
-      }
-      Step(event::ServerJoined{hello});
-    }
+    for (const char* type : kTypes) Join(type, jobs / 30);
+    if (idle > 0) Join(kIdleType, idle);
     for (size_t i = 0; i < kKinds; ++i) {
       for (double& speed : speeds_.emplace_back(3)) {
         speed = std::uniform_real_distribution<double>(0.2, 5)(random_);
@@ -96,6 +92,13 @@ class Cluster {
     return times;
   }
 
+  // Milliseconds for so many jobs that come.
+  double Add(size_t jobs) {
+    const double start = CpuMs();
+    for (size_t i = 0; i < jobs; ++i) Submit();
+    return CpuMs() - start;
+  }
+
   // A hundredth of the jobs end, of those that wait, and as many come.
   void Exchange(size_t jobs) {
     for (size_t i = 0; i < jobs / 2; i += 50) {
@@ -109,12 +112,26 @@ class Cluster {
  private:
   PolicyResult Solved() const { return *policy_->Solve(*problem_); }
 
+  void Join(const char* type, size_t accelerators) {
+    AgentHello hello;
+    hello.server = type;
+    hello.incarnation = 1;
+    for (size_t i = 0; i < accelerators; ++i) {
+      AcceleratorInfo info;
+      info.type = type;
+      info.uuid = StrCat(type, "-", i);
+      hello.accelerators.push_back(info);
+    }
+    Step(event::ServerJoined{hello});
+  }
+
   void Submit() {
     JobSpec spec;
     spec.name = StrCat("job-", ++submitted_);
     spec.argv = {"./train"};
     const std::vector<double>& speed = speeds_[random_() % kKinds];
     for (size_t j = 0; j < 3; ++j) spec.throughputs[kTypes[j]] = speed[j];
+    spec.throughputs[kIdleType] = 0;
     Step(event::JobSubmitted{std::move(spec), 1});
   }
 
@@ -160,6 +177,19 @@ void Measure(size_t jobs, std::vector<Row>* rows) {
   for (size_t i = rows->size() - 3; i < rows->size(); ++i) PrintNow((*rows)[i]);
 }
 
+// As many again come before the next allocation.
+void MeasureSubmissions(size_t jobs, std::vector<Row>* rows) {
+  constexpr double kReset_s = 1e9;
+  Cluster busy(jobs, kReset_s);
+  busy.Solve();
+  Cluster idle(jobs, kReset_s, /*idle=*/100);
+  idle.Solve();
+  const double busy_ms = busy.Add(jobs);
+  rows->push_back({StrCat(jobs, " submitted, with a type that none can use"),
+                   idle.Add(jobs), "ms", "without it", busy_ms});
+  PrintNow(rows->back());
+}
+
 }  // namespace
 }  // namespace gavel::bench
 
@@ -172,6 +202,7 @@ int main(int argc, char** argv) {
   getrusage(RUSAGE_SELF, &usage);
   rows.push_back({"peak memory of it all",
                   static_cast<double>(usage.ru_maxrss) / 1024, "MiB"});
+  for (const size_t jobs : {10'000, 100'000}) MeasureSubmissions(jobs, &rows);
   std::printf("\n");
   return Report(rows, out);
 }
