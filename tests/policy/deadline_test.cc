@@ -167,6 +167,23 @@ TEST(Deadlines, ThePricesThatAreToldProveThatNotAllCanBeMet) {
   EXPECT_NEAR(level, 6 / 7.6, 1e-3);
 }
 
+// Two servers of five: two gangs of four have a server to themselves, and on
+// what is left over a quarter of the speed.
+TEST(Deadlines, PlacesOnOneServerHaveAPriceOfTheirOwn) {
+  PolicyProblem problem = MakeProblem({10}, {{1, 0.25}, {1, 0.25}, {1, 0.25}});
+  problem.servers = {{5, 5}};
+  for (size_t m = 0; m < 3; ++m) {
+    problem.jobs[m].scale_factor = 4;
+    SetDeadline(m, 90, 100, &problem);
+  }
+  const PolicyResult result = Solved(kDeadlines, problem);
+  EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
+  EXPECT_THAT(result.detail,
+              HasSubstr("more than 0.787 of what they need (proved by the "
+                        "prices type0 0.02941, type0 for gangs of 4 on one "
+                        "server 0.08824)"));
+}
+
 TEST(Deadlines, OneThatIsHopelessStillHasWhatIsLeft) {
   PolicyProblem problem = MakeProblem({1}, {{1}, {10}});
   SetDeadline(0, 1e9, 1e-3, &problem);
