@@ -117,5 +117,28 @@ TEST(Problem, KeptByChangeKnowsWhichJobsAreEqual) {
   }
 }
 
+// Between two allocations: that nobody who waits can use what is free is found
+// out once, and found out again for whoever comes and when more comes free.
+TEST(Fill, WhoCannotUseWhatIsFreeKeepsNobodyElseFromIt) {
+  EngineDriver driver(1, "max_min_fairness_perf",
+                      [](EngineOptions& o) { o.reset_interval_s = 1e6; });
+  JobSpec useless;
+  useless.throughputs["v100"] = 0;
+  JobSpec useful;
+  useful.throughputs["v100"] = 1;
+  driver.Submit("first", 1, useless);
+  const int solves = driver.solves;
+  const JobId second = driver.Submit("second", 1, useless);
+  const JobId third = driver.Submit("third", 1, useful);
+  const JobId fourth = driver.Submit("fourth", 1, useful);
+  EXPECT_EQ(driver.job(third).assigned.size(), 1u);
+  EXPECT_TRUE(driver.job(second).assigned.empty());
+  EXPECT_TRUE(driver.job(fourth).assigned.empty());
+  driver.Step(event::JobCommanded{third, CommandKind::kCancel, 1});
+  driver.Gone(driver.Key(third), 0, 15);
+  EXPECT_EQ(driver.job(fourth).assigned.size(), 1u);
+  EXPECT_EQ(driver.solves, solves);
+}
+
 }  // namespace
 }  // namespace gavel
