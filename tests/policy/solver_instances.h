@@ -77,7 +77,7 @@ class Tally {
   int instance_ = 0;
   int worst_instance_ = 0;
   std::string disputed_;  // instances
-  std::string whose_;  // policies of the fallbacks
+  std::string whose_;     // policies of the fallbacks
 };
 
 }  // namespace gavel::testing
