@@ -88,8 +88,9 @@ def panel(name, points, left, top):
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
                 for x, y in path]
         x, y = path[-1]
-        out.append(f'<text x="{max(x, left + 44):.0f}" y="{y - 7:.0f}" '
-                   f'fill="{colour}" text-anchor="end">{label}</text>')
+        at = (f'x="{x + 6:.0f}" y="{y - 4:.0f}"' if label == "original" else
+              f'x="{max(x, left + 44):.0f}" y="{y - 7:.0f}" text-anchor="end"')
+        out.append(f'<text {at} fill="{colour}">{label}</text>')
     return out
 
 
