@@ -27,10 +27,11 @@ constexpr double kDualMin = 1e-7;
 // Cuts found before are tried again while this part of their weight, in units,
 // is on jobs that are not frozen: with less, rounding would decide.
 constexpr double kWeightMin = 1e-3;
-// A stage that ends with more than this missing, in units, is told of. Where
-// frozen jobs weigh a million times what the free ones do, rounding of theirs
-// is as much as the free ones' seventh digit.
-constexpr double kMissingMax = kOptimalGapMax;
+// A stage that ends with more than this missing, in units, is told of; or with
+// more than rounding of frozen jobs' amounts takes, this part of all that the
+// cut weighs, where they weigh a million times what the free ones do.
+constexpr double kMissingMax = 1e-7;
+constexpr double kRoundingOfWeight = 1e-14;
 // Frozen jobs keep all but this part, once the solver has given up: it does so
 // on rows that can be met only exactly.
 constexpr double kFloorSlack = 1e-9;
@@ -238,11 +239,17 @@ class Filling {
       }
       result_.shares = program_.Shares(solution);
       TopUp();
-      if (missing > kMissingMax) Imprecise(missing);
+      if (missing > MissingMax()) Imprecise(missing);
       return level;
     }
     Imprecise(1);
     return level;
+  }
+
+  // Of the stage that the last cut did not lower.
+  double MissingMax() const {
+    const double weight = Dot(cuts_.back().weight, unit_);
+    return std::clamp(kRoundingOfWeight * weight, kMissingMax, kOptimalGapMax);
   }
 
   // amounts_ are what jobs are to have.

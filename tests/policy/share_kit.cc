@@ -248,7 +248,6 @@ std::string LexicographicErrors(const PolicyProblem& problem,
       MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
   const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
   std::string errors;
-  size_t unknown = 0;
   for (size_t m = 0; m < shares.size(); ++m) {
     const double value = values[shares.jobs[m]];
     ShareProgram program(shares);
@@ -271,15 +270,11 @@ std::string LexicographicErrors(const PolicyProblem& problem,
       allowed += slack * std::abs(solution.row_duals[r]);
     }
     if (solution.outcome != SolveOutcome::kOptimal) {
-      ++unknown;
+      StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");
     } else if (solution.objective > 1 + allowed) {
       StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
                 solution.objective - 1, "; ");
     }
-  }
-  if (unknown * 4 > shares.size()) {
-    StrAppend(&errors, "HiGHS gave up on ", unknown, " of ", shares.size(),
-              " jobs");
   }
   return errors;
 }
