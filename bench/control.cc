@@ -35,6 +35,7 @@ namespace fs = std::filesystem;
 constexpr int kTurns = 15;
 constexpr int kRoundTripsPerTurn = 400;
 constexpr int kCommitsPerTurn = 20;
+constexpr int kCommitsBeforeReuse = 1100;  // of a page each
 constexpr int kWorkers = 1000;
 constexpr double kRound_s = 4;
 constexpr std::chrono::milliseconds kGap(500);  // between two bursts, at least
@@ -127,7 +128,9 @@ std::string JobText(int number) {
                 "[throughputs]\nv100 = 10\n");
 }
 
-Row MeasureSubmission(Client& client, const std::string& folder) {
+// Against a new bare journal, and against one that has had its first 4 MiB:
+// from then on SQLite writes over its WAL, and does not make it longer.
+std::vector<Row> MeasureSubmission(Client& client, const std::string& folder) {
   int number = 0;
   const auto request = [&] {
     ++number;
@@ -137,18 +140,26 @@ Row MeasureSubmission(Client& client, const std::string& folder) {
   const std::string reply = client.RoundTrip(request());
   const Echo echo(reply);
   Client bare(echo.endpoint());
-  BareJournal journal(folder + "/bare.db");
+  BareJournal fresh(folder + "/fresh.db");
+  BareJournal used(folder + "/used.db");
+  for (int i = 0; i < kCommitsBeforeReuse; ++i) used.TimeCommit(request());
   const std::vector<double> medians = MediansOf(
       kCommitsPerTurn, {[&] { return TimeRoundTrip(client, request(), reply); },
                         [&] { return TimeRoundTrip(bare, request(), reply); },
-                        [&] { return journal.TimeCommit(request()); }});
-  return {"submission",
-          medians[0],
-          "us",
-          StrCat("2 ping-pongs (", static_cast<int>(2 * medians[1]),
-                 ") + 1.3 commits (", static_cast<int>(1.3 * medians[2]), ")"),
-          2 * medians[1] + 1.3 * medians[2],
-          AtMost(1)};
+                        [&] { return fresh.TimeCommit(request()); },
+                        [&] { return used.TimeCommit(request()); }});
+  const auto against = [&](const char* name, double commit_us, Goal goal) {
+    return Row{
+        name,
+        medians[0],
+        "us",
+        StrCat("2 ping-pongs (", static_cast<int>(2 * medians[1]),
+               ") + 1.3 commits (", static_cast<int>(1.3 * commit_us), ")"),
+        2 * medians[1] + 1.3 * commit_us,
+        goal};
+  };
+  return {against("submission", medians[2], AtMost(1)),
+          against("submission, a WAL used again", medians[3], AtMost(1))};
 }
 
 // A job of one worker that holds a lease, set up over the wire.
@@ -302,7 +313,9 @@ std::vector<Row> Rows() {
       return *EncodeMessage(
           QueryRequest{++number, QueryKind::kQueue, holder.key.job});
     }));
-    rows.push_back(MeasureSubmission(holder.client, folder.path()));
+    for (Row& row : MeasureSubmission(holder.client, folder.path())) {
+      rows.push_back(std::move(row));
+    }
   }
   std::string notice;
   const double ours = NoticesPerSecond(folder.path() + "/rounds", &notice);

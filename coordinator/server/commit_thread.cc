@@ -64,6 +64,8 @@ CommitThread::State CommitThread::state() const {
 }
 
 void CommitThread::Run() {
+  // After a failure Append says so.
+  journal_->ReserveWal().IgnoreError();
   bool more = true;  // an earlier coordinator may have left something
   Work work;
   while (TakeWork(more, &work)) {

@@ -15,6 +15,8 @@ namespace {
 
 // The WAL is copied into the main file when it has grown this long (4 MiB).
 constexpr int kWalPagesMax = 1000;
+// And the last transaction before that, with what SQLite puts before each page.
+constexpr int64_t kWalBytesMax = 1100 * (4096 + 24);
 
 constexpr char kPragmas[] =
     "PRAGMA journal_mode=WAL;"
@@ -115,6 +117,15 @@ absl::Status Journal::Recover(const RecoverInto& into) {
   GAVEL_RETURN_IF_ERROR(Error(end.status()));
   end_ = *end;
   return absl::OkStatus();
+}
+
+absl::Status Journal::ReserveWal() {
+  assert(was_read_);
+  const absl::Status status = InTransaction([this]() -> absl::Status {
+    const absl::Status reserved = database_.ReserveWal(kWalBytesMax);
+    return absl::IsResourceExhausted(reserved) ? absl::OkStatus() : reserved;
+  });
+  return status.ok() ? status : Broke(status);
 }
 
 absl::Status Journal::Append(std::span<const JournalRow> rows,

@@ -68,6 +68,12 @@ class Journal {
   // As RecoverChain; once, before the first Append.
   absl::Status Recover(const RecoverInto& into);
 
+  // Makes room on disk for the WAL in its usual length, which takes a third off
+  // the time of each Append until the WAL has had that length; where there is
+  // no room it grows as it must. After Recover. After a failure as after
+  // Append's.
+  absl::Status ReserveWal();
+
   // Commits all of `rows` and what they mean for the history, or none: on disk
   // when it returns OK. They follow on each other and on what is there. After a
   // failure nothing is ever written again, since a failed fsync must not be

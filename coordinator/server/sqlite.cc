@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -199,6 +201,30 @@ absl::StatusOr<SqliteStatement*> SqliteDatabase::PrepareOnce(
   }
   found->second.bind_error_ = SQLITE_OK;
   return &found->second;
+}
+
+absl::Status SqliteDatabase::ReserveWal(int64_t bytes) {
+  sqlite3_file* wal = nullptr;
+  int result = sqlite3_file_control(database_.get(), "main",
+                                    SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+  if (result != SQLITE_OK) return ErrorOf(database_.get(), result);
+  if (wal->pMethods == nullptr) return absl::OkStatus();
+  sqlite3_int64 length = 0;
+  result = wal->pMethods->xFileSize(wal, &length);
+  static constexpr std::array<char, 1 << 16> kZeros{};
+  const sqlite3_int64 before = length;
+  while (result == SQLITE_OK && length < bytes) {
+    const auto more = std::min<sqlite3_int64>(kZeros.size(), bytes - length);
+    result = wal->pMethods->xWrite(wal, kZeros.data(), static_cast<int>(more),
+                                   length);
+    length += more;
+  }
+  if (result == SQLITE_OK && length > before) {
+    result = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+  } else if (result == SQLITE_FULL) {
+    wal->pMethods->xTruncate(wal, before);
+  }
+  return result == SQLITE_OK ? absl::OkStatus() : ErrorOf(nullptr, result);
 }
 
 absl::Status SqliteDatabase::Checkpoint() {

@@ -67,6 +67,11 @@ class SqliteDatabase {
 
   // Pages in the WAL after the last commit.
   int wal_pages() const { return *wal_pages_; }
+  // Makes the WAL, if there is one, at least `bytes` long, with zeros, on disk:
+  // a commit that does not make it longer is a third faster. Within a
+  // transaction, so that nobody else writes there. RESOURCE_EXHAUSTED: no room,
+  // and all is as before.
+  absl::Status ReserveWal(int64_t bytes);
   // Copies what no reader needs from the WAL into the main file, with fsyncs.
   absl::Status Checkpoint();
   // From now on closing leaves the files as they are.

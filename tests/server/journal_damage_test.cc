@@ -241,6 +241,18 @@ TEST_F(JournalDamage, AFailedFsyncIsNotRetried) {
   EXPECT_EQ(disk.fsyncs(), fsyncs);
 }
 
+TEST_F(JournalDamage, AnFsyncThatFailsForTheReserveIsNotRetriedEither) {
+  FaultyDisk disk;
+  const auto journal = MustOpen();
+  AppendRows(*journal, 1, 3);
+  disk.FailFsyncAfter(0);
+  const absl::Status failed = journal->ReserveWal();
+  EXPECT_THAT(failed, StatusIs(absl::StatusCode::kInternal, path()));
+  disk.FailFsyncAfter(1000);
+  const JournalRow row = RowAt(4);
+  EXPECT_EQ(journal->Append({&row, 1}), failed);
+}
+
 // The row of the failed commit may be there or not: nobody was told that it is.
 TEST_F(JournalDamage, AfterAFailedFsyncTheRowsBeforeItAreThere) {
   {

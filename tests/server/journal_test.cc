@@ -77,6 +77,26 @@ TEST_F(JournalTest, LongOnesAreCopiedOutOfTheWal) {
   EXPECT_GT(std::filesystem::file_size(path()), 5u << 20);
 }
 
+TEST_F(JournalTest, AReservedWalIsWrittenOverAndNotMadeLonger) {
+  const std::string wal = path() + "-wal";
+  AppendRows(*MustOpen(), 1, 3);
+  auto journal = MustOpen();
+  ASSERT_OK(journal->ReserveWal());
+  const auto length = std::filesystem::file_size(wal);
+  EXPECT_GE(length, 4u << 20);
+  // What a crash now would leave.
+  const std::string copy = path() + ".copy";
+  WriteFile(copy, ReadFile(path()));
+  WriteFile(copy + "-wal", ReadFile(wal));
+  EXPECT_EQ(ReadJournal(copy).rows.size(), 3u);
+  AppendRows(*journal, 4, 200);
+  EXPECT_EQ(std::filesystem::file_size(wal), length);
+  journal.reset();
+  const ReadBack back = ReadJournal(path());
+  ASSERT_OK(back.status);
+  EXPECT_EQ(back.rows.size(), 200u);
+}
+
 TEST_F(JournalTest, ChangedBytesNameTheRow) {
   AppendRows(*MustOpen(), 1, 9);
   ChangeBehindItsBack("UPDATE journal SET event = x'00' WHERE seq = 5");
