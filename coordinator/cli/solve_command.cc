@@ -42,9 +42,8 @@ void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
     return;
   }
   StrAppend(&result->detail, result->detail.empty() ? "" : "; ",
-            "solved by HiGHS: prices don't serve packed pairs, placement that "
-            "leaves accelerators of servers over, or deadlines that can't all "
-            "be met");
+            "solved by HiGHS: prices don't serve packed pairs, or deadlines "
+            "that can't all be met");
 }
 
 absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
@@ -124,8 +123,7 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
                    "auto: prices where they serve and prove their answer, else "
                    "HiGHS; prices: their answer even without its proof, HiGHS "
                    "only where they don't serve, which REASON tells (packed "
-                   "pairs, placement that leaves accelerators over, deadlines "
-                   "that can't all be met)")
+                   "pairs, deadlines that can't all be met)")
       ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
       ->type_name("auto|highs|prices")
       ->default_str("auto");

@@ -46,6 +46,8 @@ void ExpectSameAsAllPairs(const PackedObjective& of,
     return;
   }
   tally->Ask();
+  EXPECT_EQ(FormulaErrors(of.policy, problem, some), "");
+  EXPECT_EQ(FormulaErrors(of.policy, problem, all), "");
   EXPECT_LE(of.sign * some.objective, of.sign * some.bound);
   const double scale = std::max(std::abs(all.objective), 1e-300);
   const double difference = std::abs(some.objective - all.objective);
@@ -101,6 +103,7 @@ void ExpectFilledWithPairs(const PolicyProblem& problem, int i, Tally* tally) {
   EXPECT_EQ(ShareErrors(problem, some), "");
   if (!OnDemand(some)) return;
   tally->Ask();
+  EXPECT_EQ(FormulaErrors(kPackedFilling, problem, some), "");
   EXPECT_LE(some.objective, some.bound);
   const PolicyResult all = By(SolverChoice::kHighs, kPackedFilling, problem);
   EXPECT_LE(all.objective, some.bound * (1 + 1e-9));

@@ -10,6 +10,7 @@
 
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/problem.h"
+#include "coordinator/policy/reference_type.h"
 #include "coordinator/policy/share_problem.h"
 #include "core/text.h"
 #include "tests/policy/certificate.h"
@@ -230,6 +231,202 @@ std::vector<double> JobValues(const PolicyProblem& problem,
     values[m] /= problem.jobs[m].weight * proportional;
   }
   return values;
+}
+
+namespace {
+
+// [n] throughputs that the value is in proportion to: see JobValues.
+std::vector<double> Proportional(const PolicyProblem& problem) {
+  std::vector<double> values(problem.jobs.size());
+  double accelerators = 0;
+  for (const int count : problem.capacity) accelerators += count;
+  for (size_t m = 0; m < values.size(); ++m) {
+    const ShareUnit alone{problem.jobs[m].id, JobId()};
+    for (size_t j = 0; j < problem.types.size(); ++j) {
+      double best = UnitThroughput(problem, alone, m, j);
+      if (best <= 0 && problem.placement_sensitive()) {
+        best = UnitThroughput(problem, alone, m, problem.types.size() + j);
+      }
+      values[m] += best * problem.capacity[j] / accelerators;
+    }
+  }
+  return values;
+}
+
+// [n] of all accelerators, over the weight; NaN for jobs that run nowhere.
+std::vector<double> AcceleratorParts(const PolicyProblem& problem,
+                                     const Allocation& allocation) {
+  double accelerators = 0;
+  for (const int count : problem.capacity) accelerators += count;
+  std::vector<double> parts = JobThroughputs(problem, allocation, true);
+  for (size_t m = 0; m < parts.size(); ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    parts[m] *= RunsSomewhere(problem, m)
+                    ? job.scale_factor / (job.weight * accelerators)
+                    : std::numeric_limits<double>::quiet_NaN();
+  }
+  return parts;
+}
+
+double Makespan(const PolicyProblem& problem,
+                const std::vector<double>& throughputs) {
+  // A job of unknown length is as long as the longest known one.
+  std::vector<double> fastest(throughputs.size(), 0.0);
+  double longest_s = 0;
+  for (size_t m = 0; m < fastest.size(); ++m) {
+    if (!RunsSomewhere(problem, m)) continue;
+    const ShareUnit alone{problem.jobs[m].id, JobId()};
+    for (size_t c = 0; c < problem.columns(); ++c) {
+      fastest[m] = std::max(fastest[m], UnitThroughput(problem, alone, m, c));
+    }
+    longest_s =
+        std::max(longest_s, problem.jobs[m].steps_remaining / fastest[m]);
+  }
+  double makespan_s = 0;
+  for (size_t m = 0; m < fastest.size(); ++m) {
+    if (!RunsSomewhere(problem, m)) continue;
+    double steps = problem.jobs[m].steps_remaining;
+    if (steps <= 0) steps = (longest_s > 0 ? longest_s : 1) * fastest[m];
+    makespan_s = std::max(makespan_s, steps / throughputs[m]);
+  }
+  return makespan_s;
+}
+
+double LargestRho(const PolicyProblem& problem,
+                  const std::vector<double>& throughputs) {
+  double accelerators = 0;
+  for (const int count : problem.capacity) accelerators += count;
+  double sharing = 0;  // the n of an nth
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    sharing += RunsSomewhere(problem, m) ? 1 : 0;
+  }
+  const std::vector<double> proportional = Proportional(problem);
+  double largest = 0;
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    if (!RunsSomewhere(problem, m)) continue;
+    const PolicyJob& job = problem.jobs[m];
+    const double isolated =
+        proportional[m] *
+        std::min(1.0, accelerators / (sharing * job.scale_factor));
+    const double steps = job.steps_remaining;
+    const double rho = steps > 0
+                           ? (job.time_since_start_s + steps / throughputs[m]) /
+                                 (job.isolated_s + steps / isolated)
+                           : isolated / throughputs[m];
+    largest = std::max(largest, rho);
+  }
+  return largest;
+}
+
+// Steps/s of all jobs together, those on each type over its `cost`.
+double TotalThroughput(const PolicyProblem& problem,
+                       const Allocation& allocation,
+                       const std::vector<double>& cost) {
+  double total = 0;
+  for (const ShareUnit& unit : allocation.units()) {
+    const std::vector<double> row = allocation.Row(unit);
+    for (const JobId id : {unit.job, unit.partner}) {
+      if (!id.valid()) continue;
+      const size_t m = IndexOf(problem, id);
+      for (size_t c = 0; c < row.size(); ++c) {
+        if (row[c] == 0) continue;
+        total += row[c] * UnitThroughput(problem, unit, m, c) /
+                 cost[problem.TypeOfColumn(c)];
+      }
+    }
+  }
+  return total;
+}
+
+// Normalised steps per cost of the time that is used.
+double StepsPerCost(const PolicyProblem& problem, const Allocation& allocation,
+                    const std::vector<double>& throughputs,
+                    const std::vector<double>& cost) {
+  const std::vector<double> proportional = Proportional(problem);
+  double steps = 0;
+  double spent = 0;
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    if (!RunsSomewhere(problem, m)) continue;
+    const PolicyJob& job = problem.jobs[m];
+    steps += job.weight * job.scale_factor / proportional[m] * throughputs[m];
+    const std::vector<double> row = allocation.Row(job.id);
+    for (size_t c = 0; c < row.size(); ++c) {
+      spent += cost[problem.TypeOfColumn(c)] * job.scale_factor * row[c];
+    }
+  }
+  return steps / spent;
+}
+
+// The least value, the least share of all accelerators, the makespan, the
+// largest rho, the sum of steps/s (each over the cost of its type where the
+// name says so), or normalised steps per cost.
+double ObjectiveOf(std::string_view policy, const PolicyProblem& problem,
+                   const Allocation& allocation) {
+  if (policy == "min_total_duration" || policy == "finish_time_fairness") {
+    return ObjectiveOf(StrCat(policy, "_perf"), WithReferenceType(problem),
+                       allocation);
+  }
+  if (policy.starts_with("max_min_fairness")) {
+    const bool agnostic = policy == "max_min_fairness" ||
+                          policy == "max_min_fairness_water_filling";
+    return LeastValue(JobValues(problem, allocation, agnostic));
+  }
+  if (policy == "drf") {
+    return LeastValue(AcceleratorParts(problem, allocation));
+  }
+  const std::vector<double> throughputs =
+      JobThroughputs(problem, allocation, false);
+  if (policy.starts_with("min_total_duration")) {
+    return Makespan(problem, throughputs);
+  }
+  if (policy.starts_with("finish_time_fairness")) {
+    return LargestRho(problem, throughputs);
+  }
+  std::vector<double> cost = problem.cost;
+  if (cost.empty() || policy == "max_sum_throughput_perf") {
+    cost.assign(problem.types.size(), 1.0);
+  }
+  return policy == "max_throughput_per_cost"
+             ? StepsPerCost(problem, allocation, throughputs, cost)
+             : TotalThroughput(problem, allocation, cost);
+}
+
+std::string LateJobs(const PolicyProblem& problem,
+                     const Allocation& allocation) {
+  const std::vector<double> throughputs =
+      JobThroughputs(problem, allocation, false);
+  std::string late;
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    if (!(job.deadline_s > 0) || job.deadline_s == PolicyJob::kNoDeadline ||
+        !RunsSomewhere(problem, m)) {
+      continue;
+    }
+    const double needed = job.steps_remaining / job.deadline_s;
+    if (throughputs[m] >= needed * (1 - 1e-6)) continue;
+    StrAppend(&late, "job ", job.id.value(), " has ", throughputs[m], " of ",
+              needed, "; ");
+  }
+  return late;
+}
+
+}  // namespace
+
+std::string FormulaErrors(std::string_view policy, const PolicyProblem& problem,
+                          const PolicyResult& result) {
+  std::string errors;
+  const double objective = ObjectiveOf(policy, problem, result.allocation);
+  if (!(std::abs(result.objective - objective) <=
+        1e-10 * std::abs(objective))) {
+    StrAppend(&errors, "objective ", result.objective, " for ", objective,
+              "; ");
+  }
+  const bool deadlines =
+      policy.ends_with("SLOs") || policy == "max_throughput_per_cost";
+  if (deadlines && result.outcome == SolveOutcome::kOptimal) {
+    StrAppend(&errors, LateJobs(problem, result.allocation));
+  }
+  return errors;
 }
 
 double LeastValue(const std::vector<double>& values) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/policy/policy.h"
@@ -32,6 +33,11 @@ std::vector<double> JobThroughputs(const PolicyProblem& problem,
 // nowhere. Shares of servers' types as for ProportionalThroughputs.
 std::vector<double> JobValues(const PolicyProblem& problem,
                               const Allocation& allocation, bool agnostic);
+// Whether the objective of the policy of that name is what its formula makes of
+// the shares alone, to 1e-10, and every job has what it needs for its deadline,
+// to a millionth, where the result does not tell otherwise. Empty: all is so.
+std::string FormulaErrors(std::string_view policy, const PolicyProblem& problem,
+                          const PolicyResult& result);
 // The least of them, NaN left aside.
 double LeastValue(const std::vector<double>& values);
 
