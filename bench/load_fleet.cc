@@ -340,9 +340,9 @@ void Fleet::Carry(PeerId peer, lease_action::Send&& action) {
   Worker& worker = workers_.at(peer);
   if (const auto* request = std::get_if<LeaseRequest>(&action.message);
       request != nullptr && request->holding) {
-    if (worker.nonce != 0) ++renewals_unanswered_;
+    // Asked again: it waits since the first time.
+    if (worker.nonce == 0) worker.asked_at = Now();
     worker.nonce = request->nonce;
-    worker.asked_at = Now();
   }
   Send(peer, action.message);
 }
@@ -382,7 +382,10 @@ void Fleet::Carry(PeerId peer, lease_action::Resume&& action) {
 
 void Fleet::Carry(PeerId peer, lease_action::Pause&& action) {
   Worker& worker = workers_.at(peer);
-  if (action.why.find("lease ended") != std::string::npos) ++leases_ended_;
+  if (action.why.find("lease ended") != std::string::npos) {
+    ++leases_ended_;
+    if (worker.nonce != 0) renewals_s_.push_back(Now() - worker.asked_at);
+  }
   worker.nonce = 0;  // the answer no longer matters
   CountSteps(worker);
   worker.next_report = kNever;

@@ -65,9 +65,9 @@ class Fleet {
   int heard_of_term(uint64_t term) const;
   uint64_t term() const { return term_; }
 
-  // Seconds from a renewal's sending to its answer, since the last clearing.
+  // Seconds from a renewal's first sending to its answer, or to the lease's end
+  // where none came, since the last clearing.
   std::vector<double>& renewals_s() { return renewals_s_; }
-  uint64_t renewals_unanswered() const { return renewals_unanswered_; }
   uint64_t grants() const { return grants_; }
   uint64_t pauses() const { return pauses_; }
   uint64_t ended() const { return ended_; }                // worker processes
@@ -155,7 +155,6 @@ class Fleet {
   std::set<PeerId> running_;
   std::map<std::string, PeerId> holder_of_;  // by uuid
   std::vector<double> renewals_s_;
-  uint64_t renewals_unanswered_ = 0;
   uint64_t grants_ = 0;
   uint64_t pauses_ = 0;
   uint64_t leases_ended_ = 0;

@@ -21,6 +21,7 @@
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/private_directory.h"
 #include "coordinator/server/recorder.h"
+#include "coordinator/server/report_check.h"
 #include "coordinator/server/solver_thread.h"
 #include "coordinator/server/wall_clock.h"
 #include "coordinator/server/wire_counts.h"
@@ -94,6 +95,7 @@ struct CoordinatorServer::Impl {
   PeerTable<WorkerKey> workers{kWorkerPeersMax};
   PeerTable<std::string> agents{kAgentPeersMax};
   ClientRequests clients;
+  ReportCheck reports;
   Outbox outbox;
   uint64_t persisted_seq = 0;         // that the engine was told
   std::vector<std::string> troubles;  // that the log was told
@@ -274,6 +276,9 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
   }
   if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
     workers.Forget(exited->worker);
+  }
+  if (const auto line = reports.Take(clock.Now(), &incoming.message)) {
+    options.log->warn("{}", *line);
   }
   std::optional<Event> event = TakeClientMessage(incoming, *sender);
   if (!event) event = EventOf(std::move(incoming.message));

@@ -102,6 +102,12 @@ TEST_F(CoordinatorServerTest, LeadsAJobFromSubmissionToItsEnd) {
   EXPECT_EQ(nodes[0]["state"], "allocated");
   EXPECT_EQ(nodes[0]["accelerators"][0]["jobs"], json({1}));
 
+  // More in a second than its own count has gone on by.
+  worker.Report(grant->epoch, 410, 1e8);
+  const json same = client_->WaitForRow(
+      JobId(1), [](const json& r) { return r["steps_done"] == 410; });
+  EXPECT_EQ(same["steps_per_s"], 0);
+
   worker.Release(grant->epoch, 1000);
   agent.Exited(launch->worker, 0);
   const auto acknowledged = agent.Receive<ExitAcknowledged>();
