@@ -17,6 +17,7 @@ enum class Rule : uint8_t {
   kNone,
   // runtime/lease
   kGrantAnswersLatestRequest,
+  kGrantIsOfIncarnation,
   kLeaseCountsFromSending,
   kLeaseEndsAtDeadline,
   kGivenUpEpochStaysSo,

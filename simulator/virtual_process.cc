@@ -54,6 +54,10 @@ void VirtualProcess::Receive(const Message& message) {
   Step(lease_event::MessageReceived{message});
 }
 
+void VirtualProcess::ReceiveOfAnother(const Message& message) {
+  if (alive_ && !stalled_) Step(lease_event::MessageReceived{message});
+}
+
 // It has heard a later coordinator: what this one says has no effect.
 void VirtualProcess::HearReplaced(const Message& message) {
   Step(lease_event::Tick{});  // what is due without it

@@ -34,6 +34,8 @@ class VirtualProcess {
 
   void Start();
   void Receive(const Message& message);
+  // Meant for the process before it, whose connection it has now.
+  void ReceiveOfAnother(const Message& message);
   void Terminate();  // SIGTERM: checkpoint, exit 75
   void Kill();       // SIGKILL
   void Stall();      // SIGSTOP

@@ -68,8 +68,11 @@ void VirtualServer::Receive(const Message& message) {
 
 void VirtualServer::ReceiveForWorker(const WorkerKey& worker,
                                      const Message& message) {
-  const auto found = processes_.find(worker);
-  if (found != processes_.end()) found->second->Receive(message);
+  const auto found = processes_.lower_bound(worker);
+  if (found == processes_.end()) return;
+  const auto& [key, process] = *found;
+  if (key == worker) return process->Receive(message);
+  if (key.worker() == worker.worker()) process->ReceiveOfAnother(message);
 }
 
 void VirtualServer::Step(const AgentEvent& event) {

@@ -22,6 +22,10 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->packing = policy.packs();
   options->progress = policy.reads_progress();
   options->pair_trials = policy.packs();
+  // By the time that a lease would reach beyond its round, who goes on is
+  // planned, and it does: a coordinator that is away then interrupts no more
+  // than in the middle of a round.
+  options->plan_lead_s = options->lease_duration_s;
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;
 }

@@ -30,7 +30,7 @@ constexpr double kExtensionSpread_s_max = 5;
 constexpr double kExtensionSpreadPart = 0.5;
 constexpr double kRenewalSpreadPart = 0.4;
 // Of what is left of a lease that is not to be longer.
-constexpr double kVainRenewalPart = 0.75;
+constexpr double kVainRenewalPart = 0.6;
 
 // In [0, 1), another one for each request of each worker (the finalizer of
 // SplitMix64).
@@ -208,8 +208,8 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
 // When to ask after a grant of `duration_s`: a third into it at the latest.
 // Where the round ends the lease is not to be longer, and a LeaseNotice tells
 // when it can be extended: until then to ask is in vain, and only lest the
-// notice was lost it asks when three quarters of what is left are over, and
-// once more shortly before the end.
+// notice was lost it asks when most of what is left is over, and once more
+// shortly before the end.
 Time LeaseMachine::NextRenewal(Time now, double duration_s, bool renewal) {
   const double sooner =
       1 - kRenewalSpreadPart * MomentOf(options_.worker, nonce_);
@@ -276,7 +276,10 @@ void LeaseMachine::Take(Time, const WorkerRejected& rejected,
 // replaced, is old whatever it says.
 bool LeaseMachine::Listens(const WorkerKey& worker,
                            const JournalPosition& position) {
-  if (!started_ || finished_ || worker != options_.worker) return false;
+  if (!started_ || finished_) return false;
+  if (worker != options_.worker && Rules::Hold(Rule::kGrantIsOfIncarnation)) {
+    return false;
+  }
   if (position.term < highest_seen_.term &&
       Rules::Hold(Rule::kWorkerHeedsLatestTerm)) {
     return false;

@@ -31,6 +31,30 @@ TEST(Restart, AdoptsAWorkerThatStillHoldsItsLease) {
   EXPECT_EQ(driver.Last<LeaseGrant>()->position.term, 2u);
 }
 
+// As a coordinator has it (SetUpFor): whoever goes on has all of a lease with
+// each renewal, at the end of a round, too, and so survives an absence of what
+// is left of that, whenever it is.
+TEST(Restart, LeavesLeasesWholeAtTheEndOfARound) {
+  EngineDriver driver(1, "fifo", [](EngineOptions& options) {
+    options.plan_lead_s = options.lease_duration_s;
+  });
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const double lease_s = driver.engine().options().lease_duration_s;
+  const uint64_t epoch = driver.worker(job).held_epoch;
+  for (int renewal = 0; renewal < 120; ++renewal) {
+    driver.At(driver.now + lease_s / 3);
+    // Before, and after, the next round is planned; a new one begins there.
+    if (renewal == 55 || renewal == 83) driver.Restart();
+    driver.Request(key, /*holding=*/true);
+    const auto grant = driver.Last<LeaseGrant>();
+    ASSERT_EQ(grant->nonce, driver.nonce);
+    EXPECT_EQ(grant->epoch, epoch) << "at " << driver.now;
+    EXPECT_DOUBLE_EQ(grant->duration_s, lease_s) << "at " << driver.now;
+  }
+  EXPECT_GE(driver.engine().rounds(), 3u);
+}
+
 TEST(Restart, GivesNoAcceleratorOnWhileAnOldLeaseMayRun) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId first = driver.Submit("a");

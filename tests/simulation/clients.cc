@@ -163,7 +163,7 @@ EngineOptions EngineOf(uint64_t seed, bool is_long) {
   EngineOptions engine;
   engine.round_duration_s = is_long ? 90 : 10;
   engine.lease_duration_s = is_long ? 60 : 4;
-  engine.plan_lead_s = 1;
+  engine.plan_lead_s = engine.lease_duration_s;  // as SetUpFor has it
   engine.pause_grace_s = 5;
   engine.stop_grace_s = 2;
   engine.launch_timeout_s = 20;

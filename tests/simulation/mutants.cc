@@ -12,6 +12,10 @@ constexpr auto kMutants = std::to_array<Mutant>({
     {Rule::kGrantAnswersLatestRequest, "grant-nonce",
      "a worker takes the answer to an older request for one to its latest, and "
      "so believes in a lease that ended"},
+    {Rule::kGrantIsOfIncarnation, "grant-of-another-life",
+     "a worker takes what was meant for the process before it, whose requests "
+     "had the same nonces, for its own",
+     kRare},
     {Rule::kLeaseCountsFromSending, "lease-from-receipt",
      "a lease counts from when its grant arrived, however long that took"},
     {Rule::kLeaseEndsAtDeadline, "lease-without-end",
