@@ -368,8 +368,9 @@ void CoordinatorServer::Impl::Step(const Event& event) {
   Actions actions = engine.Step(clock.Now(), event);
   const bool many = actions.size() > Outbox::kSentAtOnceMax;
   for (Action& action : actions) {
-    if (outbox.Take(action, many)) continue;
-    std::visit([this](auto& a) { Carry(std::move(a)); }, action);
+    for (Action& now : outbox.Take(std::move(action), many)) {
+      std::visit([this](auto& a) { Carry(std::move(a)); }, now);
+    }
   }
 }
 

@@ -1,17 +1,20 @@
 // What the engine sends to many at once (a round's notices to thousands of
 // workers): it goes out a part at a time, so that what comes in meanwhile is
-// answered in between. To one receiver in the engine's order. The coordinator's
-// event loop owns one. Not thread-safe.
+// answered in between. To one receiver in the engine's order: an answer takes
+// with it what waits for who gets it. The coordinator's event loop owns one.
+// Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 #define GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <list>
 #include <map>
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "coordinator/engine/action.h"
 #include "core/ids.h"
@@ -31,10 +34,9 @@ class Outbox {
     return std::max(kSentAtOnceMax, waiting_.size() / kTurnsMax);
   }
 
-  // Takes `action` if it is a message that has to wait: one of many, or with
-  // others before it to the same receiver. False: it is to be carried out now,
-  // and untouched.
-  bool Take(Action& action, bool of_many);
+  // What is to be carried out now, in order: what waits for the receiver of
+  // `action`, and that. Nothing when it waits, a message of many.
+  std::vector<Action> Take(Action&& action, bool of_many);
 
   // The next one that waits, in order.
   std::optional<Action> Next();
@@ -45,8 +47,9 @@ class Outbox {
   using Receiver = std::variant<WorkerKey, std::string>;
   static std::optional<Receiver> ReceiverOf(const Action& action);
 
-  std::deque<Action> waiting_;
-  std::map<Receiver, int> waiting_for_;  // how many, none of them 0
+  std::list<Action> waiting_;
+  // In order; none is empty.
+  std::map<Receiver, std::deque<std::list<Action>::iterator>> waiting_for_;
 };
 
 }  // namespace gavel

@@ -206,37 +206,11 @@ std::vector<double> JobThroughputs(const PolicyProblem& problem,
   return throughputs;
 }
 
-std::vector<double> JobValues(const PolicyProblem& problem,
-                              const Allocation& allocation, bool agnostic) {
-  std::vector<double> values = JobThroughputs(problem, allocation, agnostic);
-  const size_t types = problem.types.size();
-  double accelerators = 0;
-  for (const int count : problem.capacity) accelerators += count;
-  for (size_t m = 0; m < values.size(); ++m) {
-    double proportional = 0;
-    for (size_t j = 0; j < types; ++j) {
-      const ShareUnit unit{problem.jobs[m].id, JobId()};
-      double best = UnitThroughput(problem, unit, m, j);
-      if (best <= 0 && problem.placement_sensitive()) {
-        best = UnitThroughput(problem, unit, m, types + j);
-      }
-      if (agnostic && best > 0) best = 1;
-      proportional += best * problem.capacity[j] / accelerators;
-    }
-    if (!RunsSomewhere(problem, m)) {
-      values[m] = std::numeric_limits<double>::quiet_NaN();
-      continue;
-    }
-    values[m] *= problem.jobs[m].scale_factor;
-    values[m] /= problem.jobs[m].weight * proportional;
-  }
-  return values;
-}
-
 namespace {
 
-// [n] throughputs that the value is in proportion to: see JobValues.
-std::vector<double> Proportional(const PolicyProblem& problem) {
+// [n] with an equal part of the time on each accelerator, Gavel section 4.1;
+// `agnostic`: that time.
+std::vector<double> Proportional(const PolicyProblem& problem, bool agnostic) {
   std::vector<double> values(problem.jobs.size());
   double accelerators = 0;
   for (const int count : problem.capacity) accelerators += count;
@@ -247,11 +221,29 @@ std::vector<double> Proportional(const PolicyProblem& problem) {
       if (best <= 0 && problem.placement_sensitive()) {
         best = UnitThroughput(problem, alone, m, problem.types.size() + j);
       }
+      if (agnostic && best > 0) best = 1;
       values[m] += best * problem.capacity[j] / accelerators;
     }
   }
   return values;
 }
+
+}  // namespace
+
+std::vector<double> JobValues(const PolicyProblem& problem,
+                              const Allocation& allocation, bool agnostic) {
+  std::vector<double> values = JobThroughputs(problem, allocation, agnostic);
+  const std::vector<double> proportional = Proportional(problem, agnostic);
+  for (size_t m = 0; m < values.size(); ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    values[m] *= RunsSomewhere(problem, m)
+                     ? job.scale_factor / (job.weight * proportional[m])
+                     : std::numeric_limits<double>::quiet_NaN();
+  }
+  return values;
+}
+
+namespace {
 
 // [n] of all accelerators, over the weight; NaN for jobs that run nowhere.
 std::vector<double> AcceleratorParts(const PolicyProblem& problem,
@@ -300,7 +292,8 @@ double LargestRho(const PolicyProblem& problem,
   for (size_t m = 0; m < throughputs.size(); ++m) {
     sharing += RunsSomewhere(problem, m) ? 1 : 0;
   }
-  const std::vector<double> proportional = Proportional(problem);
+  const std::vector<double> proportional =
+      Proportional(problem, /*agnostic=*/false);
   double largest = 0;
   for (size_t m = 0; m < throughputs.size(); ++m) {
     if (!RunsSomewhere(problem, m)) continue;
@@ -342,7 +335,8 @@ double TotalThroughput(const PolicyProblem& problem,
 double StepsPerCost(const PolicyProblem& problem, const Allocation& allocation,
                     const std::vector<double>& throughputs,
                     const std::vector<double>& cost) {
-  const std::vector<double> proportional = Proportional(problem);
+  const std::vector<double> proportional =
+      Proportional(problem, /*agnostic=*/false);
   double steps = 0;
   double spent = 0;
   for (size_t m = 0; m < throughputs.size(); ++m) {

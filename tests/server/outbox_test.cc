@@ -18,20 +18,24 @@ Action Stop(const std::string& server) {
   return action::SendToAgent{server, StopWorker{server, Key(1), {1, 1}, 0}};
 }
 
-// Of the next message: job and epoch of a notice.
-std::pair<uint64_t, uint64_t> NextNotice(Outbox& outbox) {
-  const std::optional<Action> next = outbox.Next();
-  if (!next.has_value()) return {0, 0};
-  const auto& send = std::get<action::SendToWorker>(*next);
+// Job and epoch of a notice.
+using JobAndEpoch = std::pair<uint64_t, uint64_t>;
+
+JobAndEpoch NoticeIn(const Action& action) {
+  const auto& send = std::get<action::SendToWorker>(action);
   return {send.worker.job.value(), std::get<LeaseNotice>(send.message).epoch};
+}
+
+JobAndEpoch NextNotice(Outbox& outbox) {
+  const std::optional<Action> next = outbox.Next();
+  return next.has_value() ? NoticeIn(*next) : JobAndEpoch{0, 0};
 }
 
 TEST(Outbox, AFewMessagesNeedNotWait) {
   Outbox outbox;
-  Action notice = Notice(1);
-  EXPECT_FALSE(outbox.Take(notice, /*of_many=*/false));
-  // It is as it was.
-  EXPECT_EQ(std::get<action::SendToWorker>(notice).worker, Key(1));
+  const auto now = outbox.Take(Notice(1), /*of_many=*/false);
+  ASSERT_EQ(now.size(), 1u);
+  EXPECT_EQ(NoticeIn(now[0]), JobAndEpoch(1, 1));
   EXPECT_TRUE(outbox.empty());
   EXPECT_FALSE(outbox.Next().has_value());
 }
@@ -39,8 +43,7 @@ TEST(Outbox, AFewMessagesNeedNotWait) {
 TEST(Outbox, ManyWaitInOrder) {
   Outbox outbox;
   for (uint64_t job = 1; job <= 200; ++job) {
-    Action notice = Notice(job);
-    EXPECT_TRUE(outbox.Take(notice, /*of_many=*/true));
+    EXPECT_TRUE(outbox.Take(Notice(job), /*of_many=*/true).empty());
   }
   for (uint64_t job = 1; job <= 200; ++job) {
     EXPECT_EQ(NextNotice(outbox).first, job);
@@ -48,46 +51,50 @@ TEST(Outbox, ManyWaitInOrder) {
   EXPECT_TRUE(outbox.empty());
 }
 
-TEST(Outbox, NothingOvertakesWhatWaitsForTheSameReceiver) {
+// Who asks does not wait behind all others for what was to tell him.
+TEST(Outbox, AnAnswerTakesWithItWhatWaitsForItsReceiver) {
   Outbox outbox;
-  for (uint64_t job = 1; job <= 2; ++job) {
-    Action notice = Notice(job, 1);
-    ASSERT_TRUE(outbox.Take(notice, /*of_many=*/true));
+  for (const uint64_t epoch : {1, 2}) {
+    for (uint64_t job = 1; job <= 3; ++job) {
+      EXPECT_TRUE(outbox.Take(Notice(job, epoch), /*of_many=*/true).empty());
+    }
   }
-  Action stop = Stop("a");
-  ASSERT_TRUE(outbox.Take(stop, /*of_many=*/true));
-  Action later = Notice(1, 2);
-  EXPECT_TRUE(outbox.Take(later, /*of_many=*/false));
-  Action other = Notice(3, 2);
-  EXPECT_FALSE(outbox.Take(other, /*of_many=*/false));
-  Action same_agent = Stop("a");
-  EXPECT_TRUE(outbox.Take(same_agent, /*of_many=*/false));
-  Action other_agent = Stop("b");
-  EXPECT_FALSE(outbox.Take(other_agent, /*of_many=*/false));
+  const auto now = outbox.Take(Notice(2, 3), /*of_many=*/false);
+  ASSERT_EQ(now.size(), 3u);
+  for (uint64_t i = 0; i < 3; ++i)
+    EXPECT_EQ(NoticeIn(now[i]), JobAndEpoch(2, i + 1));
+  EXPECT_EQ(outbox.Take(Notice(2, 4), /*of_many=*/false).size(), 1u);
+  EXPECT_EQ(outbox.Take(Notice(9), /*of_many=*/false).size(), 1u);
+  for (const JobAndEpoch& next : {JobAndEpoch(1, 1), JobAndEpoch(3, 1),
+                                  JobAndEpoch(1, 2), JobAndEpoch(3, 2)}) {
+    EXPECT_EQ(NextNotice(outbox), next);
+  }
+  EXPECT_TRUE(outbox.empty());
+}
 
-  EXPECT_EQ(NextNotice(outbox), std::make_pair(uint64_t{1}, uint64_t{1}));
-  EXPECT_EQ(NextNotice(outbox), std::make_pair(uint64_t{2}, uint64_t{1}));
-  // Its turn is over: the next one goes at once.
-  Action second = Notice(2, 2);
-  EXPECT_FALSE(outbox.Take(second, /*of_many=*/false));
-  ASSERT_TRUE(outbox.Next().has_value());
-  EXPECT_EQ(NextNotice(outbox), std::make_pair(uint64_t{1}, uint64_t{2}));
-  ASSERT_TRUE(outbox.Next().has_value());
+TEST(Outbox, AgentsAreReceiversToo) {
+  Outbox outbox;
+  EXPECT_TRUE(outbox.Take(Stop("a"), /*of_many=*/true).empty());
+  EXPECT_TRUE(outbox.Take(Stop("b"), /*of_many=*/true).empty());
+  EXPECT_EQ(outbox.Take(Stop("b"), /*of_many=*/false).size(), 2u);
+  EXPECT_EQ(outbox.Take(Notice(1), /*of_many=*/false).size(), 1u);
+  const std::optional<Action> next = outbox.Next();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(std::get<action::SendToAgent>(*next).server, "a");
   EXPECT_TRUE(outbox.empty());
 }
 
 TEST(Outbox, OnlyMessagesToPeersWait) {
   Outbox outbox;
-  Action row = action::Persist{1, 1, 0, "row"};
-  EXPECT_FALSE(outbox.Take(row, /*of_many=*/true));
-  Action reply = action::Reply{1, JobId(1), ""};
-  EXPECT_FALSE(outbox.Take(reply, /*of_many=*/true));
-  Action halt = action::Halt{"why"};
-  EXPECT_FALSE(outbox.Take(halt, /*of_many=*/true));
+  const auto is_carried = [&](Action action) {
+    return outbox.Take(std::move(action), /*of_many=*/true).size() == 1;
+  };
+  EXPECT_TRUE(is_carried(action::Persist{1, 1, 0, "row"}));
+  EXPECT_TRUE(is_carried(action::Reply{1, JobId(1), ""}));
+  EXPECT_TRUE(is_carried(action::Halt{"why"}));
   // It is for who has just said hello, not for the agent of that name.
-  Action rejected =
-      action::SendToAgent{"a", AgentRejected{"a", {1, 1}, "no", 1}};
-  EXPECT_FALSE(outbox.Take(rejected, /*of_many=*/true));
+  EXPECT_TRUE(is_carried(
+      action::SendToAgent{"a", AgentRejected{"a", {1, 1}, "no", 1}}));
 }
 
 }  // namespace
