@@ -2,8 +2,7 @@
 // drives it with the real clock and network, the simulator with virtual ones;
 // neither reaches anything below it but through Step.
 //
-// Not thread-safe. Deterministic: the same events at the same times give the
-// same actions, bit for bit.
+// Not thread-safe. Deterministic: equal events at equal times, equal actions.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_H_
 
@@ -184,7 +183,7 @@ class Engine {
   void SweepQuarantine(Time now);
   void SweepStrangers(Time now);
   void SweepWorker(Time now, Job& job, int rank);
-  void RepeatLaunch(Time now, const Job& job, int rank, Worker& worker);
+  void RepeatLaunch(Time now, Job& job, int rank);
   void SweepLease(Time now, const Job& job, int rank, Worker& worker);
   void SweepGang(Time now, const Job& job, Worker& worker);
   bool SweepUnswept(Time now, Worker& worker, const WorkerKey& key);
@@ -236,7 +235,8 @@ class Engine {
                        const std::vector<AcceleratorId>& where);
   void ReviveDone(Time now, Job& job);
   void Launch(Time now, Job& job, int rank, AcceleratorId where);
-  Message LaunchMessage(const Job& job, int rank, AcceleratorId where) const;
+  void SendLaunch(Time now, Job& job, int rank);
+  Message LaunchMessage(const Job& job, int rank) const;
   void Pause(Time now, Job& job, int rank, PauseTier tier);
   void TellToStop(Time now, const Job& job, Worker& worker, double grace_s);
   void EndWorkers(Time now, Job& job, PauseTier tier);
@@ -425,9 +425,8 @@ class Engine {
   std::multimap<AcceleratorId, WorkerKey> quarantined_;
   std::set<std::pair<JobId, size_t>> tried_;  // types that it was unknown on
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
-  // In this round and in the one that is planned; ascending.
-  std::vector<ShareUnit> trials_;
-  std::vector<ShareUnit> planned_trials_;
+  std::vector<ShareUnit> trials_;          // of this round, ascending
+  std::vector<ShareUnit> planned_trials_;  // of the one that is planned
   std::multimap<AcceleratorId, WorkerKey> contexts_;  // Worker::contexts
   bool own_checkpoints_ = false;  // some agent has, or had, its own
   bool has_budgets_ = false;      // some accelerator or server told its memory
@@ -445,8 +444,9 @@ class Engine {
   uint64_t seq_ = 0;
   std::map<uint64_t, uint64_t> term_starts_;  // term -> seq of its first row
   uint64_t next_job_ = 1;
+  LaunchPace launches_;
   uint64_t rounds_ = 0;
-  // Of the term that an event belongs to, whatever the options are now.
+  // Of the event's term, whatever the options are now.
   double round_duration_s_;
   double lease_duration_s_;
   Time leases_until_ = -kNever;

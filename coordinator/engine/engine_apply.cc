@@ -82,8 +82,10 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
           Rules::Hold(Rule::kGraceAfterRestart) ? leases_until_ : now;
       worker.pause_sent_at = goes ? now : kNever;
       worker.stop_sent_at = kNever;
-      worker.launch_sent_at =
-          worker.process == ProcessState::kLaunching ? now : kNever;
+      worker.launch_repeated_at = kNever;
+      worker.launch_sent_at = worker.process == ProcessState::kLaunching
+                                  ? launches_.Next(now, options_.launches_per_s)
+                                  : kNever;
       worker.reported_at = -kNever;
       worker.last_nonce = 0;
       worker.stepped_at = now;
@@ -240,14 +242,10 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
-      } else if (worker.process == ProcessState::kLaunching) {
+      } else if (worker.process == ProcessState::kLaunching &&
+                 worker.launch_repeated_at != kNever) {
         // The launch was lost, or is on its way: once more, by the same key.
-        const AcceleratorId where =
-            static_cast<size_t>(rank) < job.assigned.size()
-                ? job.assigned[static_cast<size_t>(rank)]
-                : AcceleratorId();
-        Emit(
-            action::SendToAgent{hello.server, LaunchMessage(job, rank, where)});
+        SendLaunch(now, job, rank);
       }
       // A joined one that has ended: the agent repeats its exit.
     }

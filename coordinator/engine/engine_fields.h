@@ -237,6 +237,7 @@ auto Fields(As<AcceleratorSpeeds> auto& s) {
   return AcceleratorSpeeds::State(s);
 }
 auto Fields(As<FailureRate> auto& r) { return FailureRate::State(r); }
+auto Fields(As<LaunchPace> auto& p) { return LaunchPace::State(p); }
 auto Fields(As<AcceleratorSpeeds::Rate> auto& r) {
   return std::tie(r.steps_per_s, r.weight_s);
 }

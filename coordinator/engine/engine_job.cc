@@ -221,16 +221,22 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.unswept = false;
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
-  worker.launch_sent_at = now;
+  worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
   worker.launch_repeated_at = kNever;
   if (Rules::Hold(Rule::kNewIncarnationNewEpoch)) ++job.epoch;
+  if (worker.launch_sent_at > now) return Due(worker.launch_sent_at);
   Due(now + options_.launch_timeout_s);
-  OfferCheckpoint(job, SourceFor(job, worker.server), worker.server);
-  Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
+  SendLaunch(now, job, rank);
 }
 
-Message Engine::LaunchMessage(const Job& job, int rank,
-                              AcceleratorId where) const {
+void Engine::SendLaunch(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  worker.launch_repeated_at = now;
+  OfferCheckpoint(job, SourceFor(job, worker.server), worker.server);
+  Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank)});
+}
+
+Message Engine::LaunchMessage(const Job& job, int rank) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
   Message message(std::in_place_type<LaunchWorker>);
   LaunchWorker& launch = std::get<LaunchWorker>(message);
@@ -257,7 +263,15 @@ Message Engine::LaunchMessage(const Job& job, int rank,
   }
   launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
   AddPlaceInGang(job, rank, launch);
-  if (where.valid()) launch.accelerator = cluster_.accelerator(where).info;
+  // None where it has lost its place since, or is to have one elsewhere.
+  const auto at = static_cast<size_t>(rank);
+  for (const auto* places : {&job.assigned, &PlannedFor(job)}) {
+    if (at >= places->size()) continue;
+    const Accelerator& place = cluster_.accelerator((*places)[at]);
+    if (place.server != worker.server) continue;
+    launch.accelerator = place.info;
+    break;
+  }
   launch.source = SourceFor(job, worker.server);
   return message;
 }

@@ -66,6 +66,10 @@ struct EngineOptions {
   double heartbeat_interval_s = 2;
   // A process that has not said hello by then is ended and counted as failed.
   double launch_timeout_s = 120;
+  // So many processes are started at most, where many are to: all of a round's
+  // at once load the network, the file servers and this machine, which other
+  // jobs' leases wait for. 0: without limit.
+  double launches_per_s = 0;
   // So is rank 0 of a gang that has its lease and opens no store for the
   // others.
   double gang_timeout_s = 60;

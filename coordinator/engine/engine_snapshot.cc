@@ -30,7 +30,7 @@ auto Engine::State(E& e) {
       e.replanned_, e.isolated_clock_, e.counted_at_,
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
       e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
-      e.failure_rate_, e.term_starts_);
+      e.failure_rate_, e.term_starts_, e.launches_);
   return std::tuple_cat(before, std::tuple(RowsAgain{&e.result_.allocation}),
                         after);
 }

@@ -101,7 +101,7 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
     if (now >= timeout) {
       Stop(now, worker, key, options_.stop_grace_s);
     } else {
-      RepeatLaunch(now, job, rank, worker);
+      RepeatLaunch(now, job, rank);
       Due(timeout);
     }
   }
@@ -160,21 +160,16 @@ void Engine::SweepGang(Time now, const Job& job, Worker& worker) {
   Stop(now, worker, {job.id, 0, worker.incarnation}, 0);
 }
 
-void Engine::RepeatLaunch(Time now, const Job& job, int rank, Worker& worker) {
-  if (worker.launch_repeated_at == kNever) {
-    worker.launch_repeated_at = worker.launch_sent_at;
-  }
-  if (now >= worker.launch_repeated_at + kRepeatInterval_s) {
-    worker.launch_repeated_at = now;
-    const AcceleratorId where = static_cast<size_t>(rank) < job.assigned.size()
-                                    ? job.assigned[static_cast<size_t>(rank)]
-                                    : AcceleratorId();
-    OfferCheckpoint(job, SourceFor(job, worker.server), worker.server);
-    // Behind what is not yet on disk, as the launch itself was.
-    Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank, where)});
-    Flush();
-  }
-  Due(worker.launch_repeated_at + kRepeatInterval_s);
+void Engine::RepeatLaunch(Time now, Job& job, int rank) {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const Time next = worker.launch_repeated_at == kNever
+                        ? worker.launch_sent_at  // not sent yet
+                        : worker.launch_repeated_at + kRepeatInterval_s;
+  if (now < next) return Due(next);
+  // Behind what is not yet on disk, as a launch at once is.
+  SendLaunch(now, job, rank);
+  Flush();
+  Due(now + kRepeatInterval_s);
 }
 
 // A lease that ran out unrenewed: its worker is dead, cut off, or stuck. Where

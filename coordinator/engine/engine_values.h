@@ -2,9 +2,12 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_VALUES_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_VALUES_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/mechanism/mechanism.h"
@@ -96,6 +99,28 @@ class FilledTypes {
 struct IdleTypes {
   FilledTypes types;
   uint64_t version = 0;  // of the throughputs
+};
+
+// Spreads what is to be launched at once over time.
+class LaunchPace {
+ public:
+  // When the next process is to be launched, not before `now`, where so many a
+  // second may be (<= 0: any number): a few at once, then in steps, so that a
+  // sweep over all jobs sends many.
+  Time Next(Time now, double per_s) {
+    if (per_s <= 0) return now;
+    const Time at = std::max(at_, now - kAtOnce_s);
+    at_ = at + 1 / per_s;
+    return at <= now ? now : std::ceil(at / kStep_s) * kStep_s;
+  }
+
+  static auto State(auto& p) { return std::tie(p.at_); }
+
+ private:
+  static constexpr double kAtOnce_s = 0.2;  // what this would allow
+  static constexpr double kStep_s = 0.1;
+
+  Time at_ = -kNever;  // of the next one
 };
 
 struct JobChanges {

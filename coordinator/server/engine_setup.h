@@ -18,6 +18,10 @@ namespace gavel {
 inline constexpr double kKeepRounds_max = 2;
 inline constexpr double kParkAbsence_s_max = 3600;
 
+// A connection's handshake takes about a millisecond of a core here; at this
+// rate a quarter of one, and nobody's renewal waits for a round's new workers.
+inline constexpr double kLaunchesPerSecond = 250;
+
 inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->packing = policy.packs();
   options->progress = policy.reads_progress();
@@ -26,6 +30,7 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   // planned, and it does: a coordinator that is away then interrupts no more
   // than in the middle of a round.
   options->plan_lead_s = options->lease_duration_s;
+  options->launches_per_s = kLaunchesPerSecond;
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;
 }

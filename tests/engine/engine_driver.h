@@ -185,6 +185,18 @@ class EngineDriver {
     Step(event::WorkerGone{exit});
   }
 
+  // Null: it is not a message of that kind.
+  template <class M>
+  static const M* MessageIn(const Action& action) {
+    if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
+      return std::get_if<M>(&send->message);
+    }
+    if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
+      return std::get_if<M>(&send->message);
+    }
+    return nullptr;
+  }
+
   // The last message of a kind that was sent, and how many there were.
   template <class M>
   std::optional<M> Last() const {
@@ -253,17 +265,6 @@ class EngineDriver {
   std::vector<action::Persist> rows;
 
  private:
-  template <class M>
-  static const M* MessageIn(const Action& action) {
-    if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
-      return std::get_if<M>(&send->message);
-    }
-    if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
-      return std::get_if<M>(&send->message);
-    }
-    return nullptr;
-  }
-
   int accelerators_;
   EngineOptions options_;
   std::unique_ptr<Policy> policy_;

@@ -1,11 +1,16 @@
 // Jobs: submission, processes, failures, and the reasons that are given.
+#include <set>
+
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 std::string Why(const EngineDriver& driver, JobId job) {
   return RenderReason(driver.engine().Why(job, driver.now));
@@ -42,6 +47,79 @@ TEST(Submission, OfAScaleFactorThatFitsNowhereNamesTheCluster) {
   EXPECT_THAT(driver.LastReply(),
               HasSubstr("scale factor 3 fits on no accelerator type of the "
                         "cluster (2 v100); lower it or add accelerators"));
+}
+
+// Of a gang of 30 with room for it.
+class Launches : public ::testing::Test {
+ protected:
+  static constexpr double kPerSecond = 10;
+
+  explicit Launches(double per_s = kPerSecond)
+      : driver_(30, "fifo", [=](EngineOptions& o) {
+          o.launches_per_s = per_s;
+          o.launch_timeout_s = 4;
+        }) {}
+
+  int sent() const { return driver_.Count<LaunchWorker>(); }
+
+  EngineDriver driver_;
+};
+
+class UnlimitedLaunches : public Launches {
+ protected:
+  UnlimitedLaunches() : Launches(0) {}
+};
+
+TEST_F(UnlimitedLaunches, AllComeAtOnce) {
+  driver_.Submit("a", 30);
+  EXPECT_EQ(sent(), 30);
+}
+
+TEST_F(Launches, OfManyAreSpreadOverTime) {
+  driver_.Submit("a", 30);
+  const int at_once = sent();
+  EXPECT_THAT(at_once, AllOf(Ge(2), Le(3)));  // a fifth of a second's
+  for (int second = 1; second <= 2; ++second) {
+    driver_.At(driver_.now + 1);
+    EXPECT_NEAR(sent(), at_once + kPerSecond * second, 1);
+  }
+  driver_.At(driver_.now + 1);
+  std::set<int> ranks;
+  for (const Action& action : driver_.actions) {
+    const auto* launch = EngineDriver::MessageIn<LaunchWorker>(action);
+    if (launch == nullptr) continue;
+    EXPECT_TRUE(ranks.insert(launch->worker.rank).second);
+    EXPECT_EQ(launch->accelerator.uuid, StrCat("here-", launch->worker.rank));
+  }
+  EXPECT_EQ(ranks.size(), 30u);
+}
+
+TEST_F(Launches, AreOverdueFromWhenTheyAreSent) {
+  const JobId job = driver_.Submit("a", 30);
+  driver_.At(driver_.now + 4.5);  // the first ones were sent longer ago
+  const auto stopped = [&](size_t rank) {
+    return driver_.job(job).workers.at(rank).stop_sent_at != kNever;
+  };
+  EXPECT_TRUE(stopped(0));
+  EXPECT_FALSE(stopped(29));
+  driver_.At(driver_.now + 3);
+  EXPECT_TRUE(stopped(29));
+}
+
+TEST_F(Launches, ComeAgainAfterARestartAtThatPace) {
+  driver_.Submit("a", 30);
+  driver_.Restart();
+  driver_.actions.clear();
+  driver_.JoinServer("here", 1);
+  driver_.At(driver_.now + 1);
+  EXPECT_LE(sent(), 3 + kPerSecond);
+  driver_.At(driver_.now + 7);  // those of before count too
+  std::set<int> ranks;
+  for (const Action& action : driver_.actions) {
+    const auto* launch = EngineDriver::MessageIn<LaunchWorker>(action);
+    if (launch != nullptr) ranks.insert(launch->worker.rank);
+  }
+  EXPECT_EQ(ranks.size(), 30u);
 }
 
 TEST(Command, OnAJobThatIsNotThereSaysSo) {

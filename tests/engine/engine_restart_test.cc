@@ -120,6 +120,7 @@ TEST(Restart, LaunchesAgainWhatTheAgentDoesNotRun) {
   const WorkerKey key = driver.Key(job);
   driver.Restart();
   driver.JoinServer("here", 1);
+  driver.At(driver.now);
   EXPECT_EQ(driver.Count<LaunchWorker>(), 2);
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker, key);
 }

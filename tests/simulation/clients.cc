@@ -171,6 +171,7 @@ EngineOptions EngineOf(uint64_t seed, bool is_long) {
   engine.hang_timeout_s = 15;
   engine.keep_absence_s_max = 25;
   if (seed % 3 == 0) engine.park_absence_s_max = 35;
+  if (seed % 7 == 0) engine.launches_per_s = 2;  // slower than they come
   engine.mechanism =
       seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
   engine.throughputs = Throughputs();
