@@ -10,8 +10,6 @@
 namespace gavel {
 namespace {
 
-// Pivots between two factorisations from nothing.
-constexpr int kRefactorAfter = 20;
 // Reduced costs up to this part of the values are rounding.
 constexpr double kReducedMin = 1e-13;
 constexpr double kPivotMin = 1e-11;
@@ -65,13 +63,11 @@ void ColumnMaster::Refactor() {
     system.Solve(unit);
     for (size_t i = 0; i < size_; ++i) inverse_[i * size_ + r] = unit[i];
   }
-  for (size_t i = 0; i < size_; ++i) {
-    basic_[i] = 0;
-    for (size_t r = 0; r < size_; ++r) basic_[i] += inverse_[i * size_ + r];
-    // Below 0 by rounding only.
-    basic_[i] = std::max(0.0, basic_[i]);
-  }
-  pivots_ = 0;
+  // Solved for, not the inverse's sums: these fit to its rounding only.
+  std::fill(basic_.begin(), basic_.end(), 1.0);
+  system.Solve(basic_);
+  // Below 0 by rounding only.
+  for (double& weight : basic_) weight = std::max(0.0, weight);
 }
 
 void ColumnMaster::SetDuals() {
@@ -130,21 +126,13 @@ size_t ColumnMaster::Leaving() const {
   return leaving;
 }
 
+// The inverse is made anew and not updated: where throughputs differ by many
+// powers of ten, some pivots' rounding is more than what the limits leave.
 void ColumnMaster::Pivot(size_t row) {
   if (basis_[row] >= 0) in_basis_[static_cast<size_t>(basis_[row])] = 0;
   if (entering_ >= 0) in_basis_[static_cast<size_t>(entering_)] = 1;
   basis_[row] = entering_;
-  const double pivot = step_[row];
-  for (size_t r = 0; r < size_; ++r) inverse_[row * size_ + r] /= pivot;
-  basic_[row] /= pivot;
-  for (size_t i = 0; i < size_; ++i) {
-    if (i == row || step_[i] == 0) continue;
-    for (size_t r = 0; r < size_; ++r) {
-      inverse_[i * size_ + r] -= step_[i] * inverse_[row * size_ + r];
-    }
-    basic_[i] = std::max(0.0, basic_[i] - step_[i] * basic_[row]);
-  }
-  if (++pivots_ >= kRefactorAfter) Refactor();
+  Refactor();
 }
 
 void ColumnMaster::Solve() {
@@ -173,7 +161,6 @@ void ColumnMaster::Solve() {
 }
 
 void ColumnMaster::Finish() {
-  Refactor();
   SetDuals();
   for (size_t r = 0; r < rows_; ++r) prices_[r] = std::max(0.0, duals_[r]);
   // A slack in the basis has no price at all.

@@ -61,7 +61,6 @@ class ColumnMaster {
   std::vector<double> duals_;    // [size_]
   std::vector<double> step_;     // [size_] the entering column in the basis
   int entering_ = 0;
-  int pivots_ = 0;  // since the last Refactor
   std::vector<std::pair<size_t, double>> mixture_;
   std::vector<double> prices_;
 };

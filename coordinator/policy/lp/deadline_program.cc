@@ -16,6 +16,10 @@ namespace {
 
 // A total shortfall up to this is the solver's tolerance.
 constexpr double kShortfallMax = 1e-9;
+// Where floors take all that there is, the others have more by what is missing
+// of them, times what that is worth to them: they are kept to this there, if
+// rounding allows.
+constexpr double kTightShortfall = 1e-12;
 // Needs above this times a job's fastest are all the same: hopeless.
 constexpr double kNeedMax = 1e4;
 // Relative; a program whose bound is further away is solved another way, too.
@@ -186,20 +190,28 @@ bool DeadlineProgram::SettleFloors() {
   }
   // Whatever accelerators are worth: it is told by whom.
   if (most < 1 - kShortfallMax) return false;
-  const PriceProgram::Answer level =
-      prices_->Highest(std::move(demand), std::min(most, 2.0));
+  most = std::min(most, 2.0);
+  PriceProgram::Answer level = prices_->Highest(demand, most);
+  if (!KeepsFloors(level.shares, kTightShortfall)) {
+    level = prices_->Highest(std::move(demand), most, kTightShortfall);
+  }
   if (level.bound < 1 - kShortfallMax) {
     proof_ = Proof(level.prices, level.bound);
     return false;
   }
-  for (const DeadlineFloor& floor : floors_) {
-    if (level.shares.empty() || Throughput(shares_, floor.job, level.shares) <
-                                    floor.needs * (1 - kShortfallMax)) {
-      return false;
-    }
-  }
+  if (!KeepsFloors(level.shares, kShortfallMax)) return false;
   known_ = level.shares;
   return true;
+}
+
+// To `slack`, relative. No shares keep none.
+bool DeadlineProgram::KeepsFloors(std::span<const double> shares,
+                                  double slack) const {
+  return !shares.empty() &&
+         std::ranges::all_of(floors_, [&](const DeadlineFloor& floor) {
+           return Throughput(shares_, floor.job, shares) >=
+                  floor.needs * (1 - slack);
+         });
 }
 
 // Of a limit: a type, or a type's part that gangs of a size fit on.

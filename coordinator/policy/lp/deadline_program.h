@@ -63,6 +63,7 @@ class DeadlineProgram {
   // Shares that keep all floors into known_, or the prices that prove that
   // there are none into proof_. False: neither.
   bool SettleFloors();
+  bool KeepsFloors(std::span<const double> shares, double slack) const;
   std::string NameOf(size_t limit) const;
   std::string Proof(std::span<const double> prices, double level) const;
   // Empty shares: prices don't serve, or did not prove enough.

@@ -100,10 +100,12 @@ std::vector<double> PriceProgram::ByLimit(
   return out;
 }
 
-PriceProgram::Answer PriceProgram::Highest(PriceDemand demand,
-                                           double level_max) {
+PriceProgram::Answer PriceProgram::Highest(PriceDemand demand, double level_max,
+                                           double gap_max) {
   PadDemand(jobs_, &demand);
-  const PriceLevel level = HighestLevel(jobs_, demand, level_max, options_);
+  PriceOptions options = options_;
+  options.gap_max = gap_max;
+  const PriceLevel level = HighestLevel(jobs_, demand, level_max, options);
   Answer answer;
   answer.bound = level.bound;
   answer.passes = level.passes;

@@ -55,7 +55,8 @@ class PriceProgram {
 
   // The highest level t at which each job has d_m(t): see PriceDemand, not
   // padded, and `level_max` of HighestLevel.
-  Answer Highest(PriceDemand demand, double level_max);
+  Answer Highest(PriceDemand demand, double level_max,
+                 double gap_max = PriceOptions().gap_max);
 
   // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
   // bound is of the first level; caps are at most the jobs' fastest.
