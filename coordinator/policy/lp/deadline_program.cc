@@ -87,9 +87,11 @@ DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
       floors_(std::move(floors)),
       options_(options),
       program_(shares),
+      needs_(shares.size(), 0.0),
       budget_(AddFloors(floors_, &program_)),
       relaxed_(floors_.empty()),
       infeasible_(AnyPassed(floors_)) {
+  for (const DeadlineFloor& floor : floors_) needs_[floor.job] = floor.needs;
   if (problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares)) {
     prices_ = std::make_unique<PriceProgram>(shares);
   }
@@ -166,6 +168,7 @@ DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
   answer.detail = std::move(solution.detail);
   answer.solver = std::move(solution.solver);
   answer.shares = program_.Shares(solution);
+  TopUp(answer.shares);
   answer.bound = scale * BoundOf(solution, &objective, scale);
   answer.iterations = solution.iterations;
   return answer;
@@ -182,10 +185,9 @@ bool DeadlineProgram::SettleFloors() {
   }
   const std::vector<double> fastest = LargestThroughputs(shares_);
   PriceDemand demand;
-  demand.a.assign(shares_.size(), 0.0);
+  demand.a = needs_;
   double most = kInfinity;
   for (const DeadlineFloor& floor : floors_) {
-    demand.a[floor.job] = floor.needs;
     most = std::min(most, fastest[floor.job] / floor.needs);
   }
   // Whatever accelerators are worth: it is told by whom.
@@ -199,9 +201,15 @@ bool DeadlineProgram::SettleFloors() {
     proof_ = Proof(level.prices, level.bound);
     return false;
   }
+  TopUp(level.shares);
   if (!KeepsFloors(level.shares, kShortfallMax)) return false;
-  known_ = level.shares;
+  known_ = std::move(level.shares);
   return true;
+}
+
+// Of a need that is next to nothing the shares may have been taken for dust.
+void DeadlineProgram::TopUp(std::span<double> shares) const {
+  if (!shares.empty()) TopUpShares(shares_, needs_, shares);
 }
 
 // To `slack`, relative. No shares keep none.
@@ -244,13 +252,12 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(const SumObjective& objective,
     prices_ = nullptr;
     return answer;
   }
-  std::vector<double> floors(shares_.size(), 0.0);
-  for (const DeadlineFloor& floor : floors_) floors[floor.job] = floor.needs;
   PriceProgram::Answer found =
-      prices_->MostGain(floors, objective, known_, gap_max);
+      prices_->MostGain(needs_, objective, known_, gap_max);
   if (!found.converged) {
     answer.detail = "prices: no closer to the bound";
   } else {
+    TopUp(found.shares);
     answer.detail =
         CheckSum(CellValues(shares_, objective), found.shares, &found.bound);
   }

@@ -63,6 +63,7 @@ class DeadlineProgram {
   // Shares that keep all floors into known_, or the prices that prove that
   // there are none into proof_. False: neither.
   bool SettleFloors();
+  void TopUp(std::span<double> shares) const;
   bool KeepsFloors(std::span<const double> shares, double slack) const;
   std::string NameOf(size_t limit) const;
   std::string Proof(std::span<const double> prices, double level) const;
@@ -85,6 +86,7 @@ class DeadlineProgram {
   std::vector<DeadlineFloor> floors_;
   LpOptions options_;
   ShareProgram program_;
+  std::vector<double> needs_;  // [k] steps/s of floors_, 0: no deadline
   // Column: the total shortfall that is allowed, sum_m of 1 - T_m(X) / floor_m
   // where that is positive.
   int budget_;
