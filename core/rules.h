@@ -70,6 +70,7 @@ enum class Rule : uint8_t {
   // coordinator/server, as simulator/virtual_cluster has it
   kFencedWriterWritesNothing,
   kGrantsAsOwnerOnly,
+  kTermsComeOnce,
 };
 
 class Rules {

@@ -196,12 +196,13 @@ void VirtualCluster::StepUnheard(Coordinator& coordinator,
   Arm(coordinator);
 }
 
-// A term that it gave out again, as it had lost where that began, is its own.
 bool VirtualCluster::HasRow(const Coordinator& coordinator,
-                            const JournalPosition& shown) {
+                            const JournalPosition& shown) const {
   if (shown.seq <= coordinator.seq_recovered) {
     return shown.term <= coordinator.engine->position().term;
   }
+  // Nobody has heard of a row of its own.
+  if (&coordinator == &present_ && forgetful_) return false;
   const auto written = coordinator.seq_written.find(shown.term);
   return written != coordinator.seq_written.end() &&
          shown.seq <= written->second;

@@ -157,13 +157,14 @@ class VirtualCluster {
 
   bool RunOne(Time limit);
   void Recover(size_t rows);
+  void BeginTerm(uint64_t last);
   std::unique_ptr<Engine> Recovered(size_t from, size_t rows);
   bool AllOnDisk() const;
   void MaybeSnapshot();
   void Step(Coordinator& coordinator, const Event& event);
   void StepUnheard(Coordinator& coordinator, const Actions& actions);
-  static bool HasRow(const Coordinator& coordinator,
-                     const JournalPosition& shown);
+  bool HasRow(const Coordinator& coordinator,
+              const JournalPosition& shown) const;
   void CheckBeliefs();
   void Do(Coordinator& coordinator, action::Persist& action);
   void Do(Coordinator& coordinator, action::SolvePolicy& action);
@@ -189,6 +190,7 @@ class VirtualCluster {
   Coordinator former_;  // was replaced and does not know it, or does not run
   uint64_t lives_ = 0;  // of coordinators
   bool forgetful_ = false;
+  uint64_t begun_ = 0;  // the highest term; outlasts the journal's end
   struct EngineSnapshot {
     size_t rows = 0;  // of the journal that it stands for
     std::string bytes;

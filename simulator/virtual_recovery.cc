@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/engine/event_codec.h"
+#include "core/rules.h"
 #include "core/text.h"
 #include "simulator/virtual_cluster.h"
 
@@ -64,7 +65,16 @@ void VirtualCluster::Recover(size_t rows) {
                                recovered, "and from all rows as\n", replayed));
     }
   }
-  Step(present_, event::CoordinatorStarted{term + 1});
+  BeginTerm(term);
+}
+
+// As Journal::BeginTerm: never one that was there before.
+void VirtualCluster::BeginTerm(uint64_t last) {
+  const bool kept = Rules::Hold(Rule::kTermsComeOnce) &&
+                    Rules::Hold(Rule::kTermIsOnDiskFirst);
+  const uint64_t before = kept ? std::max(begun_, last) : last;
+  begun_ = std::max(begun_, before + 1);
+  Step(present_, event::CoordinatorStarted{before + 1});
 }
 
 // All that the present coordinator wrote is on disk, and nothing of another.
@@ -108,8 +118,7 @@ void VirtualCluster::StartForgetfulCoordinator(size_t rows_lost,
   const size_t rows = journal_.rows().size();
   Recover(rows - std::min(rows, rows_lost));
   for (uint64_t start = 1; start < starts; ++start) {
-    Step(present_,
-         event::CoordinatorStarted{present_.engine->position().term + 1});
+    BeginTerm(present_.engine->position().term);
   }
 }
 

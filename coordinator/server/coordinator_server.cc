@@ -154,7 +154,7 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
   clock = EngineClock(recovered.time);
   persisted_seq = recovered.position.seq;
   solver = std::make_unique<SolverThread>(std::move(policy), wake);
-  event::CoordinatorStarted started{recovered.position.term + 1};
+  event::CoordinatorStarted started{recovered.term};
   started.policy = options.policy;
   started.wall_s = WallClockNow();
   Step(started);

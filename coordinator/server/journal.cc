@@ -6,7 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "coordinator/server/history_tables.h"
+#include "coordinator/server/text_file.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -117,6 +119,25 @@ absl::Status Journal::Recover(const RecoverInto& into) {
   GAVEL_RETURN_IF_ERROR(Error(end.status()));
   end_ = *end;
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Journal::BeginTerm() const {
+  assert(was_read_);
+  const std::string path = path_ + ".term";
+  uint64_t begun = 0;
+  if (const std::string text = ReadAll(path);
+      !text.empty() && !absl::SimpleAtoi(text, &begun)) {
+    return absl::DataLossError(
+        StrCat("journal ", path_, ": ", path,
+               " is damaged: it says no term. If the journal is whole, remove "
+               "that file"));
+  }
+  const uint64_t term = std::max(begun, end_.position.term) + 1;
+  const absl::Status written = ReplaceFile(path, StrCat(term, "\n"));
+  GAVEL_RETURN_IF_ERROR(Annotate(
+      written,
+      StrCat("journal ", path_, ": the term of this start can't be kept")));
+  return term;
 }
 
 absl::Status Journal::ReserveWal() {

@@ -68,6 +68,12 @@ class Journal {
   // As RecoverChain; once, before the first Append.
   absl::Status Recover(const RecoverInto& into);
 
+  // The term of a start: above the journal's last one and above any that was
+  // begun here, also where the journal has lost the rows of it since. It is on
+  // disk, in PATH.term, before anybody hears of it. DATA_LOSS: that file says
+  // no term. After Recover.
+  absl::StatusOr<uint64_t> BeginTerm() const;
+
   // Makes room on disk for the WAL in its usual length, which takes a third off
   // the time of each Append until the WAL has had that length; where there is
   // no room it grows as it must. After Recover. After a failure as after

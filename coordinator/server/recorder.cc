@@ -66,7 +66,16 @@ absl::StatusOr<Recorder::Recovered> Recorder::Start(
   RecoverInto into = RecoverBoth(engine_options, engine, &projector_, &rows_);
   into.note = note;
   GAVEL_RETURN_IF_ERROR(journal->Recover(into));
-  const Recovered recovered{journal->position(), journal->last_time(), rows_};
+  GAVEL_ASSIGN_OR_RETURN(const uint64_t term, journal->BeginTerm());
+  const JournalPosition last = journal->position();
+  if (term > last.term + 1) {
+    note(StrCat("term ", term - 1,
+                " was begun here and is not in it: that coordinator ended "
+                "before it wrote anything, or the end of the journal was lost. "
+                "Agents and workers that saw more of it will say so, and stop "
+                "this one"));
+  }
+  const Recovered recovered{last, term, journal->last_time(), rows_};
   commits_ =
       std::make_unique<CommitThread>(std::move(journal), std::move(notify));
   return recovered;

@@ -42,6 +42,7 @@ class Recorder {
  public:
   struct Recovered {
     JournalPosition position;
+    uint64_t term = 0;  // that begins
     Time time = 0;
     uint64_t rows_replayed = 0;
   };
@@ -49,8 +50,9 @@ class Recorder {
 
   explicit Recorder(SnapshotOptions options) : options_(options) {}
 
-  // Sets `engine` to what the journal says, and starts the commit thread. Each
-  // damaged snapshot that was passed over is told to `note`.
+  // Sets `engine` to what the journal says, begins a term, and starts the
+  // commit thread. Each damaged snapshot that was passed over is told to
+  // `note`, and that rows are lost that were there.
   absl::StatusOr<Recovered> Start(std::unique_ptr<Journal> journal,
                                   const EngineOptions& engine_options,
                                   Engine* engine, const Note& note,

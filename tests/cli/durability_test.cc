@@ -159,7 +159,14 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
 }
 
 // Damage in the WAL is its end for SQLite, and all rows before it are whole.
-TEST_F(DurabilityTest, AWalThatLostItsEndIsNotGoneOnFrom) {
+// What part of the WAL is left.
+class LostWal : public DurabilityTest,
+                public ::testing::WithParamInterface<double> {};
+
+// 0: with all rows, and the start of the term, which is not begun again.
+INSTANTIATE_TEST_SUITE_P(Durability, LostWal, ::testing::Values(0.5, 0));
+
+TEST_P(LostWal, IsNotGoneOnFrom) {
   WriteCluster(1, 30, 20);
   StartCoordinator();
   const auto agent = StartAgent();
@@ -173,7 +180,8 @@ TEST_F(DurabilityTest, AWalThatLostItsEndIsNotGoneOnFrom) {
   // Behind what was committed there are zeros.
   const auto bytes = ReadText(wal).find_last_not_of('\0');
   ASSERT_LT(std::filesystem::file_size(journal()), bytes);
-  std::filesystem::resize_file(wal, bytes / 2);
+  const auto left = static_cast<double>(bytes) * GetParam();
+  std::filesystem::resize_file(wal, static_cast<uintmax_t>(left));
   std::filesystem::remove(journal() + "-shm");
   StartCoordinator();
   EXPECT_EQ(coordinator_->Wait(), 1);

@@ -156,6 +156,34 @@ TEST_F(JournalTest, AnErrorOfTheReaderNamesTheRow) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, "row 2: no event"));
 }
 
+TEST_F(JournalTest, ATermIsBegunOnceAlsoWhereItsRowsAreLost) {
+  uint64_t last = 0;
+  for (int start = 0; start < 3; ++start) {
+    auto journal = MustOpen();
+    const absl::StatusOr<uint64_t> term = journal->BeginTerm();
+    ASSERT_OK(term);
+    EXPECT_EQ(*term, last + 1);
+    last = *term;
+  }
+  std::filesystem::remove(
+      path());  // with the WAL, which a clean end has taken away
+  EXPECT_EQ(*MustOpen()->BeginTerm(), last + 1);
+}
+
+TEST_F(JournalTest, ATermIsAboveThatOfTheRows) {
+  auto journal = MustOpen();
+  const JournalRow row{1, 7, 0, "event"};
+  ASSERT_OK(journal->Append({&row, 1}));
+  EXPECT_EQ(*journal->BeginTerm(), 8u);
+}
+
+TEST_F(JournalTest, ATermFileThatSaysNoneIsNamed) {
+  WriteFile(path() + ".term", "seven\n");
+  EXPECT_THAT(MustOpen()->BeginTerm().status(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       "journal.db.term is damaged: it says no term"));
+}
+
 TEST_F(JournalTest, ASecondOpenerIsToldWhoHasIt) {
   const auto journal = MustOpen();
   const absl::StatusOr<std::unique_ptr<Journal>> second = Journal::Open(path());

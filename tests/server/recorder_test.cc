@@ -230,6 +230,17 @@ TEST_F(RecorderTest, ADamagedSnapshotIsSaidAndPassedOver) {
   ExpectSameEngine(*back.engine, last_);
 }
 
+TEST_F(RecorderTest, ATermThatIsNotInTheJournalIsSaidAndNotBegunAgain) {
+  Record({}, [](BusyEngine& busy) { busy.AddAccelerators(1); });
+  WriteFile(path() + ".term", "9\n");
+  const Back back = Recover();
+  EXPECT_EQ(back.recovered.position.term, 1u);
+  EXPECT_EQ(back.recovered.term, 10u);
+  ASSERT_EQ(back.notes.size(), 1u);
+  EXPECT_NE(back.notes[0].find("term 9 was begun here and is not in it"),
+            std::string::npos);
+}
+
 TEST_F(RecorderTest, HistoryTellsWhatBecameOfAJob) {
   Record({}, [](BusyEngine& busy) {
     busy.AddAccelerators(1);

@@ -68,6 +68,9 @@ constexpr auto kMutants = std::to_array<Mutant>({
     {Rule::kGrantsAsOwnerOnly, "two-grant",
      "a coordinator that was replaced and has not yet noticed goes on granting "
      "and renewing leases"},
+    {Rule::kTermsComeOnce, "term-again",
+     "a coordinator whose journal lost the start of its last term begins that "
+     "term again, and takes what it is shown of it as its own"},
     {Rule::kGraceAfterRestart, "no-grace",
      "a coordinator that starts again takes the leases of before as over"},
     {Rule::kGraceAsLeasesWereGiven, "grace-by-new-option",
