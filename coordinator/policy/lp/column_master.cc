@@ -10,6 +10,12 @@
 namespace gavel {
 namespace {
 
+// Pivots between two factorisations from nothing. Where throughputs differ by
+// many powers of ten, the rounding of some pivots is more than limits leave, so
+// that a weight would have to be below 0 by more than kLostMax: from the start
+// once more then, and each pivot from nothing.
+constexpr int kRefactorAfter = 20;
+constexpr double kLostMax = 1e-12;
 // Reduced costs up to this part of the values are rounding.
 constexpr double kReducedMin = 1e-13;
 constexpr double kPivotMin = 1e-11;
@@ -66,8 +72,11 @@ void ColumnMaster::Refactor() {
   // Solved for, not the inverse's sums: these fit to its rounding only.
   std::fill(basic_.begin(), basic_.end(), 1.0);
   system.Solve(basic_);
-  // Below 0 by rounding only.
-  for (double& weight : basic_) weight = std::max(0.0, weight);
+  for (double& weight : basic_) {
+    lost_ = std::max(lost_, -weight);
+    weight = std::max(0.0, weight);
+  }
+  pivots_ = 0;
 }
 
 void ColumnMaster::SetDuals() {
@@ -126,17 +135,40 @@ size_t ColumnMaster::Leaving() const {
   return leaving;
 }
 
-// The inverse is made anew and not updated: where throughputs differ by many
-// powers of ten, some pivots' rounding is more than what the limits leave.
-void ColumnMaster::Pivot(size_t row) {
+void ColumnMaster::Pivot(size_t row, int refactor_after) {
   if (basis_[row] >= 0) in_basis_[static_cast<size_t>(basis_[row])] = 0;
   if (entering_ >= 0) in_basis_[static_cast<size_t>(entering_)] = 1;
   basis_[row] = entering_;
-  Refactor();
+  if (++pivots_ >= refactor_after) return Refactor();
+  const double pivot = step_[row];
+  for (size_t r = 0; r < size_; ++r) inverse_[row * size_ + r] /= pivot;
+  basic_[row] /= pivot;
+  for (size_t i = 0; i < size_; ++i) {
+    if (i == row || step_[i] == 0) continue;
+    for (size_t r = 0; r < size_; ++r) {
+      inverse_[i * size_ + r] -= step_[i] * inverse_[row * size_ + r];
+    }
+    basic_[i] = std::max(0.0, basic_[i] - step_[i] * basic_[row]);
+  }
 }
 
 void ColumnMaster::Solve() {
   assert(basis_.size() == size_);
+  const std::vector<int> start = basis_;
+  Iterate(kRefactorAfter);
+  if (lost_ > kLostMax) {
+    basis_ = start;
+    std::fill(in_basis_.begin(), in_basis_.end(), char{0});
+    for (const int column : start) {
+      if (column >= 0) in_basis_[static_cast<size_t>(column)] = 1;
+    }
+    Iterate(1);
+  }
+  Finish();
+}
+
+void ColumnMaster::Iterate(int refactor_after) {
+  lost_ = 0;
   Refactor();
   int stall = 0;
   for (int i = 0; i < kPivotsMax; ++i) {
@@ -155,9 +187,9 @@ void ColumnMaster::Solve() {
     const size_t row = Leaving();
     if (row == size_) break;  // rounding: a column that helps uses something
     stall = basic_[row] > 0 ? 0 : stall + 1;
-    Pivot(row);
+    Pivot(row, refactor_after);
   }
-  Finish();
+  if (pivots_ > 0) Refactor();
 }
 
 void ColumnMaster::Finish() {

@@ -44,7 +44,8 @@ class ColumnMaster {
   void Refactor();
   int Entering(bool first);
   size_t Leaving() const;
-  void Pivot(size_t row);
+  void Pivot(size_t row, int refactor_after);
+  void Iterate(int refactor_after);
   void Finish();
   void SetDuals();
   double Weight(size_t i) const { return basic_[i]; }
@@ -61,6 +62,8 @@ class ColumnMaster {
   std::vector<double> duals_;    // [size_]
   std::vector<double> step_;     // [size_] the entering column in the basis
   int entering_ = 0;
+  int pivots_ = 0;   // since the last Refactor
+  double lost_ = 0;  // how far below 0 weights would have to be
   std::vector<std::pair<size_t, double>> mixture_;
   std::vector<double> prices_;
 };
