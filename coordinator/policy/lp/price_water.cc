@@ -20,6 +20,8 @@ constexpr double kMoreMin = 1e-9;
 constexpr double kFallMax = 1e-8;
 // Types of which less than this part is left are full.
 constexpr double kLeftMin = 1e-9;
+// The part of what a job has that it gives up for those who rise on.
+constexpr double kWorthlessMax = 3e-9;
 // As in price_levels.cc.
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
@@ -201,6 +203,7 @@ class PriceFilling {
       const size_t j = types_[t];
       const double share = shares[i * types_.size() + t];
       if (share <= 0 || (but_tied && free_[j])) continue;
+      if (IsWorthless(i, shares, t)) continue;
       row[j] += share;
       const double held = jobs_.accelerators[member.job] * share;
       left_[j] -= held;
@@ -208,7 +211,23 @@ class PriceFilling {
     }
   }
 
+  // A share of a free type that is next to nothing of what the member has, and
+  // may be much to those who rise on.
+  bool IsWorthless(size_t i, std::span<const double> shares, size_t t) const {
+    if (free_.empty() || !free_[types_[t]]) return false;
+    double has = 0;
+    double gives = 0;
+    for (size_t k = 0; k < types_.size(); ++k) {
+      const double part =
+          shares[i * types_.size() + k] * Speed(members_[i], types_[k]);
+      has += part;
+      if (k == t) gives = part;
+    }
+    return gives <= kWorthlessMax * has;
+  }
+
   void SettleAll(std::span<const double> shares) {
+    free_.clear();
     for (size_t i = 0; i < members_.size(); ++i) Settle(i, shares, false);
     members_.clear();
   }
