@@ -153,6 +153,23 @@ TEST(Solvers, WhoMissesNextToNothingIsNotTold) {
   EXPECT_GT(tally.asked(), 0);
 }
 
+// Floors that took all there is were short by 2e-10 to 4e-8, and other jobs had
+// more than any bound for it; needs of 4e-14 of the time were taken for dust.
+TEST(Solvers, FloorsAreKeptToRounding) {
+  Tally tally("FloorsAreKeptToRounding");
+  const PolicyProblem problems[] = {
+      PlacedInstance(3840, 300), PlacedInstance(6310, 2000),
+      PlacedInstance(9250, 2000), PlacedInstance(6975, 300),
+      Instance(7108, 2000)};
+  for (const PolicyProblem& problem : problems) {
+    for (const Objective& of : kObjectives) {
+      SCOPED_TRACE(of.policy);
+      ExpectAgreement(of, problem, &tally);
+    }
+  }
+  EXPECT_GT(tally.asked(), 30);
+}
+
 // [n] amounts of the policy; NaN for jobs that run nowhere.
 std::vector<double> Amounts(const std::string& policy,
                             const PolicyProblem& problem,
@@ -231,6 +248,21 @@ TEST(Solvers, WaterFillingByPricesIsTheHighestAtEveryRank) {
 
 TEST(Solvers, WaterFillingByPricesIsTheHighestOnServers) {
   ExpectAllFilled("WaterFillingByPricesIsTheHighestOnServers", &PlacedInstance);
+}
+
+// Jobs that are held there had time on a free type, for 6e-11 of what they
+// have, that is a hundredth and more of what those who rise on have.
+TEST(Solvers, WhoRisesOnHasWhatIsWorthNothingToOthers) {
+  for (const PolicyProblem& problem :
+       {Instance(6191, 128), PlacedInstance(6191, 128),
+        PlacedInstance(1648, 128)}) {
+    const PolicyResult prices =
+        By(SolverChoice::kPrices, kFillings[1], problem);
+    ASSERT_EQ(prices.outcome, SolveOutcome::kOptimal) << prices.detail;
+    const PolicyResult highs = By(SolverChoice::kHighs, kFillings[1], problem);
+    EXPECT_FALSE(AnyLower(Sorted(Amounts(kFillings[1], problem, prices)),
+                          Sorted(Amounts(kFillings[1], problem, highs))));
+  }
 }
 
 // Entities of all kinds, and some jobs of none.
