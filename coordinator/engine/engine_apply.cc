@@ -65,6 +65,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   bool assigned = false;
   ForgetPlans();
   TouchAll();
+  launches_ = {};  // whoever waited for its launch is set down anew
   for (auto& [id, live] : live_) {
     Job& job = *live;
     job.gang_address.clear();
