@@ -2,8 +2,9 @@
 // many levels there are and without integer variables. Amounts of all jobs rise
 // with the level t, min(t rate_m, cap_m), to the highest level that can be had.
 // There the prices tell who can have no more: who can't do with accelerators
-// that cost nothing. These keep what they have, the types with a price are
-// full, and the others rise on from there on what is left of the other types.
+// that cost nothing. These keep what they have (but for time on such ones that
+// is next to nothing of it), the types with a price are full, and the others
+// rise on from there on what is left of the other types.
 //
 // Caps make C (price_levels.h) neither convex nor concave in t, so a stage
 // comes down from above: at the best bound t so far the master looks for a
