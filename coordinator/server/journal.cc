@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -125,8 +127,9 @@ absl::StatusOr<uint64_t> Journal::BeginTerm() const {
   assert(was_read_);
   const std::string path = path_ + ".term";
   uint64_t begun = 0;
-  if (const std::string text = ReadAll(path);
-      !text.empty() && !absl::SimpleAtoi(text, &begun)) {
+  std::error_code missing;
+  if (std::filesystem::exists(path, missing) &&
+      !absl::SimpleAtoi(ReadAll(path), &begun)) {
     return absl::DataLossError(
         StrCat("journal ", path_, ": ", path,
                " is damaged: it says no term. If the journal is whole, remove "

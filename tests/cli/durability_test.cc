@@ -159,7 +159,7 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
 }
 
 // Damage in the WAL is its end for SQLite, and all rows before it are whole.
-// What part of the WAL is left.
+// The parameter is the part of the WAL that is left.
 class LostWal : public DurabilityTest,
                 public ::testing::WithParamInterface<double> {};
 

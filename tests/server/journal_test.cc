@@ -178,10 +178,12 @@ TEST_F(JournalTest, ATermIsAboveThatOfTheRows) {
 }
 
 TEST_F(JournalTest, ATermFileThatSaysNoneIsNamed) {
-  WriteFile(path() + ".term", "seven\n");
-  EXPECT_THAT(MustOpen()->BeginTerm().status(),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       "journal.db.term is damaged: it says no term"));
+  for (const char* text : {"seven\n", ""}) {
+    WriteFile(path() + ".term", text);
+    EXPECT_THAT(MustOpen()->BeginTerm().status(),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         "journal.db.term is damaged: it says no term"));
+  }
 }
 
 TEST_F(JournalTest, ASecondOpenerIsToldWhoHasIt) {

@@ -227,7 +227,7 @@ class PriceFilling {
   }
 
   void SettleAll(std::span<const double> shares) {
-    free_.clear();
+    free_.clear();  // of the stage before; nobody rises on
     for (size_t i = 0; i < members_.size(); ++i) Settle(i, shares, false);
     members_.clear();
   }
