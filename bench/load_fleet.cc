@@ -204,9 +204,11 @@ bool Fleet::Run(double timeout_s, const std::function<bool()>& done) {
 void Fleet::Tick() {
   const Time now = Now();
   while (!due_.empty() && due_.top().first <= now) {
-    const PeerId peer = due_.top().second;
+    const auto [due, peer] = due_.top();
     due_.pop();
     if (const auto server = servers_.find(peer); server != servers_.end()) {
+      if (server->second.due_at != due) continue;
+      server->second.due_at = kNever;
       if (server->second.machine.NextDeadline() <= now) {
         StepAgent(peer, agent_event::Tick{});
       } else {
@@ -217,6 +219,8 @@ void Fleet::Tick() {
     const auto found = workers_.find(peer);
     if (found == workers_.end()) continue;
     Worker& worker = found->second;
+    if (worker.due_at != due) continue;
+    worker.due_at = kNever;
     if (worker.connect_at <= now) {
       StartWorker(peer);
     } else if (worker.next_report <= now) {
@@ -231,15 +235,19 @@ void Fleet::Tick() {
 }
 
 void Fleet::Schedule(PeerId peer) {
-  Time next = kNever;
+  const auto at = [&](Time next, Time& due_at) {
+    if (next >= due_at) return;
+    due_at = next;
+    due_.emplace(next, peer);
+  };
   if (const auto server = servers_.find(peer); server != servers_.end()) {
-    next = server->second.machine.NextDeadline();
-  } else if (const auto worker = workers_.find(peer);
-             worker != workers_.end()) {
-    next = std::min({worker->second.machine.NextDeadline(),
-                     worker->second.next_report, worker->second.connect_at});
+    at(server->second.machine.NextDeadline(), server->second.due_at);
+  } else if (const auto found = workers_.find(peer); found != workers_.end()) {
+    Worker& worker = found->second;
+    at(std::min({worker.machine.NextDeadline(), worker.next_report,
+                 worker.connect_at}),
+       worker.due_at);
   }
-  if (next != kNever) due_.emplace(next, peer);
 }
 
 // ---- agents

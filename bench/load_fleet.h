@@ -92,11 +92,13 @@ class Fleet {
     Time asked_at = 0;
     Time next_report = kNever;
     Time running_since = 0;
+    Time due_at = kNever;  // when due_ has it
   };
   struct Server {
     explicit Server(AgentOptions agent) : machine(std::move(agent)) {}
     AgentMachine machine;
     bool welcome = false;
+    Time due_at = kNever;  // when due_ has it
   };
   // Who has a connection: a server's agent, or a worker.
   using PeerId = uint32_t;
@@ -148,7 +150,8 @@ class Fleet {
   std::map<PeerId, Server> servers_;
   std::map<PeerId, Worker> workers_;
   std::map<WorkerKey, PeerId> peer_of_;
-  // By time; one whose machine has nothing to do yet is put off when it is due.
+  // By time. Of the entries of one peer only that of its due_at counts; one
+  // whose machine has nothing to do yet is put off when it is due.
   using Due = std::pair<Time, PeerId>;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
 
