@@ -14,6 +14,10 @@ function(gavel_own_target target)
     target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE})
+    get_target_property(type ${target} TYPE)
+    if(GAVEL_SANITIZE STREQUAL "thread" AND type STREQUAL "EXECUTABLE")
+      target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.cc)
+    endif()
   endif()
   target_link_options(${target} PRIVATE LINKER:--as-needed)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON

@@ -8,6 +8,7 @@
 
 #include "coordinator/policy/policy.h"
 #include "gtest/gtest.h"
+#include "tests/policy/lexicographic_judge.h"
 #include "tests/policy/share_kit.h"
 #include "tests/policy/solver_instances.h"
 

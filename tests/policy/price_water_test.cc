@@ -144,5 +144,41 @@ TEST(PriceWater, AStageForEachType) {
   }
 }
 
+// Jobs 0 and 1 share a type, of which both are short; job 0 could also run, at
+// `speed`, on the one where job 2 is alone. [3] what each has.
+std::vector<double> FillBeside(double speed) {
+  PriceJobs jobs = MakePriceJobs(3, {1, 1});
+  jobs.Throughput(0, 0) = jobs.Throughput(1, 0) = jobs.Throughput(2, 1) = 1;
+  jobs.Throughput(0, 1) = speed;
+  const std::vector<double> rates = {1, 1, 0.2};
+  const PriceWater water =
+      FillByPrices(jobs, rates, std::vector<double>(3, 1.0), {});
+  EXPECT_TRUE(water.converged);
+  EXPECT_EQ(water.stages, 2);
+  std::vector<double> has;
+  for (size_t m = 0; m < 3; ++m) {
+    has.push_back(water.shares[2 * m] * jobs.Throughput(m, 0) +
+                  water.shares[2 * m + 1] * jobs.Throughput(m, 1));
+  }
+  return has;
+}
+
+TEST(PriceWater, WhoIsHeldKeepsNothingFromOthersForABillionth) {
+  const std::vector<double> has = FillBeside(1e-9);
+  EXPECT_GE(has[0], 0.5 * (1 - 2e-9));
+  EXPECT_GE(has[1], 0.5 * (1 - 2e-9));
+  EXPECT_NEAR(has[2], 1, 1e-9);
+}
+
+TEST(PriceWater, WhoIsHeldKeepsWhatIsWorthMore) {
+  // All of its time, to have as much as job 1: x + (1 - x) speed = 1 - x.
+  constexpr double kSpeed = 1e-3;
+  const double on_own = (1 - kSpeed) / (2 - kSpeed);
+  const std::vector<double> has = FillBeside(kSpeed);
+  EXPECT_NEAR(has[0], 1 - on_own, 1e-9);
+  EXPECT_NEAR(has[1], 1 - on_own, 1e-9);
+  EXPECT_NEAR(has[2], on_own, 1e-9);
+}
+
 }  // namespace
 }  // namespace gavel::testing

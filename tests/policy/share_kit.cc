@@ -8,7 +8,6 @@
 #include <optional>
 #include <random>
 
-#include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/reference_type.h"
 #include "coordinator/policy/share_problem.h"
@@ -429,45 +428,6 @@ double LeastValue(const std::vector<double>& values) {
     if (value < least) least = value;
   }
   return least;
-}
-
-std::string LexicographicErrors(const PolicyProblem& problem,
-                                const Allocation& allocation,
-                                const std::vector<double>& values, bool packs,
-                                bool agnostic, double tolerance, double slack) {
-  const ShareProblem shares =
-      MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
-  const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
-  std::string errors;
-  for (size_t m = 0; m < shares.size(); ++m) {
-    const double value = values[shares.jobs[m]];
-    ShareProgram program(shares);
-    program.AddThroughputCost(m, 1 / now[shares.jobs[m]],
-                              program.lp.column_cost);
-    const auto limits = static_cast<size_t>(program.lp.rows());
-    for (size_t k = 0; k < shares.size(); ++k) {
-      if (k == m || values[shares.jobs[k]] > value * (1 + tolerance)) continue;
-      program.AddThroughputRow(k, 1 / now[shares.jobs[k]], {}, 1 - 1e-12,
-                               kInfinity);
-    }
-    HighsSolver solver(program.lp, {.tolerance = 1e-10});
-    LpSolution solution = solver.Solve(Restart::kDual);
-    if (solution.outcome != SolveOutcome::kOptimal) {
-      // Rare, of very different sizes: with more room, from nothing.
-      solution = HighsSolver(program.lp).Solve();
-    }
-    double allowed = tolerance;
-    for (size_t r = limits; r < solution.row_duals.size(); ++r) {
-      allowed += slack * std::abs(solution.row_duals[r]);
-    }
-    if (solution.outcome != SolveOutcome::kOptimal) {
-      StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");
-    } else if (solution.objective > 1 + allowed) {
-      StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
-                solution.objective - 1, "; ");
-    }
-  }
-  return errors;
 }
 
 }  // namespace gavel::testing

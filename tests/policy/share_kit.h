@@ -41,20 +41,6 @@ std::string FormulaErrors(std::string_view policy, const PolicyProblem& problem,
 // The least of them, NaN left aside.
 double LeastValue(const std::vector<double>& values);
 
-// The jobs whose value some feasible allocation could raise by more than
-// `tolerance`, relative, without lowering one that is not higher by as much:
-// those are there if and only if the sorted values are not the
-// lexicographically largest ones. By one linear program for each job. `values`:
-// [n], NaN for jobs that run nowhere; linear in throughputs, as JobValues.
-// Where throughputs differ by many powers of ten, the last digit of one value
-// is much of another: a rise is no error that all others together make possible
-// by giving `slack` of theirs, as the duals tell.
-std::string LexicographicErrors(const PolicyProblem& problem,
-                                const Allocation& allocation,
-                                const std::vector<double>& values, bool packs,
-                                bool agnostic, double tolerance = 1e-6,
-                                double slack = 0);
-
 }  // namespace gavel::testing
 
 #endif  // GAVEL_TESTS_POLICY_SHARE_KIT_H_

@@ -11,6 +11,7 @@
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
+#include "tests/policy/lexicographic_judge.h"
 #include "tests/policy/share_kit.h"
 #include "tests/policy/solver_instances.h"
 
@@ -262,6 +263,24 @@ TEST(Solvers, WhoRisesOnHasWhatIsWorthNothingToOthers) {
     const PolicyResult highs = By(SolverChoice::kHighs, kFillings[1], problem);
     EXPECT_FALSE(AnyLower(Sorted(Amounts(kFillings[1], problem, prices)),
                           Sorted(Amounts(kFillings[1], problem, highs))));
+  }
+}
+
+// And what is worth a billionth of the level to all who are held together, by
+// exchanges of several of them.
+TEST(Solvers, NobodyWhoRisesOnIsHeldBackForABillionth) {
+  for (const PolicyProblem& problem :
+       {Instance(556, 128), PlacedInstance(556, 128), Instance(1865, 128),
+        PlacedInstance(2509, 128), PlacedInstance(2628, 128),
+        Instance(6324, 128), PlacedInstance(6653, 128)}) {
+    const PolicyResult prices =
+        By(SolverChoice::kPrices, kFillings[1], problem);
+    ASSERT_EQ(prices.outcome, SolveOutcome::kOptimal) << prices.detail;
+    EXPECT_LE(prices.bound - prices.objective, 2e-9 * prices.bound);
+    const std::vector<double> amounts = Amounts(kFillings[1], problem, prices);
+    EXPECT_EQ(LexicographicErrors(problem, prices.allocation, amounts, false,
+                                  /*agnostic=*/false, 1e-6, 3e-9),
+              "");
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
+#include "tests/policy/lexicographic_judge.h"
 #include "tests/policy/share_kit.h"
 #include "tests/policy/solved.h"
 

@@ -8,20 +8,19 @@
 #include <utility>
 
 #include "coordinator/policy/lp/price_proof.h"
+#include "coordinator/policy/lp/price_water_spare.h"
 #include "coordinator/policy/lp/price_water_stage.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
 namespace {
 
-// A job that could have this much more is not held back.
-constexpr double kMoreMin = 1e-9;
 // The part by which a level may be below the one before.
 constexpr double kFallMax = 1e-8;
 // Types of which less than this part is left are full.
 constexpr double kLeftMin = 1e-9;
-// The part of what a job has that it gives up for those who rise on.
-constexpr double kWorthlessMax = 3e-9;
+// How often a stage is run again without what it can spare.
+constexpr int kSpareRunsMax = 16;
 // As in price_levels.cc.
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
@@ -67,6 +66,7 @@ class PriceFilling {
   }
 
   double Speed(const WaterMember& member, size_t type) const {
+    if (!spared_.empty() && spared_[member.job * jobs_.types + type]) return 0;
     const double throughput = jobs_.Throughput(member.job, type);
     if (!member.tied) return throughput;
     return throughput == member.speed ? 1 : 0;
@@ -91,8 +91,55 @@ class PriceFilling {
     return jobs;
   }
 
+  // Again without what can be spared, as long as that leaves the level: of all
+  // who can at once, then, where that took too much, of one at a time.
   void RunStage() {
-    const PriceJobs jobs = StageJobs();
+    WaterEnd end = RunRamps();
+    const double level_min = end.level * (1 - 2 * kGivenUpMax);
+    const double bound = end.bound;
+    bool all = true;
+    std::vector<size_t> refused;  // jobs whose prices did not tell all
+    for (int i = 0; i < kSpareRunsMax; ++i) {
+      const std::vector<bool> before = spared_;
+      const std::vector<size_t> who = Spare(end, all, refused);
+      if (who.empty()) break;
+      WaterEnd again = RunRamps();
+      if (again.met && again.proved && again.level >= level_min) {
+        end = std::move(again);
+        continue;
+      }
+      spared_ = before;
+      if (who.size() == 1) refused.push_back(who.front());
+      all = false;
+    }
+    spared_.clear();
+    end.bound = bound;
+    Finish(std::move(end));
+  }
+
+  // Keeps `all` who can do without off the wanted types, as far as their costs
+  // together may be, or the one whom it costs least. Returns who.
+  std::vector<size_t> Spare(const WaterEnd& end, bool all,
+                            std::span<const size_t> refused) {
+    std::vector<size_t> who;
+    double cost = 0;
+    for (const WaterSpare& one : end.spare) {
+      const size_t job = members_[one.job].job;
+      if (std::ranges::find(refused, job) != refused.end()) continue;
+      cost += one.cost;
+      if (cost > kGivenUpMax) break;
+      who.push_back(job);
+      spared_.resize(jobs_.size * jobs_.types);
+      for (size_t t = 0; t < types_.size(); ++t) {
+        if (end.wanted[t]) spared_[job * jobs_.types + types_[t]] = true;
+      }
+      if (!all) break;
+    }
+    return who;
+  }
+
+  WaterEnd RunRamps() {
+    PriceJobs jobs = StageJobs();
     PriceDemand demand;
     double top = 0;
     for (const WaterMember& member : members_) {
@@ -120,17 +167,21 @@ class PriceFilling {
     }
     stage.Run();
     const std::vector<double> prices = PricesOfColumns(jobs, stage.prices());
-    const auto cost_at = [&](double level) {
+    WaterEnd end = EndOf(stage, top, [&](double level) {
       return LeastCostOf(pass, level, prices).cost;
-    };
-    Finish(stage, top, cost_at, [&] {
-      return SharesOf(jobs, pass, stage.Mixture(), options_.version);
     });
+    for (const WaterMember& member : members_) {
+      end.has.push_back(std::min(end.level * member.rate, member.cap));
+    }
+    end.shares = SharesOf(jobs, pass, stage.Mixture(), options_.version);
+    end.jobs = std::move(jobs);
+    if (!end.scarcity.empty()) FindSpare(pass, &end);
+    return end;
   }
 
   // A stage of demands that are no ramps: levels count from the last one.
   void RunCurveStage() {
-    const PriceJobs jobs = StageJobs();
+    PriceJobs jobs = StageJobs();
     PriceDemand demand;
     demand.a.assign(members_.size(), 0.0);
     demand.b.assign(members_.size(), 0.0);
@@ -156,42 +207,53 @@ class PriceFilling {
       set(level);
       return LeastCostOf(pass, 0, prices).cost;
     };
-    // What they have when it ends.
-    Finish(stage, top, cost_at, [&] {
-      std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
-      for (const PriceColumn& column : stage.Mixture()) {
-        set(column.level);
-        const std::vector<double> paid = PricesOfColumns(jobs, column.prices);
-        const PricePoint point = {0, column.weight, paid.data()};
-        AddShares(pass, {&point, 1}, shares, options_.version);
-      }
-      set(stage.level());
-      return shares;
-    });
+    WaterEnd end = EndOf(stage, top, cost_at);
+    end.shares.assign(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
+    for (const PriceColumn& column : stage.Mixture()) {
+      set(column.level);
+      const std::vector<double> paid = PricesOfColumns(jobs, column.prices);
+      const PricePoint point = {0, column.weight, paid.data()};
+      AddShares(pass, {&point, 1}, end.shares, options_.version);
+    }
+    set(stage.level());
+    end.has.assign(demand.b.begin(),
+                   demand.b.begin() + static_cast<ptrdiff_t>(members_.size()));
+    end.jobs = std::move(jobs);
+    Finish(std::move(end));
   }
 
   // `cost_at` a level: of the stage's demands at its prices, by price_proof.h.
-  template <class Cost, class Shares>
-  void Finish(WaterStage& stage, double top, Cost cost_at, Shares shares_of) {
-    answer_.passes += stage.passes();
-    const bool proved =  // nothing to prove where all are at their caps
-        stage.level() >= top || cost_at(stage.level()) >= 1 - kProofSlack;
-    if (++answer_.stages == 1) {
-      answer_.first_bound =
-          proved ? ProvedLevel(cost_at, stage.level(), top) : top;
+  template <class Cost>
+  WaterEnd EndOf(WaterStage& stage, double top, Cost cost_at) {
+    WaterEnd end;
+    end.level = stage.level();
+    end.met = stage.met();
+    end.at_caps = end.level >= top;
+    end.proved =  // nothing to prove where all are at their caps
+        end.at_caps || cost_at(end.level) >= 1 - kProofSlack;
+    // Asked for of the first stage only.
+    if (answer_.stages == 0) {
+      end.bound = end.proved ? ProvedLevel(cost_at, end.level, top) : top;
     }
+    if (end.met && !end.at_caps) end.scarcity = stage.Scarcity();
+    answer_.passes += stage.passes();
     // Nobody who rises on has less than before: what was called free was. (All
     // may be at their caps, below the last level.)
     const bool fell = curves_ == nullptr &&
-                      stage.level() < std::min(level_, top) * (1 - kFallMax);
-    if (!stage.met() || !proved || fell) answer_.converged = false;
-    level_ = stage.level();
-    const std::vector<double> shares = shares_of();
-    if (stage.level() >= top || !stage.met()) {
-      SettleAll(shares);
+                      end.level < std::min(level_, top) * (1 - kFallMax);
+    end.proved = end.proved && !fell;
+    return end;
+  }
+
+  void Finish(WaterEnd end) {
+    if (++answer_.stages == 1) answer_.first_bound = end.bound;
+    if (!end.met || !end.proved) answer_.converged = false;
+    level_ = end.level;
+    if (end.at_caps || !end.met) {
+      SettleAll(end.shares);
       return;
     }
-    EndStage(stage, shares);
+    EndStage(end);
   }
 
   // The member keeps its shares; if `but_tied`, not those on free types that it
@@ -203,7 +265,6 @@ class PriceFilling {
       const size_t j = types_[t];
       const double share = shares[i * types_.size() + t];
       if (share <= 0 || (but_tied && free_[j])) continue;
-      if (IsWorthless(i, shares, t)) continue;
       row[j] += share;
       const double held = jobs_.accelerators[member.job] * share;
       left_[j] -= held;
@@ -211,70 +272,44 @@ class PriceFilling {
     }
   }
 
-  // A share of a free type that is next to nothing of what the member has, and
-  // may be much to those who rise on.
-  bool IsWorthless(size_t i, std::span<const double> shares, size_t t) const {
-    if (free_.empty() || !free_[types_[t]]) return false;
-    double has = 0;
-    double gives = 0;
-    for (size_t k = 0; k < types_.size(); ++k) {
-      const double part =
-          shares[i * types_.size() + k] * Speed(members_[i], types_[k]);
-      has += part;
-      if (k == t) gives = part;
-    }
-    return gives <= kWorthlessMax * has;
-  }
-
   void SettleAll(std::span<const double> shares) {
-    free_.clear();  // of the stage before; nobody rises on
     for (size_t i = 0; i < members_.size(); ++i) Settle(i, shares, false);
     members_.clear();
   }
 
-  void EndStage(WaterStage& stage, std::span<const double> shares) {
-    const std::vector<double> scarcity = stage.Scarcity();
-    if (std::all_of(scarcity.begin(), scarcity.end(),
+  void EndStage(const WaterEnd& end) {
+    if (std::all_of(end.scarcity.begin(), end.scarcity.end(),
                     [](double price) { return price <= 0; })) {
       // Nothing proved scarce: it would go on for ever.
       answer_.converged = false;
-      SettleAll(shares);
+      SettleAll(end.shares);
       return;
     }
-    std::vector<bool> has_price(jobs_.types, false);
-    for (size_t t = 0; t < types_.size(); ++t) {
-      has_price[types_[t]] = scarcity[t] > 0;
-    }
+    const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);
     free_.assign(jobs_.types, false);
-    for (const size_t j : types_) {
-      free_[j] = !has_price[j] && !has_price[TypeOf(j)];
-    }
+    for (size_t t = 0; t < types_.size(); ++t) free_[types_[t]] = free[t];
     std::vector<WaterMember> rising;
     std::vector<bool> held(jobs_.size, true);
     std::vector<double> caps(jobs_.size, 0.0);
     for (size_t i = 0; i < members_.size(); ++i) {
       WaterMember member = members_[i];
-      double has = std::min(stage.level() * member.rate, member.cap);
-      if (curves_ != nullptr && !member.tied) has = rates_[member.job];
-      double most = 0;
-      for (const size_t j : types_) {
-        if (free_[j]) most = std::max(most, Speed(member, j));
-      }
-      if (most >= has * (1 - kMoreMin)) {
+      const double most = FastestFree(end.jobs, free, i);
+      if (RisesOn(end.has[i], most)) {
         member.cap = std::min(member.cap, most);
         if (!member.tied) {
           held[member.job] = false;
           caps[member.job] = member.cap;
         }
         rising.push_back(member);
-      } else if (const WaterMember tied = TiedPart(i, shares); tied.cap > 0) {
-        Settle(i, shares, true);
+      } else if (const WaterMember tied = TiedPart(i, end.shares);
+                 tied.cap > 0) {
+        Settle(i, end.shares, true);
         rising.push_back(tied);
       } else {
-        Settle(i, shares, false);
+        Settle(i, end.shares, false);
       }
     }
-    if (curves_ != nullptr) curves_->end(stage.level(), held, caps);
+    if (curves_ != nullptr) curves_->end(end.level, held, caps);
     members_ = std::move(rising);
     const auto is_full = [&](size_t j) {
       return left_[j] <= kLeftMin * jobs_.capacity[j];
@@ -326,6 +361,7 @@ class PriceFilling {
   PriceOptions options_;
   std::vector<size_t> types_;  // columns of jobs_ that are not full
   std::vector<bool> free_;     // [J] after the stage
+  std::vector<bool> spared_;   // [n x J] whom the stage keeps off; or empty
   std::vector<double> left_;   // [J]
   double level_ = 0;           // of the last stage
   std::vector<WaterMember> members_;

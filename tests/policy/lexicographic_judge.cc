@@ -1,0 +1,96 @@
+#include "tests/policy/lexicographic_judge.h"
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+
+#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/share_problem.h"
+#include "core/text.h"
+#include "tests/policy/exact_solver.h"
+#include "tests/policy/share_kit.h"
+
+namespace gavel::testing {
+namespace {
+
+// What a job can have at most, in parts of what it has, and what of that is no
+// error.
+struct Rise {
+  double most = 0;
+  double allowed = 0;
+};
+
+// Of the duals of the rows from `first` on: d objective / d what others have.
+double Allowed(const std::vector<double>& row_duals, size_t first,
+               double tolerance, double slack) {
+  double allowed = 1 + tolerance;
+  for (size_t r = first; r < row_duals.size(); ++r) {
+    allowed += slack * std::abs(row_duals[r]);
+  }
+  return allowed;
+}
+
+// In rational numbers: where little is much, a solver's own tolerance is. Rows
+// from `floors` on are what others have, of which rounding may have taken more
+// or less. Nothing without such a solver.
+std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
+                              double tolerance, double slack) {
+  for (const double rounding : {1e-14, 1e-13, 1e-12}) {
+    for (size_t r = floors; r < program.row_lower.size(); ++r) {
+      program.row_lower[r] = 1 - rounding;
+    }
+    const std::optional<ExactSolution> exact = SolveExactly(program);
+    if (!exact.has_value()) return std::nullopt;
+    if (!exact->feasible) continue;
+    return Rise{exact->objective,
+                Allowed(exact->row_duals, floors, tolerance, slack)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string LexicographicErrors(const PolicyProblem& problem,
+                                const Allocation& allocation,
+                                const std::vector<double>& values, bool packs,
+                                bool agnostic, double tolerance, double slack) {
+  const ShareProblem shares =
+      MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
+  const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
+  std::string errors;
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const double value = values[shares.jobs[m]];
+    ShareProgram program(shares);
+    program.AddThroughputCost(m, 1 / now[shares.jobs[m]],
+                              program.lp.column_cost);
+    const auto floors = static_cast<size_t>(program.lp.rows());
+    for (size_t k = 0; k < shares.size(); ++k) {
+      if (k == m || values[shares.jobs[k]] > value * (1 + tolerance)) continue;
+      program.AddThroughputRow(k, 1 / now[shares.jobs[k]], {}, 1 - 1e-12,
+                               kInfinity);
+    }
+    HighsSolver solver(program.lp, {.tolerance = 1e-10});
+    LpSolution solution = solver.Solve(Restart::kDual);
+    if (solution.outcome != SolveOutcome::kOptimal) {
+      // Rare, of very different sizes: with more room, from nothing.
+      solution = HighsSolver(program.lp).Solve();
+    }
+    const bool known = solution.outcome == SolveOutcome::kOptimal;
+    Rise rise = {solution.objective,
+                 Allowed(solution.row_duals, floors, tolerance, slack)};
+    if (known && rise.most <= rise.allowed) continue;
+    const std::optional<Rise> exact =
+        ExactRise(program.lp, floors, tolerance, slack);
+    if (exact.has_value()) rise = *exact;
+    if (!known && !exact.has_value()) {
+      StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");
+    } else if (rise.most > rise.allowed) {
+      StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
+                rise.most - 1, exact.has_value() ? " exactly" : "", "; ");
+    }
+  }
+  return errors;
+}
+
+}  // namespace gavel::testing
