@@ -101,6 +101,11 @@ std::optional<uint64_t> BytesReceived(int descriptor) {
   return info->tcpi_bytes_received;
 }
 
+uint64_t MessagesOf(int descriptor) {
+  return kMessagesPerConnection -
+         static_cast<uint64_t>(descriptor) % (kMessagesPerConnection / 2);
+}
+
 bool IsIdle(int descriptor) {
   const std::optional<tcp_info> info = InfoOf(descriptor);
   const auto idle_ms = static_cast<uint32_t>(kIdleBeforeRenewal.count());
@@ -342,7 +347,7 @@ void ConnectionGuard::LookAround() {
       connection.cut = true;
       Cut(descriptor, connection.address);
     } else if (connection.may_renew &&
-               connection.messages >= kMessagesPerConnection &&
+               connection.messages >= MessagesOf(descriptor) &&
                IsIdle(descriptor)) {
       connection.cut = true;
       CutConnection(descriptor, connection.address);

@@ -58,7 +58,8 @@ struct GuardLimits {
 };
 
 // A connection is renewed that has brought so many messages, one page of a
-// queue, once nothing has moved on it for so long.
+// queue, or down to half as many, so that not all who came together come
+// together again; and once nothing has moved on it for so long.
 inline constexpr uint64_t kMessagesPerConnection = 64;
 inline constexpr std::chrono::milliseconds kIdleBeforeRenewal(500);
 
