@@ -260,7 +260,6 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
   }
   if (const auto worker = SendingWorker(incoming.message)) {
     workers.Saw(*worker, incoming.peer);
-    router->MayRenew(incoming);
   }
   std::optional<std::string> server = SendingAgent(incoming.message);
   std::string agent_before;

@@ -9,11 +9,6 @@
 // the kernel has received by each connection is compared with what its owner
 // has taken from the socket.
 //
-// And it renews connections whose peers ask again for what they have no answer
-// to. ZeroMQ's queues are blocks of 256 messages, two in each direction, whose
-// pages stay in use once messages went through: 64 KB of a connection in the
-// long run, which end with it.
-//
 // One thread inside; `may_connect` is called on it. The socket and its context
 // outlive the guard, which is to be destroyed on the socket's thread.
 #ifndef GAVEL_RUNTIME_TRANSPORT_CONNECTION_GUARD_H_
@@ -57,12 +52,6 @@ struct GuardLimits {
   uint64_t untaken_bytes_max = 0;
 };
 
-// A connection is renewed that has brought so many messages, one page of a
-// queue, or down to half as many, so that not all who came together come
-// together again; and once nothing has moved on it for so long.
-inline constexpr uint64_t kMessagesPerConnection = 64;
-inline constexpr std::chrono::milliseconds kIdleBeforeRenewal(500);
-
 class ConnectionGuard {
  public:
   // Guards `socket`, of `context` and not yet bound: with `keys` it speaks
@@ -84,10 +73,6 @@ class ConnectionGuard {
   // ZeroMQ's thread sees the end, and closes it. Descriptors are used again, so
   // that the caller makes sure that the connection is still there. Thread-safe.
   void Cut(int descriptor, const std::string& address);
-
-  // The connection may be renewed: its peer misses nothing that it would not
-  // ask for again. Thread-safe.
-  void MayRenew(int descriptor);
 
   // Connections closed for too many of one address, handshakes refused.
   // Thread-safe.
@@ -111,8 +96,6 @@ class ConnectionGuard {
     // Of the bytes that were received by it, those that are accounted for:
     // taken, or of before it was known.
     std::atomic<uint64_t> accounted = 0;
-    std::atomic<uint64_t> messages = 0;  // that were taken
-    std::atomic<bool> may_renew = false;
     bool cut = false;
   };
   void Serve();
@@ -123,7 +106,7 @@ class ConnectionGuard {
   void TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
-  void LookAround();
+  void LookForFloods();
   bool Floods(int descriptor, Connection& connection) const;
 
   zmq::context_t& context_;

@@ -195,10 +195,6 @@ void Router::Cut(const Incoming& incoming) {
   }).IgnoreError();
 }
 
-void Router::MayRenew(const Incoming& incoming) {
-  impl_->guard->MayRenew(incoming.descriptor);
-}
-
 absl::Status Router::Send(const std::string& peer, const Message& message) {
   const absl::StatusOr<std::string> frame = EncodeMessage(message);
   if (!frame.ok()) return frame.status();

@@ -73,11 +73,6 @@ class Router {
   // may be another's by now.
   void Cut(const Incoming& incoming);
 
-  // Its connection may end while nothing moves on it, and does so now and then,
-  // for what it takes of memory (connection_guard.h): its peer connects again
-  // by itself, and asks again for what it has no answer to.
-  void MayRenew(const Incoming& incoming);
-
   Waker& waker();
   uint64_t frames_dropped() const;
   // Handshakes refused, and connections closed for too many of one address.
