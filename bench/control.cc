@@ -250,12 +250,13 @@ double NoticesPerSecond(const std::string& folder, std::string* notice) {
   return Median(rates);
 }
 
-// The same of a bare ROUTER, to as many connections.
+// Messages per second.
 struct BareRates {
   double apart = 0;     // bursts as far from one another as rounds
   double together = 0;  // one after the other: no connection has gone cold
 };
 
+// The same of a bare ROUTER, to as many connections.
 BareRates BareMessagesPerSecond(const std::string& frame) {
   zmq::context_t context;
   zmq::socket_t router(context, zmq::socket_type::router);

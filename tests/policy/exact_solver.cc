@@ -1,17 +1,14 @@
 #include "tests/policy/exact_solver.h"
 
-#include <stdlib.h>
-
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <string_view>
 
 #include "core/text.h"
+#include "tests/server/temporary_folder.h"
 
 namespace gavel::testing {
 namespace {
@@ -97,9 +94,9 @@ std::optional<ExactSolution> Read(const std::string& path, size_t rows) {
   bool known = false;
   for (std::string line; std::getline(file, line);) {
     const size_t is = line.find(" = ");
-    if (line == "status OPTIMAL") {
+    if (line == "status = OPTIMAL") {
       solution.feasible = known = true;
-    } else if (line == "status INFEASIBLE") {
+    } else if (line == "status = INFEASIBLE") {
       known = true;
     } else if (line.ends_with(':')) {
       of_rows = line == "PI:";
@@ -118,20 +115,15 @@ std::optional<ExactSolution> Read(const std::string& path, size_t rows) {
 }  // namespace
 
 std::optional<ExactSolution> SolveExactly(const LinearProgram& program) {
-  std::string folder =
-      (std::filesystem::temp_directory_path() / "gavel-exact-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return std::nullopt;
-  std::ofstream(folder + "/program.lp") << TextOf(program);
+  const TemporaryFolder folder;
+  const std::string path = folder.path();
+  std::ofstream(path + "/program.lp") << TextOf(program);
   const std::string command =
-      StrCat("cd ", folder,
-             " && timeout 60 esolver -L -O answer.sol program.lp "
+      StrCat("cd '", path,
+             "' && timeout 60 esolver -L -O answer.sol program.lp "
              ">output.txt 2>&1");
-  std::optional<ExactSolution> solution;
-  if (std::system(command.c_str()) == 0) {
-    solution = Read(folder + "/answer.sol", program.row_lower.size());
-  }
-  std::filesystem::remove_all(folder);
-  return solution;
+  if (std::system(command.c_str()) != 0) return std::nullopt;
+  return Read(path + "/answer.sol", program.row_lower.size());
 }
 
 }  // namespace gavel::testing

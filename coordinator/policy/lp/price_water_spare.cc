@@ -101,6 +101,7 @@ bool RisesOn(double has, double most) { return most >= has * (1 - kMoreMin); }
 void FindSpare(const PricePass& pass, WaterEnd* end) {
   const std::vector<bool> free = FreeTypes(end->jobs, end->scarcity);
   end->wanted = WantedTypes(pass, *end, free);
+  if (std::ranges::find(end->wanted, true) == end->wanted.end()) return;
   const std::vector<double> prices = PricesOfColumns(end->jobs, end->scarcity);
   std::vector<double> without = prices;
   for (size_t j = 0; j < without.size(); ++j) {
