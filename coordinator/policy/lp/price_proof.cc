@@ -36,8 +36,6 @@ DemandPoint DemandOf(const PricePass& pass, size_t job, double level) {
   return {rate, a};
 }
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Nothing, and all types that the job can use. Returns how many.
 size_t ChoicesOf(const PricePass& pass, size_t job,
                  std::span<const double> prices, Choice* choices) {
@@ -48,7 +46,7 @@ size_t ChoicesOf(const PricePass& pass, size_t job,
   size_t count = 1;
   for (size_t j = 0; j < pass.types; ++j) {
     const double rate = throughputs[j * kPriceLanes];
-    if (rate <= 0 || prices[j] == kInfinity) continue;
+    if (rate <= 0) continue;
     const double worth = gain == 0 ? 0 : gain * pass.worth[j];
     choices[count++] = {rate, prices[j] - worth * rate};
   }
@@ -58,7 +56,7 @@ size_t ChoicesOf(const PricePass& pass, size_t job,
 // The least that mixtures of choices cost which have the rate: of two, one on
 // each side of it, or of one that is better than free.
 LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
-  LeastCost least{kInfinity, 0};
+  LeastCost least{std::numeric_limits<double>::infinity(), 0};
   for (const Choice& above : choices) {
     if (above.rate < rate) continue;
     if (above.cost <= 0 && above.cost < least.cost) least = {above.cost, 0};
@@ -75,35 +73,28 @@ LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
 
 }  // namespace
 
-LeastCost LeastCostOfJob(const PricePass& pass, size_t job, double level,
-                         std::span<const double> prices) {
-  assert(prices.size() == pass.types && pass.types <= kPriceTypesMax);
-  Choice choices[kPriceTypesMax + 1];
-  const size_t count = ChoicesOf(pass, job, prices, choices);
-  const DemandPoint demand = DemandOf(pass, job, level);
-  double fastest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    fastest = std::max(fastest, choices[i].rate);
-  }
-  // Above it by rounding only.
-  LeastCost least =
-      LeastCostOf({choices, count}, std::min(demand.rate, fastest));
-  least.cost *= pass.accelerators[job];
-  least.slope *= pass.accelerators[job] * demand.slope;
-  return least;
-}
-
 LeastCost LeastCostOf(const PricePass& pass, double level,
                       std::span<const double> prices) {
+  assert(prices.size() == pass.types && pass.types <= kPriceTypesMax);
+  Choice choices[kPriceTypesMax + 1];
   LeastCost all;
   for (size_t block = 0; block < pass.blocks; ++block) {
     LeastCost sum;  // apart: less rounding
     for (size_t lane = 0; lane < kPriceLanes; ++lane) {
       const size_t job = block * kPriceLanes + lane;
-      if (pass.accelerators[job] == 0) continue;
-      const LeastCost least = LeastCostOfJob(pass, job, level, prices);
-      sum.cost += least.cost;
-      sum.slope += least.slope;
+      const double held = pass.accelerators[job];
+      if (held == 0) continue;
+      const size_t count = ChoicesOf(pass, job, prices, choices);
+      const DemandPoint demand = DemandOf(pass, job, level);
+      double fastest = 0;
+      for (size_t i = 0; i < count; ++i) {
+        fastest = std::max(fastest, choices[i].rate);
+      }
+      // Above it by rounding only.
+      const LeastCost least =
+          LeastCostOf({choices, count}, std::min(demand.rate, fastest));
+      sum.cost += held * least.cost;
+      sum.slope += held * least.slope * demand.slope;
     }
     all.cost += sum.cost;
     all.slope += sum.slope;

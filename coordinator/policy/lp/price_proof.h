@@ -6,7 +6,6 @@
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 
-#include <cstddef>
 #include <functional>
 #include <span>
 
@@ -22,9 +21,6 @@ struct LeastCost {
 };
 LeastCost LeastCostOf(const PricePass& pass, double level,
                       std::span<const double> prices);
-// Of one of them; a type whose price is infinite is not to be had.
-LeastCost LeastCostOfJob(const PricePass& pass, size_t job, double level,
-                         std::span<const double> prices);
 
 // The least level that `prices`, at which all accelerators are worth 1, prove
 // to be out of reach, at least `bound`, which they are said to prove, and at

@@ -1,7 +1,6 @@
 #include "coordinator/policy/lp/price_water_spare.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/policy/lp/price_proof.h"
 
@@ -76,6 +75,23 @@ OnWanted LookAt(const WaterEnd& end, size_t job) {
   return found;
 }
 
+// What the job alone costs at least, at `prices` of columns, on those that it
+// is not kept off.
+double CostOf(const PricePass& pass, const WaterEnd& end, size_t job,
+              std::span<const double> prices,
+              const std::vector<bool>& kept_off) {
+  PriceJobs one = MakePriceJobs(1, end.jobs.capacity);
+  one.accelerators[0] = end.jobs.accelerators[job];
+  for (size_t j = 0; j < one.types; ++j) {
+    if (!kept_off[j]) one.Throughput(0, j) = end.jobs.Throughput(job, j);
+  }
+  PriceDemand demand;
+  demand.a = {pass.a[job]};
+  demand.c = {pass.c[job]};
+  PadDemand(one, &demand);
+  return LeastCostOf(PassOf(one, demand), end.level, prices).cost;
+}
+
 }  // namespace
 
 std::vector<bool> FreeTypes(const PriceJobs& jobs,
@@ -103,10 +119,7 @@ void FindSpare(const PricePass& pass, WaterEnd* end) {
   end->wanted = WantedTypes(pass, *end, free);
   if (std::ranges::find(end->wanted, true) == end->wanted.end()) return;
   const std::vector<double> prices = PricesOfColumns(end->jobs, end->scarcity);
-  std::vector<double> without = prices;
-  for (size_t j = 0; j < without.size(); ++j) {
-    if (end->wanted[j]) without[j] = std::numeric_limits<double>::infinity();
-  }
+  const std::vector<bool> nowhere(end->jobs.types, false);
   double of_level = 0;  // what all of it costs
   for (size_t m = 0; m < end->has.size(); ++m) {
     if (RisesOn(end->has[m], FastestFree(end->jobs, free, m))) continue;
@@ -118,8 +131,8 @@ void FindSpare(const PricePass& pass, WaterEnd* end) {
     if (of_level == 0) {
       of_level = end->level * LeastCostOf(pass, end->level, prices).slope;
     }
-    const double more = LeastCostOfJob(pass, m, end->level, without).cost -
-                        LeastCostOfJob(pass, m, end->level, prices).cost;
+    const double more = CostOf(pass, *end, m, prices, end->wanted) -
+                        CostOf(pass, *end, m, prices, nowhere);
     if (more <= of_level * std::min(kGivenUpMax, found.part / kGainMin)) {
       end->spare.push_back({more / of_level, m});
     }
