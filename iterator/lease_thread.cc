@@ -81,12 +81,17 @@ void LeaseThread::Stop() {
 
 void LeaseThread::Run() {
   // Else the first messages are lost, and said again a second later.
-  const Time give_up = Now() + kConnectWait_s;
-  while (!dealer_->WaitUntilConnected(std::max(0.0, give_up - Now())) &&
-         Now() < give_up && !stopping_.load(std::memory_order_acquire)) {
-  }
+  WaitUntilConnected([this] { return stopping_.load(); });
   while (!stopping_.load(std::memory_order_acquire)) Turn();
   Turn();  // what was posted last
+}
+
+void LeaseThread::WaitUntilConnected(const std::function<bool()>& stop) {
+  const Time give_up = Now() + kConnectWait_s;
+  // A Wake ends one wait.
+  while (!dealer_->WaitUntilConnected(std::max(0.0, give_up - Now())) &&
+         Now() < give_up && !stop()) {
+  }
 }
 
 void LeaseThread::Turn() {
@@ -138,7 +143,12 @@ void LeaseThread::Step(const LeaseEvent& event) {
 
 void LeaseThread::Do(const lease_action::Send& send) {
   if (std::holds_alternative<LeaseRequest>(send.message)) watch_.Sent(Now());
-  // A message that can't be sent is as one that got lost: asked for again.
+  // A message that can't be sent is as one that got lost: asked for again. But
+  // the last word is said once, and the coordinator may be renewing the
+  // connection just now.
+  if (std::holds_alternative<WorkerFinished>(send.message)) {
+    WaitUntilConnected([] { return false; });
+  }
   dealer_->Send(send.message).IgnoreError();
 }
 

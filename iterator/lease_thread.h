@@ -9,6 +9,7 @@
 #define GAVEL_ITERATOR_LEASE_THREAD_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -64,7 +65,7 @@ class LeaseThread {
 
   void Post(LeaseEvent event);
   // Sends what is posted and `finished`, then ends the thread. Takes about
-  // 0.1 s, so that the message gets out.
+  // 0.1 s, so that the message gets out; a second more without a connection.
   void Finish(const lease_event::Finished& finished);
   // The coordinator wants another incarnation of this worker, or none.
   bool rejected() const { return rejected_.load(std::memory_order_acquire); }
@@ -75,6 +76,8 @@ class LeaseThread {
               const LeaseOptions& options, Shared shared);
 
   void Run();
+  // For a second at most, or until `stop` after a Wake.
+  void WaitUntilConnected(const std::function<bool()>& stop);
   void Turn();
   Time NextDeadline() const;
   void Step(const LeaseEvent& event);

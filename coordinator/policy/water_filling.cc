@@ -1,6 +1,7 @@
 #include "coordinator/policy/water_filling.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -32,9 +33,14 @@ constexpr double kWeightMin = 1e-3;
 // cut weighs, where they weigh a million times what the free ones do.
 constexpr double kMissingMax = 1e-7;
 constexpr double kRoundingOfWeight = 1e-14;
-// Frozen jobs keep all but this part, once the solver has given up: it does so
-// on rows that can be met only exactly.
-constexpr double kFloorSlack = 1e-9;
+// Frozen jobs keep all but this part, the next one each time that the solver
+// has given up: it does so on rows that can be met only exactly. No more than
+// it needs: frozen jobs may weigh a hundred million times what the free ones
+// do.
+constexpr std::array<double, 5> kFloorSlacks = {0, 1e-12, 1e-11, 1e-10, 1e-9};
+// The solver meets demands to this part of its tolerance: what is missing of
+// one adds up over those that pay for it.
+constexpr double kMagnification = 1024;
 // Rows are scaled down to this largest value, above which the solver's absolute
 // tolerance is below rounding.
 constexpr double kRowValueMax = 1e6;
@@ -118,6 +124,7 @@ class Filling {
     cuts_.push_back(FirstCut(problem, factor));
     const double top = demands_.TopLevel();
     BuildProgram(RootOf(cuts_.back(), demands_, top));
+    options.magnification = kMagnification;
     solver_.emplace(program_.lp, options);
   }
 
@@ -158,17 +165,19 @@ class Filling {
 
   // For the demands in amounts_.
   LpSolution Solve() {
-    LpSolution solution = SolveOnce();
-    const bool limit = solution.outcome == SolveOutcome::kIterationLimit;
-    if (solution.outcome == SolveOutcome::kOptimal || limit) return solution;
-    floor_slack_ = kFloorSlack;
-    return SolveOnce();
+    for (;;) {
+      LpSolution solution = SolveOnce();
+      const bool gave_up = solution.outcome != SolveOutcome::kOptimal &&
+                           solution.outcome != SolveOutcome::kIterationLimit;
+      if (!gave_up || floor_slack_ + 1 == kFloorSlacks.size()) return solution;
+      ++floor_slack_;
+    }
   }
 
   LpSolution SolveOnce() {
     std::vector<double> lower = amounts_;
     for (size_t m = 0; m < unit_.size(); ++m) {
-      if (demands_.frozen(m)) lower[m] *= 1 - floor_slack_;
+      if (demands_.frozen(m)) lower[m] *= 1 - kFloorSlacks[floor_slack_];
       lower[m] /= row_scale_[m];
     }
     solver_->ChangeRowBounds(share_lp_.rows(), lower,
@@ -326,8 +335,8 @@ class Filling {
   std::vector<double> amounts_;    // [k], reused
   std::vector<Cut> cuts_;
   int proof_ = -1;
-  double floor_slack_ = 0;
-  bool failed_ = false;  // the solver; there is nothing to go on with
+  size_t floor_slack_ = 0;  // of kFloorSlacks
+  bool failed_ = false;     // the solver; there is nothing to go on with
   WaterLevels result_;
 };
 

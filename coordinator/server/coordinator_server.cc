@@ -260,6 +260,9 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
   }
   if (const auto worker = SendingWorker(incoming.message)) {
     workers.Saw(*worker, incoming.peer);
+    if (std::holds_alternative<LeaseRequest>(incoming.message)) {
+      router->MayRenew(incoming);
+    }
   }
   std::optional<std::string> server = SendingAgent(incoming.message);
   std::string agent_before;

@@ -33,8 +33,9 @@ constexpr std::chrono::seconds kHandlerGrace(2);
 // What a message may take on the wire beside its parts: lengths, encryption,
 // the heartbeats between two.
 constexpr uint64_t kMessageOverheadBytes = 256;
-// Between two looks for floods, while anybody is connected; and as many times
-// what one takes, so that those with thousands of connections cost little.
+// Between two looks at all connections, while anybody is connected; and as many
+// times what one takes, so that those with thousands of connections cost
+// little.
 constexpr std::chrono::milliseconds kLookInterval(50);
 constexpr int kLookShare = 50;
 // ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h names for drafts of its API only: who
@@ -80,9 +81,9 @@ std::optional<std::string> KeyOf(const std::vector<zmq::message_t>& request) {
   return std::string(text.data());
 }
 
-// All that came by a connection so far; nothing when it is gone, or the kernel
-// does not tell.
-std::optional<uint64_t> BytesReceived(int descriptor) {
+// Nothing when the connection is gone, or the kernel does not tell all that is
+// asked for here.
+std::optional<tcp_info> InfoOf(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
@@ -90,7 +91,26 @@ std::optional<uint64_t> BytesReceived(int descriptor) {
                  sizeof info.tcpi_bytes_received) {
     return std::nullopt;
   }
-  return info.tcpi_bytes_received;
+  return info;
+}
+
+// All that came by a connection so far.
+std::optional<uint64_t> BytesReceived(int descriptor) {
+  const std::optional<tcp_info> info = InfoOf(descriptor);
+  if (!info.has_value()) return std::nullopt;
+  return info->tcpi_bytes_received;
+}
+
+uint64_t MessagesOf(int descriptor) {
+  return kMessagesPerConnection -
+         static_cast<uint64_t>(descriptor) % (kMessagesPerConnection / 2);
+}
+
+bool IsIdle(int descriptor) {
+  const std::optional<tcp_info> info = InfoOf(descriptor);
+  const auto idle_ms = static_cast<uint32_t>(kIdleBeforeRenewal.count());
+  return info.has_value() && info->tcpi_last_data_sent >= idle_ms &&
+         info->tcpi_last_data_recv >= idle_ms;
 }
 
 // Of those, what ZeroMQ has not read yet: the kernel holds it, and bounds it.
@@ -210,7 +230,7 @@ void ConnectionGuard::Wait() {
       AnswerHandshake(handlers_[i]);
     }
   }
-  if (Clock::now() >= look_at_) LookForFloods();
+  if (Clock::now() >= look_at_) LookAround();
 }
 
 void ConnectionGuard::BindHandler() {
@@ -305,6 +325,14 @@ void ConnectionGuard::Taken(int descriptor, size_t bytes) {
   const auto found = connections_.find(descriptor);
   if (found == connections_.end()) return;
   found->second.accounted += bytes + kMessageOverheadBytes;
+  ++found->second.messages;
+}
+
+void ConnectionGuard::MayRenew(int descriptor) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(descriptor);
+  if (found == connections_.end()) return;
+  found->second.renew_before = Clock::now() + kRenewalAllowed;
 }
 
 void ConnectionGuard::Cut(int descriptor, const std::string& address) {
@@ -312,12 +340,19 @@ void ConnectionGuard::Cut(int descriptor, const std::string& address) {
   CutConnection(descriptor, address);
 }
 
-void ConnectionGuard::LookForFloods() {
+void ConnectionGuard::LookAround() {
   const Clock::time_point started = Clock::now();
   for (auto& [descriptor, connection] : connections_) {
-    if (connection.cut || !Floods(descriptor, connection)) continue;
-    connection.cut = true;
-    Cut(descriptor, connection.address);
+    if (connection.cut) continue;
+    if (Floods(descriptor, connection)) {
+      connection.cut = true;
+      Cut(descriptor, connection.address);
+    } else if (connection.messages >= MessagesOf(descriptor) &&
+               started < connection.renew_before.load() &&
+               IsIdle(descriptor)) {
+      connection.cut = true;
+      CutConnection(descriptor, connection.address);
+    }
   }
   const Clock::time_point now = Clock::now();
   look_at_ = connections_.empty()

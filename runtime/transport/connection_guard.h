@@ -9,6 +9,11 @@
 // the kernel has received by each connection is compared with what its owner
 // has taken from the socket.
 //
+// And it renews connections while their peers wait for nothing. ZeroMQ's queues
+// are blocks of 256 messages, two in each direction, whose pages stay in use
+// once messages went through: 64 KB of a connection in the long run, which end
+// with it.
+//
 // One thread inside; `may_connect` is called on it. The socket and its context
 // outlive the guard, which is to be destroyed on the socket's thread.
 #ifndef GAVEL_RUNTIME_TRANSPORT_CONNECTION_GUARD_H_
@@ -52,6 +57,14 @@ struct GuardLimits {
   uint64_t untaken_bytes_max = 0;
 };
 
+// A connection is renewed that has brought so many messages, three pages of a
+// queue, or down to half as many, so that not all who came together come
+// together again; once nothing has moved on it for so long, and no later than
+// so long after it was allowed.
+inline constexpr uint64_t kMessagesPerConnection = 192;
+inline constexpr std::chrono::milliseconds kIdleBeforeRenewal(300);
+inline constexpr std::chrono::milliseconds kRenewalAllowed(3000);
+
 class ConnectionGuard {
  public:
   // Guards `socket`, of `context` and not yet bound: with `keys` it speaks
@@ -73,6 +86,10 @@ class ConnectionGuard {
   // ZeroMQ's thread sees the end, and closes it. Descriptors are used again, so
   // that the caller makes sure that the connection is still there. Thread-safe.
   void Cut(int descriptor, const std::string& address);
+
+  // The connection may be renewed within kRenewalAllowed: its peer has what it
+  // asked for, and asks for nothing meanwhile. Thread-safe.
+  void MayRenew(int descriptor);
 
   // Connections closed for too many of one address, handshakes refused.
   // Thread-safe.
@@ -96,6 +113,8 @@ class ConnectionGuard {
     // Of the bytes that were received by it, those that are accounted for:
     // taken, or of before it was known.
     std::atomic<uint64_t> accounted = 0;
+    std::atomic<uint64_t> messages = 0;  // that were taken
+    std::atomic<Clock::time_point> renew_before = Clock::time_point::min();
     bool cut = false;
   };
   void Serve();
@@ -106,7 +125,7 @@ class ConnectionGuard {
   void TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
-  void LookForFloods();
+  void LookAround();
   bool Floods(int descriptor, Connection& connection) const;
 
   zmq::context_t& context_;

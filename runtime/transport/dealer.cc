@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kRoutingIdBytes = 16;
 
-// Fresh for each Dealer: ROUTER's handover is off, so an id must never be met
-// twice. Ids that begin with a zero byte are ZeroMQ's own.
+// Fresh for each Dealer, and nothing to guess: whoever connects with the id of
+// another takes its place. Ids that begin with a zero byte are ZeroMQ's own.
 std::string NewRoutingId() {
   std::string id(kRoutingIdBytes, '\0');
   // At most 256 bytes from an initialised pool: never short, never fails.

@@ -77,8 +77,10 @@ struct Router::Impl {
     zmq::socket_t& socket = channel.socket;
     // Else what is sent to a peer that is gone or stalled is lost in silence.
     socket.set(zmq::sockopt::router_mandatory, true);
-    // A stranger that guesses a routing id must not take over its connection.
-    socket.set(zmq::sockopt::router_handover, false);
+    // Who connects again may be back before the old connection is forgotten, and
+    // would never be heard else. Nobody guesses the id of another: those of
+    // Dealers are random.
+    socket.set(zmq::sockopt::router_handover, true);
     encrypted = options.keys.has_value();
     const transport::GuardLimits limits = {options.connections_per_address_max,
                                            kUntakenBytesMax};
@@ -193,6 +195,10 @@ void Router::Cut(const Incoming& incoming) {
     impl_->Cut(incoming.peer, incoming.descriptor, incoming.address);
     return absl::OkStatus();
   }).IgnoreError();
+}
+
+void Router::MayRenew(const Incoming& incoming) {
+  impl_->guard->MayRenew(incoming.descriptor);
 }
 
 absl::Status Router::Send(const std::string& peer, const Message& message) {

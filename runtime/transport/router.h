@@ -73,6 +73,11 @@ class Router {
   // may be another's by now.
   void Cut(const Incoming& incoming);
 
+  // Its peer asks for nothing more for some seconds once this is answered: its
+  // connection may end meanwhile, for what it takes of memory
+  // (connection_guard.h), and the peer connects again by itself.
+  void MayRenew(const Incoming& incoming);
+
   Waker& waker();
   uint64_t frames_dropped() const;
   // Handshakes refused, and connections closed for too many of one address.

@@ -91,6 +91,12 @@ void FakeCoordinator::Reject(const std::string& reason) {
   router_->waker().Wake();
 }
 
+void FakeCoordinator::Cut() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  cut_ = true;
+  router_->waker().Wake();
+}
+
 bool FakeCoordinator::Wait(const std::function<bool()>& happened) const {
   const auto give_up = std::chrono::steady_clock::now() + kWaitMax;
   while (true) {
@@ -116,6 +122,7 @@ void FakeCoordinator::Run() {
       // Before the first word of a worker there is nobody to send to.
       if (!peer_.empty()) to_send.swap(to_send_);
       peer = peer_;
+      if (std::exchange(cut_, false)) router_->Cut(last_.value());
     }
     for (const Message& message : to_send) {
       router_->Send(peer, message).IgnoreError();
@@ -127,6 +134,7 @@ void FakeCoordinator::Answer(const Incoming& incoming) {
   std::lock_guard<std::mutex> lock(mutex_);
   heard_.push_back(incoming.message);
   peer_ = incoming.peer;
+  last_ = incoming;
   if (auto worker = WorkerOf(incoming.message)) worker_ = *worker;
   if (const auto* request = std::get_if<LeaseRequest>(&incoming.message)) {
     router_->Send(peer_, AnswerTo(*request)).IgnoreError();

@@ -40,6 +40,8 @@ class FakeCoordinator {
   void PauseThenGrant(const AcceleratorInfo& accelerator,
                       PauseTier tier = PauseTier::kPark);
   void Reject(const std::string& reason);
+  // Ends the worker's connection, which connects again.
+  void Cut();
 
   // Of this type, in the order of arrival.
   template <class T>
@@ -67,6 +69,8 @@ class FakeCoordinator {
   std::vector<Message> heard_;
   std::vector<Message> to_send_;
   std::string peer_;
+  std::optional<Incoming> last_;
+  bool cut_ = false;
   WorkerKey worker_;
   uint64_t epoch_ = 0;
   bool granting_ = false;

@@ -67,6 +67,25 @@ TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
   EXPECT_EQ(finished.progress.last_generation, (Generation{1, 24}));
 }
 
+TEST_F(SessionLease, TheLastWordWaitsForAConnectionThatIsRenewed) {
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  TrainingOptions training;
+  int steps = 0;
+  training.after_step = [&](Session&) {
+    if (++steps < 24) return;
+    coordinator.Cut();
+    Sleep(20);
+  };
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(steps, 24);
+  ASSERT_TRUE(coordinator.Wait(
+      [&] { return !coordinator.Heard<WorkerFinished>().empty(); }));
+  EXPECT_EQ(coordinator.Heard<WorkerFinished>().back().progress.steps_done,
+            24u);
+}
+
 TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
   FakeCoordinator coordinator;
   coordinator.Grant(CpuSlot("slot-a"));

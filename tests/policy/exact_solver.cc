@@ -51,7 +51,7 @@ std::string TextOf(const LinearProgram& program) {
   for (int j = 0; j < program.columns(); ++j) {
     const double lower = program.column_lower[static_cast<size_t>(j)];
     const double upper = program.column_upper[static_cast<size_t>(j)];
-    if (lower != 0) StrAppend(&text, " x", j, " >= ", Exactly(lower), "\n");
+    if (lower != 0) StrAppend(&text, " ", Exactly(lower), " <= x", j, "\n");
     if (std::isfinite(upper)) {
       StrAppend(&text, " x", j, " <= ", Exactly(upper), "\n");
     }

@@ -56,5 +56,18 @@ TEST_F(ExactSolver, TheLastBitDecides) {
   EXPECT_FALSE(does_not->feasible);
 }
 
+TEST_F(ExactSolver, BoundsOfAColumnMayBeBelowZero) {
+  LinearProgram program = Program(1, 100, -100);
+  program.column_lower[0] = -0.75;
+  program.column_upper[0] = -0.25;
+  const auto most = SolveExactly(program);
+  ASSERT_TRUE(most.has_value());
+  EXPECT_DOUBLE_EQ(most->objective, -0.5);
+  program.column_cost[0] = -2;
+  const auto least = SolveExactly(program);
+  ASSERT_TRUE(least.has_value());
+  EXPECT_DOUBLE_EQ(least->objective, 1.5);
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -63,6 +63,44 @@ TEST(HighsSolver, ChangesAreSolvedFromTheLastBasis) {
   }
 }
 
+TEST(HighsSolver, AMagnifiedProgramHasTheSameSolution) {
+  HighsSolver plain(Small());
+  HighsSolver magnified(Small(), {.magnification = 1024});
+  const auto expect_same = [&] {
+    const LpSolution a = plain.Solve();
+    const LpSolution b = magnified.Solve();
+    ASSERT_EQ(b.outcome, SolveOutcome::kOptimal) << b.detail;
+    EXPECT_NEAR(a.objective, b.objective, 1e-8);
+    for (size_t j = 0; j < a.column_values.size(); ++j) {
+      EXPECT_NEAR(a.column_values[j], b.column_values[j], 1e-8) << j;
+    }
+    ASSERT_EQ(a.row_duals.size(), b.row_duals.size());
+    for (size_t r = 0; r < a.row_duals.size(); ++r) {
+      EXPECT_NEAR(a.row_duals[r], b.row_duals[r], 1e-8) << r;
+    }
+  };
+  expect_same();
+  for (HighsSolver* solver : {&plain, &magnified}) {
+    solver->ChangeColumnBounds(0, 1, 2);
+  }
+  expect_same();
+  for (HighsSolver* solver : {&plain, &magnified}) {
+    solver->ChangeRowBounds(0, std::vector<double>{-kInfinity},
+                            std::vector<double>{3.5});
+    solver->AddRow(-kInfinity, 1, std::vector<LpEntry>{{1, 1}});
+  }
+  expect_same();
+}
+
+TEST(HighsSolver, AMagnifiedProgramsBoundsAreMetToLess) {
+  LinearProgram program;
+  const LpEntry x = {program.AddColumn(1, 0, 1), 1};
+  program.AddRow(1 + 5e-10, kInfinity, std::vector<LpEntry>{x});
+  EXPECT_EQ(HighsSolver(program).Solve().outcome, SolveOutcome::kOptimal);
+  EXPECT_EQ(HighsSolver(program, {.magnification = 1024}).Solve().outcome,
+            SolveOutcome::kInfeasible);
+}
+
 TEST(HighsSolver, AnInfeasibleProgramIsAnOutcomeNotAnError) {
   LinearProgram program;
   const int x = program.AddColumn(1, 0, 1);

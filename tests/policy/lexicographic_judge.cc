@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/share_program.h"
@@ -13,6 +14,9 @@
 
 namespace gavel::testing {
 namespace {
+
+// Limits of which less than this part is left are full, to rounding.
+constexpr double kRoomMin = 1e-12;
 
 // What a job can have at most, in parts of what it has, and what of that is no
 // error.
@@ -31,22 +35,48 @@ double Allowed(const std::vector<double>& row_duals, size_t first,
   return allowed;
 }
 
-// In rational numbers: where little is much, a solver's own tolerance is. Rows
-// from `floors` on are what others have, of which rounding may have taken more
-// or less. Nothing without such a solver.
-std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
-                              double tolerance, double slack) {
-  for (const double rounding : {1e-14, 1e-13, 1e-12}) {
-    for (size_t r = floors; r < program.row_lower.size(); ++r) {
-      program.row_lower[r] = 1 - rounding;
-    }
-    const std::optional<ExactSolution> exact = SolveExactly(program);
-    if (!exact.has_value()) return std::nullopt;
-    if (!exact->feasible) continue;
-    return Rise{exact->objective,
-                Allowed(exact->row_duals, floors, tolerance, slack)};
+// [cells] of the allocation.
+std::vector<double> SharesOf(const ShareProblem& problem,
+                             const Allocation& allocation) {
+  std::vector<double> shares;
+  for (const ShareCell& cell : problem.cells) {
+    const ShareUnit& unit = problem.units[static_cast<size_t>(cell.unit)].id;
+    shares.push_back(allocation.Row(unit)[static_cast<size_t>(cell.column)]);
   }
-  return std::nullopt;
+  return shares;
+}
+
+// In rational numbers: where little is much, a solver's own tolerance is. And
+// in changes of what there is, so that what the others have, the rows from
+// `floors` on, is no rounded number: a rounding of it can be much, too. Nothing
+// without such a solver.
+std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
+                              std::span<const double> shares, double tolerance,
+                              double slack, double give) {
+  for (size_t j = 0; j < shares.size(); ++j) {
+    program.column_lower[j] -= shares[j];
+    program.column_upper[j] -= shares[j];
+  }
+  for (size_t r = 0; r < program.row_upper.size(); ++r) {
+    if (r >= floors) {
+      program.row_lower[r] = -give;
+      continue;
+    }
+    const auto begin = static_cast<size_t>(program.row_start[r]);
+    const size_t end = r + 1 < program.row_start.size()
+                           ? static_cast<size_t>(program.row_start[r + 1])
+                           : program.entry_column.size();
+    double room = program.row_upper[r];
+    for (size_t e = begin; e < end; ++e) {
+      room -= program.entry_value[e] *
+              shares[static_cast<size_t>(program.entry_column[e])];
+    }
+    program.row_upper[r] = room > kRoomMin ? room : 0;
+  }
+  const std::optional<ExactSolution> exact = SolveExactly(program);
+  if (!exact.has_value() || !exact->feasible) return std::nullopt;
+  return Rise{1 + exact->objective,
+              Allowed(exact->row_duals, floors, tolerance, slack)};
 }
 
 }  // namespace
@@ -54,9 +84,11 @@ std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
 std::string LexicographicErrors(const PolicyProblem& problem,
                                 const Allocation& allocation,
                                 const std::vector<double>& values, bool packs,
-                                bool agnostic, double tolerance, double slack) {
+                                bool agnostic, double tolerance, double slack,
+                                double give) {
   const ShareProblem shares =
       MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
+  const std::vector<double> x = SharesOf(shares, allocation);
   const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
   std::string errors;
   for (size_t m = 0; m < shares.size(); ++m) {
@@ -81,7 +113,7 @@ std::string LexicographicErrors(const PolicyProblem& problem,
                  Allowed(solution.row_duals, floors, tolerance, slack)};
     if (known && rise.most <= rise.allowed) continue;
     const std::optional<Rise> exact =
-        ExactRise(program.lp, floors, tolerance, slack);
+        ExactRise(program.lp, floors, x, tolerance, slack, give);
     if (exact.has_value()) rise = *exact;
     if (!known && !exact.has_value()) {
       StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");

@@ -279,7 +279,8 @@ TEST(Solvers, NobodyWhoRisesOnIsHeldBackForABillionth) {
     EXPECT_LE(prices.bound - prices.objective, 2e-9 * prices.bound);
     const std::vector<double> amounts = Amounts(kFillings[1], problem, prices);
     EXPECT_EQ(LexicographicErrors(problem, prices.allocation, amounts, false,
-                                  /*agnostic=*/false, 1e-6, 3e-9),
+                                  /*agnostic=*/false, 1e-6, 3e-9,
+                                  /*give=*/1e-11),
               "");
   }
 }

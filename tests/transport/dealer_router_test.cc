@@ -106,6 +106,32 @@ TEST(DealerRouter, AHundredDealersAreEachAnswered) {
   }
 }
 
+// A Router that is busy for longer than a peer needs to connect again hears of
+// both at once, with messages of the old connection still unread.
+TEST(DealerRouter, WhoIsBackBeforeItsOldConnectionIsForgottenIsHeard) {
+  const auto router = NewRouter();
+  const auto dealer = NewDealer(*router);
+  ASSERT_OK(dealer->Send(Numbered(1)));
+  const std::optional<Incoming> first = router->Receive(kPatience_s);
+  ASSERT_TRUE(first.has_value());
+  for (uint64_t i = 2; i < 10; ++i) ASSERT_OK(dealer->Send(Numbered(i)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  router->Cut(*first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  ASSERT_TRUE(dealer->WaitUntilConnected(kPatience_s));
+  constexpr uint64_t kLast = 10;
+  ASSERT_OK(dealer->Send(Numbered(kLast)));
+  std::optional<Incoming> heard;
+  do {
+    heard = router->Receive(kPatience_s);
+    ASSERT_TRUE(heard.has_value()) << "the last message did not come";
+  } while (NumberOf(heard->message) != kLast);
+  ASSERT_OK(router->Send(heard->peer, Numbered(kLast)));
+  ASSERT_OK_AND_ASSIGN(const auto answer, dealer->Receive(kPatience_s));
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(NumberOf(*answer), kLast);
+}
+
 TEST(DealerRouter, APeerThatIsGoneIsNotFound) {
   const auto router = NewRouter();
   EXPECT_THAT(router->Send("nobody", Numbered(1)), StatusIs(kNotFound, ""));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "runtime/transport/connection_guard.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
 #include "tests/support/status_matchers.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr double kSoon_s = 5;
 // For what must not happen.
 constexpr double kNever_s = 0.4;
+
+// Long enough for a connection to be renewed, and back.
+constexpr double kIdle_s = 2.5;
 
 Message Request(uint64_t number) {
   QueryRequest request;
@@ -124,6 +128,43 @@ TEST_F(Encrypted, ACutConnectionComesBackOnlyIfItsKeyIsStillAllowed) {
   while (asked_ == asked) dealer->Receive(0.01).IgnoreError();
   EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
   EXPECT_FALSE(dealer->Send(Request(2)).ok());
+}
+
+TEST_F(Encrypted, AConnectionThatMayBeIsRenewedWhenItIsIdleAndGoesOn) {
+  const auto dealer = Connect(known_, server_.public_key);
+  ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  const auto ask = [&](bool may_renew) {
+    ASSERT_OK(dealer->Send(Request(1)));
+    const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
+    ASSERT_TRUE(incoming.has_value());
+    if (may_renew) router_->MayRenew(*incoming);
+    ASSERT_OK(router_->Send(incoming->peer, Reply(1)));
+    ASSERT_OK_AND_ASSIGN(const auto reply, dealer->Receive(kSoon_s));
+    ASSERT_TRUE(reply.has_value());
+  };
+  // ZeroMQ's own part is done on its threads, when the socket is looked at.
+  const auto handshakes_after = [&](double wait_s) {
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_FALSE(router_->Receive(wait_s / 50).has_value());
+    }
+    return asked_.load();
+  };
+  const int first = asked_;
+  for (uint64_t i = 0; i < 2 * transport::kMessagesPerConnection; ++i) {
+    ask(false);
+  }
+  EXPECT_EQ(handshakes_after(kIdle_s), first) << "nobody said that it may be";
+  for (int renewal = 1; renewal <= 2; ++renewal) {
+    // The first time it has brought enough already.
+    for (uint64_t i = 0; i < transport::kMessagesPerConnection; ++i) {
+      EXPECT_EQ(asked_, first + renewal - 1) << i;
+      ask(true);
+    }
+    EXPECT_EQ(handshakes_after(kIdle_s), first + renewal);
+    ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  }
+  EXPECT_EQ(router_->connections_cut(), 0U);
+  EXPECT_EQ(router_->connections_refused(), 0U);
 }
 
 TEST_F(Encrypted, WhoKeepsSendingWhatIsNotHisToSendIsCut) {

@@ -121,8 +121,10 @@ HighsSolver::HighsSolver(const LinearProgram& program, LpOptions options)
                    static_cast<HighsInt>(program.entry_value.size()),
                    kHighsMatrixFormatRowwise, kHighsObjSenseMaximize,
                    /*offset=*/0.0, program.column_cost.data(),
-                   program.column_lower.data(), program.column_upper.data(),
-                   program.row_lower.data(), program.row_upper.data(),
+                   Magnified(program.column_lower).data(),
+                   Magnified(program.column_upper).data(),
+                   Magnified(program.row_lower).data(),
+                   Magnified(program.row_upper).data(),
                    program.row_start.data(), program.entry_column.data(),
                    program.entry_value.data()) != kHighsStatusError;
 }
@@ -153,6 +155,13 @@ void HighsSolver::LeaveBasis() {
   options_.basis->rows.resize(static_cast<size_t>(rows_));
   Highs_getBasis(highs_.get(), options_.basis->columns.data(),
                  options_.basis->rows.data());
+}
+
+std::vector<double> HighsSolver::Magnified(
+    std::span<const double> values) const {
+  std::vector<double> magnified(values.begin(), values.end());
+  for (double& value : magnified) value *= options_.magnification;
+  return magnified;
 }
 
 LpSolution HighsSolver::Solve(Restart restart) {
@@ -186,7 +195,8 @@ LpSolution HighsSolver::Solve(Restart restart) {
   if (solution.outcome != SolveOutcome::kOptimal) {
     solution.detail = Describe(status);
   }
-  solution.objective = Highs_getObjectiveValue(highs);
+  solution.objective =
+      Highs_getObjectiveValue(highs) / options_.magnification;
   solution.column_values.resize(static_cast<size_t>(columns_));
   solution.row_duals.resize(static_cast<size_t>(rows_));
   if (Highs_getSolution(highs, solution.column_values.data(), nullptr, nullptr,
@@ -194,6 +204,7 @@ LpSolution HighsSolver::Solve(Restart restart) {
     solution.column_values.clear();
     solution.row_duals.clear();
   }
+  for (double& value : solution.column_values) value /= options_.magnification;
   solved_ = solution.outcome == SolveOutcome::kOptimal;
   if (solved_) LeaveBasis();
   return solution;
@@ -206,7 +217,8 @@ void HighsSolver::ChangeCosts(const std::vector<double>& costs) {
 }
 
 void HighsSolver::ChangeColumnBounds(int column, double lower, double upper) {
-  Highs_changeColBounds(highs_.get(), column, lower, upper);
+  Highs_changeColBounds(highs_.get(), column, lower * options_.magnification,
+                        upper * options_.magnification);
 }
 
 void HighsSolver::ChangeRowBounds(int first, std::span<const double> lower,
@@ -215,7 +227,8 @@ void HighsSolver::ChangeRowBounds(int first, std::span<const double> lower,
   if (lower.empty()) return;
   Highs_changeRowsBoundsByRange(highs_.get(), first,
                                 first + static_cast<int>(lower.size()) - 1,
-                                lower.data(), upper.data());
+                                Magnified(lower).data(),
+                                Magnified(upper).data());
 }
 
 void HighsSolver::ChangeValue(int row, int column, double value) {
@@ -230,7 +243,8 @@ void HighsSolver::AddRow(double lower, double upper,
     columns.push_back(entry.column);
     values.push_back(entry.value);
   }
-  Highs_addRow(highs_.get(), lower, upper,
+  Highs_addRow(highs_.get(), lower * options_.magnification,
+               upper * options_.magnification,
                static_cast<HighsInt>(columns.size()), columns.data(),
                values.data());
   ++rows_;

@@ -40,6 +40,9 @@ struct LpOptions {
   // its program is tried in another way, whatever this is.
   int iterations_max = 1'000'000;
   double tolerance = 1e-9;  // primal and dual feasibility
+  // HiGHS is given the program's variables times this, and so meets bounds to
+  // the tolerance divided by it. A power of two: nothing is rounded.
+  double magnification = 1;
   // For benchmarks only: what a policy gives must not depend on the machine.
   double seconds_max = kInfinity;
   // A solver starts from it where it has the program's sizes, and leaves there
@@ -93,6 +96,7 @@ class HighsSolver {
   LpMethod Method() const;
   bool TakeBasis();
   void LeaveBasis();
+  std::vector<double> Magnified(std::span<const double> values) const;
 
   struct Destroy {
     void operator()(void* highs) const;
