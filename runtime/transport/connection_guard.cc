@@ -332,12 +332,20 @@ void ConnectionGuard::MayRenew(int descriptor) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(descriptor);
   if (found == connections_.end()) return;
-  found->second.renew_before = Clock::now() + kRenewalAllowed;
+  found->second.answered_at = Clock::now();
 }
 
 void ConnectionGuard::Cut(int descriptor, const std::string& address) {
   ++cut_;
   CutConnection(descriptor, address);
+}
+
+bool ConnectionGuard::IsToRenew(int descriptor, const Connection& connection) {
+  if (connection.messages < MessagesOf(descriptor)) return false;
+  const Clock::time_point answered_at = connection.answered_at;
+  const Clock::time_point now = Clock::now();
+  return now >= answered_at + kIdleBeforeRenewal &&
+         now < answered_at + kRenewalAllowed && IsIdle(descriptor);
 }
 
 void ConnectionGuard::LookAround() {
@@ -347,9 +355,7 @@ void ConnectionGuard::LookAround() {
     if (Floods(descriptor, connection)) {
       connection.cut = true;
       Cut(descriptor, connection.address);
-    } else if (connection.messages >= MessagesOf(descriptor) &&
-               started < connection.renew_before.load() &&
-               IsIdle(descriptor)) {
+    } else if (IsToRenew(descriptor, connection)) {
       connection.cut = true;
       CutConnection(descriptor, connection.address);
     }

@@ -59,8 +59,8 @@ struct GuardLimits {
 
 // A connection is renewed that has brought so many messages, three pages of a
 // queue, or down to half as many, so that not all who came together come
-// together again; once nothing has moved on it for so long, and no later than
-// so long after it was allowed.
+// together again; once it was allowed and nothing has moved on it for so long,
+// and no later than so long after it was allowed.
 inline constexpr uint64_t kMessagesPerConnection = 192;
 inline constexpr std::chrono::milliseconds kIdleBeforeRenewal(300);
 inline constexpr std::chrono::milliseconds kRenewalAllowed(3000);
@@ -87,8 +87,8 @@ class ConnectionGuard {
   // that the caller makes sure that the connection is still there. Thread-safe.
   void Cut(int descriptor, const std::string& address);
 
-  // The connection may be renewed within kRenewalAllowed: its peer has what it
-  // asked for, and asks for nothing meanwhile. Thread-safe.
+  // The connection may be renewed within kRenewalAllowed: its peer has its
+  // answer a moment after this, and asks for nothing meanwhile. Thread-safe.
   void MayRenew(int descriptor);
 
   // Connections closed for too many of one address, handshakes refused.
@@ -114,7 +114,7 @@ class ConnectionGuard {
     // taken, or of before it was known.
     std::atomic<uint64_t> accounted = 0;
     std::atomic<uint64_t> messages = 0;  // that were taken
-    std::atomic<Clock::time_point> renew_before = Clock::time_point::min();
+    std::atomic<Clock::time_point> answered_at = Clock::time_point::min();
     bool cut = false;
   };
   void Serve();
@@ -127,6 +127,7 @@ class ConnectionGuard {
   void Closed(int descriptor);
   void LookAround();
   bool Floods(int descriptor, Connection& connection) const;
+  static bool IsToRenew(int descriptor, const Connection& connection);
 
   zmq::context_t& context_;
   zmq::socket_t& guarded_;

@@ -116,17 +116,16 @@ HighsSolver::HighsSolver(const LinearProgram& program, LpOptions options)
         highs, name,
         std::min(options.iterations_max, UsualIterations(columns_ + rows_)));
   }
-  loaded_ =
-      Highs_passLp(highs, columns_, rows_,
-                   static_cast<HighsInt>(program.entry_value.size()),
-                   kHighsMatrixFormatRowwise, kHighsObjSenseMaximize,
-                   /*offset=*/0.0, program.column_cost.data(),
-                   Magnified(program.column_lower).data(),
-                   Magnified(program.column_upper).data(),
-                   Magnified(program.row_lower).data(),
-                   Magnified(program.row_upper).data(),
-                   program.row_start.data(), program.entry_column.data(),
-                   program.entry_value.data()) != kHighsStatusError;
+  loaded_ = Highs_passLp(highs, columns_, rows_,
+                         static_cast<HighsInt>(program.entry_value.size()),
+                         kHighsMatrixFormatRowwise, kHighsObjSenseMaximize,
+                         /*offset=*/0.0, program.column_cost.data(),
+                         Magnified(program.column_lower).data(),
+                         Magnified(program.column_upper).data(),
+                         Magnified(program.row_lower).data(),
+                         Magnified(program.row_upper).data(),
+                         program.row_start.data(), program.entry_column.data(),
+                         program.entry_value.data()) != kHighsStatusError;
 }
 
 HighsSolver::~HighsSolver() = default;
@@ -195,8 +194,7 @@ LpSolution HighsSolver::Solve(Restart restart) {
   if (solution.outcome != SolveOutcome::kOptimal) {
     solution.detail = Describe(status);
   }
-  solution.objective =
-      Highs_getObjectiveValue(highs) / options_.magnification;
+  solution.objective = Highs_getObjectiveValue(highs) / options_.magnification;
   solution.column_values.resize(static_cast<size_t>(columns_));
   solution.row_duals.resize(static_cast<size_t>(rows_));
   if (Highs_getSolution(highs, solution.column_values.data(), nullptr, nullptr,
@@ -225,10 +223,9 @@ void HighsSolver::ChangeRowBounds(int first, std::span<const double> lower,
                                   std::span<const double> upper) {
   assert(lower.size() == upper.size());
   if (lower.empty()) return;
-  Highs_changeRowsBoundsByRange(highs_.get(), first,
-                                first + static_cast<int>(lower.size()) - 1,
-                                Magnified(lower).data(),
-                                Magnified(upper).data());
+  Highs_changeRowsBoundsByRange(
+      highs_.get(), first, first + static_cast<int>(lower.size()) - 1,
+      Magnified(lower).data(), Magnified(upper).data());
 }
 
 void HighsSolver::ChangeValue(int row, int column, double value) {
