@@ -77,8 +77,8 @@ struct Router::Impl {
     zmq::socket_t& socket = channel.socket;
     // Else what is sent to a peer that is gone or stalled is lost in silence.
     socket.set(zmq::sockopt::router_mandatory, true);
-    // Who connects again may be back before the old connection is forgotten, and
-    // would never be heard else. Nobody guesses the id of another: those of
+    // Who connects again may be back before the old connection is forgotten,
+    // and would never be heard else. Nobody guesses the id of another: those of
     // Dealers are random.
     socket.set(zmq::sockopt::router_handover, true);
     encrypted = options.keys.has_value();
