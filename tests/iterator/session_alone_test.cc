@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -213,6 +215,39 @@ TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
   EXPECT_TRUE(outcome.status.ok());
   EXPECT_TRUE(log_.Contain("no checkpoint this time"));
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, ADiskThatIsFullKeepsTheGenerationsBefore) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts a small disk";
+  const std::string disk = folder_.path() + "/disk";
+  std::filesystem::create_directory(disk);
+  if (mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) {
+    GTEST_SKIP() << "no file system may be mounted here";
+  }
+  SessionOptions options = Alone();
+  options.checkpoint_directory = disk + "/checkpoints";
+  options.checkpoint_interval_steps = 2;
+  TrainingOptions training;
+  training.after_step = [&](Session& session) {
+    if (session.steps_done() == 5) {
+      std::ofstream ballast(disk + "/ballast");
+      while (ballast << std::string(4096, 'x') && ballast.flush()) {
+      }
+    } else if (session.steps_done() == 9) {
+      EXPECT_EQ(session.status().code(), StatusCode::kResourceExhausted)
+          << session.status().message();
+      throw std::runtime_error("killed");
+    }
+  };
+  EXPECT_THROW(Train(options, training), std::runtime_error);
+  EXPECT_TRUE(log_.Contain("No space left on device"));
+  std::filesystem::remove(disk + "/ballast");
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  // From the fourth step on: what was written before the disk was full.
+  EXPECT_EQ(outcome.losses.size(), 20u);
+  EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
 }
 
 TEST_F(SessionAlone, ReportsAreWrittenInFull) {
