@@ -1,5 +1,6 @@
 #include "tests/policy/lexicographic_judge.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -14,9 +15,6 @@
 
 namespace gavel::testing {
 namespace {
-
-// Limits of which less than this part is left are full, to rounding.
-constexpr double kRoomMin = 1e-12;
 
 // What a job can have at most, in parts of what it has, and what of that is no
 // error.
@@ -48,8 +46,7 @@ std::vector<double> SharesOf(const ShareProblem& problem,
 
 // In rational numbers: where little is much, a solver's own tolerance is. And
 // in changes of what there is, so that what the others have, the rows from
-// `floors` on, is no rounded number: a rounding of it can be much, too. Nothing
-// without such a solver.
+// `floors` on, is no rounded number. Nothing without such a solver.
 std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
                               std::span<const double> shares, double tolerance,
                               double slack, double give) {
@@ -71,7 +68,7 @@ std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
       room -= program.entry_value[e] *
               shares[static_cast<size_t>(program.entry_column[e])];
     }
-    program.row_upper[r] = room > kRoomMin ? room : 0;
+    program.row_upper[r] = std::max(room, 0.0);
   }
   const std::optional<ExactSolution> exact = SolveExactly(program);
   if (!exact.has_value() || !exact->feasible) return std::nullopt;

@@ -18,13 +18,13 @@ namespace gavel::testing {
 // Where throughputs differ by many powers of ten, the last digit of one value
 // is much of another: a rise is no error that all others together make possible
 // by giving `slack` of theirs, as the duals tell. Where the solver gives up or
-// finds one, exact_solver.h has the last word, if it is there; with `give`, on
-// others who keep all but that part of theirs.
+// finds one, exact_solver.h has the last word, if it is there, on others who
+// keep all but `give` of theirs.
 std::string LexicographicErrors(const PolicyProblem& problem,
                                 const Allocation& allocation,
                                 const std::vector<double>& values, bool packs,
                                 bool agnostic, double tolerance = 1e-6,
-                                double slack = 0, double give = 0);
+                                double slack = 0, double give = 1e-14);
 
 }  // namespace gavel::testing
 
