@@ -1,6 +1,5 @@
 #include "tests/policy/lexicographic_judge.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -15,6 +14,9 @@
 
 namespace gavel::testing {
 namespace {
+
+// Room of less than this many accelerators is that of roundings.
+constexpr double kRoomMin = 1e-12;
 
 // What a job can have at most, in parts of what it has, and what of that is no
 // error.
@@ -46,10 +48,12 @@ std::vector<double> SharesOf(const ShareProblem& problem,
 
 // In rational numbers: where little is much, a solver's own tolerance is. And
 // in changes of what there is, so that what the others have, the rows from
-// `floors` on, is no rounded number. Nothing without such a solver.
+// `floors` on, is no rounded number. If they give nothing, neither do roundings
+// of the limits. Nothing without such a solver.
 std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
                               std::span<const double> shares, double tolerance,
                               double slack, double give) {
+  const double room_min = give > 0 ? 0 : kRoomMin;
   for (size_t j = 0; j < shares.size(); ++j) {
     program.column_lower[j] -= shares[j];
     program.column_upper[j] -= shares[j];
@@ -68,7 +72,7 @@ std::optional<Rise> ExactRise(LinearProgram program, size_t floors,
       room -= program.entry_value[e] *
               shares[static_cast<size_t>(program.entry_column[e])];
     }
-    program.row_upper[r] = std::max(room, 0.0);
+    program.row_upper[r] = room > room_min ? room : 0;
   }
   const std::optional<ExactSolution> exact = SolveExactly(program);
   if (!exact.has_value() || !exact->feasible) return std::nullopt;
@@ -82,7 +86,7 @@ std::string LexicographicErrors(const PolicyProblem& problem,
                                 const Allocation& allocation,
                                 const std::vector<double>& values, bool packs,
                                 bool agnostic, double tolerance, double slack,
-                                double give) {
+                                double give, std::string* traces) {
   const ShareProblem shares =
       MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
   const std::vector<double> x = SharesOf(shares, allocation);
@@ -115,8 +119,14 @@ std::string LexicographicErrors(const PolicyProblem& problem,
     if (!known && !exact.has_value()) {
       StrAppend(&errors, "job index ", m, ": ", solution.detail, "; ");
     } else if (rise.most > rise.allowed) {
-      StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
-                rise.most - 1, exact.has_value() ? " exactly" : "", "; ");
+      const std::optional<Rise> free =
+          traces == nullptr ? std::nullopt
+                            : ExactRise(program.lp, floors, x, tolerance,
+                                        /*slack=*/0, /*give=*/0);
+      const bool trace = free.has_value() && free->most <= free->allowed;
+      StrAppend(trace ? traces : &errors, "job index ", m, " at ", value,
+                " can rise by ", rise.most - 1,
+                exact.has_value() ? " exactly" : "", "; ");
     }
   }
   return errors;

@@ -19,12 +19,15 @@ namespace gavel::testing {
 // is much of another: a rise is no error that all others together make possible
 // by giving `slack` of theirs, as the duals tell. Where the solver gives up or
 // finds one, exact_solver.h has the last word, if it is there, on others who
-// keep all but `give` of theirs.
+// keep all but `give` of theirs. With `traces`, a rise that is there for such a
+// trace only, and not where the others keep all that they have, is told there
+// and not as an error.
 std::string LexicographicErrors(const PolicyProblem& problem,
                                 const Allocation& allocation,
                                 const std::vector<double>& values, bool packs,
                                 bool agnostic, double tolerance = 1e-6,
-                                double slack = 0, double give = 1e-14);
+                                double slack = 0, double give = 1e-14,
+                                std::string* traces = nullptr);
 
 }  // namespace gavel::testing
 

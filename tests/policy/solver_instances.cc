@@ -212,6 +212,11 @@ void Tally::Dispute() {
   StrAppend(&disputed_, disputed_.empty() ? " (" : ", ", instance_);
 }
 
+void Tally::TakeTraces() {
+  StrAppend(&traced_, traced_.empty() ? ", more for a trace in " : " ",
+            instance_);
+}
+
 void Tally::TakeFallback(const char* policy) {
   ++fallbacks_;
   StrAppend(&whose_, policy, " ");
@@ -219,10 +224,10 @@ void Tally::TakeFallback(const char* policy) {
 
 Tally::~Tally() {
   std::printf(
-      "%s: %d answers, %d compared, %d given up, %d disputes%s%s, worst "
-      "difference %.1e (%d)\n",
+      "%s: %d answers, %d compared, %d given up, %d disputes%s%s%s, "
+      "worst difference %.1e (%d)\n",
       what_, asked_, compared_, fallbacks_, disputes_, disputed_.c_str(),
-      disputed_.empty() ? "" : ")", worst_, worst_instance_);
+      disputed_.empty() ? "" : ")", traced_.c_str(), worst_, worst_instance_);
   EXPECT_GE(compared_ * 10, asked_ * 9) << what_ << ": the referee gave up";
 }
 

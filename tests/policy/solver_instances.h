@@ -62,6 +62,8 @@ class Tally {
   // The solver that is tried first gave up, as it said.
   void TakeFallback(const char* policy);
   void Dispute();
+  // Others could have more for a trace of what somebody has.
+  void TakeTraces();
   int asked() const { return asked_; }
   int fallbacks() const { return fallbacks_; }
   int disputes() const { return disputes_; }
@@ -77,6 +79,7 @@ class Tally {
   int instance_ = 0;
   int worst_instance_ = 0;
   std::string disputed_;  // instances
+  std::string traced_;    // instances
   std::string whose_;     // policies of the fallbacks
 };
 

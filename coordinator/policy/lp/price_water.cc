@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/lp/price_water_spare.h"
 #include "coordinator/policy/lp/price_water_stage.h"
+#include "coordinator/policy/lp/price_water_ties.h"
 #include "coordinator/policy/lp/price_zoom.h"
 
 namespace gavel {
@@ -21,19 +23,25 @@ constexpr double kFallMax = 1e-8;
 constexpr double kLeftMin = 1e-9;
 // How often a stage is run again without what it can spare.
 constexpr int kSpareRunsMax = 16;
+// Who is held but for where has all but this part of what he had: the columns
+// that are full of them stay so otherwise, to the last bit.
+constexpr double kWhereSlack = 1e-13;
 // As in price_levels.cc.
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
 
-// A job of a stage. Those that divide their time between scarce types and
-// several others, all equally fast, are settled but for where in those: `tied`
-// jobs ask for time there, at a speed of 1.
+// A job of a stage. Some are settled but for where: those that may exchange
+// scarce types with others (price_water_ties.h), and those that divide their
+// time between scarce types and several others, all equally fast: `tied` jobs
+// ask for time there, at a speed of 1.
 struct WaterMember {
   size_t job = 0;
-  double rate = 0;  // infinite: has its cap at any level
+  double rate = 0;  // infinite: settled, has its cap at any level
   double cap = 0;
   bool tied = false;
   double speed = 0;  // of a tied one, where it is tied
+
+  bool settled() const { return std::isinf(rate); }
 };
 
 class PriceFilling {
@@ -66,7 +74,9 @@ class PriceFilling {
   }
 
   double Speed(const WaterMember& member, size_t type) const {
-    if (!spared_.empty() && spared_[member.job * jobs_.types + type]) return 0;
+    const size_t at = member.job * jobs_.types + type;
+    if (!spared_.empty() && spared_[at]) return 0;
+    if (!closed_.empty() && closed_[at]) return 0;
     const double throughput = jobs_.Throughput(member.job, type);
     if (!member.tied) return throughput;
     return throughput == member.speed ? 1 : 0;
@@ -191,7 +201,7 @@ class PriceFilling {
       curves_->at(level, rates_);
       for (size_t i = 0; i < members_.size(); ++i) {
         const WaterMember& member = members_[i];
-        demand.b[i] = member.tied ? member.cap : rates_[member.job];
+        demand.b[i] = member.settled() ? member.cap : rates_[member.job];
       }
     };
     const double top = curves_->top();
@@ -288,6 +298,13 @@ class PriceFilling {
     const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);
     free_.assign(jobs_.types, false);
     for (size_t t = 0; t < types_.size(); ++t) free_[types_[t]] = free[t];
+    if (!kept_.empty() && !AnyHeld(end, free)) {
+      // What who is settled asks for does not fit any more.
+      answer_.converged = false;
+      SettleAll(end.shares);
+      return;
+    }
+    const std::vector<uint64_t> ties = TiesOf(end);
     std::vector<WaterMember> rising;
     std::vector<bool> held(jobs_.size, true);
     std::vector<double> caps(jobs_.size, 0.0);
@@ -296,28 +313,84 @@ class PriceFilling {
       const double most = FastestFree(end.jobs, free, i);
       if (RisesOn(end.has[i], most)) {
         member.cap = std::min(member.cap, most);
-        if (!member.tied) {
+        if (!member.settled()) {
           held[member.job] = false;
           caps[member.job] = member.cap;
         }
         rising.push_back(member);
+        if (!ties.empty()) CloseBut(member.job, free);
+        continue;
+      }
+      if (!ties.empty() && ties[i] != 0) {
+        if (!member.settled()) member.cap = end.has[i] * (1 - kWhereSlack);
+        member.rate = std::numeric_limits<double>::infinity();
+        rising.push_back(member);
+        std::vector<bool> open;
+        for (size_t t = 0; t < types_.size(); ++t) {
+          open.push_back((ties[i] >> t & 1) != 0);
+        }
+        CloseBut(member.job, open);
       } else if (const WaterMember tied = TiedPart(i, end.shares);
                  tied.cap > 0) {
         Settle(i, end.shares, true);
         rising.push_back(tied);
+        if (!ties.empty()) CloseBut(tied.job, free);
       } else {
         Settle(i, end.shares, false);
       }
     }
     if (curves_ != nullptr) curves_->end(end.level, held, caps);
     members_ = std::move(rising);
+    for (size_t j = 0; j < kept_.size(); ++j) {
+      if (kept_[j] > 0 && !free_[j]) left_[j] = kept_[j];
+    }
     const auto is_full = [&](size_t j) {
       return left_[j] <= kLeftMin * jobs_.capacity[j];
     };
     std::erase_if(types_, [&](size_t j) {
-      return !free_[j] || is_full(j) || is_full(TypeOf(j));
+      const bool kept = !kept_.empty() && kept_[j] > 0;
+      return (!free_[j] && !kept) || is_full(j) || is_full(TypeOf(j));
     });
     DropTheStuck();
+  }
+
+  // Somebody whom no stage before did.
+  bool AnyHeld(const WaterEnd& end, const std::vector<bool>& free) const {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (members_[i].settled()) continue;
+      if (!RisesOn(end.has[i], FastestFree(end.jobs, free, i))) return true;
+    }
+    return false;
+  }
+
+  // [members] columns (bit t) of those who may exchange what they have of types
+  // that are full; or empty, also where next to nothing of one is exchanged.
+  std::vector<uint64_t> TiesOf(const WaterEnd& end) {
+    kept_.clear();
+    std::vector<uint64_t> ties = FindTies(end);
+    if (ties.empty()) return ties;
+    kept_.assign(jobs_.types, 0.0);
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (ties[i] == 0) continue;
+      for (size_t t = 0; t < types_.size(); ++t) {
+        const double share = end.shares[i * types_.size() + t];
+        if (share <= 0) continue;
+        ties[i] |= uint64_t{1} << t;
+        const size_t j = types_[t];
+        const double held = jobs_.accelerators[members_[i].job] * share;
+        kept_[j] += held;
+        if (TypeOf(j) != j) kept_[TypeOf(j)] += held;
+      }
+    }
+    return ties;
+  }
+
+  // The job may use these of the stage's types only, [types_], from now on.
+  void CloseBut(size_t job, const std::vector<bool>& open) {
+    closed_.resize(jobs_.size * jobs_.types);
+    for (size_t t = 0; t < types_.size(); ++t) {
+      if (!open[t]) closed_[job * jobs_.types + types_[t]] = true;
+    }
   }
 
   // Time of the member on free types that it could have on another one as well;
@@ -362,8 +435,11 @@ class PriceFilling {
   std::vector<size_t> types_;  // columns of jobs_ that are not full
   std::vector<bool> free_;     // [J] after the stage
   std::vector<bool> spared_;   // [n x J] whom the stage keeps off; or empty
-  std::vector<double> left_;   // [J]
-  double level_ = 0;           // of the last stage
+  std::vector<bool>
+      closed_;  // [n x J] whom all stages from now on do; or empty
+  std::vector<double> kept_;  // [J] exchanged after the stage; or empty
+  std::vector<double> left_;  // [J]
+  double level_ = 0;          // of the last stage
   std::vector<WaterMember> members_;
   PriceWater answer_;
 };

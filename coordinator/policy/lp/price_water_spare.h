@@ -16,7 +16,7 @@
 namespace gavel {
 
 // The part of a stage's level that is given up, at most, for those who rise on.
-inline constexpr double kGivenUpMax = 1e-9;
+inline constexpr double kGivenUpMax = 5e-9;
 // A job of the stage that could do without the wanted types.
 struct WaterSpare {
   double cost = 0;  // part of the level, at the stage's prices
