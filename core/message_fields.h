@@ -118,7 +118,8 @@ auto Fields(As<WorkerLaunched> auto& m) {
 
 auto Fields(As<WorkerExited> auto& m) {
   return std::tie(m.server, m.worker, m.exit_code, m.signal, m.launch_error,
-                  m.no_failure, m.stopped, m.highest_seen);
+                  m.no_failure, m.stopped, m.highest_seen, m.launch_hung,
+                  m.error_line);
 }
 
 // ---- coordinator -> agent

@@ -8,6 +8,7 @@
 #ifndef GAVEL_CORE_MESSAGES_H_
 #define GAVEL_CORE_MESSAGES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -203,6 +204,9 @@ struct WorkerRejected {
 
 // ---- agent -> coordinator
 
+// Of WorkerExited::error_line.
+inline constexpr size_t kErrorLineCharactersMax = 200;
+
 // One process that an agent watches.
 struct RunningWorker {
   WorkerKey worker;
@@ -258,6 +262,13 @@ struct WorkerExited {
   // The agent had signalled it (StopWorker) before it ended.
   bool stopped = false;
   JournalPosition highest_seen = {};
+  // With `launch_error`: the launch did not come to exec within the agent's
+  // limit, as with a working directory on a file system that hangs. Nothing of
+  // the program ran or will run, so the accelerator is free.
+  bool launch_hung = false;
+  // Of a failure: the last line of its output that names an error. Printable
+  // UTF-8, at most kErrorLineCharactersMax characters; empty: none.
+  std::string error_line = "";
 };
 
 // ---- coordinator -> agent

@@ -88,7 +88,8 @@ std::string Body(const event::WorkerGone& e, const Engine&) {
   return StrCat(
       WorkerText(e.exit.worker), ", exit ", e.exit.exit_code, " signal ",
       e.exit.signal, e.exit.launch_error.empty() ? "" : ", ",
-      e.exit.launch_error,
+      e.exit.launch_error, e.exit.error_line.empty() ? "" : ", ",
+      e.exit.error_line,
       e.hung_s > 0 ? absl::StrFormat(", hung for %.0f s", e.hung_s) : "");
 }
 std::string Body(const event::WorkerAbandoned& e, const Engine&) {

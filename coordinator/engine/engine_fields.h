@@ -178,7 +178,7 @@ auto Fields(As<PolicyResult> auto& r) {
 // ---- jobs, servers and what they hold
 
 auto Fields(As<Reason> auto& r) {
-  return std::tie(r.code, r.subject, r.first, r.second);
+  return std::tie(r.code, r.subject, r.first, r.second, r.detail);
 }
 
 auto Fields(As<Resize> auto& r) {
@@ -214,7 +214,7 @@ auto Fields(As<Job> auto& j) {
                   j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
                   j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
                   j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
-                  j.row_speed, j.profile);
+                  j.row_speed, j.profile, j.last_error);
 }
 
 auto Fields(As<Agent> auto& a) {

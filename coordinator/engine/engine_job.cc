@@ -436,6 +436,7 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
                           double hung_s) {
   ++job.failures_in_a_row;
   job.failure_counted = true;
+  job.last_error = exit.error_line;
   if (!exit.launch_error.empty()) {
     // Trying again would end the same way.
     return EndJob(now, job, JobState::kHeld,
@@ -454,7 +455,8 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
          Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),
                 static_cast<double>(job.failures_in_a_row),
                 static_cast<double>(exit.signal != 0 ? -exit.signal
-                                                     : exit.exit_code)});
+                                                     : exit.exit_code),
+                job.last_error});
 }
 
 void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {

@@ -23,8 +23,9 @@ std::string Ordinal(int number) {
 
 std::string HeldAfterFailures(const Reason& reason) {
   const int end = static_cast<int>(reason.second);
-  const std::string how =
+  std::string how =
       end >= 0 ? StrCat("exit code ", end) : StrCat("killed by signal ", -end);
+  if (!reason.detail.empty()) StrAppend(&how, ", \"", reason.detail, "\"");
   return absl::StrFormat(
       "held: failed %d times in a row without a new checkpoint (last: %s); "
       "read `gavel logs %s`, then `gavel release %s`",

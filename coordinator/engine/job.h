@@ -134,6 +134,7 @@ struct Reason {
   std::string subject;  // type or text
   double first = 0;
   double second = 0;
+  std::string detail = {};  // of kHeldFailures: the last error of its output
 };
 
 // One sentence for a person: "waiting: 3rd in line for v100, 41 % of its share
@@ -170,6 +171,7 @@ struct Job {
   std::vector<AcceleratorId> planned;   // for the next round
   JobId planned_partner;
   int failures_in_a_row = 0;    // without a newer generation in between
+  std::string last_error;       // line of the output of the last failure
   Generation restored;          // what its workers last started from
   double target_share = 0;      // sum of its row of the allocation, at most 1
   double target_s = 0;          // integral of target_share over time

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -148,6 +149,8 @@ std::optional<Event> Convert(AgentHeartbeat message) {
 
 std::optional<Event> Convert(WorkerExited message) {
   CutText(&message.launch_error, kErrorBytesMax);
+  message.error_line =
+      PrintableLine(message.error_line, kErrorLineCharactersMax);
   return event::WorkerGone{std::move(message)};
 }
 

@@ -189,7 +189,12 @@ std::string ReasonText(const Job& job, const Reason& reason,
   std::string text = RenderReason(reason);
   const std::string size = job.active() ? RenderResize(job) : "";
   const std::string notes = job.active() ? engine.ThroughputNotes(job) : "";
-  for (const std::string& part : {size, engine.MemoryText(job), notes}) {
+  const std::string failure =
+      job.active() && job.failures_in_a_row > 0 && !job.last_error.empty()
+          ? StrCat("failed before with \"", job.last_error, "\"")
+          : "";
+  for (const std::string& part :
+       {failure, size, engine.MemoryText(job), notes}) {
     if (!part.empty()) StrAppend(&text, "; ", part);
   }
   return text;

@@ -230,6 +230,23 @@ TEST(Failure, AKilledWorkerIsNamedByItsSignal) {
   EXPECT_THAT(Why(driver, job), HasSubstr("killed by signal 11"));
 }
 
+TEST(Failure, TellsTheLastErrorOfItsOutput) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 3; ++i) {
+    driver.Run(job);
+    WorkerExited exit;
+    exit.server = "here";
+    exit.worker = driver.Key(job);
+    exit.exit_code = 1;
+    exit.error_line = StrCat("ValueError: ", i);
+    driver.Step(event::WorkerGone{exit});
+    EXPECT_EQ(driver.job(job).last_error, exit.error_line);
+  }
+  EXPECT_THAT(Why(driver, job),
+              HasSubstr("(last: exit code 1, \"ValueError: 2\")"));
+}
+
 TEST(Failure, ToLaunchHoldsTheJobAtOnce) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");

@@ -171,5 +171,14 @@ TEST(Incoming, LongErrorsAreCut) {
             kErrorBytesMax);
 }
 
+// It is shown on terminals.
+TEST(Incoming, ErrorLinesAreMadePrintable) {
+  WorkerExited exited = Exited(1);
+  exited.error_line = "\x1b[2Jbad\n" + std::string(10'000, 'e');
+  const std::string line = EventFrom<event::WorkerGone>(exited).exit.error_line;
+  EXPECT_EQ(line.size(), kErrorLineCharactersMax);
+  EXPECT_TRUE(line.starts_with("bade"));
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -1,0 +1,26 @@
+// Lines of a program's output that are shown to people: made printable and
+// short, and found where a program says why it failed. Agents take them from
+// the end of a worker's output, the coordinator checks what an agent sent.
+// Stateless, thread-safe.
+#ifndef GAVEL_CORE_ERROR_LINE_H_
+#define GAVEL_CORE_ERROR_LINE_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gavel {
+
+// `text` as one line of UTF-8: without escape sequences and control
+// characters, blanks at its ends removed, bytes that are no UTF-8 replaced by
+// '?', cut after `characters_max` characters.
+std::string PrintableLine(std::string_view text, size_t characters_max);
+
+// The last line of `output` that speaks of an error, without the frames of a
+// stack trace; where none does, the last that is not empty. Printable, of at
+// most kErrorLineCharactersMax characters.
+std::string LastErrorLine(std::string_view output);
+
+}  // namespace gavel
+
+#endif  // GAVEL_CORE_ERROR_LINE_H_

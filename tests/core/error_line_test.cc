@@ -1,0 +1,56 @@
+#include "core/error_line.h"
+
+#include <string>
+
+#include "core/messages.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+namespace {
+
+TEST(ErrorLine, IsTheLastThatSpeaksOfAnError) {
+  EXPECT_EQ(LastErrorLine("epoch 1\nTraceback (most recent call last):\n"
+                          "  File \"a.py\", line 3\nValueError: bad shape\n"),
+            "ValueError: bad shape");
+  EXPECT_EQ(LastErrorLine("error: one\nerror: two\nbye\n"), "error: two");
+  EXPECT_EQ(LastErrorLine("loading\nno more disks\n\n"), "no more disks");
+  EXPECT_EQ(LastErrorLine(""), "");
+}
+
+// LibTorch's exceptions end with a stack trace of functions of any name.
+TEST(ErrorLine, IsNoFrameOfAStackTrace) {
+  EXPECT_EQ(LastErrorLine("terminate called\n  what():  CUDA out of memory\n"
+                          "Exception raised from malloc at x.cpp:1\n"
+                          "frame #0: c10::Error::Error() (0x1 in libc10.so)\n"
+                          "frame #1: main (0x2 in ./train)\n"),
+            "what():  CUDA out of memory");
+}
+
+TEST(ErrorLine, IsPrintableUtf8OfBoundedLength) {
+  EXPECT_EQ(
+      PrintableLine("\x1b[31m  err\x01or\x1b[0m: caf\xc3\xa9 \xff\xc3\t", 100),
+      "error: caf\xc3\xa9 ??");
+  EXPECT_EQ(PrintableLine("\x1b]0;title\x07ok", 100), "ok");
+  // Overlong, a surrogate, beyond Unicode; C1 control, right-to-left override.
+  EXPECT_EQ(PrintableLine("\xc0\xaf|\xed\xa0\x80|\xf5\x80\x80\x80", 100),
+            "??|???|????");
+  EXPECT_EQ(PrintableLine("a\xc2\x9b"
+                          "b\xe2\x80\xae"
+                          "c",
+                          100),
+            "abc");
+  const std::string line =
+      LastErrorLine("error " + std::string(5000, 'x') + "\n");
+  EXPECT_EQ(line.size(), kErrorLineCharactersMax);
+  std::string accents;
+  for (int i = 0; i < 300; ++i) accents += "\xc3\xa9";
+  EXPECT_EQ(LastErrorLine(accents).size(), 2 * kErrorLineCharactersMax);
+}
+
+// A progress bar rewrites its line.
+TEST(ErrorLine, ReturnsOfTheCarriageEndLinesToo) {
+  EXPECT_EQ(LastErrorLine("10 %\r20 %\r30 %"), "30 %");
+}
+
+}  // namespace
+}  // namespace gavel
