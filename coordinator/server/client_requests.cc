@@ -46,8 +46,9 @@ absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
   const std::string state = owner.unix_user.empty()
                                 ? options_.state_directory
                                 : request.directory + "/gavel-state";
-  GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
-                         ReadSubmission(request, state, engine_.next_job()));
+  GAVEL_ASSIGN_OR_RETURN(
+      JobSpec spec,
+      ReadSubmission(request, state, options_.cluster_id, engine_.next_job()));
   spec.owner = owner.name;
   spec.unix_user = owner.unix_user;
   if (owner.role == Role::kUser) {

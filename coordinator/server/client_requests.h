@@ -47,6 +47,7 @@ class ClientRequests {
   using Send = std::function<void(const std::string& peer, Message)>;
   struct Options {
     std::string state_directory;  // absolute
+    std::string cluster_id;       // of the journal
     std::string policy;           // its name, for the status
     QuotaOptions quota;           // of users; operators have none
     // What came of each.

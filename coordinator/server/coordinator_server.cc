@@ -1,9 +1,7 @@
 #include "coordinator/server/coordinator_server.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,32 +9,19 @@
 #include <vector>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/client_requests.h"
-#include "coordinator/server/engine_clock.h"
+#include "coordinator/server/coordinator_impl.h"
 #include "coordinator/server/engine_setup.h"
-#include "coordinator/server/gatekeeper.h"
-#include "coordinator/server/incoming.h"
 #include "coordinator/server/journal.h"
-#include "coordinator/server/outbox.h"
-#include "coordinator/server/peer_table.h"
 #include "coordinator/server/private_directory.h"
-#include "coordinator/server/recorder.h"
-#include "coordinator/server/report_check.h"
-#include "coordinator/server/solver_thread.h"
 #include "coordinator/server/wall_clock.h"
-#include "coordinator/server/wire_counts.h"
-#include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/transport/router.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
 namespace {
 
-constexpr size_t kWorkerPeersMax = 64 * 1024;
-constexpr size_t kAgentPeersMax = 4096;
 // Between two looks at deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
 constexpr double kWaitMax_s = 1;
@@ -48,74 +33,12 @@ constexpr double kFarewell_s = 0.1;
 
 }  // namespace
 
-struct CoordinatorServer::Impl {
-  Impl(CoordinatorServerOptions given, std::unique_ptr<Gatekeeper> keeper,
-       std::unique_ptr<Router> bound);
-
-  absl::Status Start(std::unique_ptr<Journal> journal,
-                     std::unique_ptr<Policy> policy);
-  absl::Status Run();
-
-  // One turn of the loop: messages, what the threads have done, deadlines.
-  void Turn();
-  void ReceiveSome();
-  void SendSome();
-  void TakeCompletions();
-  double WaitTime() const;
-  bool Over() const;
-
-  void Handle(Incoming incoming);
-  void Drop(const Incoming& incoming, const absl::Status& why);
-  void Refuse(const Incoming& incoming, const absl::Status& why);
-  bool IsOwner();  // false: it has halted
-  void LookAround();
-  std::optional<Event> TakeClientMessage(const Incoming& incoming,
-                                         const Identity& sender);
-
-  void Step(const Event& event);
-  void Carry(action::Persist&& action);
-  void Carry(action::SolvePolicy&& action);
-  void Carry(action::SendToWorker&& action);
-  void Carry(action::SendToAgent&& action);
-  void Carry(action::Reply&& action);
-  void Carry(action::Halt&& action);
-  void Halt(absl::Status why);
-  // What may be told at once: who saw what is then lost would halt us.
-  JournalPosition PersistedPosition() const {
-    return {engine.position().term, persisted_seq};
-  }
-  // False: that peer is gone.
-  bool Send(const std::string& peer, Message message);
-
-  CoordinatorServerOptions options;
-  std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
-  std::unique_ptr<Router> router;
-  Engine engine;
-  EngineClock clock{0};
-  PeerTable<WorkerKey> workers{kWorkerPeersMax};
-  PeerTable<std::string> agents{kAgentPeersMax};
-  ClientRequests clients;
-  ReportCheck reports;
-  Outbox outbox;
-  uint64_t persisted_seq = 0;         // that the engine was told
-  std::vector<std::string> troubles;  // that the log was told
-  uint64_t dropped = 0;               // messages that can't be what they say
-  uint64_t refused = 0;               // that their senders may not send
-  WireReport wire_report;
-  absl::Status halted;
-  Time stop_at = kNever;
-  Time look_at = 0;
-  bool agent_rejected = false;  // in the present step
-  std::atomic<bool> stop_requested{false};
-  // Last, so that they end before the router that they wake.
-  std::unique_ptr<SolverThread> solver;
-  Recorder recorder;
-};
-
 CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
+                              std::string cluster,
                               std::unique_ptr<Gatekeeper> keeper,
                               std::unique_ptr<Router> bound)
     : options(std::move(given)),
+      cluster_id(std::move(cluster)),
       gatekeeper(std::move(keeper)),
       router(std::move(bound)),
       engine(options.engine),
@@ -124,7 +47,7 @@ CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
           [this](const std::string& peer, Message message) {
             Send(peer, std::move(message));
           },
-          {options.state_directory, options.policy, options.quota,
+          {options.state_directory, cluster_id, options.policy, options.quota,
            [this](bool done, const AuditEntry& entry) {
              gatekeeper->Audit(clock.Now(), done, entry);
            },
@@ -251,63 +174,6 @@ void CoordinatorServer::Impl::TakeCompletions() {
   }
 }
 
-void CoordinatorServer::Impl::Handle(Incoming incoming) {
-  const absl::StatusOr<Identity> sender =
-      gatekeeper->Admit(clock.Now(), incoming, engine);
-  if (!sender.ok()) return Refuse(incoming, sender.status());
-  if (const absl::Status valid = CheckMessage(incoming.message); !valid.ok()) {
-    return Drop(incoming, valid);
-  }
-  if (const auto worker = SendingWorker(incoming.message)) {
-    workers.Saw(*worker, incoming.peer);
-    if (std::holds_alternative<LeaseRequest>(incoming.message)) {
-      router->MayRenew(incoming);
-    }
-  }
-  std::optional<std::string> server = SendingAgent(incoming.message);
-  std::string agent_before;
-  std::optional<Message> told;
-  if (server.has_value()) {
-    told = incoming.message;
-    const std::string* const before = agents.Find(*server);
-    if (before != nullptr) agent_before = *before;
-    agents.Saw(*server, incoming.peer);
-  }
-  agent_rejected = false;
-  if (const std::string news = NewsOf(incoming.message); !news.empty()) {
-    options.log->info("{}", news);
-  }
-  if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
-    workers.Forget(exited->worker);
-  }
-  if (const auto line = reports.Take(clock.Now(), &incoming.message)) {
-    options.log->warn("{}", *line);
-  }
-  std::optional<Event> event = TakeClientMessage(incoming, *sender);
-  if (!event) event = EventOf(std::move(incoming.message));
-  if (event) Step(*event);
-  // An agent that the engine refused vouches for nobody.
-  if (told && !agent_rejected) gatekeeper->NoteWorkers(*told, engine.jobs());
-  // Of two agents with one name, what is for that name goes to the first.
-  if (agent_rejected && !agent_before.empty()) {
-    agents.Saw(*server, agent_before);
-  }
-}
-
-void CoordinatorServer::Impl::Refuse(const Incoming& incoming,
-                                     const absl::Status& why) {
-  if (std::has_single_bit(++refused)) {
-    options.log->warn("{} refused ({} messages so far): {}",
-                      MessageName(incoming.message), refused,
-                      ToStd(why.message()));
-  }
-  std::optional<Message> answer =
-      RefusalOf(incoming.message, why, PersistedPosition());
-  if (answer.has_value()) Send(incoming.peer, *std::move(answer));
-  if (absl::IsUnauthenticated(why)) return router->Cut(incoming);
-  router->Offend(incoming);
-}
-
 bool CoordinatorServer::Impl::IsOwner() {
   const absl::Status owner = recorder.CheckLock();
   if (!owner.ok()) Halt(owner);
@@ -336,100 +202,6 @@ void CoordinatorServer::Impl::LookAround() {
     options.log->error("principals unchanged: {}",
                        ToStd(reloaded->status().message()));
   }
-}
-
-void CoordinatorServer::Impl::Drop(const Incoming& incoming,
-                                   const absl::Status& why) {
-  // Logged ever more rarely, so that nobody fills the disk from outside.
-  if (std::has_single_bit(++dropped)) {
-    options.log->warn("{} dropped ({} messages so far): {}",
-                      MessageName(incoming.message), dropped,
-                      ToStd(why.message()));
-  }
-  if (const auto* hello = std::get_if<AgentHello>(&incoming.message)) {
-    Send(incoming.peer, AgentRejected{hello->server, PersistedPosition(),
-                                      std::string(why.message()),
-                                      hello->incarnation, hello->state_id});
-  }
-}
-
-std::optional<Event> CoordinatorServer::Impl::TakeClientMessage(
-    const Incoming& incoming, const Identity& sender) {
-  const Time now = clock.Now();
-  const Requester from{incoming.peer, incoming.address, sender};
-  return std::visit(
-      [&]<class T>(const T& message) -> std::optional<Event> {
-        if constexpr (requires { clients.Take(now, from, message); }) {
-          return clients.Take(now, from, message);
-        }
-        return std::nullopt;
-      },
-      incoming.message);
-}
-
-void CoordinatorServer::Impl::Step(const Event& event) {
-  Actions actions = engine.Step(clock.Now(), event);
-  const bool many = actions.size() > Outbox::kSentAtOnceMax;
-  for (Action& action : actions) {
-    for (Action& now : outbox.Take(std::move(action), many)) {
-      std::visit([this](auto& a) { Carry(std::move(a)); }, now);
-    }
-  }
-}
-
-void CoordinatorServer::Impl::Carry(action::Persist&& action) {
-  recorder.Append(std::move(action), engine);
-}
-
-void CoordinatorServer::Impl::Carry(action::SolvePolicy&& action) {
-  solver->Solve(std::move(action));
-}
-
-// A renewal needs no row in which the journal would notice a successor, and
-// this one may have stood still since the worker asked: then the successor may
-// take the lease as over. If it has not begun yet, it waits as long as this
-// grant, which counts from when it was asked for.
-void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
-  if (std::holds_alternative<LeaseGrant>(action.message) && !IsOwner()) {
-    return;
-  }
-  const std::string* peer = workers.Find(action.worker);
-  if (peer == nullptr || Send(*peer, std::move(action.message))) return;
-  workers.Forget(action.worker);
-}
-
-void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
-  agent_rejected |= std::holds_alternative<AgentRejected>(action.message);
-  const std::string* peer = agents.Find(action.server);
-  if (peer == nullptr || Send(*peer, std::move(action.message))) return;
-  agents.Forget(action.server);
-}
-
-void CoordinatorServer::Impl::Carry(action::Reply&& action) {
-  clients.Answer(action);
-  if (action.error.empty() && action.job.valid()) {
-    options.log->info("job {}: request accepted", action.job.value());
-  }
-}
-
-void CoordinatorServer::Impl::Carry(action::Halt&& action) {
-  Halt(absl::AbortedError(action.reason));
-}
-
-void CoordinatorServer::Impl::Halt(absl::Status why) {
-  if (!halted.ok()) return;
-  options.log->critical("{}", ToStd(why.message()));
-  halted = std::move(why);
-}
-
-// A message that is lost on the way is asked for again; nothing waits for it.
-bool CoordinatorServer::Impl::Send(const std::string& peer, Message message) {
-  gatekeeper->Seal(&message);
-  const absl::Status sent = router->Send(peer, message);
-  if (sent.ok()) return true;
-  options.log->debug("{} not sent: {}", MessageName(message),
-                     ToStd(sent.message()));
-  return !absl::IsNotFound(sent);
 }
 
 CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl)
@@ -476,7 +248,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
       std::unique_ptr<Router> router,
       Router::Bind(options.endpoint, std::move(router_options)));
   auto impl = std::make_unique<Impl>(
-      std::move(options),
+      std::move(options), journal->cluster_id(),
       std::make_unique<Gatekeeper>(std::move(keys), std::move(audit)),
       std::move(router));
   GAVEL_RETURN_IF_ERROR(impl->Start(std::move(journal), std::move(policy)));

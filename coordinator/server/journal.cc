@@ -49,7 +49,9 @@ constexpr char kTables[] =
     "INSERT OR IGNORE INTO metadata VALUES"
     " ('format_version', '2'),"
     " ('created', strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),"
-    " ('last_seq', '0');"
+    " ('last_seq', '0'),"
+    // Files of before get theirs when they are opened.
+    " ('cluster_id', lower(hex(randomblob(8))));"
     "UPDATE metadata SET value = '2'"
     " WHERE key = 'format_version' AND value = '1';";
 static_assert(Journal::kFormatVersion == 2);
@@ -95,7 +97,9 @@ absl::Status Journal::Prepare() {
     return database_.Execute(kHistoryTables);
   });
   GAVEL_RETURN_IF_ERROR(made);
-  return CheckJournalFormat(database_, kFormatVersion);
+  GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database_, kFormatVersion));
+  GAVEL_ASSIGN_OR_RETURN(cluster_id_, ReadMetadata(database_, "cluster_id"));
+  return absl::OkStatus();
 }
 
 absl::Status Journal::CheckLock() const {

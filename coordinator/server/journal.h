@@ -105,6 +105,9 @@ class Journal {
   absl::Status CheckLock() const;
 
   const std::string& path() const { return path_; }
+  // 16 hexadecimal digits, random, made with the file: what this journal's job
+  // ids are told apart by from those of any other.
+  const std::string& cluster_id() const { return cluster_id_; }
   // Of the last row; zeros when there is none.
   JournalPosition position() const { return end_.position; }
   Time last_time() const { return end_.time; }
@@ -133,6 +136,7 @@ class Journal {
   absl::Status Error(const absl::Status& status) const;
 
   std::string path_;
+  std::string cluster_id_;
   JournalOptions options_;
   FileLock lock_;
   SqliteDatabase database_;

@@ -1,7 +1,6 @@
 #include "coordinator/server/submission.h"
 
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "core/status.h"
@@ -22,20 +21,15 @@ std::string Resolve(const std::string& directory, const std::string& path) {
 }  // namespace
 
 std::string DefaultCheckpointDirectory(std::string_view state_directory,
+                                       std::string_view cluster_id,
                                        std::string_view name, JobId id) {
-  const std::string base =
-      StrCat(state_directory, "/checkpoints/", id.value(), "-", name);
-  std::string directory = base;
-  std::error_code unseen;  // only the job's owner may look
-  for (int i = 2; std::filesystem::exists(directory, unseen); ++i) {
-    directory = StrCat(base, ".", i);
-  }
-  return directory;
+  return StrCat(state_directory, "/checkpoints/", cluster_id, "-", id.value(),
+                "-", name);
 }
 
 absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
                                        std::string_view state_directory,
-                                       JobId id) {
+                                       std::string_view cluster_id, JobId id) {
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
                          ParseJobSpec(request.toml, request.source));
   if (!request.directory.starts_with('/')) {
@@ -46,7 +40,8 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
   spec.working_directory = Resolve(request.directory, spec.working_directory);
   spec.checkpoint_directory =
       spec.checkpoint_directory.empty()
-          ? DefaultCheckpointDirectory(state_directory, spec.name, id)
+          ? DefaultCheckpointDirectory(state_directory, cluster_id, spec.name,
+                                       id)
           : Resolve(request.directory, spec.checkpoint_directory);
   return spec;
 }

@@ -12,6 +12,7 @@
 #include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
+#include "tests/support/checkpoint_directory.h"
 
 namespace gavel::testing {
 namespace {
@@ -253,7 +254,9 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   })) << queue
       << agent->errors() << ReadText(Path("agent/logs/1-a.0.log"));
   struct stat info {};
-  ASSERT_EQ(stat(Path("jobs/gavel-state/checkpoints/1-a").c_str(), &info), 0);
+  const std::string saved =
+      CheckpointDirectory(Path("jobs/gavel-state"), "1-a");
+  ASSERT_EQ(stat(saved.c_str(), &info), 0) << saved;
   EXPECT_EQ(info.st_uid, 65534U);
 
   EXPECT_EQ(As("alice", {"submit", Path("jobs/b.toml")}).exit_code, 0);

@@ -13,6 +13,7 @@
 
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
+#include "tests/support/checkpoint_directory.h"
 
 namespace gavel::testing {
 namespace {
@@ -113,7 +114,7 @@ class ElasticEndToEnd : public GavelTest {
   bool HasGeneration() const {
     std::error_code error;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             state() + "/checkpoints/1-elastic", error)) {
+             CheckpointDirectory(state(), "1-elastic"), error)) {
       if (entry.path().filename() == "manifest.json") return true;
     }
     return false;

@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/generation_store.h"
 #include "runtime/generation/manifest.h"
 #include "tests/cli/gavel_fixture.h"
+#include "tests/support/checkpoint_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
@@ -123,7 +124,7 @@ class EndToEndTest : public GavelTest {
   }
 
   std::string checkpoints() const {
-    return StrCat(state(), "/checkpoints/1-", kJob);
+    return CheckpointDirectory(state(), StrCat("1-", kJob));
   }
   std::string Log() const { return LogOf(1, kJob); }
   bool LogSays(const std::string& text) const {

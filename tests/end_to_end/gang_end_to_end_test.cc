@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/cli/gavel_fixture.h"
+#include "tests/support/checkpoint_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
@@ -53,7 +54,7 @@ class GangEndToEnd : public GavelTest {
   }
 
   uint64_t LastStep() const {
-    const std::string directory = state() + "/checkpoints/1-gang";
+    const std::string directory = CheckpointDirectory(state(), "1-gang");
     if (!std::filesystem::exists(directory)) return 0;
     const auto store = GenerationStore::Open(directory);
     if (!store.ok()) return 0;

@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class CoordinatorServerTest : public ::testing::Test {
  protected:
@@ -79,8 +80,9 @@ TEST_F(CoordinatorServerTest, LeadsAJobFromSubmissionToItsEnd) {
   EXPECT_EQ(launch->worker, (WorkerKey{JobId(1), 0, 1}));
   EXPECT_EQ(launch->argv, (std::vector<std::string>{"./train", "--quick"}));
   EXPECT_EQ(launch->working_directory, "/jobs");
-  EXPECT_EQ(launch->checkpoint_directory,
-            folder_.path() + "/state/checkpoints/1-digits");
+  EXPECT_THAT(launch->checkpoint_directory,
+              MatchesRegex(folder_.path() +
+                           "/state/checkpoints/[0-9a-f]{16}-1-digits"));
 
   FakeWorker worker(coordinator_->endpoint(), launch->worker);
   ASSERT_TRUE(worker.Hello());

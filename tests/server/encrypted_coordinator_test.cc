@@ -18,12 +18,14 @@
 #include "runtime/transport/router.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
+#include "tests/support/hanging_mount.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 
 constexpr double kShort_s = 0.5;
@@ -231,6 +233,19 @@ TEST_F(EncryptedCoordinator, ANewKeyIsKnownAndARevokedOneRefusedLive) {
   EXPECT_FALSE(again.Connects(kShort_s));
 }
 
+// Its paths are the client's; on some of them nobody ever answers.
+TEST_F(EncryptedCoordinator, ASubmissionLooksAtNoPathOfItsClient) {
+  const HangingMount jobs(folder_.path() + "/hangs");
+  if (!jobs.mounted()) GTEST_SKIP() << "needs root and /dev/fuse";
+  FakeClient alice = Client("alice");
+  alice.Send(SubmitRequest{7, "job.toml", "name = \"x\"\ncommand = [\"./x\"]\n",
+                           jobs.path()});
+  const auto reply = alice.Receive<SubmitReply>();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->error, "");
+  EXPECT_EQ(Client("olga").Query(QueryKind::kQueue).size(), 1u);
+}
+
 TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   FakeAgent agent(Endpoint(), "here", 1, As("here"));
   ASSERT_TRUE(agent.Join(1).has_value());
@@ -239,7 +254,8 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   const auto launch = agent.Receive<LaunchWorker>();
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->unix_user, "alice");
-  EXPECT_EQ(launch->checkpoint_directory, "/jobs/gavel-state/checkpoints/1-a");
+  EXPECT_THAT(launch->checkpoint_directory,
+              MatchesRegex("/jobs/gavel-state/checkpoints/[0-9a-f]{16}-1-a"));
 
   const CurveKeyPair keys = NewCurveKeyPair().value();
   // Another server can't vouch for it.

@@ -11,6 +11,7 @@ namespace gavel::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class JournalTest : public JournalFixture {
  protected:
@@ -225,6 +226,17 @@ TEST_F(JournalTest, AFileThatIsNoJournalIsRefusedAndLeftAlone) {
 TEST_F(JournalTest, WithoutItsDirectorySaysSo) {
   EXPECT_THAT(Journal::Open(folder_.path() + "/none/journal.db"),
               StatusIs(kNotFound, "/none/journal.db"));
+}
+
+TEST_F(JournalTest, HasAClusterIdOfItsOwnAlsoWhereItIsOld) {
+  const std::string id = MustOpen()->cluster_id();
+  EXPECT_THAT(id, MatchesRegex("[0-9a-f]{16}"));
+  EXPECT_EQ(MustOpen()->cluster_id(), id);
+  ChangeBehindItsBack("DELETE FROM metadata WHERE key = 'cluster_id'");
+  const std::string given = MustOpen()->cluster_id();
+  EXPECT_THAT(given, MatchesRegex("[0-9a-f]{16}"));
+  EXPECT_NE(given, id);
+  EXPECT_EQ(MustOpen()->cluster_id(), given);
 }
 
 TEST_F(JournalTest, RemembersWhenItWasMade) {
