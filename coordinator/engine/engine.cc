@@ -156,6 +156,7 @@ event::Settings Engine::SettingsNow() const {
   now.throughputs = options_.throughputs;
   now.reference_models = options_.reference_models;
   now.profiling_percentage = options_.profiling_percentage;
+  now.solve_gap_s_per_job = options_.solve_gap_s_per_job;
   return now;
 }
 
@@ -174,6 +175,7 @@ void Engine::Apply(const event::Settings& settings) {
   options_.throughputs = settings.throughputs;
   options_.reference_models = settings.reference_models;
   options_.profiling_percentage = settings.profiling_percentage;
+  options_.solve_gap_s_per_job = settings.solve_gap_s_per_job;
   FindTableRows();
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/allocation_rows.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "core/fields.h"
@@ -52,7 +53,7 @@ auto Fields(As<Settings> auto& s) {
                   s.placement_sensitive, s.keep_absence_s_max,
                   s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
                   s.entities, s.throughputs, s.reference_models,
-                  s.profiling_percentage);
+                  s.profiling_percentage, s.solve_gap_s_per_job);
 }
 
 }  // namespace event
@@ -85,32 +86,21 @@ inline void GetField(Unpacker& unpacker, SharedTable& out) {
 
 // ---- results of policies
 
-// An allocation is a handle; written it is columns, units and shares [units x
-// columns].
-struct AllocationRows {
-  uint64_t columns = 0;
-  std::vector<ShareUnit> units;
-  std::vector<double> shares;
-};
-
-auto Fields(As<AllocationRows> auto& r) {
-  return std::tie(r.columns, r.units, r.shares);
-}
-
 inline void PutField(Packer& packer, const Allocation& allocation) {
-  AllocationRows rows;
-  rows.columns = allocation.columns();
-  rows.units.assign(allocation.units().begin(), allocation.units().end());
-  for (size_t u = 0; u < rows.units.size(); ++u) {
-    const std::span<const double> row = allocation.RowAt(u);
-    rows.shares.insert(rows.shares.end(), row.begin(), row.end());
-  }
-  PutField(packer, rows);
+  PutField(packer, ToAllocationRows(allocation));
 }
 
 inline void GetField(Unpacker& unpacker, Allocation& out) {
   AllocationRows rows;
   GetField(unpacker, rows);
+  if (!rows.alone.empty() || !rows.pairs.empty()) {
+    std::optional<Allocation> allocation = FromAllocationRows(rows);
+    if (!allocation.has_value()) {
+      return unpacker.Fail("is an allocation that names what is not there");
+    }
+    out = *std::move(allocation);
+    return;
+  }
   // Divided, not multiplied: columns of a damaged row may be any number.
   const bool match =
       rows.units.empty()
@@ -122,30 +112,20 @@ inline void GetField(Unpacker& unpacker, Allocation& out) {
         "is an allocation whose shares do not match its units");
   }
   if (rows.columns == 0) return;
+  if (!AreUnits(rows.units)) {
+    return unpacker.Fail("is an allocation whose units are not in order");
+  }
   out = Allocation::FromRows(std::move(rows.units), rows.columns,
                              std::move(rows.shares));
 }
 
-// Snapshots have the rows of units with a share once more, behind the
-// allocation. It is written for coordinators that look for it there.
+// Snapshots had the rows of units with a share once more, behind the
+// allocation; their place is kept.
 struct RowsAgain {
   const Allocation* allocation;
 };
 
-inline void PutField(Packer& packer, const RowsAgain& rows) {
-  const Allocation& allocation = *rows.allocation;
-  std::vector<size_t> positions;
-  for (size_t u = 0; u < allocation.units().size(); ++u) {
-    if (IsShare(allocation.RowAt(u))) positions.push_back(u);
-  }
-  packer.Array(positions.size());
-  for (const size_t u : positions) {
-    const std::span<const double> row = allocation.RowAt(u);
-    packer.Array(2);
-    PutField(packer, allocation.units()[u]);
-    PutField(packer, std::vector<double>(row.begin(), row.end()));
-  }
-}
+inline void PutField(Packer& packer, const RowsAgain&) { packer.Array(0); }
 
 inline void GetField(Unpacker& unpacker, const RowsAgain&) {
   std::vector<std::pair<ShareUnit, std::vector<double>>> again;

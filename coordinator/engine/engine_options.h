@@ -23,6 +23,10 @@ struct EngineOptions {
   // A new allocation is made at most this often. 0: whenever jobs or
   // accelerators come or go.
   double reset_interval_s = 0;
+  // Nor sooner after the last one than this for each job that is live: a solve
+  // and its row of the journal grow with the jobs, and a burst of submissions
+  // shares them. 0: in a simulation.
+  double solve_gap_s_per_job = 0;
   // Pairs of jobs are offered to the policy (Policy::packs()), those whose
   // throughputs together were measured, or are in `throughputs`.
   bool packing = false;

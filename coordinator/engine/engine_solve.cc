@@ -72,8 +72,10 @@ bool Usable(const PolicyResult& result) {
 }  // namespace
 
 Time Engine::SolveDue() const {
-  return options_.reset_interval_s > 0 ? solved_at_ + options_.reset_interval_s
-                                       : -kNever;
+  const double gap_s = std::max(
+      options_.reset_interval_s,
+      options_.solve_gap_s_per_job * static_cast<double>(live_.size()));
+  return gap_s > 0 ? solved_at_ + gap_s : -kNever;
 }
 
 // Asks for a new allocation when jobs or the cluster changed and that is on

@@ -42,6 +42,7 @@ struct Settings {
   std::shared_ptr<const ThroughputTable> throughputs;
   int reference_models = 0;
   double profiling_percentage = 50;
+  double solve_gap_s_per_job = 0;
 };
 
 // A coordinator took over: first event of a term. Leases of the term before

@@ -22,6 +22,9 @@ inline constexpr double kParkAbsence_s_max = 3600;
 // rate a quarter of one, and nobody's renewal waits for a round's new workers.
 inline constexpr double kLaunchesPerSecond = 250;
 
+// A solve of 10,000 jobs at most five times a second, and of 100 at once.
+inline constexpr double kSolveGap_s_per_job = 20e-6;
+
 inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->packing = policy.packs();
   options->progress = policy.reads_progress();
@@ -31,6 +34,7 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   // than in the middle of a round.
   options->plan_lead_s = options->lease_duration_s;
   options->launches_per_s = kLaunchesPerSecond;
+  options->solve_gap_s_per_job = kSolveGap_s_per_job;
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;
 }

@@ -1,5 +1,9 @@
 #include "coordinator/engine/event_codec.h"
 
+#include <algorithm>
+#include <cstring>
+
+#include "coordinator/engine/allocation_rows.h"
 #include "core/packer.h"
 #include "tests/support/status_matchers.h"
 
@@ -122,6 +126,104 @@ TEST(EventCodec, AnEventOfALaterVersionIsNamedByItsNumber) {
   row[1] = 99;
   EXPECT_THAT(DecodeEvent(row),
               StatusIs(absl::StatusCode::kDataLoss, "event number 99"));
+}
+
+Allocation OfRow(const std::string& row) {
+  const absl::StatusOr<Event> event = DecodeEvent(row);
+  EXPECT_OK(event);
+  return event.ok() ? std::get<event::AllocationReady>(*event).result.allocation
+                    : Allocation();
+}
+
+void ExpectSame(const Allocation& a, const Allocation& b) {
+  ASSERT_TRUE(std::ranges::equal(a.units(), b.units()));
+  ASSERT_EQ(a.columns(), b.columns());
+  for (size_t u = 0; u < a.units().size(); ++u) {
+    // The bits: a replay must decide the same.
+    EXPECT_EQ(std::memcmp(a.RowAt(u).data(), b.RowAt(u).data(),
+                          a.columns() * sizeof(double)),
+              0)
+        << u;
+  }
+}
+
+// Jobs that come and go as in a cluster, and pairs; three kinds of shares.
+TEST(EventCodec, AnAllocationOfAFewKindsIsShort) {
+  std::vector<ShareUnit> units;
+  std::vector<double> shares;
+  for (uint64_t job = 1; job <= 10'000; ++job) {
+    if (job % 97 == 0) continue;
+    units.push_back({JobId(job), JobId()});
+    const double share = static_cast<double>(job % 3) / 7;
+    shares.insert(shares.end(), {share, -0.0, 1 - share});
+    if (job % 1000 != 0) continue;
+    units.push_back({JobId(job), JobId(job + 2)});
+    shares.insert(shares.end(), {0, 1e-300, 0.5});
+  }
+  event::AllocationReady ready{3, {}};
+  ready.result.allocation = Allocation::FromRows(units, 3, shares);
+  const std::string row = EncodeEvent(ready);
+  EXPECT_LT(row.size(), 5 * units.size());
+  ExpectSame(OfRow(row), ready.result.allocation);
+  EXPECT_EQ(EncodeEvent(*DecodeEvent(row)), row);
+}
+
+TEST(EventCodec, AllocationsOfEqualJobsTakeAFewBytes) {
+  std::vector<ShareUnit> units;
+  for (uint64_t job = 5; job < 10'005; ++job) {
+    units.push_back({JobId(job), JobId()});
+  }
+  event::AllocationReady ready{3, {}};
+  ready.result.allocation = Allocation::FromClasses(
+      units, std::vector<uint32_t>(units.size(), 1), 2, {0, 0, 0.25, 0.5});
+  const std::string row = EncodeEvent(ready);
+  EXPECT_LT(row.size(), 100u);
+  ExpectSame(OfRow(row), ready.result.allocation);
+}
+
+// As rows of journals from before have it: every unit's shares.
+TEST(EventCodec, AnAllocationOfAnOlderJournalIsRead) {
+  Packer packer;
+  packer.Array(2);
+  packer.Put(static_cast<uint64_t>(Event(event::AllocationReady{}).index()));
+  packer.Array(2);
+  packer.Put(uint64_t{1});  // the epoch
+  packer.Array(4);          // the result, up to its allocation
+  packer.Put(uint64_t{0});
+  packer.Put(std::string());
+  packer.Put(false);
+  packer.Array(3);
+  packer.Put(uint64_t{1});
+  packer.Array(2);
+  for (const uint64_t job : {3, 7}) {
+    packer.Array(2);
+    packer.Put(job);
+    packer.Put(uint64_t{0});
+  }
+  packer.Array(2);
+  packer.Put(0.25);
+  packer.Put(0.75);
+  const Allocation read = OfRow(packer.Take());
+  EXPECT_EQ(read.Row(JobId(3)), (std::vector<double>{0.25}));
+  EXPECT_EQ(read.Row(JobId(7)), (std::vector<double>{0.75}));
+}
+
+TEST(AllocationRows, WhatDoesNotFitIsRefused) {
+  const std::vector<double> shares = {0.5, 1};  // two rows of a column
+  const auto read = [&](std::vector<uint64_t> alone,
+                        std::vector<uint64_t> pairs) {
+    return FromAllocationRows({1, {}, shares, alone, pairs}).has_value();
+  };
+  constexpr uint64_t kMost = ~uint64_t{0};
+  EXPECT_TRUE(read({1, 2, 0}, {1, 2, 1}));
+  EXPECT_FALSE(read({1, 2}, {}));              // in threes
+  EXPECT_FALSE(read({1, 2, 2}, {}));           // no such row
+  EXPECT_FALSE(read({0, 2, 0}, {}));           // no such job
+  EXPECT_FALSE(read({1, 0, 0}, {}));           // of nobody
+  EXPECT_FALSE(read({1, kMost, 0}, {}));       // more than there can be
+  EXPECT_FALSE(read({kMost, 2, 0}, {}));       // beyond the last id
+  EXPECT_FALSE(read({}, {1, 0, 0}));           // no partner
+  EXPECT_FALSE(read({}, {1, 2, 0, 1, 2, 0}));  // twice
 }
 
 // Of two units with 2^63 columns each: their product is 0, as is the number of
