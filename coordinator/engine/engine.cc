@@ -42,6 +42,14 @@ std::string SenderOf(const T& message) {
   }
 }
 
+// What only a launch needs, of a job that has ended: up to 48 KiB, of each of
+// thousands.
+void ForgetProgram(JobSpec& spec) {
+  spec.argv = {};
+  spec.environment = {};
+  spec.working_directory = {};
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
@@ -264,6 +272,7 @@ void Engine::Prune() {
     job->live = false;
     waiting_.erase(id);
     live_.erase(id);
+    if (job->state != JobState::kHeld) ForgetProgram(job->spec);
   }
   over_.clear();
   while (ended_.size() > options_.ended_jobs_kept &&

@@ -11,6 +11,7 @@ CommitThread::CommitThread(std::unique_ptr<Journal> journal,
                            std::function<void()> notify)
     : journal_(std::move(journal)), notify_(std::move(notify)) {
   state_.persisted_seq = journal_->position().seq;
+  state_.end = journal_->end();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -37,12 +38,11 @@ void CommitThread::Append(JournalRow row, std::vector<HistoryRow> history) {
   changed_.notify_all();
 }
 
-void CommitThread::Snapshot(std::string bytes) {
+void CommitThread::Snapshot(JournalSnapshot snapshot) {
   {
     const std::lock_guard lock(mutex_);
-    // Behind rows that are not yet committed it would say too much.
-    if (!queue_.rows.empty() || !state_.status.ok()) return;
-    queue_.snapshot = std::move(bytes);
+    if (!state_.status.ok()) return;
+    queue_.snapshot = std::move(snapshot);
   }
   changed_.notify_all();
 }
@@ -123,6 +123,7 @@ void CommitThread::Finish(const absl::Status& status, uint64_t last_seq) {
   state_.status = status;
   if (status.ok()) {
     state_.persisted_seq = last_seq;
+    state_.end = journal_->end();
   } else {
     queue_ = {};
     changed_.notify_all();

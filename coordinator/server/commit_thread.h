@@ -40,12 +40,13 @@ class CommitThread {
   // In the order of seq; `history` is committed with it. Dropped after a
   // failure.
   void Append(JournalRow row, std::vector<HistoryRow> history = {});
-  // The engine after the last row, when all rows are on disk. Written by and
-  // by; rows that follow do not wait for it.
-  void Snapshot(std::string bytes);
+  // The engine after some row that is on disk. Written by and by; rows that
+  // follow do not wait for it.
+  void Snapshot(JournalSnapshot snapshot);
 
   struct State {
     uint64_t persisted_seq = 0;  // all rows up to this one are on disk
+    ChainEnd end;                // and where they end
     absl::Status status;         // once not OK, nothing is committed any more
     absl::Status maintenance;    // of the last snapshot that had no room
     absl::Status damage;         // of rows that a snapshot stands for
@@ -57,7 +58,7 @@ class CommitThread {
 
  private:
   struct Work {
-    std::optional<std::string> snapshot;  // comes before the rows
+    std::optional<JournalSnapshot> snapshot;
     std::vector<JournalRow> rows;
     std::vector<HistoryRow> history;
   };

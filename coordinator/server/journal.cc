@@ -251,8 +251,8 @@ absl::Status Journal::InsertRow(SqliteStatement& insert,
   return absl::OkStatus();
 }
 
-void Journal::StartSnapshot(std::string bytes) {
-  snapshot_ = Snapshot{{end_, std::move(bytes)}, 0};
+void Journal::StartSnapshot(JournalSnapshot snapshot) {
+  snapshot_ = Snapshot{std::move(snapshot), 0};
   maintained_ = false;
 }
 

@@ -88,9 +88,13 @@ class Journal {
   absl::Status Append(std::span<const JournalRow> rows,
                       std::span<const HistoryRow> history = {});
 
-  // `bytes` are the engine after the last row. Maintain() writes them; until
-  // then, or when the disk is full, the snapshots before count.
-  void StartSnapshot(std::string bytes);
+  // `bytes` are the engine after a row that is there, or after the last one.
+  // Maintain() writes them; until then, or when the disk is full, the snapshots
+  // before count.
+  void StartSnapshot(JournalSnapshot snapshot);
+  void StartSnapshot(std::string bytes) {
+    StartSnapshot(JournalSnapshot{end_, std::move(bytes)});
+  }
   // One short transaction of what is to be done besides rows: writes a part of
   // the snapshot, removes what is no longer needed. False: nothing is left.
   absl::StatusOr<bool> Maintain();
@@ -111,6 +115,7 @@ class Journal {
   // Of the last row; zeros when there is none.
   JournalPosition position() const { return end_.position; }
   Time last_time() const { return end_.time; }
+  const ChainEnd& end() const { return end_; }
 
  private:
   // On its way into the file, part by part.

@@ -3,40 +3,10 @@
 #include <utility>
 
 #include "coordinator/engine/event_codec.h"
-#include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
-
-absl::StatusOr<std::string> PackSnapshot(const Engine& engine,
-                                         const HistoryProjector& projector) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string bytes, engine.Snapshot());
-  Packer packer(kJournalLimits);
-  packer.Array(2);
-  packer.Put(bytes);
-  packer.Put(projector.Save());
-  GAVEL_RETURN_IF_ERROR(packer.status());
-  return packer.Take();
-}
-
-absl::Status UnpackSnapshot(std::string_view bytes,
-                            const EngineOptions& options, Engine* engine,
-                            HistoryProjector* projector) {
-  *engine = Engine(options);
-  *projector = HistoryProjector();
-  Unpacker unpacker(bytes, kJournalLimits);
-  std::string engine_bytes;
-  std::string projector_bytes;
-  unpacker.Get(engine_bytes);
-  unpacker.Get(projector_bytes);
-  if (!unpacker.ok()) {
-    return absl::DataLossError(StrCat("the snapshot is damaged: ",
-                                      ToStd(unpacker.status().message())));
-  }
-  GAVEL_RETURN_IF_ERROR(engine->Restore(engine_bytes));
-  return projector->Load(projector_bytes);
-}
 
 RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,
                         HistoryProjector* projector, uint64_t* rows) {
@@ -78,6 +48,13 @@ absl::StatusOr<Recorder::Recovered> Recorder::Start(
   const Recovered recovered{last, term, journal->last_time(), rows_};
   commits_ =
       std::make_unique<CommitThread>(std::move(journal), std::move(notify));
+  Engine follower(engine_options);
+  GAVEL_ASSIGN_OR_RETURN(const std::string bytes, engine->Snapshot());
+  GAVEL_RETURN_IF_ERROR(follower.Restore(bytes));
+  snapshots_ = std::make_unique<SnapshotThread>(
+      std::move(follower), projector_, [this](JournalSnapshot snapshot) {
+        commits_->Snapshot(std::move(snapshot));
+      });
   return recovered;
 }
 
@@ -86,22 +63,19 @@ void Recorder::Append(action::Persist&& row, const Engine& engine) {
   bytes_ += row.row.size();
   std::vector<HistoryRow> history =
       projector_.Observe(row.seq, row.time, *row.event, engine);
+  snapshots_->Append({row.seq, row.term, row.time, std::move(row.event)});
   row.event.reset();
   commits_->Append(std::move(row), std::move(history));
 }
 
 void Recorder::MaybeSnapshot(const Engine& engine) {
-  if (rows_ < options_.rows && bytes_ < options_.bytes) return;
-  if (engine.halted() ||
-      commits_->state().persisted_seq != engine.position().seq) {
-    return;
-  }
-  absl::StatusOr<std::string> bytes = PackSnapshot(engine, projector_);
-  // Something is still to be sent: the next turn will do.
-  if (absl::IsFailedPrecondition(bytes.status())) return;
-  rows_ = 0;
-  bytes_ = 0;
-  if (bytes.ok()) commits_->Snapshot(*std::move(bytes));
+  const ChainEnd end = commits_->state().end;
+  const bool due =
+      !engine.halted() && (rows_ >= options_.rows || bytes_ >= options_.bytes);
+  if (!due && end.position.seq == told_seq_) return;
+  told_seq_ = end.position.seq;
+  snapshots_->Persisted(end, due);
+  if (due) rows_ = bytes_ = 0;
 }
 
 }  // namespace gavel

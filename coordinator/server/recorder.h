@@ -16,6 +16,7 @@
 #include "coordinator/server/commit_thread.h"
 #include "coordinator/server/history_projector.h"
 #include "coordinator/server/journal.h"
+#include "coordinator/server/snapshot_thread.h"
 
 namespace gavel {
 
@@ -24,14 +25,6 @@ struct SnapshotOptions {
   uint64_t rows = 10'000;
   uint64_t bytes = 16 * 1024 * 1024;
 };
-
-// The engine and the projector as they are written into a journal's snapshot.
-absl::StatusOr<std::string> PackSnapshot(const Engine& engine,
-                                         const HistoryProjector& projector);
-// Into an engine made anew from `options`. DATA_LOSS: both are of no use.
-absl::Status UnpackSnapshot(std::string_view bytes,
-                            const EngineOptions& options, Engine* engine,
-                            HistoryProjector* projector);
 
 // How to bring both back from a journal; borrows all. `rows` counts what had to
 // be replayed.
@@ -60,7 +53,7 @@ class Recorder {
 
   // The row is of the engine's last step.
   void Append(action::Persist&& row, const Engine& engine);
-  // When one is due and all rows are on disk.
+  // Tells the thread that makes snapshots what is on disk, and when one is due.
   void MaybeSnapshot(const Engine& engine);
   CommitThread::State state() const { return commits_->state(); }
   absl::Status CheckLock() const { return commits_->CheckLock(); }
@@ -71,7 +64,9 @@ class Recorder {
   HistoryProjector projector_;
   uint64_t rows_ = 0;  // since the last snapshot
   uint64_t bytes_ = 0;
+  uint64_t told_seq_ = 0;  // that the thread of snapshots was told of
   std::unique_ptr<CommitThread> commits_;
+  std::unique_ptr<SnapshotThread> snapshots_;
 };
 
 }  // namespace gavel

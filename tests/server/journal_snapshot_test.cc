@@ -372,7 +372,7 @@ TEST_F(JournalSnapshotTest, TheCommitThreadWritesThemBesideRows) {
     for (uint64_t seq = 1; seq <= 10; ++seq) thread.Append(RowAt(seq));
     while (thread.state().persisted_seq < 10) {
     }
-    thread.Snapshot(big);
+    thread.Snapshot({thread.state().end, big});
     uint64_t seq = 10;
     // Until it is there.
     for (bool found = false; !found && seq < 10'000;) {

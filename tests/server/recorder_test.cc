@@ -150,6 +150,24 @@ TEST_F(RecorderTest, TheEngineComesBackFromTheNewestSnapshot) {
   ExpectSameEngine(*back.engine, last_);
 }
 
+// Of rows that are on disk, whatever has happened since.
+TEST_F(RecorderTest, ASnapshotNeedsNoPauseInTheRows) {
+  Record({.rows = 20}, [&](BusyEngine& busy) {
+    busy.AddAccelerators(3);
+    for (int i = 0; i < 5; ++i) busy.Submit(StrCat("job-", i));
+    for (uint64_t i = 1; i <= 200; ++i) {
+      busy.now += 100;
+      busy.ReportAll(i * 100);  // not waited for
+      recorder_->MaybeSnapshot(busy.engine);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const Back back = Recover();
+  EXPECT_LT(back.recovered.rows_replayed, back.recovered.position.seq);
+  EXPECT_THAT(back.notes, IsEmpty());
+  ExpectSameEngine(*back.engine, last_);
+}
+
 TEST_F(RecorderTest, FromASnapshotItIsTheEngineThatTheWholeJournalGives) {
   Record({.rows = 20}, [&](BusyEngine& busy) {
     busy.AddAccelerators(2);
