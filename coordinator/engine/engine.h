@@ -65,8 +65,7 @@ class Engine {
   absl::StatusOr<std::string> Snapshot() const;
   absl::Status Restore(std::string_view snapshot);
 
-  // What `gavel queue`, `why` and the invariants read. Valid until the next
-  // call. Of the jobs that have ended the last EngineOptions::ended_jobs_kept.
+  // Valid until the next call. Of ended jobs EngineOptions::ended_jobs_kept.
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const Job* FindJob(JobId id) const { return Find(id); }  // null: not there
   const Cluster& cluster() const { return cluster_; }
@@ -94,16 +93,17 @@ class Engine {
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
+  // But for its place in line, which a WaitingLine of LineRows tells.
+  Reason WhyUnranked(JobId job, Time now) const;
+  RoundTable LineRows(Time now) const { return RoundUnits(now, false); }
   // The rank that has stood still for longest, if for much of what is allowed.
   std::optional<Standstill> StandstillOf(const Job& job) const;
   TrialCost ProfilingAt(Time now) const;
   const FailureRate& failure_rate() const { return failure_rate_; }
   const AcceleratorSpeeds& speeds() const { return speeds_; }
-  // Figures of its throughput that measurements contradict: "submitted 40
-  // steps/s on v100, measured 22". Empty: none.
+  // Figures that measurements contradict: "submitted 40 steps/s on v100, ...".
   std::string ThroughputNotes(const Job& job) const;
-  // Where a job that holds no lease has its tensors, for a person: "parked in
-  // host memory on head, 1.2 GiB". Empty when it runs, or never ran.
+  // Where a waiting job has its tensors: "parked in host memory on head".
   std::string MemoryText(const Job& job) const;
 
  private:

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/waiting_line.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -377,6 +378,14 @@ void Engine::On(Time now, const event::UnitsAssigned& e) {
 }
 
 Reason Engine::Why(JobId id, Time now) const {
+  Reason reason = WhyUnranked(id, now);
+  if (reason.code == ReasonCode::kPriority) {
+    WaitingLine(LineRows(now), cluster_.types()).Tell(id, &reason);
+  }
+  return reason;
+}
+
+Reason Engine::WhyUnranked(JobId id, Time now) const {
   const Job& job = jobs_.at(id);
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
@@ -450,16 +459,18 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
   if (IsTooWideForOneServer(job)) {
     return {ReasonCode::kTooWide, "", static_cast<double>(job.scale_factor), 0};
   }
+  const std::vector<bool>& usable_types = UsableTypes(job);
   bool usable = false;
-  std::vector<std::string> too_small;
   for (size_t type = 0; type < capacity.size(); ++type) {
-    if (throughputs_.IsExcluded(job.id, cluster_.types()[type])) {
-      too_small.push_back(cluster_.types()[type]);
-    }
-    usable |= capacity[type] >= job.spec.LeastWorkers() &&
-              throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
+    usable |= capacity[type] >= job.spec.LeastWorkers() && usable_types[type];
   }
-  if (!usable && !too_small.empty()) {
+  std::vector<std::string> too_small;
+  for (const std::string& type : cluster_.types()) {
+    if (!usable && throughputs_.IsExcluded(job.id, type)) {
+      too_small.push_back(type);
+    }
+  }
+  if (!too_small.empty()) {
     return {ReasonCode::kOutOfMemory, absl::StrJoin(too_small, ", "),
             static_cast<double>(job.id.value()), 0};
   }
@@ -468,21 +479,9 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
             static_cast<double>(job.spec.LeastWorkers()), 0};
   }
   if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
-  const RoundTable rows = RoundUnits(now, /*with_trials=*/false);
-  const size_t own = rows.Find({job.id, JobId()});
-  if (own == rows.size()) return {ReasonCode::kNotInAllocation, "", 0, 0};
-  const std::vector<std::vector<double>> priorities = Priorities(rows);
-  const size_t type = static_cast<size_t>(
-      std::max_element(priorities[own].begin(), priorities[own].end()) -
-      priorities[own].begin());
-  double place = 1;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    if (row == own || !rows.holds(row).empty()) continue;
-    if (priorities[row][type] > priorities[own][type]) ++place;
-  }
   const JobShares shares = SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
-  return {ReasonCode::kPriority, cluster_.types()[type], place, ratio};
+  return {ReasonCode::kPriority, "", 0, ratio};
 }
 
 }  // namespace gavel

@@ -1,6 +1,8 @@
 #include "coordinator/server/client_requests.h"
 
+#include <memory>
 #include <utility>
+#include <variant>
 
 #include "absl/status/statusor.h"
 #include "coordinator/server/query.h"
@@ -36,6 +38,8 @@ ClientRequests::ClientRequests(const Engine& engine,
       send_(std::move(send)),
       options_(std::move(options)),
       history_(options_.state_directory + "/journal.db", options_.wake),
+      views_(engine),
+      queries_(options_.wake),
       quota_(options_.quota) {}
 
 absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
@@ -95,17 +99,95 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
-  if (request.kind != QueryKind::kHistory) {
-    send_(from.peer,
-          AnswerQuery(request, {engine_, now, options_.policy, options_.wire(),
-                                options_.troubles()}));
-  } else if (!history_.Ask(from.peer, request)) {
-    QueryReply refusal;
-    refusal.request = request.request;
-    refusal.error = kBusy;
-    send_(from.peer, refusal);
+  switch (request.kind) {
+    case QueryKind::kHistory:
+      if (history_.Ask(from.peer, request)) break;
+      RefuseQuery(from.peer, request.request, kBusy);
+      break;
+    case QueryKind::kWhy:
+      AnswerOfOne(now, from, request);
+      break;
+    case QueryKind::kQueue:
+      request.job.valid() ? AnswerOfOne(now, from, request)
+                          : List(now, from, request);
+      break;
+    case QueryKind::kNodes:
+    case QueryKind::kStatus:
+    case QueryKind::kForecast:
+      QueryView view{engine_, now, options_.policy, options_.wire(),
+                     options_.troubles()};
+      if (request.kind == QueryKind::kStatus) {
+        view.counts = &views_.CountsAt(now);
+      }
+      send_(from.peer, AnswerQuery(request, view));
   }
   return std::nullopt;
+}
+
+void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
+                                 std::string error) {
+  QueryReply refusal;
+  refusal.request = request;
+  refusal.error = std::move(error);
+  send_(peer, refusal);
+}
+
+// At once, but where the places in line are yet to be found out.
+void ClientRequests::AnswerOfOne(Time now, const Requester& from,
+                                 const QueryRequest& request) {
+  const Job* const job = engine_.FindJob(request.job);
+  if (job == nullptr) {
+    return RefuseQuery(from.peer, request.request,
+                       StrCat("there is no job ", request.job.value(),
+                              "; `gavel queue` lists them"));
+  }
+  std::vector<ThroughputView> throughputs;
+  if (request.kind == QueryKind::kWhy)
+    throughputs = ThroughputsOf(*job, engine_);
+  JobView view = views_.MakeOne(*job, now);
+  if (view.reason.code != ReasonCode::kPriority) {
+    send_(from.peer,
+          AnswerOfJob(request, view, throughputs, WaitingLine(), now));
+    return;
+  }
+  Ask(from, request.request,
+      [request, now, view = std::move(view),
+       throughputs = std::move(throughputs), line = views_.Line(now)] {
+        return AnswerOfJob(request, view, throughputs, line->Get(), now);
+      });
+}
+
+// The first page is of a new view, the others are of the last one.
+void ClientRequests::List(Time now, const Requester& from,
+                          const QueryRequest& request) {
+  if (auto view = views_.ForPage(now, request)) {
+    return Ask(from, request.request,
+               [request, view] { return ListQueue(request, *view); });
+  }
+  if (listings_.size() >= kWaitingListingsMax) {
+    return RefuseQuery(from.peer, request.request, kBusy);
+  }
+  listings_.push_back({from, request});
+  SendAnswers(now);
+}
+
+void ClientRequests::Ask(const Requester& from, uint64_t request,
+                         QueryThread::Write write) {
+  const std::string& name = from.identity.name;
+  if (queries_.Ask(from.peer, name.empty() ? from.peer : name,
+                   std::move(write))) {
+    return;
+  }
+  RefuseQuery(from.peer, request, kBusy);
+}
+
+void ClientRequests::Note(const Event& decided) {
+  if (std::holds_alternative<event::AllocationReady>(decided) ||
+      std::holds_alternative<event::RoundPlanned>(decided) ||
+      std::holds_alternative<event::RoundStarted>(decided) ||
+      std::holds_alternative<event::UnitsAssigned>(decided)) {
+    views_.NotePlan();
+  }
 }
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
@@ -161,9 +243,19 @@ void ClientRequests::Answer(const action::Reply& reply) {
   if (client) Reply(*client, reply.job, reply.error);
 }
 
-void ClientRequests::SendHistory() {
+void ClientRequests::SendAnswers(Time now) {
   while (const auto answer = history_.TakeAnswer()) {
     send_(answer->peer, answer->reply);
+  }
+  while (auto answer = queries_.TakeAnswer()) {
+    send_(answer->peer, std::move(answer->reply));
+  }
+  if (listings_.empty() || now < views_.due_at()) return;
+  const std::shared_ptr<const QueueView> view = views_.Make(now);
+  for (const Listing& listing : std::exchange(listings_, {})) {
+    const QueryRequest& request = listing.request;
+    Ask(listing.from, request.request,
+        [request, view] { return ListQueue(request, *view); });
   }
 }
 

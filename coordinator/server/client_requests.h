@@ -21,6 +21,8 @@
 #include "coordinator/server/history_thread.h"
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/pending_table.h"
+#include "coordinator/server/query_thread.h"
+#include "coordinator/server/queue_view.h"
 #include "coordinator/server/quota.h"
 #include "coordinator/server/roles.h"
 #include "coordinator/server/wire_counts.h"
@@ -43,6 +45,8 @@ class ClientRequests {
   static constexpr size_t kWaitingClientsMax = 4096;
   static constexpr size_t kWaitingLogsMax = 1024;
   static constexpr double kLogTimeout_s = 10;
+  // Listings that wait for the next view of the queue.
+  static constexpr size_t kWaitingListingsMax = 1024;
 
   using Send = std::function<void(const std::string& peer, Message)>;
   struct Options {
@@ -54,7 +58,7 @@ class ClientRequests {
     std::function<void(bool done, const AuditEntry&)> audit;
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
-    std::function<void()> wake;  // SendHistory has something to do; any thread
+    std::function<void()> wake;  // SendAnswers has something to do; any thread
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
@@ -74,8 +78,14 @@ class ClientRequests {
                             const LogReply& reply);
 
   void Answer(const action::Reply& reply);
-  // Pages of history that have been read meanwhile.
-  void SendHistory();
+  // What the threads have written meanwhile, and listings that are due.
+  void SendAnswers(Time now);
+  // When listings are due; kNever: none wait.
+  Time NextDeadline() const {
+    return listings_.empty() ? kNever : views_.due_at();
+  }
+  // What was decided may change places in line.
+  void Note(const Event& decided);
   // Gives up on agents that do not answer.
   void Expire(Time now);
   // kShutdown was asked for, and answered.
@@ -97,6 +107,16 @@ class ClientRequests {
   };
   absl::StatusOr<JobSpec> ReadSpec(Time now, const Requester& from,
                                    const SubmitRequest& request);
+  struct Listing {
+    Requester from;
+    QueryRequest request;
+  };
+  void AnswerOfOne(Time now, const Requester& from,
+                   const QueryRequest& request);
+  void List(Time now, const Requester& from, const QueryRequest& request);
+  void Ask(const Requester& from, uint64_t request, QueryThread::Write write);
+  void RefuseQuery(const std::string& peer, uint64_t request,
+                   std::string error);
   void Reply(const Client& client, JobId job, std::string error);
   void RefuseLog(const std::string& peer, uint64_t request, std::string error);
 
@@ -107,6 +127,9 @@ class ClientRequests {
   PendingTable<Client> clients_{kWaitingClientsMax};
   PendingTable<LogReader> logs_{kWaitingLogsMax};
   HistoryThread history_;
+  QueueViews views_;
+  QueryThread queries_;
+  std::vector<Listing> listings_;
   Quota quota_;
   bool shutdown_requested_ = false;
 };

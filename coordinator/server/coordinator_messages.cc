@@ -109,6 +109,7 @@ void CoordinatorServer::Impl::Step(const Event& event) {
 }
 
 void CoordinatorServer::Impl::Carry(action::Persist&& action) {
+  clients.Note(*action.event);
   recorder.Append(std::move(action), engine);
 }
 

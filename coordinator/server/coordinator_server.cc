@@ -119,7 +119,8 @@ void CoordinatorServer::Impl::Turn() {
 
 double CoordinatorServer::Impl::WaitTime() const {
   if (!outbox.empty()) return 0;
-  const Time next = std::min(engine.NextDeadline(), stop_at);
+  const Time next =
+      std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
   return std::clamp(next - clock.Now(), 0.0, kWaitMax_s);
 }
 
@@ -164,7 +165,7 @@ void CoordinatorServer::Impl::TakeCompletions() {
     for (const std::string& trouble : troubles)
       options.log->warn("{}", trouble);
   }
-  clients.SendHistory();
+  clients.SendAnswers(clock.Now());
   if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
     if (answer->result.outcome == SolveOutcome::kFailed) {
       options.log->error("policy {}: {}", options.policy,

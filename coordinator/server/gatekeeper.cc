@@ -24,6 +24,14 @@ bool RunsOn(const std::string& server, const WorkerKey& key,
   return worker.incarnation == key.incarnation && worker.server == server;
 }
 
+// What a request costs of those that one may make. The next page of a listing
+// is paid for by its bytes (query_thread.h).
+double CostOf(const Message& message) {
+  constexpr double kNextPage = 0.05;
+  const auto* query = std::get_if<QueryRequest>(&message);
+  return query != nullptr && query->cursor != 0 ? kNextPage : 1;
+}
+
 std::string Error(const absl::Status& why) {
   return std::string(why.message());
 }
@@ -76,7 +84,7 @@ absl::Status Gatekeeper::Check(Time now, const Identity& sender,
                                const Message& message, const Engine& engine) {
   const bool has_quota =
       sender.role == Role::kUser || sender.role == Role::kViewer;
-  if (has_quota && !keys_->rates.Take(now, sender.name)) {
+  if (has_quota && !keys_->rates.Take(now, sender.name, CostOf(message))) {
     return absl::ResourceExhaustedError(
         StrCat(RoleName(sender.role), " ", sender.name,
                " asks for more than its requests a second; wait ten seconds, "

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -24,8 +25,9 @@ inline std::string DumpJson(const nlohmann::ordered_json& json) {
 class JsonPage {
  public:
   // False: the page is full, the row was not taken.
-  bool Add(const nlohmann::ordered_json& row) {
-    const std::string text = DumpJson(row);
+  bool Add(const nlohmann::ordered_json& row) { return AddText(DumpJson(row)); }
+  // `text`: JSON of one row.
+  bool AddText(std::string_view text) {
     if (rows_ > 0 && json_.size() + text.size() + 2 > kPageBytesMax) {
       return false;
     }

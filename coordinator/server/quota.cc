@@ -34,6 +34,8 @@ absl::Status Quota::CheckRate(Time now, const std::string& user) {
 
 absl::Status Quota::Take(Time now, const std::string& user, const JobSpec& spec,
                          const std::map<JobId, Job>& jobs) {
+  // First, for it does not grow with the jobs.
+  GAVEL_RETURN_IF_ERROR(CheckRate(now, user));
   int active = 0;
   int accelerators = spec.MostWorkers();
   for (const auto& [id, job] : jobs) {
@@ -58,7 +60,7 @@ absl::Status Quota::Take(Time now, const std::string& user, const JobSpec& spec,
                            options_.accelerators_max),
                     "lower scale_factor or wait for a job to end");
   }
-  return CheckRate(now, user);
+  return absl::OkStatus();
 }
 
 }  // namespace gavel

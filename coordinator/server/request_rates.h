@@ -1,6 +1,6 @@
-// How many requests users and viewers may make, whatever becomes of them: a
-// bucket of tokens for each, asked before a request costs anything. The
-// gatekeeper owns one. Not thread-safe.
+// How much of something each may have: a bucket of tokens for each. Requests of
+// users and viewers, asked before one costs anything, whatever becomes of it;
+// bytes of answers, counted behind them. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_REQUEST_RATES_H_
 #define GAVEL_COORDINATOR_SERVER_REQUEST_RATES_H_
 
@@ -21,12 +21,34 @@ class RequestRates {
   // grow.
   static constexpr size_t kBucketsMax = 65536;
 
-  // `per_s_max`: requests a second of each; 0: no limit.
-  explicit RequestRates(int per_s_max) : per_s_max_(per_s_max) {}
+  // `per_s_max`: of each, a second; 0: no limit.
+  explicit RequestRates(double per_s_max) : per_s_max_(per_s_max) {}
 
-  // Whether `who` may make one more at `now`, which is counted then.
-  bool Take(Time now, const std::string& who) {
+  // Whether `who` may have `cost` more at `now`, which is counted then.
+  bool Take(Time now, const std::string& who, double cost = 1) {
     if (per_s_max_ <= 0) return true;
+    Bucket& bucket = Fill(now, who);
+    if (bucket.tokens < cost) return false;
+    bucket.tokens -= cost;
+    return true;
+  }
+
+  // Seconds until `who` owes nothing any more; 0: now.
+  double WaitFor(Time now, const std::string& who) {
+    if (per_s_max_ <= 0) return 0;
+    return std::max(0.0, -Fill(now, who).tokens / per_s_max_);
+  }
+  // Counts what `who` has had, also where that is more than there was.
+  void Spend(Time now, const std::string& who, double cost) {
+    if (per_s_max_ > 0) Fill(now, who).tokens -= cost;
+  }
+
+ private:
+  struct Bucket {
+    double tokens = 0;
+    Time at = 0;
+  };
+  Bucket& Fill(Time now, const std::string& who) {
     if (buckets_.size() >= kBucketsMax && !buckets_.contains(who)) {
       buckets_.clear();
     }
@@ -35,17 +57,10 @@ class RequestRates {
     bucket.tokens = std::min(
         full, bucket.tokens + std::max(0.0, now - bucket.at) * per_s_max_);
     bucket.at = now;
-    if (bucket.tokens < 1) return false;
-    bucket.tokens -= 1;
-    return true;
+    return bucket;
   }
 
- private:
-  struct Bucket {
-    double tokens = 0;
-    Time at = 0;
-  };
-  int per_s_max_;
+  double per_s_max_;
   std::map<std::string, Bucket> buckets_;
 };
 

@@ -168,6 +168,32 @@ TEST(Solve, ChoosesForEachRoundWhatIsChosenForOneLease) {
   EXPECT_EQ(driver.solves, solves + 2);
 }
 
+// 100 jobs that come within the gap after a solve share the next one.
+TEST(Solve, ABurstOfSubmissionsSharesSolves) {
+  EngineDriver driver(1, "fifo",
+                      [](EngineOptions& o) { o.solve_gap_s_per_job = 0.01; });
+  driver.Submit("first");
+  EXPECT_EQ(driver.solves, 1);  // at once
+  for (int i = 0; i < 100; ++i) driver.Submit(StrCat("job-", i));
+  EXPECT_EQ(driver.solves, 1);
+  driver.At(driver.now + 2);
+  EXPECT_EQ(driver.solves, 2);
+  EXPECT_EQ(driver.problem.jobs.size(), 101u);
+}
+
+TEST(Solve, AJobThatHasEndedKeepsNoProgram) {
+  EngineDriver driver(1);
+  JobSpec spec;
+  spec.environment = {{"KEY", std::string(1000, 'x')}};
+  const JobId ended = driver.Submit("a", 1, spec);
+  const JobId held = driver.Submit("b", 1, spec);
+  driver.Gone(driver.Run(ended), 0);
+  EXPECT_TRUE(driver.job(ended).spec.argv.empty());
+  EXPECT_TRUE(driver.job(ended).spec.environment.empty());
+  EXPECT_EQ(driver.job(ended).spec.name, "a");
+  EXPECT_FALSE(driver.job(held).spec.environment.empty());
+}
+
 TEST(Solve, DeadlinesThatCannotBeMetStillGiveAnAllocation) {
   EngineDriver driver;
   driver.answer = [](const PolicyProblem& problem) {

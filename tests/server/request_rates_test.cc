@@ -27,6 +27,18 @@ TEST(RequestRates, AllowABurstThenSoManyASecondOfEach) {
   EXPECT_TRUE(RequestRates(0).Take(0, "alice"));
 }
 
+TEST(RequestRates, WhatIsSpentBeyondTheBurstIsOwed) {
+  RequestRates rates(10);
+  EXPECT_EQ(rates.WaitFor(0, "alice"), 0);
+  rates.Spend(0, "alice", 150);  // a burst is 100
+  EXPECT_EQ(rates.WaitFor(0, "alice"), 5);
+  EXPECT_EQ(rates.WaitFor(0, "bob"), 0);
+  EXPECT_EQ(rates.WaitFor(4, "alice"), 1);
+  EXPECT_EQ(rates.WaitFor(5, "alice"), 0);
+  EXPECT_FALSE(rates.Take(5.05, "alice"));
+  EXPECT_TRUE(rates.Take(5.05, "alice", 0.5));
+}
+
 TEST(RequestRates, TheTableOfBucketsDoesNotGrow) {
   RequestRates rates(1);
   for (int i = 0; i < 10; ++i) rates.Take(0, "alice");

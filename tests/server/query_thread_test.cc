@@ -1,0 +1,69 @@
+#include "coordinator/server/query_thread.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "core/text.h"
+#include "gtest/gtest.h"
+
+namespace gavel {
+namespace {
+
+// `bytes` of an answer to the request of that number.
+QueryThread::Write Answer(uint64_t request, size_t bytes) {
+  return [=] {
+    QueryReply reply;
+    reply.request = request;
+    reply.json = std::string(bytes, 'x');
+    return reply;
+  };
+}
+
+QueryThread::Answer Wait(QueryThread& thread) {
+  while (true) {
+    if (auto answer = thread.TakeAnswer()) return *std::move(answer);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST(QueryThread, AnswersInTheOrderOfTheQuestions) {
+  QueryThread thread([] {});
+  for (uint64_t i = 0; i < 20; ++i) {
+    EXPECT_TRUE(thread.Ask(StrCat("peer-", i), "ann", Answer(i, 10)));
+  }
+  for (uint64_t i = 0; i < 20; ++i) {
+    const QueryThread::Answer answer = Wait(thread);
+    EXPECT_EQ(answer.peer, StrCat("peer-", i));
+    EXPECT_EQ(answer.reply.request, i);
+  }
+}
+
+// Who reads without end waits for the own allowance, and nobody else does.
+TEST(QueryThread, AGreedyReaderWaitsAndNobodyElse) {
+  QueryThread thread([] {});
+  const auto burst = static_cast<size_t>(QueryThread::kBytesPerSecond *
+                                         RequestRates::kBurst_s);
+  EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(1, burst * 3 / 2)));
+  EXPECT_EQ(Wait(thread).reply.request, 1u);
+  EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(2, 10)));
+  EXPECT_TRUE(thread.Ask("modest", "bob", Answer(3, 10)));
+  EXPECT_EQ(Wait(thread).peer, "modest");
+  EXPECT_FALSE(thread.TakeAnswer().has_value());
+}
+
+TEST(QueryThread, OneReaderFillsNoQueue) {
+  QueryThread thread([] {});
+  const auto owes = static_cast<size_t>(QueryThread::kBytesPerSecond * 60);
+  EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(1, owes)));
+  Wait(thread);
+  for (size_t i = 0; i < QueryThread::kOfOneMax; ++i) {
+    EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(2, 1)));
+  }
+  EXPECT_FALSE(thread.Ask("greedy", "ann", Answer(2, 1)));
+  EXPECT_TRUE(thread.Ask("modest", "bob", Answer(3, 1)));
+  EXPECT_EQ(Wait(thread).peer, "modest");
+}
+
+}  // namespace
+}  // namespace gavel

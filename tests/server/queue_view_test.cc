@@ -1,0 +1,173 @@
+#include "coordinator/server/queue_view.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+JobSpec Of(const std::string& owner) {
+  JobSpec spec;
+  spec.owner = owner;
+  return spec;
+}
+
+std::vector<uint64_t> List(const QueueView& view, const std::string& filter) {
+  QueryRequest request{1, QueryKind::kQueue, JobId(), 0, filter};
+  std::vector<uint64_t> ids;
+  do {
+    const QueryReply reply = ListQueue(request, view);
+    EXPECT_EQ(reply.error, "");
+    for (const json& row : json::parse(reply.json)) ids.push_back(row["id"]);
+    request.cursor = reply.next_cursor;
+  } while (request.cursor != 0);
+  return ids;
+}
+
+TEST(QueueView, AFilterLeavesWhatItAsksFor) {
+  EngineDriver driver(1);
+  for (const char* owner : {"ann", "bob", "ann", "bob", "ann"}) {
+    driver.Submit(StrCat("of-", owner, driver.now), 1, Of(owner));
+    driver.At(driver.now + 1);
+  }
+  for (const JobId job : {JobId(2), JobId(3), JobId(4)}) {
+    driver.At(driver.now + 1);
+    driver.Step(event::JobCommanded{job, CommandKind::kCancel});
+  }
+  QueueViews views(driver.engine());
+  const auto view = views.Make(driver.now);
+  EXPECT_THAT(List(*view, ""), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(List(*view, R"({"user":"ann"})"), ElementsAre(1, 3, 5));
+  EXPECT_THAT(List(*view, R"({"states":["CA"]})"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(List(*view, R"({"states":["CA","PD"],"user":"ann"})"),
+              ElementsAre(1, 3, 5));
+  // The last ones that ended.
+  EXPECT_THAT(List(*view, R"({"ended_max":2})"), ElementsAre(1, 3, 4, 5));
+  EXPECT_THAT(List(*view, R"({"ended_max":1,"user":"bob"})"), ElementsAre(4));
+  EXPECT_THAT(List(*view, R"({"ended_max":0})"), ElementsAre(1, 5));
+  EXPECT_THAT(List(*view, R"({"states":["nonsense"]})"), IsEmpty());
+  for (const char* wrong : {"{", "[]", R"({"user":1})", R"({"colour":"red"})",
+                            R"({"states":[1]})", R"({"ended_max":-1})"}) {
+    const QueryRequest request{1, QueryKind::kQueue, JobId(), 0, wrong};
+    EXPECT_THAT(ListQueue(request, *view).error, HasSubstr("no filter"));
+  }
+}
+
+// All places from one sorting are those that each job alone is told.
+TEST(QueueView, PlacesInLineAreThoseOfWhy) {
+  EngineDriver driver(2, "max_min_fairness");
+  for (int i = 0; i < 12; ++i) {
+    JobSpec spec;
+    spec.weight = 1 + i % 3;
+    driver.Submit(StrCat("job-", i), 1 + i % 2, spec);
+  }
+  for (const auto& [id, job] : driver.engine().jobs()) {
+    if (!job.assigned.empty()) driver.Run(id);
+  }
+  driver.At(150);
+  QueueViews views(driver.engine());
+  const auto view = views.Make(driver.now);
+  int in_line = 0;
+  for (const auto& job : view->jobs) {
+    Reason reason = job->reason;
+    view->line->Get().Tell(job->id, &reason);
+    const Reason alone = driver.engine().Why(job->id, driver.now);
+    EXPECT_EQ(RenderReason(reason), RenderReason(alone)) << job->id.value();
+    in_line += reason.code == ReasonCode::kPriority;
+  }
+  EXPECT_GT(in_line, 5);
+}
+
+TEST(QueueView, AViewStaysAsItWas) {
+  EngineDriver driver(1);
+  driver.Submit("a");
+  QueueViews views(driver.engine());
+  const auto before = views.Make(driver.now);
+  driver.Submit("b");
+  driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  EXPECT_THAT(List(*before, ""), ElementsAre(1));
+  EXPECT_THAT(List(*before, R"({"states":["CA"]})"), IsEmpty());
+  const auto after = views.Make(driver.now);
+  EXPECT_THAT(List(*after, ""), ElementsAre(1, 2));
+  EXPECT_THAT(List(*after, R"({"states":["CA"]})"), ElementsAre(1));
+}
+
+// A listing goes on in the view that it began with, or in a newer one.
+TEST(QueueView, ANextPageNeedsNoNewView) {
+  EngineDriver driver(1);
+  driver.Submit("a");
+  QueueViews views(driver.engine());
+  QueryRequest request{1, QueryKind::kQueue, JobId(), 0, ""};
+  const auto view = views.Make(driver.now);
+  EXPECT_EQ(views.ForPage(driver.now, request), nullptr);
+  request.cursor = 1;
+  EXPECT_EQ(views.ForPage(driver.now + 1, request), view);
+  EXPECT_EQ(views.ForPage(driver.now + 60, request), nullptr);
+}
+
+TEST(QueueView, JobsThatHaveEndedAreCopiedOnce) {
+  EngineDriver driver(1);
+  driver.Submit("a");
+  driver.Submit("b");
+  driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  const JobId job(1);
+  if (driver.engine().jobs().at(job).AnyLive()) driver.Gone(driver.Key(job), 0);
+  QueueViews views(driver.engine());
+  const auto before = views.Make(driver.now);
+  driver.At(driver.now + 10);
+  const auto after = views.Make(driver.now);
+  EXPECT_EQ(before->jobs[0], after->jobs[0]);
+  EXPECT_NE(before->jobs[1], after->jobs[1]);
+  EXPECT_EQ(before->jobs[1]->facts, after->jobs[1]->facts);
+}
+
+TEST(JsonText, IsWhatTheLibraryReads) {
+  JsonText text;
+  text.Begin('{');
+  text.Field("plain", std::string("a b"));
+  text.Field("quoted", std::string("a\"b\\\n\xc3\xa4"));
+  text.Field("no text", std::string("\xff"));
+  text.Field("third", 1.0 / 3);
+  text.Field("tiny", 1e-300);
+  text.Field("not a number", std::nan(""));
+  text.Field("whole", uint64_t{1} << 63);
+  text.Field("below", -7);
+  text.Field("yes", true);
+  text.NullField("nothing");
+  text.Key("list");
+  text.Begin('[');
+  text.Value(1.5);
+  text.Value(std::string("x"));
+  text.Begin('{');
+  text.End('}');
+  text.End(']');
+  text.TextField("na\"me", 2);
+  text.End('}');
+  const json read = json::parse(text.Take());
+  EXPECT_EQ(read["plain"], "a b");
+  EXPECT_EQ(read["quoted"], "a\"b\\\n\xc3\xa4");
+  EXPECT_EQ(read["no text"], "\xef\xbf\xbd");
+  EXPECT_EQ(read["third"].get<double>(), 1.0 / 3);
+  EXPECT_EQ(read["tiny"].get<double>(), 1e-300);
+  EXPECT_TRUE(read["not a number"].is_null());
+  EXPECT_EQ(read["whole"].get<uint64_t>(), uint64_t{1} << 63);
+  EXPECT_EQ(read["below"], -7);
+  EXPECT_EQ(read["yes"], true);
+  EXPECT_TRUE(read["nothing"].is_null());
+  EXPECT_EQ(read["list"], json::parse(R"([1.5,"x",{}])"));
+  EXPECT_EQ(read["na\"me"], 2);
+}
+
+}  // namespace
+}  // namespace gavel
