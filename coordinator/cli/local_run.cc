@@ -281,7 +281,8 @@ absl::Status LocalRun::End(absl::Status result) {
   if (!ended.ok()) result = ended;
   if (!jobs_.empty() && !options_.quiet) {
     if (!terminal_.is_terminal()) {
-      terminal_.Show(RenderQueue(progress_.last().rows, terminal_.width()));
+      terminal_.Show(
+          RenderQueue(progress_.last().rows, terminal_.table_width()));
     }
     Say(absl::StrFormat("%d rounds, %.1f s\n", progress_.last().status.rounds,
                         progress_.last().at));

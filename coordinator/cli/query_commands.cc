@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
@@ -18,16 +20,55 @@ namespace gavel {
 namespace {
 
 constexpr double kWatchInterval_s = 1;
+constexpr size_t kEndedShown = 10;
 
 struct QueryOptions : ClientOptions {
-  std::string job;     // of `why`
-  bool watch = false;  // of `queue`
+  std::string job;  // of `why`
+  // Of `queue`.
+  bool watch = false;
+  bool all = false;
+  std::string user;
+  std::vector<std::string> states;
 };
 
 using Render = std::function<std::string(const Json& json, size_t width)>;
 
 std::string RenderQueueJson(const Json& json, size_t width) {
-  return RenderQueue(ParseQueue(json), width);
+  std::vector<QueueRow> rows = ParseQueue(json);
+  SortLiveFirst(rows);
+  return RenderQueue(rows, width);
+}
+
+// What is asked of the coordinator; "" without flags and for --json: all.
+absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
+  Json filter = Json::object();
+  for (const std::string& state : options.states) {
+    const std::vector<std::string> letters = StateLettersOf(state);
+    if (letters.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat("--state \"", state,
+                 "\" is no state of a job; give PD or waiting, R or running, "
+                 "S or paused, CG or pausing, F or held, CD or finished, CA or "
+                 "cancelled"));
+    }
+    for (const std::string& one : letters) filter["states"].push_back(one);
+  }
+  if (!options.user.empty()) filter["user"] = options.user;
+  if (!options.all && !options.json && options.states.empty()) {
+    filter["ended_max"] = kEndedShown;
+  }
+  return filter.empty() ? "" : filter.dump();
+}
+
+// Where a table leaves out jobs that have ended.
+std::string EndedNote(const QueryOptions& options, const Json& json) {
+  if (options.all || options.json || !options.states.empty()) return "";
+  const auto ended = std::ranges::count_if(ParseQueue(json), [](const auto& r) {
+    return r.state == "CD" || r.state == "CA";
+  });
+  if (static_cast<size_t>(ended) < kEndedShown) return "";
+  return StrCat("of jobs that have ended the last ", kEndedShown,
+                "; `gavel queue --all` lists all\n");
 }
 
 std::string RenderNodesJson(const Json& json, size_t width) {
@@ -62,9 +103,15 @@ absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
   if (!options.job.empty()) {
     GAVEL_ASSIGN_OR_RETURN(job, client.Resolve(options.job));
   }
-  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job));
-  terminal.Show(options.json ? json.dump(options.watch ? -1 : 2) + "\n"
-                             : render(json, terminal.width()));
+  std::string filter;
+  if (kind == QueryKind::kQueue) {
+    GAVEL_ASSIGN_OR_RETURN(filter, FilterOf(options));
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job, filter));
+  std::string text = options.json ? json.dump(options.watch ? -1 : 2) + "\n"
+                                  : render(json, terminal.table_width());
+  if (kind == QueryKind::kQueue) text += EndedNote(options, json);
+  terminal.Show(text);
   return absl::OkStatus();
 }
 
@@ -95,11 +142,21 @@ std::shared_ptr<QueryOptions> AddQuery(CLI::App& command, QueryKind kind,
 void AddQueryCommands(CLI::App& app, int* exit_code) {
   CLI::App* queue = app.add_subcommand(
       "queue",
-      "Lists jobs. ST: PD waiting, R running, S paused, CG pausing, CD "
+      "Lists jobs, those that run first. ST: PD waiting, R running, S paused, "
+      "CG pausing, CD "
       "finished, F held, CA cancelled. TARGET/GOT: share of time");
   const auto options =
       AddQuery(*queue, QueryKind::kQueue, RenderQueueJson, exit_code);
   queue->add_flag("--watch", options->watch, "again every second");
+  queue->add_flag("--all", options->all,
+                  "also jobs that ended before the last ten did");
+  queue->add_option("--user", options->user, "of one user only")
+      ->type_name("USER");
+  queue
+      ->add_option("--state", options->states,
+                   "in these states only, by letters or word: R,waiting")
+      ->type_name("STATE")
+      ->delimiter(',');
 
   CLI::App* nodes =
       app.add_subcommand("nodes", "Lists servers and their accelerators");

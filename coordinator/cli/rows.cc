@@ -1,5 +1,6 @@
 #include "coordinator/cli/rows.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gavel {
@@ -84,6 +85,7 @@ QueueRow ParseQueueRow(const Json& object) {
   QueueRow row;
   Read(object, "id", &row.id);
   Read(object, "name", &row.name);
+  Read(object, "owner", &row.owner);
   Read(object, "state", &row.state);
   row.accelerators = ParseAccelerators(Field(object, "accelerators"));
   Read(object, "scale_factor", &row.scale_factor);
@@ -154,6 +156,23 @@ StatusRow ParseStatus(const Json& json) {
   Read(json, "jobs", &row.jobs);
   Read(json, "troubles", &row.troubles);
   return row;
+}
+
+std::vector<std::string> StateLettersOf(std::string_view state) {
+  std::vector<std::string> letters;
+  for (const char* known : {"PD", "R", "S", "CG", "CD", "F", "H", "CA"}) {
+    if (state == known || state == StateWord(known)) letters.push_back(known);
+  }
+  return letters;
+}
+
+void SortLiveFirst(std::vector<QueueRow>& rows) {
+  const auto place = [](const QueueRow& row) {
+    if (row.state == "R" || row.state == "CG") return 0;
+    if (row.state == "S" || row.state == "PD") return 1;
+    return row.state == "CD" || row.state == "CA" ? 3 : 2;
+  };
+  std::ranges::stable_sort(rows, {}, place);
 }
 
 std::string_view StateWord(std::string_view letters) {

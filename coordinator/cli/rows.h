@@ -31,6 +31,7 @@ struct AcceleratorRow {
 struct QueueRow {
   uint64_t id = 0;
   std::string name;
+  std::string owner;                         // empty: connections have no keys
   std::string state;                         // PD R S CG CD F CA
   std::vector<AcceleratorRow> accelerators;  // held now
   uint64_t scale_factor = 1;
@@ -87,6 +88,13 @@ StatusRow ParseStatus(const Json& json);
 
 // "R" is "running".
 std::string_view StateWord(std::string_view letters);
+
+// The letters that `state` means: "R" and "running" are {"R"}. Empty: none.
+std::vector<std::string> StateLettersOf(std::string_view state);
+
+// Those that run come first, then those that wait, held ones, and those that
+// have ended; each in the order that they had.
+void SortLiveFirst(std::vector<QueueRow>& rows);
 
 }  // namespace gavel
 

@@ -32,7 +32,7 @@ std::vector<size_t> Widths(const std::vector<Column>& columns,
   for (size_t i = 0; i < columns.size(); ++i) {
     size_t wanted = Width(columns[i].title);
     for (const auto& row : rows) wanted = std::max(wanted, Width(row[i]));
-    if (columns[i].width_max != 0) {
+    if (columns[i].width_max != 0 && width != kUncut) {
       wanted = std::min(wanted, columns[i].width_max);
     }
     if (i + 1 == columns.size()) {
@@ -102,10 +102,18 @@ std::string ShareCell(const QueueRow& row) {
 }
 
 std::vector<std::string> QueueCells(const QueueRow& row) {
-  return {StrCat(row.id),         row.name,       row.state,
-          AcceleratorCell(row),   StepsCell(row), FormatRate(row.steps_per_s),
-          LossCell(row),          ShareCell(row), FormatCount(row.pauses),
-          FormatCount(row.moves), PlaceCell(row)};
+  return {StrCat(row.id),
+          row.name,
+          row.owner.empty() ? kNone : row.owner,
+          row.state,
+          AcceleratorCell(row),
+          StepsCell(row),
+          FormatRate(row.steps_per_s),
+          LossCell(row),
+          ShareCell(row),
+          FormatCount(row.pauses),
+          FormatCount(row.moves),
+          PlaceCell(row)};
 }
 
 }  // namespace
@@ -158,16 +166,29 @@ std::string FormatScalar(double value) {
 }
 
 std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
+  constexpr int kUser = 2;
+  const bool owned = std::ranges::any_of(
+      rows, [](const QueueRow& row) { return !row.owner.empty(); });
   // Even the widest leave some of kTableWidth to the last one.
-  const std::vector<Column> columns = {
-      {"JOBID", true, 7},  {"NAME", false, 14},
-      {"ST", false, 2},    {"ACCELERATOR", false, 12},
-      {"STEPS", true, 13}, {"STEPS/S", true, 7},
-      {"LOSS", true, 9},   {"TARGET/GOT", true, 10},
-      {"PAUSES", true, 6}, {"MOVES", true, 5},
+  std::vector<Column> columns = {
+      {"JOBID", true, 7},
+      {"NAME", false, owned ? size_t{10} : 14},
+      {"USER", false, 8},
+      {"ST", false, 2},
+      {"ACCELERATOR", false, owned ? size_t{11} : 12},
+      {"STEPS", true, 13},
+      {"STEPS/S", true, 7},
+      {"LOSS", true, 9},
+      {"TARGET/GOT", true, 10},
+      {"PAUSES", true, 6},
+      {"MOVES", true, 5},
       {"NODELIST(REASON)"}};
+  if (!owned) columns.erase(columns.begin() + kUser);
   std::vector<std::vector<std::string>> cells;
-  for (const QueueRow& row : rows) cells.push_back(QueueCells(row));
+  for (const QueueRow& row : rows) {
+    cells.push_back(QueueCells(row));
+    if (!owned) cells.back().erase(cells.back().begin() + kUser);
+  }
   return RenderTable(columns, cells, width);
 }
 

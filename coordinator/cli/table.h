@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@ namespace gavel {
 
 // Columns (of a terminal) that tables fit by default.
 inline constexpr size_t kTableWidth = 100;
+// Nothing is cut: for files and pipes.
+inline constexpr size_t kUncut = std::numeric_limits<size_t>::max();
 
 struct Column {
   std::string title;
@@ -38,8 +41,9 @@ std::string FormatRate(double steps_per_s);
 std::string FormatScalar(double value);
 
 // The look of squeue:
-// JOBID NAME ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
-// NODELIST(REASON)
+// JOBID NAME USER ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
+// NODELIST(REASON); USER where jobs have an owner.
+// Rows in the order that they have.
 std::string RenderQueue(const std::vector<QueueRow>& rows,
                         size_t width = kTableWidth);
 

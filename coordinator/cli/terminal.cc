@@ -38,6 +38,8 @@ size_t Terminal::width() const {
   return columns == 0 ? kTableWidth : std::max<size_t>(columns, 40);
 }
 
+size_t Terminal::table_width() const { return is_terminal_ ? width() : kUncut; }
+
 size_t Terminal::height() const {
   const size_t rows = Size().ws_row;
   return rows == 0 ? 24 : rows;

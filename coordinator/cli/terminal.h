@@ -14,6 +14,8 @@ class Terminal {
   bool is_terminal() const { return is_terminal_; }
   // Of the terminal; kTableWidth when it is none.
   size_t width() const;
+  // The same for tables; kUncut when it is none: a file or pipe gets all.
+  size_t table_width() const;
 
   // Shows `text` in the place of what Show showed last; lines beyond the
   // terminal's height are left out. On a file or pipe it only writes.

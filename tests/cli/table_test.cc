@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -12,6 +13,7 @@ namespace gavel {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 AcceleratorRow OnServer(const std::string& server, const std::string& type) {
   AcceleratorRow row;
@@ -62,8 +64,50 @@ TEST(Table, QueueLooksLikeSqueue) {
             "     0     0 (waiting: 1st in line for v100)\n");
 }
 
+TEST(Table, TheQueueShowsLiveJobsFirst) {
+  std::vector<QueueRow> rows;
+  for (const char* state : {"CD", "PD", "F", "R", "CA", "S", "CG", "PD"}) {
+    QueueRow row;
+    row.id = rows.size() + 1;
+    row.state = state;
+    rows.push_back(row);
+  }
+  SortLiveFirst(rows);
+  std::string order;
+  for (const QueueRow& row : rows) order += StrCat(row.state, row.id, " ");
+  EXPECT_EQ(order, "R4 CG7 PD2 S6 PD8 F3 CD1 CA5 ");
+}
+
+TEST(Table, TheQueueShowsOwnersWhereThereAreAny) {
+  QueueRow row = RunningRow();
+  EXPECT_THAT(RenderQueue({row}), Not(HasSubstr("USER")));
+  row.owner = "ann";
+  EXPECT_THAT(RenderQueue({row}), HasSubstr(" NAME   USER ST "));
+  EXPECT_THAT(RenderQueue({row}), HasSubstr(" resnet ann  R  "));
+}
+
+// Files and pipes get names and reasons in full.
+TEST(Table, NothingIsCutForAFile) {
+  QueueRow row = RunningRow();
+  row.name = std::string(64, 'n');
+  row.accelerators.clear();
+  row.reason = std::string(500, 'r');
+  const std::string text = RenderQueue({row}, kUncut);
+  EXPECT_THAT(text, HasSubstr(row.name));
+  EXPECT_THAT(text, HasSubstr("(" + row.reason + ")"));
+}
+
+TEST(Rows, StatesAreLettersOrWords) {
+  using Letters = std::vector<std::string>;
+  EXPECT_EQ(StateLettersOf("R"), Letters{"R"});
+  EXPECT_EQ(StateLettersOf("running"), Letters{"R"});
+  EXPECT_EQ(StateLettersOf("waiting"), Letters{"PD"});
+  EXPECT_EQ(StateLettersOf("dreaming"), Letters{});
+}
+
 TEST(Table, LinesFitTheWidthWhateverIsInThem) {
   QueueRow row = RunningRow();
+  row.owner = std::string(64, 'o');
   row.name = std::string(64, 'n');
   row.accelerators.front().type = std::string(64, 't');
   row.accelerators.front().uuid = std::string(64, 'u');
