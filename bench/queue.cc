@@ -1,0 +1,368 @@
+// One coordinator under people: a flood of submissions, and viewers of the
+// queue that it leaves. What a submission costs in time and journal, how long a
+// page and a whole listing take, and what workers' renewals and a status call
+// wait meanwhile. The coordinator, a fleet and the viewers are threads of this
+// process.
+//
+//   bench_queue [--jobs N] [--viewers N] [--check] [--out FILE.json]
+//
+// --check: at a small size, whether all are listed and nobody loses a lease; it
+// judges no times.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/control_peers.h"
+#include "bench/load_fleet.h"
+#include "bench/table.h"
+#include "coordinator/server/coordinator_server.h"
+#include "core/codec.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kAccelerators = 100;
+constexpr int kUnansweredMax = 64;  // submissions at once
+constexpr int kBlock = 1000;        // submissions whose rate is told
+constexpr int kListings = 5;
+constexpr std::chrono::seconds kWatch(1);
+constexpr std::chrono::milliseconds kProbe(5);
+constexpr double kRound_s = 60;
+constexpr double kLease_s = 6;  // renewed every two seconds
+
+struct Options {
+  int jobs = 10'000;
+  int viewers = 20;
+  double watch_s = 20;
+  bool check = false;
+  std::string out;
+};
+
+double SecondsSince(Clock::time_point start) {
+  return MicrosecondsSince(start) / 1e6;
+}
+
+double PercentileMs(std::vector<double> seconds, double percent) {
+  if (seconds.empty()) return -1;
+  const auto at = static_cast<size_t>(percent / 100 *
+                                      static_cast<double>(seconds.size() - 1));
+  std::ranges::nth_element(seconds, seconds.begin() + static_cast<long>(at));
+  return 1000 * seconds[at];
+}
+
+// Runs `body` again and again until it is stopped.
+class Thread {
+ public:
+  template <class Body>
+  explicit Thread(Body body)
+      : thread_([this, body = std::move(body)]() mutable {
+          while (!stopping_) body();
+        }) {}
+  ~Thread() { Stop(); }
+  void Stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(const std::string& state) {
+    CoordinatorServerOptions options;
+    options.state_directory = state;
+    options.engine.round_duration_s = kRound_s;
+    options.engine.lease_duration_s = kLease_s;
+    auto server = CoordinatorServer::Create(std::move(options));
+    Demand(server.ok(), server.status().ToString());
+    server_ = *std::move(server);
+    thread_ = std::thread([this] { server_->Run().IgnoreError(); });
+  }
+  ~Coordinator() {
+    server_->Stop();
+    thread_.join();
+  }
+  const std::string& endpoint() const { return server_->endpoint(); }
+
+ private:
+  std::unique_ptr<CoordinatorServer> server_;
+  std::thread thread_;
+};
+
+// A client that takes answers in any order.
+class Submitter {
+ public:
+  explicit Submitter(const std::string& endpoint) : client_(endpoint) {}
+
+  // Seconds of each block of kBlock, and of the rest.
+  std::vector<double> Submit(int jobs) {
+    std::vector<double> blocks;
+    Clock::time_point start = Clock::now();
+    int sent = 0;
+    for (int answered = 0; answered < jobs; ++answered) {
+      while (sent < jobs && sent - answered < kUnansweredMax) Send(sent++);
+      const Message answer = client_.Receive();
+      const auto* reply = std::get_if<SubmitReply>(&answer);
+      Demand(reply != nullptr && reply->error.empty(),
+             reply == nullptr ? "another answer came" : reply->error);
+      if ((answered + 1) % kBlock != 0 && answered + 1 != jobs) continue;
+      blocks.push_back(SecondsSince(start));
+      start = Clock::now();
+    }
+    return blocks;
+  }
+
+ private:
+  // Jobs of a few kinds, as those of a team.
+  void Send(int number) {
+    const int kind = number % 7;
+    client_.Send(SubmitRequest{
+        static_cast<uint64_t>(number) + 1, "job.toml",
+        StrCat("name = \"job-", number,
+               "\"\ncommand = [\"./train\", \"--epochs\", \"3\"]\n"
+               "weight = ",
+               1 + kind % 3, "\n[throughputs]\nv100 = ", 10 + kind, "\n"),
+        "/jobs"});
+  }
+
+  Client client_;
+};
+
+// What one `gavel queue --all` reads; its seconds up to the first page and to
+// the end.
+struct Listing {
+  double first_s = 0;
+  double all_s = 0;
+  size_t rows = 0;
+};
+
+Listing List(Client& client) {
+  Listing listing;
+  const Clock::time_point start = Clock::now();
+  QueryRequest request{1, QueryKind::kQueue, JobId(), 0};
+  do {
+    const auto page = client.Ask<QueryReply>(request);
+    Demand(page.error.empty(), page.error);
+    if (listing.first_s == 0) listing.first_s = SecondsSince(start);
+    listing.rows += nlohmann::json::parse(page.json).size();
+    request.cursor = page.next_cursor;
+    ++request.request;
+  } while (request.cursor != 0);
+  listing.all_s = SecondsSince(start);
+  return listing;
+}
+
+// The longest that a status call waited, one after the other.
+class Probe {
+ public:
+  explicit Probe(const std::string& endpoint)
+      : client_(endpoint), thread_([this] {
+          const Clock::time_point start = Clock::now();
+          client_.Ask<QueryReply>(
+              QueryRequest{1, QueryKind::kStatus, JobId(), 0});
+          waits_s_.push_back(SecondsSince(start));
+          std::this_thread::sleep_for(kProbe);
+        }) {}
+  std::vector<double> Take() {
+    thread_.Stop();
+    return std::move(waits_s_);
+  }
+
+ private:
+  Client client_;
+  std::vector<double> waits_s_;
+  Thread thread_;
+};
+
+uint64_t BytesUnder(const std::string& folder) {
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  return bytes;
+}
+
+// Renewals of a fleet, in seconds.
+class Renewals {
+ public:
+  explicit Renewals(const std::string& endpoint) : fleet_(OptionsOf(endpoint)) {
+    Demand(fleet_.Run(kPatience_s, [&] { return fleet_.agents_welcome() > 0; }),
+           "no agent is welcome");
+    thread_ = std::thread([this] {
+      fleet_.Run(1e9, [this] {
+        if (wanted_.exchange(false)) {
+          taken_ = std::exchange(fleet_.renewals_s(), {});
+          given_ = true;
+        }
+        running_ = fleet_.running();
+        return stopping_.load();
+      });
+    });
+  }
+  ~Renewals() {
+    stopping_ = true;
+    thread_.join();
+  }
+  void WaitUntilRunning() {
+    const Clock::time_point start = Clock::now();
+    while (running_ < kAccelerators) {
+      Demand(SecondsSince(start) < kPatience_s,
+             StrCat("only ", running_.load(), " workers run"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  // Since the last time.
+  std::vector<double> Take() {
+    given_ = false;
+    wanted_ = true;
+    while (!given_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return std::move(taken_);
+  }
+  uint64_t leases_ended() const { return fleet_.leases_ended(); }
+
+ private:
+  static FleetOptions OptionsOf(const std::string& endpoint) {
+    FleetOptions options;
+    options.endpoint = endpoint;
+    options.accelerators = kAccelerators;
+    return options;
+  }
+  Fleet fleet_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> wanted_{false};
+  std::atomic<bool> given_{false};
+  std::atomic<int> running_{0};
+  std::vector<double> taken_;
+  std::thread thread_;
+};
+
+std::vector<Row> Rows(const Options& options) {
+  std::vector<Row> rows;
+  std::string folder = fs::temp_directory_path() / "gavel-queue-XXXXXX";
+  Demand(mkdtemp(folder.data()) != nullptr, "no temporary folder");
+  {
+    const Coordinator coordinator(folder);
+    Renewals renewals(coordinator.endpoint());
+    Probe during(coordinator.endpoint());
+    const std::vector<double> blocks =
+        Submitter(coordinator.endpoint()).Submit(options.jobs);
+    std::vector<double> waits = during.Take();
+    const double jobs = options.jobs;
+    double all_s = 0;
+    for (const double block : blocks) all_s += block;
+    const double slowest = *std::max_element(blocks.begin(), blocks.end());
+    const double block_jobs = std::min<double>(kBlock, jobs);
+    rows.push_back({StrCat(options.jobs, " submissions"), jobs / all_s, "1/s"});
+    rows.push_back({StrCat("the slowest ", block_jobs, " of them"),
+                    block_jobs / slowest, "1/s", "400 a second", 400,
+                    AtLeast(1)});
+    rows.push_back(
+        {"a status call meanwhile, longest", PercentileMs(waits, 100), "ms"});
+    renewals.WaitUntilRunning();
+    std::this_thread::sleep_for(kWatch);
+    rows.push_back({"state directory",
+                    static_cast<double>(BytesUnder(folder)) / 1e6, "MB", "", 0,
+                    ValueAtMost(60)});
+
+    Client viewer(coordinator.endpoint());
+    std::vector<double> first;
+    std::vector<double> whole;
+    for (int i = 0; i < kListings; ++i) {
+      const Listing listing = List(viewer);
+      Demand(listing.rows == static_cast<size_t>(options.jobs),
+             StrCat(listing.rows, " rows were listed"));
+      first.push_back(1000 * listing.first_s);
+      whole.push_back(1000 * listing.all_s);
+      std::this_thread::sleep_for(kWatch);
+    }
+    rows.push_back({"first page of the queue", Median(first), "ms", "", 0,
+                    ValueAtMost(100)});
+    rows.push_back(
+        {"the whole queue", Median(whole), "ms", "", 0, ValueAtMost(1000)});
+
+    const std::chrono::duration<double> watch(options.watch_s);
+    renewals.Take();
+    std::this_thread::sleep_for(watch);
+    const double alone_ms = PercentileMs(renewals.Take(), 99);
+    std::vector<std::unique_ptr<Client>> clients;
+    std::vector<std::unique_ptr<Thread>> threads;
+    std::atomic<int> listings = 0;
+    for (int i = 0; i < options.viewers; ++i) {
+      clients.push_back(std::make_unique<Client>(coordinator.endpoint()));
+      Client* client = clients.back().get();
+      threads.push_back(std::make_unique<Thread>([client, &listings] {
+        List(*client);
+        ++listings;
+        std::this_thread::sleep_for(kWatch);
+      }));
+    }
+    Probe beside(coordinator.endpoint());
+    std::this_thread::sleep_for(watch);
+    const std::vector<double> watched = renewals.Take();
+    waits = beside.Take();
+    for (auto& thread : threads) thread->Stop();
+    rows.push_back({StrCat("renewals, p99 with ", options.viewers, " viewers"),
+                    PercentileMs(watched, 99), "ms", "without them", alone_ms,
+                    ValueAtMost(50)});
+    rows.push_back(
+        {"a status call beside them, longest", PercentileMs(waits, 100), "ms"});
+    rows.push_back({"whole listings of each viewer",
+                    listings / options.watch_s / std::max(1, options.viewers),
+                    "1/s"});
+    Demand(renewals.leases_ended() == 0, "a lease ended before its renewal");
+  }
+  fs::remove_all(folder);
+  return rows;
+}
+
+Options ReadOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (flag == "--check") {
+      options = {300, 2, 3, true, ""};
+    } else if (flag == "--jobs" && value != nullptr) {
+      options.jobs = std::max(kAccelerators, std::atoi(argv[++i]));
+    } else if (flag == "--viewers" && value != nullptr) {
+      options.viewers = std::max(0, std::atoi(argv[++i]));
+    } else if (flag == "--out" && value != nullptr) {
+      options.out = argv[++i];
+    } else {
+      std::fprintf(stderr,
+                   "usage: bench_queue [--jobs N] [--viewers N] [--check] "
+                   "[--out FILE.json]\n");
+      std::exit(2);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace gavel::bench
+
+int main(int argc, char** argv) {
+  using namespace gavel::bench;  // NOLINT
+  const Options options = ReadOptions(argc, argv);
+  const std::vector<Row> rows = Rows(options);
+  if (!options.check) return Report(rows, options.out);
+  Print(rows);
+  return 0;
+}
