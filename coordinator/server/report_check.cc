@@ -42,6 +42,9 @@ bool ReportCheck::Check(Time now, const WorkerKey& worker, Progress* told) {
   const double steps = static_cast<double>(told->steps_done) -
                        static_cast<double>(last.steps_done);
   const double claimed = told->throughput_steps_per_s * told->window_s;
+  // One at a pause tells steps and no speed: the next window reaches back to
+  // before it.
+  if (told->throughput_steps_per_s == 0 && told->window_s == 0) return true;
   const bool agrees = claimed <= steps * (1 + kRounding) + 1 &&
                       told->window_s <= now - last.at + kSlack_s;
   if (told->steps_done != last.steps_done) last = {told->steps_done, now};

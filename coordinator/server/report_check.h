@@ -35,7 +35,8 @@ class ReportCheck {
   // A process says hello, with so many steps done. False: it was known.
   bool Saw(Time now, const WorkerKey& worker, uint64_t steps_done);
   // The window's steps are among those that its count went on by since the last
-  // report with another count, and it is no longer than the time since then.
+  // report with another count and a window, and it is no longer than the time
+  // since then.
   // False: throughput and window are now 0, not known. A process that was not
   // seen before is believed.
   bool Check(Time now, const WorkerKey& worker, Progress* told);

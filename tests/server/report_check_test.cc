@@ -53,6 +53,19 @@ TEST(ReportCheck, AWindowBeginsAtTheLastStepThatWasTold) {
   EXPECT_TRUE(Agrees(check, 41, Told(2, 1 / 40.0, 40)));
 }
 
+TEST(ReportCheck, AProgramThatIsMovedOftenIsBelieved) {
+  ReportCheck check;
+  check.Saw(0, kReporter, 0);
+  for (int move = 0; move < 20; ++move) {
+    const Time now = 100 + 10 * move;
+    const auto steps = static_cast<uint64_t>(1000 * move);
+    // It is paused in the middle of a window, and tells its steps then.
+    Progress told = Told(steps + 900, 0, 0);
+    EXPECT_TRUE(check.Check(now, kReporter, &told));
+    EXPECT_TRUE(Agrees(check, now + 4, Told(steps + 1000, 1000, 1)));
+  }
+}
+
 TEST(ReportCheck, MoreThanItsOwnCountIsNotBelieved) {
   ReportCheck check;
   check.Saw(10, kReporter, 100);
