@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "ExitAcknowledged",   "SubmitRequest",   "SubmitReply",
     "CommandRequest",     "CommandReply",    "QueryRequest",
     "QueryReply",         "LogRequest",      "LogReply",
-    "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress"};
+    "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
+    "BytesMoved"};
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

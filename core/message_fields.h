@@ -51,7 +51,7 @@ auto Fields(As<CheckpointSource> auto& m) {
 // ---- worker -> coordinator
 
 auto Fields(As<WorkerHello> auto& m) {
-  return std::tie(m.worker, m.highest_seen, m.pid, m.progress);
+  return std::tie(m.worker, m.highest_seen, m.pid, m.progress, m.ready);
 }
 
 auto Fields(As<LeaseRequest> auto& m) {
@@ -198,6 +198,10 @@ auto Fields(As<ServeCheckpoint> auto& m) {
 auto Fields(As<FetchProgress> auto& m) {
   return std::tie(m.server, m.worker, m.highest_seen, m.source, m.bytes_done,
                   m.bytes_total, m.waits_for);
+}
+
+auto Fields(As<BytesMoved> auto& m) {
+  return std::tie(m.worker, m.highest_seen, m.bytes);
 }
 
 }  // namespace gavel

@@ -98,12 +98,15 @@ struct CheckpointSource {
 
 // ---- worker -> coordinator
 
-// First message of an incarnation, repeated until answered.
+// First message of an incarnation, repeated until answered. A worker that has
+// yet to load its data and to restore says so at once (`ready` false: it
+// speaks, and asks for nothing), and says hello again when it is ready.
 struct WorkerHello {
   WorkerKey worker;
   JournalPosition highest_seen;
   int64_t pid = 0;
   Progress progress;  // after the restore, if any
+  bool ready = true;
 };
 
 // Asks for a lease, or to renew it. The lease counts from when the worker sent
@@ -429,15 +432,29 @@ struct FetchProgress {
   std::string waits_for;     // why nothing comes at present
 };
 
+// ---- worker -> coordinator
+
+// Bytes of its data, state and checkpoints that the process has read and
+// written so far: sent about every five seconds while it starts (between its
+// two hellos) and while it writes the checkpoint with which it leaves. Each
+// rise puts off the limit on starting or leaving.
+struct BytesMoved {
+  WorkerKey worker;
+  JournalPosition highest_seen;
+  uint64_t bytes = 0;
+};
+
 // The place of a message here is its type on the wire: new ones go to the end,
 // none is taken away.
-using Message = std::variant<
-    WorkerHello, LeaseRequest, StepReport, LeaseReleased, WorkerFinished,
-    LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
-    AgentHello, AgentHeartbeat, WorkerLaunched, WorkerExited, AgentWelcome,
-    AgentRejected, LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
-    SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
-    LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress>;
+using Message =
+    std::variant<WorkerHello, LeaseRequest, StepReport, LeaseReleased,
+                 WorkerFinished, LeaseGrant, LeaseDenied, LeaseNotice,
+                 PauseRequest, WorkerRejected, AgentHello, AgentHeartbeat,
+                 WorkerLaunched, WorkerExited, AgentWelcome, AgentRejected,
+                 LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
+                 SubmitReply, CommandRequest, CommandReply, QueryRequest,
+                 QueryReply, LogRequest, LogReply, PrefetchCheckpoint,
+                 ServeCheckpoint, FetchProgress, BytesMoved>;
 
 }  // namespace gavel
 

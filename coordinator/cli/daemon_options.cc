@@ -66,8 +66,12 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
           "length of a round (default 360)");
   seconds("--lease-duration", &flags->lease_duration_s,
           "length of a lease (default 60, at most a round)");
+  seconds("--start-timeout", &flags->start_timeout_s,
+          "for a worker to start, before its process is ended, while no bytes "
+          "are read; a job's start_timeout_s counts more (default 120)");
   seconds("--pause-grace", &flags->pause_grace_s,
-          "for a worker to pause, before its process is ended (default 60)");
+          "for a worker to pause, before its process is ended, while no bytes "
+          "are written; a job's pause_grace_s counts more (default 60)");
   seconds("--stop-grace", &flags->stop_grace_s,
           "between SIGTERM and SIGKILL (default 10)");
   command
@@ -134,6 +138,8 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
   engine.reference_models = flags.reference_models.value_or(kReferenceModels);
   engine.profiling_percentage =
       flags.profiling_percentage.value_or(engine.profiling_percentage);
+  engine.launch_timeout_s =
+      flags.start_timeout_s.value_or(engine.launch_timeout_s);
   engine.pause_grace_s = flags.pause_grace_s.value_or(engine.pause_grace_s);
   engine.stop_grace_s = flags.stop_grace_s.value_or(engine.stop_grace_s);
   engine.hang_timeout_s = flags.hang_timeout_s.value_or(engine.hang_timeout_s);

@@ -32,6 +32,7 @@ struct SchedulingFlags {
   std::optional<std::string> throughputs;
   std::optional<double> round_duration_s;
   std::optional<double> lease_duration_s;
+  std::optional<double> start_timeout_s;
   std::optional<double> pause_grace_s;
   std::optional<double> stop_grace_s;
   std::optional<double> agent_timeout_s;

@@ -162,6 +162,7 @@ class Engine {
   void Admit(Time now, const event::LeaseRequested& e);
   void Admit(Time now, const event::AgentHeard& e);
   void Admit(Time now, const event::WorkerSaidFinished& e);
+  void Admit(Time now, const event::WorkerBusy& e);
   void Admit(Time now, const event::Persisted& e);
   void Admit(Time now, const event::Tick& e);
   // Durable events that only come from outside as they are, or from replay.
@@ -247,8 +248,7 @@ class Engine {
   void EndLease(Time now, Job& job, Worker& worker);
   void Quarantine(const Worker& worker, const WorkerKey& key);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
-  void CountFailure(Time now, Job& job, const WorkerExited& exit,
-                    double hung_s);
+  void CountFailure(Time now, Job& job, const FailedEnd& end);
   void EndJob(Time now, Job& job, JobState state, Reason reason);
   static bool MustGo(const Job& job, int rank);
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/rules.h"
 #include "core/text.h"
@@ -183,7 +184,8 @@ void Engine::Admit(Time now, const event::WorkerJoined& e) {
                               " does not run as incarnation ", key.incarnation,
                               " any more"));
   }
-  if (worker->process == ProcessState::kLaunching) Record(now, e);
+  const bool news = e.hello.ready || !worker->spoke;
+  if (worker->process == ProcessState::kLaunching && news) Record(now, e);
   // Also the answer to a repeated hello.
   Emit(action::SendToWorker{
       key, LeaseNotice{key, position(), Find(key.job)->epoch}});
@@ -247,6 +249,11 @@ void Engine::Admit(Time now, const event::WorkerGone& e) {
   Emit(
       action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
   Flush();
+}
+
+void Engine::Admit(Time now, const event::WorkerBusy& e) {
+  Worker* worker = Find(e.message.worker);
+  if (worker != nullptr) NoteBytes(now, e.message, *worker);
 }
 
 void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 
 namespace gavel {
@@ -286,11 +287,16 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   Job* job = Find(e.hello.worker.job);
   if (worker == nullptr) return;
   Touch(*job);
+  worker->spoke = true;
+  if (!e.hello.ready) {
+    worker->launch_sent_at = now;  // its limit counts from here
+    return Due(now + StartTimeout(*job, options_));
+  }
   worker->process = ProcessState::kJoined;
   worker->launch_sent_at = kNever;
   worker->stop_sent_at = kNever;
   worker->asked_at = now;
-  Due(now + options_.launch_timeout_s);
+  Due(now + StartTimeout(*job, options_));
   worker->progress = e.hello.progress;
   worker->progress_at = now;
   NoteRestored(*job, worker->server);

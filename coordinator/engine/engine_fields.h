@@ -28,7 +28,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldDevice; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldSilent; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -41,7 +41,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.scale_factor_min, s.scale_factor_max, s.weight,
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
-                  s.unix_user, s.hang_timeout_s);
+                  s.unix_user, s.hang_timeout_s, s.start_timeout_s,
+                  s.pause_grace_s);
 }
 
 // ---- settings
@@ -177,7 +178,7 @@ auto Fields(As<Worker> auto& w) {
                   w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
                   w.restarting, w.pause_tier, w.parked_at, w.kept_on,
                   w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
-                  w.unswept, w.stepped_at, w.hung_s, w.profiles);
+                  w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke);
 }
 
 auto Fields(As<Job::Pace> auto& p) {

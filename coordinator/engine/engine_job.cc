@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/rules.h"
 
@@ -219,13 +220,16 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.finished = false;
   worker.out_of_memory = false;
   worker.unswept = false;
+  worker.spoke = false;
+  worker.bytes_moved = 0;
+  worker.bytes_at = -kNever;
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
   worker.launch_repeated_at = kNever;
   if (Rules::Hold(Rule::kNewIncarnationNewEpoch)) ++job.epoch;
   if (worker.launch_sent_at > now) return Due(worker.launch_sent_at);
-  Due(now + options_.launch_timeout_s);
+  Due(now + StartTimeout(job, options_));
   SendLaunch(now, job, rank);
 }
 
@@ -284,7 +288,7 @@ void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
     worker.pause_tier = tier;
   }
   if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-  Due(now + options_.pause_grace_s);
+  Due(now + PauseGrace(job, options_));
   const uint64_t epoch = worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
   Emit(action::SendToWorker{key, PauseRequest{key, position(), epoch, tier}});
 }
@@ -303,7 +307,7 @@ void Engine::TellToStop(Time now, const Job& job, Worker& worker,
   worker.leaving = true;
   worker.stop_sent_at = now;
   if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-  Due(now + options_.pause_grace_s);
+  Due(now + PauseGrace(job, options_));
   const auto rank = static_cast<int>(&worker - job.workers.data());
   Emit(action::SendToAgent{
       worker.server,
@@ -358,7 +362,7 @@ void Engine::EndLease(Time now, Job& job, Worker& worker) {
   holders_.Remove(freed,
                   [&](const WorkerKey& key) { return key.job == job.id; });
   worker.asked_at = now;
-  Due(now + options_.launch_timeout_s);
+  Due(now + StartTimeout(job, options_));
   worker.held_epoch = 0;
   worker.held = AcceleratorId();
   worker.hung_s = 0;
@@ -381,6 +385,9 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   const bool fetched_nothing = !worker.leaving &&
                                worker.process == ProcessState::kLaunching &&
                                exit.launch_error == kStoppedWhileFetching;
+  // Not that it was quick: it was waited for, and stopped.
+  const bool silent = worker.process == ProcessState::kLaunching &&
+                      !worker.spoke && exit.stopped;
   fill_due_ |= worker.out_of_memory;  // it may run again, elsewhere
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
@@ -394,7 +401,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.restarting = false;
   worker.finished = false;
   worker.unswept = false;
-  const double hung_s = std::exchange(worker.hung_s, 0);
+  const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent};
   EndLease(now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
@@ -423,7 +430,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   const bool failed = !leaving && !exit.no_failure &&
                       !(by_itself && exit.exit_code == kExitEvicted);
   if (failed) {
-    CountFailure(now, job, exit, hung_s);
+    CountFailure(now, job, end);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
     RestartGang(now, job);  // no failure, but the others can't go on alone
   }
@@ -432,8 +439,8 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   }
 }
 
-void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
-                          double hung_s) {
+void Engine::CountFailure(Time now, Job& job, const FailedEnd& end) {
+  const WorkerExited& exit = end.exit;
   ++job.failures_in_a_row;
   job.failure_counted = true;
   job.last_error = exit.error_line;
@@ -446,10 +453,16 @@ void Engine::CountFailure(Time now, Job& job, const WorkerExited& exit,
       !Rules::Hold(Rule::kRetriesAreBounded)) {
     return RestartGang(now, job);
   }
-  if (hung_s > 0) {
+  const auto failures = static_cast<double>(job.failures_in_a_row);
+  if (end.hung_s > 0) {
     return EndJob(now, job, JobState::kHeld,
                   Reason{ReasonCode::kHeldHung, std::to_string(job.id.value()),
-                         static_cast<double>(job.failures_in_a_row), hung_s});
+                         failures, end.hung_s});
+  }
+  if (end.silent) {
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldSilent,
+                         std::to_string(job.id.value()), failures, 0});
   }
   EndJob(now, job, JobState::kHeld,
          Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -170,7 +171,7 @@ bool Engine::GiveUpFetching(Time now, Job& job, const std::string& server) {
          Reason{ReasonCode::kHeldFetch,
                 StrCat(job.id.value(), " ", SourceFor(job, server).server,
                        " to ", server),
-                options_.launch_timeout_s,
+                StartTimeout(job, options_),
                 static_cast<double>(job.failed_starts)});
   return true;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 
 namespace gavel {
@@ -96,8 +97,9 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
   }
   const WorkerKey key{job.id, rank, worker.incarnation};
   if (worker.unswept && SweepUnswept(now, worker, key)) return;
+  const double start_s = StartTimeout(job, options_);
   if (worker.process == ProcessState::kLaunching) {
-    const Time timeout = worker.launch_sent_at + options_.launch_timeout_s;
+    const Time timeout = OverdueAt(worker.launch_sent_at, start_s, worker);
     if (now >= timeout) {
       Stop(now, worker, key, options_.stop_grace_s);
     } else {
@@ -106,7 +108,8 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
     }
   }
   if (worker.pause_sent_at != kNever) {
-    const Time timeout = worker.pause_sent_at + options_.pause_grace_s;
+    const Time timeout =
+        OverdueAt(worker.pause_sent_at, PauseGrace(job, options_), worker);
     if (now >= timeout) {
       Stop(now, worker, key, options_.stop_grace_s);
     } else {
@@ -116,7 +119,7 @@ void Engine::SweepWorker(Time now, Job& job, int rank) {
   // A paused worker asks every few seconds, one whose loop is over exits: a
   // process that does neither is stuck.
   if (worker.process == ProcessState::kJoined && worker.held_epoch == 0) {
-    const Time timeout = worker.asked_at + options_.launch_timeout_s;
+    const Time timeout = OverdueAt(worker.asked_at, start_s, worker);
     if (now >= timeout) {
       Stop(now, worker, key, options_.stop_grace_s);
     } else {
@@ -162,6 +165,7 @@ void Engine::SweepGang(Time now, const Job& job, Worker& worker) {
 
 void Engine::RepeatLaunch(Time now, Job& job, int rank) {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.spoke) return;
   const Time next = worker.launch_repeated_at == kNever
                         ? worker.launch_sent_at  // not sent yet
                         : worker.launch_repeated_at + kRepeatInterval_s;

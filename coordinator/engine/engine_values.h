@@ -12,6 +12,7 @@
 
 #include "coordinator/mechanism/mechanism.h"
 #include "core/ids.h"
+#include "core/messages.h"
 #include "core/units.h"
 
 namespace gavel {
@@ -44,6 +45,14 @@ struct Standstill {
   int rank = 0;
   double seconds = 0;
   double allowed_s = 0;
+};
+
+// How a process ended that failed: its loop had stood still for `hung_s`
+// (engine_hang.cc); or it was stopped, for it never said hello.
+struct FailedEnd {
+  const WorkerExited& exit;
+  double hung_s = 0;
+  bool silent = false;
 };
 
 // Accelerators that run jobs now because they are on trial, and the

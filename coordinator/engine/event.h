@@ -210,6 +210,10 @@ struct Tick {};
 struct CheckpointComing {
   FetchProgress progress;
 };
+// A worker that starts or leaves is at work.
+struct WorkerBusy {
+  BytesMoved message;
+};
 
 }  // namespace gavel::event
 
@@ -224,7 +228,7 @@ using Event = std::variant<
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::LeaseRequested, event::AgentHeard,
     event::WorkerSaidFinished, event::Persisted, event::Tick,
-    event::CheckpointComing>;
+    event::CheckpointComing, event::WorkerBusy>;
 
 }  // namespace gavel
 

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kNames = {
     "PricesChanged",      "UnitsAssigned",  "WorkersEvicted",
     "JobsResized",        "LeaseRequested", "AgentHeard",
     "WorkerSaidFinished", "Persisted",      "Tick",
-    "CheckpointComing"};
+    "CheckpointComing",   "WorkerBusy"};
 constexpr size_t kDurableEvents = 19;
 
 }  // namespace

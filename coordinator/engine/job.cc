@@ -41,6 +41,15 @@ std::string HeldAfterHanging(const Reason& reason) {
       reason.subject);
 }
 
+std::string HeldSilent(const Reason& reason) {
+  return absl::StrFormat(
+      "held: failed %d times in a row: it never spoke to the coordinator; does "
+      "it link the gavel runtime? If it does, and is long before its session, "
+      "raise its start_timeout_s; read `gavel logs %s`, then `gavel release "
+      "%s`",
+      static_cast<int>(reason.first), reason.subject, reason.subject);
+}
+
 // "1.2 of 3.4 GB", both in the unit of the whole.
 std::string BytesOf(double done, double total) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
@@ -215,6 +224,8 @@ std::string RenderReason(const Reason& reason) {
           reason.subject, reason.first, reason.second);
     case ReasonCode::kHeldHung:
       return HeldAfterHanging(reason);
+    case ReasonCode::kHeldSilent:
+      return HeldSilent(reason);
     case ReasonCode::kHeldDevice:
       return absl::StrFormat(
           "held: it could use neither %s, where other jobs may have no "

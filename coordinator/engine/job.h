@@ -67,6 +67,7 @@ struct Worker {
   // process may be there for as long as its lease runs.
   bool unswept = false;
   bool profiles = false;  // its lease is a trial, and not yet counted
+  bool spoke = false;     // said hello, ready or not
   // Its agent was told to launch it, and has not told of its end.
   bool is_live() const {
     return process == ProcessState::kLaunching ||
@@ -87,8 +88,10 @@ struct Worker {
   uint64_t lease_seq = 0;      // of the LeaseStarted of held_epoch
   Time reported_at = -kNever;  // last StepsReported that was journaled
   uint64_t last_nonce = 0;
-  Time stepped_at = 0;  // it was told last that its loop goes on
-  double hung_s = 0;    // stopped, having stood still for so long; 0: not
+  Time stepped_at = 0;       // it was told last that its loop goes on
+  double hung_s = 0;         // stopped, having stood still for so long; 0: not
+  uint64_t bytes_moved = 0;  // as last told (BytesMoved), and when it had risen
+  Time bytes_at = -kNever;
 };
 
 // {code, numbers}; rendered only when asked (RenderReason).
@@ -127,6 +130,7 @@ enum class ReasonCode : uint8_t {
   kStandsStill,  // "rank 2 on v100"; numbers: seconds, how many are allowed
   kHeldHung,     // text: job id; numbers: failures, seconds
   kHeldDevice,   // accelerators; number: job id
+  kHeldSilent,   // text: job id; number: failures
 };
 
 struct Reason {

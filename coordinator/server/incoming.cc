@@ -13,9 +13,10 @@ namespace gavel {
 namespace {
 
 template <class T>
-concept FromWorker = std::same_as<T, WorkerHello> ||
-    std::same_as<T, LeaseRequest> || std::same_as<T, StepReport> ||
-    std::same_as<T, LeaseReleased> || std::same_as<T, WorkerFinished>;
+concept FromWorker =
+    std::same_as<T, WorkerHello> || std::same_as<T, LeaseRequest> ||
+    std::same_as<T, StepReport> || std::same_as<T, LeaseReleased> ||
+    std::same_as<T, WorkerFinished> || std::same_as<T, BytesMoved>;
 
 template <class T>
 concept FromAgent = std::same_as<T, AgentHello> ||
@@ -137,6 +138,10 @@ std::optional<Event> Convert(WorkerFinished message) {
   message.progress = Bounded(std::move(message.progress));
   CutText(&message.detail, kErrorBytesMax);
   return event::WorkerSaidFinished{std::move(message)};
+}
+
+std::optional<Event> Convert(BytesMoved message) {
+  return event::WorkerBusy{std::move(message)};
 }
 
 std::optional<Event> Convert(AgentHello message) {

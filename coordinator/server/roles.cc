@@ -38,6 +38,7 @@ constexpr Roles SendersOf(const LeaseRequest*) { return {kWorker}; }
 constexpr Roles SendersOf(const StepReport*) { return {kWorker}; }
 constexpr Roles SendersOf(const LeaseReleased*) { return {kWorker}; }
 constexpr Roles SendersOf(const WorkerFinished*) { return {kWorker}; }
+constexpr Roles SendersOf(const BytesMoved*) { return {kWorker}; }
 
 constexpr Roles SendersOf(const AgentHello*) { return {kNode}; }
 constexpr Roles SendersOf(const AgentHeartbeat*) { return {kNode}; }

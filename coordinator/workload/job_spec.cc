@@ -17,6 +17,7 @@ constexpr int kWorkersMax = 4096;
 constexpr int kRetriesMax = 1000;
 constexpr size_t kArgumentsMax = 1024;
 constexpr size_t kVariablesMax = 1024;
+constexpr NumberRange kWorkerLimit_s = {.above_min = true, .max = 3600};
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAppBytesMax = 256;
 
@@ -115,6 +116,12 @@ void ReadGoals(TomlReader& reader, JobSpec& spec) {
   if (reader.Read("hang_timeout_s", value, kNotNegative)) {
     spec.hang_timeout_s = value;
   }
+  if (reader.Read("start_timeout_s", value, kWorkerLimit_s)) {
+    spec.start_timeout_s = value;
+  }
+  if (reader.Read("pause_grace_s", value, kWorkerLimit_s)) {
+    spec.pause_grace_s = value;
+  }
   if (reader.Read("pause_s", value, kNotNegative)) spec.pause_s = value;
   if (reader.Read("resume_s", value, kNotNegative)) spec.resume_s = value;
   if (reader.Read("move_s", value, kNotNegative)) spec.move_s = value;
@@ -182,6 +189,8 @@ void AppendGoals(std::string* toml, const JobSpec& spec) {
             "steps_total = ", spec.steps_total, "\n");
   for (const auto& [key, seconds] :
        {std::pair("hang_timeout_s", spec.hang_timeout_s),
+        std::pair("start_timeout_s", spec.start_timeout_s),
+        std::pair("pause_grace_s", spec.pause_grace_s),
         std::pair("pause_s", spec.pause_s),
         std::pair("resume_s", spec.resume_s),
         std::pair("move_s", spec.move_s)}) {
@@ -226,6 +235,8 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                      "deadline_s",
                      "budget",
                      "hang_timeout_s",
+                     "start_timeout_s",
+                     "pause_grace_s",
                      "pause_s",
                      "resume_s",
                      "move_s",

@@ -71,6 +71,10 @@ struct JobSpec {
   // A worker that makes no step and passes no boundary for this long is ended.
   // Default: as the coordinator says (--hang-timeout); 0: never.
   std::optional<double> hang_timeout_s;  // >= 0
+  // How long a worker may take to say that it is ready, and to leave, while
+  // none of its bytes move. Default: as the coordinator says (--start-timeout,
+  // --pause-grace).
+  std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
   // Seconds of work lost when it gives an accelerator up, when it starts on one
   // again, and when it goes on elsewhere at once (default: resume_s). Any one

@@ -155,7 +155,8 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                 "ExitAcknowledged",   "SubmitRequest",   "SubmitReply",
                 "CommandRequest",     "CommandReply",    "QueryRequest",
                 "QueryReply",         "LogRequest",      "LogReply",
-                "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress"}));
+                "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
+                "BytesMoved"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

@@ -257,7 +257,8 @@ TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
       event::WorkerGone{Showing<WorkerExited>(later, key)},
       event::ServerJoined{Showing<AgentHello>(later, key)},
       event::AgentHeard{Showing<AgentHeartbeat>(later, key)},
-      event::CheckpointComing{Showing<FetchProgress>(later, key)}};
+      event::CheckpointComing{Showing<FetchProgress>(later, key)},
+      event::WorkerBusy{Showing<BytesMoved>(later, key)}};
   for (const Event& event : events) {
     SCOPED_TRACE(event.index());
     Engine engine(driver.engine().options());

@@ -21,21 +21,22 @@ constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
 // Who may send what, written down a second time: a letter for each role that
 // may, in the order of Role (user, operator, viewer, node, worker).
 const std::map<std::string, std::string> kExpected = {
-    {"WorkerHello", "....w"},        {"LeaseRequest", "....w"},
-    {"StepReport", "....w"},         {"LeaseReleased", "....w"},
-    {"WorkerFinished", "....w"},     {"AgentHello", "...n."},
-    {"AgentHeartbeat", "...n."},     {"WorkerLaunched", "...n."},
-    {"WorkerExited", "...n."},       {"FetchProgress", "...n."},
-    {"LogReply", "...n."},           {"SubmitRequest", "uo..."},
-    {"CommandRequest", "uo..."},     {"LogRequest", "uo..."},
-    {"QueryRequest", "uov.."},       {"LeaseGrant", "....."},
-    {"LeaseDenied", "....."},        {"LeaseNotice", "....."},
-    {"PauseRequest", "....."},       {"WorkerRejected", "....."},
-    {"AgentWelcome", "....."},       {"AgentRejected", "....."},
-    {"LaunchWorker", "....."},       {"StopWorker", "....."},
-    {"ExitAcknowledged", "....."},   {"SubmitReply", "....."},
-    {"CommandReply", "....."},       {"QueryReply", "....."},
-    {"PrefetchCheckpoint", "....."}, {"ServeCheckpoint", "....."},
+    {"WorkerHello", "....w"},     {"LeaseRequest", "....w"},
+    {"StepReport", "....w"},      {"LeaseReleased", "....w"},
+    {"WorkerFinished", "....w"},  {"BytesMoved", "....w"},
+    {"AgentHello", "...n."},      {"AgentHeartbeat", "...n."},
+    {"WorkerLaunched", "...n."},  {"WorkerExited", "...n."},
+    {"FetchProgress", "...n."},   {"LogReply", "...n."},
+    {"SubmitRequest", "uo..."},   {"CommandRequest", "uo..."},
+    {"LogRequest", "uo..."},      {"QueryRequest", "uov.."},
+    {"LeaseGrant", "....."},      {"LeaseDenied", "....."},
+    {"LeaseNotice", "....."},     {"PauseRequest", "....."},
+    {"WorkerRejected", "....."},  {"AgentWelcome", "....."},
+    {"AgentRejected", "....."},   {"LaunchWorker", "....."},
+    {"StopWorker", "....."},      {"ExitAcknowledged", "....."},
+    {"SubmitReply", "....."},     {"CommandReply", "....."},
+    {"QueryReply", "....."},      {"PrefetchCheckpoint", "....."},
+    {"ServeCheckpoint", "....."},
 };
 
 template <size_t... index>

@@ -34,6 +34,8 @@ deadline_s = 86400
 budget = 12.5
 retries_max = 0
 hang_timeout_s = 900
+start_timeout_s = 300
+pause_grace_s = 90.5
 
 [environment]
 OMP_NUM_THREADS = "2"
@@ -78,6 +80,8 @@ TEST(JobSpec, ReadsEveryKey) {
               ElementsAre(Pair("k80", 0), Pair("v100", 45.5)));
   EXPECT_EQ(spec.retries_max, 0);
   EXPECT_EQ(spec.hang_timeout_s, 900);
+  EXPECT_EQ(spec.start_timeout_s, 300);
+  EXPECT_EQ(spec.pause_grace_s, 90.5);
 }
 
 TEST(JobSpec, NameAndCommandAreEnough) {

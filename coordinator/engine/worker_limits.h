@@ -1,0 +1,44 @@
+// How long a worker may take to start and to leave (engine_sweep.cc). Both
+// limits count from the last sign of work: as long as bytes of its data, state
+// or checkpoint move, a process is busy, and not stuck. Pure functions.
+#ifndef GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
+#define GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
+
+#include <algorithm>
+
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/job.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+// A worker is the only witness of its bytes, so they buy it this much time and
+// no more: 400 GB at 30 MB/s.
+inline constexpr double kBusy_s_max = 4 * 3600;
+
+inline double StartTimeout(const Job& job, const EngineOptions& options) {
+  return job.spec.start_timeout_s.value_or(options.launch_timeout_s);
+}
+
+inline double PauseGrace(const Job& job, const EngineOptions& options) {
+  return job.spec.pause_grace_s.value_or(options.pause_grace_s);
+}
+
+// When what began at `since` is overdue: `limit_s` after its bytes last moved.
+inline Time OverdueAt(Time since, double limit_s, const Worker& worker) {
+  const Time busy_until = std::min(worker.bytes_at, since + kBusy_s_max);
+  return std::max(since, busy_until) + limit_s;
+}
+
+// False: they have not risen, which is no sign of work.
+inline bool NoteBytes(Time now, const BytesMoved& moved, Worker& worker) {
+  if (!worker.is_live() || moved.bytes <= worker.bytes_moved) return false;
+  worker.bytes_moved = moved.bytes;
+  worker.bytes_at = now;
+  return true;
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_

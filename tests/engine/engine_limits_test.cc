@@ -1,0 +1,171 @@
+// How long workers may take to start and to leave, and what is said of programs
+// that never speak.
+#include "coordinator/engine/worker_limits.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+
+class WorkerLimits : public ::testing::Test {
+ protected:
+  WorkerLimits()
+      : driver_(1, "fifo", [](EngineOptions& options) {
+          options.round_duration_s = 1000;
+          options.launch_timeout_s = 120;
+          options.pause_grace_s = 30;
+          options.stop_grace_s = 7;
+          options.agent_timeout_s = kNever;
+        }) {
+    driver_.now = 1;
+  }
+
+  void Speak(const WorkerKey& key) {
+    WorkerHello hello;
+    hello.worker = key;
+    hello.ready = false;
+    driver_.Step(event::WorkerJoined{hello});
+  }
+
+  // Once in ten seconds until `time`; no bytes: it is stuck.
+  void MoveBytesUntil(Time time, uint64_t bytes_each = 1'000'000) {
+    while (driver_.now < time) {
+      driver_.At(driver_.now + 10);
+      bytes_ += bytes_each;
+      driver_.Step(event::WorkerBusy{{key_, {}, bytes_}});
+    }
+  }
+
+  void Submit(JobSpec spec = {}) {
+    job_ = driver_.Submit("a", 1, std::move(spec));
+    key_ = driver_.Key(job_);
+  }
+
+  void StopsAndExits(int signal) {
+    WorkerExited exit;
+    exit.server = "here";
+    exit.worker = key_;
+    exit.signal = signal;
+    exit.stopped = true;
+    driver_.Step(event::WorkerGone{exit});
+    key_ = driver_.Key(job_);
+  }
+
+  int Stops() const { return driver_.Count<StopWorker>(); }
+
+  EngineDriver driver_;
+  JobId job_;
+  WorkerKey key_;
+  uint64_t bytes_ = 0;
+};
+
+TEST_F(WorkerLimits, AProgramThatSpeaksAtOnceStartsItsLimitThen) {
+  Submit();
+  driver_.At(100);
+  Speak(key_);
+  EXPECT_EQ(driver_.Last<LeaseNotice>()->worker, key_);
+  driver_.At(210);
+  EXPECT_EQ(Stops(), 0);
+  driver_.At(222);
+  EXPECT_EQ(Stops(), 1);
+}
+
+TEST_F(WorkerLimits, ASpeakingProgramIsNotLaunchedAgainAndGetsNoLease) {
+  Submit();
+  driver_.At(7);
+  EXPECT_EQ(driver_.Count<LaunchWorker>(), 2);  // the first may have been lost
+  Speak(key_);
+  driver_.At(60);
+  EXPECT_EQ(driver_.Count<LaunchWorker>(), 2);
+  driver_.Request(key_);
+  EXPECT_EQ(driver_.worker(job_).held_epoch, 0u);
+  driver_.Hello(key_);
+  driver_.Request(key_);
+  EXPECT_NE(driver_.worker(job_).held_epoch, 0u);
+}
+
+TEST_F(WorkerLimits, BytesPutOffTheLimitOnStarting) {
+  Submit();
+  Speak(key_);
+  MoveBytesUntil(1001);
+  EXPECT_EQ(Stops(), 0);
+  MoveBytesUntil(1111, 0);
+  EXPECT_EQ(Stops(), 0);
+  MoveBytesUntil(1131, 0);
+  EXPECT_GT(Stops(), 0);
+}
+
+TEST_F(WorkerLimits, BytesBuyFourHoursAndNoMore) {
+  Submit();
+  Speak(key_);
+  MoveBytesUntil(kBusy_s_max);
+  EXPECT_EQ(Stops(), 0);
+  MoveBytesUntil(kBusy_s_max + 150);
+  EXPECT_GT(Stops(), 0);
+}
+
+TEST_F(WorkerLimits, ACheckpointThatIsBeingWrittenIsNotKilled) {
+  Submit();
+  driver_.Run(job_);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 1});
+  driver_.Step(event::LeaseEnded{key_, driver_.worker(job_).held_epoch,
+                                 Progress(), false});
+  MoveBytesUntil(3001);
+  EXPECT_EQ(Stops(), 0);
+  MoveBytesUntil(3041, 0);
+  EXPECT_GT(Stops(), 0);
+}
+
+TEST_F(WorkerLimits, OfAJobCountMore) {
+  JobSpec spec;
+  spec.start_timeout_s = 400;
+  spec.pause_grace_s = 300;
+  Submit(spec);
+  driver_.At(390);
+  EXPECT_EQ(Stops(), 0);
+  driver_.Run(job_);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 1});
+  driver_.Step(event::LeaseEnded{key_, driver_.worker(job_).held_epoch,
+                                 Progress(), false});
+  driver_.At(680);
+  EXPECT_EQ(Stops(), 0);
+  driver_.At(700);
+  EXPECT_GT(Stops(), 0);
+}
+
+TEST_F(WorkerLimits, AProgramThatNeverSpokeIsHeldAndTold) {
+  Submit();
+  for (int i = 0; i < 3; ++i) {
+    driver_.At(driver_.now + 125);
+    EXPECT_GT(Stops(), i);
+    StopsAndExits(15);
+  }
+  EXPECT_EQ(driver_.job(job_).state, JobState::kHeld);
+  EXPECT_THAT(
+      RenderReason(driver_.engine().Why(job_, driver_.now)),
+      HasSubstr(
+          "never spoke to the coordinator; does it link the gavel runtime?"));
+}
+
+TEST_F(WorkerLimits, AProgramThatSpokeIsHeldForItsEnd) {
+  Submit();
+  for (int i = 0; i < 3; ++i) {
+    Speak(key_);
+    driver_.At(driver_.now + 125);
+    StopsAndExits(15);
+  }
+  EXPECT_EQ(driver_.job(job_).reason.code, ReasonCode::kHeldFailures);
+}
+
+TEST_F(WorkerLimits, WhoSpokeIsKnownAfterARestart) {
+  Submit();
+  Speak(key_);
+  driver_.Restart();
+  EXPECT_TRUE(driver_.worker(job_).spoke);
+}
+
+}  // namespace
+}  // namespace gavel
