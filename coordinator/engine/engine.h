@@ -219,7 +219,7 @@ class Engine {
   void Reconcile(Time now, const AgentHello& hello, const Agent& before);
   void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
 
-  // ---- engine_job.cc: a job's processes and leases
+  // ---- engine_job.cc, engine_end.cc: a job's processes and leases
   Job* Find(JobId id) const;
   Job* FindLive(JobId id) const;  // of live_
   Worker* Find(const WorkerKey& key);
@@ -248,6 +248,7 @@ class Engine {
   void EndLease(Time now, Job& job, Worker& worker);
   void Quarantine(const Worker& worker, const WorkerKey& key);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
+  bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const FailedEnd& end);
   void EndJob(Time now, Job& job, JobState state, Reason reason);
   static bool MustGo(const Job& job, int rank);
@@ -333,11 +334,8 @@ class Engine {
   void NoteGang(Job& job, const Worker& worker, const LeaseRequest& request);
   static bool WaitsForGang(const Job& job, int rank, uint64_t epoch);
   void RestartGang(Time now, Job& job);
-  static bool IsRestarting(const Job& job);
-  static int StartsMax(const Job& job);
   void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
   void AddPlaceInGang(const Job& job, int rank, LaunchWorker& launch) const;
-  static bool DiedByItself(const Worker& worker, const WorkerExited& exit);
 
   // ---- engine_elastic.cc: jobs that grow and shrink
   void ResizeJobs(Time now, Time at, bool keep_running);

@@ -14,9 +14,13 @@ namespace {
 // A peer can have been away for so many starts of the coordinator.
 constexpr size_t kTermsKept = 1024;
 
-// As far as anybody can tell: its agent is gone, or can't be asked.
-WorkerExited EndedWithAgent(const std::string& server, const WorkerKey& key) {
+// As far as anybody can tell: its agent is gone, or can't be asked. Perhaps
+// over the launch of this worker.
+WorkerExited EndedWithAgent(const std::string& server, const Worker& worker,
+                            const WorkerKey& key) {
   WorkerExited exit;
+  exit.launch_hung = worker.process == ProcessState::kLaunching &&
+                     !worker.spoke && !worker.leaving;
   exit.server = server;
   exit.worker = key;
   exit.signal = 9;
@@ -156,6 +160,7 @@ void Engine::On(Time now, const event::JobCommanded& e) {
     Touch(*job);
     job->failures_in_a_row = 0;
     job->failed_starts = 0;
+    job->hung_launches = 0;
     live_[job->id] = job;
     job->live = true;
     NoteWaiting(*job);
@@ -236,14 +241,14 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
       } else if (stranger_agent) {
         // It holds no lease and gets none: its successor has another number.
         Quarantine(worker, key);
-        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
+        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, worker, key));
       } else if (swept && !worker.unswept &&
                  (worker.process == ProcessState::kJoined ||
                   Rules::Hold(Rule::kNewAgentEndsLaunches))) {
         // Also one that is only being launched: the agent before may have
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.
-        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, key));
+        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, worker, key));
       } else if (worker.process == ProcessState::kLaunching &&
                  worker.launch_repeated_at != kNever) {
         // The launch was lost, or is on its way: once more, by the same key.
@@ -288,6 +293,7 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   if (worker == nullptr) return;
   Touch(*job);
   worker->spoke = true;
+  job->hung_launches = 0;
   if (!e.hello.ready) {
     worker->launch_sent_at = now;  // its limit counts from here
     return Due(now + StartTimeout(*job, options_));
@@ -336,6 +342,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
     contexts_.emplace(worker->held, e.worker);
   }
   holders_.Add(worker->held, e.worker);
+  if (e.worker.rank == 0) job->stays.Begin(e.accelerator);
   NoteWriter(*job, worker->server, e.epoch);
   NoteTried(*job, *worker);
   NoteResized(now, *job);
@@ -357,6 +364,10 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->finished |= e.finished;
+  if (e.worker.rank == 0) {
+    job->stays.End(e.cause == ReleaseCause::kPaused && !e.finished,
+                   e.worker.incarnation, e.progress.pausing_s);
+  }
   worker->need_bytes = std::max(worker->need_bytes, e.progress.state_bytes);
   const bool given_up = worker->held_epoch == job->epoch;
   const AcceleratorId held = worker->held;
@@ -438,9 +449,9 @@ void Engine::On(Time now, const event::WorkerAbandoned& e) {
   Job* job = Find(e.worker.job);
   if (worker == nullptr) return;
   Quarantine(*worker, e.worker);
-  const std::string server = worker->server;
+  const WorkerExited exit = EndedWithAgent(worker->server, *worker, e.worker);
   Assign(now, *job, {}, JobId());
-  ProcessEnded(now, *job, e.worker.rank, EndedWithAgent(server, e.worker));
+  ProcessEnded(now, *job, e.worker.rank, exit);
   fill_due_ = true;
 }
 

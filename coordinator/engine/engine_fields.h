@@ -28,7 +28,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldSilent; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldHungLaunch; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -186,16 +186,16 @@ auto Fields(As<Job::Pace> auto& p) {
 }
 
 auto Fields(As<Job> auto& j) {
-  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
-                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
-                  j.planned_partner, j.failures_in_a_row, j.restored,
-                  j.target_share, j.target_s, j.received_s, j.counted_since,
-                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
-                  j.failure_counted, j.gang_address, j.gang_epoch,
-                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
-                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
-                  j.row_speed, j.profile, j.last_error);
+  return std::tie(
+      j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at, j.epoch,
+      j.workers, j.assigned, j.partner, j.planned, j.planned_partner,
+      j.failures_in_a_row, j.restored, j.target_share, j.target_s, j.received_s,
+      j.counted_since, j.isolated_s, j.isolated_steps, j.table_row,
+      j.failed_starts, j.failure_counted, j.gang_address, j.gang_epoch,
+      j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+      j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+      j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
+      j.profile, j.last_error, j.hung_launches, j.stays);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -217,6 +217,7 @@ auto Fields(As<ThroughputMatrix> auto& t) { return ThroughputMatrix::State(t); }
 auto Fields(As<AcceleratorSpeeds> auto& s) {
   return AcceleratorSpeeds::State(s);
 }
+auto Fields(As<Stays> auto& s) { return Stays::State(s); }
 auto Fields(As<FailureRate> auto& r) { return FailureRate::State(r); }
 auto Fields(As<LaunchPace> auto& p) { return LaunchPace::State(p); }
 auto Fields(As<AcceleratorSpeeds::Rate> auto& r) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 
 namespace gavel {
@@ -46,19 +47,6 @@ void Engine::RestartGang(Time now, Job& job) {
   }
 }
 
-bool Engine::IsRestarting(const Job& job) {
-  return std::any_of(job.workers.begin(), job.workers.end(),
-                     [](const Worker& worker) { return worker.restarting; });
-}
-
-// The first to notice a broken gang ends with 75, and may be heard of before
-// the one that broke it: that one's death is a failure all the same.
-bool Engine::DiedByItself(const Worker& worker, const WorkerExited& exit) {
-  if (!worker.restarting || exit.stopped || exit.no_failure) return false;
-  return exit.signal != 0 ||
-         (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
-}
-
 // As torchrun says it: which of the ranks on its server, how many there are,
 // and which of the servers, in the order of their first ranks. True of the
 // launch; a process that stays while others move keeps what it was told.
@@ -93,10 +81,6 @@ void Engine::AddPlaceInGang(const Job& job, int rank,
                            std::to_string(job.spec.LeastWorkers()));
   environment.emplace_back("GAVEL_WORLD_SIZE_MAX",
                            std::to_string(job.spec.MostWorkers()));
-}
-
-int Engine::StartsMax(const Job& job) {
-  return std::max(1, job.spec.retries_max);
 }
 
 // A worker stopped on its own (its lease ran out, the accelerator was not to be

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/waiting_line.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
 
 namespace gavel {

@@ -120,6 +120,17 @@ bool Job::AllDone() const {
       gang(), [](const Worker& w) { return w.process == ProcessState::kDone; });
 }
 
+bool IsRestarting(const Job& job) {
+  return std::ranges::any_of(
+      job.workers, [](const Worker& worker) { return worker.restarting; });
+}
+
+bool DiedByItself(const Worker& worker, const WorkerExited& exit) {
+  if (!worker.restarting || exit.stopped || exit.no_failure) return false;
+  return exit.signal != 0 ||
+         (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
+}
+
 std::string_view JobStateName(JobState state) {
   switch (state) {
     case JobState::kActive:
@@ -224,6 +235,13 @@ std::string RenderReason(const Reason& reason) {
           reason.subject, reason.first, reason.second);
     case ReasonCode::kHeldHung:
       return HeldAfterHanging(reason);
+    case ReasonCode::kHeldHungLaunch:
+      return absl::StrFormat(
+          "held: its launch came to nothing %d times, at last %s; see that its "
+          "working_directory and its program can be read there, then `gavel "
+          "release %d`",
+          static_cast<int>(reason.second), reason.subject,
+          static_cast<int>(reason.first));
     case ReasonCode::kHeldSilent:
       return HeldSilent(reason);
     case ReasonCode::kHeldDevice:

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/engine/stays.h"
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
@@ -127,10 +128,11 @@ enum class ReasonCode : uint8_t {
   kTooWide,    // number: scale factor
   kHeldFetch,  // job id and "a to b"; numbers: seconds without a byte, times
   // Workers whose loop stands still (engine_hang.cc).
-  kStandsStill,  // "rank 2 on v100"; numbers: seconds, how many are allowed
-  kHeldHung,     // text: job id; numbers: failures, seconds
-  kHeldDevice,   // accelerators; number: job id
-  kHeldSilent,   // text: job id; number: failures
+  kStandsStill,     // "rank 2 on v100"; numbers: seconds, how many are allowed
+  kHeldHung,        // text: job id; numbers: failures, seconds
+  kHeldDevice,      // accelerators; number: job id
+  kHeldSilent,      // text: job id; number: failures
+  kHeldHungLaunch,  // text: where and why; numbers: job id, launches
 };
 
 struct Reason {
@@ -176,6 +178,7 @@ struct Job {
   JobId planned_partner;
   int failures_in_a_row = 0;    // without a newer generation in between
   std::string last_error;       // line of the output of the last failure
+  int hung_launches = 0;        // in a row: no worker spoke in between
   Generation restored;          // what its workers last started from
   double target_share = 0;      // sum of its row of the allocation, at most 1
   double target_s = 0;          // integral of target_share over time
@@ -231,6 +234,7 @@ struct Job {
   // Servers without a shared directory that have a checkpoint of it, and the
   // epoch in which that was the latest.
   std::map<std::string, uint64_t> checkpoint_epochs;
+  Stays stays;  // pauses and moves so far
   // Acknowledged, but given up by `gavel release`, since no server has it that
   // can be reached.
   Generation forgone;
@@ -245,6 +249,13 @@ struct Job {
     return {workers.data(), static_cast<size_t>(world_size)};
   }
 };
+
+// Some worker leaves so that all of the gang start again together.
+bool IsRestarting(const Job& job);
+
+// The first to notice a broken gang ends with 75, and may be heard of before
+// the one that broke it: that one's death is a failure all the same.
+bool DiedByItself(const Worker& worker, const WorkerExited& exit);
 
 // "grown to 4: 2 k80 idle, +1.7 steps/s"; empty: it has always had its size.
 std::string RenderResize(const Job& job);

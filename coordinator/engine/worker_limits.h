@@ -1,6 +1,7 @@
-// How long a worker may take to start and to leave (engine_sweep.cc). Both
-// limits count from the last sign of work: as long as bytes of its data, state
-// or checkpoint move, a process is busy, and not stuck. Pure functions.
+// How often and how long a worker may try to start, and how long to leave
+// (engine_sweep.cc). The times count from the last sign of work: as long as
+// bytes of its data, state or checkpoint move, a process is busy, and not
+// stuck. Pure functions.
 #ifndef GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
 #define GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
 
@@ -23,6 +24,11 @@ inline double StartTimeout(const Job& job, const EngineOptions& options) {
 
 inline double PauseGrace(const Job& job, const EngineOptions& options) {
   return job.spec.pause_grace_s.value_or(options.pause_grace_s);
+}
+
+// Starts in a row that may come to nothing.
+inline int StartsMax(const Job& job) {
+  return std::max(1, job.spec.retries_max);
 }
 
 // When what began at `since` is overdue: `limit_s` after its bytes last moved.

@@ -299,10 +299,10 @@ void HistoryProjector::Tell(Now& now, JobId id) {
   row.given_steps_per_s = job.spec.throughputs;
   for (const Worker& worker : job.workers) {
     row.steps_done = std::max(row.steps_done, worker.progress.steps_done);
-    row.pauses = std::max(row.pauses, worker.progress.pauses);
-    row.moves = std::max(row.moves, worker.progress.moves);
-    row.pausing_s = std::max(row.pausing_s, worker.progress.pausing_s);
   }
+  row.pauses = job.stays.pauses();
+  row.moves = job.stays.moves();
+  row.pausing_s = job.stays.pausing_s();
   for (const auto& [type, rate] : open->rates) {
     row.steps_per_s[type] = rate.steps / rate.seconds;
   }

@@ -24,13 +24,13 @@ JobProgress Summarise(const Job& job) {
                            : std::min(sum.steps_done, progress.steps_done);
     sum.steps_per_s =
         first ? steps_per_s : std::min(sum.steps_per_s, steps_per_s);
-    sum.pauses = std::max(sum.pauses, progress.pauses);
-    sum.moves = std::max(sum.moves, progress.moves);
-    sum.pausing_s = std::max(sum.pausing_s, progress.pausing_s);
     sum.incarnations = std::max(sum.incarnations, worker.incarnation);
     sum.last_generation =
         std::max(sum.last_generation, progress.last_generation);
   }
+  sum.pauses = job.stays.pauses();
+  sum.moves = job.stays.moves();
+  sum.pausing_s = job.stays.pausing_s();
   return sum;
 }
 

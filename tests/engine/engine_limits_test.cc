@@ -1,5 +1,8 @@
 // How long workers may take to start and to leave, and what is said of programs
 // that never speak.
+#include <set>
+#include <string>
+
 #include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
@@ -165,6 +168,105 @@ TEST_F(WorkerLimits, WhoSpokeIsKnownAfterARestart) {
   Speak(key_);
   driver_.Restart();
   EXPECT_TRUE(driver_.worker(job_).spoke);
+}
+
+// A launch that does not come to exec.
+class HungLaunch : public ::testing::Test {
+ protected:
+  void ReportHung(JobId job) {
+    WorkerExited exit;
+    exit.server = driver_.worker(job).server;
+    exit.worker = driver_.Key(job);
+    exit.launch_hung = true;
+    exit.launch_error = "/mnt/hung: did not answer in 10 s";
+    driver_.Step(event::WorkerGone{exit});
+  }
+  std::string Why(JobId job) const {
+    return RenderReason(driver_.engine().Why(job, driver_.now));
+  }
+
+  EngineDriver driver_{
+      2, "fifo", [](EngineOptions& options) { options.agent_timeout_s = 20; }};
+};
+
+TEST_F(HungLaunch, IsTriedOnceMoreAndThenHeldWithTheReason) {
+  const JobId job = driver_.Submit("a");
+  ReportHung(job);
+  EXPECT_EQ(driver_.job(job).state, JobState::kActive);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.incarnation, 2u);
+  EXPECT_EQ(driver_.job(job).failures_in_a_row, 0);
+  ReportHung(job);
+  EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
+  EXPECT_THAT(Why(job), HasSubstr("on here: /mnt/hung: did not answer"));
+  driver_.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_EQ(driver_.job(job).hung_launches, 0);
+}
+
+TEST_F(HungLaunch, AProgramThatSpokeInBetweenHasAnotherTry) {
+  const JobId job = driver_.Submit("a");
+  ReportHung(job);
+  driver_.Hello(driver_.Key(job));
+  driver_.Gone(driver_.Key(job), kExitEvicted);
+  ReportHung(job);
+  EXPECT_EQ(driver_.job(job).state, JobState::kActive);
+}
+
+// Its agents stop over it, one after the other: it is held before the third.
+TEST_F(HungLaunch, CountsWhereItsAgentIsLostMeanwhile) {
+  driver_.JoinServer("there", 1);
+  driver_.JoinServer("yonder", 1);
+  const JobId job = driver_.Submit("a");
+  const std::string first = driver_.worker(job).server;
+  const auto beat_but = [&](const std::set<std::string>& lost) {
+    for (int i = 0; i < 10; ++i) {
+      driver_.At(driver_.now + 5);
+      for (const std::string server : {"here", "there", "yonder"}) {
+        if (!lost.contains(server)) {
+          driver_.Step(event::AgentHeard{{server, 1, {1, 1}}});
+        }
+      }
+    }
+  };
+  beat_but({first});
+  ASSERT_EQ(driver_.job(job).state, JobState::kActive);
+  const std::string second = driver_.worker(job).server;
+  EXPECT_NE(second, first);
+  beat_but({first, second});
+  EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
+  EXPECT_THAT(Why(job), HasSubstr("its agent was lost meanwhile"));
+}
+
+TEST_F(HungLaunch, AJobThatRunsIsNotBlamedForItsAgent) {
+  driver_.JoinServer("there", 1);
+  const JobId job = driver_.Submit("a");
+  driver_.Run(job);
+  driver_.At(100);
+  EXPECT_EQ(driver_.job(job).hung_launches, 0);
+}
+
+// Pauses and moves are the job's, by the journal.
+TEST(Stays, CountOverProcessesAndRestarts) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  driver.MoveByLoss(job);  // gives its lease back, and starts elsewhere
+  EXPECT_EQ(driver.job(job).stays.pauses(), 1u);
+  EXPECT_EQ(driver.job(job).stays.moves(), 1u);
+  Progress told;
+  told.pausing_s = 3;
+  driver.Step(event::LeaseEnded{driver.Key(job), driver.worker(job).held_epoch,
+                                told, false});
+  driver.Gone(driver.Key(job), kExitEvicted);
+  driver.Run(job);
+  told.pausing_s = 2;
+  driver.Step(event::LeaseEnded{driver.Key(job), driver.worker(job).held_epoch,
+                                told, false});
+  for (const bool restarted : {false, true}) {
+    if (restarted) driver.Restart();
+    EXPECT_EQ(driver.job(job).stays.pauses(), 3u);
+    EXPECT_EQ(driver.job(job).stays.moves(), 1u);
+    EXPECT_EQ(driver.job(job).stays.pausing_s(), 5);
+  }
 }
 
 }  // namespace
