@@ -21,6 +21,11 @@ constexpr int kPagesMax = 10'000;
 
 using Clock = std::chrono::steady_clock;
 
+// Names are what somebody typed.
+std::string FilterText(const Json& filter) {
+  return filter.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 double SecondsUntil(Clock::time_point end) {
   const std::chrono::duration<double> left = end - Clock::now();
   return left.count();
@@ -134,7 +139,9 @@ absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset) {
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   uint64_t id = 0;
   if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
-  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(QueryKind::kQueue));
+  const Json filter = {{"name", job}};
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
   const QueueRow* best = nullptr;
   const std::vector<QueueRow> rows = ParseQueue(json);
   for (const QueueRow& row : rows) {

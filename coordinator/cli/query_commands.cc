@@ -57,7 +57,8 @@ absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
   if (!options.all && !options.json && options.states.empty()) {
     filter["ended_max"] = kEndedShown;
   }
-  return filter.empty() ? "" : filter.dump();
+  if (filter.empty()) return "";
+  return filter.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // Where a table leaves out jobs that have ended.

@@ -160,7 +160,7 @@ void CoordinatorServer::Impl::TakeCompletions() {
                       "leases"))));
   }
   recorder.MaybeSnapshot(engine);
-  if (std::vector<std::string> now = state.Troubles(); now != troubles) {
+  if (std::vector<std::string> now = recorder.Troubles(); now != troubles) {
     troubles = std::move(now);
     for (const std::string& trouble : troubles)
       options.log->warn("{}", trouble);

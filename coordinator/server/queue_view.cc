@@ -20,6 +20,7 @@ using Ended = std::pair<Time, JobId>;
 struct Filter {
   std::set<std::string, std::less<>> states;  // empty: all
   std::optional<std::string> user;
+  std::optional<std::string> name;
   std::optional<size_t> ended_max;
 };
 
@@ -37,6 +38,8 @@ std::optional<Filter> ReadFilter(const std::string& text) {
       }
     } else if (key == "user" && value.is_string()) {
       filter.user = value.get<std::string>();
+    } else if (key == "name" && value.is_string()) {
+      filter.name = value.get<std::string>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
     } else {
@@ -48,6 +51,7 @@ std::optional<Filter> ReadFilter(const std::string& text) {
 
 bool Passes(const JobView& job, const Filter& filter) {
   return (!filter.user || job.facts->owner == *filter.user) &&
+         (!filter.name || job.facts->name == *filter.name) &&
          (filter.states.empty() || filter.states.contains(job.state));
 }
 

@@ -50,7 +50,7 @@ struct QueueView {
 
 // A page of `view`: rows of jobs above the cursor, which is the last one's id,
 // that `filter` asks for. It is JSON, empty: all. Of
-//   {"states": ["R", "PD"], "user": "ann", "ended_max": 10}
+//   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
 // each may be missing; "ended_max": of those finished and cancelled only so
 // many, the latest. `error` is set for what is no filter.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view);

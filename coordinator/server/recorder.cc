@@ -78,4 +78,14 @@ void Recorder::MaybeSnapshot(const Engine& engine) {
   if (due) rows_ = bytes_ = 0;
 }
 
+std::vector<std::string> Recorder::Troubles() const {
+  std::vector<std::string> troubles = commits_->state().Troubles();
+  if (snapshots_->lost()) {
+    troubles.emplace_back(
+        "no snapshots are made any more, for the thread that makes them does "
+        "not keep up; start the coordinator again when it has less to do");
+  }
+  return troubles;
+}
+
 }  // namespace gavel

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
@@ -56,6 +57,8 @@ class Recorder {
   // Tells the thread that makes snapshots what is on disk, and when one is due.
   void MaybeSnapshot(const Engine& engine);
   CommitThread::State state() const { return commits_->state(); }
+  // What a person has to see to; mostly nothing.
+  std::vector<std::string> Troubles() const;
   absl::Status CheckLock() const { return commits_->CheckLock(); }
   double WallTime(Time now) const { return projector_.WallTime(now); }
 

@@ -56,14 +56,25 @@ SnapshotThread::~SnapshotThread() {
 // Not told: there is nothing to do before the row is on disk.
 void SnapshotThread::Append(Row row) {
   const std::lock_guard lock(mutex_);
-  rows_.push_back(std::move(row));
+  lost_ |= rows_.size() >= kRowsMax;
+  if (lost_) {
+    rows_.clear();
+    wanted_.reset();
+  } else {
+    rows_.push_back(std::move(row));
+  }
+}
+
+bool SnapshotThread::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 void SnapshotThread::Persisted(const ChainEnd& end, bool snapshot) {
   {
     const std::lock_guard lock(mutex_);
     persisted_ = end.position.seq;
-    if (snapshot && !wanted_) wanted_ = end;
+    if (snapshot && !wanted_ && !lost_) wanted_ = end;
   }
   changed_.notify_all();
 }

@@ -8,6 +8,7 @@
 #define GAVEL_COORDINATOR_SERVER_SNAPSHOT_THREAD_H_
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,6 +28,9 @@ namespace gavel {
 
 class SnapshotThread {
  public:
+  // It gives up when so many rows wait for it: it does not keep up.
+  static constexpr size_t kRowsMax = 256 * 1024;
+
   // Called on the thread with each snapshot; it must not block.
   using Take = std::function<void(JournalSnapshot)>;
 
@@ -45,6 +49,8 @@ class SnapshotThread {
   };
   // In the order of seq.
   void Append(Row row);
+  // It has given up: there are no more snapshots until the next start.
+  bool lost() const;
   // All rows up to `end` are on disk; `snapshot`: one is to be made of them. It
   // is passed over while another one is under way.
   void Persisted(const ChainEnd& end, bool snapshot);
@@ -58,11 +64,12 @@ class SnapshotThread {
   Engine engine_;  // the thread's, and the next
   HistoryProjector projector_;
   // As in CommitThread, of the standard library.
-  std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::deque<Row> rows_;
   uint64_t persisted_ = 0;
   std::optional<ChainEnd> wanted_;
+  bool lost_ = false;
   bool stopping_ = false;
   std::thread thread_;
 };

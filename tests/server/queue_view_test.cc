@@ -57,6 +57,7 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   EXPECT_THAT(List(*view, R"({"ended_max":1,"user":"bob"})"), ElementsAre(4));
   EXPECT_THAT(List(*view, R"({"ended_max":0})"), ElementsAre(1, 5));
   EXPECT_THAT(List(*view, R"({"states":["nonsense"]})"), IsEmpty());
+  EXPECT_THAT(List(*view, R"({"name":"of-bob1"})"), ElementsAre(2));
   for (const char* wrong : {"{", "[]", R"({"user":1})", R"({"colour":"red"})",
                             R"({"states":[1]})", R"({"ended_max":-1})"}) {
     const QueryRequest request{1, QueryKind::kQueue, JobId(), 0, wrong};
