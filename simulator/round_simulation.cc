@@ -22,6 +22,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.plan_lead_s = 0;
   // No lease runs out: whoever is asked to pause does.
   options.drift = 1e9;
+  options.report_interval_s = 0;
   options.pause_grace_s = kNever;
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;

@@ -8,6 +8,7 @@
 #include "coordinator/cli/client_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -28,6 +29,11 @@ absl::Status Submit(const SubmitOptions& options) {
     GAVEL_ASSIGN_OR_RETURN(
         const JobId job, client->Submit(file.path, file.text, file.directory));
     submitted.push_back({{"id", job.value()}, {"name", file.name}});
+    GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
+                           ParseJobSpec(file.text, file.path));
+    for (const std::string& note : WithoutEffect(spec)) {
+      std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
+    }
     if (options.json) continue;
     std::printf("Submitted job %llu (%s)\n",
                 static_cast<unsigned long long>(job.value()),

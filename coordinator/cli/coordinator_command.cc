@@ -31,6 +31,7 @@ struct CoordinatorOptions {
   std::string key_file;
   std::string principals;
   QuotaOptions quota;
+  std::optional<std::string> fairness;
   SchedulingFlags scheduling;
   double keep_days = 30;
   uint64_t snapshot_rows = SnapshotOptions().rows;
@@ -82,6 +83,9 @@ absl::Status Run(const CoordinatorOptions& options) {
   server_options.quota = options.quota;
   server_options.state_directory = options.state;
   server_options.engine = scheduling.engine;
+  // Where nobody has a key, nobody is known.
+  server_options.engine.user_shares =
+      options.fairness.value_or(server_options.keys ? "user" : "job") == "user";
   server_options.policy = scheduling.policy;
   server_options.prices = scheduling.prices;
   server_options.journal.keep_s =
@@ -140,6 +144,23 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
       ->add_option("--principals", options->principals,
                    "who may connect (see `gavel user`); looked for likewise")
       ->type_name("FILE");
+  command
+      ->add_option("--fairness", options->fairness,
+                   "between whom the policy is fair: user: a user's weight is "
+                   "divided over its active jobs (default with keys); job: "
+                   "each job has its own (default without)")
+      ->check(CLI::IsMember({"user", "job"}));
+  command
+      ->add_option("--weight-min", options->quota.weights.min,
+                   "least weight that a job may have")
+      ->check(CLI::Range(1e-9, 1e9))
+      ->capture_default_str();
+  command
+      ->add_option("--weight-max", options->quota.weights.max,
+                   "largest weight that a job may have; a principal's "
+                   "weight_max is of its jobs alone")
+      ->check(CLI::Range(1e-9, 1e9))
+      ->capture_default_str();
   const auto quota = [&](const char* name, int* value, const char* help) {
     command->add_option(name, *value, help)
         ->check(CLI::NonNegativeNumber)

@@ -97,6 +97,7 @@ struct UserOptions {
   std::string role = "user";
   std::string unix_user;
   std::string public_key;
+  Allowance allowance;
   bool json = false;
 };
 
@@ -156,7 +157,8 @@ absl::Status AddUser(const UserOptions& options) {
     const bool added =
         principals
             ->try_emplace(options.name,
-                          Principal{*role, options.unix_user, public_key})
+                          Principal{*role, options.unix_user, public_key,
+                                    options.allowance})
             .second;
     if (added) return absl::OkStatus();
     return absl::AlreadyExistsError(
@@ -193,7 +195,10 @@ absl::Status ListUsers(const UserOptions& options) {
     all.push_back({{"name", name},
                    {"role", role},
                    {"unix_user", principal.unix_user},
-                   {"public_key", principal.public_key}});
+                   {"public_key", principal.public_key},
+                   {"entities", principal.allowance.entities},
+                   {"weight", principal.allowance.weight},
+                   {"weight_max", principal.allowance.weight_max}});
     if (options.json) continue;
     std::printf("%-20s %-9s %-16s %s\n", name.c_str(), role.c_str(),
                 principal.unix_user.c_str(), principal.public_key.c_str());
@@ -219,6 +224,19 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
   add->add_option("--unix-user", options->unix_user,
                   "account on the servers that the jobs run as")
       ->type_name("NAME");
+  add->add_option(
+         "--entity", options->allowance.entities,
+         "entity of the cluster that the jobs may count for, the first "
+         "by default; again for each")
+      ->type_name("NAME");
+  add->add_option("--weight", options->allowance.weight,
+                  "of the user, which its active jobs divide")
+      ->check(CLI::Range(0.001, 1000.0))
+      ->capture_default_str();
+  add->add_option("--weight-max", options->allowance.weight_max,
+                  "largest weight that one of its jobs may have")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   add->add_option("--public-key", options->public_key,
                   "as `gavel keygen` printed it")
       ->type_name("KEY")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/event_text.h"
 #include "coordinator/engine/event_codec.h"
+#include "coordinator/policy/guarded_solve.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/journal.h"
@@ -30,8 +32,17 @@ constexpr size_t kDifferencesMax = 8;
 struct Incident {
   std::optional<JournalSnapshot> start;
   std::vector<JournalRow> rows;
-  std::string policy;  // as last journaled before the end
 };
+
+// The name of the policy that decides from this event on; empty: as before.
+std::string PolicyFrom(const Event& event) {
+  return std::visit(
+      [](const auto& e) -> std::string {
+        if constexpr (requires { e.policy; }) return e.policy;
+        return "";
+      },
+      event);
+}
 
 // Time passes only as far as rows say so: nobody is given up in between.
 EngineOptions Patient(EngineOptions options) {
@@ -40,6 +51,7 @@ EngineOptions Patient(EngineOptions options) {
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
   options.gang_timeout_s = kNever;
+  options.report_interval_s = 0;  // only those that were journaled come
   return options;
 }
 
@@ -101,6 +113,12 @@ class Replay {
         now_(engine_options_) {}
 
   absl::Status Begin(const Incident& incident) {
+    for (const JournalRow& row : incident.rows) {
+      const absl::StatusOr<Event> event = DecodeEvent(row.row);
+      const auto* ready =
+          event.ok() ? std::get_if<event::AllocationReady>(&*event) : nullptr;
+      if (ready != nullptr) states_[ready->problem_seq];
+    }
     if (!incident.start) return absl::OkStatus();
     return UnpackSnapshot(incident.start->bytes, engine_options_, &then_,
                           &projector_);
@@ -112,6 +130,7 @@ class Replay {
     for (const JournalRow& row : rows) {
       absl::StatusOr<Event> event = DecodeEvent(row.row);
       GAVEL_RETURN_IF_ERROR(Annotate(event.status(), StrCat("row ", row.seq)));
+      GAVEL_RETURN_IF_ERROR(TakePolicy(*event));
       events.push_back(*std::move(event));
     }
     ReplayStep step{rows.front().seq,
@@ -130,6 +149,12 @@ class Replay {
     for (size_t i = 0; i < rows.size(); ++i) {
       if (within) step.events.push_back(EventText(events[i], then_));
       then_.Replay(rows[i].seq, rows[i].term, rows[i].time, events[i]);
+      if (const auto state = states_.find(rows[i].seq);
+          state != states_.end() && options_.solve) {
+        if (auto bytes = then_.Snapshot(); bytes.ok()) {
+          state->second = *std::move(bytes);
+        }
+      }
       step.jobs.merge(JobsOf(events[i]));
       // Its id is the engine's to give: the next one.
       if (std::holds_alternative<event::JobSubmitted>(events[i])) {
@@ -148,6 +173,25 @@ class Replay {
   ReplaySummary summary;
 
  private:
+  // A coordinator that starts names its policy, and a person may set another.
+  // Where one is asked for, that one decides all along, in its own way.
+  absl::Status TakePolicy(Event& event) {
+    const std::string name = PolicyFrom(event);
+    if (!options_.policy.empty()) {
+      auto* started = std::get_if<event::CoordinatorStarted>(&event);
+      if (started == nullptr) return absl::OkStatus();
+      EngineOptions set_up = engine_options_;
+      SetUpFor(*policy_, &set_up);
+      started->settings.packing = set_up.packing;
+      started->settings.pair_trials = set_up.pair_trials;
+      started->settings.progress = set_up.progress;
+      return absl::OkStatus();
+    }
+    if (name.empty() || name == policy_->name()) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(policy_, MakePolicy(name));
+    return absl::OkStatus();
+  }
+
   // What the engine of this build makes of the same, if it is given `first`.
   struct Decision {
     std::vector<Event> events;
@@ -206,7 +250,7 @@ class Replay {
     if (auto* ready = std::get_if<event::AllocationReady>(&first)) {
       if (!problem_) Step(at, event::Tick{});
       if (!problem_) return std::nullopt;
-      if (options_.solve) CompareSolve(*ready, step);
+      if (options_.solve) CompareSolve(*ready, *ProblemOf(*ready), step);
       ready->epoch = problem_->epoch;
       problem_.reset();
     } else if (const auto* lease = std::get_if<event::LeaseStarted>(&first)) {
@@ -256,34 +300,55 @@ class Replay {
     });
   }
 
-  void CompareSolve(const event::AllocationReady& then, ReplayStep* step) {
+  // That was solved then: of the state and the time that the answer names. A
+  // problem of now, of the latest state, where it is of an older build.
+  std::shared_ptr<const PolicyProblem> ProblemOf(
+      const event::AllocationReady& then) const {
+    const auto state = states_.find(then.problem_seq);
+    if (state == states_.end() || state->second.empty()) {
+      return problem_->problem;
+    }
+    Engine engine(engine_options_);
+    if (!engine.Restore(state->second).ok()) return problem_->problem;
+    for (const Action& action :
+         engine.Step(then.problem_at, event::Persisted{then.problem_seq})) {
+      if (const auto* solve = std::get_if<action::SolvePolicy>(&action)) {
+        return solve->problem;
+      }
+    }
+    return problem_->problem;
+  }
+
+  void CompareSolve(const event::AllocationReady& then,
+                    const PolicyProblem& problem, ReplayStep* step) {
     ++summary.solves;
-    const absl::StatusOr<PolicyResult> now = policy_->Solve(*problem_->problem);
-    if (!now.ok()) {
-      step->differences.push_back(
-          StrCat("the policy fails: ", ToStd(now.status().message())));
+    const PolicyResult now = GuardedSolve(*policy_, problem);
+    if (now.outcome != then.result.outcome ||
+        now.is_assignment != then.result.is_assignment) {
+      step->differences.push_back(StrCat("another outcome of the policy ",
+                                         policy_->name(), " ", now.detail));
       return;
     }
-    if (now->outcome != then.result.outcome ||
-        now->is_assignment != then.result.is_assignment) {
-      step->differences.push_back("another outcome of the policy");
-      return;
-    }
-    if (now->is_assignment) {
-      if (now->assignment != then.result.assignment) {
-        step->differences.push_back(StrCat("another assignment, of ",
-                                           now->assignment.size(), " units"));
+    if (now.is_assignment) {
+      // The engine keeps them by unit.
+      const auto by_unit = [](std::vector<TypeAssignment> assignment) {
+        std::ranges::sort(assignment, {}, &TypeAssignment::unit);
+        return assignment;
+      };
+      if (by_unit(now.assignment) != by_unit(then.result.assignment)) {
+        step->differences.push_back(
+            StrCat("another assignment, of ", now.assignment.size(), " units"));
       }
       return;
     }
-    CompareShares(then.result.allocation, now->allocation, step);
+    CompareShares(then.result.allocation, now.allocation, problem.types, step);
   }
 
   void CompareShares(const Allocation& then, const Allocation& now,
+                     const std::vector<std::string>& types,
                      ReplayStep* step) const {
     std::set<ShareUnit> units(then.units().begin(), then.units().end());
     units.insert(now.units().begin(), now.units().end());
-    const std::vector<std::string>& types = problem_->problem->types;
     for (const ShareUnit& unit : units) {
       const std::vector<double> a = then.Row(unit);
       const std::vector<double> b = now.Row(unit);
@@ -317,7 +382,10 @@ class Replay {
 
   const ReplayOptions& options_;
   const EngineOptions engine_options_;
-  const std::unique_ptr<Policy> policy_;
+  std::unique_ptr<Policy> policy_;
+  // By the row behind which a problem was made: snapshots of the engine there;
+  // empty until it was reached.
+  std::map<uint64_t, std::string> states_;
   Engine then_;  // as the journal says
   Engine now_;   // decides again
   HistoryProjector projector_;
@@ -326,16 +394,27 @@ class Replay {
   uint64_t nonce_ = uint64_t{1} << 62;
 };
 
-// As the coordinator was set up at the first row that is asked for.
+// As the coordinator was set up at the first row that is read. What changes
+// behind it is followed.
 event::CoordinatorStarted SetUpAt(const ReplayOptions& options,
                                   const Incident& incident) {
   event::CoordinatorStarted found;
+  if (incident.start) {
+    Engine engine{EngineOptions()};
+    HistoryProjector projector;
+    if (UnpackSnapshot(incident.start->bytes, {}, &engine, &projector).ok()) {
+      found.policy = projector.policy();
+      found.round_duration_s = projector.round_duration_s();
+    }
+  }
   for (const JournalRow& row : incident.rows) {
+    if (incident.start) break;
     const absl::StatusOr<Event> event = DecodeEvent(row.row);
     const auto* started =
         event.ok() ? std::get_if<event::CoordinatorStarted>(&*event) : nullptr;
-    if (started != nullptr) found = *started;
-    if (row.seq >= options.from && found.term > 0) break;
+    if (started == nullptr) continue;
+    found = *started;
+    break;
   }
   if (!options.policy.empty()) found.policy = options.policy;
   if (found.policy.empty()) found.policy = "max_min_fairness_perf";

@@ -165,6 +165,8 @@ event::Settings Engine::SettingsNow() const {
   now.reference_models = options_.reference_models;
   now.profiling_percentage = options_.profiling_percentage;
   now.solve_gap_s_per_job = options_.solve_gap_s_per_job;
+  now.progress = options_.progress;
+  now.user_shares = options_.user_shares;
   return now;
 }
 
@@ -184,6 +186,8 @@ void Engine::Apply(const event::Settings& settings) {
   options_.reference_models = settings.reference_models;
   options_.profiling_percentage = settings.profiling_percentage;
   options_.solve_gap_s_per_job = settings.solve_gap_s_per_job;
+  options_.progress = settings.progress;
+  options_.user_shares = settings.user_shares;
   FindTableRows();
 }
 

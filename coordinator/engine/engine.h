@@ -31,6 +31,7 @@
 #include "coordinator/engine/failure_rate.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/reference_rows.h"
+#include "coordinator/engine/user_shares.h"
 #include "coordinator/jobs/by_accelerator.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/jobs/time_received.h"
@@ -155,8 +156,8 @@ class Engine {
   void Admit(Time now, const event::JobCommanded& e);
   void Admit(Time now, const event::ServerJoined& e);
   void Admit(Time now, const event::WorkerJoined& e);
-  void Admit(Time now, const event::LeaseEnded& e);
-  void Admit(Time now, const event::StepsReported& e);
+  void Admit(Time now, event::LeaseEnded e);
+  void Admit(Time now, event::StepsReported e);
   void Admit(Time now, const event::WorkerGone& e);
   void Admit(Time now, event::AllocationReady e);
   void Admit(Time now, const event::LeaseRequested& e);
@@ -217,7 +218,7 @@ class Engine {
   void On(Time, const E&) {}  // the volatile ones
   void TakeReceived(JobId id, const event::Received& received);
   void Reconcile(Time now, const AgentHello& hello, const Agent& before);
-  void TakeReport(Time now, Worker& worker, const event::StepsReported& e);
+  void Measure(Time now, Job& job, const Progress& progress);
 
   // ---- engine_job.cc, engine_end.cc: a job's processes and leases
   Job* Find(JobId id) const;
@@ -368,7 +369,6 @@ class Engine {
   uint32_t Chosen(const Job& job) const;
   void NoteChosen(std::span<const TypeAssignment> entries);
   bool HasShare(const ShareUnit& unit) const;
-  static void AddCosts(const Job& job, RoundUnit& row);
   void Fill(Time now);
   std::vector<bool> FillableTypes();
   void BookAll(Time now);
@@ -484,7 +484,9 @@ class Engine {
   uint64_t unsolved_seq_ = 0;       // the row that made it so
   bool throughputs_moved_ = false;  // solved again when the next round begins
   uint64_t solve_epoch_ = 0;
+  uint64_t problem_seq_ = 0;  // the row that its problem was made behind
   bool solving_ = false;
+  UserShares users_;
   bool solved_placement_ = false;  // it had consolidated columns
   Time solved_at_ = -kNever;       // when the last problem went out
   Time solve_retry_at_ = kNever;   // after a solve that failed

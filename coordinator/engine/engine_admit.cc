@@ -15,9 +15,6 @@
 namespace gavel {
 namespace {
 
-// A worker's progress is journaled at most this often; what is shown is always
-// the latest.
-constexpr double kReportIntervalMin_s = 10;
 // Denied workers ask again after this, though a notice comes before.
 constexpr double kRetryAfter_s = 2;
 // The other ranks of a gang, while rank 0 opens its store; the same.
@@ -192,7 +189,7 @@ void Engine::Admit(Time now, const event::WorkerJoined& e) {
   Flush();
 }
 
-void Engine::Admit(Time now, const event::LeaseEnded& e) {
+void Engine::Admit(Time now, event::LeaseEnded e) {
   Worker* worker = Find(e.worker);
   const bool is_held = worker != nullptr && worker->held_epoch == e.epoch;
   if (worker == nullptr || e.epoch == 0 ||
@@ -200,22 +197,27 @@ void Engine::Admit(Time now, const event::LeaseEnded& e) {
     return;
   }
   const AcceleratorId held = worker->held;
-  Record(now, e);
-  if (e.cause == ReleaseCause::kDeviceFailed) {
-    AdmitFailedDevice(now, e.worker.job, held);
-  }
+  const JobId job = e.worker.job;
+  const bool failed = e.cause == ReleaseCause::kDeviceFailed;
+  // Only reports tell of speeds; the last ones may not be journaled.
+  e.progress.throughput_steps_per_s = e.progress.window_s = 0;
+  worker->unjournaled.MoveInto(e.progress);
+  Record(now, std::move(e));
+  if (failed) AdmitFailedDevice(now, job, held);
 }
 
-void Engine::Admit(Time now, const event::StepsReported& e) {
+void Engine::Admit(Time now, event::StepsReported e) {
   Worker* worker = Find(e.worker);
   if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
     return;
   }
-  if (now - worker->reported_at < kReportIntervalMin_s) {
-    return TakeReport(now, *worker, e);
+  if (now - worker->reported_at < options_.report_interval_s) {
+    worker->unjournaled.Add(e.progress);
+    return NoteSteps(now, *worker, e.progress);
   }
   worker->reported_at = now;
-  Record(now, e);
+  worker->unjournaled.MoveInto(e.progress);
+  Record(now, std::move(e));
 }
 
 void Engine::Admit(Time now, const event::WorkerGone& e) {
@@ -292,8 +294,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
   // The release itself was lost on the way; this says the same.
   if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch &&
       Rules::Hold(Rule::kReleaseIsRepaired)) {
-    Record(now,
-           event::LeaseEnded{key, worker.held_epoch, worker.progress, false});
+    Admit(now,
+          event::LeaseEnded{key, worker.held_epoch, worker.progress, false});
   }
   if (worker.leaving) {
     const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;

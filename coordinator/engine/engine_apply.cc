@@ -305,6 +305,7 @@ void Engine::On(Time now, const event::WorkerJoined& e) {
   Due(now + StartTimeout(*job, options_));
   worker->progress = e.hello.progress;
   worker->progress_at = now;
+  worker->Know(now, e.hello.progress);
   NoteRestored(*job, worker->server);
   fetching_.erase(e.hello.worker);
   // A newer generation than the last start had: it got somewhere in between.
@@ -331,6 +332,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   worker->accrued_at = now;
   worker->lease_expires = now;    // until it is granted
   worker->reported_at = -kNever;  // the first report of each lease is journaled
+  worker->unjournaled = {};
   worker->stepped_at = now;
   worker->hung_s = 0;
   job->failure_counted = false;
@@ -363,6 +365,10 @@ void Engine::On(Time now, const event::LeaseEnded& e) {
   }
   worker->progress = e.progress;
   worker->progress_at = now;
+  worker->Know(now, e.progress);
+  if (e.worker.rank == 0 && e.progress.window_s > 0) {
+    Measure(now, *job, e.progress);
+  }
   worker->finished |= e.finished;
   if (e.worker.rank == 0) {
     job->stays.End(e.cause == ReleaseCause::kPaused && !e.finished,
@@ -400,22 +406,21 @@ void Engine::On(Time now, const event::StepsReported& e) {
     }
   }
   worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);
-  TakeReport(now, *worker, e);
+  Job& job = jobs_.at(e.worker.job);
+  Touch(job);
+  NoteSteps(now, *worker, e.progress);
+  worker->Know(now, e.progress);
+  if (e.worker.rank != 0 || worker->held_epoch == 0) return;
+  Measure(now, job, e.progress);
 }
 
-// Whether it is journaled or not: what is shown is always the latest.
-void Engine::TakeReport(Time now, Worker& reporting,
-                        const event::StepsReported& e) {
-  Worker* worker = &reporting;
-  Touch(jobs_.at(e.worker.job));
-  NoteSteps(now, *worker, e.progress);
-  if (e.worker.rank != 0 || worker->held_epoch == 0) return;
-  Job& job = jobs_.at(e.worker.job);
+// What rank 0 tells while it holds a lease.
+void Engine::Measure(Time now, Job& job, const Progress& progress) {
   // Beside another job it says nothing of how fast it is alone.
-  if (WasBeside(now, job, e.progress.window_s)) {
-    return MeasurePair(now, job, e.progress);
+  if (WasBeside(now, job, progress.window_s)) {
+    return MeasurePair(now, job, progress);
   }
-  MeasureAlone(now, job, e.progress);
+  MeasureAlone(now, job, progress);
 }
 
 void Engine::On(Time now, const event::WorkerGone& e) {

@@ -28,7 +28,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldHungLaunch; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kTooExtreme; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -42,7 +42,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
-                  s.pause_grace_s);
+                  s.pause_grace_s, s.owner_weight);
 }
 
 // ---- settings
@@ -54,7 +54,8 @@ auto Fields(As<Settings> auto& s) {
                   s.placement_sensitive, s.keep_absence_s_max,
                   s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
                   s.entities, s.throughputs, s.reference_models,
-                  s.profiling_percentage, s.solve_gap_s_per_job);
+                  s.profiling_percentage, s.solve_gap_s_per_job, s.progress,
+                  s.user_shares);
 }
 
 }  // namespace event
@@ -153,7 +154,7 @@ auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
 auto Fields(As<PolicyResult> auto& r) {
   return std::tie(r.outcome, r.detail, r.is_assignment, r.allocation,
                   r.assignment, r.left_out, r.objective, r.bound, r.gap,
-                  r.solver, r.each_round);
+                  r.solver, r.each_round, r.too_extreme);
 }
 
 // ---- jobs, servers and what they hold
@@ -170,15 +171,19 @@ auto Fields(As<ProfiledCell> auto& c) {
   return std::tie(c.type, c.beside, c.value);
 }
 
+auto Fields(As<Worker::Known> auto& k) {
+  return std::tie(k.steps_done, k.at, k.pauses, k.pausing_s);
+}
+
 auto Fields(As<Worker> auto& w) {
-  return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
-                  w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
-                  w.progress, w.progress_at, w.lease_expires, w.pause_sent_at,
-                  w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
-                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
-                  w.restarting, w.pause_tier, w.parked_at, w.kept_on,
-                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
-                  w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke);
+  return std::tie(
+      w.incarnation, w.process, w.server, w.held_epoch, w.held, w.held_with,
+      w.leased_at, w.accrued_at, w.finished, w.leaving, w.progress,
+      w.progress_at, w.lease_expires, w.pause_sent_at, w.stop_sent_at,
+      w.launch_sent_at, w.launch_repeated_at, w.asked_at, w.lease_seq,
+      w.reported_at, w.last_nonce, w.restarting, w.pause_tier, w.parked_at,
+      w.kept_on, w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
+      w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke, w.known);
 }
 
 auto Fields(As<Job::Pace> auto& p) {

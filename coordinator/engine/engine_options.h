@@ -30,6 +30,9 @@ struct EngineOptions {
   // Pairs of jobs are offered to the policy (Policy::packs()), those whose
   // throughputs together were measured, or are in `throughputs`.
   bool packing = false;
+  // Fairness is between users first, and jobs second (user_shares.h); of jobs
+  // that have owners.
+  bool user_shares = false;
   // Problems tell what jobs have done and received (Policy::reads_progress()).
   bool progress = true;
   // Jobs run for a round on trial on types for which nobody knows their
@@ -80,6 +83,10 @@ struct EngineOptions {
   // Events are journaled, and what follows from them waits for the disk. False:
   // a simulation that keeps no journal. Solving waits for Persisted in both.
   bool journal = true;
+  // Reports of a worker are journaled at most this often, and decisions go by
+  // those: a replay decides by what was decided by. What is shown is the
+  // latest.
+  double report_interval_s = 10;
   // Workers are told when to ask for the next round's lease. False: a
   // simulation in which they go on until they are asked to pause.
   bool renewals = true;

@@ -66,7 +66,8 @@ void Engine::UpdateProblem(Time now) {
       continue;
     }
     const PolicyJob now_so = ProblemJob(*job, now);
-    const bool resized = known && row->scale_factor != now_so.scale_factor;
+    const bool resized = known && (row->scale_factor != now_so.scale_factor ||
+                                   row->weight != now_so.weight);
     if (known) *row = now_so;
     // No figure of a job that was there has changed.
     if (known && !resized) {

@@ -279,24 +279,6 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
   }
 }
 
-// Given by the job file, else what its workers measured so far.
-void Engine::AddCosts(const Job& job, RoundUnit& row) {
-  const Progress& progress = job.workers.front().progress;
-  const double measured =
-      progress.pauses > 0
-          ? progress.pausing_s / static_cast<double>(progress.pauses)
-          : 0;
-  const bool given = job.spec.pause_s || job.spec.resume_s || job.spec.move_s;
-  const double pause_s = job.spec.pause_s.value_or(0);
-  const double resume_s = job.spec.resume_s.value_or(0);
-  row.preempt_cost_s += given ? pause_s + resume_s : measured;
-  row.move_cost_s +=
-      given ? pause_s + job.spec.move_s.value_or(resume_s) : measured;
-  if (job.target_s > 0) {
-    row.owed_part = std::max(row.owed_part, 1 - job.received_s / job.target_s);
-  }
-}
-
 void Engine::StartRounds(Time now) {
   if (round_ends_at_ != kNever) return;
   round_ends_at_ = now + round_duration_s_;
@@ -480,6 +462,10 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
             static_cast<double>(job.spec.LeastWorkers()), 0};
   }
   if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
+  if (std::ranges::binary_search(result_.too_extreme, job.id)) {
+    return {ReasonCode::kTooExtreme, ExtremesOf(job.spec),
+            static_cast<double>(job.id.value()), 0};
+  }
   const JobShares shares = SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
   return {ReasonCode::kPriority, "", 0, ratio};

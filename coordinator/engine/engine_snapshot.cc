@@ -94,6 +94,11 @@ absl::Status Engine::Restore(std::string_view snapshot) {
     uncounted_.push_back(id);
     active_jobs_ += found->second.active() ? 1 : 0;
     NoteWaiting(found->second);
+    for (Worker& worker : found->second.workers) {
+      // Older snapshots have one progress for all.
+      if (worker.known.at == 0)
+        worker.Know(worker.progress_at, worker.progress);
+    }
     elastic_ |= found->second.spec.elastic();
   }
   if (unpacker.ok()) {

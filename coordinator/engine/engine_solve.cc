@@ -84,7 +84,11 @@ Time Engine::SolveDue() const {
 void Engine::MaybeSolve(Time now) {
   if (!unsolved_ || solving_ || replaying_ || halted_) return;
   if (now < SolveDue() || persisted_ < unsolved_seq_) return;
+  if (options_.user_shares) {
+    for (Job* job : users_.Update(live_)) Touch(*job);
+  }
   BuildProblem(now);
+  problem_seq_ = seq_;
   unsolved_ = false;
   if (problem_->jobs.empty() || problem_->types.empty()) return;
   solving_ = true;
@@ -122,7 +126,7 @@ PolicyJob Engine::ProblemJob(const Job& job, Time now) const {
   PolicyJob row;
   row.id = job.id;
   row.scale_factor = job.scale_factor;
-  row.weight = job.spec.weight;
+  row.weight = options_.user_shares ? users_.WeightOf(job) : job.spec.weight;
   row.arrival_s = job.submitted_at;
   if (options_.progress) {
     row.time_since_start_s = now - job.submitted_at;
@@ -261,13 +265,13 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   }
 }
 
-// Reports come once in a while: what a job has done since its last one is
-// taken to be by its throughput.
+// Journaled reports come once in a while: what a job has done since its last
+// one is taken to be by its throughput.
 double Engine::StepsDone(const Job& job, Time now) const {
   const Worker& worker = job.workers.front();
-  const auto told = static_cast<double>(worker.progress.steps_done);
+  const auto told = static_cast<double>(worker.known.steps_done);
   if (worker.held_epoch == 0) return told;
-  const double since = std::max(worker.progress_at, worker.leased_at);
+  const double since = std::max(worker.known.at, worker.leased_at);
   const double done = told + Pace(job) * std::max(0.0, now - since);
   const auto total = static_cast<double>(job.spec.steps_total);
   return total > 0 ? std::min(total, done) : done;
@@ -310,6 +314,8 @@ double Engine::TogetherThroughput(const Job& job, const Job& other,
 void Engine::Admit(Time now, event::AllocationReady e) {
   if (e.epoch != solve_epoch_) return;  // of a problem that is no more
   solving_ = false;
+  e.problem_seq = problem_seq_;
+  e.problem_at = solved_at_;
   if (!Usable(e.result)) {
     solve_retry_at_ = now + options_.round_duration_s;
   }

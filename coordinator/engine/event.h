@@ -43,6 +43,8 @@ struct Settings {
   int reference_models = 0;
   double profiling_percentage = 50;
   double solve_gap_s_per_job = 0;
+  bool progress = true;
+  bool user_shares = false;
 };
 
 // A coordinator took over: first event of a term. Leases of the term before
@@ -126,8 +128,8 @@ struct LeaseEnded {
   JournalPosition highest_seen = {};  // not journaled
 };
 
-// Cumulative progress. Journaled at most once in kReportIntervalMin_s for each
-// worker, and nothing waits for it.
+// Cumulative progress. Journaled at most once in report_interval_s for each
+// worker, with the windows of those that were not, and nothing waits for it.
 struct StepsReported {
   WorkerKey worker;
   uint64_t epoch = 0;
@@ -150,6 +152,10 @@ struct WorkerAbandoned {
 struct AllocationReady {
   uint64_t epoch = 0;  // of the SolvePolicy that it answers; stale: dropped
   PolicyResult result;
+  // The row that the problem was made behind, and when. By the engine; 0: not
+  // told.
+  uint64_t problem_seq = 0;
+  Time problem_at = 0;
 };
 
 // Who gets which accelerators, as the mechanism chose: a replay follows what

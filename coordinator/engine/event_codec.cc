@@ -57,7 +57,9 @@ auto Fields(As<StepsReported> auto& e) {
 }
 auto Fields(As<WorkerGone> auto& e) { return std::tie(e.exit, e.hung_s); }
 auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
-auto Fields(As<AllocationReady> auto& e) { return std::tie(e.epoch, e.result); }
+auto Fields(As<AllocationReady> auto& e) {
+  return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at);
+}
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
 auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places); }
 auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places, e.trials); }

@@ -120,6 +120,30 @@ bool Job::AllDone() const {
       gang(), [](const Worker& w) { return w.process == ProcessState::kDone; });
 }
 
+std::string ExtremesOf(const JobSpec& spec) {
+  std::string text = StrCat("weight ", spec.weight);
+  for (const auto& [type, steps_per_s] : spec.throughputs) {
+    StrAppend(&text, ", ", steps_per_s, " steps/s on ", type);
+  }
+  return text;
+}
+
+void AddCosts(const Job& job, RoundUnit& row) {
+  const Worker::Known& known = job.workers.front().known;
+  const double measured =
+      known.pauses > 0 ? known.pausing_s / static_cast<double>(known.pauses)
+                       : 0;
+  const bool given = job.spec.pause_s || job.spec.resume_s || job.spec.move_s;
+  const double pause_s = job.spec.pause_s.value_or(0);
+  const double resume_s = job.spec.resume_s.value_or(0);
+  row.preempt_cost_s += given ? pause_s + resume_s : measured;
+  row.move_cost_s +=
+      given ? pause_s + job.spec.move_s.value_or(resume_s) : measured;
+  if (job.target_s > 0) {
+    row.owed_part = std::max(row.owed_part, 1 - job.received_s / job.target_s);
+  }
+}
+
 bool IsRestarting(const Job& job) {
   return std::ranges::any_of(
       job.workers, [](const Worker& worker) { return worker.restarting; });
@@ -235,6 +259,13 @@ std::string RenderReason(const Reason& reason) {
           reason.subject, reason.first, reason.second);
     case ReasonCode::kHeldHung:
       return HeldAfterHanging(reason);
+    case ReasonCode::kTooExtreme:
+      return absl::StrFormat(
+          "waiting: the policy leaves it out, since its figures (%s) are too "
+          "far from other jobs' for the solver; cancel job %d, and submit it "
+          "with "
+          "others",
+          reason.subject, static_cast<int>(reason.first));
     case ReasonCode::kHeldHungLaunch:
       return absl::StrFormat(
           "held: its launch came to nothing %d times, at last %s; see that its "

@@ -37,7 +37,35 @@ enum class ProcessState : uint8_t {
   kDone,       // ended with 0
 };
 
+// Of reports that are not journaled, until one is: what they measured.
+class Windows {
+ public:
+  void Add(const Progress& told) {
+    steps_ += told.throughput_steps_per_s * told.window_s;
+    seconds_ += told.window_s;
+  }
+  // They become one window with that of `told`.
+  void MoveInto(Progress& told) {
+    if (!(seconds_ > 0)) return;
+    Add(told);
+    told.throughput_steps_per_s = steps_ / seconds_;
+    told.window_s = seconds_;
+    *this = {};
+  }
+
+ private:
+  double steps_ = 0;
+  double seconds_ = 0;
+};
+
 struct Worker {
+  // Of its progress what decisions go by: as journaled last.
+  struct Known {
+    uint64_t steps_done = 0;
+    Time at = 0;
+    uint64_t pauses = 0;
+    double pausing_s = 0;
+  };
   uint64_t incarnation = 0;
   ProcessState process = ProcessState::kNone;
   std::string server;  // of the process
@@ -53,6 +81,7 @@ struct Worker {
   bool restarting = false;  // leaving, for its gang is to start again
   Progress progress;
   Time progress_at = 0;  // when it was told
+  Known known;
   // Memory. How far its last pause goes; since when it holds no lease any more
   // but is still there (kNever: it holds one, or never did), and where its
   // tensors stayed: invalid: in host memory.
@@ -74,6 +103,10 @@ struct Worker {
     return process == ProcessState::kLaunching ||
            process == ProcessState::kJoined;
   }
+  // Of a durable event.
+  void Know(Time now, const Progress& told) {
+    known = {told.steps_done, now, told.pauses, told.pausing_s};
+  }
   bool is_parked() const {
     return process == ProcessState::kJoined && held_epoch == 0 &&
            parked_at != kNever;
@@ -89,8 +122,9 @@ struct Worker {
   uint64_t lease_seq = 0;      // of the LeaseStarted of held_epoch
   Time reported_at = -kNever;  // last StepsReported that was journaled
   uint64_t last_nonce = 0;
-  Time stepped_at = 0;       // it was told last that its loop goes on
-  double hung_s = 0;         // stopped, having stood still for so long; 0: not
+  Time stepped_at = 0;  // it was told last that its loop goes on
+  double hung_s = 0;    // stopped, having stood still for so long; 0: not
+  Windows unjournaled;
   uint64_t bytes_moved = 0;  // as last told (BytesMoved), and when it had risen
   Time bytes_at = -kNever;
 };
@@ -133,6 +167,7 @@ enum class ReasonCode : uint8_t {
   kHeldDevice,      // accelerators; number: job id
   kHeldSilent,      // text: job id; number: failures
   kHeldHungLaunch,  // text: where and why; numbers: job id, launches
+  kTooExtreme,      // text: its figures; number: job id
 };
 
 struct Reason {
@@ -250,12 +285,19 @@ struct Job {
   }
 };
 
+// What pausing and moving it cost: given by the job file, else what its workers
+// measured so far. Added to `row`, with what it is owed.
+void AddCosts(const Job& job, RoundUnit& row);
+
 // Some worker leaves so that all of the gang start again together.
 bool IsRestarting(const Job& job);
 
 // The first to notice a broken gang ends with 75, and may be heard of before
 // the one that broke it: that one's death is a failure all the same.
 bool DiedByItself(const Worker& worker, const WorkerExited& exit);
+
+// "weight 1e+300, 1e-12 steps/s on v100": what may be too much for a solver.
+std::string ExtremesOf(const JobSpec& spec);
 
 // "grown to 4: 2 k80 idle, +1.7 steps/s"; empty: it has always had its size.
 std::string RenderResize(const Job& job);

@@ -173,6 +173,9 @@ struct PolicyResult {
   Allocation allocation;                   // when !is_assignment
   std::vector<TypeAssignment> assignment;  // when is_assignment
   std::vector<JobId> left_out;             // usable on no type of the cluster
+  // Ascending. Left out for their figures, for which there was no answer
+  // (guarded_solve.h).
+  std::vector<JobId> too_extreme;
   double objective = 0;  // recomputed from the allocation itself
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)

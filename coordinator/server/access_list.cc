@@ -28,6 +28,9 @@ std::string Change(const std::string& name, const Principal& before,
                before.unix_user.empty() ? "nobody" : before.unix_user, ",");
   }
   if (now.public_key != before.public_key) change += " has another key,";
+  if (now.allowance != before.allowance) {
+    change += " has other entities or weights,";
+  }
   change.pop_back();
   return change;
 }
@@ -73,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> AccessList::Read() {
   std::map<std::string, Identity> by_key;
   for (const auto& [name, principal] : principals) {
     by_key[principal.public_key] = {name, principal.role, principal.unix_user,
-                                    WorkerKey()};
+                                    WorkerKey(), principal.allowance};
   }
   const std::lock_guard lock(mutex_);
   by_key_ = std::move(by_key);

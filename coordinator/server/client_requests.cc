@@ -55,7 +55,12 @@ absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
       ReadSubmission(request, state, options_.cluster_id, engine_.next_job()));
   spec.owner = owner.name;
   spec.unix_user = owner.unix_user;
+  const std::string what = StrCat("job \"", spec.name, "\"");
+  GAVEL_RETURN_IF_ERROR(CheckWeight(what, spec.weight, options_.quota.weights));
+  spec.owner_weight = owner.allowance.weight;
   if (owner.role == Role::kUser) {
+    GAVEL_RETURN_IF_ERROR(
+        CheckAllowance(what, owner.allowance, spec.weight, &spec.entity));
     GAVEL_RETURN_IF_ERROR(quota_.Take(now, owner.name, spec, engine_.jobs()));
   }
   return spec;

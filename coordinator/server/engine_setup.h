@@ -3,6 +3,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
 #define GAVEL_COORDINATOR_SERVER_ENGINE_SETUP_H_
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -17,6 +18,9 @@ namespace gavel {
 // on its accelerator; one that is away for longer than this frees everything.
 inline constexpr double kKeepRounds_max = 2;
 inline constexpr double kParkAbsence_s_max = 3600;
+
+// So that a short round, too, ends with what was measured in it.
+inline constexpr double kReportRounds = 0.125;
 
 // A connection's handshake takes about a millisecond of a core here; at this
 // rate a quarter of one, and nobody's renewal waits for a round's new workers.
@@ -34,6 +38,8 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   // than in the middle of a round.
   options->plan_lead_s = options->lease_duration_s;
   options->launches_per_s = kLaunchesPerSecond;
+  options->report_interval_s = std::min(
+      options->report_interval_s, kReportRounds * options->round_duration_s);
   options->solve_gap_s_per_job = kSolveGap_s_per_job;
   options->keep_absence_s_max = kKeepRounds_max * options->round_duration_s;
   options->park_absence_s_max = kParkAbsence_s_max;

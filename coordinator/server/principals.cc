@@ -7,7 +7,10 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <vector>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/server/text_file.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
@@ -24,6 +27,19 @@ absl::Status Errno(const std::string& path) {
 
 bool RunsJobs(Role role) {
   return role == Role::kUser || role == Role::kOperator;
+}
+
+void ReadAllowance(TomlReader& reader, Allowance& allowance) {
+  reader.Read("entities", allowance.entities);
+  for (const std::string& entity : allowance.entities) {
+    if (IsValidName(entity)) continue;
+    reader.Fail("entities", StrCat(QuoteToml(entity),
+                                   " is no name; write 1 to 64 of A-Z, a-z, "
+                                   "0-9, _ and -"));
+  }
+  constexpr NumberRange kWeight = {.min = 0.001, .max = 1000};
+  reader.Read("weight", allowance.weight, kWeight);
+  reader.Read("weight_max", allowance.weight_max, kPositive);
 }
 
 Principal ReadPrincipal(TomlReader reader) {
@@ -54,6 +70,7 @@ Principal ReadPrincipal(TomlReader reader) {
   if (RunsJobs(principal.role) && principal.unix_user.empty()) {
     reader.Require("unix_user", "unix_user = \"alice\"");
   }
+  ReadAllowance(reader, principal.allowance);
   return principal;
 }
 
@@ -76,6 +93,29 @@ absl::Status CheckOwner(const std::string& path) {
              "owner is root or the coordinator's user"));
 }
 
+// Only what is not the default.
+std::string FormatAllowance(const Allowance& allowance) {
+  std::string toml;
+  const Allowance usual;
+  if (!allowance.entities.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& entity : allowance.entities) {
+      names.push_back(QuoteToml(entity));
+    }
+    StrAppend(&toml, "entities = [", absl::StrJoin(names, ", "), "]\n");
+  }
+  if (allowance.weight != usual.weight) {
+    StrAppend(&toml, "weight = ", absl::StrFormat("%.17g", allowance.weight),
+              "\n");
+  }
+  if (allowance.weight_max != usual.weight_max) {
+    StrAppend(&toml,
+              "weight_max = ", absl::StrFormat("%.17g", allowance.weight_max),
+              "\n");
+  }
+  return toml;
+}
+
 }  // namespace
 
 absl::StatusOr<Principals> ParsePrincipals(std::string_view toml,
@@ -96,9 +136,11 @@ absl::StatusOr<Principals> ParsePrincipals(std::string_view toml,
     if (table == nullptr) continue;
     const Principal& read =
         principals
-            .emplace(name, ReadPrincipal(TomlReader(
-                               *table, source,
-                               {"role", "unix_user", "public_key"}, status)))
+            .emplace(name, ReadPrincipal(
+                               TomlReader(*table, source,
+                                          {"role", "unix_user", "public_key",
+                                           "entities", "weight", "weight_max"},
+                                          status)))
             .first->second;
     if (!keys.insert(read.public_key).second) {
       reader.Fail(name, StrCat(QuoteToml(name),
@@ -120,7 +162,8 @@ std::string FormatPrincipals(const Principals& principals) {
     if (!principal.unix_user.empty()) {
       StrAppend(&toml, "unix_user = ", QuoteToml(principal.unix_user), "\n");
     }
-    StrAppend(&toml, "public_key = ", QuoteToml(principal.public_key), "\n");
+    StrAppend(&toml, "public_key = ", QuoteToml(principal.public_key), "\n",
+              FormatAllowance(principal.allowance));
   }
   return toml;
 }

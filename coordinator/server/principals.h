@@ -5,6 +5,9 @@
 //   role = "user"             # user, operator, viewer or node
 //   unix_user = "alice"       # that her jobs run as
 //   public_key = "..."        # of `gavel keygen`
+//   entities = ["vision"]     # that her jobs may count for, the first by
+//   default weight = 2                # hers, which her active jobs divide
+//   (default 1) weight_max = 10           # of one of her jobs (default 1000)
 //
 // Values, thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_PRINCIPALS_H_
@@ -17,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/server/allowance.h"
 #include "coordinator/server/roles.h"
 
 namespace gavel {
@@ -25,8 +29,9 @@ inline constexpr size_t kPrincipalsBytesMax = 4 * 1024 * 1024;
 
 struct Principal {
   Role role = Role::kViewer;
-  std::string unix_user;   // of users and operators; never root
-  std::string public_key;  // Z85
+  std::string unix_user;     // of users and operators; never root
+  std::string public_key;    // Z85
+  Allowance allowance = {};  // of users
   friend bool operator==(const Principal&, const Principal&) = default;
 };
 

@@ -80,6 +80,8 @@ std::string_view CodeName(ReasonCode code) {
       return "stands_still";
     case ReasonCode::kHeldDevice:
       return "held_device";
+    case ReasonCode::kTooExtreme:
+      return "too_extreme";
     case ReasonCode::kHeldHungLaunch:
       return "held_hung_launch";
     case ReasonCode::kHeldSilent:

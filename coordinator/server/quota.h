@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/server/allowance.h"
 #include "core/ids.h"
 #include "core/units.h"
 
@@ -21,6 +22,7 @@ struct QuotaOptions {
   int submissions_per_minute_max = 60;
   // A second, of users and viewers, whatever they ask (request_rates.h).
   int requests_per_s_max = 200;
+  WeightBounds weights = {};  // of jobs, also of operators
 };
 
 class Quota {

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/server/allowance.h"
 #include "core/ids.h"
 #include "core/messages.h"
 
@@ -37,8 +38,9 @@ std::optional<Role> FindRole(std::string_view name);
 struct Identity {
   std::string name;  // of the principal; of a worker: "job 3 rank 0"
   Role role = Role::kViewer;
-  std::string unix_user;  // that its jobs run as; of users and operators
-  WorkerKey worker;       // of a worker
+  std::string unix_user;     // that its jobs run as; of users and operators
+  WorkerKey worker;          // of a worker
+  Allowance allowance = {};  // of a user's jobs
 };
 
 // Whether a role may send this message at all.

@@ -1,23 +1,10 @@
 #include "coordinator/server/solver_thread.h"
 
-#include <exception>
-#include <string>
 #include <utility>
 
-#include "core/text.h"
+#include "coordinator/policy/guarded_solve.h"
 
 namespace gavel {
-namespace {
-
-PolicyResult Failed(std::string detail) {
-  PolicyResult result;
-  result.outcome = SolveOutcome::kFailed;
-  result.detail = std::move(detail);
-  return result;
-}
-
-}  // namespace
-
 SolverThread::SolverThread(std::unique_ptr<Policy> policy,
                            std::function<void()> notify)
     : policy_(std::move(policy)),
@@ -49,7 +36,8 @@ std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
 
 void SolverThread::Work() {
   while (const std::optional<action::SolvePolicy> task = TakeProblem()) {
-    event::AllocationReady answer{task->epoch, SolveGuarded(*task->problem)};
+    event::AllocationReady answer{task->epoch,
+                                  GuardedSolve(*policy_, *task->problem)};
     {
       const std::lock_guard lock(mutex_);
       answer_ = std::move(answer);
@@ -62,17 +50,6 @@ std::optional<action::SolvePolicy> SolverThread::TakeProblem() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return waiting_.has_value() || stopping_; });
   return std::exchange(waiting_, std::nullopt);
-}
-
-// The one wrapper around a solver's exceptions.
-PolicyResult SolverThread::SolveGuarded(const PolicyProblem& problem) const {
-  try {
-    absl::StatusOr<PolicyResult> result = policy_->Solve(problem);
-    if (result.ok()) return *std::move(result);
-    return Failed(result.status().ToString());
-  } catch (const std::exception& error) {
-    return Failed(StrCat("the solver threw: ", error.what()));
-  }
 }
 
 }  // namespace gavel

@@ -40,7 +40,6 @@ class SolverThread {
   void Work();
   // Waits for a problem. Nothing: the end.
   std::optional<action::SolvePolicy> TakeProblem();
-  PolicyResult SolveGuarded(const PolicyProblem& problem) const;
 
   const std::unique_ptr<Policy> policy_;
   const std::function<void()> notify_;

@@ -143,6 +143,10 @@ void ReadEnvironment(TomlReader reader, JobSpec& spec) {
   }
 }
 
+// Beyond it no program is; and solvers can't take all that a double can.
+constexpr NumberRange kStepsPerSecond = {.max = 1e9};
+constexpr double kStepsPerSecondMin = 1e-9;  // but for 0
+
 void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   for (const std::string& type : reader.Keys()) {
     if (!IsValidName(type)) {
@@ -151,9 +155,14 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
                                "1 to 64 of A-Z, a-z, 0-9, _ and -"));
     }
     double steps_per_s = 0;
-    if (reader.Read(type, steps_per_s, kNotNegative)) {
-      spec.throughputs[type] = steps_per_s;
+    if (!reader.Read(type, steps_per_s, kStepsPerSecond)) continue;
+    if (steps_per_s > 0 && steps_per_s < kStepsPerSecondMin) {
+      reader.Fail(type, StrCat(type, " is ", steps_per_s,
+                               " steps/s; write 0, where the job can't run, or "
+                               "at least ",
+                               kStepsPerSecondMin));
     }
+    spec.throughputs[type] = steps_per_s;
   }
 }
 
@@ -256,6 +265,20 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
+}
+
+std::vector<std::string> WithoutEffect(const JobSpec& spec) {
+  std::vector<std::string> notes;
+  if (spec.job_class != JobClass::kTraining) {
+    notes.push_back(StrCat(
+        "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
+        "\" has no effect yet: the job is paused and moved as training is"));
+  }
+  if (spec.budget.has_value()) {
+    notes.emplace_back(
+        "budget has no effect yet: the job runs on whatever it costs");
+  }
+  return notes;
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {

@@ -84,6 +84,7 @@ struct JobSpec {
   // Not in the file: the coordinator fills them in, of whoever submitted it.
   std::string owner = "";      // principal; empty: connections have no keys
   std::string unix_user = "";  // that its processes run as; empty: the agent's
+  double owner_weight = 1;     // that the owner's active jobs divide, > 0
 
   int LeastWorkers() const {
     return scale_factor_min > 0 ? scale_factor_min : scale_factor;
@@ -104,6 +105,9 @@ inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
 // for TOML errors, unknown keys, wrong types and values out of range.
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::string_view source);
+
+// What the file asks for and nothing acts on yet, a sentence each.
+std::vector<std::string> WithoutEffect(const JobSpec& spec);
 
 // The canonical text of a spec that ParseJobSpec() could have returned: parsing
 // it gives the same spec.

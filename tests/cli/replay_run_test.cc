@@ -85,6 +85,47 @@ TEST_F(ReplayRunTest, TheSameBuildDecidesTheSame) {
   EXPECT_EQ(steps_.front().wall_s, 1'000'000);
 }
 
+// What decisions went by is in the journal: the policy of each term, and the
+// speeds that were reported, of which most are not journaled by themselves.
+TEST_F(ReplayRunTest, ARestartWithAnotherPolicyAndReportsAreFollowed) {
+  std::vector<JournalRow> rows;
+  BusyEngine busy([&](const action::Persist& row, const Engine&) {
+    rows.push_back(row);
+    busy.now += 1e-6;
+  });
+  busy.now = 1;
+  busy.Start(1, 1'000'000);
+  busy.now = 2;
+  busy.AddAccelerators(2, "v100");
+  busy.AddAccelerators(2, "k80");
+  for (int i = 1; i <= 6; ++i) {
+    busy.now += 3;
+    busy.Submit("job-" + std::to_string(i));
+  }
+  uint64_t steps = 0;
+  const auto report_and_end = [&](JobId job) {
+    for (int i = 0; i < 25; ++i) {
+      busy.now += 1;
+      busy.ReportAll(steps += 10, 3.0 + 0.37 * i);
+    }
+    busy.End(job, steps);
+  };
+  report_and_end(JobId(1));
+  report_and_end(JobId(2));
+  busy.now += 1;
+  busy.Start(2, 1'000'100, "finish_time_fairness_perf");
+  report_and_end(JobId(3));
+  report_and_end(JobId(4));
+  busy.now += 1;
+  busy.Start(3, 1'000'200, "max_min_fairness_perf");
+  report_and_end(JobId(5));
+  ASSERT_OK(MustOpen()->Append(rows));
+  const ReplaySummary summary = Replay();
+  EXPECT_EQ(summary.other, 0u) << Text();
+  EXPECT_GT(summary.solves, 6u);
+  EXPECT_GT(summary.same, summary.not_told) << Text();
+}
+
 // As if an older build had given the accelerator to the wrong job.
 TEST_F(ReplayRunTest, AnotherDecisionIsTold) {
   bool changed = false;

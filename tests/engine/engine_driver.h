@@ -32,6 +32,7 @@ class EngineDriver {
     options_.plan_lead_s = 5;
     options_.pause_grace_s = 30;
     options_.agent_timeout_s = kAgentTimeout_s;
+    options_.report_interval_s = 0;
     if (adjust) adjust(options_);
     engine_ = std::make_unique<Engine>(options_);
     Step(event::CoordinatorStarted{1});

@@ -41,9 +41,11 @@ class BusyEngine {
         on_row_(std::move(on_row)),
         policy_(*MakePolicy("fifo")) {}
 
-  void Start(uint64_t term, double wall_s = 0) {
+  void Start(uint64_t term, double wall_s = 0,
+             const std::string& policy = "fifo") {
+    policy_ = *MakePolicy(policy);
     event::CoordinatorStarted started{term};
-    started.policy = "fifo";
+    started.policy = policy;
     started.wall_s = wall_s;
     Step(started);
   }

@@ -42,6 +42,42 @@ TEST(Principals, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read, principals);
 }
 
+TEST(Principals, KeepTheirEntitiesAndWeights) {
+  Principals principals = Two();
+  principals.at("alice").allowance = {{"vision", "speech"}, 2.5, 10};
+  ASSERT_OK_AND_ASSIGN(const Principals read,
+                       ParsePrincipals(FormatPrincipals(principals), "p.toml"));
+  EXPECT_EQ(read, principals);
+}
+
+TEST(Allowance, BoundsWeights) {
+  for (const double weight : {0.001, 1.0, 1000.0}) {
+    EXPECT_OK(CheckWeight("job \"a\"", weight, {}));
+  }
+  for (const double weight : {1e308, 1000.1, 0.0009, 1e-300}) {
+    EXPECT_THAT(CheckWeight("job \"a\"", weight, {}),
+                StatusIs(kInvalidArgument, "between 0.001 and 1000"));
+  }
+}
+
+TEST(Allowance, BindsAUserToItsEntitiesAndLargestWeight) {
+  const Allowance allowance{{"vision", "speech"}, 1, 10};
+  std::string entity;
+  EXPECT_OK(CheckAllowance("job \"a\"", allowance, 10, &entity));
+  EXPECT_EQ(entity, "vision");
+  entity = "speech";
+  EXPECT_OK(CheckAllowance("job \"a\"", allowance, 1, &entity));
+  EXPECT_EQ(entity, "speech");
+  const auto denied = absl::StatusCode::kPermissionDenied;
+  EXPECT_THAT(CheckAllowance("job \"a\"", allowance, 11, &entity),
+              StatusIs(denied, "exceeds your largest, 10"));
+  entity = "finance";
+  EXPECT_THAT(CheckAllowance("job \"a\"", allowance, 1, &entity),
+              StatusIs(denied, "choose vision or speech"));
+  EXPECT_THAT(CheckAllowance("job \"a\"", Allowance(), 1, &entity),
+              StatusIs(denied, "leave it out"));
+}
+
 TEST(Principals, AFileThatOthersMayWriteIsRefused) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/principals.toml";

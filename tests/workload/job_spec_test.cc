@@ -57,6 +57,18 @@ absl::Status ErrorOf(std::string_view toml) {
   return ParseJobSpec(toml, "job.toml").status();
 }
 
+TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
+  JobSpec spec;
+  EXPECT_TRUE(WithoutEffect(spec).empty());
+  spec.job_class = JobClass::kInteractive;
+  spec.budget = 10;
+  const std::vector<std::string> notes = WithoutEffect(spec);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_NE(notes[0].find("class \"interactive\" has no effect"),
+            std::string::npos);
+  EXPECT_NE(notes[1].find("budget has no effect"), std::string::npos);
+}
+
 TEST(JobSpec, ReadsEveryKey) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseJobSpec(kEveryKey, "job.toml"));
   EXPECT_EQ(spec.name, "resnet-1");
