@@ -255,6 +255,10 @@ class Renewals {
 
 std::vector<Row> Rows(const Options& options) {
   std::vector<Row> rows;
+  const auto add = [&rows](Row row) {
+    PrintNow(row);
+    rows.push_back(std::move(row));
+  };
   std::string folder = fs::temp_directory_path() / "gavel-queue-XXXXXX";
   Demand(mkdtemp(folder.data()) != nullptr, "no temporary folder");
   {
@@ -269,17 +273,14 @@ std::vector<Row> Rows(const Options& options) {
     for (const double block : blocks) all_s += block;
     const double slowest = *std::max_element(blocks.begin(), blocks.end());
     const double block_jobs = std::min<double>(kBlock, jobs);
-    rows.push_back({StrCat(options.jobs, " submissions"), jobs / all_s, "1/s"});
-    rows.push_back({StrCat("the slowest ", block_jobs, " of them"),
-                    block_jobs / slowest, "1/s", "400 a second", 400,
-                    AtLeast(1)});
-    rows.push_back(
-        {"a status call meanwhile, longest", PercentileMs(waits, 100), "ms"});
+    add({StrCat(options.jobs, " submissions"), jobs / all_s, "1/s"});
+    add({StrCat("the slowest ", block_jobs, " of them"), block_jobs / slowest,
+         "1/s", "400 a second", 400, AtLeast(1)});
+    add({"a status call meanwhile, longest", PercentileMs(waits, 100), "ms"});
     renewals.WaitUntilRunning();
     std::this_thread::sleep_for(kWatch);
-    rows.push_back({"state directory",
-                    static_cast<double>(BytesUnder(folder)) / 1e6, "MB", "", 0,
-                    ValueAtMost(60)});
+    add({"state directory", static_cast<double>(BytesUnder(folder)) / 1e6, "MB",
+         "", 0, ValueAtMost(60)});
 
     Client viewer(coordinator.endpoint());
     std::vector<double> first;
@@ -292,10 +293,9 @@ std::vector<Row> Rows(const Options& options) {
       whole.push_back(1000 * listing.all_s);
       std::this_thread::sleep_for(kWatch);
     }
-    rows.push_back({"first page of the queue", Median(first), "ms", "", 0,
-                    ValueAtMost(100)});
-    rows.push_back(
-        {"the whole queue", Median(whole), "ms", "", 0, ValueAtMost(1000)});
+    add({"first page of the queue", Median(first), "ms", "", 0,
+         ValueAtMost(100)});
+    add({"the whole queue", Median(whole), "ms", "", 0, ValueAtMost(1000)});
 
     const std::chrono::duration<double> watch(options.watch_s);
     renewals.Take();
@@ -318,14 +318,12 @@ std::vector<Row> Rows(const Options& options) {
     const std::vector<double> watched = renewals.Take();
     waits = beside.Take();
     for (auto& thread : threads) thread->Stop();
-    rows.push_back({StrCat("renewals, p99 with ", options.viewers, " viewers"),
-                    PercentileMs(watched, 99), "ms", "without them", alone_ms,
-                    ValueAtMost(50)});
-    rows.push_back(
-        {"a status call beside them, longest", PercentileMs(waits, 100), "ms"});
-    rows.push_back({"whole listings of each viewer",
-                    listings / options.watch_s / std::max(1, options.viewers),
-                    "1/s"});
+    add({StrCat("renewals, p99 with ", options.viewers, " viewers"),
+         PercentileMs(watched, 99), "ms", "without them", alone_ms,
+         ValueAtMost(50)});
+    add({"a status call beside them, longest", PercentileMs(waits, 100), "ms"});
+    add({"whole listings of each viewer",
+         listings / options.watch_s / std::max(1, options.viewers), "1/s"});
     Demand(renewals.leases_ended() == 0, "a lease ended before its renewal");
   }
   fs::remove_all(folder);
