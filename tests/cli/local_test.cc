@@ -101,6 +101,20 @@ TEST_F(LocalTest, ACommandThatIsNotThereHoldsItsJobAndNoOther) {
   EXPECT_EQ(Summary()["jobs"][2]["state"], "finished");
 }
 
+TEST_F(LocalTest, AProgramThatNeverSpeaksIsHeldAndTold) {
+  WriteCluster(1, 10, 5);
+  const auto local =
+      StartLocal({WriteCommand("mute", {"sleep", "1000"},
+                               "retries_max = 2\nstart_timeout_s = 0.3\n")},
+                 {"--stop-grace", "0.3"});
+  EXPECT_EQ(local->Wait(), 1);
+  EXPECT_THAT(
+      local->errors(),
+      HasSubstr(
+          "never spoke to the coordinator; does it link the gavel runtime?"));
+  EXPECT_EQ(Summary()["jobs"][0]["state"], "held");
+}
+
 TEST_F(LocalTest, AWorkerThatIgnoresPausesIsEndedForTheOthers) {
   WriteCluster(1, 1, 0.5);
   const auto local = StartLocal(

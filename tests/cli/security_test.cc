@@ -201,6 +201,42 @@ TEST_F(SecurityTest, KeysAreMadeOnceAndPrincipalsAreChecked) {
   EXPECT_THAT(User({"list"}).output, Not(HasSubstr("alice")));
 }
 
+TEST_F(SecurityTest, AUsersJobsWeighAndCountForWhatItsPrincipalAllows) {
+  Keygen({"--coordinator"}, "head", "coordinator.key");
+  const std::string key = Keygen({"--user", "alice"}, "alice", "client.key");
+  const Ended added =
+      User({"add", "alice", "--unix-user", kUser, "--public-key", key,
+            "--entity", "vision", "--weight", "2", "--weight-max", "10"});
+  ASSERT_EQ(added.exit_code, 0) << added.errors;
+  EXPECT_THAT(User({"list", "--json"}).output, HasSubstr("\"vision\""));
+  const auto coordinator =
+      Start({"coordinator", "--listen", "tcp://127.0.0.1:0", "--state", state(),
+             "--key", Path("head/coordinator.key"), "--principals",
+             Path("principals.toml")});
+  endpoint_ = EndpointOf(*coordinator);
+  const auto submit = [&](const std::string& keys) {
+    Write("job.toml", "name = \"a\"\ncommand = [\"sleep\", \"1\"]\n" + keys);
+    return As("alice", {"submit", Path("job.toml")});
+  };
+  for (const char* weight : {"1e308", "1e-300", "2000.0", "0.0001"}) {
+    EXPECT_THAT(submit(std::string("weight = ") + weight + "\n").errors,
+                HasSubstr("is not between 0.001 and 1000"))
+        << weight;
+  }
+  EXPECT_THAT(submit("weight = 11.0\n").errors,
+              HasSubstr("exceeds your largest, 10"));
+  EXPECT_THAT(submit("entity = \"finance\"\n").errors,
+              HasSubstr("choose vision"));
+  const Ended submitted =
+      submit("weight = 10.0\nclass = \"interactive\"\nbudget = 3.0\n");
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  EXPECT_THAT(submitted.errors,
+              AllOf(HasSubstr("class \"interactive\" has no effect yet"),
+                    HasSubstr("budget has no effect yet")));
+  EXPECT_THAT(As("alice", {"queue", "--json"}).output,
+              HasSubstr("\"entity\": \"vision\""));
+}
+
 TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can run jobs of others";
   ASSERT_EQ(chmod(folder().c_str(), 0711), 0);
