@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/rules.h"
@@ -36,16 +37,18 @@ std::string Capacities(const Cluster& cluster) {
 
 }  // namespace
 
-// What the job file leaves open, by the table: journaled with the job, so that
-// a replay needs no table.
+// What the job file leaves open, by the table, and by the full names of types:
+// journaled with the job, so that a replay needs no table.
 void Engine::FillThroughputs(JobSpec& spec) const {
+  NameInFull(cluster_.types(), &spec.throughputs);
   const ThroughputTable* table = options_.throughputs.get();
   if (table == nullptr) return;
   const std::optional<ThroughputTable::Row> row = table->FindRow(
       spec.app.empty() ? spec.name : spec.app, spec.scale_factor);
   if (!row.has_value()) return;
   for (const std::string& type : cluster_.types()) {
-    const std::optional<size_t> known = table->FindType(type);
+    const std::optional<size_t> known =
+        FindColumn(*table, type, cluster_.types());
     if (!known.has_value()) continue;
     if (const std::optional<double> alone = table->Alone(*row, *known)) {
       spec.throughputs.try_emplace(type, *alone);

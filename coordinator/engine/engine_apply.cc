@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 
@@ -176,8 +177,15 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   Agent& agent = agents_[hello.server];
   const Agent known = agent;
   const std::vector<int> before = cluster_.Capacity();
+  const size_t types_before = cluster_.types().size();
   if (IsNewAgent(hello, known)) ForgetLost(hello.server);
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
+  if (cluster_.types().size() > types_before) {
+    for (auto& [id, job] : live_) {
+      NameInFull(cluster_.types(), &job->spec.throughputs);
+      throughputs_.AddGiven(id, job->spec.throughputs);
+    }
+  }
   agent = {hello.incarnation, true, now, hello.host_memory_bytes,
            hello.state_id};
   agent.swept_at = known.swept_at;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
 
 namespace gavel {
 namespace {
@@ -48,7 +49,7 @@ void Engine::MeasurePair(Time now, Job& job, const Progress& progress) {
       !throughputs_.Together(job.id, partner.id, type).has_value()) {
     told =
         TablePair(job, partner, static_cast<size_t>(cluster_.TypeIndex(type)),
-                  options_.throughputs->FindType(type),
+                  FindColumn(*options_.throughputs, type, cluster_.types()),
                   /*consolidated=*/true);
   }
   const bool moved = throughputs_.MeasureTogether(
@@ -238,7 +239,8 @@ bool Engine::IsPairTrial(const Job& a, const Job& b, size_t type) const {
   }
   const ThroughputTable* table = options_.throughputs.get();
   const std::optional<size_t> table_type =
-      table == nullptr ? std::nullopt : table->FindType(name);
+      table == nullptr ? std::nullopt
+                       : FindColumn(*table, name, cluster_.types());
   return !PairThroughput(a, b, type, table_type, true).has_value() &&
          PairFits(a, b, type);
 }

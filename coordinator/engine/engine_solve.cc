@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -111,9 +112,11 @@ void Engine::BuildProblem(Time now) {
     problem.entities.push_back(entity);
   }
   if (!prices_.empty()) {
+    std::map<std::string, double> prices(prices_.begin(), prices_.end());
+    NameInFull(problem.types, &prices);
     for (const std::string& type : problem.types) {
-      const auto price = prices_.find(type);
-      problem.cost.push_back(price == prices_.end() ? 0 : price->second);
+      const auto price = prices.find(type);
+      problem.cost.push_back(price == prices.end() ? 0 : price->second);
     }
   }
   if (options_.placement_sensitive) AddPlacement(problem);
@@ -217,7 +220,8 @@ void Engine::AddPairs(PolicyProblem& problem) const {
   problem.kinds = KindsOf(jobs, unlike, problem);
   std::vector<std::optional<size_t>> type_of;
   for (const std::string& type : problem.types) {
-    type_of.push_back(in_table ? table->FindType(type) : std::nullopt);
+    type_of.push_back(in_table ? FindColumn(*table, type, problem.types)
+                               : std::nullopt);
   }
   std::vector<int> members(problem.jobs.size(), 0);
   for (const size_t kind : problem.kinds) ++members[kind];
@@ -305,7 +309,9 @@ double Engine::TogetherThroughput(const Job& job, const Job& other,
   const std::string& name = cluster_.types()[type];
   const ThroughputTable* table = options_.throughputs.get();
   const auto known = PairThroughput(
-      job, other, type, table == nullptr ? std::nullopt : table->FindType(name),
+      job, other, type,
+      table == nullptr ? std::nullopt
+                       : FindColumn(*table, name, cluster_.types()),
       /*consolidated=*/true);
   if (known.has_value()) return known->first;
   return throughputs_.Get(job.id, name).steps_per_s / 2;

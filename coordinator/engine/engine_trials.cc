@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -195,7 +196,8 @@ std::string Engine::ThroughputNotes(const Job& job) const {
 bool Engine::IsOfTable(const Job& job, const std::string& type,
                        double given) const {
   if (!job.table_row.has_value() || job.row_speed > 0) return false;
-  const std::optional<size_t> column = options_.throughputs->FindType(type);
+  const std::optional<size_t> column =
+      FindColumn(*options_.throughputs, type, cluster_.types());
   return column.has_value() &&
          options_.throughputs->Alone(*job.table_row, *column) == given;
 }

@@ -76,6 +76,18 @@ void ThroughputMatrix::AddJob(JobId job,
   ratios_.clear();
 }
 
+void ThroughputMatrix::AddGiven(JobId job,
+                                const std::map<std::string, double>& given) {
+  const auto row = figures_.find(job);
+  if (row == figures_.end()) return;
+  for (const auto& [type, steps_per_s] : given) {
+    if (row->second.contains(type)) continue;
+    row->second[type].given = steps_per_s;
+    ++version_;
+    ratios_.clear();
+  }
+}
+
 void ThroughputMatrix::RemoveJob(JobId job) {
   figures_.erase(job);
   scale_factors_.erase(job);

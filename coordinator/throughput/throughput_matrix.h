@@ -50,6 +50,8 @@ class ThroughputMatrix {
   // `scale_factor` workers; so are all figures that name no other number.
   void AddJob(JobId job, const std::map<std::string, double>& given,
               int scale_factor = 1);
+  // On types that the job has no figure of yet.
+  void AddGiven(JobId job, const std::map<std::string, double>& given);
   void RemoveJob(JobId job);
   // A measurement over `window_s` > 0 seconds of running. Weighted mean over
   // about the last minute of running. Ignored unless finite and > 0.
