@@ -17,6 +17,7 @@
 #include "coordinator/server/audit_log.h"
 #include "coordinator/server/file_lock.h"
 #include "coordinator/server/principals.h"
+#include "coordinator/server/rotating_file.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -271,17 +272,19 @@ std::string RenderAudit(const AuditJson& entry) {
 
 absl::Status ShowAudit(const AuditOptions& options) {
   const std::string path = StrCat(options.state, "/", kAuditFile);
-  std::ifstream file(path);
-  if (!file) {
+  if (!std::ifstream(path)) {
     return absl::NotFoundError(
         StrCat(path,
                " can't be read; run this on the coordinator's machine, "
                "as its user, with its --state"));
   }
   std::deque<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(std::move(line));
-    if (lines.size() > options.last) lines.pop_front();
+  for (const std::string& part : RotatedFiles(path)) {
+    std::ifstream file(part);
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(std::move(line));
+      if (lines.size() > options.last) lines.pop_front();
+    }
   }
   for (const std::string& line : lines) {
     const AuditJson entry =

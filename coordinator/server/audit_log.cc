@@ -1,21 +1,18 @@
 #include "coordinator/server/audit_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <ctime>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 
 namespace gavel {
 namespace {
 
-constexpr double kMinute_s = 60;
+constexpr double kAuditMinute_s = 60;
 
 std::string TimeText() {
   const std::time_t now = std::time(nullptr);
@@ -29,17 +26,13 @@ std::string TimeText() {
 }  // namespace
 
 absl::StatusOr<AuditLog> AuditLog::Open(const std::string& path) {
-  Descriptor file(open(path.c_str(),
-                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-                       0600));
-  if (file.get() < 0) {
-    return absl::ErrnoToStatus(errno, ToAbsl(StrCat("audit log ", path)));
-  }
-  return AuditLog(std::move(file));
+  absl::StatusOr<RotatingFile> file = RotatingFile::Open(path);
+  if (!file.ok()) return Annotate(file.status(), "audit log");
+  return AuditLog(*std::move(file));
 }
 
 void AuditLog::Refusal(Time now, const AuditEntry& entry) {
-  if (now - minute_started_ >= kMinute_s) {
+  if (now - minute_started_ >= kAuditMinute_s) {
     minute_started_ = now;
     refusals_.clear();
     refusals_written_ = 0;
@@ -71,9 +64,7 @@ void AuditLog::Write(const AuditEntry& entry) {
       line.dump(-1, ' ', /*ensure_ascii=*/true,
                 nlohmann::ordered_json::error_handler_t::replace) +
       "\n";
-  // In one call, so that lines are whole whoever else appends.
-  if (write(file_.get(), text.data(), text.size()) ==
-      static_cast<ssize_t>(text.size())) {
+  if (file_.Append(text)) {
     left_out_ = 0;
   } else {
     ++left_out_;

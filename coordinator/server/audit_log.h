@@ -1,7 +1,8 @@
 // Who did what, from where, and what came of it: one line of JSON for each
 // action of a user or operator, and for what was refused or failed; only ever
-// appended to. Names and codes, never what a request contains. The
-// coordinator's event loop writes it, `gavel audit` reads it. Not thread-safe.
+// appended to, in files of bounded size (rotating_file.h). Names and codes,
+// never what a request contains. The coordinator's event loop writes it, `gavel
+// audit` reads it. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 
@@ -12,7 +13,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "coordinator/server/descriptor.h"
+#include "coordinator/server/rotating_file.h"
 #include "core/units.h"
 
 namespace gavel {
@@ -44,10 +45,10 @@ class AuditLog {
   void Refusal(Time now, const AuditEntry& entry);
 
  private:
-  explicit AuditLog(Descriptor file) : file_(std::move(file)) {}
+  explicit AuditLog(RotatingFile file) : file_(std::move(file)) {}
   void Write(const AuditEntry& entry);
 
-  Descriptor file_;
+  RotatingFile file_;
   Time minute_started_ = -60;
   std::map<std::string, int> refusals_;  // of this minute, by who
   int refusals_written_ = 0;             // in this minute
