@@ -126,7 +126,7 @@ auto Fields(As<WorkerExited> auto& m) {
 
 auto Fields(As<AgentWelcome> auto& m) {
   return std::tie(m.server, m.position, m.heartbeat_interval_s, m.incarnation,
-                  m.state_id);
+                  m.state_id, m.cluster_id);
 }
 
 auto Fields(As<AgentRejected> auto& m) {

@@ -284,6 +284,9 @@ struct AgentWelcome {
   double heartbeat_interval_s = 1;
   uint64_t incarnation = 0;  // of the agent; 0: a hello is wanted
   std::string state_id = "";
+  // Of the journal, hexadecimal: job ids are of this cluster only. Empty: the
+  // coordinator is of before it was told.
+  std::string cluster_id = "";
 };
 
 // Names the agent that is meant; others go on.

@@ -126,6 +126,7 @@ void AgentMachine::On(Time now, const agent_event::ProcessNotStarted& e,
   if (processes_.erase(e.worker) == 0) return;
   WorkerExited exit = ExitOf(e.worker);
   exit.launch_error = e.error;
+  exit.launch_hung = e.hung;
   TellExit(now, std::move(exit), actions);
   StartWaiting(e.worker.worker(), actions);
 }
@@ -140,6 +141,9 @@ void AgentMachine::On(Time now, const agent_event::ProcessExited& e,
   Record(actions);
   exit.exit_code = e.exit_code;
   exit.signal = e.signal;
+  const bool failed = exit.signal != 0 ||
+                      (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
+  if (failed) exit.error_line = e.error_line;
   TellExit(now, std::move(exit), actions);
   StartWaiting(e.worker.worker(), actions);
 }
@@ -185,6 +189,7 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
               !Rules::Hold(Rule::kWelcomeNamesItsAgent);
   if (welcomed_) {
     known_ = true;
+    cluster_id_ = welcome.cluster_id;
     next_heartbeat_ = now + heartbeat_interval_s_;
   } else {
     next_hello_ = std::max(next_hello_, now);

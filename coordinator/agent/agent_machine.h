@@ -35,11 +35,13 @@ struct ProcessStarted {
 struct ProcessNotStarted {
   WorkerKey worker;
   std::string error;
+  bool hung = false;  // see WorkerExited::launch_hung
 };
 struct ProcessExited {
   WorkerKey worker;
   int exit_code = 0;
   int signal = 0;
+  std::string error_line = {};  // see WorkerExited
 };
 // A fetch is over. `error` empty: the checkpoint is here.
 struct CheckpointFetched {
@@ -139,6 +141,9 @@ class AgentMachine {
 
   // Who runs here now, in the order of keys.
   std::vector<RunningWorker> Running() const;
+  // Of the coordinator that welcomed this agent last; empty: none, or it does
+  // not tell.
+  const std::string& cluster_id() const { return cluster_id_; }
   // True when every process is gone (for an orderly end).
   bool Idle() const { return processes_.empty() && waiting_.empty(); }
 
@@ -199,6 +204,7 @@ class AgentMachine {
   bool quitting_ = false;
   bool welcomed_ = false;
   bool known_ = false;  // was welcomed at least once
+  std::string cluster_id_;
   Time next_hello_ = 0;
   Time next_heartbeat_ = 0;
   Time next_exit_report_ = 0;

@@ -32,6 +32,7 @@ struct AgentOptions {
   std::string address = "127.0.0.1";
   bool own_checkpoints = false;
   bool jobs_as_root = false;
+  LogLimits log_limits;
 };
 
 // This machine's name, with what no server name may have replaced.
@@ -102,6 +103,7 @@ absl::Status Run(const AgentOptions& options) {
   shell_options.accelerators = std::move(server.accelerators);
   shell_options.host_memory_bytes = server.host_memory_bytes;
   shell_options.stop_grace_s = options.stop_grace_s;
+  shell_options.log_limits = options.log_limits;
   shell_options.log = MakeStderrLog();
 
   StopSignals signals;
@@ -111,6 +113,33 @@ absl::Status Run(const AgentOptions& options) {
   const absl::Status ended = shell->Run();
   signals.Attach(nullptr);
   return ended;
+}
+
+// Limits of workers' output; docs/logs.md.
+void AddLogFlags(CLI::App& command, LogLimits* limits) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  const auto add_mib = [&](const char* flag, uint64_t* bytes, uint64_t mib_min,
+                           const char* what) {
+    command
+        .add_option_function<uint64_t>(
+            flag, [bytes](uint64_t mib) { *bytes = mib * kMiB; }, what)
+        ->type_name("MIB")
+        ->check(CLI::Range(mib_min, uint64_t{1} << 30))
+        ->default_str(std::to_string(*bytes / kMiB));
+  };
+  add_mib("--log-mib", &limits->worker_bytes, 2 * kLogSegmentBytes / kMiB,
+          "output that is kept of one worker");
+  add_mib("--logs-mib", &limits->total_bytes, 1,
+          "output that is kept of all jobs");
+  constexpr double kDay_s = 24 * 3600;
+  command
+      .add_option_function<double>(
+          "--logs-days",
+          [limits](double days) { limits->age_s = days * kDay_s; },
+          "how long output is kept")
+      ->type_name("DAYS")
+      ->check(CLI::PositiveNumber)
+      ->default_str(StrCat(limits->age_s / kDay_s));
 }
 
 }  // namespace
@@ -153,6 +182,7 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  AddLogFlags(*command, &options->log_limits);
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

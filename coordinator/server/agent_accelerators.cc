@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -128,6 +129,33 @@ const Gpu* FindGpu(const std::vector<Gpu>& gpus, const std::string& entry) {
   return it == gpus.end() ? nullptr : &*it;
 }
 
+std::vector<std::string> WordsOf(std::string_view text) {
+  std::string lower;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    lower +=
+        std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : ' ';
+  }
+  std::istringstream stream(lower);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+bool IsBrand(std::string_view word) {
+  return word == "nvidia" || word == "tesla" || word == "geforce" ||
+         word == "quadro" || word == "graphics" || word == "device";
+}
+
+bool HasDigit(std::string_view word) {
+  return std::ranges::any_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The usual form factor, the kind of memory, and words of marketing.
+bool SaysNothing(std::string_view word) {
+  return word.starts_with("sxm") || word.starts_with("hbm") ||
+         word == "generation" || word == "edition" || word == "gpu" ||
+         word == "with" || word == "design";
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Gpu>> ListGpus() {
@@ -140,28 +168,32 @@ absl::StatusOr<std::vector<Gpu>> ListGpus() {
 }
 
 std::string GpuTypeName(std::string_view product) {
-  std::string lower;
-  for (const char c : product) {
-    const auto byte = static_cast<unsigned char>(c);
-    lower +=
-        std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : ' ';
+  std::vector<std::string> words = WordsOf(product);
+  words.erase(words.begin(), std::ranges::find_if_not(words, IsBrand));
+  if (words.empty()) return "gpu";
+  // A series, not yet a model: "rtx pro 6000".
+  const auto model_end = std::ranges::find_if(words, HasDigit);
+  const auto end = model_end == words.end() ? model_end : model_end + 1;
+  std::string type;
+  for (auto word = words.begin(); word != end; ++word) {
+    StrAppend(&type, type.empty() ? "" : "_", *word);
   }
-  std::istringstream words(lower);
-  std::string word;
-  while (words >> word) {
-    if (word != "nvidia" && word != "tesla" && word != "geforce" &&
-        word != "quadro" && word != "graphics" && word != "device") {
-      break;
+  std::string form;
+  std::string memory;
+  bool is_part = false;  // of a GPU, by MIG
+  for (auto word = end; word != words.end(); ++word) {
+    is_part |= *word == "mig";
+    if (is_part) {
+      StrAppend(&memory, "-", *word);
+    } else if (*word == "pcie" || *word == "nvl") {
+      StrAppend(&form, "-", *word);
+    } else if (HasDigit(*word) && word->ends_with("gb")) {
+      StrAppend(&memory, "-", *word);
+    } else if (!SaysNothing(*word)) {
+      StrAppend(&type, "_", *word);
     }
   }
-  if (word.empty()) return "gpu";
-  // A series, not yet a model: "rtx 4090".
-  std::string model;
-  if (!std::ranges::any_of(word, [](char c) { return c >= '0' && c <= '9'; }) &&
-      words >> model) {
-    StrAppend(&word, "_", model);
-  }
-  return word;
+  return type + form + memory;
 }
 
 std::vector<Gpu> VisibleGpus(

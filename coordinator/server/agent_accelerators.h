@@ -30,7 +30,12 @@ inline constexpr uint64_t kContextBytesDefault = uint64_t{512} << 20;
 // In the order of the bus. UNAVAILABLE when there is no driver, or it fails.
 absl::StatusOr<std::vector<Gpu>> ListGpus();
 
-// The type that Gavel gives a product: "NVIDIA A100-SXM4-80GB" is "a100".
+// The type that Gavel gives a product: its model, then what makes another
+// machine of the same model, form factor (but SXM, the usual one) and memory,
+// as far as the name tells. "NVIDIA A100-SXM4-80GB" is "a100-80gb", "NVIDIA
+// H100 PCIe" is "h100-pcie", "NVIDIA RTX 6000 Ada Generation" is
+// "rtx_6000_ada". Tables may leave out parts behind '-'
+// (coordinator/engine/type_names.h).
 std::string GpuTypeName(std::string_view product);
 
 // Those of `gpus` that CUDA_VISIBLE_DEVICES leaves, in its order; all when it

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/agent/stream_messages.h"
@@ -95,8 +96,11 @@ absl::StatusOr<std::string> AgentCheckpoints::DirectoryFor(
 void AgentCheckpoints::Do(const agent_action::FetchCheckpoint& action) {
   const absl::Status begun = Fetch(action);
   if (begun.ok()) return;
-  failed_.emplace_back(
-      agent_event::CheckpointFetched{action.job, std::string(begun.message())});
+  {
+    const std::lock_guard lock(mutex_);
+    failed_.emplace_back(agent_event::CheckpointFetched{
+        action.job, std::string(begun.message())});
+  }
   wake_();
 }
 
@@ -125,8 +129,11 @@ void AgentCheckpoints::Do(const agent_action::OfferCheckpoint& action) {
 }
 
 std::vector<AgentEvent> AgentCheckpoints::TakeEvents() {
-  std::vector<AgentEvent> events = std::move(failed_);
-  failed_.clear();
+  std::vector<AgentEvent> events;
+  {
+    const std::lock_guard lock(mutex_);
+    events = std::exchange(failed_, {});
+  }
   for (FetchState& state : stream_->TakeStates()) {
     if (!state.over) {
       events.emplace_back(agent_event::CheckpointComing{

@@ -1,11 +1,13 @@
 // The checkpoints of a server that shares none with others: where they lie, and
 // the streams by which they move. An agent started with --own-checkpoints owns
-// one. Belongs to the agent's thread.
+// one. Thread-safe; all but TakeEvents may wait for a disk or for the directory
+// of users.
 #ifndef GAVEL_COORDINATOR_SERVER_AGENT_CHECKPOINTS_H_
 #define GAVEL_COORDINATOR_SERVER_AGENT_CHECKPOINTS_H_
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,6 +58,7 @@ class AgentCheckpoints {
   absl::Status Fetch(const agent_action::FetchCheckpoint& action);
 
   const std::string directory_;
+  std::mutex mutex_;                // guards failed_
   std::vector<AgentEvent> failed_;  // before they began
   std::function<void()> wake_;
   std::unique_ptr<GenerationStream> stream_;

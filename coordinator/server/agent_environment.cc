@@ -81,6 +81,9 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
   variables["OMP_NUM_THREADS"] = StrCat(launch.accelerator.threads);
   // Threads of libgomp that spin take the cores of the jobs beside them.
   variables["OMP_WAIT_POLICY"] = "PASSIVE";
+  // Its output is a terminal (output_channel.h), and then a file.
+  variables["TERM"] = "dumb";
+  variables["NO_COLOR"] = "1";
   for (const auto& [name, value] : launch.environment) variables[name] = value;
   AddProtocol(launch, place, &variables);
   std::vector<std::string> entries;

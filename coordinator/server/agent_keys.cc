@@ -23,14 +23,15 @@ constexpr mode_t kDirectoryMode = 0711;
 
 }  // namespace
 
-absl::StatusOr<WorkerKeys> WorkerKeys::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<WorkerKeys>> WorkerKeys::Open(
+    const std::string& directory) {
   std::error_code error;
   fs::remove_all(directory, error);
   if (mkdir(directory.c_str(), kDirectoryMode) != 0 ||
       chmod(directory.c_str(), kDirectoryMode) != 0) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("directory ", directory)));
   }
-  return WorkerKeys(directory);
+  return std::unique_ptr<WorkerKeys>(new WorkerKeys(directory));
 }
 
 absl::StatusOr<std::string> WorkerKeys::Mint(
@@ -39,7 +40,10 @@ absl::StatusOr<std::string> WorkerKeys::Mint(
   const std::string path = StrCat(directory_, "/", worker.job.value(), "-",
                                   worker.rank, "-", worker.incarnation, ".key");
   GAVEL_RETURN_IF_ERROR(WriteKeyFile(path, keys));
-  keys_[worker] = {path, keys.public_key};
+  {
+    const std::lock_guard lock(mutex_);
+    keys_[worker] = {path, keys.public_key};
+  }
   if (account.has_value() &&
       lchown(path.c_str(), account->uid, account->gid) != 0) {
     const int chown_error = errno;
@@ -50,13 +54,19 @@ absl::StatusOr<std::string> WorkerKeys::Mint(
 }
 
 void WorkerKeys::Forget(const WorkerKey& worker) {
-  const auto found = keys_.find(worker);
-  if (found == keys_.end()) return;
-  unlink(found->second.path.c_str());
-  keys_.erase(found);
+  std::string path;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = keys_.find(worker);
+    if (found == keys_.end()) return;
+    path = std::move(found->second.path);
+    keys_.erase(found);
+  }
+  unlink(path.c_str());
 }
 
 std::string WorkerKeys::PublicKeyOf(const WorkerKey& worker) const {
+  const std::lock_guard lock(mutex_);
   const auto found = keys_.find(worker);
   return found == keys_.end() ? "" : found->second.public_key;
 }

@@ -1,11 +1,13 @@
 // The keys of an agent's workers: each process gets a pair of its own, whose
 // secret half lies in a file that only its user can read, until it ends. The
 // coordinator is told the public half with the messages that tell of the
-// process. Owned by the agent's thread; not thread-safe.
+// process. Thread-safe: no file is touched under the lock.
 #ifndef GAVEL_COORDINATOR_SERVER_AGENT_KEYS_H_
 #define GAVEL_COORDINATOR_SERVER_AGENT_KEYS_H_
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -20,7 +22,8 @@ namespace gavel {
 class WorkerKeys {
  public:
   // Files go to this directory, which is made anew, of mode 0711.
-  static absl::StatusOr<WorkerKeys> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<WorkerKeys>> Open(
+      const std::string& directory);
 
   // Path of a new key's file, which belongs to `account`, or to this user.
   absl::StatusOr<std::string> Mint(const WorkerKey& worker,
@@ -39,7 +42,8 @@ class WorkerKeys {
       : directory_(std::move(directory)) {}
   std::string PublicKeyOf(const WorkerKey& worker) const;
 
-  std::string directory_;
+  const std::string directory_;
+  mutable std::mutex mutex_;  // guards keys_
   std::map<WorkerKey, Key> keys_;
 };
 

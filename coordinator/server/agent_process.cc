@@ -1,7 +1,6 @@
 #include "coordinator/server/agent_process.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -33,7 +32,13 @@ enum class Stage : int { kChangeUser, kChangeDirectory, kRedirect, kExec };
 struct Failure {
   Stage stage = Stage::kExec;
   int error = 0;
+  bool is_there = false;  // the program, so what lacks is its interpreter
 };
+
+// Descriptors of the child: of its three own ones this is the next.
+constexpr int kNewsDescriptor = STDERR_FILENO + 1;
+// Out of the way of all of them.
+constexpr int kSpareDescriptor = 10;
 
 // All that the child needs, made before the fork: between fork and exec of a
 // process with threads nothing may allocate.
@@ -43,7 +48,7 @@ struct ChildPlan {
   const char* working_directory = nullptr;  // null: stays
   int output = -1;
   int null_input = -1;
-  int failure_pipe = -1;
+  int news = -1;
   std::vector<const char*> candidates;  // of argv[0]
   std::vector<char*> argv;              // ends with null
   std::vector<char*> environment;       // ends with null
@@ -59,11 +64,23 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-[[noreturn]] void FailChild(const ChildPlan& plan, Stage stage, int error) {
-  const Failure failure{stage, error};
+[[noreturn]] void FailChild(Stage stage, int error, bool is_there = false) {
+  const Failure failure{stage, error, is_there};
   [[maybe_unused]] const ssize_t written =
-      write(plan.failure_pipe, &failure, sizeof failure);
+      write(kNewsDescriptor, &failure, sizeof failure);
   _exit(127);
+}
+
+// Only these four stay. A child that hangs before exec must not hold our locks
+// and sockets, nor the ends of others' pipes.
+bool ArrangeDescriptors(const ChildPlan& plan) {
+  const int news = fcntl(plan.news, F_DUPFD, kSpareDescriptor);
+  const int output = fcntl(plan.output, F_DUPFD, kSpareDescriptor);
+  const int null_input = fcntl(plan.null_input, F_DUPFD, kSpareDescriptor);
+  return dup3(news, kNewsDescriptor, O_CLOEXEC) >= 0 &&
+         dup2(null_input, STDIN_FILENO) >= 0 &&
+         dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0 &&
+         close_range(kNewsDescriptor + 1, ~0U, 0) == 0;
 }
 
 void ResetSignals() {
@@ -93,24 +110,32 @@ bool ChangeUser(const UnixAccount& account) {
 
 // As execvp: what is not there is passed over, what may not be run is
 // remembered.
-int ExecFirst(const ChildPlan& plan) {
+[[noreturn]] void ExecFirst(const ChildPlan& plan) {
   int error = ENOENT;
+  bool is_there = false;
   for (const char* candidate : plan.candidates) {
     execve(candidate, plan.argv.data(), plan.environment.data());
-    if (errno == EACCES) error = EACCES;
-    if (errno != EACCES && errno != ENOENT && errno != ENOTDIR) return errno;
+    const int exec_error = errno;
+    if (exec_error == EACCES) error = EACCES;
+    if (exec_error != EACCES && exec_error != ENOENT && exec_error != ENOTDIR) {
+      FailChild(Stage::kExec, exec_error);
+    }
+    is_there |= access(candidate, F_OK) == 0;
   }
-  return error;
+  FailChild(Stage::kExec, error, is_there);
 }
 
 // Only async-signal-safe calls from here on.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  setpgid(0, 0);
+  if (!ArrangeDescriptors(plan)) FailChild(Stage::kRedirect, errno);
+  // No process of another session can join its group, so the group is of this
+  // worker alone.
+  setsid();
   umask(022);
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   if (plan.account != nullptr && !ChangeUser(*plan.account)) {
-    FailChild(plan, Stage::kChangeUser, errno);
+    FailChild(Stage::kChangeUser, errno);
   }
   // After the change, which clears it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -118,16 +143,9 @@ int ExecFirst(const ChildPlan& plan) {
   if (getppid() != plan.parent) _exit(127);
   ResetSignals();
   if (plan.working_directory != nullptr && chdir(plan.working_directory) != 0) {
-    FailChild(plan, Stage::kChangeDirectory, errno);
+    FailChild(Stage::kChangeDirectory, errno);
   }
-  if (dup2(plan.null_input, STDIN_FILENO) < 0 ||
-      dup2(plan.output, STDOUT_FILENO) < 0 ||
-      dup2(plan.output, STDERR_FILENO) < 0) {
-    FailChild(plan, Stage::kRedirect, errno);
-  }
-  // Ours are close-on-exec anyway; those of a host program may not be.
-  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  FailChild(plan, Stage::kExec, ExecFirst(plan));
+  ExecFirst(plan);
 }
 
 // Forks with all signals blocked, so that no handler of the host runs in the
@@ -153,14 +171,7 @@ std::string PathOf(const std::vector<std::string>& environment) {
   return kDefaultPath;
 }
 
-bool Exists(const ProcessSpec& spec, const std::string& path) {
-  const Descriptor directory(open(
-      spec.working_directory.empty() ? "." : spec.working_directory.c_str(),
-      O_PATH | O_CLOEXEC));
-  return faccessat(directory.get(), path.c_str(), F_OK, 0) == 0;
-}
-
-absl::Status NotFound(const ProcessSpec& spec) {
+absl::Status NotFound(const ProcessSpec& spec, bool is_there) {
   const std::string& program = spec.argv.front();
   if (program.find('/') == std::string::npos) {
     return absl::NotFoundError(
@@ -168,8 +179,7 @@ absl::Status NotFound(const ProcessSpec& spec) {
                "); give a path, ./", program,
                " for one beside the job file, or set PATH in [environment]"));
   }
-  // Not looked for as root, which would tell what that user may not see.
-  if (!spec.account.has_value() && Exists(spec, program)) {
+  if (is_there) {
     return absl::NotFoundError(
         StrCat(program,
                ": it is there, but its interpreter is not; correct its "
@@ -185,12 +195,12 @@ absl::Status NotFound(const ProcessSpec& spec) {
       StrCat(program, ": no such file or directory; ", remedy));
 }
 
-absl::Status ExecError(const ProcessSpec& spec, int error) {
+absl::Status ExecError(const ProcessSpec& spec, const Failure& failure) {
   const std::string& program = spec.argv.front();
-  switch (error) {
+  switch (failure.error) {
     case ENOENT:
     case ENOTDIR:
-      return NotFound(spec);
+      return NotFound(spec, failure.is_there);
     case EACCES:
       return absl::PermissionDeniedError(
           StrCat(program,
@@ -202,7 +212,7 @@ absl::Status ExecError(const ProcessSpec& spec, int error) {
                  ": not a program for this machine; a script needs "
                  "a first line such as #!/usr/bin/env python3"));
     default:
-      return absl::ErrnoToStatus(error, ToAbsl(program));
+      return absl::ErrnoToStatus(failure.error, ToAbsl(program));
   }
 }
 
@@ -224,34 +234,37 @@ absl::Status SpawnError(const ProcessSpec& spec, const Failure& failure) {
     case Stage::kExec:
       break;
   }
-  return ExecError(spec, failure.error);
+  return ExecError(spec, failure);
 }
 
-// The end of file means that exec has closed the pipe: the program runs.
-absl::Status WaitForExec(const ProcessSpec& spec, int failure_pipe) {
-  pollfd item{failure_pipe, POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = poll(&item, 1, kExecTimeout_ms);
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) {
-    return absl::DeadlineExceededError(
-        StrCat(spec.argv.front(), ": could not be started within ",
-               kExecTimeout_ms / 1000, " s; does its file system hang?"));
+absl::Status WaitForExec(const ProcessSpec& spec,
+                         const ForkedProcess& process) {
+  pollfd item{process.news.get(), POLLIN, 0};
+  while (poll(&item, 1, kExecTimeout_ms) < 0 && errno == EINTR) {
   }
-  Failure failure;
-  ssize_t bytes = 0;
-  do {
-    bytes = read(failure_pipe, &failure, sizeof failure);
-  } while (bytes < 0 && errno == EINTR);
-  if (bytes != sizeof failure) return absl::OkStatus();
-  return SpawnError(spec, failure);
+  const std::optional<absl::Status> result = ExecResult(spec, process);
+  if (result.has_value()) return *result;
+  return absl::DeadlineExceededError(
+      StrCat(spec.argv.front(), ": could not be started within ",
+             kExecTimeout_ms / 1000, " s; does its file system hang?"));
 }
 
 absl::StatusOr<Descriptor> Open(const std::string& path, int flags) {
   Descriptor descriptor(open(path.c_str(), flags | O_CLOEXEC, 0600));
   if (descriptor.get() < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
   return descriptor;
+}
+
+// Not open: `spec` has one that is.
+absl::StatusOr<Descriptor> OpenOutput(const ProcessSpec& spec) {
+  if (spec.output >= 0) return Descriptor(-1);
+  absl::StatusOr<Descriptor> output =
+      Open(spec.output_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+  if (output.ok() && spec.account.has_value() &&
+      fchown(output->get(), spec.account->uid, spec.account->gid) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(spec.output_path));
+  }
+  return output;
 }
 
 }  // namespace
@@ -270,26 +283,20 @@ std::vector<std::string> ProgramCandidates(const ProcessSpec& spec) {
   return candidates;
 }
 
-absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
+absl::StatusOr<ForkedProcess> ForkProcess(const ProcessSpec& spec) {
   if (spec.argv.empty() || spec.argv.front().empty()) {
     return absl::InvalidArgumentError(
         "the command is empty; name a program in the job file");
   }
-  GAVEL_ASSIGN_OR_RETURN(
-      const Descriptor output,
-      Open(spec.output_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW));
-  if (spec.account.has_value() &&
-      fchown(output.get(), spec.account->uid, spec.account->gid) != 0) {
-    return absl::ErrnoToStatus(errno, ToAbsl(spec.output_path));
-  }
+  GAVEL_ASSIGN_OR_RETURN(const Descriptor opened, OpenOutput(spec));
   GAVEL_ASSIGN_OR_RETURN(const Descriptor null_input,
                          Open("/dev/null", O_RDONLY));
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return absl::ErrnoToStatus(errno, "pipe");
   }
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
+  ForkedProcess process{0, Descriptor(ends[0])};
+  const Descriptor write_end(ends[1]);
 
   const std::vector<std::string> candidates = ProgramCandidates(spec);
   ChildPlan plan;
@@ -298,22 +305,41 @@ absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
   if (!spec.working_directory.empty()) {
     plan.working_directory = spec.working_directory.c_str();
   }
-  plan.output = output.get();
+  plan.output = spec.output < 0 ? opened.get() : spec.output;
   plan.null_input = null_input.get();
-  plan.failure_pipe = write_end.get();
+  plan.news = write_end.get();
   for (const std::string& path : candidates) {
     plan.candidates.push_back(path.c_str());
   }
   plan.argv = Pointers(spec.argv);
   plan.environment = Pointers(spec.environment);
 
-  const pid_t pid = ForkChild(plan);
-  if (pid < 0) return absl::ErrnoToStatus(errno, ToAbsl(spec.argv.front()));
-  write_end.Close();
-  const absl::Status started = WaitForExec(spec, read_end.get());
-  if (started.ok()) return pid;
-  kill(pid, SIGKILL);
-  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  process.pid = ForkChild(plan);
+  if (process.pid < 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(spec.argv.front()));
+  }
+  return process;
+}
+
+std::optional<absl::Status> ExecResult(const ProcessSpec& spec,
+                                       const ForkedProcess& process) {
+  Failure failure;
+  ssize_t bytes = 0;
+  do {
+    bytes = read(process.news.get(), &failure, sizeof failure);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes == sizeof failure) return SpawnError(spec, failure);
+  if (bytes < 0 && errno == EAGAIN) return std::nullopt;
+  // The end of file: exec, or the end, has closed the pipe.
+  return absl::OkStatus();
+}
+
+absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
+  GAVEL_ASSIGN_OR_RETURN(const ForkedProcess process, ForkProcess(spec));
+  const absl::Status started = WaitForExec(spec, process);
+  if (started.ok()) return process.pid;
+  kill(process.pid, SIGKILL);
+  while (waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   return started;
 }

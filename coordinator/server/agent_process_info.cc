@@ -46,13 +46,24 @@ std::optional<ProcessInfo> ReadProcessInfo(pid_t pid) {
   return ParseProcessInfo(ReadAll(StrCat("/proc/", pid, "/stat")));
 }
 
-bool KillRest(const ProcessFamily& family) {
+std::optional<uid_t> UserOfProcess(pid_t pid) {
+  constexpr std::string_view kField = "\nUid:\t";
+  const std::string status = ReadAll(StrCat("/proc/", pid, "/status"));
+  const size_t at = status.find(kField);
+  uid_t user = 0;
+  if (at == std::string::npos) return std::nullopt;
+  std::istringstream rest(status.substr(at + kField.size()));
+  if (!(rest >> user)) return std::nullopt;
+  return user;
+}
+
+FamilyRest KillRest(const ProcessFamily& family) {
   const auto is_marked = [&](pid_t pid, const ProcessInfo& info) {
     return !family.mark.empty() && info.start_time >= family.start_time &&
-           info.state != 'D' &&
+           info.state != 'D' && UserOfProcess(pid) == family.user &&
            HasEntry(ReadAll(StrCat("/proc/", pid, "/environ")), family.mark);
   };
-  bool runs = false;
+  FamilyRest rest;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end;
        !error && it != end; it.increment(error)) {
@@ -63,9 +74,9 @@ bool KillRest(const ProcessFamily& family) {
     const bool in_group = family.group > 0 && info->group == family.group;
     if (!in_group && !is_marked(pid, *info)) continue;
     kill(in_group ? -family.group : pid, SIGKILL);
-    runs = true;
+    (in_group ? rest.in_group : rest.marked) = true;
   }
-  return runs;
+  return rest;
 }
 
 std::string BootId() {

@@ -24,6 +24,8 @@ std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat);
 
 // Nothing when there is no such process.
 std::optional<ProcessInfo> ReadProcessInfo(pid_t pid);
+// Its real user.
+std::optional<uid_t> UserOfProcess(pid_t pid);
 
 // A worker's process, and what was started by it.
 struct ProcessFamily {
@@ -32,13 +34,27 @@ struct ProcessFamily {
   // which those are found that left the group. Empty: none are.
   std::string mark;
   uint64_t start_time = 0;  // of the first; nobody older is looked at
+  uid_t user = 0;           // whose processes may have the mark
 };
 
-// Kills what still runs of it; true when there was anything: call again until
-// there is not. Processes whose environment this user may not read are not
-// found by it, nor those that wait for a disk at this moment: to read of one
-// that a lost file system holds would take as long.
-bool KillRest(const ProcessFamily& family);
+// What KillRest killed, and may not yet be gone.
+struct FamilyRest {
+  bool in_group = false;
+  bool marked = false;  // outside the group
+  bool any() const { return in_group || marked; }
+};
+
+// How long marked processes outside the group are waited for. Its user may have
+// put the mark into processes of other origin, which come again for ever: they
+// keep no accelerator from counting as free.
+inline constexpr double kMarkedWait_s = 10;
+
+// Kills what still runs of it: call again until there is nothing. A mark counts
+// in processes of the family's user alone, since anybody can copy it.
+// Processes whose environment this process may not read are not found by it,
+// nor those that wait for a disk at this moment: to read of one that a lost
+// file system holds would take as long.
+FamilyRest KillRest(const ProcessFamily& family);
 
 // Differs after each start of the machine: pids and start times begin anew.
 std::string BootId();

@@ -27,18 +27,21 @@ uint64_t Random() {
 
 // Once the leader is gone its pid can't be given to a new process while the
 // group has members.
-bool KillRestOf(const RecordedWorker& worker, const std::string& mark) {
+FamilyRest KillRestOf(const RecordedWorker& worker, const std::string& mark) {
   const auto pid = static_cast<pid_t>(worker.running.pid);
   const std::optional<ProcessInfo> leader = ReadProcessInfo(pid);
   const bool anothers = leader && leader->start_time != worker.start_time;
-  return KillRest({anothers ? 0 : pid, mark, worker.start_time});
+  return KillRest({anothers ? 0 : pid, mark, worker.start_time, worker.user});
 }
 
 absl::Status SeeGone(const RecordedWorker& worker, const std::string& mark) {
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::duration<double>(AgentRecord::kSweepTimeout_s);
-  while (KillRestOf(worker, mark)) {
+  while (true) {
+    const FamilyRest rest = KillRestOf(worker, mark);
+    if (!rest.any()) break;
     if (std::chrono::steady_clock::now() > end) {
+      if (!rest.in_group) break;  // see kMarkedWait_s
       return absl::DeadlineExceededError(
           StrCat("process ", worker.running.pid, " of job ",
                  worker.running.worker.job.value(),
@@ -58,7 +61,8 @@ std::string FormatRecord(const std::vector<RecordedWorker>& workers,
   for (const RecordedWorker& worker : workers) {
     const WorkerKey& key = worker.running.worker;
     StrAppend(&text, key.job.value(), " ", key.rank, " ", key.incarnation, " ",
-              worker.running.pid, " ", worker.start_time, "\n");
+              worker.running.pid, " ", worker.start_time, " ", worker.user,
+              "\n");
   }
   return text;
 }
@@ -70,11 +74,18 @@ std::vector<RecordedWorker> ParseRecord(std::string_view text,
   std::string boot;
   std::vector<RecordedWorker> workers;
   if (!(lines >> word >> boot) || word != "boot" || boot != boot_id) return {};
-  uint64_t job = 0;
-  RecordedWorker worker;
-  while (lines >> job >> worker.running.worker.rank >>
-         worker.running.worker.incarnation >> worker.running.pid >>
-         worker.start_time) {
+  lines >> std::ws;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    uint64_t job = 0;
+    RecordedWorker worker;
+    if (!(fields >> job >> worker.running.worker.rank >>
+          worker.running.worker.incarnation >> worker.running.pid >>
+          worker.start_time)) {
+      break;
+    }
+    // Records of before there was the user end here.
+    if (!(fields >> worker.user)) worker.user = geteuid();
     worker.running.worker.job = JobId(job);
     // kill(-1) and kill(0) are for others than one group.
     if (worker.running.pid > 1) workers.push_back(worker);
@@ -130,9 +141,10 @@ absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {
 absl::Status AgentRecord::Write(const std::vector<RunningWorker>& running) {
   std::vector<RecordedWorker> workers;
   for (const RunningWorker& worker : running) {
-    const std::optional<ProcessInfo> info =
-        ReadProcessInfo(static_cast<pid_t>(worker.pid));
-    workers.push_back({worker, info ? info->start_time : 0});
+    const auto pid = static_cast<pid_t>(worker.pid);
+    const std::optional<ProcessInfo> info = ReadProcessInfo(pid);
+    workers.push_back({worker, info ? info->start_time : 0,
+                       UserOfProcess(pid).value_or(geteuid())});
   }
   return ReplaceFile(prefix_ + ".running", FormatRecord(workers, BootId()));
 }

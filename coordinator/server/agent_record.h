@@ -4,6 +4,8 @@
 #ifndef GAVEL_COORDINATOR_SERVER_AGENT_RECORD_H_
 #define GAVEL_COORDINATOR_SERVER_AGENT_RECORD_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +24,7 @@ namespace gavel {
 struct RecordedWorker {
   RunningWorker running;
   uint64_t start_time = 0;  // see agent_process_info.h
+  uid_t user = 0;           // that it runs as
   friend bool operator==(const RecordedWorker&,
                          const RecordedWorker&) = default;
 };

@@ -14,13 +14,10 @@
 
 #include "coordinator/agent/agent_machine.h"
 #include "coordinator/server/agent_checkpoints.h"
-#include "coordinator/server/agent_children.h"
-#include "coordinator/server/agent_environment.h"
 #include "coordinator/server/agent_keys.h"
-#include "coordinator/server/agent_log.h"
 #include "coordinator/server/agent_record.h"
+#include "coordinator/server/agent_workers.h"
 #include "coordinator/server/private_directory.h"
-#include "coordinator/server/unix_account.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
 #include "core/status.h"
@@ -84,10 +81,10 @@ absl::StatusOr<OwnDirectories> MakeDirectories(AgentShellOptions* options) {
 // directory to their locks and keys, and see nothing else. Lock files every
 // user's workers may open, but not remove: of root, since whoever may write the
 // directory could put others in their place.
-absl::StatusOr<std::optional<WorkerKeys>> OpenToOwners(
+absl::StatusOr<std::unique_ptr<WorkerKeys>> OpenToOwners(
     const AgentShellOptions& options, const OwnDirectories& directories) {
-  if (!options.keys.has_value()) return std::nullopt;
-  GAVEL_ASSIGN_OR_RETURN(WorkerKeys keys,
+  if (!options.keys.has_value()) return nullptr;
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<WorkerKeys> keys,
                          WorkerKeys::Open(StrCat(options.state_directory,
                                                  "/keys-", options.server)));
   if (geteuid() != 0) return keys;
@@ -122,17 +119,28 @@ AgentOptions MachineOptions(const AgentShellOptions& options,
   return machine;
 }
 
+std::shared_ptr<spdlog::logger> LogOrNone(std::shared_ptr<spdlog::logger> log) {
+  if (log != nullptr) return log;
+  return std::make_shared<spdlog::logger>(
+      "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
+}
+
 }  // namespace
 
 struct AgentShell::Impl {
   Impl(AgentShellOptions given, AgentRecord opened,
+       std::unique_ptr<WorkerKeys> opened_keys,
        std::unique_ptr<Dealer> connected,
        std::unique_ptr<AgentCheckpoints> opened_checkpoints);
 
   absl::Status Run();
   void Turn();
   void Receive(double wait_s);
-  void TakeExits();
+  void TakeWorkerEvents();
+  void On(ChildStarted&& event);
+  void On(ChildNotStarted&& event);
+  void On(WorkerEnded&& event);
+  void On(LogReply&& reply);
   void TakeFetches();
   void LookForEnd();
   void BeginEnding(absl::Status why, double grace_s);
@@ -141,7 +149,6 @@ struct AgentShell::Impl {
   Time Now() const;
 
   void Handle(const Message& message);
-  void AnswerLog(const LogRequest& request);
   void Step(const AgentEvent& event);
   void Carry(agent_action::Send&& action);
   void Carry(agent_action::Spawn&& action);
@@ -151,20 +158,18 @@ struct AgentShell::Impl {
   void Carry(agent_action::CancelFetch&& action);
   void Carry(agent_action::OfferCheckpoint&& action);
   void Carry(agent_action::Quit&& action);
-  absl::StatusOr<pid_t> Spawn(const LaunchWorker& launch);
+  AgentWorkersOptions WorkersOptions();
   void Send(const Message& message);
 
   const std::chrono::steady_clock::time_point started =
       std::chrono::steady_clock::now();
   AgentShellOptions options;
-  const std::string logs_directory;
-  const std::map<std::string, std::string> own_environment = OwnEnvironment();
   AgentRecord record;
-  std::optional<WorkerKeys> worker_keys;  // with keys
+  const std::unique_ptr<WorkerKeys> worker_keys;  // null: no keys
   std::unique_ptr<Dealer> dealer;
   std::unique_ptr<AgentCheckpoints> checkpoints;  // own_checkpoints
   AgentMachine machine;
-  Children children;
+  AgentWorkers workers;
   std::atomic<bool> stop_requested{false};
   Time heard_at = 0;
   bool silence_told = false;
@@ -177,19 +182,36 @@ struct AgentShell::Impl {
 };
 
 AgentShell::Impl::Impl(AgentShellOptions given, AgentRecord opened,
+                       std::unique_ptr<WorkerKeys> opened_keys,
                        std::unique_ptr<Dealer> connected,
                        std::unique_ptr<AgentCheckpoints> opened_checkpoints)
     : options(std::move(given)),
-      logs_directory(options.state_directory + "/logs"),
       record(std::move(opened)),
+      worker_keys(std::move(opened_keys)),
       dealer(std::move(connected)),
       checkpoints(std::move(opened_checkpoints)),
       machine(MachineOptions(options, record, checkpoints.get())),
-      children([this] { dealer->waker().Wake(); }) {
-  if (options.log == nullptr) {
-    options.log = std::make_shared<spdlog::logger>(
-        "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
+      workers(WorkersOptions()) {}
+
+AgentWorkersOptions AgentShell::Impl::WorkersOptions() {
+  AgentWorkersOptions made;
+  made.server = options.server;
+  made.place.coordinator = options.coordinator;
+  made.place.run_directory = options.run_directory;
+  made.place.address = options.address;
+  made.place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
+  if (options.keys) {
+    made.place.coordinator_key = options.keys->server_public_key;
   }
+  made.logs_directory = options.state_directory + "/logs";
+  made.log_limits = options.log_limits;
+  made.exec_limit_s = options.exec_limit_s;
+  made.notify = [this] { dealer->waker().Wake(); };
+  made.log = options.log;
+  made.record = &record;
+  made.keys = worker_keys.get();
+  made.checkpoints = checkpoints.get();
+  return made;
 }
 
 Time AgentShell::Impl::Now() const {
@@ -214,16 +236,16 @@ absl::Status AgentShell::Impl::Run() {
 
 void AgentShell::Impl::Turn() {
   Receive(WaitTime());
-  TakeExits();
+  TakeWorkerEvents();
   TakeFetches();
   if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
   LookForEnd();
 }
 
 double AgentShell::Impl::WaitTime() const {
-  const Time next = std::min({machine.NextDeadline(), kill_at, farewell_at});
-  return std::clamp(std::min(next - Now(), children.ReapInterval()), 0.0,
-                    kShellWaitMax_s);
+  const Time next = std::min(
+      {machine.NextDeadline(), workers.NextDeadline(), kill_at, farewell_at});
+  return std::clamp(next - Now(), 0.0, kShellWaitMax_s);
 }
 
 void AgentShell::Impl::Receive(double wait_s) {
@@ -247,7 +269,7 @@ void AgentShell::Impl::Receive(double wait_s) {
 
 void AgentShell::Impl::Handle(const Message& message) {
   if (const auto* request = std::get_if<LogRequest>(&message)) {
-    return AnswerLog(*request);
+    return workers.ReadLog(machine.cluster_id(), *request);
   }
   const auto* acknowledged = std::get_if<ExitAcknowledged>(&message);
   if (acknowledged != nullptr) unacknowledged.erase(acknowledged->worker);
@@ -256,20 +278,37 @@ void AgentShell::Impl::Handle(const Message& message) {
   Step(agent_event::MessageReceived{message});
 }
 
-void AgentShell::Impl::AnswerLog(const LogRequest& request) {
-  Send(ReadWorkerLog(logs_directory, request, children.Runs(request.worker)));
-}
-
-void AgentShell::Impl::TakeExits() {
-  for (const ChildExit& exit : children.Reap()) {
-    options.log->info("agent {}: job {} rank {} ended, code {} signal {}",
-                      options.server, exit.worker.job.value(), exit.worker.rank,
-                      exit.exit_code, exit.signal);
-    if (ending) unacknowledged.insert(exit.worker);
-    if (worker_keys) worker_keys->Forget(exit.worker);
-    Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal});
+void AgentShell::Impl::TakeWorkerEvents() {
+  for (WorkerEvent& event : workers.TakeEvents(Now())) {
+    std::visit([this](auto& e) { On(std::move(e)); }, event);
   }
 }
+
+void AgentShell::Impl::On(ChildStarted&& event) {
+  options.log->info("agent {}: job {} rank {} is process {}", options.server,
+                    event.worker.job.value(), event.worker.rank, event.pid);
+  Step(agent_event::ProcessStarted{event.worker, event.pid});
+}
+
+void AgentShell::Impl::On(ChildNotStarted&& event) {
+  options.log->error("agent {}: job {} rank {} not started: {}", options.server,
+                     event.worker.job.value(), event.worker.rank, event.error);
+  if (ending) unacknowledged.insert(event.worker);
+  Step(agent_event::ProcessNotStarted{event.worker, std::move(event.error),
+                                      event.hung});
+}
+
+void AgentShell::Impl::On(WorkerEnded&& event) {
+  const ChildExit& exit = event.exit;
+  options.log->info("agent {}: job {} rank {} ended, code {} signal {}",
+                    options.server, exit.worker.job.value(), exit.worker.rank,
+                    exit.exit_code, exit.signal);
+  if (ending) unacknowledged.insert(exit.worker);
+  Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal,
+                                  std::move(event.error_line)});
+}
+
+void AgentShell::Impl::On(LogReply&& reply) { Send(std::move(reply)); }
 
 void AgentShell::Impl::LookForEnd() {
   if (stop_requested && !ending) {
@@ -278,9 +317,9 @@ void AgentShell::Impl::LookForEnd() {
   if (!ending) return;
   if (Now() >= kill_at) {
     kill_at = kNever;
-    children.SignalAll(SIGKILL);
+    workers.SignalAll(SIGKILL);
   }
-  if (children.empty() && farewell_at == kNever) {
+  if (workers.empty() && farewell_at == kNever) {
     farewell_at = Now() + kShellFarewell_s;
   }
 }
@@ -289,11 +328,11 @@ void AgentShell::Impl::BeginEnding(absl::Status why, double grace_s) {
   ending = true;
   why_ending = std::move(why);
   kill_at = Now() + grace_s;
-  children.SignalAll(grace_s > 0 ? SIGTERM : SIGKILL);
+  workers.End(grace_s > 0 ? SIGTERM : SIGKILL);
 }
 
 bool AgentShell::Impl::Over() const {
-  return ending && children.empty() &&
+  return ending && workers.empty() &&
          (unacknowledged.empty() || Now() >= farewell_at);
 }
 
@@ -314,89 +353,28 @@ void AgentShell::Impl::Carry(agent_action::Send&& action) {
 }
 
 void AgentShell::Impl::Carry(agent_action::Spawn&& action) {
-  const LaunchWorker& launch = action.launch;
-  const absl::StatusOr<pid_t> pid = Spawn(launch);
-  if (!pid.ok()) {
-    options.log->error("agent {}: job {} ({}) not started: {}", options.server,
-                       launch.worker.job.value(), launch.job_name,
-                       ToStd(pid.status().message()));
-    return Step(agent_event::ProcessNotStarted{
-        launch.worker, std::string(pid.status().message())});
-  }
-  options.log->info("agent {}: job {} ({}) rank {} is process {}",
-                    options.server, launch.worker.job.value(), launch.job_name,
-                    launch.worker.rank, *pid);
-  Step(agent_event::ProcessStarted{launch.worker, *pid});
-}
-
-absl::StatusOr<pid_t> AgentShell::Impl::Spawn(const LaunchWorker& launch) {
-  if (ending) {
-    unacknowledged.insert(launch.worker);
-    return absl::UnavailableError("the agent is ending");
-  }
-  // It becomes a file name.
-  if (!IsValidName(launch.job_name)) {
-    return absl::InvalidArgumentError(
-        StrCat("\"", launch.job_name, "\" is no job name"));
-  }
-  if (options.keys && launch.unix_user.empty()) {
-    return absl::PermissionDeniedError(
-        "the job has no owner; submit it again, with a key");
-  }
-  WorkerPlace place;
-  GAVEL_ASSIGN_OR_RETURN(place.account, AccountOfJob(launch.unix_user));
-  place.coordinator = options.coordinator;
-  place.run_directory = options.run_directory;
-  place.address = options.address;
-  place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
-  if (worker_keys) {
-    GAVEL_ASSIGN_OR_RETURN(place.key_file,
-                           worker_keys->Mint(launch.worker, place.account));
-    place.coordinator_key = options.keys->server_public_key;
-  }
-  ProcessSpec spec;
-  spec.account = place.account;
-  spec.argv = launch.argv;
-  spec.working_directory = launch.working_directory;
-  LaunchWorker here = launch;
-  if (checkpoints) {
-    GAVEL_ASSIGN_OR_RETURN(
-        here.checkpoint_directory,
-        checkpoints->DirectoryFor(launch.checkpoint_directory, place.account));
-  }
-  spec.environment = WorkerEnvironment(here, place, own_environment);
-  spec.mark = record.MarkOf(launch.worker);
-  spec.environment.push_back(spec.mark);
-  spec.output_path = WorkerLogPath(logs_directory, launch);
-  absl::StatusOr<pid_t> pid = children.Start(launch.worker, spec);
-  if (!pid.ok() && worker_keys) worker_keys->Forget(launch.worker);
-  return pid;
+  workers.Launch(action.launch, machine.cluster_id());
 }
 
 void AgentShell::Impl::Carry(agent_action::SignalProcess&& action) {
-  children.Signal(action.worker, action.signal);
+  workers.Signal(action.worker, action.signal);
 }
 
 void AgentShell::Impl::Carry(agent_action::RecordRunning&& action) {
-  const absl::Status written = record.Write(action.running);
-  if (written.ok()) return;
-  options.log->error(
-      "agent {}: {}: should this agent be killed, the next one "
-      "does not know what to sweep; make room",
-      options.server, ToStd(written.message()));
+  workers.Record(std::move(action.running));
 }
 
 // A coordinator that speaks of streams knows of them by this agent's hello.
 void AgentShell::Impl::Carry(agent_action::FetchCheckpoint&& action) {
-  if (checkpoints) checkpoints->Do(action);
+  workers.DoCheckpoints(std::move(action));
 }
 
 void AgentShell::Impl::Carry(agent_action::CancelFetch&& action) {
-  if (checkpoints) checkpoints->Do(action);
+  workers.DoCheckpoints(action);
 }
 
 void AgentShell::Impl::Carry(agent_action::OfferCheckpoint&& action) {
-  if (checkpoints) checkpoints->Do(action);
+  workers.DoCheckpoints(std::move(action));
 }
 
 void AgentShell::Impl::TakeFetches() {
@@ -440,7 +418,7 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
   GAVEL_ASSIGN_OR_RETURN(
       AgentRecord record,
       AgentRecord::Open(options.state_directory, options.server));
-  GAVEL_ASSIGN_OR_RETURN(std::optional<WorkerKeys> worker_keys,
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<WorkerKeys> worker_keys,
                          OpenToOwners(options, directories));
   std::unique_ptr<AgentCheckpoints> checkpoints;
   if (options.own_checkpoints) {
@@ -449,9 +427,10 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
                          {options.state_directory, options.address,
                           [waker = &dealer->waker()] { waker->Wake(); }}));
   }
+  options.log = LogOrNone(std::move(options.log));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(record),
-                                     std::move(dealer), std::move(checkpoints));
-  impl->worker_keys = std::move(worker_keys);
+                                     std::move(worker_keys), std::move(dealer),
+                                     std::move(checkpoints));
   return std::unique_ptr<AgentShell>(new AgentShell(std::move(impl)));
 }
 

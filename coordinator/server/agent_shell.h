@@ -2,9 +2,10 @@
 // clock, ZeroMQ and real processes. `gavel agent` runs one, `gavel local` one
 // per server of its cluster file.
 //
-// Run() belongs to one thread, with which the workers live and die; Stop() may
-// be called from any, and from a signal handler. One more thread inside waits
-// for processes to end.
+// Run() belongs to one thread; workers die with the process. Stop() may
+// be called from any, and from a signal handler. Its loop waits for messages
+// alone: launches, processes, their output and the agent's files have threads
+// inside (agent_workers.h).
 #ifndef GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_
 #define GAVEL_COORDINATOR_SERVER_AGENT_SHELL_H_
 
@@ -15,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/server/agent_log.h"
 #include "core/messages.h"
 #include "runtime/transport/curve.h"
 
@@ -41,6 +43,9 @@ struct AgentShellOptions {
   bool own_checkpoints = false;
   // At the agent's end workers get SIGTERM, and SIGKILL this much later.
   double stop_grace_s = 10;
+  // A launch that does not come to exec within this is given up.
+  double exec_limit_s = 10;
+  LogLimits log_limits;                 // of workers' output
   std::shared_ptr<spdlog::logger> log;  // null: none
 };
 

@@ -132,6 +132,9 @@ void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
 
 void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
   agent_rejected |= std::holds_alternative<AgentRejected>(action.message);
+  if (auto* welcome = std::get_if<AgentWelcome>(&action.message)) {
+    welcome->cluster_id = cluster_id;
+  }
   const std::string* peer = agents.Find(action.server);
   if (peer == nullptr || Send(*peer, std::move(action.message))) return;
   agents.Forget(action.server);

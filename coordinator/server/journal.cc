@@ -30,7 +30,7 @@ constexpr char kPragmas[] =
     "PRAGMA cache_size=-512;";
 
 // Version 1 had `metadata` and `journal` only.
-constexpr char kTables[] =
+constexpr char kJournalTables[] =
     "CREATE TABLE IF NOT EXISTS metadata("
     " key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS journal("
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path,
 absl::Status Journal::Prepare() {
   GAVEL_RETURN_IF_ERROR(database_.Execute(kPragmas));
   const absl::Status made = InTransaction([this] {
-    GAVEL_RETURN_IF_ERROR(database_.Execute(kTables));
+    GAVEL_RETURN_IF_ERROR(database_.Execute(kJournalTables));
     return database_.Execute(kHistoryTables);
   });
   GAVEL_RETURN_IF_ERROR(made);

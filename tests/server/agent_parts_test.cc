@@ -12,9 +12,9 @@
 #include "coordinator/server/agent_accelerators.h"
 #include "coordinator/server/agent_children.h"
 #include "coordinator/server/agent_environment.h"
-#include "coordinator/server/agent_log.h"
 #include "coordinator/server/agent_process_info.h"
 #include "coordinator/server/agent_record.h"
+#include "coordinator/server/unix_account.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,14 +54,15 @@ TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
       {{"PATH", "/bin"}, {"HOME", "/home/me"}, {"SECRET", "1"}});
   EXPECT_THAT(
       environment,
-      ElementsAre(
-          "CUDA_VISIBLE_DEVICES=", "DATA=/data", "GAVEL_ADDRESS=127.0.0.1",
-          "GAVEL_CHECKPOINT_DIRECTORY=/checkpoints/lm",
-          "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
-          "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
-          "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here", "GAVEL_STEPS=500",
-          "GAVEL_WORLD_SIZE=2", "HOME=/home/me", "OMP_NUM_THREADS=4",
-          "OMP_WAIT_POLICY=PASSIVE", "PATH=/mine", "RANK=1", "WORLD_SIZE=2"));
+      ElementsAre("CUDA_VISIBLE_DEVICES=", "DATA=/data",
+                  "GAVEL_ADDRESS=127.0.0.1",
+                  "GAVEL_CHECKPOINT_DIRECTORY=/checkpoints/lm",
+                  "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
+                  "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
+                  "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here",
+                  "GAVEL_STEPS=500", "GAVEL_WORLD_SIZE=2", "HOME=/home/me",
+                  "NO_COLOR=1", "OMP_NUM_THREADS=4", "OMP_WAIT_POLICY=PASSIVE",
+                  "PATH=/mine", "RANK=1", "TERM=dumb", "WORLD_SIZE=2"));
 }
 
 TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
@@ -77,10 +78,30 @@ TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
               Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES"))));
 }
 
+TEST(AgentAccelerators, DifferentProductsAreDifferentTypes) {
+  EXPECT_EQ(GpuTypeName("NVIDIA A100-SXM4-40GB"), "a100-40gb");
+  EXPECT_EQ(GpuTypeName("NVIDIA A100-SXM4-80GB"), "a100-80gb");
+  EXPECT_EQ(GpuTypeName("NVIDIA A100 80GB PCIe"), "a100-pcie-80gb");
+  EXPECT_EQ(GpuTypeName("NVIDIA H100 PCIe"), "h100-pcie");
+  EXPECT_EQ(GpuTypeName("NVIDIA H100 80GB HBM3"), "h100-80gb");
+  EXPECT_EQ(GpuTypeName("NVIDIA H100 NVL"), "h100-nvl");
+  EXPECT_EQ(GpuTypeName("NVIDIA GeForce RTX 3080"), "rtx_3080");
+  EXPECT_EQ(GpuTypeName("NVIDIA GeForce RTX 3080 Ti"), "rtx_3080_ti");
+  EXPECT_EQ(GpuTypeName("NVIDIA GeForce RTX 3080 Laptop GPU"),
+            "rtx_3080_laptop");
+  EXPECT_EQ(GpuTypeName("Quadro RTX 6000"), "rtx_6000");
+  EXPECT_EQ(GpuTypeName("NVIDIA RTX 6000 Ada Generation"), "rtx_6000_ada");
+  EXPECT_EQ(GpuTypeName("NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+            "rtx_pro_6000_blackwell_server");
+  EXPECT_EQ(GpuTypeName("NVIDIA TITAN V"), "titan_v");
+  EXPECT_EQ(GpuTypeName("NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+            "a100-40gb-mig-1g-5gb");
+}
+
 TEST(AgentAccelerators, TypesAreTheProductsInShort) {
   EXPECT_EQ(GpuTypeName("NVIDIA H200"), "h200");
-  EXPECT_EQ(GpuTypeName("NVIDIA A100-SXM4-80GB"), "a100");
-  EXPECT_EQ(GpuTypeName("Tesla V100-SXM2-16GB"), "v100");
+  EXPECT_EQ(GpuTypeName("Tesla T4"), "t4");
+  EXPECT_EQ(GpuTypeName("Tesla V100-SXM2-16GB"), "v100-16gb");
   EXPECT_EQ(GpuTypeName("NVIDIA GeForce RTX 4090"), "rtx_4090");
   EXPECT_EQ(GpuTypeName("NVIDIA RTX A6000"), "rtx_a6000");
   EXPECT_EQ(GpuTypeName(""), "gpu");
@@ -162,30 +183,8 @@ TEST(AgentProcessInfo, ANameWithParenthesesAndBlanksIsNoTrap) {
   EXPECT_FALSE(BootId().empty());
 }
 
-TEST(AgentLog, IsReadInPiecesUntilTheProcessIsGone) {
-  const TemporaryFolder folder;
-  const std::string path = WorkerLogPath(folder.path(), Launch());
-  EXPECT_EQ(path, folder.path() + "/7-lm.1.log");
-  LogRequest request;
-  request.request = 5;
-  request.worker = {JobId(7), 1};
-  EXPECT_THAT(ReadWorkerLog(folder.path(), request, true).error,
-              ::testing::HasSubstr("no output"));
-  std::ofstream(path) << std::string(kLogChunkBytesMax, 'a') << "end";
-  LogReply reply = ReadWorkerLog(folder.path(), request, true);
-  EXPECT_EQ(reply.request, 5);
-  EXPECT_EQ(reply.data.size(), kLogChunkBytesMax);
-  request.offset = reply.next_offset;
-  reply = ReadWorkerLog(folder.path(), request, false);
-  EXPECT_EQ(reply.data, "end");
-  EXPECT_FALSE(reply.ended);
-  request.offset = reply.next_offset;
-  EXPECT_FALSE(ReadWorkerLog(folder.path(), request, true).ended);
-  EXPECT_TRUE(ReadWorkerLog(folder.path(), request, false).ended);
-}
-
 RecordedWorker Recorded(pid_t pid, uint64_t start_time) {
-  return {{{JobId(7), 0, 2}, pid}, start_time};
+  return {{{JobId(7), 0, 2}, pid}, start_time, geteuid()};
 }
 
 TEST(AgentRecord, IsReadBackUnlessTheMachineWasStartedAgain) {
@@ -193,6 +192,9 @@ TEST(AgentRecord, IsReadBackUnlessTheMachineWasStartedAgain) {
                                                Recorded(12, 6)};
   const std::string text = FormatRecord(workers, "boot-1");
   EXPECT_EQ(ParseRecord(text, "boot-1"), workers);
+  // As before records told the user.
+  EXPECT_EQ(ParseRecord("boot boot-1\n7 0 2 11 5\n7 0 2 12 6\n", "boot-1"),
+            workers);
   EXPECT_THAT(ParseRecord(text, "boot-2"), IsEmpty());
   EXPECT_THAT(ParseRecord("", "boot-1"), IsEmpty());
   EXPECT_THAT(ParseRecord("boot b\n7 0 2 -1 5\n7 0 2 0 5\n", "b"), IsEmpty());
@@ -292,37 +294,49 @@ TEST_F(SweepTest, WhatARecordedProcessStartedIsFoundByItsMark) {
   waitpid(pid, nullptr, 0);
 }
 
+// Waits for as many events as there are in all: for ever, but for the test's
+// own time limit.
+std::vector<ChildEvent> WaitForEvents(Children& children, size_t count) {
+  std::vector<ChildEvent> events;
+  while (events.size() < count) {
+    for (ChildEvent& event : children.TakeEvents()) {
+      events.push_back(std::move(event));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return events;
+}
+
+ProcessSpec ShellSpec(const std::string& script, const std::string& output) {
+  ProcessSpec spec;
+  spec.argv = {"/bin/sh", "-c", script};
+  spec.output_path = output;
+  spec.mark = StrCat("GAVEL_PROCESS=test-", getpid());
+  spec.environment = {"OUTPUT=" + output, spec.mark};
+  return spec;
+}
+
+constexpr double kExecLimit_s = 10;
+
 // A process that runs `script`, which prints the pid of what it leaves behind
 // and exits with 4: when that is told, what was left is gone.
 void ExpectNothingIsLeftOf(const std::string& script) {
   const TemporaryFolder folder;
   std::atomic<int> notified = 0;
-  Children children([&] { ++notified; });
-  ProcessSpec spec;
-  spec.argv = {"/bin/sh", "-c", script};
-  spec.output_path = folder.path() + "/output";
-  spec.mark = StrCat("GAVEL_PROCESS=test-", getpid());
-  spec.environment = {"OUTPUT=" + spec.output_path, spec.mark};
-  const WorkerKey worker{JobId(1), 0, 1};
-  ASSERT_OK(children.Start(worker, spec));
-  EXPECT_TRUE(children.Runs(worker.worker()));
-  const auto pause = [] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
-  while (notified == 0) pause();  // for ever: the test's own time limit
-  std::vector<ChildExit> exits;
-  while (exits.empty()) {
-    exits = children.Reap();
-    pause();
-  }
-  EXPECT_EQ(exits[0].exit_code, 4);
-  EXPECT_EQ(exits[0].signal, 0);
+  Children children([&] { ++notified; }, kExecLimit_s);
+  const std::string output = folder.path() + "/output";
+  children.Start({JobId(1), 0, 1}, ShellSpec(script, output), Descriptor(-1));
+  const std::vector<ChildEvent> events = WaitForEvents(children, 2);
+  EXPECT_TRUE(std::holds_alternative<ChildStarted>(events[0]));
+  const auto& exit = std::get<ChildExit>(events[1]);
+  EXPECT_EQ(exit.exit_code, 4);
+  EXPECT_EQ(exit.signal, 0);
+  EXPECT_EQ(notified, 2);
   pid_t child = 0;
-  std::ifstream(folder.path() + "/output") >> child;
+  std::ifstream(output) >> child;
   ASSERT_GT(child, 1);
   const auto info = ReadProcessInfo(child);
   EXPECT_TRUE(!info || info->gone());
-  EXPECT_TRUE(children.empty());
 }
 
 TEST(AgentChildren, EndsAreToldOnceTheWholeGroupIsGone) {
@@ -333,6 +347,31 @@ TEST(AgentChildren, EndsAreToldOnceWhatLeftTheGroupIsGone) {
   ExpectNothingIsLeftOf(
       "setsid /bin/sh -c 'echo $$; exec /bin/sleep 1000' & "
       "while [ ! -s $OUTPUT ]; do :; done; exit 4");
+}
+
+// Anybody's process can have a copy of the mark, and come again when it is
+// killed: the accelerator would never count as free.
+TEST(AgentChildren, AMarkInAnotherUsersProcessesKeepsNothingWaiting) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const TemporaryFolder folder;
+  ProcessSpec worker = ShellSpec("exit 4", folder.path() + "/worker");
+  ProcessSpec copy = ShellSpec("exec sleep 1000", folder.path() + "/copy");
+  ASSERT_OK_AND_ASSIGN(copy.account, AccountOfJob("nobody"));
+  Children children([] {}, kExecLimit_s);
+  // It is to be younger than the worker: only such ones are looked at.
+  worker.argv.back() =
+      "while [ ! -e " + folder.path() + "/go ]; do sleep .01; done; exit 4";
+  children.Start({JobId(1), 0, 1}, worker, Descriptor(-1));
+  WaitForEvents(children, 1);
+  ASSERT_OK_AND_ASSIGN(const pid_t pid, SpawnProcess(copy));
+  std::ofstream(folder.path() + "/go") << "";
+  const auto before = std::chrono::steady_clock::now();
+  WaitForEvents(children, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - before,
+            std::chrono::duration<double>(kMarkedWait_s / 2));
+  EXPECT_EQ(waitpid(pid, nullptr, WNOHANG), 0);  // nor is it killed
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "runtime/transport/router.h"
 #include "tests/server/temporary_folder.h"
+#include "tests/support/silent_mount.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel {
@@ -75,20 +76,21 @@ class AgentShellTest : public ::testing::Test {
   void Send(const Message& message) {
     EXPECT_OK(router_->Send(agent_, message));
   }
-  AgentHello Welcome() {
+  AgentHello Welcome(const std::string& cluster = "1234") {
     const AgentHello hello = Receive<AgentHello>();
-    Send(AgentWelcome{"here", kPosition, 0.5, hello.incarnation,
-                      hello.state_id});
+    Send(AgentWelcome{"here", kPosition, 0.5, hello.incarnation, hello.state_id,
+                      cluster});
     return hello;
   }
-  WorkerKey Launch(uint64_t job, std::vector<std::string> argv) {
+  WorkerKey Launch(uint64_t job, std::vector<std::string> argv,
+                   const std::string& directory = "") {
     LaunchWorker launch;
     launch.server = "here";
     launch.worker = {JobId(job), 0, 1};
     launch.position = kPosition;
     launch.job_name = "job";
     launch.argv = std::move(argv);
-    launch.working_directory = folder_.path();
+    launch.working_directory = directory.empty() ? folder_.path() : directory;
     Send(launch);
     return launch.worker;
   }
@@ -118,6 +120,94 @@ TEST_F(AgentShellTest, LaunchesTellsTheExitAndServesTheLog) {
   const LogReply reply = Receive<LogReply>();
   EXPECT_EQ(reply.request, 9);
   EXPECT_EQ(reply.data, "I am 3\n");
+}
+
+TEST_F(AgentShellTest, LinesAreInTheLogWhileTheProgramRuns) {
+  Start();
+  Welcome();
+  // sed writes by stdio, and to a file or pipe only at its end.
+  const WorkerKey worker = Launch(
+      3, {"/bin/sh", "-c", "(echo hello; sleep 1000) | sed s/hello/jello/"});
+  Receive<WorkerLaunched>();
+  std::string text;
+  while (text.empty()) {  // for ever: the test's own time limit
+    Send(LogRequest{1, worker.worker(), 0});
+    const LogReply reply = Receive<LogReply>();
+    EXPECT_FALSE(reply.ended);
+    text = reply.data;
+  }
+  EXPECT_EQ(text, "jello\n");
+}
+
+TEST_F(AgentShellTest, AFailureIsToldWithItsLastErrorLine) {
+  Start();
+  Welcome();
+  Launch(3, {"/bin/sh", "-c", "echo 'ValueError: bad shape' >&2; exit 1"});
+  WorkerExited exited = Receive<WorkerExited>();
+  EXPECT_EQ(exited.error_line, "ValueError: bad shape");
+  EXPECT_FALSE(exited.launch_hung);
+  Send(ExitAcknowledged{"here", exited.worker});
+  const WorkerKey evicted =
+      Launch(4, {"/bin/sh", "-c", "echo 'no error'; exit 75"});
+  do {
+    exited = Receive<WorkerExited>();
+  } while (exited.worker != evicted);
+  EXPECT_EQ(exited.error_line, "");
+}
+
+// Ids start anew with a new journal: a job's output is not for the next one of
+// its number.
+TEST_F(AgentShellTest, ALogIsOfOneClusterOnly) {
+  Start();
+  Welcome("1111");
+  const WorkerKey worker = Launch(3, {"/bin/echo", "secret"});
+  Send(ExitAcknowledged{"here", Receive<WorkerExited>().worker});
+  Stop();
+  Start();
+  Welcome("2222");
+  Send(LogRequest{7, worker.worker(), 0});
+  EXPECT_THAT(Receive<LogReply>().error, HasSubstr("no output"));
+  Launch(3, {"/bin/echo", "mine"});
+  Receive<WorkerExited>();
+  Send(LogRequest{8, worker.worker(), 0});
+  EXPECT_EQ(Receive<LogReply>().data, "mine\n");
+}
+
+TEST_F(AgentShellTest, AHungWorkingDirectoryKeepsNobodyElseWaiting) {
+  const auto mount = testing::SilentMount::Make(folder_.path() + "/mount");
+  if (!mount.ok()) GTEST_SKIP() << mount.status().message();
+  options_.exec_limit_s = 2;
+  Start();
+  Welcome();
+  const auto before = std::chrono::steady_clock::now();
+  const auto passed_s = [&] {
+    const std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - before;
+    return passed.count();
+  };
+  const WorkerKey hung =
+      Launch(3, {"/bin/true"}, folder_.path() + "/mount/job");
+  while (!(*mount)->asked()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const WorkerKey other = Launch(4, {"/bin/sh", "-c", "echo fine; exit 6"});
+  EXPECT_EQ(Receive<WorkerLaunched>().worker, other);
+  EXPECT_EQ(Receive<WorkerExited>().exit_code, 6);
+  Send(LogRequest{1, other.worker(), 0});
+  EXPECT_EQ(Receive<LogReply>().data, "fine\n");
+  Receive<AgentHeartbeat>();
+  EXPECT_LT(passed_s(), options_.exec_limit_s);
+
+  Send(ExitAcknowledged{"here", other});
+  WorkerExited exited = Receive<WorkerExited>();
+  while (exited.worker == other) exited = Receive<WorkerExited>();
+  EXPECT_EQ(exited.worker, hung);
+  EXPECT_TRUE(exited.launch_hung);
+  EXPECT_THAT(exited.launch_error, HasSubstr("/mount/job (working_directory)"));
+  EXPECT_GE(passed_s(), options_.exec_limit_s);
+  // Its process can't even be killed now; the agent ends all the same.
+  Stop();
+  EXPECT_LT(passed_s(), options_.exec_limit_s + 5);
 }
 
 TEST_F(AgentShellTest, WhatCannotStartIsReported) {

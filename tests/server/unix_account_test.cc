@@ -179,19 +179,19 @@ TEST_F(RunsAsOwner, ItsOutputIsItsOwnAndNoLinkIsFollowed) {
 }
 
 TEST_F(RunsAsOwner, ItsKeyIsItsOwnAndGoneWithIt) {
-  ASSERT_OK_AND_ASSIGN(WorkerKeys keys,
+  ASSERT_OK_AND_ASSIGN(const auto keys,
                        WorkerKeys::Open(folder_.path() + "/keys"));
   const WorkerKey worker{JobId(3), 0, 2};
-  ASSERT_OK_AND_ASSIGN(const std::string path, keys.Mint(worker, account_));
+  ASSERT_OK_AND_ASSIGN(const std::string path, keys->Mint(worker, account_));
   struct stat info {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, account_->uid);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
   EXPECT_THAT(Run(StrCat("cat ", path)), HasSubstr("secret_key"));
   Message message = WorkerLaunched{"here", worker, 5};
-  keys.FillIn(&message);
+  keys->FillIn(&message);
   EXPECT_TRUE(IsCurveKey(std::get<WorkerLaunched>(message).public_key));
-  keys.Forget(worker);
+  keys->Forget(worker);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
