@@ -37,6 +37,12 @@ void AddClusterFlags(CLI::App& command, SimulationSpec& spec) {
                   "steps/s of job types on accelerator types: Gavel's JSON")
       ->type_name("FILE");
   command
+      .add_option("--unknown-types", spec.unknown_types,
+                  "jobs of a trace without a row in the throughputs: error, or "
+                  "equal: equally fast on all accelerator types")
+      ->type_name("error|equal")
+      ->capture_default_str();
+  command
       .add_option("--prices", spec.prices,
                   "per accelerator and hour: none, gcp, TYPE=PRICE,... or a "
                   "CSV of time_s,type,price")

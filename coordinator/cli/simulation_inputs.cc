@@ -184,6 +184,10 @@ absl::StatusOr<SimulationInputs> SimulationInputCache::Load(
   GAVEL_ASSIGN_OR_RETURN(inputs.options, LoadOptions(spec));
   GAVEL_ASSIGN_OR_RETURN(inputs.throughputs, LoadThroughputs(spec.throughputs));
   GAVEL_ASSIGN_OR_RETURN(inputs.trace, LoadTrace(spec, inputs.throughputs));
+  if (spec.unknown_types == "error") {
+    GAVEL_RETURN_IF_ERROR(Annotate(
+        RequireKnownTypes(*inputs.throughputs, *inputs.trace), spec.trace));
+  }
   GAVEL_RETURN_IF_ERROR(CheckWindow(spec, *inputs.trace));
   return inputs;
 }
@@ -204,6 +208,9 @@ absl::StatusOr<std::string> SimulationInputCache::KeyOf(
     StrAppend(&text, name, "=", shown, "\n");
   });
   GAVEL_RETURN_IF_ERROR(status);
+  if (spec.unknown_types != "error") {
+    StrAppend(&text, "unknown_types=", spec.unknown_types, "\n");
+  }
   return Digest(text);
 }
 

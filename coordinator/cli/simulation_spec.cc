@@ -78,6 +78,14 @@ absl::Status CheckNames(const SimulationSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckUnknownTypes(const std::string& unknown_types) {
+  if (unknown_types == "error" || unknown_types == "equal") {
+    return absl::OkStatus();
+  }
+  return Refuse(StrCat("unknown types \"", unknown_types,
+                       "\" are not understood; give error or equal"));
+}
+
 absl::Status CheckEstimator(const SimulationSpec& spec) {
   if (spec.profiling_percentage > 100) {
     return Refuse(StrCat("--profiling-percentage ", spec.profiling_percentage,
@@ -143,6 +151,7 @@ absl::Status CheckSpec(const SimulationSpec& spec) {
   }
   GAVEL_RETURN_IF_ERROR(CheckNumbers(spec));
   GAVEL_RETURN_IF_ERROR(CheckNames(spec));
+  GAVEL_RETURN_IF_ERROR(CheckUnknownTypes(spec.unknown_types));
   GAVEL_RETURN_IF_ERROR(CheckEstimator(spec));
   return CheckJobs(spec);
 }

@@ -36,8 +36,11 @@ struct SimulationSpec {
   // What there is to do.
   std::string trace;        // file; empty: generated
   std::string throughputs;  // file
-  uint64_t jobs = 0;        // of a generated trace; 0: as the window needs
-  double rate_per_h = 0;    // mean arrivals; 0: all jobs at time 0
+  // Jobs of a trace that the throughput file has no row for: "error", or
+  // "equal": equally fast on all types. Not one of the fields below.
+  std::string unknown_types = "error";
+  uint64_t jobs = 0;      // of a generated trace; 0: as the window needs
+  double rate_per_h = 0;  // mean arrivals; 0: all jobs at time 0
   bool multi_gpu = false;
   bool multi_priority = false;
   bool slos = false;

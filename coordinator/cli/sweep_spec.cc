@@ -36,8 +36,8 @@ constexpr std::array<OtherName, 9> kOtherNames = {
      {"rates", "rate_per_h"},
      {"round_durations", "round_duration_s"},
      {"round_duration", "round_duration_s"}}};
-constexpr std::array<std::string_view, 4> kOwnKeys = {"window", "record",
-                                                      "limits", "search"};
+constexpr std::array<std::string_view, 5> kOwnKeys = {
+    "window", "record", "limits", "search", "unknown_types"};
 
 std::string_view FieldOf(std::string_view key) {
   for (const OtherName& other : kOtherNames) {
@@ -286,6 +286,7 @@ absl::StatusOr<SweepSpec> ParseSweep(std::string_view toml,
   SweepSpec sweep;
   SimulationSpec base;
   ReadWindow(reader, &base);
+  reader.Read("unknown_types", base.unknown_types);
   ReadRecord(reader, &sweep.record);
   ReadLimits(reader, source, status, &sweep);
   ReadSearch(reader, source, status, &sweep);

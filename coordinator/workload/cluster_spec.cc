@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -13,11 +14,8 @@
 namespace gavel {
 namespace {
 
-constexpr int kThreadsMax = 1024;
-constexpr double kSlowDownMax = 1000;
 // 8 EiB would not be exact any more.
 constexpr double kBytesMax = 1024.0 * 1024 * 1024 * 1024 * 1024;
-constexpr double kDurationMax_s = 30 * 24 * 3600;
 
 // "cpu" or "cuda:N", N without signs or leading zeros.
 bool IsValidDevice(std::string_view device) {
@@ -72,16 +70,15 @@ void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
   reader.ReadName("policy", spec.policy);
   reader.ReadName("mechanism", spec.mechanism);
   reader.ReadName("queue", spec.queue);
-  reader.Read("reset_interval_s", spec.reset_interval_s, kNotNegative);
+  reader.Read("reset_interval_s", spec.reset_interval_s);
   reader.Read("placement_sensitive", spec.placement_sensitive);
   reader.Read("throughputs", spec.throughputs);
-  const NumberRange duration = {.above_min = true, .max = kDurationMax_s};
-  reader.Read("round_duration_s", spec.round_duration_s, duration);
+  reader.Read("round_duration_s", spec.round_duration_s);
   if (!reader.Has("lease_duration_s")) {
     spec.lease_duration_s =
         std::min(spec.lease_duration_s, spec.round_duration_s);
   }
-  reader.Read("lease_duration_s", spec.lease_duration_s, duration);
+  reader.Read("lease_duration_s", spec.lease_duration_s);
   if (spec.lease_duration_s > spec.round_duration_s) {
     reader.Fail("lease_duration_s",
                 StrCat("lease_duration_s ", spec.lease_duration_s,
@@ -92,15 +89,14 @@ void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
 
 void ReadPrices(TomlReader reader, SchedulingSpec& spec) {
   for (const std::string& type : reader.Keys()) {
-    reader.Read(type, spec.prices[type], kNotNegative);
+    reader.Read(type, spec.prices[type]);
   }
 }
 
 TraceEntity ReadEntity(TomlReader reader) {
   TraceEntity entity;
-  reader.Require("name", "name = \"vision\"");
   reader.ReadName("name", entity.name);
-  reader.Read("weight", entity.weight, kPositive);
+  reader.Read("weight", entity.weight);
   reader.ReadName("policy", entity.policy);
   return entity;
 }
@@ -122,12 +118,10 @@ void CheckGpu(TomlReader& reader, const AcceleratorInfo& info) {
 
 AcceleratorEntry ReadAccelerator(TomlReader reader) {
   AcceleratorEntry entry;
-  reader.Require("type", "type = \"v100\"");
   reader.ReadName("type", entry.info.type);
-  reader.Read("count", entry.count, 1, kAcceleratorsPerServerMax);
-  reader.Read("threads", entry.info.threads, 1, kThreadsMax);
-  reader.Read("slow_down_factor", entry.info.slow_down_factor,
-              {.min = 1, .max = kSlowDownMax});
+  reader.Read("count", entry.count);
+  reader.Read("threads", entry.info.threads);
+  reader.Read("slow_down_factor", entry.info.slow_down_factor);
   if (reader.Read("device", entry.info.device) &&
       !IsValidDevice(entry.info.device)) {
     reader.Fail("device", StrCat("device is ", QuoteToml(entry.info.device),
@@ -172,19 +166,14 @@ void Append(TomlReader reader, const AcceleratorEntry& entry,
 
 ServerSpec ReadServer(const toml::table& table, std::string_view source,
                       absl::Status& status) {
-  TomlReader reader(table, source, {"name", "accelerator", "host_memory_bytes"},
-                    status);
+  const std::span<const FileTable> tables = ClusterFileTables();
+  TomlReader reader(table, source, KeysOf(tables, "[[server]]"), status);
   ServerSpec server;
-  reader.Require("name", "name = \"node-1\"");
   reader.ReadName("name", server.name);
   ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
-  reader.Require("accelerator", "[[server.accelerator]] with type = \"v100\"");
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
-    const TomlReader entry(
-        *accelerator, source,
-        {"type", "count", "threads", "device", "slow_down_factor",
-         "memory_bytes", "context_bytes"},
-        status);
+    const TomlReader entry(*accelerator, source,
+                           KeysOf(tables, "[[server.accelerator]]"), status);
     Append(entry, ReadAccelerator(entry), server);
   }
   return server;
@@ -197,23 +186,21 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
   GAVEL_ASSIGN_OR_RETURN(const toml::table root,
                          ParseToml(toml, source, kClusterSpecBytesMax));
   absl::Status status;
-  TomlReader reader(root, source, {"scheduling", "server", "prices", "entity"},
-                    status);
+  const std::span<const FileTable> tables = ClusterFileTables();
+  TomlReader reader(root, source, KeysOf(tables, ""), status);
   ClusterSpec spec;
   if (const toml::table* table = reader.Table("scheduling")) {
-    ReadScheduling(TomlReader(*table, source,
-                              {"policy", "round_duration_s", "lease_duration_s",
-                               "mechanism", "queue", "reset_interval_s",
-                               "placement_sensitive", "throughputs"},
-                              status),
-                   spec.scheduling);
+    ReadScheduling(
+        TomlReader(*table, source, KeysOf(tables, "[scheduling]"), status),
+        spec.scheduling);
   }
   if (const toml::table* table = reader.Table("prices")) {
-    ReadPrices(TomlReader(*table, source, status), spec.scheduling);
+    ReadPrices(TomlReader(*table, source, KeysOf(tables, "[prices]"), status),
+               spec.scheduling);
   }
   for (const toml::table* table : reader.Tables("entity")) {
     spec.scheduling.entities.push_back(ReadEntity(
-        TomlReader(*table, source, {"name", "weight", "policy"}, status)));
+        TomlReader(*table, source, KeysOf(tables, "[[entity]]"), status)));
   }
   std::set<std::string> names;
   for (const toml::table* table : reader.Tables("server")) {

@@ -37,6 +37,8 @@ struct SchedulingSpec {
   // Per accelerator and hour, by type.
   std::map<std::string, double> prices;
   std::vector<TraceEntity> entities;
+  friend bool operator==(const SchedulingSpec&,
+                         const SchedulingSpec&) = default;
 };
 
 struct ClusterSpec {
@@ -48,7 +50,7 @@ inline constexpr size_t kClusterSpecBytesMax = 4 * 1024 * 1024;
 // So that an agent's declaration of them fits a frame of the protocol.
 inline constexpr int kAcceleratorsPerServerMax = 256;
 
-// Parses a cluster file:
+// Parses a cluster file; cluster_keys.cc has all keys, ranges and defaults:
 //
 //   [scheduling]
 //   policy = "max_min_fairness_perf"

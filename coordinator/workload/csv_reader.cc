@@ -80,6 +80,27 @@ size_t CsvReader::RequireColumn(std::string_view name) {
   return kNoColumn;
 }
 
+void CsvReader::RefuseOtherColumns(
+    std::initializer_list<std::string_view> known) {
+  for (const TextField& field : fields_) {
+    if (std::ranges::find(known, field.text) != known.end()) continue;
+    std::string remedy;
+    const std::string_view closest = ClosestWord(field.text, known);
+    if (closest.empty()) {
+      std::string_view separator = "the columns are ";
+      for (const std::string_view name : known) {
+        StrAppend(&remedy, separator, name);
+        separator = ", ";
+      }
+      StrAppend(&remedy, "; rename it to one of them, or remove it");
+    } else {
+      remedy = StrCat("did you mean \"", closest, "\"?");
+    }
+    Reader().Fail(
+        field, StrCat("unknown column ", QuoteToml(field.text), "; ", remedy));
+  }
+}
+
 bool CsvReader::NextRow() {
   if (!status_.ok()) return false;
   const std::optional<TextLine> line = lines_.Next();

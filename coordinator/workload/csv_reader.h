@@ -29,6 +29,8 @@ class CsvReader {
   size_t FindColumn(std::initializer_list<std::string_view> names) const;
   // The same; an error unless it is there.
   size_t RequireColumn(std::string_view name);
+  // An error at a column with another name than these. Before the first row.
+  void RefuseOtherColumns(std::initializer_list<std::string_view> known);
 
   // To the next row; false: there is none, or an error.
   bool NextRow();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
+#include <span>
 
 #include "absl/strings/ascii.h"
 #include "coordinator/workload/toml_reader.h"
@@ -13,11 +13,8 @@
 namespace gavel {
 namespace {
 
-constexpr int kWorkersMax = 4096;
-constexpr int kRetriesMax = 1000;
 constexpr size_t kArgumentsMax = 1024;
 constexpr size_t kVariablesMax = 1024;
-constexpr NumberRange kWorkerLimit_s = {.above_min = true, .max = 3600};
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAppBytesMax = 256;
 
@@ -38,7 +35,6 @@ bool IsValidVariable(std::string_view name) {
 }
 
 void ReadProgram(TomlReader& reader, JobSpec& spec) {
-  reader.Require("command", R"(command = ["./train", "--epochs", "3"])");
   if (reader.Read("command", spec.argv) &&
       (spec.argv.empty() || spec.argv[0].empty())) {
     reader.Fail("command",
@@ -72,7 +68,6 @@ void ReadClass(TomlReader& reader, JobSpec& spec) {
 }
 
 void ReadIdentity(TomlReader& reader, JobSpec& spec) {
-  reader.Require("name", R"(name = "resnet-1")");
   reader.ReadName("name", spec.name);
   reader.ReadName("entity", spec.entity);
   if (reader.Read("app", spec.app) &&
@@ -85,9 +80,9 @@ void ReadIdentity(TomlReader& reader, JobSpec& spec) {
 }
 
 void ReadWorkers(TomlReader& reader, JobSpec& spec) {
-  reader.Read("scale_factor", spec.scale_factor, 1, kWorkersMax);
-  reader.Read("scale_factor_min", spec.scale_factor_min, 0, kWorkersMax);
-  reader.Read("scale_factor_max", spec.scale_factor_max, 0, kWorkersMax);
+  reader.Read("scale_factor", spec.scale_factor);
+  reader.Read("scale_factor_min", spec.scale_factor_min);
+  reader.Read("scale_factor_max", spec.scale_factor_max);
   if (spec.scale_factor_min > spec.scale_factor) {
     reader.Fail("scale_factor_min",
                 StrCat("scale_factor_min ", spec.scale_factor_min,
@@ -103,28 +98,17 @@ void ReadWorkers(TomlReader& reader, JobSpec& spec) {
 }
 
 void ReadGoals(TomlReader& reader, JobSpec& spec) {
-  reader.Read("weight", spec.weight, kPositive);
-  int64_t steps_total = 0;
-  if (reader.Read("steps_total", steps_total, 0,
-                  std::numeric_limits<int64_t>::max())) {
-    spec.steps_total = static_cast<uint64_t>(steps_total);
-  }
-  double value = 0;
-  if (reader.Read("deadline_s", value, kPositive)) spec.deadline_s = value;
-  if (reader.Read("budget", value, kPositive)) spec.budget = value;
-  reader.Read("retries_max", spec.retries_max, 0, kRetriesMax);
-  if (reader.Read("hang_timeout_s", value, kNotNegative)) {
-    spec.hang_timeout_s = value;
-  }
-  if (reader.Read("start_timeout_s", value, kWorkerLimit_s)) {
-    spec.start_timeout_s = value;
-  }
-  if (reader.Read("pause_grace_s", value, kWorkerLimit_s)) {
-    spec.pause_grace_s = value;
-  }
-  if (reader.Read("pause_s", value, kNotNegative)) spec.pause_s = value;
-  if (reader.Read("resume_s", value, kNotNegative)) spec.resume_s = value;
-  if (reader.Read("move_s", value, kNotNegative)) spec.move_s = value;
+  reader.Read("weight", spec.weight);
+  reader.Read("steps_total", spec.steps_total);
+  reader.Read("deadline_s", spec.deadline_s);
+  reader.Read("budget", spec.budget);
+  reader.Read("retries_max", spec.retries_max);
+  reader.Read("hang_timeout_s", spec.hang_timeout_s);
+  reader.Read("start_timeout_s", spec.start_timeout_s);
+  reader.Read("pause_grace_s", spec.pause_grace_s);
+  reader.Read("pause_s", spec.pause_s);
+  reader.Read("resume_s", spec.resume_s);
+  reader.Read("move_s", spec.move_s);
 }
 
 void ReadEnvironment(TomlReader reader, JobSpec& spec) {
@@ -143,8 +127,7 @@ void ReadEnvironment(TomlReader reader, JobSpec& spec) {
   }
 }
 
-// Beyond it no program is; and solvers can't take all that a double can.
-constexpr NumberRange kStepsPerSecond = {.max = 1e9};
+// Any slower is a mistake, and numbers of any size break solvers.
 constexpr double kStepsPerSecondMin = 1e-9;  // but for 0
 
 void ReadThroughputs(TomlReader reader, JobSpec& spec) {
@@ -155,7 +138,7 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
                                "1 to 64 of A-Z, a-z, 0-9, _ and -"));
     }
     double steps_per_s = 0;
-    if (!reader.Read(type, steps_per_s, kStepsPerSecond)) continue;
+    if (!reader.Read(type, steps_per_s)) continue;
     if (steps_per_s > 0 && steps_per_s < kStepsPerSecondMin) {
       reader.Fail(type, StrCat(type, " is ", steps_per_s,
                                " steps/s; write 0, where the job can't run, or "
@@ -227,41 +210,22 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   GAVEL_ASSIGN_OR_RETURN(const toml::table root,
                          ParseToml(toml, source, kJobSpecBytesMax));
   absl::Status status;
-  TomlReader reader(root, source,
-                    {"name",
-                     "command",
-                     "working_directory",
-                     "checkpoint_directory",
-                     "environment",
-                     "app",
-                     "entity",
-                     "class",
-                     "scale_factor",
-                     "scale_factor_min",
-                     "scale_factor_max",
-                     "weight",
-                     "steps_total",
-                     "deadline_s",
-                     "budget",
-                     "hang_timeout_s",
-                     "start_timeout_s",
-                     "pause_grace_s",
-                     "pause_s",
-                     "resume_s",
-                     "move_s",
-                     "throughputs",
-                     "retries_max"},
-                    status);
+  const std::span<const FileTable> tables = JobFileTables();
+  TomlReader reader(root, source, KeysOf(tables, ""), status);
   JobSpec spec;
   ReadIdentity(reader, spec);
   ReadProgram(reader, spec);
   ReadWorkers(reader, spec);
   ReadGoals(reader, spec);
   if (const toml::table* table = reader.Table("environment")) {
-    ReadEnvironment(TomlReader(*table, source, status), spec);
+    ReadEnvironment(
+        TomlReader(*table, source, KeysOf(tables, "[environment]"), status),
+        spec);
   }
   if (const toml::table* table = reader.Table("throughputs")) {
-    ReadThroughputs(TomlReader(*table, source, status), spec);
+    ReadThroughputs(
+        TomlReader(*table, source, KeysOf(tables, "[throughputs]"), status),
+        spec);
   }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;

@@ -18,7 +18,7 @@
 //   k80 = 6
 //
 // The keys are the fields of JobSpec, but `command` for argv and `class` for
-// job_class; `name` and `command` are required.
+// job_class; job_keys.cc has all of them, with ranges and defaults.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 #define GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 

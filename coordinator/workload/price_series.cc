@@ -51,6 +51,7 @@ absl::StatusOr<PriceSeries> PriceSeries::Parse(std::string_view csv,
   const size_t time = reader.RequireColumn("time_s");
   const size_t type = reader.RequireColumn("type");
   const size_t price = reader.RequireColumn("price");
+  reader.RefuseOtherColumns({"time_s", "type", "price"});
   while (reader.NextRow()) {
     const std::string_view name = reader.Text(type);
     if (!IsValidName(name)) reader.Fail(type, RefusalOf(name));

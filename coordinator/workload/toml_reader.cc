@@ -1,8 +1,10 @@
 #include "coordinator/workload/toml_reader.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -55,22 +57,6 @@ size_t Edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-bool IsWithin(double value, const NumberRange& range) {
-  const bool above = range.above_min ? value > range.min : value >= range.min;
-  return above && value <= range.max;
-}
-
-std::string Describe(const NumberRange& range) {
-  std::string text =
-      StrCat("a number ", range.above_min ? "above " : "from ", range.min);
-  if (range.max != std::numeric_limits<double>::max()) {
-    StrAppend(&text, " to ", range.max);
-  } else if (!range.above_min) {
-    StrAppend(&text, " on");
-  }
-  return text;
-}
-
 absl::StatusOr<toml::table> ParseToml(std::string_view text,
                                       std::string_view source,
                                       size_t bytes_max) {
@@ -97,6 +83,18 @@ TomlReader::TomlReader(const toml::table& table, std::string_view source,
                        absl::Status& status)
     : TomlReader(table, source, status) {
   RefuseUnknownKeys(known);
+}
+
+TomlReader::TomlReader(const toml::table& table, std::string_view source,
+                       std::span<const FileKey> keys, absl::Status& status)
+    : table_(table), source_(source), status_(status), keys_(keys) {
+  if (!keys.empty() && keys[0].any_name) return;
+  std::vector<std::string_view> known;
+  for (const FileKey& key : keys) known.push_back(key.name);
+  RefuseUnknownKeys(known);
+  for (const FileKey& key : keys) {
+    if (key.required) Require(key.name, StrCat(key.name, " = ", key.example));
+  }
 }
 
 TomlReader::TomlReader(const toml::table& table, std::string_view source,
@@ -198,6 +196,41 @@ bool TomlReader::Read(std::string_view key, double& out,
     Fail(key, StrCat(key, " is ", value, "; write ", Describe(range)));
     return false;
   }
+  out = value;
+  return true;
+}
+
+const FileKey& TomlReader::RowOf(std::string_view key, KeyKind kind) const {
+  const auto found = std::ranges::find_if(keys_, [&](const FileKey& row) {
+    return row.any_name || row.name == key;
+  });
+  assert(found != keys_.end() && found->kind == kind);
+  static_cast<void>(kind);
+  return *found;
+}
+
+bool TomlReader::Read(std::string_view key, int& out) {
+  const NumberRange& range = RowOf(key, KeyKind::kInteger).range;
+  return Read(key, out, static_cast<int>(range.min),
+              static_cast<int>(range.max));
+}
+
+bool TomlReader::Read(std::string_view key, uint64_t& out) {
+  assert(RowOf(key, KeyKind::kInteger).range.max ==
+         std::numeric_limits<double>::max());
+  int64_t value = 0;
+  if (!Read(key, value, 0, std::numeric_limits<int64_t>::max())) return false;
+  out = static_cast<uint64_t>(value);
+  return true;
+}
+
+bool TomlReader::Read(std::string_view key, double& out) {
+  return Read(key, out, RowOf(key, KeyKind::kNumber).range);
+}
+
+bool TomlReader::Read(std::string_view key, std::optional<double>& out) {
+  double value = 0;
+  if (!Read(key, value)) return false;
   out = value;
   return true;
 }

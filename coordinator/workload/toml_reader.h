@@ -11,13 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/toml_library.h"
 
 namespace gavel {
@@ -28,21 +30,12 @@ absl::StatusOr<toml::table> ParseToml(std::string_view text,
                                       std::string_view source,
                                       size_t bytes_max);
 
-// The finite numbers that a key may take: from min on (or above it), to max.
-struct NumberRange {
-  double min = 0;
-  bool above_min = false;
-  double max = std::numeric_limits<double>::max();
-};
-inline constexpr NumberRange kPositive = {.above_min = true};
-inline constexpr NumberRange kNotNegative = {};
-
-bool IsWithin(double value, const NumberRange& range);  // false for NaN
-// "a number above 0", "a number from 0 to 10".
-std::string Describe(const NumberRange& range);
-
 class TomlReader {
  public:
+  // A key without a row is an error, with the closest one as remedy; so is a
+  // required one that is missing. The rows outlive the reader.
+  TomlReader(const toml::table& table, std::string_view source,
+             std::span<const FileKey> keys, absl::Status& status);
   // A key that is not `known` is an error, with the closest one as remedy.
   TomlReader(const toml::table& table, std::string_view source,
              std::initializer_list<std::string_view> known,
@@ -59,6 +52,11 @@ class TomlReader {
   bool Read(std::string_view key, int& out, int min, int max);
   bool Read(std::string_view key, double& out, const NumberRange& range);
   bool Read(std::string_view key, bool& out);
+  // Within the range of the key's row, which must be there.
+  bool Read(std::string_view key, int& out);
+  bool Read(std::string_view key, uint64_t& out);
+  bool Read(std::string_view key, double& out);
+  bool Read(std::string_view key, std::optional<double>& out);
   // As Read of a string, but it must be a name (job_spec.h, IsValidName).
   bool ReadName(std::string_view key, std::string& out);
 
@@ -80,6 +78,8 @@ class TomlReader {
  private:
   void FailAt(const toml::source_region& place, std::string_view what);
   void RefuseUnknownKeys(const std::vector<std::string_view>& known);
+  // The row of `key`; asserts that there is one, of this kind.
+  const FileKey& RowOf(std::string_view key, KeyKind kind) const;
   bool CheckString(std::string_view key, const toml::node& node);
   // Says that `key` is of another type than expected.
   void WrongType(std::string_view key, const toml::node& node,
@@ -88,6 +88,7 @@ class TomlReader {
   const toml::table& table_;
   std::string_view source_;
   absl::Status& status_;
+  std::span<const FileKey> keys_;  // empty: the caller gives ranges itself
 };
 
 // The word closest to `word` by edits, or empty when none is close.

@@ -14,6 +14,9 @@
 
 namespace gavel {
 
+// Type of the jobs of a CSV that names none: equally fast on all accelerators.
+inline constexpr std::string_view kNoJobType = "philly";
+
 // What many jobs of a trace have in common.
 struct JobTemplate {
   std::string type;  // "ResNet-18 (batch size 64)"; row of the throughputs
@@ -81,7 +84,7 @@ inline constexpr size_t kTraceBytesMax = size_t{1} << 30;
 // also understood: `arrival_s` (or `submit_time`, seconds), `type`, `weight`.
 // Without arrivals all jobs are there at 0. `duration_s` is on the reference
 // type; a job without a `type` has the type "philly", and steps_total is then
-// its duration_s (1 step/s).
+// its duration_s (1 step/s). Any other column is an error.
 //
 // TOML: [[job]] with type, steps_total or duration_s, and optionally count,
 // scale_factor, scale_factor_min and scale_factor_max (elastic), weight,

@@ -11,8 +11,6 @@
 namespace gavel {
 namespace {
 
-constexpr std::string_view kDefaultType = "philly";
-
 struct Columns {
   size_t duration;
   size_t accelerators;
@@ -22,11 +20,15 @@ struct Columns {
 };
 
 Columns FindColumns(CsvReader& csv) {
-  return {.duration = csv.RequireColumn("duration_s"),
-          .accelerators = csv.RequireColumn("num_gpus"),
-          .arrival = csv.FindColumn({"arrival_s", "submit_time"}),
-          .type = csv.FindColumn({"type"}),
-          .weight = csv.FindColumn({"weight"})};
+  const Columns columns = {
+      .duration = csv.RequireColumn("duration_s"),
+      .accelerators = csv.RequireColumn("num_gpus"),
+      .arrival = csv.FindColumn({"arrival_s", "submit_time"}),
+      .type = csv.FindColumn({"type"}),
+      .weight = csv.FindColumn({"weight"})};
+  csv.RefuseOtherColumns(
+      {"duration_s", "num_gpus", "arrival_s", "submit_time", "type", "weight"});
+  return columns;
 }
 
 // The job type of the row; empty: it says none.
@@ -68,7 +70,7 @@ absl::StatusOr<Trace> ParseCsvTrace(std::string_view text,
   while (csv.NextRow()) {
     trace.jobs.push_back(ReadJob(csv, columns, trace));
     std::string_view type = TypeOf(csv, columns);
-    if (type.empty()) type = kDefaultType;
+    if (type.empty()) type = kNoJobType;
     const auto [found, added] =
         template_of.try_emplace(std::string(type), trace.templates.size());
     if (added) trace.templates.emplace_back().type = type;

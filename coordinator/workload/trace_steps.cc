@@ -1,6 +1,8 @@
 #include "coordinator/workload/trace_steps.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "coordinator/workload/toml_reader.h"
 #include "coordinator/workload/trace_forms.h"
@@ -47,7 +49,44 @@ absl::Status Complete(const ThroughputTable& throughputs,
   return absl::OkStatus();
 }
 
+// "did you mean "A3C"?", or the scale factors of a type that is there.
+std::string ClosestRow(const ThroughputTable& throughputs,
+                       std::string_view job_type) {
+  std::vector<std::string_view> types;
+  std::string scale_factors;
+  for (ThroughputTable::Row row = 0; row < throughputs.rows(); ++row) {
+    const auto& [type, scale_factor] = throughputs.NameOf(row);
+    types.push_back(type);
+    if (type != job_type) continue;
+    StrAppend(&scale_factors, scale_factors.empty() ? "" : ", ", scale_factor);
+  }
+  if (!scale_factors.empty()) {
+    return StrCat("it has the type at scale factors ", scale_factors);
+  }
+  const std::string_view closest = ClosestWord(job_type, types);
+  if (!closest.empty()) return StrCat("did you mean \"", closest, "\"?");
+  return types.empty() ? std::string("it has no rows")
+                       : StrCat("its types are such as \"", types[0], "\"");
+}
+
 }  // namespace
+
+absl::Status RequireKnownTypes(const ThroughputTable& throughputs,
+                               const Trace& trace) {
+  for (size_t number = 0; number < trace.jobs.size(); ++number) {
+    const TraceJob& job = trace.jobs[number];
+    const std::string& type = trace.templates[job.job_template].type;
+    if (type == kNoJobType) continue;
+    if (throughputs.FindRow(type, job.scale_factor).has_value()) continue;
+    return absl::InvalidArgumentError(
+        StrCat("job ", number, ": the throughput file has no row of type \"",
+               type, "\" at scale factor ", job.scale_factor, " (",
+               ClosestRow(throughputs, type),
+               "); correct the type, add the row, or let jobs without one be "
+               "equally fast on all accelerators: --unknown-types equal"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace) {
   for (size_t number = 0; number < trace.jobs.size(); ++number) {

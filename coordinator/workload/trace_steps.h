@@ -15,6 +15,12 @@ namespace gavel {
 // but cannot run on the reference type, or would have too many steps.
 absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace);
 
+// INVALID_ARGUMENT names the first job whose type and scale factor the table
+// has no row for, and the closest type that it has. Jobs of kNoJobType need
+// none.
+absl::Status RequireKnownTypes(const ThroughputTable& throughputs,
+                               const Trace& trace);
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_WORKLOAD_TRACE_STEPS_H_

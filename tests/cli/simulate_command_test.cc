@@ -198,6 +198,23 @@ TEST_F(SimulateTest, BadFilesArePointedAt) {
       "can't be written");
 }
 
+TEST_F(SimulateTest, AJobTypeThatTheThroughputsLackIsAnErrorUnlessAllowed) {
+  const std::string trace = Write("odd.csv",
+                                  "duration_s,num_gpus,type\n3600,1,A3C\n"
+                                  "3600,1,Unheard\n");
+  ExpectRefused(Simulate({"--trace", trace}),
+                "job 1: the throughput file has no row of type \"Unheard\"");
+  ExpectRefused(Simulate({"--trace", trace, "--unknown-types", "same"}),
+                "give error or equal");
+  const Ended allowed =
+      Simulate({"--trace", trace, "--unknown-types", "equal"});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.errors;
+  ExpectRefused(Simulate({"--trace", Write("app.csv",
+                                           "duration_s,num_gpus,app\n"
+                                           "3600,1,A3C\n")}),
+                "app.csv:1:21: unknown column \"app\"");
+}
+
 TEST_F(SimulateTest, CtrlCTellsWhatHasEndedByThen) {
   const auto process =
       Start({"simulate", "--throughputs", throughputs_, "--cluster", "v100:2",

@@ -99,6 +99,8 @@ TEST(PriceSeries, ErrorsPointIntoTheFile) {
        "columns in the first line"},
       {"time_s,type,price,type\n",
        "p.csv:1:19: column \"type\" is there twice"},
+      {"time_s,type,price,zone\n0,v100,1,a\n",
+       "p.csv:1:19: unknown column \"zone\"; the columns are time_s, type"},
       {header, "p.csv:1:1: there are no prices; write a line"},
       {header + "0,v100,-1", "p.csv:2:8: price is \"-1\"; write a number from"},
       {header + "0,v100,nan", "p.csv:2:8: price is \"nan\"; write a number"},

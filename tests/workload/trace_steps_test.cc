@@ -83,5 +83,31 @@ TEST(CompleteTrace, StepsThatNobodyCanCountAreRefused) {
                        "makes 1e+19 steps; write a duration that makes a "));
 }
 
+TEST(RequireKnownTypes, NamesTheJobWhoseTypeTheTableLacks) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(
+                           R"json({"v100": {"('LM (5)', 1)": {"null": 10},
+                                            "('LM (5)', 2)": {"null": 15}}})json",
+                           "t"));
+  const auto require = [&](const char* type, int scale_factor) {
+    return RequireKnownTypes(table,
+                             OneJob(type, {.scale_factor = scale_factor}));
+  };
+  EXPECT_OK(require("LM (5)", 2));
+  EXPECT_OK(require("philly", 4));  // a CSV without types
+  EXPECT_THAT(require("LM (6)", 1),
+              StatusIs(kInvalidArgument,
+                       "job 0: the throughput file has no row of type \"LM "
+                       "(6)\" at scale factor 1 (did you mean \"LM (5)\"?); "
+                       "correct the type, add the row, or let jobs without "
+                       "one be equally fast on all accelerators: "
+                       "--unknown-types equal"));
+  EXPECT_THAT(require("LM (5)", 4),
+              StatusIs(kInvalidArgument,
+                       "(it has the type at scale factors 1, 2); correct"));
+  EXPECT_THAT(require("something else", 1),
+              StatusIs(kInvalidArgument, "(its types are such as \"LM (5)\")"));
+}
+
 }  // namespace
 }  // namespace gavel

@@ -151,11 +151,10 @@ TEST(ParseTrace, LongFieldsAreCutInErrors) {
 }
 
 TEST(ParseTrace, ReadsACsv) {
-  ASSERT_OK_AND_ASSIGN(
-      const Trace trace,
-      Parse("user,duration_s , num_gpus,type,weight,submit_time"
-            "\r\nu,860662.5,1,\"LM (5, 2)\",2.5,7\r\n"
-            "u , 7944 ,8,,1,8"));
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       Parse("duration_s , num_gpus,type,weight,submit_time"
+                             "\r\n860662.5,1,\"LM (5, 2)\",2.5,7\r\n"
+                             " 7944 ,8,,1,8"));
   ASSERT_EQ(trace.templates.size(), 2U);
   EXPECT_EQ(trace.templates[0].type, "LM (5, 2)");
   EXPECT_EQ(trace.templates[1].type, "philly");
@@ -179,6 +178,17 @@ TEST(ParseTrace, ACsvNeedsDurationsAndAcceleratorsOnly) {
       ElementsAre(
           TraceJob{.scale_factor = 2, .steps_total = 3600, .duration_s = 3600},
           TraceJob{.steps_total = 60, .duration_s = 60}));
+}
+
+TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
+  EXPECT_THAT(Parse("duration_s,num_gpus,app\n60,1,A3C\n"),
+              StatusIs(kInvalidArgument,
+                       "a.trace:1:21: unknown column \"app\"; the columns are "
+                       "duration_s, num_gpus, arrival_s, submit_time, type, "
+                       "weight; rename it to one of them, or remove it"));
+  EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
+              StatusIs(kInvalidArgument,
+                       "unknown column \"wieght\"; did you mean \"weight\"?"));
 }
 
 TEST(ParseTrace, BadLinesOfACsvArePointedAt) {

@@ -1,0 +1,79 @@
+// What users may write into a file: one row per key. The parsers of job and
+// cluster files take types, ranges and examples from these rows (TomlReader),
+// and docs/files.md is written from them, so no key is known to one of the two
+// only. A new key is a row here (job_keys.cc, cluster_keys.cc), a Read() in the
+// parser, and `gavel help --files > docs/files.md`.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
+#define GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gavel {
+
+// The finite numbers that a key may take: from min on (or above it), to max.
+struct NumberRange {
+  double min = 0;
+  bool above_min = false;
+  double max = std::numeric_limits<double>::max();
+};
+inline constexpr NumberRange kPositive = {.above_min = true};
+inline constexpr NumberRange kNotNegative = {};
+
+bool IsWithin(double value, const NumberRange& range);  // false for NaN
+// "a number above 0", "a number from 0 to 10".
+std::string Describe(const NumberRange& range);
+
+enum class KeyKind : uint8_t {
+  kText,
+  kTexts,  // an array of strings
+  kName,   // job_spec.h, IsValidName
+  kSize,   // "64GiB"
+  kInteger,
+  kNumber,
+  kBoolean,
+  kTable,   // [key]
+  kTables,  // [[key]]
+};
+
+struct FileKey {
+  std::string_view name;
+  KeyKind kind = KeyKind::kText;
+  NumberRange range = {};               // of integers and numbers
+  std::string_view values = "";         // what texts may be, in words
+  bool required = false;                // missing: an error, with the example
+  std::string_view default_value = "";  // in TOML; parsing it changes nothing
+  std::string_view otherwise = "";      // what leaving it out means, in words
+  std::string_view example = "";        // in TOML
+  std::string_view meaning = "";
+  // The one row of a table whose keys users choose: stands for all of them.
+  bool any_name = false;
+};
+
+// One table of a file.
+struct FileTable {
+  std::string_view heading;  // "[[server.accelerator]]"; empty: top of the file
+  std::string_view meaning;
+  std::span<const FileKey> keys;
+};
+
+// In the order of the document. The spans live as long as the program.
+std::span<const FileTable> JobFileTables();
+std::span<const FileTable> ClusterFileTables();
+
+// The rows of one table of them.
+std::span<const FileKey> KeysOf(std::span<const FileTable> tables,
+                                std::string_view heading);
+
+// "integer, from 1 to 4096"; "one of a, b". For the document.
+std::string DescribeKind(const FileKey& key);
+
+// The tables as Markdown.
+std::string FormatFileTables(std::span<const FileTable> tables);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_

@@ -1,0 +1,158 @@
+// The rows of file_keys.h hold for the parsers: whatever the document says of a
+// key is what happens.
+#include "coordinator/workload/file_keys.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/workload/cluster_spec.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using testing::IsOk;
+using testing::kInvalidArgument;
+using testing::StatusIs;
+
+absl::Status ParseJob(const std::string& toml) {
+  return ParseJobSpec(toml, "job.toml").status();
+}
+
+absl::Status ParseCluster(const std::string& toml) {
+  return ParseClusterSpec(toml, "cluster.toml").status();
+}
+
+// "v100" of the example "v100 = 45.5".
+std::string NameOf(const FileKey& key) {
+  if (!key.any_name) return std::string(key.name);
+  return std::string(key.example.substr(0, key.example.find(' ')));
+}
+
+std::string ValueOf(const FileKey& key) {
+  if (!key.any_name) return std::string(key.example);
+  return std::string(key.example.substr(key.example.find('=') + 2));
+}
+
+// A file with this line in the table, and all that it needs around it.
+std::string FileWith(std::span<const FileTable> tables, const FileTable& table,
+                     const FileKey& key, const std::string& value) {
+  const auto required_of = [](std::span<const FileKey> keys,
+                              std::string_view but) {
+    std::string lines;
+    for (const FileKey& one : keys) {
+      if (!one.required || one.name == but) continue;
+      StrAppend(&lines, one.name, " = ", one.example, "\n");
+    }
+    return lines;
+  };
+  const std::string line = StrCat(NameOf(key), " = ", value, "\n");
+  if (table.heading.empty()) return required_of(table.keys, key.name) + line;
+  std::string file = required_of(KeysOf(tables, ""), "");
+  if (table.heading == "[[server.accelerator]]") {
+    StrAppend(&file, "[[server]]\nname = \"a\"\n");
+  }
+  return StrCat(file, table.heading, "\n", required_of(table.keys, key.name),
+                line);
+}
+
+using Parser = std::function<absl::Status(const std::string&)>;
+using KeyCheck =
+    std::function<void(const FileKey&, const Parser& parse_with_value)>;
+
+void ForEachKey(const KeyCheck& check) {
+  const std::pair<std::span<const FileTable>, Parser> files[] = {
+      {JobFileTables(), ParseJob}, {ClusterFileTables(), ParseCluster}};
+  for (const auto& [tables, parse] : files) {
+    for (const FileTable& table : tables) {
+      for (const FileKey& key : table.keys) {
+        SCOPED_TRACE(StrCat(table.heading, " ", key.name));
+        check(key, [&](const std::string& value) {
+          return parse(FileWith(tables, table, key, value));
+        });
+      }
+    }
+  }
+}
+
+TEST(FileKeys, EveryKeyIsReadAsItsKind) {
+  ForEachKey([](const FileKey& key, const Parser& parse) {
+    EXPECT_THAT(parse("2024-01-01"),
+                StatusIs(kInvalidArgument,
+                         StrCat(NameOf(key), " is a date or time; write")));
+  });
+}
+
+TEST(FileKeys, EveryExampleIsAccepted) {
+  ForEachKey([](const FileKey& key, const Parser& parse) {
+    EXPECT_THAT(parse(ValueOf(key)), IsOk());
+  });
+}
+
+TEST(FileKeys, EveryRangeEndsWhereTheTableSays) {
+  ForEachKey([](const FileKey& key, const Parser& parse) {
+    const bool is_integer = key.kind == KeyKind::kInteger;
+    if (!is_integer && key.kind != KeyKind::kNumber) return;
+    const NumberRange& range = key.range;
+    const std::string below =
+        StrCat(range.above_min ? range.min : range.min - 1);
+    EXPECT_THAT(parse(below), StatusIs(kInvalidArgument, "; write a"));
+    if (range.max == std::numeric_limits<double>::max()) return;
+    EXPECT_THAT(parse(StrCat(static_cast<int64_t>(range.max) + 1)),
+                StatusIs(kInvalidArgument, "; write a"));
+  });
+}
+
+TEST(FileKeys, EveryRowSaysWhatLeavingTheKeyOutMeans) {
+  ForEachKey([](const FileKey& key, const Parser&) {
+    const int ways = (key.required ? 1 : 0) +
+                     (key.default_value.empty() ? 0 : 1) +
+                     (key.otherwise.empty() ? 0 : 1);
+    EXPECT_EQ(ways, 1);
+    EXPECT_FALSE(key.meaning.empty());
+  });
+}
+
+TEST(FileKeys, TheDefaultOfAJobsKeyChangesNothing) {
+  constexpr char kLeast[] = "name = \"a\"\ncommand = [\"./train\"]\n";
+  ASSERT_OK_AND_ASSIGN(const JobSpec least, ParseJobSpec(kLeast, "job.toml"));
+  for (const FileKey& key : KeysOf(JobFileTables(), "")) {
+    if (key.default_value.empty()) continue;
+    ASSERT_OK_AND_ASSIGN(
+        const JobSpec spec,
+        ParseJobSpec(StrCat(kLeast, key.name, " = ", key.default_value),
+                     "job.toml"));
+    EXPECT_EQ(spec, least) << key.name;
+  }
+}
+
+TEST(FileKeys, TheDefaultOfAClustersKeyChangesNothing) {
+  for (const FileTable& table : ClusterFileTables()) {
+    for (const FileKey& key : table.keys) {
+      if (key.default_value.empty()) continue;
+      const auto parse = [&](std::string_view value) {
+        return *ParseClusterSpec(
+            FileWith(ClusterFileTables(), table, key, std::string(value)),
+            "cluster.toml");
+      };
+      // The line of the key, made a comment.
+      const std::string with = FileWith(ClusterFileTables(), table, key, "");
+      std::string without = with;
+      without.insert(without.rfind(StrCat("\n", key.name, " =")) + 1, "# ");
+      const absl::StatusOr<ClusterSpec> least =
+          ParseClusterSpec(without, "cluster.toml");
+      ASSERT_THAT(least, IsOk()) << without;
+      const ClusterSpec spec = parse(key.default_value);
+      EXPECT_EQ(spec.scheduling, least->scheduling) << key.name;
+      EXPECT_EQ(spec.servers, least->servers) << key.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gavel
