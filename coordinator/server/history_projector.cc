@@ -13,8 +13,16 @@ namespace gavel {
 namespace {
 
 std::string_view CauseName(const event::LeaseEnded& e) {
-  if (e.cause == ReleaseCause::kOutOfMemory) return "out of memory";
-  if (e.cause == ReleaseCause::kResumeFailed) return "could not start";
+  switch (e.cause) {
+    case ReleaseCause::kOutOfMemory:
+      return "out of memory";
+    case ReleaseCause::kResumeFailed:
+      return "could not start";
+    case ReleaseCause::kDeviceFailed:
+      return "device failed";
+    case ReleaseCause::kPaused:
+      break;
+  }
   return e.finished ? "finished" : "paused";
 }
 
