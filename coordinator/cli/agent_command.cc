@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_log.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/key_files.h"
@@ -33,6 +34,7 @@ struct AgentOptions {
   bool own_checkpoints = false;
   bool jobs_as_root = false;
   LogLimits log_limits;
+  LogOptions log;
 };
 
 // This machine's name, with what no server name may have replaced.
@@ -104,7 +106,7 @@ absl::Status Run(const AgentOptions& options) {
   shell_options.host_memory_bytes = server.host_memory_bytes;
   shell_options.stop_grace_s = options.stop_grace_s;
   shell_options.log_limits = options.log_limits;
-  shell_options.log = MakeStderrLog();
+  shell_options.log = MakeStderrLog(options.log);
 
   StopSignals signals;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
@@ -183,6 +185,7 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   AddLogFlags(*command, &options->log_limits);
+  AddDaemonLogFlags(*command, &options->log);
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_log.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/key_files.h"
@@ -35,6 +36,7 @@ struct CoordinatorOptions {
   SchedulingFlags scheduling;
   double keep_days = 30;
   uint64_t snapshot_rows = SnapshotOptions().rows;
+  LogOptions log;
 };
 
 // The soft limit is raised to the hard one by whatever binds.
@@ -91,7 +93,7 @@ absl::Status Run(const CoordinatorOptions& options) {
   server_options.journal.keep_s =
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
   server_options.snapshots.rows = options.snapshot_rows;
-  server_options.log = MakeStderrLog();
+  server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   WarnOfFewDescriptors(*server_options.log);
 
@@ -175,6 +177,7 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
         "0: no limit");
   quota("--quota-submissions", &options->quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
+  AddDaemonLogFlags(*command, &options->log);
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

@@ -12,9 +12,6 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "spdlog/sinks/basic_file_sink.h"
-#include "spdlog/sinks/stdout_sinks.h"
-#include "spdlog/spdlog.h"
 
 namespace gavel {
 namespace {
@@ -22,7 +19,6 @@ namespace {
 // As many as Gavel's own table has models.
 constexpr int kReferenceModels = 26;
 constexpr size_t kThroughputBytesMax = size_t{256} << 20;
-constexpr char kPattern[] = "%Y-%m-%d %H:%M:%S.%e %l %v";
 
 // Parsed already; CLI11's own check would print the largest double there is.
 std::string AboveZero(const std::string& text) {
@@ -167,26 +163,6 @@ std::string DefaultRunDirectory(
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/') return StrCat(runtime, "/gavel");
   return StrCat("/tmp/gavel-", getuid());
-}
-
-std::shared_ptr<spdlog::logger> MakeStderrLog() {
-  auto log = std::make_shared<spdlog::logger>(
-      "gavel", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  log->set_pattern(kPattern);
-  return log;
-}
-
-absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeFileLog(
-    const std::string& path) {
-  try {
-    auto log = std::make_shared<spdlog::logger>(
-        "gavel", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-    log->set_pattern(kPattern);
-    log->flush_on(spdlog::level::info);
-    return log;
-  } catch (const spdlog::spdlog_ex& error) {
-    return absl::InternalError(StrCat("log file ", path, ": ", error.what()));
-  }
 }
 
 }  // namespace gavel

@@ -4,7 +4,6 @@
 #define GAVEL_COORDINATOR_CLI_DAEMON_OPTIONS_H_
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,9 +14,6 @@
 
 namespace CLI {
 class App;
-}
-namespace spdlog {
-class logger;
 }
 
 namespace gavel {
@@ -57,11 +53,6 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
 // cluster file: the state directory (empty).
 std::string DefaultRunDirectory(
     const std::vector<AcceleratorInfo>& accelerators);
-
-// To stderr, or to a file (INTERNAL when it can't be written).
-std::shared_ptr<spdlog::logger> MakeStderrLog();
-absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeFileLog(
-    const std::string& path);
 
 }  // namespace gavel
 

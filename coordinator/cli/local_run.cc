@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/client.h"
+#include "coordinator/cli/daemon_log.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history_file.h"
 #include "coordinator/cli/local_cluster.h"

@@ -31,6 +31,13 @@ absl::StatusOr<AuditLog> AuditLog::Open(const std::string& path) {
   return AuditLog(*std::move(file));
 }
 
+AuditLog::AuditLog(RotatingFile file)
+    : lines_(std::make_unique<LineThread>(
+          [file = std::make_shared<RotatingFile>(std::move(file))](
+              std::string_view line, const std::stop_token&) {
+            return file->Append(line);
+          })) {}
+
 void AuditLog::Refusal(Time now, const AuditEntry& entry) {
   if (now - minute_started_ >= kAuditMinute_s) {
     minute_started_ = now;
@@ -59,16 +66,14 @@ void AuditLog::Write(const AuditEntry& entry) {
       {"action", entry.action}, {"object", entry.object},
       {"result", entry.result},
   };
+  left_out_ += lines_->TakeLost();
   if (left_out_ > 0) line["left_out"] = left_out_;
-  const std::string text =
+  std::string text =
       line.dump(-1, ' ', /*ensure_ascii=*/true,
                 nlohmann::ordered_json::error_handler_t::replace) +
       "\n";
-  if (file_.Append(text)) {
-    left_out_ = 0;
-  } else {
-    ++left_out_;
-  }
+  // What it is told of is then in the queue; lost with it, it is not told.
+  if (lines_->Append(std::move(text))) left_out_ = 0;
 }
 
 }  // namespace gavel

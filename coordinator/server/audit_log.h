@@ -1,18 +1,20 @@
 // Who did what, from where, and what came of it: one line of JSON for each
 // action of a user or operator, and for what was refused or failed; only ever
 // appended to, in files of bounded size (rotating_file.h). Names and codes,
-// never what a request contains. The coordinator's event loop writes it, `gavel
-// audit` reads it. Not thread-safe.
+// never what a request contains. The coordinator's event loop hands it lines,
+// which a thread inside writes; `gavel audit` reads them. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "coordinator/server/line_thread.h"
 #include "coordinator/server/rotating_file.h"
 #include "core/units.h"
 
@@ -40,15 +42,16 @@ class AuditLog {
   static absl::StatusOr<AuditLog> Open(const std::string& path);
 
   // What can't be written is counted and told with the next entry: an audit
-  // log on a full disk does not stop a cluster. `now`: as of the event loop.
+  // log on a full or stuck disk does not stop a cluster. `now`: as of the event
+  // loop.
   void Action(const AuditEntry& entry) { Write(entry); }
   void Refusal(Time now, const AuditEntry& entry);
 
  private:
-  explicit AuditLog(RotatingFile file) : file_(std::move(file)) {}
+  explicit AuditLog(RotatingFile file);
   void Write(const AuditEntry& entry);
 
-  RotatingFile file_;
+  std::unique_ptr<LineThread> lines_;
   Time minute_started_ = -60;
   std::map<std::string, int> refusals_;  // of this minute, by who
   int refusals_written_ = 0;             // in this minute
