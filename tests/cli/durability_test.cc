@@ -82,8 +82,8 @@ TEST_P(KilledCoordinatorTest, AgainAndAgainInterruptsNothing) {
   EXPECT_TRUE(ReachesState(endpoint_, "b", "CD"));
   for (const auto& [id, name] : {std::pair(1, "a"), std::pair(2, "b")}) {
     ExpectEachStepOnce(name, 2000);
-    EXPECT_EQ(Count(LogOf(id, name), "pauses at step"), 0) << LogOf(id, name);
-    EXPECT_EQ(Count(LogOf(id, name), "starts at step"), 1);
+    EXPECT_EQ(Count(LogOf(id), "pauses at step"), 0) << LogOf(id);
+    EXPECT_EQ(Count(LogOf(id), "starts at step"), 1);
   }
   // Killed while it stood still: told as one stay.
   const json leases = Json({"history", "--coordinator", endpoint_, "--show",

@@ -166,8 +166,20 @@ std::vector<pid_t> GavelTest::WorkerPids() const {
   return pids;
 }
 
-std::string GavelTest::LogOf(int job, const std::string& name) const {
-  return ReadText(StrCat(state(), "/logs/", job, "-", name, ".0.log"));
+std::string GavelTest::LogOf(int job, int rank) const {
+  return LogUnder(state(), job, rank);
+}
+
+std::string GavelTest::LogUnder(const std::string& agent_state, int job,
+                                int rank) {
+  std::error_code error;
+  for (const auto& cluster :
+       std::filesystem::directory_iterator(agent_state + "/logs", error)) {
+    const std::string log =
+        StrCat(cluster.path().string(), "/", job, ".", rank, "/0.log");
+    if (std::filesystem::exists(log, error)) return ReadText(log);
+  }
+  return "";
 }
 
 GavelTest::FakeState GavelTest::CheckpointOf(const std::string& name) const {

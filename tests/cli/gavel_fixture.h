@@ -87,7 +87,11 @@ class GavelTest : public ::testing::Test {
 
   // Processes that the agent of server "here" has recorded.
   std::vector<pid_t> WorkerPids() const;
-  std::string LogOf(int job, const std::string& name) const;
+  // What a worker printed, with the agent's state in state(), or elsewhere;
+  // empty: nothing yet.
+  std::string LogOf(int job, int rank = 0) const;
+  static std::string LogUnder(const std::string& agent_state, int job,
+                              int rank = 0);
   // The last checkpoint of a job of the fake worker.
   struct FakeState {
     uint64_t steps = 0;

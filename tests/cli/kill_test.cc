@@ -87,15 +87,15 @@ TEST_F(KillTest, WorkersTrainToTheLeasesEndWithoutTheirCoordinator) {
   coordinator_->Signal(SIGKILL);
   EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
   EXPECT_TRUE(Eventually([&] {
-    return LogOf(1, "job").find("lease ended") != std::string::npos;
-  })) << LogOf(1, "job");
+    return LogOf(1).find("lease ended") != std::string::npos;
+  })) << LogOf(1);
   EXPECT_TRUE(IsAlive(workers[0]));
 
   StartCoordinator();
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   ExpectEachStepOnce("job", 600);
   // The same process went on.
-  EXPECT_EQ(Count(LogOf(1, "job"), "starts at step"), 1);
+  EXPECT_EQ(Count(LogOf(1), "starts at step"), 1);
 }
 
 TEST_F(KillTest, ACoordinatorThatIsBackWithinTheLeaseIsHardlyNoticed) {
@@ -109,7 +109,7 @@ TEST_F(KillTest, ACoordinatorThatIsBackWithinTheLeaseIsHardlyNoticed) {
   StartCoordinator();
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   ExpectEachStepOnce("job", 400);
-  EXPECT_EQ(Count(LogOf(1, "job"), "pauses at step"), 0) << LogOf(1, "job");
+  EXPECT_EQ(Count(LogOf(1), "pauses at step"), 0) << LogOf(1);
 }
 
 // How often workers fail is told to those that start, and survives a restart.
@@ -127,11 +127,11 @@ TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   };
   Submit(command("job", ""));
   ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
-  EXPECT_THAT(LogOf(1, "job"), HasSubstr("every 21600 s"));
+  EXPECT_THAT(LogOf(1), HasSubstr("every 21600 s"));
   kill(WorkerPids().at(0), SIGKILL);
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   // Half of six hours and of what it had run.
-  EXPECT_THAT(LogOf(1, "job"), HasSubstr("every 1080"));
+  EXPECT_THAT(LogOf(1), HasSubstr("every 1080"));
   const std::string lost =
       "workers lost: 1 in 0.00 hours; one is expected to "
       "fail every 3.00 hours";
@@ -147,7 +147,7 @@ TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
       command("own", "[environment]\nGAVEL_FAILURE_INTERVAL_S = \"77\"\n");
   ASSERT_EQ(Run({"submit", "--coordinator", endpoint_, own}).exit_code, 0);
   EXPECT_TRUE(ReachesState(endpoint_, "own", "CD"));
-  EXPECT_THAT(LogOf(2, "own"), HasSubstr("every 77 s"));
+  EXPECT_THAT(LogOf(2), HasSubstr("every 77 s"));
 }
 
 TEST_F(KillTest, AnAgentThatIsToldToStopEndsItsWorkersInOrder) {
@@ -161,7 +161,7 @@ TEST_F(KillTest, AnAgentThatIsToldToStopEndsItsWorkersInOrder) {
   EXPECT_EQ(agent->Wait(), 0) << agent->errors();
   EXPECT_FALSE(IsAlive(workers.at(0)));
   EXPECT_THAT(WorkerPids(), IsEmpty());
-  EXPECT_THAT(LogOf(1, "job"), HasSubstr("ends with 75"));
+  EXPECT_THAT(LogOf(1), HasSubstr("ends with 75"));
   // That is no failure of the job.
   EXPECT_EQ(QueueRow(endpoint_, "job")["failures_in_a_row"], 0);
   coordinator_->Signal(SIGINT);

@@ -266,9 +266,8 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
         "name = \"b\"\ncommand = [\"sh\", \"-c\", \"id -un; env; sleep 0\"]\n");
   const Ended submitted = As("alice", {"submit", Path("jobs/a.toml")});
   EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
-  ASSERT_TRUE(Eventually([&] {
-    return fs::exists(Path("agent/logs/1-a.0.log"));
-  })) << agent->errors();
+  ASSERT_TRUE(Eventually([&] { return !LogUnder(Path("agent"), 1).empty(); }))
+      << agent->errors();
   // The worker's own key, which its agent made for it, is a secret, too.
   size_t of_workers = 0;
   for (const auto& entry :
@@ -288,7 +287,7 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
     queue = As("alice", {"queue", "--json"}).output;
     return queue.find("\"finished\"") != std::string::npos;
   })) << queue
-      << agent->errors() << ReadText(Path("agent/logs/1-a.0.log"));
+      << agent->errors() << LogUnder(Path("agent"), 1);
   struct stat info {};
   const std::string saved =
       CheckpointDirectory(Path("jobs/gavel-state"), "1-a");

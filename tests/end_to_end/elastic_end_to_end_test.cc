@@ -119,9 +119,7 @@ class ElasticEndToEnd : public GavelTest {
     }
     return false;
   }
-  std::string LogOfRank(int rank) const {
-    return ReadText(StrCat(state(), "/logs/1-elastic.", rank, ".log"));
-  }
+  std::string LogOfRank(int rank) const { return LogOf(1, rank); }
   bool ReachesSize(const std::string& endpoint, int size) {
     return Eventually(
         [&] {

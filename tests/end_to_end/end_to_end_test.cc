@@ -126,7 +126,7 @@ class EndToEndTest : public GavelTest {
   std::string checkpoints() const {
     return CheckpointDirectory(state(), StrCat("1-", kJob));
   }
-  std::string Log() const { return LogOf(1, kJob); }
+  std::string Log() const { return LogOf(1); }
   bool LogSays(const std::string& text) const {
     return Eventually([&] { return Log().find(text) != std::string::npos; });
   }

@@ -35,7 +35,7 @@ TEST_F(OutOfMemoryEndToEnd, InAStepIsNoFailureAndTheJobGoesElsewhere) {
   EXPECT_EQ(QueueRow(endpoint, "wide")["failures_in_a_row"], 0);
   EXPECT_EQ(local->Wait(kMovePatience_s), 0) << local->errors();
   EXPECT_EQ(Summary()["jobs"][0]["state"], "finished");
-  const std::string log = LogOf(1, "wide");
+  const std::string log = LogOf(1);
   EXPECT_THAT(log, HasSubstr("out of memory after step 0: a step: CUDA out of "
                              "memory"));
   EXPECT_THAT(log, Not(HasSubstr("terminate called")));

@@ -105,8 +105,8 @@ TEST_F(PairEndToEnd, EachHasItsPartOfTheThreadsAndWhoIsLeftHasAllOfThem) {
       StartLocal({WriteTraining("a", 700), WriteTraining("b", 350)},
                  {"--policy", "max_min_fairness_packed"});
   EXPECT_EQ(local->Wait(kPatience_s), 0) << local->errors();
-  const std::string a = LogOf(1, "a");
-  const std::string b = LogOf(2, "b");
+  const std::string a = LogOf(1);
+  const std::string b = LogOf(2);
   for (const std::string& log : {a, b}) {
     EXPECT_THAT(log, HasSubstr(" on here-0 (cpu, 1 thread)"));
   }
@@ -125,7 +125,7 @@ TEST_F(PairEndToEnd, APairThatLosesIsNotMadeAgain) {
   const auto local = StartLocal(jobs, {"--policy", "gandiva"});
   EXPECT_EQ(local->Wait(kPatience_s), 0) << local->errors();
   for (const auto& [job, name] : {std::pair(1, "a"), std::pair(2, "b")}) {
-    const std::string log = LogOf(job, name);
+    const std::string log = LogOf(job);
     // Twice, where one of them was late for the first round.
     EXPECT_GE(Count(log, "runs beside a job"), 1) << log;
     EXPECT_LE(Count(log, "runs beside a job"), 2) << log;

@@ -211,8 +211,7 @@ class ServersApart : public GavelTest {
         kPatience_s);
   }
   std::string LogOn(const std::string& server, int rank) const {
-    return ReadText(
-        StrCat(Path("on-" + server), "/logs/1-train.", rank, ".log"));
+    return LogUnder(Path("on-" + server), 1, rank);
   }
   // What one process trains that nobody disturbs.
   std::string WeightsAlone() {
