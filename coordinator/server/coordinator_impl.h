@@ -13,6 +13,7 @@
 
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
+#include "coordinator/server/cluster_facts.h"
 #include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/engine_clock.h"
 #include "coordinator/server/gatekeeper.h"
@@ -54,6 +55,8 @@ struct CoordinatorServer::Impl {
   std::optional<Event> TakeClientMessage(const Incoming& incoming,
                                          const Identity& sender);
 
+  void Log(const std::optional<Fact>& fact);
+
   void Step(const Event& event);
   void Carry(action::Persist&& action);
   void Carry(action::SolvePolicy&& action);
@@ -79,6 +82,7 @@ struct CoordinatorServer::Impl {
   PeerTable<std::string> agents{kAgentPeersMax};
   ClientRequests clients;
   ReportCheck reports;
+  ClusterFacts facts;
   Outbox outbox;
   uint64_t persisted_seq = 0;         // that the engine was told
   std::vector<std::string> troubles;  // that the log was told

@@ -35,8 +35,8 @@ void CoordinatorServer::Impl::Handle(Incoming incoming) {
     agents.Saw(*server, incoming.peer);
   }
   agent_rejected = false;
-  if (const std::string news = NewsOf(incoming.message); !news.empty()) {
-    options.log->info("{}", news);
+  if (const auto* launched = std::get_if<WorkerLaunched>(&incoming.message)) {
+    Log(facts.Of(*launched, engine));
   }
   if (const auto* exited = std::get_if<WorkerExited>(&incoming.message)) {
     workers.Forget(exited->worker);
@@ -110,6 +110,7 @@ void CoordinatorServer::Impl::Step(const Event& event) {
 
 void CoordinatorServer::Impl::Carry(action::Persist&& action) {
   clients.Note(*action.event);
+  for (const Fact& fact : facts.Observe(*action.event, engine)) Log(fact);
   recorder.Append(std::move(action), engine);
 }
 
@@ -131,7 +132,12 @@ void CoordinatorServer::Impl::Carry(action::SendToWorker&& action) {
 }
 
 void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
-  agent_rejected |= std::holds_alternative<AgentRejected>(action.message);
+  if (const auto* rejected = std::get_if<AgentRejected>(&action.message)) {
+    agent_rejected = true;
+    Log(ClusterFacts::Of(*rejected));
+  } else if (const auto* stop = std::get_if<StopWorker>(&action.message)) {
+    Log(facts.Of(clock.Now(), *stop, engine));
+  }
   if (auto* welcome = std::get_if<AgentWelcome>(&action.message)) {
     welcome->cluster_id = cluster_id;
   }
@@ -142,9 +148,10 @@ void CoordinatorServer::Impl::Carry(action::SendToAgent&& action) {
 
 void CoordinatorServer::Impl::Carry(action::Reply&& action) {
   clients.Answer(action);
-  if (action.error.empty() && action.job.valid()) {
-    options.log->info("job {}: request accepted", action.job.value());
-  }
+}
+
+void CoordinatorServer::Impl::Log(const std::optional<Fact>& fact) {
+  if (fact.has_value()) options.log->log(fact->level, "{}", fact->text);
 }
 
 void CoordinatorServer::Impl::Carry(action::Halt&& action) {

@@ -199,25 +199,6 @@ std::optional<JournalPosition> HighestSeen(const Message& message) {
       message);
 }
 
-std::string NewsOf(const Message& message) {
-  if (const auto* hello = std::get_if<AgentHello>(&message)) {
-    return StrCat("agent ", hello->server, ": ", hello->accelerators.size(),
-                  " accelerators, ", hello->running.size(), " workers run");
-  }
-  if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
-    return StrCat("job ", launched->worker.job.value(), " rank ",
-                  launched->worker.rank, ": process ", launched->pid, " on ",
-                  launched->server);
-  }
-  if (const auto* exited = std::get_if<WorkerExited>(&message)) {
-    return StrCat("job ", exited->worker.job.value(), " rank ",
-                  exited->worker.rank, ": ended on ", exited->server, ", code ",
-                  exited->exit_code, " signal ", exited->signal, " ",
-                  exited->launch_error);
-  }
-  return "";
-}
-
 std::optional<std::string> SendingAgent(const Message& message) {
   return std::visit(
       []<class T>(const T& m) -> std::optional<std::string> {

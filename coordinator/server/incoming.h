@@ -44,10 +44,6 @@ std::optional<std::string> SendingAgent(const Message& message);
 // does not tell.
 std::optional<JournalPosition> HighestSeen(const Message& message);
 
-// A line for the log about servers and processes that come and go; empty: the
-// message tells of none.
-std::string NewsOf(const Message& message);
-
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_SERVER_INCOMING_H_

@@ -1,0 +1,251 @@
+#include "coordinator/server/cluster_facts.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+using spdlog::level::err;
+using spdlog::level::info;
+using spdlog::level::warn;
+
+std::string WorkerText(const WorkerKey& worker) {
+  return StrCat("job ", worker.job.value(), " rank ", worker.rank);
+}
+
+std::string JobText(const Job& job) {
+  return StrCat("job ", job.id.value(), " \"", job.spec.name, "\"");
+}
+
+std::string HowItEnded(const WorkerExited& exit) {
+  std::string text = !exit.launch_error.empty() ? exit.launch_error
+                     : exit.signal != 0
+                         ? StrCat("killed by signal ", exit.signal)
+                         : StrCat("exit code ", exit.exit_code);
+  if (!exit.error_line.empty()) StrAppend(&text, "; ", exit.error_line);
+  return text;
+}
+
+const Worker* FindWorker(const Engine& engine, const WorkerKey& key) {
+  const Job* job = engine.FindJob(key.job);
+  const auto rank = static_cast<size_t>(key.rank);
+  if (job == nullptr || key.rank < 0 || rank >= job->workers.size()) {
+    return nullptr;
+  }
+  const Worker& worker = job->workers[rank];
+  return worker.incarnation == key.incarnation ? &worker : nullptr;
+}
+
+}  // namespace
+
+std::vector<Fact> ClusterFacts::Observe(const Event& event,
+                                        const Engine& engine) {
+  Facts facts;
+  std::visit([&](const auto& e) { On(facts, engine, e); }, event);
+  return facts;
+}
+
+std::optional<Fact> ClusterFacts::Of(const WorkerLaunched& launched,
+                                     const Engine& engine) {
+  if (FindWorker(engine, launched.worker) == nullptr ||
+      !launched_.insert(launched.worker).second) {
+    return std::nullopt;
+  }
+  starting_.insert(launched.worker);
+  return Fact{info, StrCat(WorkerText(launched.worker), ": process ",
+                           launched.pid, " on ", launched.server)};
+}
+
+std::optional<Fact> ClusterFacts::Of(Time now, const StopWorker& stop,
+                                     const Engine& engine) {
+  const Worker* worker = FindWorker(engine, stop.worker);
+  if (worker == nullptr || stopping_.contains(stop.worker)) return std::nullopt;
+  std::string why;
+  if (worker->hung_s > 0) {
+    why =
+        absl::StrFormat("its loop has stood still for %.0f s", worker->hung_s);
+  } else if (worker->held_epoch != 0 && now > worker->lease_expires &&
+             worker->lease_expires > 0) {
+    why = absl::StrFormat("its lease expired %.0f s ago, unrenewed",
+                          now - worker->lease_expires);
+  } else if (worker->process == ProcessState::kLaunching && !worker->leaving &&
+             worker->launch_sent_at != kNever) {
+    why = absl::StrFormat("it has not started within %.0f s",
+                          now - worker->launch_sent_at);
+  } else {
+    return std::nullopt;
+  }
+  stopping_.insert(stop.worker);
+  return Fact{warn, StrCat(WorkerText(stop.worker), " on ", stop.server, ": ",
+                           why, "; its process is ended")};
+}
+
+Fact ClusterFacts::Of(const AgentRejected& rejected) {
+  return {warn,
+          StrCat("agent ", rejected.server, " is refused: ", rejected.reason)};
+}
+
+void ClusterFacts::On(Facts&, const Engine& engine,
+                      const event::CoordinatorStarted&) {
+  jobs_.clear();
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.active() || job.state == JobState::kHeld) jobs_[id] = job.state;
+  }
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::JobSubmitted& e) {
+  const auto last = engine.jobs().rbegin();
+  if (last == engine.jobs().rend()) return;
+  const Job& job = last->second;
+  jobs_[job.id] = job.state;
+  facts.push_back(
+      {info, StrCat(JobText(job), " submitted",
+                    e.spec.owner.empty() ? "" : StrCat(" by ", e.spec.owner),
+                    ", scale factor ", job.scale_factor)});
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::JobCommanded& e) {
+  LookAt(facts, engine, e.job);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::ServerJoined& e) {
+  facts.push_back({info, StrCat("server ", e.hello.server, " joined: ",
+                                e.hello.accelerators.size(), " accelerators, ",
+                                e.hello.running.size(), " workers run")});
+  LookAtAll(facts, engine);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::ServerLost& e) {
+  const auto accelerators = std::ranges::count_if(
+      engine.cluster().accelerators(),
+      [&](const Accelerator& other) { return other.server == e.server; });
+  facts.push_back(
+      {warn, StrCat("server ", e.server, " is lost: its agent was silent for ",
+                    absl::StrFormat("%g", engine.options().agent_timeout_s),
+                    " s; its ", accelerators,
+                    " accelerators are unreachable, and what runs there trains "
+                    "on to the end of its leases. See that the agent runs and "
+                    "reaches this coordinator")});
+  LookAtAll(facts, engine);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::AcceleratorLost& e) {
+  facts.push_back(
+      {err,
+       StrCat("accelerator ", e.uuid, " of server ", e.server, " has failed",
+              e.job.valid() ? StrCat(", as job ", e.job.value(),
+                                     " says, which could not use it")
+                            : "",
+              "; nobody gets it until the agent of ", e.server,
+              " is started anew")});
+  LookAt(facts, engine, e.job);
+}
+
+void ClusterFacts::On(Facts&, const Engine&, const event::WorkerJoined& e) {
+  starting_.erase(e.hello.worker);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::LeaseEnded& e) {
+  if (e.cause == ReleaseCause::kResumeFailed ||
+      e.cause == ReleaseCause::kOutOfMemory) {
+    facts.push_back({warn, StrCat(WorkerText(e.worker), ": ",
+                                  e.cause == ReleaseCause::kOutOfMemory
+                                      ? "ran out of the accelerator's memory"
+                                      : "could not start on its accelerator",
+                                  "; `gavel logs ", e.worker.job.value(),
+                                  " --rank ", e.worker.rank, "` tells more")});
+  }
+  LookAt(facts, engine, e.worker.job);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::WorkerGone& e) {
+  const WorkerExited& exit = e.exit;
+  const std::string worker =
+      StrCat(WorkerText(exit.worker), " on ", exit.server);
+  const bool fine = exit.launch_error.empty() && exit.signal == 0 &&
+                    (exit.exit_code == 0 || exit.exit_code == kExitEvicted);
+  const bool unstarted =
+      !exit.launch_error.empty() || (starting_.contains(exit.worker) && !fine);
+  if (unstarted && !exit.no_failure) {
+    facts.push_back(
+        {warn, StrCat(worker, " failed to start: ", HowItEnded(exit))});
+  } else {
+    facts.push_back({fine || exit.no_failure || exit.stopped ? info : warn,
+                     StrCat(worker, " ended: ", HowItEnded(exit))});
+  }
+  Forget(exit.worker);
+  LookAt(facts, engine, exit.worker.job);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::WorkerAbandoned& e) {
+  const auto held = std::ranges::find_if(
+      engine.quarantined(),
+      [&](const auto& entry) { return entry.second == e.worker; });
+  std::string text = StrCat(WorkerText(e.worker), ": ");
+  if (held == engine.quarantined().end()) {
+    text += "its server is lost; it is given up";
+  } else {
+    const Accelerator& accelerator = engine.cluster().accelerator(held->first);
+    StrAppend(&text, "its lease on ", accelerator.info.uuid, " of server ",
+              accelerator.server,
+              " expired, and the agent there can't be asked; the accelerator "
+              "stays quarantined until it can");
+  }
+  facts.push_back({warn, std::move(text)});
+  Forget(e.worker);
+  LookAt(facts, engine, e.worker.job);
+}
+
+void ClusterFacts::LookAt(Facts& facts, const Engine& engine, JobId id) {
+  const auto known = jobs_.find(id);
+  const Job* job = engine.FindJob(id);
+  if (known == jobs_.end()) return;
+  if (job == nullptr) {
+    jobs_.erase(known);
+    return;
+  }
+  if (job->state == known->second) return;
+  known->second = job->state;
+  switch (job->state) {
+    case JobState::kActive:
+      facts.push_back({info, StrCat(JobText(*job), " is released")});
+      return;
+    case JobState::kHeld:
+      facts.push_back(
+          {warn, StrCat(JobText(*job), " is ", RenderReason(job->reason))});
+      return;
+    case JobState::kFinished:
+    case JobState::kCancelled:
+      facts.push_back(
+          {info, StrCat(JobText(*job), " is ", JobStateName(job->state))});
+      jobs_.erase(known);
+  }
+}
+
+void ClusterFacts::LookAtAll(Facts& facts, const Engine& engine) {
+  std::vector<JobId> all;
+  for (const auto& [id, state] : jobs_) all.push_back(id);
+  for (const JobId id : all) LookAt(facts, engine, id);
+}
+
+void ClusterFacts::Forget(const WorkerKey& worker) {
+  launched_.erase(worker);
+  starting_.erase(worker);
+  stopping_.erase(worker);
+}
+
+}  // namespace gavel

@@ -1,0 +1,72 @@
+// What an operator finds in the coordinator's log about servers, workers and
+// jobs: one line for each thing that happened, from the same durable events
+// that make the history (history_projector.h). The event loop writes them; a
+// replay of the journal writes none again.
+//
+// Not thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_CLUSTER_FACTS_H_
+#define GAVEL_COORDINATOR_SERVER_CLUSTER_FACTS_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "spdlog/common.h"
+
+namespace gavel {
+
+struct Fact {
+  spdlog::level::level_enum level = spdlog::level::info;
+  std::string text;
+};
+
+class ClusterFacts {
+ public:
+  // Of a durable event, which `engine` has taken.
+  std::vector<Fact> Observe(const Event& event, const Engine& engine);
+
+  // A launch that its agent reports, however often.
+  std::optional<Fact> Of(const WorkerLaunched& launched, const Engine& engine);
+  // What goes to an agent: why a worker is ended that did not do so itself,
+  // once, and that an agent is refused.
+  std::optional<Fact> Of(Time now, const StopWorker& stop,
+                         const Engine& engine);
+  static Fact Of(const AgentRejected& rejected);
+
+ private:
+  using Facts = std::vector<Fact>;
+
+  void On(Facts& facts, const Engine& engine,
+          const event::CoordinatorStarted& e);
+  void On(Facts& facts, const Engine& engine, const event::JobSubmitted& e);
+  void On(Facts& facts, const Engine& engine, const event::JobCommanded& e);
+  void On(Facts& facts, const Engine& engine, const event::ServerJoined& e);
+  void On(Facts& facts, const Engine& engine, const event::ServerLost& e);
+  void On(Facts& facts, const Engine& engine, const event::AcceleratorLost& e);
+  void On(Facts& facts, const Engine& engine, const event::WorkerJoined& e);
+  void On(Facts& facts, const Engine& engine, const event::LeaseEnded& e);
+  void On(Facts& facts, const Engine& engine, const event::WorkerGone& e);
+  void On(Facts& facts, const Engine& engine, const event::WorkerAbandoned& e);
+  template <class E>
+  void On(Facts&, const Engine&, const E&) {}
+
+  // Tells of a job that is held, released or over since it was last looked at.
+  void LookAt(Facts& facts, const Engine& engine, JobId id);
+  void LookAtAll(Facts& facts, const Engine& engine);
+  void Forget(const WorkerKey& worker);
+
+  std::map<JobId, JobState> jobs_;  // active or held
+  std::set<WorkerKey> launched_;    // that their agents told of
+  std::set<WorkerKey> starting_;    // of those, that have not said hello
+  std::set<WorkerKey> stopping_;    // told of
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_CLUSTER_FACTS_H_

@@ -1,0 +1,126 @@
+#include "coordinator/server/cluster_facts.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/busy_engine.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// An engine with two accelerators, and what the log has of it.
+struct Logged {
+  explicit Logged(const EngineOptions& options = BusyOptions())
+      : busy(
+            [this](const action::Persist& row, const Engine& engine) {
+              for (Fact& fact : facts.Observe(*row.event, engine)) {
+                lines.push_back(std::move(fact));
+              }
+            },
+            options) {
+    busy.Start(1);
+    busy.AddAccelerators(2);
+  }
+  std::vector<std::string> With(const std::string& part) const {
+    std::vector<std::string> found;
+    for (const Fact& fact : lines) {
+      if (fact.text.find(part) != std::string::npos) found.push_back(fact.text);
+    }
+    return found;
+  }
+  WorkerExited Exit() const {
+    WorkerExited exit;
+    exit.server = "v100-0";
+    exit.worker = {JobId(1), 0,
+                   busy.engine.jobs().at(JobId(1)).workers[0].incarnation};
+    return exit;
+  }
+
+  ClusterFacts facts;
+  std::vector<Fact> lines;
+  BusyEngine busy;
+};
+
+TEST(ClusterFacts, AJobThatIsHeldIsToldOnceWithItsReason) {
+  Logged logged;
+  logged.busy.Submit("a");
+  EXPECT_THAT(logged.With("submitted"),
+              ElementsAre("job 1 \"a\" submitted by ada, scale factor 1"));
+  for (int i = 0; i < 3; ++i) logged.busy.End(JobId(1), 0, 1);
+  EXPECT_EQ(logged.With("job 1 rank 0 on v100-0 ended: exit code 1").size(),
+            3U);
+  EXPECT_THAT(logged.With("is held"),
+              ElementsAre(HasSubstr("job 1 \"a\" is held: ")));
+  logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kRelease});
+  EXPECT_EQ(logged.With("job 1 \"a\" is released").size(), 1U);
+}
+
+TEST(ClusterFacts, AFailedStartIsToldWithItsReason) {
+  Logged logged;
+  logged.busy.Submit("a");
+  WorkerExited exit = logged.Exit();
+  exit.launch_error = "./train: no such file";
+  logged.busy.Step(event::WorkerGone{exit});
+  EXPECT_THAT(
+      logged.With("failed to start"),
+      ElementsAre(
+          "job 1 rank 0 on v100-0 failed to start: ./train: no such file"));
+  EXPECT_EQ(logged.With("is held").size(), 1U);
+}
+
+TEST(ClusterFacts, ALostServerAndAnExpiredLeaseAreTold) {
+  EngineOptions options = BusyOptions();
+  options.agent_timeout_s = 15;
+  options.lease_duration_s = 60;
+  options.drift = EngineOptions().drift;
+  Logged logged(options);
+  logged.busy.Submit("a");
+  logged.busy.now = 20;
+  logged.busy.Step(event::Tick{});
+  EXPECT_THAT(logged.With("server v100-0 is lost"),
+              ElementsAre(HasSubstr("silent for 15 s; its 2 accelerators")));
+  EXPECT_TRUE(logged.With("expired").empty());
+  logged.busy.now = 100;
+  logged.busy.Step(event::Tick{});
+  EXPECT_THAT(logged.With("expired"),
+              ElementsAre(HasSubstr(
+                  "job 1 rank 0: its lease on v100-0-0 of server v100-0")));
+}
+
+// Launches are repeated every few seconds until the program has said hello.
+TEST(ClusterFacts, AStartingWorkerIsToldOnce) {
+  Logged logged;
+  logged.busy.Submit("a");
+  WorkerLaunched launched;
+  launched.server = "v100-0";
+  launched.worker = logged.Exit().worker;
+  launched.pid = 7;
+  const auto first = logged.facts.Of(launched, logged.busy.engine);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->text, "job 1 rank 0: process 7 on v100-0");
+  EXPECT_FALSE(logged.facts.Of(launched, logged.busy.engine).has_value());
+  // Of no worker that there is: nothing to remember.
+  launched.worker.incarnation += 100;
+  EXPECT_FALSE(logged.facts.Of(launched, logged.busy.engine).has_value());
+}
+
+TEST(ClusterFacts, AFailedDeviceAndARefusedAgentAreTold) {
+  Logged logged;
+  logged.busy.Step(event::AcceleratorLost{"v100-0", "v100-0-1"});
+  EXPECT_THAT(logged.With("has failed"),
+              ElementsAre(HasSubstr("accelerator v100-0-1 of server v100-0")));
+  AgentRejected rejected;
+  rejected.server = "b";
+  rejected.reason = "another agent has this name";
+  EXPECT_EQ(ClusterFacts::Of(rejected).text,
+            "agent b is refused: another agent has this name");
+}
+
+}  // namespace
+}  // namespace gavel::testing
