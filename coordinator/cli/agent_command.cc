@@ -186,8 +186,9 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   AddLogFlags(*command, &options->log_limits);
   AddDaemonLogFlags(*command, &options->log);
+  command->footer(kDaemonExitCodes);
   command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+      [options, exit_code] { *exit_code = DaemonExitCodeOf(Run(*options)); });
 }
 
 }  // namespace gavel

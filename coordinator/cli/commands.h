@@ -19,6 +19,16 @@ namespace gavel {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+// Of the daemons only; docs/daemons.md.
+inline constexpr int kExitAlreadyRuns = 3;
+inline constexpr int kExitFenced = 4;
+inline constexpr int kExitDiskFull = 5;
+inline constexpr int kExitDamaged = 6;
+inline constexpr char kDaemonExitCodes[] =
+    "Exit codes: 0 stopped in order, 1 failed otherwise, 2 wrong options or "
+    "configuration, 3 another one runs (state directory, port or name), 4 "
+    "fenced: another one has taken over, or the coordinator does not take this "
+    "agent, 5 a disk is full, 6 the journal is damaged.";
 
 // Daemons.
 void AddCoordinatorCommand(CLI::App& app, int* exit_code);
@@ -65,6 +75,8 @@ void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);
+// The same, of a daemon that has ended so.
+int DaemonExitCodeOf(const absl::Status& status);
 
 }  // namespace gavel
 

@@ -178,8 +178,9 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
   quota("--quota-submissions", &options->quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
   AddDaemonLogFlags(*command, &options->log);
+  command->footer(kDaemonExitCodes);
   command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+      [options, exit_code] { *exit_code = DaemonExitCodeOf(Run(*options)); });
 }
 
 }  // namespace gavel

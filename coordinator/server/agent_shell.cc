@@ -391,10 +391,10 @@ void AgentShell::Impl::TakeFetches() {
 }
 
 void AgentShell::Impl::Carry(agent_action::Quit&& action) {
-  BeginEnding(absl::FailedPreconditionError(
-                  StrCat("the coordinator at ", options.coordinator,
-                         " does not take this agent: ", action.reason)),
-              0);
+  BeginEnding(
+      absl::AbortedError(StrCat("the coordinator at ", options.coordinator,
+                                " does not take this agent: ", action.reason)),
+      0);
 }
 
 // Whatever is lost is asked for again, or told again.

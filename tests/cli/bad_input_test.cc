@@ -75,7 +75,7 @@ TEST_F(BadInputTest, AMissingFileIsNamed) {
   EXPECT_THAT(local.errors, AllOf(HasSubstr(Path("nothing.toml")),
                                   HasSubstr("no such file")));
   const Ended agent = Run({"agent", "--cluster", Path("none.toml")});
-  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_EQ(agent.exit_code, 2);
   EXPECT_THAT(agent.errors, HasSubstr(Path("none.toml")));
 }
 
@@ -111,7 +111,7 @@ TEST_F(BadInputTest, AScaleFactorThatFitsNowhereIsRefused) {
 TEST_F(BadInputTest, AServerThatTheClusterFileLacksIsNamed) {
   const Ended agent = Run({"agent", "--cluster", Path("cluster.toml"),
                            "--server", "there", "--state", state()});
-  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_EQ(agent.exit_code, 2);
   EXPECT_THAT(agent.errors,
               AllOf(HasSubstr("no server \"there\""), HasSubstr("here")));
 }
@@ -132,14 +132,14 @@ TEST_F(BadInputTest, AWrongCommandLineIsTwo) {
 TEST_F(BadInputTest, AnAddressThatIsNotLoopbackIsRefused) {
   const Ended coordinator = Run(
       {"coordinator", "--listen", "tcp://0.0.0.0:7077", "--state", state()});
-  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_EQ(coordinator.exit_code, 2);
   EXPECT_THAT(coordinator.errors, HasSubstr("0.0.0.0"));
 }
 
 TEST_F(BadInputTest, AUnknownPolicyIsRefused) {
   const Ended coordinator = Run({"coordinator", "--listen", "tcp://127.0.0.1:0",
                                  "--state", state(), "--policy", "fastest"});
-  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_EQ(coordinator.exit_code, 2);
   EXPECT_THAT(coordinator.errors, HasSubstr("fastest"));
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/cli/commands.h"
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
 
@@ -101,7 +102,7 @@ TEST_F(DurabilityTest, ASecondCoordinatorOnOneStateDirectoryIsRefused) {
   StartCoordinator();
   listen_ = "tcp://127.0.0.1:0";
   const auto second = Start(CoordinatorArguments(state()));
-  EXPECT_EQ(second->Wait(), 1);
+  EXPECT_EQ(second->Wait(), kExitAlreadyRuns);
   EXPECT_THAT(second->errors(), HasSubstr("another coordinator runs on it"));
   EXPECT_THAT(second->errors(), HasSubstr(std::to_string(coordinator_->pid())));
   EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 1);
@@ -121,7 +122,7 @@ TEST_F(DurabilityTest, OneThatWakesBehindItsSuccessorEnds) {
   listen_ = "tcp://127.0.0.1:0";
   StartCoordinator();
   first->Signal(SIGCONT);
-  EXPECT_EQ(first->Wait(), 1);
+  EXPECT_EQ(first->Wait(), kExitFenced);
   EXPECT_THAT(first->errors(), HasSubstr("taken over"));
   agent.reset();
   agent = StartAgent();
@@ -152,7 +153,7 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
         std::filesystem::copy_options::overwrite_existing);
   }
   StartCoordinator();
-  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_EQ(coordinator_->Wait(), kExitFenced);
   EXPECT_THAT(coordinator_->errors(), HasSubstr("of the journal"));
   EXPECT_THAT(coordinator_->errors(),
               HasSubstr("nothing more is granted from here"));
@@ -184,7 +185,7 @@ TEST_P(LostWal, IsNotGoneOnFrom) {
   std::filesystem::resize_file(wal, static_cast<uintmax_t>(left));
   std::filesystem::remove(journal() + "-shm");
   StartCoordinator();
-  EXPECT_EQ(coordinator_->Wait(), 1);
+  EXPECT_EQ(coordinator_->Wait(), kExitFenced);
   EXPECT_THAT(coordinator_->errors(), HasSubstr("term 2 begins at seq"));
   EXPECT_THAT(coordinator_->errors(),
               HasSubstr("nothing more is granted from here"));
@@ -392,7 +393,8 @@ TEST_F(FailingDiskTest, AnErrorAtAnyWriteHaltsItAndLosesNothing) {
       const std::string place = StrCat(folder(), "/run-", runs++);
       const auto faulty = StartFaulty(fault, when, place);
       const int accepted = SubmitUntilItEnds(*faulty, 60);
-      EXPECT_EQ(faulty->Wait(2), 1);
+      EXPECT_EQ(faulty->Wait(2),
+                fault.ends_with("ENOSPC") ? kExitDiskFull : kExitFailed);
       EXPECT_THAT(faulty->errors(), HasSubstr("journal"));
       if (!faulty->Wait(0)) faulty->Signal(SIGKILL);
       faulty->Wait();
@@ -419,7 +421,7 @@ TEST_F(FailingDiskTest, AFullDiskHaltsItAndLosesNothing) {
         WriteCommand(StrCat("job-", i), {"./train", std::string(9000, 'x')});
     accepted += Run({"submit", "--coordinator", endpoint_, job}).exit_code == 0;
   }
-  EXPECT_EQ(coordinator->Wait(5), 1);
+  EXPECT_EQ(coordinator->Wait(5), kExitDiskFull);
   EXPECT_THAT(coordinator->errors(), HasSubstr("make room"));
   EXPECT_GT(accepted, 5);
   EXPECT_EQ(mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=40m"), 0);

@@ -108,7 +108,7 @@ TEST_F(SecurityTest, BeyondThisMachineNothingStartsWithoutKeys) {
   WriteCluster(1, 60, 30);
   const Ended coordinator =
       Run({"coordinator", "--listen", "tcp://0.0.0.0:0", "--state", state()});
-  EXPECT_EQ(coordinator.exit_code, 1);
+  EXPECT_EQ(coordinator.exit_code, 2);
   EXPECT_THAT(coordinator.errors, HasSubstr("gavel keygen --coordinator"));
   const Ended local = Run({"local", "--cluster", Path("cluster.toml"),
                            "--state", state(), "--listen", "tcp://0.0.0.0:0"});
@@ -117,7 +117,7 @@ TEST_F(SecurityTest, BeyondThisMachineNothingStartsWithoutKeys) {
   const Ended agent =
       Run({"agent", "--coordinator", "192.0.2.1:7077", "--cluster",
            Path("cluster.toml"), "--state", state()});
-  EXPECT_EQ(agent.exit_code, 1);
+  EXPECT_EQ(agent.exit_code, 2);
   EXPECT_THAT(agent.errors, HasSubstr("gavel keygen"));
   const Ended client = Run({"queue", "--coordinator", "192.0.2.1:7077"});
   EXPECT_EQ(client.exit_code, 1);
@@ -145,7 +145,7 @@ TEST_F(SecurityTest, WithoutKeysRootStartsAnAgentOnlyWhenItSaysSo) {
   std::vector<std::string> said = arguments;
   said.push_back("--jobs-as-root");
   if (geteuid() == 0) {
-    EXPECT_EQ(others->Wait(), 1);
+    EXPECT_EQ(others->Wait(), 2);
     EXPECT_THAT(others->errors(), HasSubstr("--jobs-as-root"));
   } else {
     others->Signal(SIGTERM);

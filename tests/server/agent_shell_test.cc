@@ -27,7 +27,6 @@ namespace gavel {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::kFailedPrecondition;
 using testing::kInvalidArgument;
 using testing::StatusIs;
 
@@ -259,8 +258,8 @@ TEST_F(AgentShellTest, ARejectedAgentKillsItsWorkersAndSaysWhy) {
   Send(AgentRejected{"here", kPosition, "another agent has this name",
                      hello.incarnation, hello.state_id});
   thread_.join();
-  EXPECT_THAT(ended_,
-              StatusIs(kFailedPrecondition, "another agent has this name"));
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kAborted,
+                               "another agent has this name"));
   EXPECT_NE(kill(pid, 0), 0);
 }
 
