@@ -338,6 +338,9 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     if (WaitsForGang(job, key.rank, job.epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);
     }
+    if (!TakeLeaseStart(now, worker)) {
+      return Deny(key, job, request.nonce, kRetryAfter_s);
+    }
     Record(now,
            event::LeaseStarted{key, job.epoch,
                                job.assigned[static_cast<size_t>(key.rank)]});

@@ -125,6 +125,8 @@ struct Worker {
   Time stepped_at = 0;  // it was told last that its loop goes on
   double hung_s = 0;    // stopped, having stood still for so long; 0: not
   Windows unjournaled;
+  int lease_starts = 0;  // since lease_starts_since
+  Time lease_starts_since = -kNever;
   uint64_t bytes_moved = 0;  // as last told (BytesMoved), and when it had risen
   Time bytes_at = -kNever;
 };

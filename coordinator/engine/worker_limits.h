@@ -1,7 +1,7 @@
-// How often and how long a worker may try to start, and how long to leave
-// (engine_sweep.cc). The times count from the last sign of work: as long as
-// bytes of its data, state or checkpoint move, a process is busy, and not
-// stuck. Pure functions.
+// How often and how long a worker may try to start, how long to leave
+// (engine_sweep.cc), and how often to begin a lease. The times count from the
+// last sign of work: as long as bytes of its data, state or checkpoint move, a
+// process is busy, and not stuck. Pure functions.
 #ifndef GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
 #define GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
 
@@ -17,6 +17,11 @@ namespace gavel {
 // A worker is the only witness of its bytes, so they buy it this much time and
 // no more: 400 GB at 30 MB/s.
 inline constexpr double kBusy_s_max = 4 * 3600;
+
+// Each lease is a row of the journal and of the history, and a worker may give
+// it back at once.
+inline constexpr int kLeaseStartsMax = 100;
+inline constexpr double kLeaseStartsWindow_s = 10;
 
 inline double StartTimeout(const Job& job, const EngineOptions& options) {
   return job.spec.start_timeout_s.value_or(options.launch_timeout_s);
@@ -43,6 +48,15 @@ inline bool NoteBytes(Time now, const BytesMoved& moved, Worker& worker) {
   worker.bytes_moved = moved.bytes;
   worker.bytes_at = now;
   return true;
+}
+
+// Whether one more lease may begin now, which counts then.
+inline bool TakeLeaseStart(Time now, Worker& worker) {
+  if (now - worker.lease_starts_since >= kLeaseStartsWindow_s) {
+    worker.lease_starts_since = now;
+    worker.lease_starts = 0;
+  }
+  return ++worker.lease_starts <= kLeaseStartsMax;
 }
 
 }  // namespace gavel

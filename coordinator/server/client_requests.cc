@@ -1,5 +1,6 @@
 #include "coordinator/server/client_requests.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -26,6 +27,11 @@ std::string_view CommandName(CommandKind kind) {
       return "shutdown";
   }
   return "command";
+}
+
+// On whose account answers are. Without keys nobody has a name.
+const std::string& ReaderOf(const Requester& from) {
+  return from.identity.name.empty() ? from.peer : from.identity.name;
 }
 
 }  // namespace
@@ -106,7 +112,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
   switch (request.kind) {
     case QueryKind::kHistory:
-      if (history_.Ask(from.peer, request)) break;
+      if (history_.Ask(from.peer, ReaderOf(from), request)) break;
       RefuseQuery(from.peer, request.request, kBusy);
       break;
     case QueryKind::kWhy:
@@ -169,7 +175,12 @@ void ClientRequests::List(Time now, const Requester& from,
     return Ask(from, request.request,
                [request, view] { return ListQueue(request, *view); });
   }
-  if (listings_.size() >= kWaitingListingsMax) {
+  const std::string& reader = ReaderOf(from);
+  const auto own = std::ranges::count_if(listings_, [&](const Listing& one) {
+    return ReaderOf(one.from) == reader;
+  });
+  if (listings_.size() >= kWaitingListingsMax ||
+      static_cast<size_t>(own) >= QueryThread::kOfOneMax) {
     return RefuseQuery(from.peer, request.request, kBusy);
   }
   listings_.push_back({from, request});
@@ -178,11 +189,7 @@ void ClientRequests::List(Time now, const Requester& from,
 
 void ClientRequests::Ask(const Requester& from, uint64_t request,
                          QueryThread::Write write) {
-  const std::string& name = from.identity.name;
-  if (queries_.Ask(from.peer, name.empty() ? from.peer : name,
-                   std::move(write))) {
-    return;
-  }
+  if (queries_.Ask(from.peer, ReaderOf(from), std::move(write))) return;
   RefuseQuery(from.peer, request, kBusy);
 }
 

@@ -1,4 +1,6 @@
 // What comes in, and what the engine has to be done about it.
+#include <time.h>
+
 #include <bit>
 #include <optional>
 #include <string>
@@ -11,6 +13,17 @@
 #include "spdlog/spdlog.h"
 
 namespace gavel {
+namespace {
+
+// Of this thread, so that a machine that is busy costs nobody anything.
+double ProcessorSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) +
+         static_cast<double>(used.tv_nsec) / 1e9;
+}
+
+}  // namespace
 
 void CoordinatorServer::Impl::Handle(Incoming incoming) {
   const absl::StatusOr<Identity> sender =
@@ -91,7 +104,10 @@ std::optional<Event> CoordinatorServer::Impl::TakeClientMessage(
   return std::visit(
       [&]<class T>(const T& message) -> std::optional<Event> {
         if constexpr (requires { clients.Take(now, from, message); }) {
-          return clients.Take(now, from, message);
+          const double before_s = ProcessorSeconds();
+          std::optional<Event> event = clients.Take(now, from, message);
+          gatekeeper->Charge(now, sender, ProcessorSeconds() - before_s);
+          return event;
         }
         return std::nullopt;
       },

@@ -46,6 +46,10 @@ class Gatekeeper {
   absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
                                  const Engine& engine);
 
+  // A request of a user or viewer took so much of the event loop's time: it is
+  // on the account of its requests.
+  void Charge(Time now, const Identity& sender, double loop_s);
+
   // Puts its proof to the position that the message carries, if any. Without
   // keys there are none.
   void Seal(Message* message);

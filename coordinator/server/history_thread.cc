@@ -20,12 +20,16 @@ HistoryThread::~HistoryThread() {
   thread_.join();
 }
 
-bool HistoryThread::Ask(std::string peer, QueryRequest request) {
+bool HistoryThread::Ask(std::string peer, const std::string& reader,
+                        QueryRequest request) {
   {
     const std::lock_guard lock(mutex_);
     if (untaken_ >= kWaitingMax) return false;
+    size_t& own = untaken_of_[reader];
+    if (own >= kOfOneMax) return false;
+    ++own;
     ++untaken_;
-    waiting_.push_back({std::move(peer), std::move(request)});
+    waiting_.push_back({std::move(peer), reader, std::move(request)});
   }
   changed_.notify_all();
   return true;
@@ -37,6 +41,8 @@ std::optional<HistoryThread::Answer> HistoryThread::TakeAnswer() {
   Answer next = std::move(answers_.front());
   answers_.pop_front();
   --untaken_;
+  const auto own = untaken_of_.find(next.reader);
+  if (--own->second == 0) untaken_of_.erase(own);
   return next;
 }
 
@@ -45,7 +51,8 @@ void HistoryThread::Work() {
     QueryReply reply = AnswerHistory(question->request, path_);
     {
       const std::lock_guard lock(mutex_);
-      answers_.push_back({std::move(question->peer), std::move(reply)});
+      answers_.push_back({std::move(question->peer),
+                          std::move(question->reader), std::move(reply)});
     }
     notify_();
   }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,8 +23,10 @@ namespace gavel {
 
 class HistoryThread {
  public:
-  // Requests that wait, and answers that nobody has taken.
+  // Requests that wait, and answers that nobody has taken, of all and of one
+  // reader.
   static constexpr size_t kWaitingMax = 256;
+  static constexpr size_t kOfOneMax = 32;
 
   // Reads the journal at `path`.
   HistoryThread(std::string path, std::function<void()> notify);
@@ -32,11 +35,13 @@ class HistoryThread {
   HistoryThread(const HistoryThread&) = delete;
   HistoryThread& operator=(const HistoryThread&) = delete;
 
-  // A page for `peer`. False: too many wait, it is to be refused.
-  bool Ask(std::string peer, QueryRequest request);
+  // A page for `peer`, which `reader` asks for. False: too many wait, it is to
+  // be refused.
+  bool Ask(std::string peer, const std::string& reader, QueryRequest request);
 
   struct Answer {
     std::string peer;
+    std::string reader;
     QueryReply reply;
   };
   // The next answer, in the order of the requests.
@@ -45,6 +50,7 @@ class HistoryThread {
  private:
   struct Question {
     std::string peer;
+    std::string reader;
     QueryRequest request;
   };
   void Work();
@@ -59,6 +65,7 @@ class HistoryThread {
   std::deque<Question> waiting_;
   std::deque<Answer> answers_;
   size_t untaken_ = 0;  // questions whose answers nobody has taken
+  std::map<std::string, size_t> untaken_of_;  // the same, by reader
   bool stopping_ = false;
   std::thread thread_;
 };

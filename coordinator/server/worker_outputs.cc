@@ -133,7 +133,10 @@ void WorkerOutputs::Work() {
         CarryOut(std::move(*read));
       }
     }
-    if (OutputClock() >= prune_at_) Prune();
+    if (OutputClock() >= prune_at_ ||
+        unpruned_bytes_ >= options_.limits.total_bytes / kPruneShare) {
+      Prune();
+    }
   }
   DrainAll();
 }
@@ -223,6 +226,7 @@ void WorkerOutputs::Take(const WorkerKey& worker, Output& output,
   if (output.tail.size() > 2 * kTailBytes) {
     output.tail.erase(0, output.tail.size() - kTailBytes);
   }
+  unpruned_bytes_ += data.size();
   const absl::Status written =
       output.log.has_value() ? output.log->Append(data) : absl::OkStatus();
   if (written.ok() || output.loss_told) return;
@@ -241,6 +245,7 @@ void WorkerOutputs::TellLoss(const WorkerKey& worker,
 
 void WorkerOutputs::Prune() {
   prune_at_ = OutputClock() + kPruneInterval_s;
+  unpruned_bytes_ = 0;
   PruneLogs(options_.logs_directory, options_.limits);
 }
 

@@ -55,6 +55,8 @@ class WorkerOutputs {
   // Requests that wait; more get an error at once.
   static constexpr size_t kReadsMax = 256;
   static constexpr double kPruneInterval_s = 600;
+  // Pruned also when this part of LogLimits::total_bytes was written since.
+  static constexpr uint64_t kPruneShare = 16;
 
   explicit WorkerOutputs(WorkerOutputsOptions options);
   ~WorkerOutputs();
@@ -113,6 +115,7 @@ class WorkerOutputs {
   // Of the thread.
   std::map<WorkerKey, Output> outputs_;
   double prune_at_ = 0;
+  uint64_t unpruned_bytes_ = 0;  // written since the last time
 
   std::mutex mutex_;  // guards the four below
   std::vector<Request> requests_;

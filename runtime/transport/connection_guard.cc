@@ -352,7 +352,8 @@ void ConnectionGuard::LookAround() {
   const Clock::time_point started = Clock::now();
   for (auto& [descriptor, connection] : connections_) {
     if (connection.cut) continue;
-    if (Floods(descriptor, connection)) {
+    if (Floods(descriptor, connection) ||
+        TakesNothing(descriptor, connection)) {
       connection.cut = true;
       Cut(descriptor, connection.address);
     } else if (IsToRenew(descriptor, connection)) {
@@ -380,6 +381,20 @@ bool ConnectionGuard::Floods(int descriptor, Connection& connection) const {
   const uint64_t untaken = *received - accounted;
   return untaken > limits_.untaken_bytes_max &&
          untaken > limits_.untaken_bytes_max + BytesUnread(descriptor);
+}
+
+// Where the kernel does not tell, all counts as sent.
+bool ConnectionGuard::TakesNothing(int descriptor,
+                                   Connection& connection) const {
+  if (limits_.unsent_s_max == kNever) return false;
+  const std::optional<tcp_info> info = InfoOf(descriptor);
+  if (!info.has_value() || info->tcpi_notsent_bytes == 0) {
+    connection.all_sent_at = Clock::now();
+    return false;
+  }
+  const std::chrono::duration<double> since =
+      Clock::now() - connection.all_sent_at;
+  return since.count() > limits_.unsent_s_max;
 }
 
 }  // namespace gavel::transport

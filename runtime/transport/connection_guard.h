@@ -9,6 +9,10 @@
 // the kernel has received by each connection is compared with what its owner
 // has taken from the socket.
 //
+// Likewise it ends a connection whose peer does not take what is sent to it: up
+// to kQueuedMessagesMax messages would wait for it in ZeroMQ, for as long as it
+// stays.
+//
 // And it renews connections while their peers wait for nothing. ZeroMQ's queues
 // are blocks of 256 messages, two in each direction, whose pages stay in use
 // once messages went through: 64 KB of a connection in the long run, which end
@@ -30,6 +34,7 @@
 #include <string>
 #include <thread>
 
+#include "core/units.h"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 #include "zmq.hpp"
@@ -55,6 +60,10 @@ struct GuardLimits {
   // a connection that says nothing at all but those reaches a limit of 7 MiB
   // within nine days, and connects anew.
   uint64_t untaken_bytes_max = 0;
+  // So long may the kernel have something to send to a peer at each look, and
+  // no room with the peer for it. kNever: as long as it likes, for those that
+  // send without a pause.
+  double unsent_s_max = kNever;
 };
 
 // A connection is renewed that has brought so many messages, three pages of a
@@ -115,6 +124,7 @@ class ConnectionGuard {
     std::atomic<uint64_t> accounted = 0;
     std::atomic<uint64_t> messages = 0;  // that were taken
     std::atomic<Clock::time_point> answered_at = Clock::time_point::min();
+    Clock::time_point all_sent_at = Clock::now();
     bool cut = false;
   };
   void Serve();
@@ -127,6 +137,7 @@ class ConnectionGuard {
   void Closed(int descriptor);
   void LookAround();
   bool Floods(int descriptor, Connection& connection) const;
+  bool TakesNothing(int descriptor, Connection& connection) const;
   static bool IsToRenew(int descriptor, const Connection& connection);
 
   zmq::context_t& context_;

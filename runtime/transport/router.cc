@@ -83,7 +83,8 @@ struct Router::Impl {
     socket.set(zmq::sockopt::router_handover, true);
     encrypted = options.keys.has_value();
     const transport::GuardLimits limits = {options.connections_per_address_max,
-                                           kUntakenBytesMax};
+                                           kUntakenBytesMax,
+                                           options.unsent_s_max};
     guard = std::make_unique<transport::ConnectionGuard>(
         channel.context, socket, options.keys, std::move(options.may_connect),
         limits);

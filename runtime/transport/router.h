@@ -26,6 +26,8 @@ struct RouterOptions {
   // Called on a thread of the router's.
   std::function<bool(const std::string& public_key)> may_connect;
   int connections_per_address_max = 4096;
+  // Whoever takes so long nothing of what is sent to it is cut.
+  double unsent_s_max = 10;
 };
 
 struct Incoming {

@@ -57,6 +57,10 @@ class WorkerLimits : public ::testing::Test {
     key_ = driver_.Key(job_);
   }
 
+  void LeaseEnded(uint64_t epoch) {
+    driver_.Step(event::LeaseEnded{key_, epoch, Progress{}, false});
+  }
+
   int Stops() const { return driver_.Count<StopWorker>(); }
 
   EngineDriver driver_;
@@ -242,6 +246,24 @@ TEST_F(HungLaunch, AJobThatRunsIsNotBlamedForItsAgent) {
   driver_.Run(job);
   driver_.At(100);
   EXPECT_EQ(driver_.job(job).hung_launches, 0);
+}
+
+// Each start is a row in the journal, and a worker may give its lease back as
+// soon as it has it, as often as it likes.
+TEST_F(WorkerLimits, ALeaseThatIsAlwaysGivenBackBeginsAsOftenAsIsAllowed) {
+  Submit();
+  driver_.Hello(key_);
+  const auto cycle = [&] {
+    const int before = driver_.Count<LeaseGrant>();
+    driver_.Request(key_);
+    LeaseEnded(driver_.worker(job_).held_epoch);
+    return driver_.Count<LeaseGrant>() - before;
+  };
+  for (int i = 0; i < kLeaseStartsMax; ++i) EXPECT_EQ(cycle(), 1) << i;
+  EXPECT_EQ(cycle(), 0);
+  EXPECT_GT(driver_.Last<LeaseDenied>()->retry_after_s, 0);
+  driver_.At(driver_.now + kLeaseStartsWindow_s);
+  EXPECT_EQ(cycle(), 1);
 }
 
 // Pauses and moves are the job's, by the journal.

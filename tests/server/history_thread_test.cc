@@ -8,6 +8,7 @@
 
 #include "coordinator/server/history_tables.h"
 #include "coordinator/server/journal.h"
+#include "core/text.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/temporary_folder.h"
@@ -68,8 +69,8 @@ class HistoryThreadTest : public ::testing::Test {
 TEST_F(HistoryThreadTest, AnswersInOrderToWhoAsked) {
   WriteJobs(3);
   const auto thread = Make();
-  EXPECT_TRUE(thread->Ask("anna", Request(7, "jobs")));
-  EXPECT_TRUE(thread->Ask("ben", Request(8, "leases")));
+  EXPECT_TRUE(thread->Ask("anna", "anna", Request(7, "jobs")));
+  EXPECT_TRUE(thread->Ask("ben", "ben", Request(8, "leases")));
   Wait(2);
   const auto first = thread->TakeAnswer();
   ASSERT_TRUE(first.has_value());
@@ -85,10 +86,11 @@ TEST_F(HistoryThreadTest, AnswersInOrderToWhoAsked) {
 
 TEST_F(HistoryThreadTest, AnErrorIsAnAnswer) {
   const auto thread = Make();
-  EXPECT_TRUE(thread->Ask("anna", Request(1, "jobs")));  // there is no file
+  EXPECT_TRUE(
+      thread->Ask("anna", "anna", Request(1, "jobs")));  // there is no file
   QueryRequest wrong = Request(2, "jobs");
   wrong.filter = "nonsense";
-  EXPECT_TRUE(thread->Ask("anna", wrong));
+  EXPECT_TRUE(thread->Ask("anna", "anna", wrong));
   Wait(2);
   const auto no_file = thread->TakeAnswer();
   ASSERT_TRUE(no_file.has_value());
@@ -102,13 +104,29 @@ TEST_F(HistoryThreadTest, AnErrorIsAnAnswer) {
 TEST_F(HistoryThreadTest, RefusesWhenTooManyWait) {
   WriteJobs(1);
   const auto thread = Make();
+  const auto ask = [&](size_t reader) {
+    return thread->Ask("peer", StrCat("reader-", reader), Request(1, "jobs"));
+  };
   for (size_t i = 0; i < HistoryThread::kWaitingMax; ++i) {
-    EXPECT_TRUE(thread->Ask("anna", Request(i, "jobs")));
+    EXPECT_TRUE(ask(i / HistoryThread::kOfOneMax));
   }
-  EXPECT_FALSE(thread->Ask("anna", Request(0, "jobs")));
+  EXPECT_FALSE(ask(99));
   Wait(1);
   ASSERT_TRUE(thread->TakeAnswer().has_value());
-  EXPECT_TRUE(thread->Ask("anna", Request(0, "jobs")));
+  EXPECT_TRUE(ask(99));
+}
+
+TEST_F(HistoryThreadTest, OneReaderLeavesRoomForOthers) {
+  WriteJobs(1);
+  const auto thread = Make();
+  for (size_t i = 0; i < HistoryThread::kOfOneMax; ++i) {
+    EXPECT_TRUE(thread->Ask("anna", "anna", Request(i, "jobs")));
+  }
+  EXPECT_FALSE(thread->Ask("anna", "anna", Request(0, "jobs")));
+  EXPECT_TRUE(thread->Ask("ben", "ben", Request(0, "jobs")));
+  Wait(1);
+  ASSERT_TRUE(thread->TakeAnswer().has_value());
+  EXPECT_TRUE(thread->Ask("anna", "anna", Request(0, "jobs")));
 }
 
 }  // namespace

@@ -185,7 +185,8 @@ TEST(OutputChannel, IsATerminalThatChangesNothing) {
 
 class WorkerOutputsTest : public ::testing::Test {
  protected:
-  WorkerOutputsTest() : outputs_({folder_.path(), {}, [] {}, nullptr}) {}
+  explicit WorkerOutputsTest(const LogLimits& limits = {})
+      : outputs_({folder_.path(), limits, [] {}, nullptr}) {}
   Descriptor Open() { return *outputs_.Open(Owner(), std::nullopt); }
   static void Put(const Descriptor& output, const std::string& text) {
     EXPECT_EQ(write(output.get(), text.data(), text.size()),
@@ -241,6 +242,32 @@ TEST_F(WorkerOutputsTest, WithoutALogTheProgramStillGoesOn) {
   output.Close();
   outputs_.Finish(Owner().worker);
   EXPECT_EQ(Next<OutputEnded>().error_line, "fatal: no room");
+}
+
+class CrowdedOutputsTest : public WorkerOutputsTest {
+ protected:
+  CrowdedOutputsTest() : WorkerOutputsTest({.total_bytes = 1 << 20}) {}
+};
+
+// One job after the other writes as fast as it can: the limit of all does not
+// wait for the next look.
+TEST_F(CrowdedOutputsTest, WhatIsWrittenIsPrunedAsItComes) {
+  const std::string text(64 * 1024, 'x');
+  for (uint64_t job = 100; job < 150; ++job) {
+    LogOwner owner = Owner();
+    owner.worker.job = JobId(job);
+    Descriptor output = *outputs_.Open(owner, std::nullopt);
+    Put(output, text);
+    output.Close();
+    outputs_.Finish(owner.worker);
+    Next<OutputEnded>();
+  }
+  uint64_t bytes = 0;
+  for (const auto& file : fs::recursive_directory_iterator(folder_.path())) {
+    if (file.is_regular_file()) bytes += file.file_size();
+  }
+  EXPECT_LE(bytes, (1U << 20) + 4 * text.size());
+  EXPECT_GT(bytes, 1U << 19);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "core/codec.h"
 #include "gmock/gmock.h"
@@ -238,6 +239,34 @@ TEST_F(FloodTest, OneThatIsThereIsCutOnceForItsOffences) {
     return peer.Ended();
   }));
   Drain();
+  EXPECT_EQ(router_->connections_cut(), 1U);
+}
+
+// Up to its queue's length, up to 64 MB would wait for it, for as long as it
+// likes.
+TEST_F(FloodTest, OneThatTakesNothingOfWhatIsSentToItIsCut) {
+  RouterOptions options;
+  options.unsent_s_max = 0.5;
+  router_ = *Router::Bind("127.0.0.1:0", options);
+  PlainPeer peer(router_->endpoint());
+  ASSERT_TRUE(peer.Greet());
+  const auto reader = *Dealer::Connect(router_->endpoint());
+  ASSERT_TRUE(reader->WaitUntilConnected(10));
+  ASSERT_TRUE(peer.SendPart(*EncodeMessage(QueryRequest{}), /*more=*/false));
+  EXPECT_OK(reader->Send(QueryRequest{}));
+  std::vector<std::string> ids;
+  for (int i = 0; i < 2; ++i) ids.push_back(router_->Receive(10)->peer);
+  QueryReply answer;
+  answer.json = std::string(kFrameBytesMax - 1024, 'x');
+  EXPECT_TRUE(Eventually([&] {
+    for (const std::string& id : ids) {
+      router_->Send(id, answer).IgnoreError();
+    }
+    while (reader->Receive(0)->has_value()) {
+    }
+    return router_->connections_cut() > 0;
+  }));
+  EXPECT_TRUE(Eventually([&] { return peer.Ended(); }));
   EXPECT_EQ(router_->connections_cut(), 1U);
 }
 
