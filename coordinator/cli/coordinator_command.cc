@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,15 +96,23 @@ absl::Status Run(const CoordinatorOptions& options) {
   server_options.snapshots.rows = options.snapshot_rows;
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
+  server_options.abandon_solves = true;
   WarnOfFewDescriptors(*server_options.log);
 
   // First, so that the server's threads do not take the signals.
   StopSignals signals;
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server,
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
   signals.Attach([&server] { server->Stop(); });
   const absl::Status ended = server->Run();
   signals.Attach(nullptr);
+  const bool solves = server->solve_abandoned();
+  server.reset();  // what is to be on disk is
+  if (solves) {
+    const int code = DaemonExitCodeOf(ended);
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
   return ended;
 }
 

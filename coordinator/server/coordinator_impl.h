@@ -92,6 +92,7 @@ struct CoordinatorServer::Impl {
   absl::Status halted;
   Time stop_at = kNever;
   Time look_at = 0;
+  bool solve_abandoned = false;
   bool agent_rejected = false;  // in the present step
   std::atomic<bool> stop_requested{false};
   // Last, so that they end before the router that they wake.

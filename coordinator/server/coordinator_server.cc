@@ -96,6 +96,7 @@ absl::Status CoordinatorServer::Impl::Run() {
     std::fflush(options.announce);
   }
   while (!Over()) Turn();
+  if (options.abandon_solves) solve_abandoned = !solver->Stop();
   if (halted.ok()) options.log->info("stopped");
   return halted;
 }
@@ -262,6 +263,10 @@ absl::Status CoordinatorServer::Run() { return impl_->Run(); }
 void CoordinatorServer::Stop() {
   impl_->stop_requested = true;
   impl_->router->waker().Wake();
+}
+
+bool CoordinatorServer::solve_abandoned() const {
+  return impl_->solve_abandoned;
 }
 
 const std::string& CoordinatorServer::endpoint() const {

@@ -41,6 +41,8 @@ struct CoordinatorServerOptions {
   std::string policy = "max_min_fairness_perf";
   std::map<std::string, double> prices;  // per accelerator and hour, by type
   std::shared_ptr<spdlog::logger> log;   // null: none
+  // The end waits for no solve; see solve_abandoned.
+  bool abandon_solves = false;
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
   // requests are answered; null: none. Borrowed.
   std::FILE* announce = nullptr;
@@ -65,6 +67,10 @@ class CoordinatorServer {
   absl::Status Run();
 
   void Stop();
+
+  // After Run(), with `abandon_solves`: one is still under way. End the process
+  // with std::_Exit once all else has been destroyed.
+  bool solve_abandoned() const;
 
   // With the port that was really bound.
   const std::string& endpoint() const;

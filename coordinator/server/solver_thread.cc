@@ -1,55 +1,74 @@
 #include "coordinator/server/solver_thread.h"
 
+#include <chrono>
 #include <utility>
 
 #include "coordinator/policy/guarded_solve.h"
 
 namespace gavel {
+
 SolverThread::SolverThread(std::unique_ptr<Policy> policy,
-                           std::function<void()> notify)
-    : policy_(std::move(policy)),
-      notify_(std::move(notify)),
-      thread_([this] { Work(); }) {}
+                           std::function<void()> notify) {
+  shared_->policy = std::move(policy);
+  shared_->notify = std::move(notify);
+  thread_ = std::thread([shared = shared_] { Work(*shared); });
+}
 
 SolverThread::~SolverThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    waiting_.reset();
-  }
-  changed_.notify_all();
+  if (!thread_.joinable()) return;
+  SolveNoMore();
   thread_.join();
 }
 
+void SolverThread::SolveNoMore() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->waiting.reset();
+  shared_->changed.notify_all();
+}
+
+bool SolverThread::Stop() {
+  SolveNoMore();
+  std::unique_lock lock(shared_->mutex);
+  const bool ended = shared_->changed.wait_for(
+      lock, std::chrono::duration<double>(kFarewell_s),
+      [this] { return shared_->ended; });
+  lock.unlock();
+  ended ? thread_.join() : thread_.detach();
+  return ended;
+}
+
 void SolverThread::Solve(action::SolvePolicy problem) {
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_ = std::move(problem);
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(shared_->mutex);
+  shared_->waiting = std::move(problem);
+  shared_->changed.notify_all();
 }
 
 std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(answer_, std::nullopt);
+  const std::lock_guard lock(shared_->mutex);
+  return std::exchange(shared_->answer, std::nullopt);
 }
 
-void SolverThread::Work() {
-  while (const std::optional<action::SolvePolicy> task = TakeProblem()) {
+void SolverThread::Work(Shared& shared) {
+  while (const std::optional<action::SolvePolicy> task = TakeProblem(shared)) {
     event::AllocationReady answer{task->epoch,
-                                  GuardedSolve(*policy_, *task->problem)};
-    {
-      const std::lock_guard lock(mutex_);
-      answer_ = std::move(answer);
-    }
-    notify_();
+                                  GuardedSolve(*shared.policy, *task->problem)};
+    const std::lock_guard lock(shared.mutex);
+    shared.answer = std::move(answer);
+    // What it tells may be gone after a stop.
+    if (!shared.stopping) shared.notify();
   }
+  const std::lock_guard lock(shared.mutex);
+  shared.ended = true;
+  shared.changed.notify_all();
 }
 
-std::optional<action::SolvePolicy> SolverThread::TakeProblem() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.has_value() || stopping_; });
-  return std::exchange(waiting_, std::nullopt);
+std::optional<action::SolvePolicy> SolverThread::TakeProblem(Shared& shared) {
+  std::unique_lock lock(shared.mutex);
+  shared.changed.wait(lock, [&shared] {
+    return shared.waiting.has_value() || shared.stopping;
+  });
+  return std::exchange(shared.waiting, std::nullopt);
 }
 
 }  // namespace gavel

@@ -3,8 +3,8 @@
 // kept: older epochs would be dropped by the engine anyway. The coordinator's
 // event loop owns one.
 //
-// Thread-safe. `notify` is called on the solver thread when an answer is there;
-// it must not block, nor call back.
+// Thread-safe, but for Stop. `notify` is called on the solver thread when an
+// answer is there; it must not block, nor call back.
 #ifndef GAVEL_COORDINATOR_SERVER_SOLVER_THREAD_H_
 #define GAVEL_COORDINATOR_SERVER_SOLVER_THREAD_H_
 
@@ -24,10 +24,19 @@ namespace gavel {
 class SolverThread {
  public:
   SolverThread(std::unique_ptr<Policy> policy, std::function<void()> notify);
-  // Waits for the problem being solved: solvers have iteration limits.
+  // Waits for the problem being solved, unless stopped before: solvers have
+  // iteration limits.
   ~SolverThread();
   SolverThread(const SolverThread&) = delete;
   SolverThread& operator=(const SolverThread&) = delete;
+
+  // For the problem that is being solved when it is stopped.
+  static constexpr double kFarewell_s = 0.2;
+  // Solves nothing more; once. False: a problem is still being solved, which
+  // may take minutes: its thread is left alone. It touches nothing of others
+  // any more, but the process is to end without destructors of statics
+  // (std::_Exit).
+  bool Stop();
 
   // Takes the place of a problem that still waits.
   void Solve(action::SolvePolicy problem);
@@ -37,18 +46,24 @@ class SolverThread {
   std::optional<event::AllocationReady> TakeAnswer();
 
  private:
-  void Work();
+  // What the thread needs: its own when it is left alone.
+  struct Shared {
+    std::unique_ptr<Policy> policy;  // the thread's
+    // As in CommitThread, of the standard library.
+    std::mutex mutex;  // guards all below
+    std::condition_variable changed;
+    std::function<void()> notify;
+    std::optional<action::SolvePolicy> waiting;
+    std::optional<event::AllocationReady> answer;
+    bool stopping = false;
+    bool ended = false;
+  };
+  static void Work(Shared& shared);
+  void SolveNoMore();
   // Waits for a problem. Nothing: the end.
-  std::optional<action::SolvePolicy> TakeProblem();
+  static std::optional<action::SolvePolicy> TakeProblem(Shared& shared);
 
-  const std::unique_ptr<Policy> policy_;
-  const std::function<void()> notify_;
-  // As in CommitThread, of the standard library.
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::optional<action::SolvePolicy> waiting_;
-  std::optional<event::AllocationReady> answer_;
-  bool stopping_ = false;
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;
 };
 

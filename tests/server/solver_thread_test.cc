@@ -134,6 +134,37 @@ TEST_F(SolverThreadTest, AnExceptionOfTheSolverIsAnAnswer) {
   EXPECT_THAT(answer.result.detail, HasSubstr("singular matrix"));
 }
 
+// A stop, as by SIGTERM, does not wait for a solve, however long it takes; and
+// that one tells nobody any more.
+TEST_F(SolverThreadTest, AStopDoesNotWaitForASolve) {
+  auto may_end = std::make_shared<Script>();  // outlives the thread
+  std::promise<void> ended;
+  class Leaves : public ScriptedPolicy {
+   public:
+    Leaves(std::shared_ptr<Script> script, std::promise<void>& ended)
+        : ScriptedPolicy(*script), script_(std::move(script)), ended_(ended) {}
+    ~Leaves() override { ended_.set_value(); }
+
+   private:
+    std::shared_ptr<Script> script_;
+    std::promise<void>& ended_;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  {
+    SolverThread thread(std::make_unique<Leaves>(may_end, ended), Notify());
+    thread.Solve(Problem(1, 1));
+    may_end->first_begun.get_future().wait();
+    EXPECT_FALSE(thread.Stop());
+  }
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 10);
+  may_end->first_may_end.set_value();
+  ended.get_future().wait();
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(notices_, 0);
+}
+
 TEST_F(SolverThreadTest, EndsWithoutSolvingWhatWaits) {
   {
     SolverThread thread(std::make_unique<ScriptedPolicy>(script_), Notify());
