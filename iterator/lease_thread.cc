@@ -8,12 +8,14 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
+#include "iterator/process_bytes.h"
 #include "runtime/signals_blocked.h"
 
 namespace gavel::internal {
 namespace {
 
 constexpr double kReportInterval_s = 1;
+constexpr double kBytesInterval_s = 5;
 constexpr double kConnectWait_s = 1;
 constexpr std::chrono::milliseconds kFailureWait(100);
 // A queued message is on the wire within a millisecond when the peer is there.
@@ -126,13 +128,14 @@ void LeaseThread::Turn() {
   const Time now = Now();
   if (now >= machine_.NextDeadline()) Step(lease_event::Tick{});
   if (now >= next_report_) ReportProgress();
+  if (now >= next_bytes_) ReportBytes();
   if (watch_.IsSilent(now)) ReportSilence();
   if (shared_.gate.stop_requested()) shared_.gate.NotifyStop();
 }
 
 Time LeaseThread::NextDeadline() const {
-  return std::min(
-      {machine_.NextDeadline(), watch_.NextDeadline(), next_report_});
+  return std::min({machine_.NextDeadline(), watch_.NextDeadline(), next_report_,
+                   next_bytes_});
 }
 
 void LeaseThread::Step(const LeaseEvent& event) {
@@ -171,9 +174,16 @@ void LeaseThread::Do(const lease_action::Pause& pause) {
 
 void LeaseThread::ReportProgress() {
   next_report_ = Now() + kReportInterval_s;
+  // Steps that a restore counts were not done here.
+  if (!machine_.started()) return;
   Progress progress = shared_.stats.Read();
   window_.Measure(shared_.stats, &progress);
   Step(lease_event::Progressed{std::move(progress)});
+}
+
+void LeaseThread::ReportBytes() {
+  next_bytes_ = Now() + kBytesInterval_s;
+  Step(lease_event::BytesCounted{ProcessBytes()});
 }
 
 void LeaseThread::ReportSilence() {

@@ -1,7 +1,8 @@
 // The thread that speaks with the coordinator: it owns the connection and the
 // lease machine, carries out the machine's actions (a grant or pause goes to
-// the gate), and reports steps about once a second. Started by the session when
-// its first loop begins, under an agent only.
+// the gate), and reports steps about once a second, and bytes that were moved
+// every five. Started when the session is made, under an agent only: the
+// coordinator hears of the process before it restores and loads its data.
 //
 // Thread-safety: all functions may be called by the training thread.
 // Ownership: gate, stats, board and log are borrowed and must live longer.
@@ -86,6 +87,7 @@ class LeaseThread {
   void Do(const lease_action::Extend& extend);
   void Do(const lease_action::Pause& pause);
   void ReportProgress();
+  void ReportBytes();
   void ReportSilence();
   void Stop();
 
@@ -96,6 +98,7 @@ class LeaseThread {
   CoordinatorWatch watch_;
   ThroughputWindow window_;
   Time next_report_ = 0;
+  Time next_bytes_ = 0;
   bool dealer_failed_ = false;
 
   std::atomic<bool> rejected_{false};

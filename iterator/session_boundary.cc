@@ -52,7 +52,7 @@ bool SessionState::AttendOutside(bool after_step) {
   if (!MayGoOn()) return false;
   // All steps were done before this process began: there is no lease to ask
   // for.
-  if (managed() && !lease_thread_) return true;
+  if (managed() && !asks_for_lease_) return true;
   const int64_t begin_ns = Now_ns();
   at_boundary_ = after_step;
   const bool goes_on = AttendPlace(after_step);

@@ -37,6 +37,7 @@ SessionState::SessionState(SessionOptions options, absl::Status problem)
       world_size_(options_.world_size) {
   if (problem.ok()) problem = CheckOptions(options_);
   if (problem.ok()) problem = OpenReportFile();
+  if (problem.ok()) problem = SayHello();
   if (problem.ok()) problem = OpenCheckpoints();
   if (!problem.ok()) Fail(std::move(problem));
 }
@@ -51,6 +52,19 @@ SessionState::~SessionState() {
   checkpoints_.Wait().IgnoreError();  // it reports to what goes now
   lease_thread_.reset();
   if (report_file_ != nullptr) std::fclose(report_file_);
+}
+
+// What comes before the first loop may take long: the restore, the program's
+// data.
+absl::Status SessionState::SayHello() {
+  if (!managed()) return absl::OkStatus();
+  LeaseOptions lease;
+  lease.worker = {JobId(options_.job), options_.rank, options_.incarnation};
+  GAVEL_ASSIGN_OR_RETURN(lease_thread_,
+                         LeaseThread::Start(options_.coordinator, lease,
+                                            {gate_, stats_, board_, log_}));
+  lease_thread_->Post(lease_event::Began{getpid()});
+  return absl::OkStatus();
 }
 
 absl::Status SessionState::OpenReportFile() {
@@ -195,13 +209,6 @@ absl::Status SessionState::Start() {
   if (options_.require_tracked_optimizer) {
     GAVEL_RETURN_IF_ERROR(optimizer_check_.Begin(tracked_));
   }
-  if (managed()) {
-    LeaseOptions lease;
-    lease.worker = {JobId(options_.job), options_.rank, options_.incarnation};
-    GAVEL_ASSIGN_OR_RETURN(lease_thread_,
-                           LeaseThread::Start(options_.coordinator, lease,
-                                              {gate_, stats_, board_, log_}));
-  }
   if (options_.handle_signals) {
     signals_.Install(&gate_, managed() ? &lease_thread_->waker() : nullptr);
   }
@@ -209,7 +216,8 @@ absl::Status SessionState::Start() {
     training_thread_ = std::this_thread::get_id();
     uncaught_exception_.Install(
         [this](const std::string& what) { EndOutOfMemory(what); });
-    // Only now: whoever hears of this process may send it a signal.
+    // Only now: a process that has a lease may be sent a signal.
+    asks_for_lease_ = true;
     lease_thread_->Post(lease_event::Started{stats_.Read(), getpid()});
     log_.Info(StrCat("job ", options_.job, ", rank ", options_.rank,
                      ": asking ", options_.coordinator, " for a lease"));

@@ -123,6 +123,7 @@ class SessionState {
   }
 
   // ---- session_state.cc
+  absl::Status SayHello();
   absl::Status OpenReportFile();
   absl::Status OpenCheckpoints();
   absl::Status StartLoop(RangePosition* range, LoopPlan* plan);
@@ -232,15 +233,16 @@ class SessionState {
   double checkpoint_stall_s_ = 0;  // of the last one; 0: there was none
   bool checkpoints_prepared_ = false;
 
-  bool started_ = false;        // the first loop was begun
-  bool iterator_used_ = false;  // by an Iterator
-  bool step_counted_ = false;   // by StepDone() inside an Iterator's loop
-  bool step_done_ = false;      // by StepDone() elsewhere, no Boundary() since
-  bool at_boundary_ = false;    // what is live is a step's end
-  bool mark_held_ = false;      // before a move
-  bool stopped_ = false;        // no more batches
-  bool evicted_ = false;        // stopped from outside
-  bool used_up_ = false;        // the step budget
+  bool started_ = false;         // the first loop was begun
+  bool asks_for_lease_ = false;  // or has one
+  bool iterator_used_ = false;   // by an Iterator
+  bool step_counted_ = false;    // by StepDone() inside an Iterator's loop
+  bool step_done_ = false;       // by StepDone() elsewhere, no Boundary() since
+  bool at_boundary_ = false;     // what is live is a step's end
+  bool mark_held_ = false;       // before a move
+  bool stopped_ = false;         // no more batches
+  bool evicted_ = false;         // stopped from outside
+  bool used_up_ = false;         // the step budget
   bool finish_done_ = false;
   int exit_code_ = kExitDone;
   uint64_t lease_epoch_ = 0;

@@ -19,6 +19,9 @@ constexpr mode_t kFileMode = 0644;
 constexpr mode_t kDirectoryMode = 0755;
 // write() and read() take at most 2 GiB; shorter calls are also interruptible.
 constexpr size_t kTransferBytesMax = size_t{256} << 20;
+// The page cache takes a file at once and leaves the work to one long sync,
+// during which a slow disk would show no progress.
+constexpr uint64_t kUnsyncedBytesMax = uint64_t{32} << 20;
 
 absl::Status ErrnoStatus(int error, std::string_view what,
                          const std::string& path) {
@@ -55,11 +58,14 @@ class Descriptor {
     if (::fdatasync(fd_) == 0) return absl::OkStatus();
     return ErrnoStatus(errno, "cannot fdatasync", path_);
   }
+  bool is_direct() const {
+    const int flags = ::fcntl(fd_, F_GETFL);
+    return flags >= 0 && (flags & O_DIRECT) != 0;
+  }
   // From here on through the page cache. False: it was so already.
   bool StopDirect() const {
-    const int flags = ::fcntl(fd_, F_GETFL);
-    return flags >= 0 && (flags & O_DIRECT) != 0 &&
-           ::fcntl(fd_, F_SETFL, flags & ~O_DIRECT) == 0;
+    return is_direct() &&
+           ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT) == 0;
   }
 
  private:
@@ -102,8 +108,11 @@ class PosixWritableFile : public WritableFile {
                            file_.path());
       }
       data.remove_prefix(static_cast<size_t>(written));
+      unsynced_bytes_ += static_cast<uint64_t>(written);
     }
-    return absl::OkStatus();
+    if (unsynced_bytes_ < kUnsyncedBytesMax) return absl::OkStatus();
+    unsynced_bytes_ = 0;
+    return file_.is_direct() ? absl::OkStatus() : file_.SyncData();
   }
   absl::Status Truncate(uint64_t size_bytes) override {
     if (::ftruncate(file_.fd(), static_cast<off_t>(size_bytes)) == 0) {
@@ -116,6 +125,7 @@ class PosixWritableFile : public WritableFile {
 
  private:
   Descriptor file_;
+  uint64_t unsynced_bytes_ = 0;
 };
 
 class PosixReadableFile : public ReadableFile {

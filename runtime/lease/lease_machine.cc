@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <type_traits>
 #include <utility>
 
 #include "core/rules.h"
@@ -67,16 +68,16 @@ LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
     Pause(PauseTier::kPark, "lease ended", actions);
   }
   std::visit([&](const auto& e) { On(now, e, actions); }, event);
-  if (started_ && Asks()) {
+  if (began_ && Asks()) {
     if (!hello_answered_ && now >= next_hello_) SendHello(now, actions);
-    if (now >= next_request_) SendRequest(now, actions);
+    if (started_ && now >= next_request_) SendRequest(now, actions);
   }
   return actions;
 }
 
 Time LeaseMachine::NextDeadline() const {
-  if (!started_ || !Asks()) return kNever;
-  Time next = next_request_;
+  if (!began_ || !Asks()) return kNever;
+  Time next = started_ ? next_request_ : kNever;
   if (!hello_answered_) next = std::min(next, next_hello_);
   if (HoldsLease() && Rules::Hold(Rule::kLeaseEndsAtDeadline)) {
     next = std::min(next, deadline_);
@@ -84,9 +85,17 @@ Time LeaseMachine::NextDeadline() const {
   return next;
 }
 
+void LeaseMachine::On(Time now, const lease_event::Began& e, LeaseActions&) {
+  if (began_) return;
+  began_ = began_early_ = true;
+  pid_ = e.pid;
+  next_hello_ = now;
+}
+
 void LeaseMachine::On(Time now, const lease_event::Started& e, LeaseActions&) {
   if (started_) return;
-  started_ = true;
+  began_ = started_ = true;
+  hello_answered_ = false;
   pid_ = e.pid;
   progress_ = e.progress;
   reported_generation_ = e.progress.last_generation;
@@ -97,10 +106,14 @@ void LeaseMachine::On(Time now, const lease_event::Started& e, LeaseActions&) {
 void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
                       LeaseActions& actions) {
   const auto take = [&]<class T>(const T* message) {
-    if (message == nullptr) return;
-    if (Listens(message->worker, message->position)) {
-      Take(now, *message, actions);
+    if (message == nullptr || !Listens(message->worker, message->position)) {
+      return;
     }
+    // A notice answers a hello: after two of them it may mean the first.
+    const bool may_be_old =
+        std::is_same_v<T, LeaseNotice> && began_early_ && started_;
+    if (!may_be_old) hello_answered_ = true;
+    Take(now, *message, actions);
   };
   take(std::get_if<LeaseGrant>(&e.message));
   take(std::get_if<LeaseDenied>(&e.message));
@@ -158,6 +171,18 @@ void LeaseMachine::On(Time, const lease_event::Progressed& e,
   const bool just_parked = epoch_ != 0 && released_epoch_ == epoch_ &&
                            e.progress.last_generation != reported_generation_;
   if (training || just_parked) SendReport(actions);
+}
+
+void LeaseMachine::On(Time, const lease_event::BytesCounted& e,
+                      LeaseActions& actions) {
+  // What it moves while it trains is no work on its start or end.
+  if (state_ == State::kRunning) {
+    bytes_known_ = std::max(bytes_known_, e.bytes);
+  }
+  if (!began_ || finished_ || e.bytes < bytes_known_ + kBytesRiseMin) return;
+  bytes_known_ = e.bytes;
+  actions.emplace_back(
+      lease_action::Send{BytesMoved{options_.worker, highest_seen_, e.bytes}});
 }
 
 void LeaseMachine::On(Time, const lease_event::Tick&, LeaseActions&) {}
@@ -276,7 +301,7 @@ void LeaseMachine::Take(Time, const WorkerRejected& rejected,
 // replaced, is old whatever it says.
 bool LeaseMachine::Listens(const WorkerKey& worker,
                            const JournalPosition& position) {
-  if (!started_ || finished_) return false;
+  if (!began_ || finished_) return false;
   if (worker != options_.worker && Rules::Hold(Rule::kGrantIsOfIncarnation)) {
     return false;
   }
@@ -285,7 +310,6 @@ bool LeaseMachine::Listens(const WorkerKey& worker,
     return false;
   }
   highest_seen_ = std::max(highest_seen_, position);
-  hello_answered_ = true;
   return true;
 }
 
@@ -329,7 +353,7 @@ void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause,
 void LeaseMachine::SendHello(Time now, LeaseActions& actions) {
   next_hello_ = now + options_.request_interval_s;
   actions.emplace_back(lease_action::Send{
-      WorkerHello{options_.worker, highest_seen_, pid_, progress_}});
+      WorkerHello{options_.worker, highest_seen_, pid_, progress_, started_}});
 }
 
 void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {

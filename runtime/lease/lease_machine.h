@@ -16,6 +16,11 @@
 namespace gavel {
 
 namespace lease_event {
+// Optional, before Started: the process is there, and has yet to load its data
+// and to restore. It says hello, and asks for nothing.
+struct Began {
+  int64_t pid = 0;
+};
 // The session is set up and restored, and wants to run.
 struct Started {
   Progress progress;
@@ -60,13 +65,20 @@ struct Finished {
 struct Progressed {
   Progress progress;
 };
+// Bytes that the process has read and written so far, counted each few seconds.
+// Told while it starts and while it stops, if they rose: a process that is at
+// work is not ended.
+struct BytesCounted {
+  uint64_t bytes = 0;
+};
 struct Tick {};
 }  // namespace lease_event
 
 using LeaseEvent = std::variant<
     lease_event::Started, lease_event::MessageReceived, lease_event::Resumed,
     lease_event::ResumeFailed, lease_event::Parked, lease_event::Finished,
-    lease_event::Progressed, lease_event::Tick, lease_event::GangOpened>;
+    lease_event::Progressed, lease_event::Tick, lease_event::GangOpened,
+    lease_event::Began, lease_event::BytesCounted>;
 
 namespace lease_action {
 struct Send {
@@ -116,6 +128,10 @@ struct LeaseOptions {
 // lease that is extended never gets there.
 double GangStopAhead(double lease_s);
 
+// What a process moves in a few seconds that does nothing but speak with the
+// coordinator and its threads with each other: a smaller rise is no work.
+inline constexpr uint64_t kBytesRiseMin = uint64_t{64} << 10;
+
 class LeaseMachine {
  public:
   explicit LeaseMachine(LeaseOptions options);
@@ -138,11 +154,13 @@ class LeaseMachine {
     kEnded
   };
   State state() const { return state_; }
+  bool started() const { return started_; }  // Started came
   // Of the lease that is held, else of the last one; 0: none yet.
   uint64_t epoch() const { return epoch_; }
   Time deadline() const { return deadline_; }
 
  private:
+  void On(Time now, const lease_event::Began& e, LeaseActions& actions);
   void On(Time now, const lease_event::Started& e, LeaseActions& actions);
   void On(Time now, const lease_event::MessageReceived& e,
           LeaseActions& actions);
@@ -152,6 +170,7 @@ class LeaseMachine {
   void On(Time now, const lease_event::Parked& e, LeaseActions& actions);
   void On(Time now, const lease_event::Finished& e, LeaseActions& actions);
   void On(Time now, const lease_event::Progressed& e, LeaseActions& actions);
+  void On(Time now, const lease_event::BytesCounted& e, LeaseActions& actions);
   void On(Time now, const lease_event::Tick& e, LeaseActions& actions);
 
   // `message` has passed Listens.
@@ -177,12 +196,15 @@ class LeaseMachine {
 
   LeaseOptions options_;
   State state_ = State::kWaiting;
+  bool began_ = false;        // says hello
+  bool began_early_ = false;  // before it was started
   bool started_ = false;
   bool finished_ = false;
   JournalPosition highest_seen_;
   int64_t pid_ = 0;
   Progress progress_;               // the last that was told to this machine
   Generation reported_generation_;  // the last that the coordinator was told
+  uint64_t bytes_known_ = 0;        // told, or moved under a lease
 
   // The lease: held in kResuming, kRunning and kPausing, else the last one.
   uint64_t epoch_ = 0;

@@ -52,6 +52,7 @@ TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
   ASSERT_FALSE(hellos.empty());
   EXPECT_EQ(hellos[0].pid, getpid());
   EXPECT_EQ(hellos[0].worker.job, JobId(1));
+  EXPECT_TRUE(hellos.back().ready);
   const auto reports = coordinator.Heard<StepReport>();
   ASSERT_FALSE(reports.empty());
   const Progress& last = reports.back().progress;
@@ -65,6 +66,20 @@ TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_EQ(finished.progress.steps_done, 24u);
   EXPECT_EQ(finished.progress.last_generation, (Generation{1, 24}));
+}
+
+TEST_F(SessionLease, HelloGoesOutBeforeTheProgramLoadsItsData) {
+  FakeCoordinator coordinator;
+  const auto session = Session::Create(Under(coordinator.endpoint()));
+  ASSERT_TRUE(coordinator.Wait(
+      [&] { return !coordinator.Heard<WorkerHello>().empty(); }));
+  const WorkerHello first = coordinator.Heard<WorkerHello>().front();
+  EXPECT_FALSE(first.ready);
+  EXPECT_EQ(first.pid, getpid());
+  EXPECT_TRUE(coordinator.Heard<LeaseRequest>().empty());
+  EXPECT_EQ(session->Finish(), 0);
+  ASSERT_TRUE(coordinator.Wait(
+      [&] { return !coordinator.Heard<WorkerFinished>().empty(); }));
 }
 
 TEST_F(SessionLease, TheLastWordWaitsForAConnectionThatIsRenewed) {
