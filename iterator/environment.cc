@@ -13,6 +13,10 @@ namespace gavel {
 namespace internal {
 namespace {
 
+// Set by the agent, for workers alone. GAVEL_COORDINATOR is the default of
+// clients: a user who exports it goes on running programs alone.
+constexpr char kCoordinator[] = "GAVEL_WORKER_COORDINATOR";
+
 bool FromText(const std::string& text, std::string* value) {
   *value = text;
   return true;
@@ -75,7 +79,7 @@ absl::Status ReadGang(SessionOptions* options) {
 }
 
 absl::Status ReadAll(SessionOptions* options) {
-  GAVEL_RETURN_IF_ERROR(Read("GAVEL_COORDINATOR", &options->coordinator));
+  GAVEL_RETURN_IF_ERROR(Read(kCoordinator, &options->coordinator));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_JOB", &options->job));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_INCARNATION", &options->incarnation));
   GAVEL_RETURN_IF_ERROR(ReadGang(options));
@@ -94,6 +98,27 @@ absl::Status ReadAll(SessionOptions* options) {
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_TENSORBOARD_DIRECTORY", &options->tensorboard_directory));
   return Read("GAVEL_REPORT_FILE", &options->report_file);
+}
+
+// What the agent tells a worker comes together or not at all.
+absl::Status CheckIdentity(const SessionOptions& options) {
+  if (options.coordinator.empty() && options.incarnation != 0) {
+    return absl::InvalidArgumentError(
+        StrCat("GAVEL_INCARNATION is set, but not ", kCoordinator,
+               ": the agent is older than this program's runtime; update it, "
+               "or unset GAVEL_INCARNATION to run alone"));
+  }
+  if (options.coordinator.empty()) return absl::OkStatus();
+  if (options.job == 0 || options.incarnation == 0) {
+    return absl::InvalidArgumentError(
+        StrCat(kCoordinator,
+               " is set, but not GAVEL_JOB or GAVEL_INCARNATION; start this "
+               "program by `gavel submit`, or unset ",
+               kCoordinator,
+               " to run alone (GAVEL_COORDINATOR is the clients' default, and "
+               "makes no worker)"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -123,14 +148,7 @@ absl::Status CheckOptions(const SessionOptions& options) {
         StrCat("SessionOptions::gang_wait_s is ", options.gang_wait_s,
                "; ranks need some time to write their parts"));
   }
-  if (options.coordinator.empty()) return absl::OkStatus();
-  if (options.job == 0 || options.incarnation == 0) {
-    return absl::InvalidArgumentError(
-        "GAVEL_COORDINATOR is set, but not GAVEL_JOB or GAVEL_INCARNATION; "
-        "start this program by `gavel submit`, or unset GAVEL_COORDINATOR to "
-        "run alone");
-  }
-  return absl::OkStatus();
+  return CheckIdentity(options);
 }
 
 }  // namespace internal

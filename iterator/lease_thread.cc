@@ -187,10 +187,12 @@ void LeaseThread::ReportBytes() {
 }
 
 void LeaseThread::ReportSilence() {
-  const std::string line = StrCat(
-      "coordinator ", coordinator_,
-      " does not answer; start it (gavel coordinator) or correct "
-      "GAVEL_COORDINATOR, or unset that to run alone; trying again until then");
+  const std::string line =
+      StrCat("coordinator ", coordinator_,
+             " does not answer; start it (gavel coordinator) or correct "
+             "GAVEL_WORKER_COORDINATOR, or unset that to run alone; trying "
+             "again until "
+             "then");
   shared_.log.Warning(line);
   shared_.board.SetCoordinator(absl::UnavailableError(line));
 }

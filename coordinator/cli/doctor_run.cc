@@ -143,7 +143,7 @@ ProcessSpec Watch::Spec() const {
   };
   if (options_.lease != nullptr) {
     variables.merge(std::map<std::string, std::string>{
-        {"GAVEL_COORDINATOR", options_.lease->endpoint()},
+        {"GAVEL_WORKER_COORDINATOR", options_.lease->endpoint()},
         {"GAVEL_JOB", "1"},
         {"GAVEL_INCARNATION", "1"},
         {"GAVEL_RANK", "0"},

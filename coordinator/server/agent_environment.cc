@@ -52,6 +52,9 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   const std::string rank = StrCat(launch.worker.rank);
   const std::string world_size = StrCat(launch.world_size);
   (*to)["GAVEL_ADDRESS"] = place.address;
+  // The first makes a training program a worker; the second is the default of
+  // clients, and what runtimes of earlier versions go by.
+  (*to)["GAVEL_WORKER_COORDINATOR"] = place.coordinator;
   (*to)["GAVEL_COORDINATOR"] = place.coordinator;
   if (!place.key_file.empty()) {
     (*to)["GAVEL_KEY_FILE"] = place.key_file;

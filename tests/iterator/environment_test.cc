@@ -34,7 +34,7 @@ TEST(Environment, IsAloneWhenNothingIsSet) {
 
 TEST(Environment, ReadsWhatTheAgentSets) {
   SessionOptions options;
-  ASSERT_TRUE(ReadWith({{"GAVEL_COORDINATOR", "127.0.0.1:7000"},
+  ASSERT_TRUE(ReadWith({{"GAVEL_WORKER_COORDINATOR", "127.0.0.1:7000"},
                         {"GAVEL_JOB", "12"},
                         {"GAVEL_RANK", "1"},
                         {"GAVEL_WORLD_SIZE", "2"},
@@ -129,6 +129,27 @@ TEST(Environment, AWorkerNeedsItsIdentity) {
   const absl::Status status = CheckOptions(options);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_NE(status.message().find("GAVEL_JOB"), std::string::npos);
+}
+
+TEST(Environment, TheClientsDefaultMakesNoWorker) {
+  SessionOptions options;
+  ASSERT_TRUE(
+      ReadWith({{"GAVEL_COORDINATOR", "127.0.0.1:7000"}}, &options).ok());
+  EXPECT_EQ(options.coordinator, "");
+  EXPECT_TRUE(CheckOptions(options).ok());
+}
+
+TEST(Environment, AnAgentThatTellsNoCoordinatorIsOld) {
+  SessionOptions options;
+  ASSERT_TRUE(ReadWith({{"GAVEL_COORDINATOR", "127.0.0.1:7000"},
+                        {"GAVEL_JOB", "1"},
+                        {"GAVEL_INCARNATION", "1"}},
+                       &options)
+                  .ok());
+  const absl::Status status = CheckOptions(options);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_NE(status.message().find("GAVEL_WORKER_COORDINATOR"),
+            std::string::npos);
 }
 
 TEST(Environment, RefusesARankOutsideOfTheGang) {

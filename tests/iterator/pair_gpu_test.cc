@@ -42,7 +42,7 @@ class PairOnGpu : public ::testing::Test {
       std::filesystem::create_directories(own);
       process.emplace(own,
                       WorkerProcess::Variables{
-                          {"GAVEL_COORDINATOR", coordinator.endpoint()},
+                          {"GAVEL_WORKER_COORDINATOR", coordinator.endpoint()},
                           {"GAVEL_JOB", "1"},
                           {"GAVEL_INCARNATION", "1"},
                           {"GAVEL_RUN_DIRECTORY", folder + "/run"},

@@ -30,7 +30,7 @@ class SessionProcess : public ::testing::Test {
     fs::create_directory(folder);
     WorkerProcess::Variables variables = {
         {"EVALUATE_AFTER", evaluate_after},
-        {"GAVEL_COORDINATOR", coordinator},
+        {"GAVEL_WORKER_COORDINATOR", coordinator},
         {"GAVEL_JOB", "1"},
         {"GAVEL_INCARNATION", std::to_string(incarnation)},
         {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
@@ -235,7 +235,7 @@ TEST_F(SessionProcess, SaysThatNobodyListensAtTheCoordinatorsAddress) {
     return worker.Output().find("coordinator 127.0.0.1:1 does not answer") !=
            std::string::npos;
   })) << worker.Output();
-  EXPECT_THAT(worker.Output(), HasSubstr("GAVEL_COORDINATOR"));
+  EXPECT_THAT(worker.Output(), HasSubstr("GAVEL_WORKER_COORDINATOR"));
   worker.Signal(SIGTERM);
   EXPECT_EQ(worker.Wait(), 75);
 }

@@ -29,7 +29,7 @@ Outcome RunProgram(const std::string& command,
                    const std::string& checkpoint_directory = "") {
   const TemporaryFolder folder;
   const std::string line =
-      "env -u GAVEL_COORDINATOR OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= "
+      "env -u GAVEL_WORKER_COORDINATOR OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= "
       "GAVEL_CHECKPOINT_DIRECTORY='" +
       checkpoint_directory + "' '" + GAVEL_BINARY_DIR "'/" + command + " 2>" +
       folder.PathOf("stderr");

@@ -73,7 +73,7 @@ TEST_F(JobTable, EachTrains) {
     std::vector<std::string> argv = {
         "/usr/bin/env",
         "-u",
-        "GAVEL_COORDINATOR",
+        "GAVEL_WORKER_COORDINATOR",
         "GAVEL_DEVICE=cpu",
         "OMP_NUM_THREADS=2",
         "OMP_WAIT_POLICY=PASSIVE",

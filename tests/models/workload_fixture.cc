@@ -79,7 +79,7 @@ bool WorkloadTest::Train(const Workload& workload, const std::string& name,
     std::vector<std::string> argv = {
         "/usr/bin/env",
         "-u",
-        "GAVEL_COORDINATOR",
+        "GAVEL_WORKER_COORDINATOR",
         "GAVEL_DEVICE=cpu",
         "OMP_NUM_THREADS=1",
         "OMP_WAIT_POLICY=PASSIVE",

@@ -54,15 +54,16 @@ TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
       {{"PATH", "/bin"}, {"HOME", "/home/me"}, {"SECRET", "1"}});
   EXPECT_THAT(
       environment,
-      ElementsAre("CUDA_VISIBLE_DEVICES=", "DATA=/data",
-                  "GAVEL_ADDRESS=127.0.0.1",
-                  "GAVEL_CHECKPOINT_DIRECTORY=/checkpoints/lm",
-                  "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
-                  "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
-                  "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here",
-                  "GAVEL_STEPS=500", "GAVEL_WORLD_SIZE=2", "HOME=/home/me",
-                  "NO_COLOR=1", "OMP_NUM_THREADS=4", "OMP_WAIT_POLICY=PASSIVE",
-                  "PATH=/mine", "RANK=1", "TERM=dumb", "WORLD_SIZE=2"));
+      ElementsAre(
+          "CUDA_VISIBLE_DEVICES=", "DATA=/data", "GAVEL_ADDRESS=127.0.0.1",
+          "GAVEL_CHECKPOINT_DIRECTORY=/checkpoints/lm",
+          "GAVEL_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_INCARNATION=3",
+          "GAVEL_JOB=7", "GAVEL_JOB_NAME=lm", "GAVEL_RANK=1",
+          "GAVEL_RUN_DIRECTORY=/run/g", "GAVEL_SERVER=here", "GAVEL_STEPS=500",
+          "GAVEL_WORKER_COORDINATOR=tcp://127.0.0.1:1", "GAVEL_WORLD_SIZE=2",
+          "HOME=/home/me", "NO_COLOR=1", "OMP_NUM_THREADS=4",
+          "OMP_WAIT_POLICY=PASSIVE", "PATH=/mine", "RANK=1", "TERM=dumb",
+          "WORLD_SIZE=2"));
 }
 
 TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {

@@ -104,7 +104,7 @@ class Trainer {
 
  private:
   void TakeLease() {
-    const std::string coordinator = Variable("GAVEL_COORDINATOR");
+    const std::string coordinator = Variable("GAVEL_WORKER_COORDINATOR");
     if (coordinator.empty() || options_.Is("leaseless")) return;
     lease_ = std::make_unique<testing::FakeLease>(coordinator, [this] {
       if (options_.Is("loses-paused")) state_.momentum = 0;

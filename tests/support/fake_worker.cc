@@ -285,7 +285,7 @@ Progress FakeWorker::ProgressNow() const {
 }
 
 int FakeWorker::Run() {
-  auto dealer = Dealer::Connect(Variable("GAVEL_COORDINATOR"),
+  auto dealer = Dealer::Connect(Variable("GAVEL_WORKER_COORDINATOR"),
                                 {CurveClientOfEnvironment().value()});
   if (!dealer.ok()) {
     std::fprintf(stderr, "%s\n", dealer.status().ToString().c_str());
