@@ -143,6 +143,15 @@ void SessionState::EndOutOfMemory(const std::string& what) {
   std::_Exit(kExitFailed);
 }
 
+void SessionState::SayIfFinishedBefore() {
+  if (restored_step_ != stats_.steps_done()) return;
+  log_.Warning(StrCat(
+      "this job was finished before: ", options_.checkpoint_directory,
+      " has its end at step ", *restored_step_,
+      ", and nothing was trained now; raise its steps or epochs to train on, "
+      "or give an empty GAVEL_CHECKPOINT_DIRECTORY to begin again"));
+}
+
 int SessionState::Finish() {
   if (finish_done_) return exit_code_;
   if (started_ && !evicted_ && !board_.has_fatal()) {
@@ -168,6 +177,7 @@ int SessionState::Finish() {
   exit_code_ = board_.has_fatal() ? kExitFailed
                : evicted_         ? kExitEvicted
                                   : kExitDone;
+  if (exit_code_ == kExitDone) SayIfFinishedBefore();
   accelerator_.Unlock();
   gang_.Leave(exit_code_ == kExitDone ? Leaving::kDone : Leaving::kBroken);
   gang_.WaitForOthers();

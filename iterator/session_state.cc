@@ -98,6 +98,7 @@ absl::Status SessionState::OpenCheckpoints() {
   log_.Info(StrCat("going on from ", GenerationName(generation), " in ",
                    options_.checkpoint_directory));
   generation_epoch_ = generation.epoch;
+  restored_step_ = generation.step;
   stats_.SetStepsDone(generation.step);
   stats_.SetLastGeneration(generation);
   return absl::OkStatus();

@@ -200,6 +200,8 @@ class SessionState {
   void PrepareCheckpoints();
   absl::Status CollectSnapshot(Snapshot* snapshot);
   Generation NextGeneration() const;
+  // There was nothing left to train.
+  void SayIfFinishedBefore();
   // Never returns: no code of the host runs for an unfinished job.
   [[noreturn]] void EndProcess(const std::string& why);
   // The same for a step that ran out of memory; by any thread.
@@ -247,6 +249,7 @@ class SessionState {
   int exit_code_ = kExitDone;
   uint64_t lease_epoch_ = 0;
   uint64_t generation_epoch_ = 0;  // never below that of the restored one
+  std::optional<uint64_t> restored_step_;
   int world_size_ = 1;
   // What this rank was told to do once the gang stops.
   std::optional<lease_action::Pause> gang_pause_;

@@ -17,13 +17,16 @@ class BytesItem final : public TrackedItem {
  public:
   using Save = std::function<absl::StatusOr<std::string>()>;
   using Load = std::function<absl::Status(const std::string&)>;
-  BytesItem(std::string name, std::string kind, Save save, Load load)
+  BytesItem(std::string name, std::string kind, const void* object, Save save,
+            Load load)
       : TrackedItem(std::move(name)),
         kind_(std::move(kind)),
+        object_(object),
         save_(std::move(save)),
         load_(std::move(load)) {}
 
   std::string kind() const override { return kind_; }
+  const void* object() const override { return object_; }
 
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving '", name(), "'"), [&] {
@@ -44,6 +47,7 @@ class BytesItem final : public TrackedItem {
 
  private:
   std::string kind_;
+  const void* object_;
   Save save_;
   Load load_;
 };
@@ -58,7 +62,7 @@ absl::Status TrackedItem::Moved(at::Device) { return absl::OkStatus(); }
 
 std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text) {
   return std::make_unique<BytesItem>(
-      std::move(name), "text", [&text] { return text; },
+      std::move(name), "text", &text, [&text] { return text; },
       [&text](const std::string& bytes) {
         text = bytes;
         return absl::OkStatus();
@@ -70,7 +74,7 @@ std::unique_ptr<TrackedItem> TrackNumber(std::string name,
                                          size_t size) {
   // With both, a checkpoint with another type is refused.
   return std::make_unique<BytesItem>(
-      std::move(name), StrCat(kind, " number of ", size, " bytes"),
+      std::move(name), StrCat(kind, " number of ", size, " bytes"), number,
       [number, size] {
         return std::string(static_cast<const char*>(number), size);
       },
@@ -84,7 +88,7 @@ std::unique_ptr<TrackedItem> TrackBytes(
     std::string name, std::function<std::string()> save,
     std::function<void(const std::string&)> load) {
   return std::make_unique<BytesItem>(
-      std::move(name), "bytes", std::move(save),
+      std::move(name), "bytes", nullptr, std::move(save),
       [load = std::move(load)](const std::string& bytes) {
         load(bytes);
         return absl::OkStatus();
@@ -99,7 +103,7 @@ std::unique_ptr<TrackedItem> TrackEngine(
              "' is of another type in the checkpoint; restore with the type "
              "that wrote it, or give it another name");
   return std::make_unique<BytesItem>(
-      std::move(name), "random engine", std::move(save),
+      std::move(name), "random engine", nullptr, std::move(save),
       [load = std::move(load), wrong](const std::string& text) {
         return load(text) ? absl::OkStatus()
                           : absl::FailedPreconditionError(wrong);
@@ -112,7 +116,7 @@ std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
       generator.defined() ? StrCat("generator on ", generator.device().str())
                           : "undefined generator";
   return std::make_unique<BytesItem>(
-      std::move(name), kind,
+      std::move(name), kind, generator.unsafeGetGeneratorImpl(),
       [generator] { return GetGeneratorState(generator); },
       [generator](const std::string& state) {
         return SetGeneratorState(generator, state);

@@ -41,6 +41,9 @@ class TrackedItem {
   // Written next to the state, so that another kind under the same name is
   // told from damage.
   virtual std::string kind() const = 0;
+  // Where the object is that it tracks: the same one can't be tracked under two
+  // names. Null: it is not known.
+  virtual const void* object() const { return nullptr; }
   // All names in the snapshot are name() or begin with name() and a slash.
   virtual absl::Status Collect(Snapshot* snapshot) = 0;
   // FAILED_PRECONDITION: of another shape or type; the message names it.

@@ -61,6 +61,7 @@ class SchedulerItem final : public TrackedItem {
       : TrackedItem(std::move(name)), scheduler_(scheduler) {}
 
   std::string kind() const override { return "learning-rate scheduler"; }
+  const void* object() const override { return &scheduler_; }
   absl::Status Collect(Snapshot* snapshot) override {
     snapshot->bytes[name()] = StrCat(scheduler_.*StepCount::Member());
     return absl::OkStatus();
@@ -85,6 +86,7 @@ class PlateauItem final : public TrackedItem {
       : TrackedItem(std::move(name)), scheduler_(scheduler) {}
 
   std::string kind() const override { return "plateau scheduler"; }
+  const void* object() const override { return &scheduler_; }
   absl::Status Collect(Snapshot* snapshot) override {
     snapshot->bytes[name()] = absl::StrFormat(
         "%.9g %d %d %d", scheduler_.*MemberOf(Best()),

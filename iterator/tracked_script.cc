@@ -47,6 +47,7 @@ class ScriptItem final : public TrackedItem {
       : TrackedItem(std::move(name)), module_(module) {}
 
   std::string kind() const override { return "script module"; }
+  const void* object() const override { return module_._ivalue().get(); }
 
   absl::Status Collect(Snapshot* snapshot) override {
     return Visit([&](const std::string& entry, c10::IValue value, auto&) {

@@ -51,9 +51,15 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
                "A-Z a-z 0-9 _ - . (and not \"gavel\")"));
   }
   for (const auto& other : items_) {
-    if (other->name() != item->name()) continue;
-    return absl::AlreadyExistsError(StrCat(
-        "'", item->name(), "' is tracked already; give each its own name"));
+    if (other->name() == item->name()) {
+      return absl::AlreadyExistsError(StrCat(
+          "'", item->name(), "' is tracked already; give each its own name"));
+    }
+    if (item->object() != nullptr && other->object() == item->object()) {
+      return absl::AlreadyExistsError(StrCat(
+          "'", item->name(), "' is the ", item->kind(), " that is tracked as '",
+          other->name(), "' already; track it once"));
+    }
   }
   if (restored != nullptr) {
     GAVEL_RETURN_IF_ERROR(CheckKind(*item, *restored));

@@ -20,7 +20,8 @@ namespace gavel::internal {
 class TrackedState {
  public:
   // Adds, and restores from `restored` unless that is null. INVALID_ARGUMENT:
-  // not a name ([A-Za-z0-9_.-]{1,64}, not "gavel"); ALREADY_EXISTS: twice;
+  // not a name ([A-Za-z0-9_.-]{1,64}, not "gavel"); ALREADY_EXISTS: twice,
+  // by name or by object;
   // NOT_FOUND: `restored` has no such entry; FAILED_PRECONDITION: it has one
   // of another kind or shape. Then it is not tracked.
   absl::Status Add(std::unique_ptr<TrackedItem> item, const Snapshot* restored);

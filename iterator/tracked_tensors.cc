@@ -21,6 +21,7 @@ class ModuleItem final : public TrackedItem {
       : TrackedItem(std::move(name)), module_(std::move(module)) {}
 
   std::string kind() const override { return "module"; }
+  const void* object() const override { return module_.get(); }
 
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving module '", name(), "'"), [&] {
@@ -88,6 +89,7 @@ class OptimizerItem final : public TrackedItem {
       : TrackedItem(std::move(name)), optimizer_(optimizer) {}
 
   std::string kind() const override { return "optimizer"; }
+  const void* object() const override { return &optimizer_; }
   absl::Status Collect(Snapshot* snapshot) override {
     return CollectOptimizerState(optimizer_, name(), snapshot);
   }
@@ -116,6 +118,7 @@ class TensorItem final : public TrackedItem {
       : TrackedItem(std::move(name)), tensor_(tensor) {}
 
   std::string kind() const override { return "tensor"; }
+  const void* object() const override { return &tensor_; }
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving tensor '", name(), "'"), [&] {
       return CollectTensor(name(), tensor_, snapshot);
@@ -142,6 +145,7 @@ class TensorListItem final : public TrackedItem {
       : TrackedItem(std::move(name)), tensors_(tensors) {}
 
   std::string kind() const override { return "list of tensors"; }
+  const void* object() const override { return &tensors_; }
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving tensors '", name(), "'"), [&] {
       snapshot->bytes[StrCat(name(), "/count")] = StrCat(tensors_.size());

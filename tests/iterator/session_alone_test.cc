@@ -108,6 +108,20 @@ TEST_F(SessionAlone, EndsAtItsStepBudgetAndGoesOnWithALargerOne) {
   EXPECT_EQ(rest.weights, Uninterrupted().weights);
 }
 
+TEST_F(SessionAlone, AFinishedJobThatIsStartedAgainSaysSo) {
+  EXPECT_EQ(Train(Alone()).exit_code, 0);
+  EXPECT_FALSE(log_.Contain("finished before"));
+  const Outcome again = Train(Alone());
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_TRUE(again.losses.empty());
+  EXPECT_EQ(log_.Count("this job was finished before"), 1) << log_.Text();
+  EXPECT_TRUE(log_.Contain("has its end at step 24"));
+  TrainingOptions longer;
+  longer.epochs = 5;
+  EXPECT_EQ(Train(Alone(), longer).steps_done, 30);
+  EXPECT_EQ(log_.Count("this job was finished before"), 1);
+}
+
 TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {
   TrainingOptions training;
   training.after_step = [](Session& session) {

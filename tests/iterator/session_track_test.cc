@@ -95,6 +95,31 @@ TEST_F(SessionTrack, ANameIsUniqueAndWellFormed) {
   }
 }
 
+TEST_F(SessionTrack, OneThingUnderTwoNamesIsAnError) {
+  torch::nn::Linear model(2, 2);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  int64_t epoch = 0;
+  {
+    auto session = Open();
+    EXPECT_TRUE(session->Track("model", model).ok());
+    const Status twice = session->Track("net", model);
+    EXPECT_EQ(twice.code(), StatusCode::kAlreadyExists);
+    EXPECT_THAT(
+        twice.message(),
+        HasSubstr("'net' is the module that is tracked as 'model' already"));
+    EXPECT_EQ(session->Finish(), 1);
+  }
+  {
+    auto session = Open();
+    EXPECT_TRUE(session->Track("a", optimizer).ok());
+    EXPECT_EQ(session->Track("b", optimizer).code(),
+              StatusCode::kAlreadyExists);
+  }
+  auto session = Open();
+  EXPECT_TRUE(session->Track("a", epoch).ok());
+  EXPECT_EQ(session->Track("b", epoch).code(), StatusCode::kAlreadyExists);
+}
+
 TEST_F(SessionTrack, IsTooLateOnceTheLoopWasBegun) {
   auto session = Open();
   Run(*session);

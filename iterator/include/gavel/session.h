@@ -8,8 +8,9 @@
 //   for (auto& batch : gavel::Iterator(*session, loader)) { ... }
 //   return session->Finish();
 //
-// Under an agent (GAVEL_WORKER_COORDINATOR) the loop runs while the process holds a
-// lease, on its accelerator; else alone. It goes on from the last generation.
+// Under an agent (GAVEL_WORKER_COORDINATOR) the loop runs while the process
+// holds a lease, on its accelerator; else alone. It goes on from the last
+// generation.
 //
 // Thread-safety: one thread, the one that trains; status() and steps_done()
 // from any. A session must outlive its Iterators, and what is tracked must live

@@ -35,10 +35,10 @@ class SessionState;
 
 class GAVEL_EXPORT Tracking {
  public:
-  // Makes something part of the job's state under a unique name, and restores
-  // it at once when a generation exists. Before the first loop only. Errors are
-  // in status(), too, so the result may be ignored. Tensors move with the
-  // lease, in place: who shares them goes on to do so.
+  // Makes something part of the job's state, once, under a unique name, and
+  // restores it at once when a generation exists. Before the first loop only.
+  // Errors are in status(), too, so the result may be ignored. Tensors move
+  // with the lease, in place: who shares them goes on to do so.
   Status Track(const std::string& name,
                std::shared_ptr<torch::nn::Module> module);
   // TorchScript: tensors, numbers and flags of it and of its submodules.
