@@ -55,9 +55,12 @@ std::vector<std::string> ClusterTest::AgentArguments(
 }
 
 Process& ClusterTest::StartAgent(const std::string& server,
-                                 const std::string& endpoint) {
-  agents_[server] =
-      Start(AgentArguments(server, endpoint.empty() ? endpoint_ : endpoint));
+                                 const std::string& endpoint,
+                                 const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments =
+      AgentArguments(server, endpoint.empty() ? endpoint_ : endpoint);
+  Append(flags, &arguments);
+  agents_[server] = Start(arguments);
   return *agents_[server];
 }
 
@@ -90,6 +93,22 @@ pid_t ClusterTest::LastPid(const std::string& name,
     if (what == word) found = pid;
   }
   return found;
+}
+
+std::string ClusterTest::WorkersKeyFile(const std::string& server,
+                                        const WorkerKey& worker) const {
+  return StrCat(Path("agent-" + server), "/keys-", server, "/",
+                worker.job.value(), "-", worker.rank, "-", worker.incarnation,
+                ".key");
+}
+
+std::unique_ptr<WorkerVoice> ClusterTest::VoiceOf(
+    const std::string& server, const WorkerKey& worker) const {
+  const std::string file = WorkersKeyFile(server, worker);
+  const bool runs = Eventually(
+      [&] { return ReadText(file).find("secret_key") != std::string::npos; });
+  if (!runs) return nullptr;
+  return std::make_unique<WorkerVoice>(endpoint_, keys().Keys(file), worker);
 }
 
 void ClusterTest::ExpectNothingLostOrShared() const {

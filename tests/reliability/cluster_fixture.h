@@ -10,6 +10,7 @@
 
 #include "tests/cli/gavel_fixture.h"
 #include "tests/reliability/chaos_proxy.h"
+#include "tests/reliability/tenant.h"
 #include "tests/reliability/worker_log.h"
 
 namespace gavel::testing {
@@ -27,7 +28,8 @@ class ClusterTest : public GavelTest {
                                           const std::string& endpoint) const;
   // At `endpoint`; empty: the coordinator's own.
   Process& StartAgent(const std::string& server,
-                      const std::string& endpoint = "");
+                      const std::string& endpoint = "",
+                      const std::vector<std::string>& flags = {});
   // A job of fake_worker that logs what it does.
   void Submit(const std::string& name, std::vector<std::string> arguments);
   std::string WorkerLog(const std::string& name) const {
@@ -38,6 +40,13 @@ class ClusterTest : public GavelTest {
             double timeout_s = kPatience_s);
   // The process that wrote the job's last line with `word`.
   pid_t LastPid(const std::string& name, const std::string& word) const;
+  // The file of the key that the agent of `server` made for a worker; it goes
+  // with the process.
+  std::string WorkersKeyFile(const std::string& server,
+                             const WorkerKey& worker) const;
+  // Of a worker that runs, once it does: what it says is up to the test.
+  std::unique_ptr<WorkerVoice> VoiceOf(const std::string& server,
+                                       const WorkerKey& worker) const;
   // By the logs of all jobs submitted.
   void ExpectNothingLostOrShared() const;
   Process& coordinator() { return *coordinator_; }

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "coordinator/server/principals.h"
 #include "core/text.h"
@@ -27,9 +29,9 @@ void RequireDone(bool done, const std::string& what) {
 }
 
 // Jobs of others run as root only where there are no keys.
-const passwd& JobsUser() {
+const passwd& JobsUser(const char* name = "nobody") {
   const passwd* const user =
-      geteuid() == 0 ? getpwnam("nobody") : getpwuid(geteuid());
+      geteuid() == 0 ? getpwnam(name) : getpwuid(geteuid());
   RequireDone(user != nullptr, "the user that jobs run as");
   return *user;
 }
@@ -59,8 +61,36 @@ TeamKeys::TeamKeys(const std::string& folder,
   RequireDone(WritePrincipals(Path("principals.toml"), principals).ok() &&
                   WritePublicKeyFile(Path("coordinator.pub"), public_key).ok(),
               folder);
-  setenv("GAVEL_KEY_FILE", Path(StrCat("keys/", kUserName)).c_str(), 1);
+  setenv("GAVEL_KEY_FILE", KeyFile(kUserName).c_str(), 1);
   setenv("GAVEL_COORDINATOR_KEY", public_key.c_str(), 1);
+}
+
+void TeamKeys::AddUser(const std::string& name) const {
+  const passwd& user = JobsUser("daemon");
+  const CurveKeyPair keys = NewCurveKeyPair().value();
+  const std::string file = Path("principals.toml");
+  Principals principals = ReadPrincipals(file).value();
+  principals[name] = {Role::kUser, user.pw_name, keys.public_key};
+  RequireDone(WriteKeyFile(KeyFile(name), keys).ok() &&
+                  WritePrincipals(file, principals).ok() &&
+                  fs::create_directory(JobsOf(name)) &&
+                  chown(JobsOf(name).c_str(), user.pw_uid, user.pw_gid) == 0,
+              name);
+}
+
+std::string TeamKeys::KeyFile(const std::string& user) const {
+  return Path(StrCat("keys/", user));
+}
+
+std::string TeamKeys::JobsOf(const std::string& user) const {
+  return user == kUserName ? jobs() : StrCat(jobs(), "-of-", user);
+}
+
+CurveClient TeamKeys::Keys(const std::string& key_file) const {
+  std::ostringstream text;
+  text << std::ifstream(key_file).rdbuf();
+  return {ParseKeyFile(text.str()),
+          ReadPublicKey(Path("coordinator.pub")).value()};
 }
 
 TeamKeys::~TeamKeys() {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/transport/curve.h"
+
 namespace gavel::testing {
 
 class TeamKeys {
@@ -17,6 +19,15 @@ class TeamKeys {
   ~TeamKeys();
   TeamKeys(const TeamKeys&) = delete;
   TeamKeys& operator=(const TeamKeys&) = delete;
+
+  // One more user, with a key of its own. As root its jobs run as another Unix
+  // user than those of the first.
+  void AddUser(const std::string& name) const;
+  std::string KeyFile(const std::string& user) const;
+  // What a client or a worker with that key file connects with.
+  CurveClient Keys(const std::string& key_file) const;
+  // A directory of that user's jobs.
+  std::string JobsOf(const std::string& user) const;
 
   // Flags of `gavel coordinator` and `gavel agent`.
   std::vector<std::string> OfCoordinator() const;

@@ -1,0 +1,221 @@
+// What a job's processes may do, and what one that has a worker's key may say.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "core/codec.h"
+#include "core/text.h"
+#include "tests/reliability/hostile_tenant_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMost = ~uint64_t{0};
+
+double Now() {
+  const std::chrono::duration<double> now =
+      std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+class HostileJobsTest : public HostileTenantTest {
+ protected:
+  // A process of hers that only sleeps, and who speaks for it.
+  void StartWorker() {
+    worker_ = {SubmitCommand("mallory-1", {"/bin/sleep", "300"}), 0, 1};
+    voice_ = VoiceOf("here", worker_);
+    ASSERT_NE(voice_, nullptr);
+    ASSERT_TRUE(voice_->Hello());
+  }
+  // Figures that nobody has measured, and names that are none.
+  static Progress ExtremeProgress(uint64_t number) {
+    Progress progress;
+    progress.steps_done = number % 2 == 0 ? kMost : number;
+    progress.last_generation = {kMost, kMost};
+    for (double* figure : {&progress.throughput_steps_per_s, &progress.window_s,
+                           &progress.pausing_s}) {
+      *figure = number % 3 == 0 ? std::numeric_limits<double>::infinity()
+                                : (number % 3 == 1 ? std::nan("") : 1e308);
+    }
+    progress.pauses = progress.moves = progress.state_bytes = kMost;
+    progress.device_bytes = progress.host_bytes = progress.boundaries = kMost;
+    for (int i = 0; i < 200; ++i) {
+      progress.scalars.emplace_back("\x1b[2J" + std::string(100, '\xff'),
+                                    std::nan(""));
+    }
+    return progress;
+  }
+
+  WorkerKey worker_;
+  std::unique_ptr<WorkerVoice> voice_;
+};
+
+TEST_F(HostileJobsTest, AWorkerThatSaysAnythingHarmsNobody) {
+  StartCluster();
+  StartWorker();
+  const auto grant = voice_->AskForLease(0, false);
+  ASSERT_TRUE(grant.has_value());
+  const WorkerKey victim{
+      JobId(QueueRow(endpoint(), "victim")["id"].get<uint64_t>()), 0, 1};
+  for (uint64_t i = 0; i < 500; ++i) {
+    voice_->Send(StepReport{worker_, i % 2 == 0 ? grant->epoch : kMost,
+                            ExtremeProgress(i)});
+    voice_->Send(BytesMoved{worker_, {}, kMost - 500 + i});
+    voice_->Send(LeaseReleased{worker_, grant->epoch + 1 + i,
+                               ExtremeProgress(i),
+                               static_cast<ReleaseCause>(i % 4)});
+  }
+  // What is another's, and what only others say: few, for it is cut then.
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    voice_->Send(WorkerHello{victim, {}, 1, {}, true});
+    voice_->Send(LeaseReleased{victim, epoch, {}});
+    voice_->Send(WorkerFinished{victim, epoch, 0, {}, "done"});
+    WorkerExited exited;
+    exited.server = "here";
+    exited.worker = victim;
+    voice_->Send(exited);
+    AgentHello hello;
+    hello.server = "here";
+    hello.incarnation = kMost;
+    voice_->Send(hello);
+  }
+  // A journal that nobody has.
+  voice_->Send(WorkerHello{worker_, {kMost, kMost}, 1, {}, true});
+  voice_->Send(
+      WorkerFinished{worker_, grant->epoch, -1, ExtremeProgress(1),
+                     "out of memory\x1b[2J" + std::string(20'000, 'x')});
+  EXPECT_THAT(RunAsMallory({"why", "mallory-1"}).output,
+              Not(HasSubstr("\x1b[2J")));
+  ExpectOthersUnharmed();
+}
+
+TEST_F(HostileJobsTest, RenewalsAndLeasesWithoutAPauseHarmNobody) {
+  StartCluster();
+  StartWorker();
+  auto grant = voice_->AskForLease(0, false);
+  ASSERT_TRUE(grant.has_value());
+  const uint64_t nonce = 1000;
+  Flood(endpoint(), keys().Keys(WorkersKeyFile("here", worker_)), 1, true)
+      .Run(2, [&](size_t number) {
+        LeaseRequest request;
+        request.worker = worker_;
+        request.epoch = grant->epoch;
+        request.nonce = nonce + number;
+        request.holding = true;
+        return std::vector<std::string>{EncodeMessage(request).value()};
+      });
+  voice_->set_nonce(10'000'000);
+  const uint64_t before = BytesUnder(state());
+  int begun = 0;
+  const double end = Now() + 5;
+  while (Now() < end) {
+    const auto next = voice_->AskForLease(kMost - 1, false);
+    if (!next.has_value()) continue;
+    ++begun;
+    voice_->Send(LeaseReleased{worker_, next->epoch, {}});
+  }
+  // 100 within ten seconds, and those that were asked for again.
+  EXPECT_GT(begun, 1);
+  EXPECT_LT(BytesUnder(state()) - before, 4U << 20);
+  ExpectOthersUnharmed();
+}
+
+TEST_F(HostileJobsTest, OutputWithoutEndFillsNoDisk) {
+  StartCluster({}, {"--log-mib", "8", "--logs-mib", "16"});
+  std::vector<JobId> jobs;
+  for (int i = 0; i < 6; ++i) {
+    jobs.push_back(SubmitCommand(StrCat("yes-", i),
+                                 {"/bin/sh", "-c", "timeout 2 yes; exit 0"}));
+  }
+  const auto follow = Start({"logs", "-f", "yes-0", "--coordinator", endpoint(),
+                             "--key", keys().KeyFile(kMallory)});
+  // What runs, what was before it, and what has yet to be looked at.
+  constexpr uint64_t kLogsMax = (16 + 1 + 3 * 12) << 20;
+  uint64_t most = 0;
+  EXPECT_TRUE(Eventually([&] {
+    most = std::max(most, BytesUnder(agent_state() + "/logs"));
+    return QueueRow(endpoint(), "yes-5")["state"] == "CD";
+  }));
+  EXPECT_LT(most, kLogsMax);
+  EXPECT_GT(most, uint64_t{8} << 20);
+  follow->Signal(SIGKILL);
+  CancelAll(jobs);
+  ExpectOthersUnharmed();
+}
+
+// Children in sessions of their own, ears shut, each as often as it is killed
+// again, for as long as the file is there.
+constexpr char kRabbit[] = R"(trap '' TERM INT HUP QUIT PIPE
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  setsid sh -c "trap '' TERM; exec sleep 30" &
+done
+cat > again.sh <<'END'
+trap '' TERM
+[ -e go ] || exit 0
+sleep 0.02
+setsid sh again.sh </dev/null >/dev/null 2>&1 &
+END
+for i in 1 2 3; do setsid sh again.sh & done
+while :; do sleep 1; done
+)";
+
+TEST_F(HostileJobsTest, ProcessesThatDoNotGoKeepNoAccelerator) {
+  StartCluster({"--stop-grace", "1"});
+  const std::string go = keys().JobsOf(kMallory) + "/go";
+  std::ofstream(go) << "on";
+  const JobId job = SubmitCommand("rabbit", {"/bin/sh", "-c", kRabbit},
+                                  "pause_grace_s = 1\n");
+  ASSERT_TRUE(Eventually([&] {
+    return std::filesystem::exists(keys().JobsOf(kMallory) + "/again.sh");
+  }));
+  EXPECT_EQ(IdleSlots(), 1);
+  const double asked = Now();
+  CancelAll({job});
+  EXPECT_TRUE(Eventually([&] { return IdleSlots() == 2; }))
+      << coordinator().errors();
+  std::printf("the accelerator was idle after %.1f s\n", Now() - asked);
+  std::filesystem::remove(go);
+  ExpectOthersUnharmed();
+}
+
+// The mark by which an agent knows what a worker has started is in its
+// environment, for its user to read and for others to guess.
+TEST_F(HostileJobsTest, ACopiedMarkKeepsNoAcceleratorAndKillsNobody) {
+  StartCluster();
+  ClusterTest::Submit("short", {"--steps", "150", "--step-ms", "20"});
+  ASSERT_TRUE(Logs("short", " take "));
+  const std::string environment =
+      ReadText(StrCat("/proc/", LastPid("short", "take"), "/environ"));
+  const std::string name = "GAVEL_PROCESS=";
+  const size_t at = environment.find(name) + name.size();
+  const std::string mark =
+      environment.substr(at, environment.find('\0', at) - at);
+  ASSERT_FALSE(mark.empty());
+  const JobId job =
+      SubmitCommand("copy", {"/bin/sh", "-c", "env; exec sleep 300"},
+                    StrCat("[environment]\nGAVEL_PROCESS = \"", mark, "\"\n"));
+  EXPECT_TRUE(ReachesState(endpoint(), "short", "CD"));
+  // The one that has ended was on it.
+  EXPECT_TRUE(Eventually([&] { return IdleSlots() == 1; }, 5));
+  if (geteuid() == 0) {
+    EXPECT_NE(QueueRow(endpoint(), "copy")["state"], "F");
+  }
+  CancelAll({job});
+  ExpectOthersUnharmed();
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,107 @@
+// Who speaks to a coordinator with keys of its own, in messages and in bytes.
+// Not thread-safe.
+#ifndef GAVEL_TESTS_RELIABILITY_TENANT_H_
+#define GAVEL_TESTS_RELIABILITY_TENANT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/messages.h"
+#include "runtime/transport/curve.h"
+#include "runtime/transport/dealer.h"
+#include "zmq.hpp"
+
+namespace gavel::testing {
+
+// A client or a worker.
+class Tenant {
+ public:
+  Tenant(const std::string& endpoint, const CurveClient& keys);
+
+  // False: nobody takes it, also after some tries.
+  bool Send(const Message& message);
+  // The next message of type T; others are passed over.
+  template <class T>
+  std::optional<T> Receive(double timeout_s) {
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(timeout_s);
+    while (true) {
+      const std::chrono::duration<double> left =
+          end - std::chrono::steady_clock::now();
+      if (left.count() <= 0) return std::nullopt;
+      auto message = dealer_->Receive(left.count());
+      if (!message.ok() || !message->has_value()) continue;
+      if (auto* wanted = std::get_if<T>(&**message)) return *std::move(wanted);
+    }
+  }
+  // The answer to a request, which gets a number; of one that does not come the
+  // error says so.
+  template <class Reply, class Request>
+  Reply Ask(Request request) {
+    request.request = ++request_;
+    Send(request);
+    while (auto reply = Receive<Reply>(kAnswer_s)) {
+      if (reply->request == request_) return *std::move(reply);
+    }
+    Reply none;
+    none.error = "no answer came";
+    return none;
+  }
+
+ private:
+  static constexpr double kAnswer_s = 10;
+
+  std::unique_ptr<Dealer> dealer_;
+  uint64_t request_ = 0;
+};
+
+// A worker's voice, whatever its process is: with the key that its agent made
+// for it.
+class WorkerVoice {
+ public:
+  WorkerVoice(const std::string& endpoint, const CurveClient& keys,
+              const WorkerKey& worker)
+      : tenant_(endpoint, keys), worker_(worker) {}
+  const WorkerKey& worker() const { return worker_; }
+  bool Send(const Message& message) { return tenant_.Send(message); }
+  // Until it is answered; the coordinator may not have heard of the key yet.
+  bool Hello(bool ready = true);
+  // Nothing: it got none.
+  std::optional<LeaseGrant> AskForLease(uint64_t epoch, bool holding);
+  void set_nonce(uint64_t nonce) { nonce_ = nonce; }
+
+ private:
+  Tenant tenant_;
+  WorkerKey worker_;
+  uint64_t nonce_ = 0;
+};
+
+// Connections that send bytes as fast as they are taken.
+class Flood {
+ public:
+  // `reads`: takes what is answered, which else waits there.
+  Flood(const std::string& endpoint, const CurveClient& keys,
+        size_t connections, bool reads);
+  // `frame` makes the parts of the next message.
+  using Frame = std::function<std::vector<std::string>(size_t number)>;
+  // Messages that were sent.
+  size_t Run(double seconds, const Frame& frame);
+
+ private:
+  bool SendNext(zmq::socket_t& socket, const std::vector<std::string>& parts);
+
+  zmq::context_t context_;
+  std::vector<zmq::socket_t> sockets_;
+  const bool reads_;
+};
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_RELIABILITY_TENANT_H_
