@@ -40,10 +40,12 @@ absl::StatusOr<std::unique_ptr<LeaseThread>> LeaseThread::Start(
   const SignalsBlocked blocked;  // inherited by ZeroMQ's threads and ours
   GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> keys,
                          CurveClientOfEnvironment());
+  const std::string public_key = keys ? keys->own.public_key : "";
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
                          Dealer::Connect(coordinator, {std::move(keys)}));
   std::unique_ptr<LeaseThread> thread(
       new LeaseThread(std::move(dealer), coordinator, options, shared));
+  thread->public_key_ = public_key;
   thread->thread_ = std::thread([raw = thread.get()] { raw->Run(); });
   return thread;
 }
@@ -130,6 +132,7 @@ void LeaseThread::Turn() {
   if (now >= next_report_) ReportProgress();
   if (now >= next_bytes_) ReportBytes();
   if (watch_.IsSilent(now)) ReportSilence();
+  ReportRefusal();
   if (shared_.gate.stop_requested()) shared_.gate.NotifyStop();
 }
 
@@ -186,13 +189,25 @@ void LeaseThread::ReportBytes() {
   Step(lease_event::BytesCounted{ProcessBytes()});
 }
 
+void LeaseThread::ReportRefusal() {
+  const Link& link = dealer_->link();
+  if (link.refused() == std::exchange(refused_, link.refused())) return;
+  if (!refused_) return;
+  const std::string line = LinkText(link, coordinator_, public_key_);
+  shared_.log.Warning(line);
+  shared_.board.SetCoordinator(absl::UnavailableError(line));
+}
+
 void LeaseThread::ReportSilence() {
+  if (refused_) return;
+  const bool wrong_key = dealer_->link().state == LinkState::kWrongKey;
   const std::string line =
-      StrCat("coordinator ", coordinator_,
-             " does not answer; start it (gavel coordinator) or correct "
-             "GAVEL_WORKER_COORDINATOR, or unset that to run alone; trying "
-             "again until "
-             "then");
+      wrong_key
+          ? LinkText(dealer_->link(), coordinator_, public_key_)
+          : StrCat("coordinator ", coordinator_,
+                   " does not answer; start it (gavel coordinator) or correct "
+                   "GAVEL_WORKER_COORDINATOR, or unset that to run alone; "
+                   "trying again until then");
   shared_.log.Warning(line);
   shared_.board.SetCoordinator(absl::UnavailableError(line));
 }

@@ -89,13 +89,17 @@ class LeaseThread {
   void ReportProgress();
   void ReportBytes();
   void ReportSilence();
+  // Once for each refusal of our key.
+  void ReportRefusal();
   void Stop();
 
   std::unique_ptr<Dealer> dealer_;
   const std::string coordinator_;
+  std::string public_key_;  // empty: no keys
   LeaseMachine machine_;
   Shared shared_;
   CoordinatorWatch watch_;
+  bool refused_ = false;
   ThroughputWindow window_;
   Time next_report_ = 0;
   Time next_bytes_ = 0;

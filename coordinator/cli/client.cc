@@ -44,23 +44,21 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
                          FindClientKeys(endpoint, keys, kClientKeyFile));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
                          Dealer::Connect(endpoint, {client_keys}));
-  if (!dealer->WaitUntilConnected(kConnectTimeout_s)) {
-    if (client_keys.has_value()) {
-      return absl::UnavailableError(
-          StrCat("no coordinator with that public key accepts the key ",
-                 client_keys->own.public_key, " at ", endpoint,
-                 "; an operator sees by `gavel user list` there whether it is "
-                 "allowed"));
-    }
+  const std::string public_key =
+      client_keys.has_value() ? client_keys->own.public_key : "";
+  if (!dealer->WaitForLink(kConnectTimeout_s)) {
     return absl::UnavailableError(
-        StrCat("no coordinator listens on ", endpoint,
-               "; start one with `gavel coordinator`, or name the address of "
-               "yours with --coordinator or GAVEL_COORDINATOR"));
+        LinkText(dealer->link(), endpoint, public_key));
   }
-  return std::unique_ptr<Client>(new Client(endpoint, std::move(dealer)));
+  return std::unique_ptr<Client>(
+      new Client(endpoint, std::move(dealer), public_key));
 }
 
 absl::Status Client::NoAnswer() const {
+  if (dealer_->link().refused()) {
+    return absl::UnavailableError(
+        LinkText(dealer_->link(), endpoint_, public_key_));
+  }
   return absl::UnavailableError(
       StrCat("the coordinator at ", endpoint_,
              " does not answer; is it still running, and a coordinator of "

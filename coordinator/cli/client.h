@@ -51,8 +51,11 @@ class Client {
   Waker& waker() { return dealer_->waker(); }
 
  private:
-  Client(std::string endpoint, std::unique_ptr<Dealer> dealer)
-      : endpoint_(std::move(endpoint)), dealer_(std::move(dealer)) {}
+  Client(std::string endpoint, std::unique_ptr<Dealer> dealer,
+         std::string public_key)
+      : endpoint_(std::move(endpoint)),
+        dealer_(std::move(dealer)),
+        public_key_(std::move(public_key)) {}
   template <class Reply>
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
@@ -60,6 +63,7 @@ class Client {
 
   std::string endpoint_;
   std::unique_ptr<Dealer> dealer_;
+  std::string public_key_;  // empty: no keys
   uint64_t last_request_ = 0;
 };
 

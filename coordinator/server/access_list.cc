@@ -79,10 +79,19 @@ absl::StatusOr<std::vector<std::string>> AccessList::Read() {
                                     WorkerKey(), principal.allowance};
   }
   const std::lock_guard lock(mutex_);
+  for (const auto& [name, principal] : principals_) {
+    if (!by_key.contains(principal.public_key)) {
+      Revoke(principal.public_key, Named(name, principal));
+    }
+  }
   by_key_ = std::move(by_key);
   // A server's workers are known by its word alone.
   std::erase_if(workers_, [&](const auto& entry) {
-    return !principals.contains(entry.second.server);
+    const auto& [server, worker] = entry.second;
+    if (principals.contains(server)) return false;
+    Revoke(entry.first,
+           StrCat("job ", worker.job.value(), " rank ", worker.rank));
+    return true;
   });
   principals_ = std::move(principals);
   return changes;
@@ -97,7 +106,35 @@ std::optional<absl::StatusOr<std::vector<std::string>>> AccessList::Reload() {
 
 bool AccessList::Knows(const std::string& public_key) const {
   const std::lock_guard lock(mutex_);
+  return IsKnown(public_key);
+}
+
+// Under the mutex, as the next.
+bool AccessList::IsKnown(const std::string& public_key) const {
   return by_key_.contains(public_key) || workers_.contains(public_key);
+}
+
+void AccessList::Revoke(const std::string& public_key, std::string whose) {
+  if (revoked_.size() >= kRevokedMax) revoked_.erase(revoked_.begin());
+  revoked_[public_key] = std::move(whose);
+}
+
+Admission AccessList::Admit(const std::string& public_key,
+                            const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  if (IsKnown(public_key)) return Admission::kAllowed;
+  const auto revoked = revoked_.find(public_key);
+  const bool was_known = revoked != revoked_.end();
+  const bool stays = refused_.Note(RefusedKeys::Clock::now(), public_key,
+                                   address, was_known ? revoked->second : "");
+  if (was_known) return Admission::kRevoked;
+  return stays ? Admission::kRefused : Admission::kNotYet;
+}
+
+std::vector<RefusedKey> AccessList::TakeRefused() {
+  const std::lock_guard lock(mutex_);
+  return refused_.Take(RefusedKeys::Clock::now(),
+                       [this](const std::string& key) { return IsKnown(key); });
 }
 
 std::optional<Identity> AccessList::Find(const std::string& public_key) const {

@@ -1,6 +1,6 @@
 // Whose keys may connect at present: the principals of the file, and each
 // worker that an agent has started. The coordinator's event loop owns one;
-// Knows may be called from any thread (the transport's asks it during
+// Admit and Knows may be called from any thread (the transport's asks it during
 // handshakes), all else belongs to the loop's.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_LIST_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_LIST_H_
@@ -18,9 +18,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/server/principals.h"
+#include "coordinator/server/refused_keys.h"
 #include "coordinator/server/roles.h"
 #include "core/ids.h"
 #include "core/messages.h"
+#include "runtime/transport/admission.h"
 
 namespace gavel {
 
@@ -34,7 +36,15 @@ class AccessList {
   // as it was.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
 
+  // Keys that were revoked while it lived, in case they come again; beyond, the
+  // first are taken for unknown ones.
+  static constexpr size_t kRevokedMax = 16 * 1024;
+
   bool Knows(const std::string& public_key) const;
+  // A handshake's: keeps what is refused for TakeRefused.
+  Admission Admit(const std::string& public_key, const std::string& address);
+  // Refused handshakes that are to be told of now.
+  std::vector<RefusedKey> TakeRefused();
   std::optional<Identity> Find(const std::string& public_key) const;
   size_t principals() const;
 
@@ -59,13 +69,17 @@ class AccessList {
   explicit AccessList(std::string path) : path_(std::move(path)) {}
   Version Look() const;
   absl::StatusOr<std::vector<std::string>> Read();
+  bool IsKnown(const std::string& public_key) const;
+  void Revoke(const std::string& public_key, std::string whose);
 
   const std::string path_;
   Version version_;
   Principals principals_;
-  mutable std::mutex mutex_;                   // guards what follows
-  std::map<std::string, Identity> by_key_;     // of `principals_`
-  std::map<std::string, RunningKey> workers_;  // by key
+  mutable std::mutex mutex_;                    // guards what follows
+  std::map<std::string, Identity> by_key_;      // of `principals_`
+  std::map<std::string, RunningKey> workers_;   // by key
+  std::map<std::string, std::string> revoked_;  // whose, by key
+  RefusedKeys refused_;
 };
 
 }  // namespace gavel

@@ -30,7 +30,7 @@ namespace gavel {
 namespace {
 
 constexpr double kShellWaitMax_s = 1;
-// Without a word from the coordinator for this long, the log says so.
+// Without a connection to the coordinator for this long, the log says so.
 constexpr double kSilence_s = 5;
 // At the end: for exits to be told and acknowledged.
 constexpr double kShellFarewell_s = 1;
@@ -136,6 +136,7 @@ struct AgentShell::Impl {
   absl::Status Run();
   void Turn();
   void Receive(double wait_s);
+  void LookAtLink();
   void TakeWorkerEvents();
   void On(ChildStarted&& event);
   void On(ChildNotStarted&& event);
@@ -171,8 +172,8 @@ struct AgentShell::Impl {
   AgentMachine machine;
   AgentWorkers workers;
   std::atomic<bool> stop_requested{false};
-  Time heard_at = 0;
-  bool silence_told = false;
+  Time linked_at = 0;
+  std::optional<LinkState> told_link;  // why there is no connection
 
   bool ending = false;
   absl::Status why_ending;
@@ -254,16 +255,34 @@ void AgentShell::Impl::Receive(double wait_s) {
     if (!ending) BeginEnding(received.status(), options.stop_grace_s);
     return;
   }
-  if (received->has_value()) {
-    heard_at = Now();
-    silence_told = false;
-    Handle(**received);
-  } else if (!silence_told && Now() - heard_at > kSilence_s) {
-    silence_told = true;
-    options.log->warn(
-        "agent {}: no coordinator answers at {}; start one with `gavel "
-        "coordinator --listen {}`, or correct --coordinator; trying on",
-        options.server, options.coordinator, options.coordinator);
+  LookAtLink();
+  if (received->has_value()) Handle(**received);
+}
+
+// A connection that is quiet is not lost. One that is refused is told of at
+// once; and whose key was revoked may run nothing any more.
+void AgentShell::Impl::LookAtLink() {
+  const Link& link = dealer->link();
+  if (link.connected()) {
+    linked_at = Now();
+    if (told_link) {
+      options.log->info("agent {}: connected to the coordinator at {}",
+                        options.server, options.coordinator);
+    }
+    told_link.reset();
+    return;
+  }
+  if (!link.refused() && Now() - linked_at <= kSilence_s) return;
+  if (told_link == link.state) return;
+  told_link = link.state;
+  const std::string why =
+      LinkText(link, options.coordinator,
+               options.keys ? options.keys->own.public_key : "");
+  if (link.revoked() && !ending) {
+    options.log->error("agent {}: {}; ending its workers", options.server, why);
+    BeginEnding(absl::AbortedError(ToAbsl(why)), options.stop_grace_s);
+  } else {
+    options.log->warn("agent {}: {}; trying on", options.server, why);
   }
 }
 

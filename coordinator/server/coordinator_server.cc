@@ -190,6 +190,9 @@ void CoordinatorServer::Impl::LookAround() {
           wire_report.Next(clock.Now(), CountsOf(*router, refused))) {
     options.log->warn("{}", *line);
   }
+  for (const std::string& line : gatekeeper->RefusedHandshakes(clock.Now())) {
+    options.log->warn("{}", line);
+  }
   const auto reloaded = gatekeeper->Reload();
   if (!reloaded.has_value()) return;
   if (reloaded->ok()) {
@@ -236,9 +239,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
                            AccessList::Open(options.principals_path));
     GAVEL_ASSIGN_OR_RETURN(const PositionProofs proofs,
                            PositionProofs::Make(options.keys->secret_key));
-    router_options.may_connect = [list = access.get()](const std::string& key) {
-      return list->Knows(key);
-    };
+    router_options.may_connect =
+        [list = access.get()](const std::string& key, const std::string& from) {
+          return list->Admit(key, from);
+        };
     keys.emplace(
         Gatekeeper::Keys{std::move(access), proofs,
                          RequestRates(options.quota.requests_per_s_max)});

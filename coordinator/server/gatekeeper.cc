@@ -177,6 +177,28 @@ std::optional<absl::StatusOr<std::vector<std::string>>> Gatekeeper::Reload() {
   return read;
 }
 
+std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
+  std::vector<std::string> lines;
+  if (!keys_.has_value()) return lines;
+  for (const RefusedKey& refused : keys_->access->TakeRefused()) {
+    const std::string why =
+        refused.was.empty()
+            ? "no principal and no worker has this key"
+            : StrCat("the key of ", refused.was, " was revoked");
+    AuditEntry entry;
+    entry.who = StrCat("key ", refused.key);
+    entry.from = refused.address;
+    entry.action = "connect";
+    entry.result =
+        StrCat("refused: ", why, " (", refused.attempts, " attempts)");
+    audit_.Refusal(now, entry);
+    lines.push_back(StrCat("connection refused: key ", refused.key, " from ",
+                           refused.address, ": ", why, "; ", refused.attempts,
+                           " attempts"));
+  }
+  return lines;
+}
+
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position) {

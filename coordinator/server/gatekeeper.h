@@ -72,6 +72,8 @@ class Gatekeeper {
   // The list of principals, if it has changed: what has, a line each, or why it
   // can't be read. In the audit log, too.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
+  // Handshakes that were refused lately, a line each; in the audit log, too.
+  std::vector<std::string> RefusedHandshakes(Time now);
   size_t principals() const {
     return keys_.has_value() ? keys_->access->principals() : 0;
   }

@@ -81,6 +81,24 @@ std::optional<std::string> KeyOf(const std::vector<zmq::message_t>& request) {
   return std::string(text.data());
 }
 
+// A Dealer that is told 400 or 500 tries again by itself; libzmq does not, so
+// that a Dealer of earlier versions stays away. Of 300 libzmq 4.3.4 makes a
+// connection that idles to the handshake's time-out; it closes one at once,
+// without a word, and its peer tries again, for a status that is none.
+const char* StatusOf(Admission admission) {
+  switch (admission) {
+    case Admission::kAllowed:
+      return "200";
+    case Admission::kNotYet:
+      return "none";
+    case Admission::kRefused:
+      return "400";
+    case Admission::kRevoked:
+      break;
+  }
+  return kRevokedStatus;
+}
+
 // Nothing when the connection is gone, or the kernel does not tell all that is
 // asked for here.
 std::optional<tcp_info> InfoOf(int descriptor) {
@@ -263,14 +281,12 @@ void ConnectionGuard::AnswerHandshake(Handler& handler) {
     handler.over = std::min(handler.over, Clock::now() + kHandlerAge);
   }
   const std::optional<std::string> key = KeyOf(request);
-  const bool allowed = key.has_value() && may_connect_(*key);
+  const Admission admission =
+      key.has_value() ? may_connect_(*key, request[kAddress].to_string())
+                      : Admission::kRefused;
+  const bool allowed = admission == Admission::kAllowed;
   if (!allowed) ++refused_;
-  // A worker may be here before its agent has told of it, and a key may be
-  // allowed later, so that whoever is refused must try again. A client that is
-  // told 400 never does, and of 300 libzmq 4.3.4 makes a connection that idles
-  // to the handshake's time-out. It closes one at once, without a word, for a
-  // status that is none.
-  const std::string status = allowed ? "200" : "none";
+  const std::string status = StatusOf(admission);
   const std::string user = allowed ? *key : "";
   const std::string id =
       request.size() > kRequestId ? request[kRequestId].to_string() : "";

@@ -35,6 +35,7 @@
 #include <thread>
 
 #include "core/units.h"
+#include "runtime/transport/admission.h"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 #include "zmq.hpp"
@@ -42,8 +43,13 @@
 namespace gavel::transport {
 
 // Whether the holder of this public key (Z85, proven by the handshake) may
-// connect. What it may do is asked again for each of its messages.
-using MayConnect = std::function<bool(const std::string& public_key)>;
+// connect from that address. What it may do is asked again for each of its
+// messages.
+using MayConnect = std::function<Admission(const std::string& public_key,
+                                           const std::string& address)>;
+
+// Of a key that was revoked, as its owner hears it in a handshake.
+inline constexpr char kRevokedStatus[] = "500";
 
 // Makes `socket`, not yet connected, the client's end of an encrypted
 // connection.

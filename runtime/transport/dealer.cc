@@ -2,6 +2,10 @@
 
 #include <sys/random.h>
 
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -15,6 +19,13 @@ namespace gavel {
 namespace {
 
 constexpr size_t kRoutingIdBytes = 16;
+constexpr char kLinkEvents[] = "inproc://gavel.link";
+constexpr int kEventsWatched =
+    ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+// After a refusal that ZeroMQ takes for the last word.
+constexpr double kConnectAgain_s = 1;
 
 // Fresh for each Dealer, and nothing to guess: whoever connects with the id of
 // another takes its place. Ids that begin with a zero byte are ZeroMQ's own.
@@ -30,6 +41,112 @@ std::string NewRoutingId() {
 
 struct Dealer::Impl {
   transport::Channel channel;
+  zmq::socket_t events;  // of the connection
+  Link link;
+  bool shaking = false;            // connected, and the handshake has not ended
+  transport::Deadline connect_at;  // again, where ZeroMQ does not
+
+  ~Impl() {
+    if (events) zmq_socket_monitor(channel.socket.handle(), nullptr, 0);
+  }
+
+  void Watch() {
+    if (zmq_socket_monitor(channel.socket.handle(), kLinkEvents,
+                           kEventsWatched) != 0) {
+      throw zmq::error_t();
+    }
+    events = zmq::socket_t(channel.context, zmq::socket_type::pair);
+    events.set(zmq::sockopt::linger, 0);
+    // ZeroMQ waits for room to tell, and must not.
+    events.set(zmq::sockopt::rcvhwm, 0);
+    events.connect(kLinkEvents);
+    channel.wait = [this](const transport::Deadline& deadline) {
+      return Wait(ZMQ_POLLIN, deadline, [] { return false; });
+    };
+  }
+
+  // Until the socket is ready (true) or `done`; false at the deadline, at a
+  // Wake or at a signal.
+  template <class Done>
+  bool Wait(short ready, const transport::Deadline& deadline,
+            const Done& done) {
+    while (true) {
+      TakeEvents();
+      if (done()) return false;
+      const auto now = std::chrono::steady_clock::now();
+      if (connect_at && now >= *connect_at) ConnectAgain();
+      const bool sooner = connect_at && (!deadline || *connect_at < *deadline);
+      std::array<zmq::pollitem_t, 3> items = {
+          {{},
+           {channel.socket.handle(), 0, ready, 0},
+           {events.handle(), 0, ZMQ_POLLIN, 0}}};
+      const bool any = transport::WaitForAny(items, channel.waker,
+                                             sooner ? connect_at : deadline);
+      if ((items[1].revents & ready) != 0) return true;
+      const bool due =
+          sooner && std::chrono::steady_clock::now() >= *connect_at;
+      const bool woken = items[0].revents != 0;
+      if (!any && (woken || !due)) return false;
+    }
+  }
+
+  void ConnectAgain() {
+    connect_at.reset();
+    zmq_disconnect(channel.socket.handle(), channel.endpoint.c_str());
+    channel.socket.connect(channel.endpoint);
+  }
+
+  void TakeEvents() {
+    zmq::message_t head;
+    while (events.recv(head, zmq::recv_flags::dontwait)) {
+      zmq::message_t rest;
+      for (bool more = head.more(); more; more = rest.more()) {
+        if (!events.recv(rest, zmq::recv_flags::dontwait)) break;
+      }
+      uint16_t event = 0;
+      int32_t value = 0;
+      if (head.size() < sizeof event + sizeof value) continue;
+      std::memcpy(&event, head.data(), sizeof event);
+      std::memcpy(&value, head.data<char>() + sizeof event, sizeof value);
+      Take(event, value);
+    }
+  }
+
+  void Take(uint16_t event, int32_t value) {
+    const bool was_shaking = shaking;
+    shaking = event == ZMQ_EVENT_CONNECTED;
+    switch (event) {
+      case ZMQ_EVENT_CONNECTED:
+        if (link.state < LinkState::kSilent) link.state = LinkState::kSilent;
+        return;
+      case ZMQ_EVENT_CLOSED:
+        link.state = LinkState::kNobody;
+        return;
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        link = {LinkState::kConnected, true};
+        return;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        link.state = LinkState::kWrongKey;
+        return;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        link.state = value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
+                         ? LinkState::kOtherMode
+                         : LinkState::kWrongKey;
+        break;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+        link.state = std::to_string(value) == transport::kRevokedStatus
+                         ? LinkState::kRevoked
+                         : LinkState::kRefused;
+        break;
+      case ZMQ_EVENT_DISCONNECTED:
+        if (link.connected()) link.state = LinkState::kSilent;
+        if (was_shaking) link.state = LinkState::kWrongKey;
+        return;
+      default:
+        return;
+    }
+    connect_at = transport::DeadlineAfter(kConnectAgain_s);
+  }
 
   void Connect(const transport::Endpoint& endpoint,
                const DealerOptions& options) {
@@ -39,6 +156,7 @@ struct Dealer::Impl {
     }
     channel.socket.set(zmq::sockopt::routing_id, NewRoutingId());
     channel.endpoint = endpoint.Text();
+    Watch();
     channel.socket.connect(channel.endpoint);
   }
 };
@@ -79,13 +197,24 @@ bool Dealer::WaitUntilConnected(double timeout_s) {
   bool connected = false;
   // With IMMEDIATE on, there is room to send only once the peer is there.
   transport::CatchZmq("wait", [&] {
-    connected = transport::WaitFor(impl_->channel.socket, ZMQ_POLLOUT,
-                                   impl_->channel.waker,
-                                   transport::DeadlineAfter(timeout_s));
+    connected = impl_->Wait(ZMQ_POLLOUT, transport::DeadlineAfter(timeout_s),
+                            [] { return false; });
     return absl::OkStatus();
   }).IgnoreError();
   return connected;
 }
+
+bool Dealer::WaitForLink(double timeout_s) {
+  bool connected = false;
+  transport::CatchZmq("wait", [&] {
+    connected = impl_->Wait(ZMQ_POLLOUT, transport::DeadlineAfter(timeout_s),
+                            [this] { return impl_->link.refused(); });
+    return absl::OkStatus();
+  }).IgnoreError();
+  return connected;
+}
+
+const Link& Dealer::link() const { return impl_->link; }
 
 absl::Status Dealer::Send(const Message& message) {
   const absl::StatusOr<std::string> frame = EncodeMessage(message);

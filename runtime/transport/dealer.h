@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/messages.h"
 #include "runtime/transport/curve.h"
+#include "runtime/transport/link.h"
 #include "runtime/transport/waker.h"
 
 namespace gavel {
@@ -27,11 +28,16 @@ class Dealer {
  public:
   // `endpoint`: "tcp://127.0.0.1:PORT" or "HOST:PORT"; INVALID_ARGUMENT for
   // anything else. PERMISSION_DENIED for an address that is not loopback when
-  // there are no keys. Does not wait for the peer; one that does not accept the
-  // keys, or has not this public key, is as one that is not there.
+  // there are no keys. Does not wait for the peer; link() tells of one that
+  // does not accept the keys, or has not this public key.
   static absl::StatusOr<std::unique_ptr<Dealer>> Connect(
       const std::string& endpoint, const DealerOptions& options = {});
   ~Dealer();
+
+  // How the connection stands, as of the last wait.
+  const Link& link() const;
+  // Waits until it is there (true) or refused, or for `timeout_s`.
+  bool WaitForLink(double timeout_s);
 
   // True once the peer has answered the handshake; false after `timeout_s` (or
   // at a Wake). Before that, Send drops.

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
+#include "runtime/transport/admission.h"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 
@@ -22,9 +23,11 @@ namespace gavel {
 struct RouterOptions {
   // Encrypted with these keys; none: only on a loopback address.
   std::optional<CurveKeyPair> keys;
-  // With keys, required: whether the holder of this public key may connect.
-  // Called on a thread of the router's.
-  std::function<bool(const std::string& public_key)> may_connect;
+  // With keys, required: whether the holder of this public key may connect
+  // from that address. Called on a thread of the router's.
+  std::function<Admission(const std::string& public_key,
+                          const std::string& address)>
+      may_connect;
   int connections_per_address_max = 4096;
   // Whoever takes so long nothing of what is sent to it is cut.
   double unsent_s_max = 10;

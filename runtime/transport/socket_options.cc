@@ -233,7 +233,9 @@ absl::StatusOr<std::optional<Message>> Channel::Receive(
     while (drops < kDropsPerReceiveMax) {
       const Received got = ReceiveFrame(socket, sender, frame);
       if (got == Received::kNothing) {
-        if (WaitFor(socket, ZMQ_POLLIN, waker, deadline)) continue;
+        const bool ready = wait ? wait(deadline)
+                                : WaitFor(socket, ZMQ_POLLIN, waker, deadline);
+        if (ready) continue;
         break;
       }
       absl::StatusOr<Message> message =

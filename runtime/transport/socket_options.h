@@ -91,6 +91,8 @@ struct Channel {
   zmq::socket_t socket;
   std::string endpoint;
   uint64_t frames_dropped = 0;
+  // Waits for a message, as WaitFor; not set: that.
+  std::function<bool(const Deadline& deadline)> wait;
 
   // A socket with the options of both sides, not yet bound or connected.
   void Open(zmq::socket_type type, const Endpoint& endpoint);

@@ -61,7 +61,12 @@ void StreamSockets::Impl::Bind(const transport::Endpoint& where) {
               options.frame_bytes_max +
           transport::kUntakenBytesSlack};
   guard = std::make_unique<transport::ConnectionGuard>(
-      context, router, options.keys, options.may_connect, limits);
+      context, router, options.keys,
+      [may_connect = options.may_connect](const std::string& key,
+                                          const std::string&) {
+        return may_connect(key) ? Admission::kAllowed : Admission::kNotYet;
+      },
+      limits);
   router.bind(where.Text());
   endpoint = router.get(zmq::sockopt::last_endpoint);
 }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -260,6 +261,32 @@ TEST_F(AgentShellTest, ARejectedAgentKillsItsWorkersAndSaysWhy) {
   thread_.join();
   EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kAborted,
                                "another agent has this name"));
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST_F(AgentShellTest, ARevokedAgentSaysSoAndEndsItsWorkers) {
+  const CurveKeyPair coordinator = NewCurveKeyPair().value();
+  const CurveKeyPair own = NewCurveKeyPair().value();
+  std::atomic<bool> allowed{true};
+  RouterOptions router;
+  router.keys = coordinator;
+  router.may_connect = [&](const std::string&, const std::string&) {
+    return allowed ? Admission::kAllowed : Admission::kRevoked;
+  };
+  router_ = *Router::Bind("tcp://127.0.0.1:0", std::move(router));
+  options_.coordinator = router_->endpoint();
+  options_.keys = CurveClient{own, coordinator.public_key};
+  options_.stop_grace_s = 0;
+  Start();
+  Welcome();
+  Launch(3, {"/bin/sleep", "1000"});
+  const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
+  allowed = false;
+  std::optional<Incoming> heard;
+  while (!heard) heard = router_->Receive(kPatience_s);
+  router_->Cut(*heard);
+  thread_.join();
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kAborted, "key revoked: "));
   EXPECT_NE(kill(pid, 0), 0);
 }
 

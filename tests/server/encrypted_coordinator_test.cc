@@ -162,6 +162,35 @@ TEST_F(EncryptedCoordinator, WhoFailsWithoutEndDoesNotFillTheAuditLog) {
             AuditLog::kRefusalsPerMinuteMax + 2);
 }
 
+TEST_F(EncryptedCoordinator, RefusedHandshakesAreInTheAuditLog) {
+  const CurveKeyPair stranger = NewCurveKeyPair().value();
+  const auto unknown = Dealer::Connect(Endpoint(), {As(stranger)}).value();
+  EXPECT_FALSE(unknown->WaitForLink(kPatience_s));
+  EXPECT_EQ(unknown->link().state, LinkState::kRefused);
+  const auto alice = Dealer::Connect(Endpoint(), {As("alice")}).value();
+  ASSERT_TRUE(alice->WaitForLink(kPatience_s));
+  Revoke("alice");
+  // Cut with its next message after the list was read again.
+  for (int i = 0; i < 200 && !alice->link().revoked(); ++i) {
+    alice->Send(QueryRequest{}).IgnoreError();
+    alice->Receive(0.1).IgnoreError();
+  }
+  EXPECT_EQ(alice->link().state, LinkState::kRevoked);
+  const auto told = [&] {
+    std::ostringstream text;
+    text << std::ifstream(StatePath() + "/audit.log").rdbuf();
+    return text.str().find("the key of alice (user) was revoked") !=
+           std::string::npos;
+  };
+  for (int i = 0; i < 200 && !told(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const std::string audit = Audit();
+  EXPECT_THAT(audit, HasSubstr("the key of alice (user) was revoked"));
+  EXPECT_THAT(audit, HasSubstr(StrCat("key ", stranger.public_key)));
+  EXPECT_THAT(audit, HasSubstr("no principal and no worker has this key"));
+}
+
 // Also for what is refused or only looks, and for nobody else.
 TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
   EXPECT_OK(coordinator_->Stop());

@@ -40,9 +40,10 @@ class Encrypted : public ::testing::Test {
   void SetUp() override {
     RouterOptions options;
     options.keys = server_;
-    options.may_connect = [this](const std::string& key) {
+    options.may_connect = [this](const std::string& key, const std::string&) {
       ++asked_;
-      return open_ && key == known_.public_key;
+      const bool allowed = open_ && key == known_.public_key;
+      return allowed ? Admission::kAllowed : refusal_.load();
     };
     auto router = Router::Bind("tcp://0.0.0.0:0", std::move(options));
     ASSERT_OK(router.status());
@@ -61,6 +62,7 @@ class Encrypted : public ::testing::Test {
   const CurveKeyPair known_ = NewKeys();
   std::atomic<bool> open_{true};
   std::atomic<int> asked_{0};
+  std::atomic<Admission> refusal_{Admission::kNotYet};
   std::unique_ptr<Router> router_;
 };
 
@@ -100,6 +102,60 @@ TEST_F(Encrypted, AClientThatExpectsAnotherCoordinatorDoesNotTalkToThisOne) {
   const auto dealer = Connect(known_, NewKeys().public_key);
   EXPECT_FALSE(dealer->WaitUntilConnected(kNever_s));
   EXPECT_EQ(asked_, 0);
+}
+
+// The four ways in which nobody answers, told apart; and what is refused comes
+// through once it is allowed.
+TEST_F(Encrypted, ARefusedARevokedAndAWrongKeyAndNobodyAreToldApart) {
+  const auto expect = [&](Dealer& dealer, LinkState state,
+                          const std::string& text,
+                          const std::string& key = "KEY") {
+    for (int i = 0; i < 50 && dealer.link().state != state; ++i) {
+      EXPECT_FALSE(dealer.WaitUntilConnected(0.1));
+    }
+    EXPECT_EQ(dealer.link().state, state) << text;
+    const std::string told = LinkText(dealer.link(), Endpoint(), key);
+    EXPECT_EQ(told.find(text), 0U) << told;
+  };
+  open_ = false;
+  refusal_ = Admission::kRefused;
+  const auto refused = Connect(known_, server_.public_key);
+  EXPECT_FALSE(refused->WaitForLink(kSoon_s));
+  expect(*refused, LinkState::kRefused, "key refused: ");
+  refusal_ = Admission::kRevoked;
+  expect(*refused, LinkState::kRevoked, "key revoked: ");
+  const auto wrong = Connect(known_, NewKeys().public_key);
+  expect(*wrong, LinkState::kWrongKey, "wrong coordinator key: ");
+  const auto nobody =
+      Dealer::Connect("127.0.0.1:1", {CurveClient{known_, server_.public_key}})
+          .value();
+  expect(*nobody, LinkState::kNobody, "no coordinator answers at ");
+  const auto keyless = Dealer::Connect(Endpoint()).value();
+  expect(*keyless, LinkState::kWrongKey, "keys wanted: ", "");
+  const auto open = Router::Bind("127.0.0.1:0").value();
+  const auto keyed = Dealer::Connect(open->endpoint(),
+                                     {CurveClient{known_, server_.public_key}})
+                         .value();
+  expect(*keyed, LinkState::kOtherMode, "no keys there: ");
+  open_ = true;
+  EXPECT_TRUE(refused->WaitUntilConnected(kSoon_s));
+}
+
+TEST_F(Encrypted, AKeyThatIsRefusedAfterItWasAllowedCountsAsRevoked) {
+  const auto dealer = Connect(known_, server_.public_key);
+  ASSERT_TRUE(dealer->WaitUntilConnected(kSoon_s));
+  ASSERT_OK(dealer->Send(Request(1)));
+  const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
+  ASSERT_TRUE(incoming.has_value());
+  dealer->Receive(0.01).IgnoreError();
+  EXPECT_TRUE(dealer->link().connected());
+  open_ = false;
+  refusal_ = Admission::kRefused;
+  router_->Cut(*incoming);
+  for (int i = 0; i < 500 && !dealer->link().refused(); ++i) {
+    dealer->Receive(0.01).IgnoreError();
+  }
+  EXPECT_TRUE(dealer->link().revoked());
 }
 
 TEST_F(Encrypted, AClientWithoutKeysDoesNotGetThrough) {
