@@ -64,7 +64,7 @@ Engine::Tiers Engine::ChooseTiers(Time now) const {
   const bool keeps = has_budgets_ && options_.keep_absence_s_max > 0;
   if (!keeps && options_.park_absence_s_max == kNever) return tiers;
   WaitingUnits line{RoundUnits(now, /*with_trials=*/false), {}};
-  line.priorities = Priorities(line.units);
+  line.priorities = Priorities(line.units, HeadStartSeconds(round_duration_s_));
   std::map<AcceleratorId, double> kept;
   for (const auto& [id, job] : live_) {
     if (!job->active() || !job->HoldsAny() || GoesOn(*job)) {

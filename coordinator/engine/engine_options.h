@@ -18,8 +18,8 @@ struct EngineOptions {
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
   // At a new allocation, time received goes on counting, scaled down to at most
-  // this many rounds. 0: it starts again at half a round, as in the paper.
-  double memory_rounds = 4;
+  // this many rounds. 0: it starts again, as in the paper.
+  double memory_rounds = 8;
   // A new allocation is made at most this often. 0: whenever jobs or
   // accelerators come or go.
   double reset_interval_s = 0;

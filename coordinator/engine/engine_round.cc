@@ -363,7 +363,8 @@ void Engine::On(Time now, const event::UnitsAssigned& e) {
 Reason Engine::Why(JobId id, Time now) const {
   Reason reason = WhyUnranked(id, now);
   if (reason.code == ReasonCode::kPriority) {
-    WaitingLine(LineRows(now), cluster_.types()).Tell(id, &reason);
+    WaitingLine(LineRows(now), cluster_.types(), round_duration_s_)
+        .Tell(id, &reason);
   }
   return reason;
 }

@@ -350,7 +350,7 @@ void Engine::On(Time now, const event::AllocationReady& e) {
   } else if (memory_rounds_ > 0) {
     time_received_.Age(memory_rounds_ * round_duration_s_);
   } else {
-    time_received_.Reset(round_duration_s_ / 2);
+    time_received_.Reset();
   }
   StartRounds(now);
   fill_due_ = true;

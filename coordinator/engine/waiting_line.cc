@@ -8,9 +8,11 @@
 
 namespace gavel {
 
-WaitingLine::WaitingLine(const RoundTable& rows, std::vector<std::string> types)
+WaitingLine::WaitingLine(const RoundTable& rows, std::vector<std::string> types,
+                         double round_duration_s)
     : types_(std::move(types)) {
-  const std::vector<std::vector<double>> priorities = Priorities(rows);
+  const std::vector<std::vector<double>> priorities =
+      Priorities(rows, HeadStartSeconds(round_duration_s));
   // By type, of units that hold nothing, the highest first.
   std::vector<std::vector<double>> waiting(rows.types());
   for (size_t row = 0; row < rows.size(); ++row) {

@@ -17,8 +17,10 @@ namespace gavel {
 class WaitingLine {
  public:
   WaitingLine() = default;
-  // `rows`: Engine::LineRows; `types` of the cluster. O(rows log rows).
-  WaitingLine(const RoundTable& rows, std::vector<std::string> types);
+  // `rows`: Engine::LineRows; `types` of the cluster; rounds that are this
+  // long. O(rows log rows).
+  WaitingLine(const RoundTable& rows, std::vector<std::string> types,
+              double round_duration_s);
 
   // Completes a reason of kPriority: the type that the job is nearest to its
   // turn on, and how many go before it there, plus one. A job that is in no

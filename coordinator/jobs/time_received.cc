@@ -91,8 +91,7 @@ TimeReceived::Seconds& TimeReceived::Booking::Of(const ShareUnit& unit) {
   return entry_->second;
 }
 
-void TimeReceived::Reset(double head_start_s) {
-  head_start_s_ = head_start_s;
+void TimeReceived::Reset() {
   for (auto& [unit, entry] : seconds_) {
     entry.since_reset.assign(entry.since_reset.size(), 0.0);
   }
@@ -134,7 +133,7 @@ void TimeReceived::Remove(JobId job) {
 void TimeReceived::Rows(const ShareUnit& unit, size_t types,
                         std::vector<double>& since_reset,
                         std::vector<double>& deficit) const {
-  since_reset.assign(types, head_start_s_);
+  since_reset.assign(types, 0);
   deficit.assign(types, 0);
   const auto found = seconds_.find(unit);
   if (found == seconds_.end()) return;

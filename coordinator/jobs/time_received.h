@@ -33,11 +33,8 @@ class TimeReceived {
   // A job that has nothing on `type` yet begins with what SinceReset and
   // Deficit told of it elsewhere.
   void Begin(JobId job, size_t type, double since_reset_s, double deficit_s);
-  // A new allocation: time since the reset starts again, for units that come
-  // later too, at `head_start_s` on every type. Gavel takes half a round: with
-  // 0 every unit is infinitely behind on every type in which it has the
-  // smallest share, and gets a whole round there first. Deficits go on.
-  void Reset(double head_start_s = 0);
+  // A new allocation: time since the reset starts again. Deficits go on.
+  void Reset();
   // A new allocation that goes on from the old one's time: what was given out
   // since the reset counts on, scaled down so that no unit has more than
   // `keep_s` seconds on any type. Fractions stay as they are; a long past
@@ -48,8 +45,7 @@ class TimeReceived {
   // The job is over: what it had, alone or in pairs, no longer counts.
   void Remove(JobId job);
 
-  // [types] seconds by type since the last reset, the head start included:
-  // RoundUnit::time_received_s.
+  // [types] seconds by type since the last reset: RoundUnit::time_received_s.
   std::vector<double> SinceReset(const ShareUnit& unit, size_t types) const;
   // [types] owed less received by type, over all resets; positive: owed.
   std::vector<double> Deficit(const ShareUnit& unit, size_t types) const;
@@ -66,7 +62,8 @@ class TimeReceived {
   };
   template <class T>
   static auto State(T& t) {
-    return std::tie(t.seconds_, t.of_old_snapshots_, t.pairs_, t.head_start_s_);
+    return std::tie(t.seconds_, t.of_old_snapshots_, t.pairs_,
+                    t.head_start_of_old_snapshots_s_);
   }
 
   // Add and Owe of one unit after another, which finds ascending ones without a
@@ -89,7 +86,7 @@ class TimeReceived {
   std::map<JobId, double> of_old_snapshots_;  // not read
   // The pairs of a job that have an entry above, from both sides.
   std::map<JobId, std::vector<ShareUnit>> pairs_;
-  double head_start_s_ = 0;
+  double head_start_of_old_snapshots_s_ = 0;  // not read
 };
 
 }  // namespace gavel

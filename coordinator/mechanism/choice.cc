@@ -25,15 +25,16 @@ constexpr size_t kSampleUnits = 4096;
 // Units are looked at in blocks of so many.
 constexpr size_t kBlockUnits = 1024;
 
-// Gavel's order, by time received / share: the reciprocal of section 5.1's
-// priority, up to a factor of the type, which needs no infinity for who has
-// received nothing.
+// Gavel's order, by (time received + head start) / share: the reciprocal of
+// section 5.1's priority, up to a factor of the type.
 class PriorityKey {
  public:
-  explicit PriorityKey(const RoundTable& table) : table_(table) {}
+  PriorityKey(const RoundTable& table, double head_start_s)
+      : table_(table), head_start_s_(head_start_s) {}
 
   uint64_t operator()(size_t u, size_t j) const {
-    const double received_s = std::max(0.0, table_.received_s(u)[j]);
+    const double received_s =
+        std::max(0.0, table_.received_s(u)[j]) + head_start_s_;
     const uint64_t bits = OrderedBits(received_s / table_.share(u)[j]);
     const bool claims = table_.share(u)[j] > kShareMin && table_.usable(u, j);
     return claims ? bits : kNoClaim;
@@ -48,13 +49,15 @@ class PriorityKey {
     const size_t types = table_.types();
     const double* received_s = table_.received_s(0).data();
     const double* share = table_.share(0).data();
-    return [=](size_t u, size_t j) {
-      return received_s[u * types + j] <= limit * share[u * types + j];
+    return [=, head_start_s = head_start_s_](size_t u, size_t j) {
+      return received_s[u * types + j] + head_start_s <=
+             limit * share[u * types + j];
     };
   }
 
  private:
   const RoundTable& table_;
+  double head_start_s_;
 };
 
 // Any other order.
@@ -239,7 +242,10 @@ void Choice::TakeByPriority(TypeRange types) {
     };
     return rank(a) < rank(b);
   };
-  if (!debts_) return TakeInOrder(types, PriorityKey(table), ties);
+  if (!debts_)
+    return TakeInOrder(
+        types, PriorityKey(table, HeadStartSeconds(options_.round_duration_s)),
+        ties);
   const auto key = [&](size_t u, size_t j) {
     const bool claims = table.share(u)[j] > kShareMin && table.usable(u, j);
     if (!claims) return kNoClaim;

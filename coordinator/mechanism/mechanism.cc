@@ -175,11 +175,14 @@ const std::vector<AcceleratorId>& RoundAssignment::at(
   return found->second;
 }
 
-std::vector<std::vector<double>> Priorities(const RoundTable& units) {
+std::vector<std::vector<double>> Priorities(const RoundTable& units,
+                                            double head_start_s) {
   std::vector<double> total_s(units.types(), 0.0);
   for (size_t u = 0; u < units.size(); ++u) {
     const std::span<const double> received_s = units.received_s(u);
-    for (size_t j = 0; j < total_s.size(); ++j) total_s[j] += received_s[j];
+    for (size_t j = 0; j < total_s.size(); ++j) {
+      total_s[j] += received_s[j] + head_start_s;
+    }
   }
   std::vector<std::vector<double>> priorities;
   priorities.reserve(units.size());
@@ -189,8 +192,9 @@ std::vector<std::vector<double>> Priorities(const RoundTable& units) {
     const std::span<const double> received_s = units.received_s(u);
     for (size_t j = 0; j < row.size(); ++j) {
       if (!(share[j] > 0)) continue;
-      row[j] = received_s[j] > 0 ? share[j] / (received_s[j] / total_s[j])
-                                 : std::numeric_limits<double>::infinity();
+      const double counted_s = received_s[j] + head_start_s;
+      row[j] = counted_s > 0 ? share[j] / (counted_s / total_s[j])
+                             : std::numeric_limits<double>::infinity();
     }
   }
   return priorities;

@@ -6,6 +6,7 @@
 #define GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -39,11 +40,22 @@ std::optional<QueueKind> FindQueue(std::string_view name);
 std::string_view MechanismName(MechanismKind kind);
 std::string_view QueueName(QueueKind kind);
 
+// What every unit counts as having received on each type besides what it has:
+// half a round, as the original at a reset. Without it a unit is infinitely
+// behind where it has received nothing, and the smallest shares (those of
+// gangs) get a whole round there first.
+inline double HeadStartSeconds(double round_duration_s) {
+  return std::isfinite(round_duration_s) ? std::max(0.0, round_duration_s / 2)
+                                         : 0;
+}
+
 // Priorities of Gavel section 5.1: share / fraction of the type's time that
-// the unit received. [units x J]; 0 where share is 0, infinity where it has
-// received nothing. They compare units on one type; PlanRound compares across
-// types by share / time received, which orders each type the same way.
-std::vector<std::vector<double>> Priorities(const RoundTable& units);
+// the unit received, each with the head start. [units x J]; 0 where share is 0,
+// infinity where it has received nothing. They compare units on one type;
+// PlanRound compares across types by share / time received, which orders each
+// type the same way.
+std::vector<std::vector<double>> Priorities(const RoundTable& units,
+                                            double head_start_s = 0);
 
 // Who has which accelerators in a round, ascending by unit; jobs that are in no
 // unit of it wait.
@@ -85,7 +97,7 @@ class RoundAssignment {
 struct RoundOptions {
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
-  double round_duration_s = 360;  // for kMoveAware
+  double round_duration_s = 360;
   // Units that hold accelerators keep exactly them: the plan only fills idle
   // ones (in the middle of a round).
   bool keep_running = false;

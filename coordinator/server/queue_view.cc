@@ -176,7 +176,8 @@ const nlohmann::ordered_json& QueueViews::CountsAt(Time now) {
 std::shared_ptr<PlanLine> QueueViews::Line(Time now) {
   if (line_ == nullptr) {
     line_ = std::make_shared<PlanLine>(engine_.LineRows(now),
-                                       engine_.cluster().types());
+                                       engine_.cluster().types(),
+                                       engine_.options().round_duration_s);
   }
   return line_;
 }

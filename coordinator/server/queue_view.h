@@ -25,11 +25,14 @@ namespace gavel {
 // sorts them. Thread-safe.
 class PlanLine {
  public:
-  PlanLine(RoundTable rows, std::vector<std::string> types)
-      : rows_(std::move(rows)), types_(std::move(types)) {}
+  PlanLine(RoundTable rows, std::vector<std::string> types,
+           double round_duration_s)
+      : rows_(std::move(rows)),
+        types_(std::move(types)),
+        round_duration_s_(round_duration_s) {}
   const WaitingLine& Get() {
     std::call_once(sorted_, [this] {
-      line_ = WaitingLine(rows_, std::move(types_));
+      line_ = WaitingLine(rows_, std::move(types_), round_duration_s_);
       rows_ = RoundTable(0);
     });
     return line_;
@@ -38,6 +41,7 @@ class PlanLine {
  private:
   RoundTable rows_;
   std::vector<std::string> types_;
+  double round_duration_s_;
   std::once_flag sorted_;
   WaitingLine line_;
 };

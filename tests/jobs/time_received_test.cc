@@ -74,15 +74,6 @@ TEST(TimeReceived, AResetForgetsOnlyWhatWasSinceTheLastOne) {
   EXPECT_EQ(received.Deficit(kAlone, 1), (Row{-9}));
 }
 
-TEST(TimeReceived, TheHeadStartIsForAllUnitsAndTypesButIsNeitherTimeNorDebt) {
-  TimeReceived received;
-  received.Reset(/*head_start_s=*/180);
-  received.Add(kAlone, 1, 20);
-  EXPECT_EQ(received.SinceReset(kAlone, 2), (Row{180, 200}));
-  EXPECT_EQ(received.SinceReset(kOtherAlone, 2), (Row{180, 180}));
-  EXPECT_EQ(received.Deficit(kAlone, 2), (Row{0, -20}));
-}
-
 TEST(TimeReceived, ADeficitIsWhatWasOwedLessWhatWasReceived) {
   TimeReceived received;
   received.Owe(kPair, 1, 100);

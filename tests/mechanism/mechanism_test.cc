@@ -30,12 +30,17 @@ TEST(RoundMechanism, TheJobFurthestBehindRunsFirst) {
             (RoundAssignment{{Alone(2), Ids({1})}}));
 }
 
-TEST(RoundMechanism, AJobThatReceivedNothingComesBeforeAllThatDid) {
+// A whole round is far more than a small share is owed at first.
+TEST(RoundMechanism, HeadStartOfHalfARoundKeepsASmallShareFromGoingFirst) {
   const Cluster cluster = OneServer(1, 0);
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.9}), MakeUnit(2, 1, {0.1})};
-  units[0].time_received_s = {1};
-  EXPECT_EQ(PlanRound(cluster, units, kDefault),
-            (RoundAssignment{{Alone(2), Ids({1})}}));
+  std::string order;
+  for (int round = 0; round < 20; ++round) {
+    const bool first = PlanRound(cluster, units, kDefault).contains(Alone(1));
+    units[first ? 0 : 1].time_received_s[0] += 360;
+    order += first ? "1" : "2";
+  }
+  EXPECT_EQ(order, "11111211111111121111");
 }
 
 TEST(RoundMechanism, AmongNewJobsTheLargerShareGoesFirstThenTheSmallerId) {
@@ -225,9 +230,11 @@ TEST(RoundMechanism, OfEqualPrioritiesTheLargerDeficitGoesFirst) {
   EXPECT_TRUE(PlanRound(cluster, units, kDefault).contains(Alone(3)));
 }
 
-TEST(RoundMechanism, AmongNewUnitsTheLargerDeficitGoesBeforeTheLargerShare) {
+TEST(RoundMechanism,
+     OfEqualPrioritiesTheLargerDeficitGoesBeforeTheLargerShare) {
   const Cluster cluster = OneServer(1, 0);
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.9}), MakeUnit(2, 1, {0.1})};
+  units[0].time_received_s = {8 * 180};
   units[1].deficit_s = {1};
   EXPECT_TRUE(PlanRound(cluster, units, kDefault).contains(Alone(2)));
 }
@@ -281,7 +288,9 @@ TEST(Priorities, AreZeroWithoutAShareAndInfiniteWithoutTime) {
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.5, 0}),
                                   MakeUnit(2, 1, {0.5, 1})};
   units[0].time_received_s = {100, 300};
-  const auto priorities = Priorities(RoundTable(units));
+  const RoundTable table(units);
+  EXPECT_DOUBLE_EQ(Priorities(table, 180)[1][0], 0.5 / (180.0 / 460));
+  const auto priorities = Priorities(table);
   EXPECT_DOUBLE_EQ(priorities[0][0], 0.5);
   EXPECT_EQ(priorities[0][1], 0);
   EXPECT_TRUE(std::isinf(priorities[1][0]));

@@ -55,14 +55,13 @@ std::vector<RoundUnit> MakeUnits(const Play& play, const Cluster& cluster,
 Rounds PlayOne(const Play& play, const Cluster& cluster,
                const std::vector<RoundUnit>& units,
                const RoundOptions& options) {
-  const double head_start_s = play.age_every > 0 ? 0 : Rounds::kRound_s / 2;
-  Rounds rounds(cluster, units, head_start_s);
+  Rounds rounds(cluster, units);
   for (int round = 0; round < play.rounds; ++round) {
     if (play.age_every > 0 && round % play.age_every == 0) {
-      rounds.received.Age(4 * Rounds::kRound_s);
+      rounds.received.Age(8 * Rounds::kRound_s);
     }
     if (play.reset_every > 0 && round % play.reset_every == 0) {
-      rounds.received.Reset(head_start_s);
+      rounds.received.Reset();
     }
     rounds.Run(options);
   }
@@ -215,12 +214,12 @@ TEST(MoveAware, TwoUnitsOnOneAcceleratorTakeTurnsOfSeveralRounds) {
   const Cluster cluster = MakeCluster({{"a", {"gpu"}}});
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.5}), MakeUnit(2, 1, {0.5})};
   for (RoundUnit& unit : units) unit.preempt_cost_s = 30;
-  Rounds rounds(cluster, units, Rounds::kRound_s / 2);
+  Rounds rounds(cluster, units);
   std::string order;
   for (int round = 0; round < 20; ++round) {
     order += rounds.Run(kMoveAware).contains(Alone(1)) ? "1" : "2";
   }
-  EXPECT_EQ(order, "11222211112222111122");
+  EXPECT_EQ(order, "12221111222211112222");
 }
 
 }  // namespace

@@ -69,9 +69,11 @@ class Chooser {
         if (move_aware && options.work_conserving && debts.StaysForNow(u)) {
           continue;
         }
-        const double standing = move_aware
-                                    ? debts.Standing(u, j)
-                                    : unit.time_received_s[j] / unit.share[j];
+        const double standing =
+            move_aware
+                ? debts.Standing(u, j)
+                : (unit.time_received_s[j] + options.round_duration_s / 2) /
+                      unit.share[j];
         const double deficit_s = unit.deficit_s.empty() ? 0 : unit.deficit_s[j];
         claims.emplace_back(standing, -deficit_s, -unit.share[j], held[u] != j,
                             unit.unit, j, u);

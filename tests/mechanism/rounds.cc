@@ -16,10 +16,8 @@ double Sum(const std::vector<double>& row) {
 
 }  // namespace
 
-Rounds::Rounds(const Cluster& cluster, std::vector<RoundUnit> the_units,
-               double head_start_s)
+Rounds::Rounds(const Cluster& cluster, std::vector<RoundUnit> the_units)
     : units(std::move(the_units)), cluster_(cluster) {
-  received.Reset(head_start_s);
   for (const RoundUnit& unit : units) {
     meant_s_[unit.unit].assign(cluster.types().size(), 0);
     total_s_[unit.unit].assign(cluster.types().size(), 0);

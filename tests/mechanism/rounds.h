@@ -13,9 +13,8 @@ namespace gavel::testing {
 
 class Rounds {
  public:
-  // Borrows the cluster. `head_start_s`: of TimeReceived::Reset.
-  Rounds(const Cluster& cluster, std::vector<RoundUnit> units,
-         double head_start_s = 0);
+  // Borrows the cluster.
+  Rounds(const Cluster& cluster, std::vector<RoundUnit> units);
 
   // Time received and deficits, as they stand, into `units`.
   void SetOut();
