@@ -134,6 +134,7 @@ class Fleet {
   void Carry(PeerId peer, lease_action::Send&& action);
   void Carry(PeerId peer, lease_action::Resume&& action);
   void Carry(PeerId, lease_action::Extend&&) {}
+  void Carry(PeerId, lease_action::Checkpoint&&) {}
   void Carry(PeerId peer, lease_action::Pause&& action);
   void Heard(Worker& worker, const Message& message);
   const Progress& CountSteps(Worker& worker);

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "CommandRequest",     "CommandReply",    "QueryRequest",
     "QueryReply",         "LogRequest",      "LogReply",
     "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
-    "BytesMoved"};
+    "BytesMoved",         "AgentLeaving",    "CheckpointRequest"};
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

@@ -92,6 +92,10 @@ auto Fields(As<PauseRequest> auto& m) {
   return std::tie(m.worker, m.position, m.epoch, m.tier);
 }
 
+auto Fields(As<CheckpointRequest> auto& m) {
+  return std::tie(m.worker, m.position);
+}
+
 auto Fields(As<WorkerRejected> auto& m) {
   return std::tie(m.worker, m.position, m.reason);
 }
@@ -110,6 +114,10 @@ auto Fields(As<AgentHello> auto& m) {
 
 auto Fields(As<AgentHeartbeat> auto& m) {
   return std::tie(m.server, m.incarnation, m.highest_seen);
+}
+
+auto Fields(As<AgentLeaving> auto& m) {
+  return std::tie(m.server, m.incarnation, m.highest_seen, m.gone);
 }
 
 auto Fields(As<WorkerLaunched> auto& m) {
@@ -157,10 +165,15 @@ auto Fields(As<SubmitReply> auto& m) {
   return std::tie(m.request, m.job, m.error);
 }
 
-constexpr CommandKind LastOf(CommandKind) { return CommandKind::kShutdown; }
+constexpr CommandKind LastOf(CommandKind) { return CommandKind::kPolicy; }
+
+auto Fields(As<JobUpdate> auto& u) {
+  return std::tie(u.weight, u.deadline_s, u.entity, u.types, u.scale_factor_min,
+                  u.scale_factor_max);
+}
 
 auto Fields(As<CommandRequest> auto& m) {
-  return std::tie(m.request, m.kind, m.job);
+  return std::tie(m.request, m.kind, m.job, m.target, m.within_s, m.update);
 }
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }

@@ -17,6 +17,7 @@
 
 #include "core/generation.h"
 #include "core/ids.h"
+#include "core/job_update.h"
 
 namespace gavel {
 
@@ -197,6 +198,12 @@ struct PauseRequest {
   PauseTier tier = PauseTier::kPark;
 };
 
+// Write a checkpoint at the next boundary, and go on.
+struct CheckpointRequest {
+  WorkerKey worker;
+  JournalPosition position;
+};
+
 // This process is not wanted (older incarnation, job gone, other version); it
 // gives up its lease, keeps its checkpoints, and ends.
 struct WorkerRejected {
@@ -242,6 +249,15 @@ struct AgentHeartbeat {
   std::string server;
   uint64_t incarnation = 0;
   JournalPosition highest_seen;
+};
+
+// It was told to end (SIGTERM); repeated until its workers have left. `gone`:
+// they have, and it ends now.
+struct AgentLeaving {
+  std::string server;
+  uint64_t incarnation = 0;
+  JournalPosition highest_seen;
+  bool gone = false;
 };
 
 struct WorkerLaunched {
@@ -345,12 +361,30 @@ struct SubmitReply {
   std::string error;  // empty: accepted and durable
 };
 
-enum class CommandKind : uint8_t { kCancel = 0, kRelease = 1, kShutdown = 2 };
+// kHold: out of the queue until kRelease. kRequeue: its processes end with a
+// checkpoint, and start anew in their turn.
+enum class CommandKind : uint8_t {
+  kCancel = 0,
+  kRelease = 1,
+  kShutdown = 2,
+  kHold = 3,
+  kRequeue = 4,
+  kCheckpoint = 5,
+  kUpdate = 6,
+  kDrain = 7,
+  kResume = 8,
+  kForget = 9,
+  kPolicy = 10
+};
 
 struct CommandRequest {
   uint64_t request = 0;
   CommandKind kind = CommandKind::kCancel;
   JobId job;
+  // A server, an accelerator's uuid, "SERVER/UUID", or a policy.
+  std::string target = "";
+  double within_s = 0;    // kDrain: so long jobs may stay; they leave sooner
+  JobUpdate update = {};  // kUpdate
 };
 
 struct CommandReply {
@@ -449,15 +483,14 @@ struct BytesMoved {
 
 // The place of a message here is its type on the wire: new ones go to the end,
 // none is taken away.
-using Message =
-    std::variant<WorkerHello, LeaseRequest, StepReport, LeaseReleased,
-                 WorkerFinished, LeaseGrant, LeaseDenied, LeaseNotice,
-                 PauseRequest, WorkerRejected, AgentHello, AgentHeartbeat,
-                 WorkerLaunched, WorkerExited, AgentWelcome, AgentRejected,
-                 LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
-                 SubmitReply, CommandRequest, CommandReply, QueryRequest,
-                 QueryReply, LogRequest, LogReply, PrefetchCheckpoint,
-                 ServeCheckpoint, FetchProgress, BytesMoved>;
+using Message = std::variant<
+    WorkerHello, LeaseRequest, StepReport, LeaseReleased, WorkerFinished,
+    LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
+    AgentHello, AgentHeartbeat, WorkerLaunched, WorkerExited, AgentWelcome,
+    AgentRejected, LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
+    SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
+    LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
+    BytesMoved, AgentLeaving, CheckpointRequest>;
 
 }  // namespace gavel
 

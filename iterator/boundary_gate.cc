@@ -1,5 +1,7 @@
 #include "iterator/boundary_gate.h"
 
+#include <utility>
+
 namespace gavel::internal {
 
 BoundaryGate::Calls BoundaryGate::Take(bool wait) {
@@ -12,6 +14,7 @@ BoundaryGate::Calls BoundaryGate::Take(bool wait) {
   calls.pause.swap(pause_);
   calls.resume.swap(resume_);
   calls.threads.swap(threads_);
+  std::swap(calls.checkpoint, checkpoint_);
   called_.store(calls.stop, std::memory_order_release);
   // The handler may have come in between the two lines above.
   if (stop_) called_.store(true, std::memory_order_release);
@@ -62,6 +65,12 @@ void BoundaryGate::Pause(const lease_action::Pause& pause) {
   pause_ = pause;
   called_.store(true, std::memory_order_release);
   changed_.notify_all();
+}
+
+void BoundaryGate::WantCheckpoint() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  checkpoint_ = true;
+  called_.store(true, std::memory_order_release);
 }
 
 void BoundaryGate::NotifyStop() {

@@ -2,8 +2,8 @@
 // thread. At a boundary the latter looks at two atomics; only when one of them
 // calls does it take the lock to see why.
 //
-// The lease thread calls Grant, Extend, Pause; the signal handler RequestStop;
-// the training thread the rest.
+// The lease thread calls Grant, Extend, Pause, WantCheckpoint; the signal
+// handler RequestStop; the training thread the rest.
 #ifndef GAVEL_ITERATOR_BOUNDARY_GATE_H_
 #define GAVEL_ITERATOR_BOUNDARY_GATE_H_
 
@@ -36,7 +36,10 @@ class BoundaryGate {
     std::optional<lease_action::Pause> pause;
     std::optional<lease_action::Resume> resume;
     std::optional<int> threads;  // of the running lease, when they change
-    bool any() const { return stop || pause || resume || threads; }
+    bool checkpoint = false;     // one is wanted now
+    bool any() const {
+      return stop || pause || resume || threads || checkpoint;
+    }
   };
   // Takes what there is, and waits for something else than threads when `wait`.
   // A stop stays.
@@ -54,6 +57,7 @@ class BoundaryGate {
   void Grant(const lease_action::Resume& resume);
   void Extend(const lease_action::Extend& extend);
   void Pause(const lease_action::Pause& pause);
+  void WantCheckpoint();
 
   // Async-signal-safe. A training thread that waits sees it at NotifyStop.
   void RequestStop() {
@@ -73,6 +77,7 @@ class BoundaryGate {
   std::optional<lease_action::Pause> pause_;
   std::optional<lease_action::Resume> resume_;
   std::optional<int> threads_;
+  bool checkpoint_ = false;
   // Of the latest lease, so that an Extend before HoldLease is not lost.
   uint64_t epoch_ = 0;
   Time deadline_ = 0;

@@ -175,6 +175,10 @@ void LeaseThread::Do(const lease_action::Pause& pause) {
   shared_.gate.Pause(pause);
 }
 
+void LeaseThread::Do(const lease_action::Checkpoint&) {
+  shared_.gate.WantCheckpoint();
+}
+
 void LeaseThread::ReportProgress() {
   next_report_ = Now() + kReportInterval_s;
   // Steps that a restore counts were not done here.

@@ -86,6 +86,7 @@ class LeaseThread {
   void Do(const lease_action::Resume& resume);
   void Do(const lease_action::Extend& extend);
   void Do(const lease_action::Pause& pause);
+  void Do(const lease_action::Checkpoint& checkpoint);
   void ReportProgress();
   void ReportBytes();
   void ReportSilence();

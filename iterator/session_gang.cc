@@ -173,6 +173,7 @@ void SessionState::HearCallsOfGang() {
     }
     if (calls.stop) gang_pause_ = {PauseTier::kEvict, "ended by a signal"};
     if (calls.threads) UseThreads(*calls.threads);
+    if (calls.checkpoint) checkpoint_due_ns_ = now_ns;
   }
   if (gang_pause_ || gate_.IsDeadlineOver(now_ns + stop_ahead_ns_)) {
     gang_.Want(StopKind::kStop);

@@ -27,6 +27,7 @@ bool SessionState::AnswerCalls() {
   if (calls.stop) return Park({PauseTier::kEvict, "ended by a signal"});
   if (calls.pause) return Park(*calls.pause);
   if (calls.threads) UseThreads(*calls.threads);
+  if (calls.checkpoint) checkpoint_due_ns_ = Now_ns();
   // The lease thread says the same soon, but a lease binds without it.
   if (gate_.IsDeadlineOver(Now_ns())) {
     return Park({PauseTier::kPark, "lease ended"});

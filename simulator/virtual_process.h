@@ -84,6 +84,7 @@ class VirtualProcess {
     if (action.epoch == running_epoch_) deadline_ = action.deadline;
   }
   void Do(const lease_action::Pause& action);
+  void Do(const lease_action::Checkpoint&) {}
   void ArmTick();
 
   // ---- the training loop

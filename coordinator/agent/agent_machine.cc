@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kHelloInterval_s = 1;
 constexpr double kExitReportInterval_s = 1;
+constexpr double kLeavingInterval_s = 1;
 // What a coordinator may ask for as its heartbeat.
 constexpr double kHeartbeatInterval_s_min = 0.1;
 constexpr double kHeartbeatInterval_s_max = 60;
@@ -44,6 +45,9 @@ AgentActions AgentMachine::Step(Time now, const AgentEvent& event) {
     }
   }
   if (!welcomed_ && now >= next_hello_) SayHello(now, actions);
+  if (welcomed_ && leaving_ && now >= next_leaving_) {
+    SayLeaving(now, /*gone=*/false, actions);
+  }
   if (welcomed_ && now >= next_heartbeat_) {
     next_heartbeat_ = now + heartbeat_interval_s_;
     actions.emplace_back(agent_action::Send{
@@ -59,6 +63,7 @@ Time AgentMachine::NextDeadline() const {
   }
   if (!started_ || quitting_) return next;
   if (!unacknowledged_.empty()) next = std::min(next, next_exit_report_);
+  if (welcomed_ && leaving_) next = std::min(next, next_leaving_);
   return std::min(next, welcomed_ ? next_heartbeat_ : next_hello_);
 }
 
@@ -174,6 +179,19 @@ void AgentMachine::On(Time, const agent_event::CheckpointComing& e,
         FetchProgress{options_.server, worker, highest_seen_, e.source,
                       e.bytes_done, e.bytes_total, e.waits_for}});
   }
+}
+
+void AgentMachine::On(Time now, const agent_event::Leaving& e,
+                      AgentActions& actions) {
+  leaving_ = !e.gone;
+  next_leaving_ = now;
+  if (e.gone && welcomed_) SayLeaving(now, /*gone=*/true, actions);
+}
+
+void AgentMachine::SayLeaving(Time now, bool gone, AgentActions& actions) {
+  next_leaving_ = now + kLeavingInterval_s;
+  actions.emplace_back(agent_action::Send{AgentLeaving{
+      options_.server, options_.incarnation, highest_seen_, gone}});
 }
 
 void AgentMachine::On(Time, const agent_event::Tick&, AgentActions&) {}

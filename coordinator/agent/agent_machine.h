@@ -56,6 +56,10 @@ struct CheckpointComing {
   uint64_t bytes_total = 0;  // 0: not known yet
   std::string waits_for;     // why nothing comes at present
 };
+// The agent is to end: its workers are to leave first. `gone`: they have.
+struct Leaving {
+  bool gone = false;
+};
 struct Tick {};
 }  // namespace agent_event
 
@@ -63,7 +67,8 @@ using AgentEvent =
     std::variant<agent_event::Started, agent_event::MessageReceived,
                  agent_event::ProcessStarted, agent_event::ProcessNotStarted,
                  agent_event::ProcessExited, agent_event::CheckpointFetched,
-                 agent_event::CheckpointComing, agent_event::Tick>;
+                 agent_event::CheckpointComing, agent_event::Leaving,
+                 agent_event::Tick>;
 
 namespace agent_action {
 struct Send {
@@ -144,6 +149,8 @@ class AgentMachine {
   // Of the coordinator that welcomed this agent last; empty: none, or it does
   // not tell.
   const std::string& cluster_id() const { return cluster_id_; }
+  // The coordinator knows of it, as far as it can tell.
+  bool welcomed() const { return welcomed_; }
   // True when every process is gone (for an orderly end).
   bool Idle() const { return processes_.empty() && waiting_.empty(); }
 
@@ -168,6 +175,7 @@ class AgentMachine {
           AgentActions& actions);
   void On(Time now, const agent_event::CheckpointComing& e,
           AgentActions& actions);
+  void On(Time now, const agent_event::Leaving& e, AgentActions& actions);
   void On(Time now, const agent_event::Tick& e, AgentActions& actions);
 
   // `message` is for this server and not of a lower term.
@@ -195,6 +203,7 @@ class AgentMachine {
   bool TellWhatIsKnown(const WorkerKey& worker, AgentActions& actions) const;
   void TellExit(Time now, WorkerExited exit, AgentActions& actions);
   void SayHello(Time now, AgentActions& actions);
+  void SayLeaving(Time now, bool gone, AgentActions& actions);
   void Record(AgentActions& actions) const;
 
   AgentOptions options_;
@@ -203,11 +212,13 @@ class AgentMachine {
   bool started_ = false;
   bool quitting_ = false;
   bool welcomed_ = false;
+  bool leaving_ = false;
   bool known_ = false;  // was welcomed at least once
   std::string cluster_id_;
   Time next_hello_ = 0;
   Time next_heartbeat_ = 0;
   Time next_exit_report_ = 0;
+  Time next_leaving_ = 0;
   std::map<WorkerKey, Process> processes_;
   // Of processes_: launches that wait for their checkpoint.
   std::map<WorkerKey, LaunchWorker> fetching_;

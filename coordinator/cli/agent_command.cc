@@ -29,6 +29,7 @@ struct AgentOptions {
   std::string server;
   std::string state = kDefaultState;
   std::string run_directory;
+  double drain_timeout_s = 30;
   double stop_grace_s = 10;
   std::string address = "127.0.0.1";
   bool own_checkpoints = false;
@@ -104,6 +105,7 @@ absl::Status Run(const AgentOptions& options) {
                                     : options.run_directory;
   shell_options.accelerators = std::move(server.accelerators);
   shell_options.host_memory_bytes = server.host_memory_bytes;
+  shell_options.drain_timeout_s = options.drain_timeout_s;
   shell_options.stop_grace_s = options.stop_grace_s;
   shell_options.log_limits = options.log_limits;
   shell_options.log = MakeStderrLog(options.log);
@@ -179,8 +181,16 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
   command->add_option("--run-directory", options->run_directory,
                       "lock files of the accelerators");
   command
+      ->add_option("--drain-timeout", options->drain_timeout_s,
+                   "at the agent's end (SIGTERM), time for its jobs to leave "
+                   "with a checkpoint; a second signal ends the wait")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
       ->add_option("--stop-grace", options->stop_grace_s,
-                   "at the agent's end, between SIGTERM and SIGKILL")
+                   "of workers that have not left by then, between SIGTERM and "
+                   "SIGKILL")
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -96,10 +96,14 @@ absl::StatusOr<JobId> Client::Submit(const std::string& source,
 }
 
 absl::Status Client::Command(CommandKind kind, JobId job) {
-  const uint64_t request = ++last_request_;
-  GAVEL_ASSIGN_OR_RETURN(const CommandReply reply,
-                         Ask<CommandReply>(CommandRequest{request, kind, job},
-                                           request, kReplyTimeout_s));
+  return Command(CommandRequest{0, kind, job});
+}
+
+absl::Status Client::Command(CommandRequest command) {
+  command.request = ++last_request_;
+  GAVEL_ASSIGN_OR_RETURN(
+      const CommandReply reply,
+      Ask<CommandReply>(command, command.request, kReplyTimeout_s));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }

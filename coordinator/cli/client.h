@@ -36,6 +36,7 @@ class Client {
                                const std::string& toml,
                                const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
+  absl::Status Command(CommandRequest command);
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");

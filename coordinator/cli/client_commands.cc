@@ -107,6 +107,17 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
                 "Cancelled", exit_code);
   AddJobCommand(app, "release", "Lets held jobs go on", CommandKind::kRelease,
                 "Released", exit_code);
+  AddJobCommand(app, "hold",
+                "Takes jobs out of the queue, with a checkpoint; `gavel "
+                "release` undoes it",
+                CommandKind::kHold, "Held", exit_code);
+  AddJobCommand(app, "requeue",
+                "Ends the processes of jobs with a checkpoint; they start anew "
+                "in their turn",
+                CommandKind::kRequeue, "Requeued", exit_code);
+  AddJobCommand(
+      app, "checkpoint", "Has running jobs write a checkpoint now, and go on",
+      CommandKind::kCheckpoint, "Asked for a checkpoint of", exit_code);
 
   auto shutdown = std::make_shared<ClientOptions>();
   command = app.add_subcommand(

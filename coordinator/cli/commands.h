@@ -40,8 +40,12 @@ void AddLocalCommand(CLI::App& app, int* exit_code);
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code);
 
-// What changes something: submit, cancel, release, shutdown.
+// What changes something: submit, cancel, release, hold, requeue, checkpoint,
+// shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
+
+// What operators do: drain, resume, policy; and update, of a job.
+void AddOperatorCommands(CLI::App& app, int* exit_code);
 
 // What only asks: queue, nodes, why, status; and logs.
 void AddQueryCommands(CLI::App& app, int* exit_code);

@@ -9,6 +9,7 @@
 #include "coordinator/engine/event_codec.h"
 #include "coordinator/policy/outcome.h"
 #include "core/codec.h"
+#include "core/command_name.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -54,14 +55,29 @@ std::string Body(const event::JobSubmitted& e, const Engine&) {
                 ", weight ", e.spec.weight);
 }
 std::string Body(const event::JobCommanded& e, const Engine&) {
-  return StrCat(e.kind == CommandKind::kCancel ? "cancel" : "release", " job ",
-                e.job.value());
+  return StrCat(CommandName(e.kind), " job ", e.job.value());
+}
+std::string Body(const event::AcceleratorsDrained& e, const Engine&) {
+  return StrCat(e.drained ? "drain " : "resume ", e.server,
+                e.uuid.empty() ? "" : "/", e.uuid,
+                e.by_agent ? ", whose agent ends" : "");
+}
+std::string Body(const event::JobUpdated& e, const Engine&) {
+  return StrCat("job ", e.job.value());
+}
+std::string Body(const event::PolicyChanged& e, const Engine&) {
+  return e.policy;
+}
+std::string Body(const event::ServerForgotten& e, const Engine&) {
+  return e.server;
 }
 std::string Body(const event::ServerJoined& e, const Engine&) {
   return StrCat(e.hello.server, " with ", e.hello.accelerators.size(),
                 " accelerators, ", e.hello.running.size(), " workers run");
 }
-std::string Body(const event::ServerLost& e, const Engine&) { return e.server; }
+std::string Body(const event::ServerLost& e, const Engine&) {
+  return StrCat(e.server, e.left ? ", whose agent has ended" : "");
+}
 std::string Body(const event::AcceleratorLost& e, const Engine&) {
   return StrCat(e.uuid, " on ", e.server,
                 e.job.valid() ? StrCat(", job ", e.job.value(),

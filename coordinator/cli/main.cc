@@ -56,6 +56,7 @@ int Main(int argc, char** argv) {
   AddCoordinatorCommand(app, &exit_code);
   AddAgentCommand(app, &exit_code);
   AddClientCommands(app, &exit_code);
+  AddOperatorCommands(app, &exit_code);
   AddQueryCommands(app, &exit_code);
   AddLogsCommand(app, &exit_code);
   AddHistoryCommand(app, &exit_code);

@@ -178,6 +178,10 @@ class Replay {
   absl::Status TakePolicy(Event& event) {
     const std::string name = PolicyFrom(event);
     if (!options_.policy.empty()) {
+      if (auto* changed = std::get_if<event::PolicyChanged>(&event)) {
+        changed->packing = policy_->packs();
+        changed->progress = policy_->reads_progress();
+      }
       auto* started = std::get_if<event::CoordinatorStarted>(&event);
       if (started == nullptr) return absl::OkStatus();
       EngineOptions set_up = engine_options_;

@@ -17,6 +17,10 @@ void Read(const Json& object, const char* key, std::string* value) {
   const Json& field = Field(object, key);
   if (field.is_string()) *value = field.get<std::string>();
 }
+void Read(const Json& object, const char* key, bool* value) {
+  const Json& field = Field(object, key);
+  if (field.is_boolean()) *value = field.get<bool>();
+}
 void Read(const Json& object, const char* key, double* value) {
   const Json& field = Field(object, key);
   if (field.is_number()) *value = field.get<double>();
@@ -76,6 +80,8 @@ std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
     Read(object, "speed", &row.speed);
     Read(object, "jobs", &row.jobs);
     Read(object, "kept_jobs", &row.kept_jobs);
+    Read(object, "drained", &row.drained);
+    Read(object, "drain_in_s", &row.drain_in_s);
     rows.push_back(std::move(row));
   }
   return rows;

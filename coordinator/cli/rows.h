@@ -24,8 +24,10 @@ struct AcceleratorRow {
   std::string device;
   double slow_down_factor = 1;
   double speed = 1;  // below 1: a straggler, that part of its type's speed
-  std::vector<uint64_t> jobs;       // two: a packed pair
-  std::vector<uint64_t> kept_jobs;  // paused, still in its memory
+  std::vector<uint64_t> jobs;        // two: a packed pair
+  std::vector<uint64_t> kept_jobs;   // paused, still in its memory
+  bool drained = false;              // by an operator
+  std::optional<double> drain_in_s;  // jobs may stay until then
 };
 
 struct QueueRow {
@@ -55,7 +57,8 @@ struct QueueRow {
 
 struct NodeRow {
   std::string server;
-  std::string state;          // idle mixed allocated down
+  // idle, mixed, allocated, draining, drained, down
+  std::string state;
   uint64_t parked_bytes = 0;  // of paused jobs in host memory
   std::vector<AcceleratorRow> accelerators;
 };

@@ -33,6 +33,7 @@ struct Persist {
 struct SolvePolicy {
   uint64_t epoch = 0;
   std::shared_ptr<const PolicyProblem> problem;
+  std::string policy = "";  // that decides now, by its name; empty: not told
 };
 
 // To one worker; dropped when it is not connected (it will ask).
@@ -47,7 +48,8 @@ struct SendToAgent {
   Message message;
 };
 
-// Answers a JobSubmitted or a JobCommanded. `error` empty: done and durable.
+// Answers a JobSubmitted, or an event of operator_events.h or JobCommanded.
+// `error` empty: done and durable.
 struct Reply {
   uint64_t reply_to = 0;
   JobId job;

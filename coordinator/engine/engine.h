@@ -7,22 +7,10 @@
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_H_
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
 #include "coordinator/engine/engine_options.h"
@@ -39,7 +27,6 @@
 #include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/queue.h"
-#include "core/units.h"
 
 namespace gavel {
 
@@ -76,6 +63,7 @@ class Engine {
   const ThroughputMatrix& throughputs() const { return throughputs_; }
   const PolicyResult& allocation() const { return result_; }
   const EngineOptions& options() const { return options_; }
+  const Operated& operated() const { return operated_; }
   // Accelerators whose last worker could not be asked or confirmed dead.
   const std::multimap<AcceleratorId, WorkerKey>& quarantined() const {
     return quarantined_;
@@ -104,6 +92,8 @@ class Engine {
   const AcceleratorSpeeds& speeds() const { return speeds_; }
   // Figures that measurements contradict: "submitted 40 steps/s on v100, ...".
   std::string ThroughputNotes(const Job& job) const;
+  // No server that has its latest checkpoint can be reached.
+  bool IsStranded(const Job& job) const;
   // Where a waiting job has its tensors: "parked in host memory on head".
   std::string MemoryText(const Job& job) const;
 
@@ -153,7 +143,6 @@ class Engine {
   // ---- engine_admit.cc: what is let in, and what is only answered
   void Admit(Time now, event::JobSubmitted e);
   void FillThroughputs(JobSpec& spec) const;
-  void Admit(Time now, const event::JobCommanded& e);
   void Admit(Time now, const event::ServerJoined& e);
   void Admit(Time now, const event::WorkerJoined& e);
   void Admit(Time now, event::LeaseEnded e);
@@ -179,6 +168,23 @@ class Engine {
   bool CanStart(const Job& job) const;
   void Reject(const WorkerKey& worker, std::string reason);
 
+  // ---- engine_operator.cc: what operators do, and owners with their jobs
+  void Admit(Time now, const event::JobCommanded& e);
+  void Admit(Time now, event::AcceleratorsDrained e);
+  void Admit(Time now, const event::JobUpdated& e);
+  void Admit(Time now, const event::ServerForgotten& e);
+  void Admit(Time now, const event::AgentLeaves& e);
+  void On(Time now, const event::JobCommanded& e);
+  void On(Time now, const event::AcceleratorsDrained& e);
+  void On(Time now, const event::JobUpdated& e);
+  void On(Time now, const event::PolicyChanged& e);
+  void On(Time now, const event::ServerForgotten& e);
+  void TakePolicyOf(const event::CoordinatorStarted& e);
+  void BarTypes(const Job& job);
+  void Release(Job& job);
+  void Leave(Time now, const event::AcceleratorsDrained& e);
+  void SweepDrains(Time now);
+
   // ---- engine_sweep.cc: deadlines
   void Sweep(Time now);
   void SweepAgents(Time now);
@@ -197,7 +203,6 @@ class Engine {
   // ---- engine_apply.cc: durable events
   void On(Time now, const event::CoordinatorStarted& e);
   void On(Time now, const event::JobSubmitted& e);
-  void On(Time now, const event::JobCommanded& e);
   void On(Time now, const event::ServerJoined& e);
   void On(Time now, const event::ServerLost& e);
   void On(Time now, const event::AcceleratorLost& e);
@@ -251,7 +256,8 @@ class Engine {
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
   bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const FailedEnd& end);
-  void EndJob(Time now, Job& job, JobState state, Reason reason);
+  void EndJob(Time now, Job& job, JobState state, Reason reason,
+              PauseTier tier = PauseTier::kStop);
   static bool MustGo(const Job& job, int rank);
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
 
@@ -280,9 +286,6 @@ class Engine {
   void NoteWriter(Job& job, const std::string& server, uint64_t epoch);
   void NoteRestored(Job& job, const std::string& server);
   std::vector<std::string> CheckpointServers(const Job& job) const;
-  // No server that has its latest checkpoint can be reached.
-  bool IsStranded(const Job& job) const;
-  bool MayRelease(const Job& job) const;
   CheckpointSource SourceFor(const Job& job, const std::string& server) const;
   void OfferCheckpoint(const Job& job, const CheckpointSource& source,
                        const std::string& reader);
@@ -431,6 +434,7 @@ class Engine {
   ByAccelerator<WorkerKey> holders_;        // of running leases
   ByAccelerator<JobId> assigned_to_;        // Job::assigned
   std::map<AcceleratorId, JobId> accused_;  // lost, on the word of this job
+  Operated operated_;
   TimeReceived time_received_;
   ThroughputMatrix throughputs_;
   AcceleratorSpeeds speeds_;
@@ -438,15 +442,12 @@ class Engine {
   double profiling_s_ = 0;  // of trials that are over
   PolicyResult result_;     // an assignment's ascending by unit
   std::map<std::string, double, std::less<>> prices_;
-  uint64_t term_ = 0;
-  uint64_t seq_ = 0;
+  uint64_t term_ = 0, seq_ = 0;
   std::map<uint64_t, uint64_t> term_starts_;  // term -> seq of its first row
-  uint64_t next_job_ = 1;
+  uint64_t next_job_ = 1, rounds_ = 0;
   LaunchPace launches_;
-  uint64_t rounds_ = 0;
   // Of the event's term, whatever the options are now.
-  double round_duration_s_;
-  double lease_duration_s_;
+  double round_duration_s_, lease_duration_s_;
   Time leases_until_ = -kNever;
   MechanismKind mechanism_;
   QueueKind queue_;
@@ -467,8 +468,7 @@ class Engine {
   Actions actions_;
   Queue<std::pair<uint64_t, Action>> unpersisted_;
   uint64_t persisted_ = 0;
-  bool replaying_ = false;
-  bool halted_ = false;
+  bool replaying_ = false, halted_ = false;
   bool fill_due_ = false;         // accelerators or jobs came free
   std::vector<JobId> over_;       // jobs that may be, of live_
   std::vector<JobId> uncounted_;  // jobs without Job::counted_since

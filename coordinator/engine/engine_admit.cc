@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/operator_rules.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
@@ -30,6 +31,7 @@ std::string Capacities(const Cluster& cluster) {
   std::vector<std::string> parts;
   const std::vector<int>& capacity = cluster.Capacity();
   for (size_t type = 0; type < capacity.size(); ++type) {
+    if (!cluster.HasType(type)) continue;
     parts.push_back(StrCat(capacity[type], " ", cluster.types()[type]));
   }
   return absl::StrJoin(parts, ", ");
@@ -67,7 +69,7 @@ void Engine::Admit(Time now, event::JobSubmitted e) {
     Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
     Flush();
   };
-  if (const auto taken = names_.find(e.spec.name); taken != names_.end()) {
+  if (const auto taken = names_.find(NameOf(e.spec)); taken != names_.end()) {
     return refuse(StrCat(
         "job \"", e.spec.name, "\": the name is taken by job ",
         taken->second.value(),
@@ -87,31 +89,6 @@ void Engine::Admit(Time now, event::JobSubmitted e) {
   }
   FillThroughputs(e.spec);
   Record(now, std::move(e));
-}
-
-// What has ended stays so.
-bool Engine::MayRelease(const Job& job) const {
-  return job.state == JobState::kHeld ||
-         (job.active() &&
-          (throughputs_.HasExclusions(job.id) || IsStranded(job)));
-}
-
-void Engine::Admit(Time now, const event::JobCommanded& e) {
-  const Job* job = Find(e.job);
-  std::string error;
-  if (job == nullptr) {
-    error =
-        StrCat("there is no job ", e.job.value(), "; `gavel queue` lists them");
-  } else if (e.kind == CommandKind::kRelease && !MayRelease(*job)) {
-    error = StrCat("job ", e.job.value(), " is not held, it is ",
-                   JobStateName(job->state));
-  } else if (e.kind == CommandKind::kCancel && !job->active() &&
-             job->state != JobState::kHeld) {
-    error = StrCat("job ", e.job.value(),
-                   " has already ended: ", JobStateName(job->state));
-  }
-  if (!error.empty()) return EmitNow(action::Reply{e.reply_to, e.job, error});
-  Record(now, e);
 }
 
 void Engine::Admit(Time now, const event::ServerJoined& e) {
@@ -403,7 +380,7 @@ bool Engine::CanStart(const Job& job) const {
     const Worker& worker = job.workers[rank];
     const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
     if (worker.leaving || worker.server != next.server) return false;
-    if (next.state != AcceleratorState::kUsable) return false;
+    if (!next.usable()) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
     if (HeldByOther(next.id, job) != nullptr &&
         Rules::Hold(Rule::kAcceleratorIsFree)) {

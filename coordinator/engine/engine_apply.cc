@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/operator_rules.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
@@ -67,7 +68,10 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   queue_ = e.queue;
   memory_rounds_ = e.memory_rounds;
   Apply(e.settings);
-  for (auto& [name, agent] : agents_) agent.heard_at = now;
+  TakePolicyOf(e);
+  for (auto& [name, agent] : agents_) {
+    if (agent.reachable) agent.heard_at = now;
+  }
   bool assigned = false;
   ForgetPlans();
   TouchAll();
@@ -122,10 +126,11 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   job.scale_factor = job.world_size = e.spec.scale_factor;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
   throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
+  BarTypes(job);
   job.profile = e.profile;
   FindTableRow(job);
   Emit(action::Reply{e.reply_to, id, ""});
-  names_.emplace(e.spec.name, id);
+  names_.emplace(NameOf(e.spec), id);
   if (options_.reset_interval_s > 0) fill_due_ = true;
   ++active_jobs_;
   uncounted_.push_back(id);
@@ -146,32 +151,6 @@ void Engine::TakeReceived(JobId id, const event::Received& received) {
   }
 }
 
-void Engine::On(Time now, const event::JobCommanded& e) {
-  Job* job = Find(e.job);
-  Emit(action::Reply{e.reply_to, e.job, ""});
-  if (e.kind == CommandKind::kRelease) {
-    if (IsStranded(*job)) ForgoCheckpoints(*job);
-    throughputs_.Readmit(job->id);
-    std::erase_if(job->profile, [](const ProfiledCell& cell) {
-      return !cell.beside.empty() && cell.value == 0;
-    });
-    if (!job->active()) ++active_jobs_;
-    job->state = JobState::kActive;
-    uncounted_.push_back(job->id);
-    Touch(*job);
-    job->failures_in_a_row = 0;
-    job->failed_starts = 0;
-    job->hung_launches = 0;
-    live_[job->id] = job;
-    job->live = true;
-    NoteWaiting(*job);
-    unsolved_ = true;
-    return;
-  }
-  EndJob(now, *job, JobState::kCancelled,
-         Reason{ReasonCode::kCancelled, "", 0, 0});
-}
-
 void Engine::On(Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
   Agent& agent = agents_[hello.server];
@@ -182,6 +161,7 @@ void Engine::On(Time now, const event::ServerJoined& e) {
   if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
   if (cluster_.types().size() > types_before) {
     for (auto& [id, job] : live_) {
+      BarTypes(*job);
       NameInFull(cluster_.types(), &job->spec.throughputs);
       throughputs_.AddGiven(id, job->spec.throughputs);
     }
@@ -287,7 +267,10 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
 }
 
 void Engine::On(Time now, const event::ServerLost& e) {
-  agents_[e.server].reachable = false;
+  Agent& agent = agents_[e.server];
+  agent.reachable = false;
+  agent.left = e.left;
+  agent.heard_at = now;
   cluster_.MarkUnreachable(e.server);
   CountAssigned();
   unsolved_ = true;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/operator_rules.h"
 #include "core/launch_errors.h"
 #include "core/rules.h"
 #include "core/text.h"
@@ -131,7 +132,8 @@ void Engine::CountFailure(Time now, Job& job, const FailedEnd& end) {
                 job.last_error});
 }
 
-void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
+void Engine::EndJob(Time now, Job& job, JobState state, Reason reason,
+                    PauseTier tier) {
   BookAll(now);
   BookTarget(now, job);
   SettleIsolated(job);
@@ -143,10 +145,10 @@ void Engine::EndJob(Time now, Job& job, JobState state, Reason reason) {
   job.state = state;
   job.reason = std::move(reason);
   job.ended_at = now;
-  EndWorkers(now, job, PauseTier::kStop);
+  EndWorkers(now, job, tier);
   WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
-    names_.erase(job.spec.name);
+    names_.erase(NameOf(job.spec));
     ended_.push_back(job.id);
     throughputs_.RemoveJob(job.id);
     speeds_.RemoveJob(job.id);

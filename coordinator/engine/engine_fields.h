@@ -28,7 +28,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kTooExtreme; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldByUser; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -42,7 +42,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
-                  s.pause_grace_s, s.owner_weight);
+                  s.pause_grace_s, s.owner_weight, s.types);
 }
 
 // ---- settings
@@ -206,11 +206,16 @@ auto Fields(As<Job> auto& j) {
 auto Fields(As<Agent> auto& a) {
   return std::tie(a.incarnation, a.reachable, a.heard_at, a.host_memory_bytes,
                   a.state_id, a.own_checkpoints, a.stream_endpoint,
-                  a.stream_public_key, a.swept_at);
+                  a.stream_public_key, a.swept_at, a.left);
+}
+
+auto Fields(As<DecidingPolicy> auto& p) {
+  return std::tie(p.name, p.instead_of, p.packing, p.progress);
 }
 
 auto Fields(As<Accelerator> auto& a) {
-  return std::tie(a.id, a.server, a.index, a.info, a.state);
+  return std::tie(a.id, a.server, a.index, a.info, a.state, a.drained,
+                  a.leaving, a.forgotten);
 }
 
 auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }

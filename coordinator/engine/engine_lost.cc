@@ -62,7 +62,7 @@ void Engine::On(Time now, const event::AcceleratorLost& e) {
   }
   const bool others =
       std::ranges::any_of(cluster_.accelerators(), [&](const auto& other) {
-        return other.state == AcceleratorState::kUsable &&
+        return other.usable() &&
                other.info.type == cluster_.accelerator(lost).info.type &&
                !servers.contains(other.server);
       });

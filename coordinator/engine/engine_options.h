@@ -71,6 +71,8 @@ struct EngineOptions {
   // An agent not heard of for this long is unreachable.
   double agent_timeout_s = 15;
   double heartbeat_interval_s = 2;
+  // A server that was unreachable for so long is forgotten.
+  double forget_after_s = kNever;
   // A process that has not said hello by then is ended and counted as failed.
   double launch_timeout_s = 120;
   // So many processes are started at most, where many are to: all of a round's

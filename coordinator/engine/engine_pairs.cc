@@ -145,8 +145,11 @@ std::optional<double> Engine::ScaleOf(const Job& job, size_t type,
 std::optional<std::pair<double, double>> Engine::PairThroughput(
     const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
     bool consolidated) const {
+  const std::string& name = cluster_.types()[type];
+  if (throughputs_.IsBarred(a.id, name) || throughputs_.IsBarred(b.id, name)) {
+    return std::nullopt;
+  }
   if (throughputs_.has_pairs()) {
-    const std::string& name = cluster_.types()[type];
     const auto first = throughputs_.Together(a.id, b.id, name);
     const auto second = throughputs_.Together(b.id, a.id, name);
     if (first.has_value() && second.has_value()) return {{*first, *second}};

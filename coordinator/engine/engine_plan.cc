@@ -51,8 +51,7 @@ bool Engine::PlansWhole() const {
   const std::vector<int>& capacity = cluster_.Capacity();
   const int usable = std::accumulate(capacity.begin(), capacity.end(), 0);
   return !result_.is_assignment || options_.packing || elastic_ ||
-         static_cast<size_t>(usable) != cluster_.accelerators().size() ||
-         own_checkpoints_;
+         static_cast<size_t>(usable) != cluster_.size() || own_checkpoints_;
 }
 
 // It is where it is to be in the next round, and runs there or waits.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/operator_rules.h"
 #include "coordinator/engine/waiting_line.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
@@ -437,7 +438,10 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
   const std::vector<int>& capacity = cluster_.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
-    return {ReasonCode::kNoServer, "", 0, 0};
+    const Reason drained = WhyDrained(job, *this);
+    return drained.code == ReasonCode::kDrained
+               ? drained
+               : Reason{ReasonCode::kNoServer, "", 0, 0};
   }
   if (IsStranded(job)) return WhyStranded(job);
   if (IsTooWideForOneServer(job)) {
@@ -459,6 +463,9 @@ Reason Engine::WhyWaiting(const Job& job, Time now) const {
             static_cast<double>(job.id.value()), 0};
   }
   if (!usable) {
+    if (Reason drained = WhyDrained(job, *this);
+        drained.code == ReasonCode::kDrained)
+      return drained;
     return {ReasonCode::kUnusable, "",
             static_cast<double>(job.spec.LeastWorkers()), 0};
   }

@@ -6,6 +6,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/engine_fields.h"
+#include "coordinator/engine/operator_rules.h"
 #include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -30,7 +31,8 @@ auto Engine::State(E& e) {
       e.replanned_, e.isolated_clock_, e.counted_at_,
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
       e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
-      e.failure_rate_, e.term_starts_, e.launches_);
+      e.failure_rate_, e.term_starts_, e.launches_, e.operated_.policy,
+      e.operated_.drains);
   return std::tuple_cat(before, std::tuple(RowsAgain{&e.result_.allocation}),
                         after);
 }
@@ -76,8 +78,10 @@ absl::Status Engine::Restore(std::string_view snapshot) {
   GetField(unpacker, settings);
   live_.clear();
   by_id_.clear();
+  names_.clear();  // older ones have them by job alone
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     by_id_[job->first] = job;
+    if (HasName(job->second)) names_[NameOf(job->second.spec)] = job->first;
   }
   NoteChosen(result_.assignment);
   waiting_.clear();
@@ -100,6 +104,7 @@ absl::Status Engine::Restore(std::string_view snapshot) {
         worker.Know(worker.progress_at, worker.progress);
     }
     elastic_ |= found->second.spec.elastic();
+    BarTypes(found->second);
   }
   if (unpacker.ok()) {
     settings.told ? Apply(settings) : FindTableRows();

@@ -47,7 +47,7 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
     const Job& job = *jobs[m];
     size_t kind = m;
     if (job.table_row.has_value() && !job.spec.elastic() &&
-        !measured.contains(job.id)) {
+        job.spec.types.empty() && !measured.contains(job.id)) {
       std::vector<double> alone;
       if (job.row_speed > 0) {
         const auto row = problem.throughputs.begin() +
@@ -95,7 +95,8 @@ void Engine::MaybeSolve(Time now) {
   solving_ = true;
   solved_at_ = now;
   solved_placement_ = problem_->placement_sensitive();
-  actions_.push_back(action::SolvePolicy{++solve_epoch_, problem_});
+  actions_.push_back(
+      action::SolvePolicy{++solve_epoch_, problem_, operated_.policy.name});
 }
 
 void Engine::BuildProblem(Time now) {
@@ -171,7 +172,7 @@ void Engine::AddPlacement(PolicyProblem& problem) const {
   for (const auto& [server, ids] : cluster_.servers()) {
     std::vector<int> count(problem.types.size(), 0);
     for (const AcceleratorId id : ids) {
-      if (cluster_.accelerator(id).state != AcceleratorState::kUsable) continue;
+      if (!cluster_.accelerator(id).usable()) continue;
       ++count[static_cast<size_t>(cluster_.TypeOf(id))];
     }
     for (size_t type = 0; type < count.size(); ++type) {

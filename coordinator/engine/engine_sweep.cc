@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/operator_rules.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 
@@ -38,6 +39,7 @@ void Engine::Admit(Time now, const event::Tick&) {
 void Engine::Sweep(Time now) {
   next_sweep_ = kNever;
   SweepAgents(now);
+  SweepDrains(now);
   SweepQuarantine(now);
   SweepStrangers(now);
   for (auto& [id, job] : live_) {
@@ -49,17 +51,24 @@ void Engine::Sweep(Time now) {
 
 void Engine::SweepAgents(Time now) {
   std::vector<std::string> silent;
+  std::vector<std::string> gone;
   for (const auto& [name, agent] : agents_) {
-    if (!agent.reachable) continue;
-    const Time timeout = agent.heard_at + options_.agent_timeout_s;
-    if (now >= timeout) {
-      silent.push_back(name);
-    } else {
+    const Time timeout =
+        agent.heard_at +
+        (agent.reachable ? options_.agent_timeout_s : options_.forget_after_s);
+    if (now < timeout) {
       Due(timeout);
+    } else if (agent.reachable) {
+      silent.push_back(name);
+    } else if (WhyNot(event::ServerForgotten{name}, *this).empty()) {
+      gone.push_back(name);
     }
   }
   for (const std::string& name : silent) {
     Record(now, event::ServerLost{name});
+  }
+  for (const std::string& name : gone) {
+    Record(now, event::ServerForgotten{name});
   }
 }
 

@@ -31,6 +31,7 @@ struct Agent {
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
+  bool left = false;  // not reachable, for it ended in order
 };
 
 // Fractions of the time since a job's first allocation: what the policy meant

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coordinator/engine/elastic.h"
+#include "coordinator/engine/operator_events.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
@@ -85,7 +86,8 @@ struct JobSubmitted {
   std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
 };
 
-// kCancel: end it. kRelease: a held job may try again.
+// One of the kinds that are of a job and need nothing else: kCancel, kRelease,
+// kHold, kRequeue, kCheckpoint.
 struct JobCommanded {
   JobId job;
   CommandKind kind = CommandKind::kCancel;
@@ -96,9 +98,10 @@ struct ServerJoined {
   AgentHello hello;
 };
 
-// Its agent was silent for too long.
+// Its agent was silent for too long; `left`: or has ended in order.
 struct ServerLost {
   std::string server;
+  bool left = false;
 };
 
 // The device failed: given to nobody until a new agent of its server starts.
@@ -220,6 +223,10 @@ struct CheckpointComing {
 struct WorkerBusy {
   BytesMoved message;
 };
+// An agent was told to end.
+struct AgentLeaves {
+  AgentLeaving message;
+};
 
 }  // namespace gavel::event
 
@@ -232,9 +239,10 @@ using Event = std::variant<
     event::StepsReported, event::WorkerGone, event::WorkerAbandoned,
     event::AllocationReady, event::RoundPlanned, event::RoundStarted,
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
-    event::JobsResized, event::LeaseRequested, event::AgentHeard,
-    event::WorkerSaidFinished, event::Persisted, event::Tick,
-    event::CheckpointComing, event::WorkerBusy>;
+    event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
+    event::PolicyChanged, event::ServerForgotten, event::LeaseRequested,
+    event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
+    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves>;
 
 }  // namespace gavel
 

@@ -18,16 +18,23 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<Event>> kNames = {
-    "CoordinatorStarted", "JobSubmitted",   "JobCommanded",
-    "ServerJoined",       "ServerLost",     "AcceleratorLost",
-    "WorkerJoined",       "LeaseStarted",   "LeaseEnded",
-    "StepsReported",      "WorkerGone",     "WorkerAbandoned",
-    "AllocationReady",    "RoundPlanned",   "RoundStarted",
-    "PricesChanged",      "UnitsAssigned",  "WorkersEvicted",
-    "JobsResized",        "LeaseRequested", "AgentHeard",
-    "WorkerSaidFinished", "Persisted",      "Tick",
-    "CheckpointComing",   "WorkerBusy"};
-constexpr size_t kDurableEvents = 19;
+    "CoordinatorStarted", "JobSubmitted",
+    "JobCommanded",       "ServerJoined",
+    "ServerLost",         "AcceleratorLost",
+    "WorkerJoined",       "LeaseStarted",
+    "LeaseEnded",         "StepsReported",
+    "WorkerGone",         "WorkerAbandoned",
+    "AllocationReady",    "RoundPlanned",
+    "RoundStarted",       "PricesChanged",
+    "UnitsAssigned",      "WorkersEvicted",
+    "JobsResized",        "AcceleratorsDrained",
+    "JobUpdated",         "PolicyChanged",
+    "ServerForgotten",    "LeaseRequested",
+    "AgentHeard",         "WorkerSaidFinished",
+    "Persisted",          "Tick",
+    "CheckpointComing",   "WorkerBusy",
+    "AgentLeaves"};
+constexpr size_t kDurableEvents = 23;
 
 }  // namespace
 
@@ -41,7 +48,7 @@ auto Fields(As<CoordinatorStarted> auto& e) {
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
-auto Fields(As<ServerLost> auto& e) { return std::tie(e.server); }
+auto Fields(As<ServerLost> auto& e) { return std::tie(e.server, e.left); }
 auto Fields(As<AcceleratorLost> auto& e) {
   return std::tie(e.server, e.uuid, e.job);
 }
@@ -66,6 +73,14 @@ auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places, e.trials); }
 auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
 auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }
+auto Fields(As<AcceleratorsDrained> auto& e) {
+  return std::tie(e.server, e.uuid, e.drained, e.by_agent, e.until);
+}
+auto Fields(As<JobUpdated> auto& e) { return std::tie(e.job, e.update); }
+auto Fields(As<PolicyChanged> auto& e) {
+  return std::tie(e.policy, e.instead_of, e.packing, e.progress);
+}
+auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 
 }  // namespace event
 

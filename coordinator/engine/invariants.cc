@@ -30,7 +30,7 @@ std::vector<int> Idle(const Engine& engine) {
     used.insert(accelerator);
   }
   for (const AcceleratorId id : used) {
-    if (engine.cluster().accelerator(id).state == AcceleratorState::kUsable) {
+    if (engine.cluster().accelerator(id).usable()) {
       --idle[static_cast<size_t>(engine.cluster().TypeOf(id))];
     }
   }

@@ -275,6 +275,13 @@ std::string RenderReason(const Reason& reason) {
           static_cast<int>(reason.first));
     case ReasonCode::kHeldSilent:
       return HeldSilent(reason);
+    case ReasonCode::kDrained:
+      return StrCat("waiting: what it can use is drained (", reason.subject,
+                    "); `gavel resume` gives it back");
+    case ReasonCode::kHeldByUser:
+      return absl::StrFormat(
+          "held: by `gavel hold`; `gavel release %d` lets it go on",
+          static_cast<int>(reason.first));
     case ReasonCode::kHeldDevice:
       return absl::StrFormat(
           "held: it could use neither %s, where other jobs may have no "

@@ -170,6 +170,8 @@ enum class ReasonCode : uint8_t {
   kHeldSilent,      // text: job id; number: failures
   kHeldHungLaunch,  // text: where and why; numbers: job id, launches
   kTooExtreme,      // text: its figures; number: job id
+  kDrained,         // text: "v100 of here and there"
+  kHeldByUser,      // number: job id
 };
 
 struct Reason {

@@ -26,6 +26,10 @@ absl::Status Cluster::Join(std::string_view server,
                            const std::vector<AcceleratorInfo>& accelerators) {
   GAVEL_RETURN_IF_ERROR(CheckUuids(server, accelerators));
   std::vector<AcceleratorId>& ids = servers_[std::string(server)];
+  const bool drained =
+      !ids.empty() && std::ranges::all_of(ids, [&](AcceleratorId id) {
+        return accelerator(id).drained;
+      });
   // What the server no longer declares must not be scheduled; it may come back
   // with a later Join.
   MarkUnreachable(server);
@@ -36,8 +40,10 @@ absl::Status Cluster::Join(std::string_view server,
     const AcceleratorState state = entry.state == AcceleratorState::kLost
                                        ? AcceleratorState::kLost
                                        : AcceleratorState::kUsable;
+    const bool stays_drained = entry.id.valid() ? entry.drained : drained;
     Uncount(entry);
     entry = {id, std::string(server), static_cast<int>(i), info, state};
+    entry.drained = stays_drained;
     type_of_[id.value() - 1] = AddType(info.type);
     Count(entry);
   }
@@ -60,6 +66,7 @@ AcceleratorId Cluster::FindOrAdd(std::string_view server,
   if (const AcceleratorId known = Find(server, uuid); known.valid()) {
     return known;
   }
+  places_.clear();
   accelerators_.emplace_back();
   type_of_.push_back(-1);
   usable_types_.push_back(kUnusable);
@@ -67,8 +74,7 @@ AcceleratorId Cluster::FindOrAdd(std::string_view server,
 }
 
 const std::vector<Cluster::Place>& Cluster::places() const {
-  if (places_.size() == accelerators_.size()) return places_;
-  places_.clear();
+  if (!places_.empty()) return places_;
   uint32_t server = 0;
   for (const auto& [name, ids] : servers_) {
     for (const AcceleratorId id : ids) places_.push_back({id, server});
@@ -109,14 +115,52 @@ void Cluster::ForgetLost(std::string_view server) {
   }
 }
 
-void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
+template <class Change>
+void Cluster::Alter(AcceleratorId id, const Change& change) {
+  Accelerator& accelerator = accelerators_.at(id.value() - 1);
   Uncount(accelerator);
-  accelerator.state = state;
+  change(accelerator);
   Count(accelerator);
 }
 
+void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
+  Alter(accelerator.id, [&](Accelerator& a) { a.state = state; });
+}
+
+void Cluster::SetDrained(AcceleratorId accelerator, bool drained) {
+  Alter(accelerator, [&](Accelerator& a) { a.drained = drained; });
+}
+
+void Cluster::SetLeaving(std::string_view server) {
+  const auto found = servers_.find(server);
+  if (found == servers_.end()) return;
+  for (const AcceleratorId id : found->second) {
+    Alter(id, [](Accelerator& a) { a.leaving = true; });
+  }
+}
+
+void Cluster::Forget(std::string_view server) {
+  const auto found = servers_.find(server);
+  if (found == servers_.end()) return;
+  for (const AcceleratorId id : found->second) {
+    Alter(id, [](Accelerator& a) {
+      a.state = AcceleratorState::kLost;
+      a.forgotten = true;
+    });
+  }
+  forgotten_ += found->second.size();
+  servers_.erase(found);
+  places_.clear();
+}
+
+bool Cluster::HasType(size_t type) const {
+  return std::ranges::any_of(accelerators_, [&](const Accelerator& a) {
+    return !a.forgotten && static_cast<size_t>(TypeOf(a.id)) == type;
+  });
+}
+
 void Cluster::Count(const Accelerator& accelerator) {
-  if (accelerator.state != AcceleratorState::kUsable) return;
+  if (!accelerator.usable()) return;
   const auto type = static_cast<size_t>(TypeOf(accelerator.id));
   usable_types_[accelerator.id.value() - 1] = static_cast<uint32_t>(type);
   ++capacity_[type];
@@ -134,10 +178,12 @@ void Cluster::Uncount(const Accelerator& accelerator) {
 void Cluster::CountUsable() {
   places_.clear();
   capacity_.assign(types_.size(), 0);
+  forgotten_ = static_cast<size_t>(
+      std::ranges::count(accelerators_, true, &Accelerator::forgotten));
   usable_types_.assign(accelerators_.size(), kUnusable);
   for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
     const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
-    if (accelerators_[i].state != AcceleratorState::kUsable) continue;
+    if (!accelerators_[i].usable()) continue;
     if (type >= capacity_.size()) continue;
     usable_types_[i] = static_cast<uint32_t>(type);
     ++capacity_[type];

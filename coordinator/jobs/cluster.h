@@ -3,6 +3,7 @@
 #ifndef GAVEL_COORDINATOR_JOBS_CLUSTER_H_
 #define GAVEL_COORDINATOR_JOBS_CLUSTER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -28,12 +29,19 @@ struct Accelerator {
   int index = 0;  // on its server
   AcceleratorInfo info;
   AcceleratorState state = AcceleratorState::kUsable;
+  bool drained = false;    // by an operator: for nobody to start on
+  bool leaving = false;    // its agent ends: the same, until the next Join
+  bool forgotten = false;  // its server was; only its id is still taken
+  bool usable() const {
+    return state == AcceleratorState::kUsable && !drained && !leaving;
+  }
 };
 
 class Cluster {
  public:
   // Adds a server or takes it back after an absence: all its accelerators are
-  // usable again (but kLost ones). Accelerators keep their ids by uuid; one
+  // kUsable again (but kLost ones), drained ones stay so, as do new ones where
+  // all others are. Accelerators keep their ids by uuid; one
   // that the server no longer declares becomes kUnreachable.
   // INVALID_ARGUMENT: duplicate uuid in `accelerators`.
   absl::Status Join(std::string_view server,
@@ -46,25 +54,32 @@ class Cluster {
   void MarkLost(AcceleratorId accelerator);
   // It was not lost after all.
   void MarkFound(AcceleratorId accelerator, bool reachable);
+  void SetDrained(AcceleratorId accelerator, bool drained);
+  void SetLeaving(std::string_view server);
+  // The server and its accelerators are no more; ids are not given again.
+  void Forget(std::string_view server);
   // The server's lost accelerators are only unreachable, until the next Join.
   void ForgetLost(std::string_view server);
 
   // Types in the order in which they first appeared; indices stay valid for
   // ever, types with no usable accelerator left keep theirs.
   const std::vector<std::string>& types() const { return types_; }
+  // Some server declares, or did, an accelerator of it.
+  bool HasType(size_t type) const;
   // Usable accelerators of each type, [J].
   const std::vector<int>& Capacity() const { return capacity_; }
   // Index into types(); -1 when the type is unknown.
   int TypeIndex(std::string_view type) const;
 
-  // In the order of ids. Element i has id i + 1.
+  // In the order of ids, forgotten ones too. Element i has id i + 1.
   const std::vector<Accelerator>& accelerators() const { return accelerators_; }
+  size_t size() const { return accelerators_.size() - forgotten_; }
   const Accelerator& accelerator(AcceleratorId id) const;
   int TypeOf(AcceleratorId id) const;
   // Invalid: there is none.
   AcceleratorId Find(std::string_view server, std::string_view uuid) const;
   // By accelerator id - 1: the index of its type, kUnusable for one that is not
-  // kUsable.
+  // usable().
   static constexpr uint32_t kUnusable = std::numeric_limits<uint32_t>::max();
   std::span<const uint32_t> usable_types() const { return usable_types_; }
   // Servers by name, with the ids of their accelerators.
@@ -98,14 +113,17 @@ class Cluster {
   void SetState(Accelerator& accelerator, AcceleratorState state);
   void Count(const Accelerator& accelerator);
   void Uncount(const Accelerator& accelerator);
+  template <class Change>
+  void Alter(AcceleratorId id, const Change& change);
 
   std::vector<Accelerator> accelerators_;
   std::vector<int> type_of_;  // by accelerator, index into types_
   std::vector<std::string> types_;
   std::vector<uint32_t> usable_types_;  // by accelerator
   std::vector<int> capacity_;           // by type
+  size_t forgotten_ = 0;                // of accelerators_
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
-  mutable std::vector<Place> places_;  // made when asked for
+  mutable std::vector<Place> places_;  // made when asked for; empty: not yet
 };
 
 }  // namespace gavel

@@ -34,6 +34,8 @@ constexpr double kShellWaitMax_s = 1;
 constexpr double kSilence_s = 5;
 // At the end: for exits to be told and acknowledged.
 constexpr double kShellFarewell_s = 1;
+// For the last word to get out.
+constexpr double kShellLastWord_s = 0.1;
 
 absl::Status CheckOptions(const AgentShellOptions& options) {
   if (!IsValidName(options.server)) {
@@ -144,6 +146,7 @@ struct AgentShell::Impl {
   void On(LogReply&& reply);
   void TakeFetches();
   void LookForEnd();
+  void LookForLeaving();
   void BeginEnding(absl::Status why, double grace_s);
   bool Over() const;
   double WaitTime() const;
@@ -171,14 +174,16 @@ struct AgentShell::Impl {
   std::unique_ptr<AgentCheckpoints> checkpoints;  // own_checkpoints
   AgentMachine machine;
   AgentWorkers workers;
-  std::atomic<bool> stop_requested{false};
+std::atomic<int> stops_requested{0};
   Time linked_at = 0;
   std::optional<LinkState> told_link;  // why there is no connection
 
+  Time leave_until = kNever;  // set while jobs leave
   bool ending = false;
   absl::Status why_ending;
   Time kill_at = kNever;
   Time farewell_at = kNever;           // set once no process is left
+  Time last_word_until = 0;            // of that it is gone
   std::set<WorkerKey> unacknowledged;  // exits told since the end began
 };
 
@@ -245,7 +250,8 @@ void AgentShell::Impl::Turn() {
 
 double AgentShell::Impl::WaitTime() const {
   const Time next = std::min(
-      {machine.NextDeadline(), workers.NextDeadline(), kill_at, farewell_at});
+      {machine.NextDeadline(), workers.NextDeadline(), kill_at, farewell_at,
+       leave_until, last_word_until > Now() ? last_word_until : kNever});
   return std::clamp(next - Now(), 0.0, kShellWaitMax_s);
 }
 
@@ -330,21 +336,39 @@ void AgentShell::Impl::On(WorkerEnded&& event) {
 void AgentShell::Impl::On(LogReply&& reply) { Send(std::move(reply)); }
 
 void AgentShell::Impl::LookForEnd() {
-  if (stop_requested && !ending) {
-    BeginEnding(absl::OkStatus(), options.stop_grace_s);
-  }
+  if (stops_requested > 0 && !ending) LookForLeaving();
   if (!ending) return;
   if (Now() >= kill_at) {
     kill_at = kNever;
     workers.SignalAll(SIGKILL);
   }
-  if (workers.empty() && farewell_at == kNever) {
-    farewell_at = Now() + kShellFarewell_s;
+  if (!workers.empty() || farewell_at != kNever) return;
+  farewell_at = Now() + kShellFarewell_s;
+  if (!why_ending.ok() || !machine.welcomed()) return;
+  Step(agent_event::Leaving{/*gone=*/true});
+  last_word_until = Now() + kShellLastWord_s;
+}
+
+// Its jobs go on elsewhere, where somebody is there to see to it.
+void AgentShell::Impl::LookForLeaving() {
+  if (leave_until == kNever) {
+    const bool heard = machine.welcomed() && dealer->WaitUntilConnected(0);
+    leave_until = Now() + (heard ? options.drain_timeout_s : 0);
+    if (heard && !machine.Idle()) {
+      options.log->info(
+          "agent {}: its jobs leave, each with a checkpoint, within {} s",
+          options.server, options.drain_timeout_s);
+      Step(agent_event::Leaving{});
+    }
+  }
+  if (machine.Idle() || stops_requested > 1 || Now() >= leave_until) {
+    BeginEnding(absl::OkStatus(), options.stop_grace_s);
   }
 }
 
 void AgentShell::Impl::BeginEnding(absl::Status why, double grace_s) {
   ending = true;
+  leave_until = kNever;
   why_ending = std::move(why);
   kill_at = Now() + grace_s;
   workers.End(grace_s > 0 ? SIGTERM : SIGKILL);
@@ -352,7 +376,8 @@ void AgentShell::Impl::BeginEnding(absl::Status why, double grace_s) {
 
 bool AgentShell::Impl::Over() const {
   return ending && workers.empty() &&
-         (unacknowledged.empty() || Now() >= farewell_at);
+         (unacknowledged.empty() || Now() >= farewell_at) &&
+         Now() >= last_word_until;
 }
 
 void AgentShell::Impl::Step(const AgentEvent& event) {
@@ -456,7 +481,7 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
 absl::Status AgentShell::Run() { return impl_->Run(); }
 
 void AgentShell::Stop() {
-  impl_->stop_requested = true;
+  ++impl_->stops_requested;
   impl_->dealer->waker().Wake();
 }
 

@@ -41,7 +41,10 @@ struct AgentShellOptions {
   // Checkpoints lie on this server alone (in the state directory), and move by
   // streams between the agents. Else all servers see the same directories.
   bool own_checkpoints = false;
-  // At the agent's end workers get SIGTERM, and SIGKILL this much later.
+  // At the agent's end the coordinator lets its jobs leave, each with a
+  // checkpoint, for at most so long. Workers that are left get SIGTERM, and
+  // SIGKILL `stop_grace_s` later.
+  double drain_timeout_s = 0;
   double stop_grace_s = 10;
   // A launch that does not come to exec within this is given up.
   double exec_limit_s = 10;
@@ -63,6 +66,7 @@ class AgentShell {
   // reason). No worker runs any more when it returns.
   absl::Status Run();
 
+  // A second time: without waiting for jobs to leave.
   void Stop();
 
  private:

@@ -6,8 +6,13 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "coordinator/engine/operator_rules.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/submission.h"
+#include "coordinator/workload/job_update.h"
+#include "core/command_name.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -16,17 +21,12 @@ namespace {
 
 constexpr char kBusy[] =
     "the coordinator has too many requests to answer; try again";
+constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
 
-std::string_view CommandName(CommandKind kind) {
-  switch (kind) {
-    case CommandKind::kCancel:
-      return "cancel";
-    case CommandKind::kRelease:
-      return "release";
-    case CommandKind::kShutdown:
-      return "shutdown";
-  }
-  return "command";
+// What a command is about, for the audit log.
+std::string ObjectOf(const CommandRequest& request) {
+  return request.job.valid() ? StrCat("job ", request.job.value())
+                             : PrintableLine(request.target, kTargetMax);
 }
 
 // On whose account answers are. Without keys nobody has a name.
@@ -93,11 +93,15 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const CommandRequest& request) {
   const Client client{from, request.request, /*submitted=*/false,
                       std::string(CommandName(request.kind)),
-                      request.job.valid() ? StrCat("job ", request.job.value())
-                                          : std::string()};
+                      ObjectOf(request)};
   if (request.kind == CommandKind::kShutdown) {
     shutdown_requested_ = true;
     Reply(client, JobId(), "");
+    return std::nullopt;
+  }
+  absl::StatusOr<Event> event = EventFor(now, from, request);
+  if (!event.ok()) {
+    Reply(client, JobId(), std::string(event.status().message()));
     return std::nullopt;
   }
   const std::optional<uint64_t> handle = clients_.Add(now, client);
@@ -105,7 +109,70 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     Reply(client, JobId(), kBusy);
     return std::nullopt;
   }
-  return event::JobCommanded{request.job, request.kind, *handle};
+  std::visit(
+      [&](auto& e) {
+        if constexpr (requires { e.reply_to; }) e.reply_to = *handle;
+      },
+      *event);
+  return *std::move(event);
+}
+
+absl::StatusOr<Event> ClientRequests::EventFor(
+    Time now, const Requester& from, const CommandRequest& request) const {
+  switch (request.kind) {
+    case CommandKind::kDrain:
+    case CommandKind::kResume: {
+      if (!(request.within_s >= 0)) {
+        return absl::InvalidArgumentError(
+            "the time until which jobs may stay is before now");
+      }
+      event::AcceleratorsDrained drained{request.target};
+      drained.drained = request.kind == CommandKind::kDrain;
+      drained.until = now + request.within_s;
+      return drained;
+    }
+    case CommandKind::kForget:
+      return event::ServerForgotten{request.target};
+    case CommandKind::kPolicy:
+      return SetPolicy(request.target);
+    case CommandKind::kUpdate:
+      return Update(from, request);
+    default:
+      return event::JobCommanded{request.job, request.kind};
+  }
+}
+
+absl::StatusOr<Event> ClientRequests::SetPolicy(const std::string& name) const {
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
+                         MakePolicy(name));
+  if (name == engine_.operated().policy.name) {
+    return absl::FailedPreconditionError(StrCat(name, " decides already"));
+  }
+  event::PolicyChanged changed{name};
+  if (name != options_.policy) changed.instead_of = options_.policy;
+  changed.packing = policy->packs();
+  changed.progress = policy->reads_progress();
+  return changed;
+}
+
+// Within the bounds of a submission. A job that is not there, or is over, is
+// the engine's to refuse.
+absl::StatusOr<Event> ClientRequests::Update(
+    const Requester& from, const CommandRequest& request) const {
+  event::JobUpdated updated{request.job, request.update};
+  const Job* const job = engine_.FindJob(request.job);
+  if (job == nullptr || !HasName(*job)) return updated;
+  JobSpec spec = job->spec;
+  GAVEL_RETURN_IF_ERROR(CheckUpdate(request.update, spec));
+  ApplyUpdate(request.update, &spec);
+  const std::string what = StrCat("job ", request.job.value());
+  GAVEL_RETURN_IF_ERROR(CheckWeight(what, spec.weight, options_.quota.weights));
+  if (from.identity.role == Role::kUser) {
+    GAVEL_RETURN_IF_ERROR(CheckAllowance(what, from.identity.allowance,
+                                         spec.weight, &spec.entity));
+    if (updated.update.entity) updated.update.entity = spec.entity;
+  }
+  return updated;
 }
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
@@ -125,8 +192,8 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     case QueryKind::kNodes:
     case QueryKind::kStatus:
     case QueryKind::kForecast:
-      QueryView view{engine_, now, options_.policy, options_.wire(),
-                     options_.troubles()};
+      QueryView view{engine_, now, engine_.operated().policy.name,
+                     options_.wire(), options_.troubles()};
       if (request.kind == QueryKind::kStatus) {
         view.counts = &views_.CountsAt(now);
       }

@@ -52,7 +52,7 @@ class ClientRequests {
   struct Options {
     std::string state_directory;  // absolute
     std::string cluster_id;       // of the journal
-    std::string policy;           // its name, for the status
+    std::string policy;           // the coordinator's own (--policy)
     QuotaOptions quota;           // of users; operators have none
     // What came of each.
     std::function<void(bool done, const AuditEntry&)> audit;
@@ -107,6 +107,11 @@ class ClientRequests {
   };
   absl::StatusOr<JobSpec> ReadSpec(Time now, const Requester& from,
                                    const SubmitRequest& request);
+  absl::StatusOr<Event> EventFor(Time now, const Requester& from,
+                                 const CommandRequest& request) const;
+  absl::StatusOr<Event> SetPolicy(const std::string& name) const;
+  absl::StatusOr<Event> Update(const Requester& from,
+                               const CommandRequest& request) const;
   struct Listing {
     Requester from;
     QueryRequest request;

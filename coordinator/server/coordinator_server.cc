@@ -78,7 +78,14 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
   persisted_seq = recovered.position.seq;
   solver = std::make_unique<SolverThread>(std::move(policy), wake);
   event::CoordinatorStarted started{recovered.term};
-  started.policy = options.policy;
+  const DecidingPolicy& set = engine.operated().policy;
+  const bool stays =
+      !set.instead_of.empty() && set.instead_of == options.policy;
+  started.policy = stays ? set.name : options.policy;
+  if (stays) {
+    options.log->info("policy {}: set by `gavel policy` in place of {}",
+                      set.name, set.instead_of);
+  }
   started.wall_s = WallClockNow();
   Step(started);
   if (!options.prices.empty()) {
@@ -169,7 +176,7 @@ void CoordinatorServer::Impl::TakeCompletions() {
   clients.SendAnswers(clock.Now());
   if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
     if (answer->result.outcome == SolveOutcome::kFailed) {
-      options.log->error("policy {}: {}", options.policy,
+      options.log->error("policy {}: {}", engine.operated().policy.name,
                          answer->result.detail);
     }
     Step(*std::move(answer));

@@ -26,6 +26,9 @@ inline constexpr double kReportRounds = 0.125;
 // rate a quarter of one, and nobody's renewal waits for a round's new workers.
 inline constexpr double kLaunchesPerSecond = 250;
 
+// Servers that were not there for so long are not listed any more.
+inline constexpr double kForgetAfter_s = 30 * 24 * 3600.0;
+
 // A solve of 10,000 jobs at most five times a second, and of 100 at once.
 inline constexpr double kSolveGap_s_per_job = 20e-6;
 
@@ -38,6 +41,7 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   // than in the middle of a round.
   options->plan_lead_s = options->lease_duration_s;
   options->launches_per_s = kLaunchesPerSecond;
+  options->forget_after_s = kForgetAfter_s;
   options->report_interval_s = std::min(
       options->report_interval_s, kReportRounds * options->round_duration_s);
   options->solve_gap_s_per_job = kSolveGap_s_per_job;

@@ -111,6 +111,14 @@ void HistoryProjector::On(Now& now, const event::JobCommanded& e) {
   Tell(now, e.job);
 }
 
+void HistoryProjector::On(Now& now, const event::JobUpdated& e) {
+  Tell(now, e.job);
+}
+
+void HistoryProjector::On(Now&, const event::PolicyChanged& e) {
+  policy_ = e.policy;
+}
+
 void HistoryProjector::On(Now& now, const event::LeaseStarted& e) {
   OpenJob* job = Find(e.worker.job);
   if (job == nullptr) return;

@@ -74,6 +74,8 @@ class HistoryProjector {
   void On(Now& now, const event::RoundStarted& e);
   void On(Now& now, const event::WorkersEvicted& e);
   void On(Now& now, const event::JobsResized& e);
+  void On(Now& now, const event::JobUpdated& e);
+  void On(Now& now, const event::PolicyChanged& e);
   template <class E>
   void On(Now&, const E&) {}
 

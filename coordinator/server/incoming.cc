@@ -19,8 +19,9 @@ concept FromWorker =
     std::same_as<T, WorkerFinished> || std::same_as<T, BytesMoved>;
 
 template <class T>
-concept FromAgent = std::same_as<T, AgentHello> ||
-    std::same_as<T, AgentHeartbeat> || std::same_as<T, WorkerLaunched> ||
+concept FromAgent =
+    std::same_as<T, AgentHello> || std::same_as<T, AgentHeartbeat> ||
+    std::same_as<T, AgentLeaving> || std::same_as<T, WorkerLaunched> ||
     std::same_as<T, WorkerExited> || std::same_as<T, FetchProgress>;
 
 void CutText(std::string* text, size_t bytes_max) {
@@ -150,6 +151,10 @@ std::optional<Event> Convert(AgentHello message) {
 
 std::optional<Event> Convert(AgentHeartbeat message) {
   return event::AgentHeard{std::move(message)};
+}
+
+std::optional<Event> Convert(AgentLeaving message) {
+  return event::AgentLeaves{std::move(message)};
 }
 
 std::optional<Event> Convert(WorkerExited message) {

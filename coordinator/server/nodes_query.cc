@@ -15,27 +15,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Its agent has ended in order.
+bool HasLeft(const Accelerator& accelerator, const Engine& engine) {
+  const auto agent = engine.agents().find(accelerator.server);
+  return agent != engine.agents().end() && agent->second.left;
+}
+
 std::string_view AcceleratorStateName(const Accelerator& accelerator,
                                       const Engine& engine, bool held,
                                       bool stands_still) {
   if (accelerator.state == AcceleratorState::kLost) return "lost";
-  if (accelerator.state == AcceleratorState::kUnreachable) return "unreachable";
+  if (accelerator.state == AcceleratorState::kUnreachable) {
+    return HasLeft(accelerator, engine) ? "down" : "unreachable";
+  }
   if (engine.quarantined().contains(accelerator.id)) return "quarantined";
+  if (accelerator.drained || accelerator.leaving) {
+    return held ? "draining" : "drained";
+  }
   if (!held) return "idle";
   return stands_still ? "hung" : "allocated";
 }
 
 struct Nodes {
-  explicit Nodes(const Engine& of);
+  Nodes(const Engine& of, Time at);
 
   const Engine& engine;
+  const Time now;
   std::multimap<AcceleratorId, JobId> holders;   // who run there now
   std::set<AcceleratorId> hung;                  // whose holder makes no steps
   std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
 
-Nodes::Nodes(const Engine& of) : engine(of) {
+Nodes::Nodes(const Engine& of, Time at) : engine(of), now(at) {
   for (const auto& [id, job] : engine.jobs()) {
     if (const auto still = engine.StandstillOf(job)) {
       hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
@@ -58,6 +70,8 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
     return list;
   };
   const bool held = nodes.holders.contains(id);
+  const std::map<AcceleratorId, Time>& drains = nodes.engine.operated().drains;
+  const auto until = drains.find(id);
   return {{"type", accelerator.info.type},
           {"uuid", accelerator.info.uuid},
           {"device", accelerator.info.device},
@@ -67,6 +81,11 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
           {"speed", nodes.engine.speeds().Of(id)},
           {"jobs", jobs(nodes.holders)},
           {"kept_jobs", jobs(nodes.kept)},
+          {"drained", accelerator.drained},
+          // Until then jobs may stay, in seconds from now.
+          {"drain_in_s", until == drains.end()
+                             ? Json()
+                             : Json(std::max(0.0, until->second - nodes.now))},
           {"memory_bytes", accelerator.info.memory_bytes}};
 }
 
@@ -74,13 +93,16 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
 std::string_view ServerState(const Nodes& nodes,
                              const std::vector<AcceleratorId>& accelerators) {
   size_t held = 0;
+  size_t reachable = 0;
   size_t usable = 0;
   for (const AcceleratorId id : accelerators) {
+    const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
     held += nodes.holders.contains(id) ? 1 : 0;
-    usable += nodes.engine.cluster().accelerator(id).state ==
-              AcceleratorState::kUsable;
+    reachable += accelerator.state == AcceleratorState::kUsable ? 1 : 0;
+    usable += accelerator.usable() ? 1 : 0;
   }
-  if (usable == 0) return "down";
+  if (reachable == 0) return "down";
+  if (usable == 0) return held > 0 ? "draining" : "drained";
   if (held == 0) return "idle";
   return held < accelerators.size() ? "mixed" : "allocated";
 }
@@ -105,7 +127,7 @@ Json NodeRow(const Nodes& nodes, const std::string& server,
 
 void AnswerNodes(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply) {
-  const Nodes nodes(view.engine);
+  const Nodes nodes(view.engine, view.now);
   JsonPage page;
   uint64_t index = 0;
   for (const auto& [server, accelerators] : view.engine.cluster().servers()) {

@@ -42,6 +42,7 @@ constexpr Roles SendersOf(const BytesMoved*) { return {kWorker}; }
 
 constexpr Roles SendersOf(const AgentHello*) { return {kNode}; }
 constexpr Roles SendersOf(const AgentHeartbeat*) { return {kNode}; }
+constexpr Roles SendersOf(const AgentLeaving*) { return {kNode}; }
 constexpr Roles SendersOf(const WorkerLaunched*) { return {kNode}; }
 constexpr Roles SendersOf(const WorkerExited*) { return {kNode}; }
 constexpr Roles SendersOf(const LogReply*) { return {kNode}; }
@@ -59,6 +60,7 @@ constexpr Roles SendersOf(const LeaseGrant*) { return {}; }
 constexpr Roles SendersOf(const LeaseDenied*) { return {}; }
 constexpr Roles SendersOf(const LeaseNotice*) { return {}; }
 constexpr Roles SendersOf(const PauseRequest*) { return {}; }
+constexpr Roles SendersOf(const CheckpointRequest*) { return {}; }
 constexpr Roles SendersOf(const WorkerRejected*) { return {}; }
 constexpr Roles SendersOf(const AgentWelcome*) { return {}; }
 constexpr Roles SendersOf(const AgentRejected*) { return {}; }
@@ -90,11 +92,29 @@ absl::Status CheckOwner(const Identity& sender, JobId job,
                 "ask its owner or an operator");
 }
 
+// What is of the cluster, not of a job; empty: it is of a job.
+std::string_view ClusterAct(CommandKind kind) {
+  switch (kind) {
+    case CommandKind::kShutdown:
+      return "stop the coordinator";
+    case CommandKind::kDrain:
+      return "drain servers and accelerators";
+    case CommandKind::kResume:
+      return "give drained ones back";
+    case CommandKind::kForget:
+      return "forget servers";
+    case CommandKind::kPolicy:
+      return "set the policy";
+    default:
+      return "";
+  }
+}
+
 absl::Status Check(const Identity& sender, const CommandRequest& request,
                    const std::map<JobId, Job>& jobs) {
-  if (request.kind == CommandKind::kShutdown && sender.role != kOperator) {
-    return Denied(sender, "only an operator may stop the coordinator",
-                  "ask one");
+  const std::string_view act = ClusterAct(request.kind);
+  if (!act.empty() && sender.role != kOperator) {
+    return Denied(sender, StrCat("only an operator may ", act), "ask one");
   }
   return CheckOwner(sender, request.job, jobs);
 }

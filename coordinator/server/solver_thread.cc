@@ -1,11 +1,31 @@
 #include "coordinator/server/solver_thread.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "coordinator/policy/guarded_solve.h"
 
 namespace gavel {
+namespace {
+
+// `policy` becomes the one that the task names.
+PolicyResult Answer(const action::SolvePolicy& task,
+                    std::unique_ptr<Policy>& policy) {
+  if (!task.policy.empty() && task.policy != policy->name()) {
+    absl::StatusOr<std::unique_ptr<Policy>> named = MakePolicy(task.policy);
+    if (!named.ok()) {
+      PolicyResult failed;
+      failed.outcome = SolveOutcome::kFailed;
+      failed.detail = std::string(named.status().message());
+      return failed;
+    }
+    policy = *std::move(named);
+  }
+  return GuardedSolve(*policy, *task.problem);
+}
+
+}  // namespace
 
 SolverThread::SolverThread(std::unique_ptr<Policy> policy,
                            std::function<void()> notify) {
@@ -51,8 +71,7 @@ std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
 
 void SolverThread::Work(Shared& shared) {
   while (const std::optional<action::SolvePolicy> task = TakeProblem(shared)) {
-    event::AllocationReady answer{task->epoch,
-                                  GuardedSolve(*shared.policy, *task->problem)};
+    event::AllocationReady answer{task->epoch, Answer(*task, shared.policy)};
     const std::lock_guard lock(shared.mutex);
     shared.answer = std::move(answer);
     // What it tells may be gone after a stop.

@@ -38,7 +38,8 @@ class SolverThread {
   // (std::_Exit).
   bool Stop();
 
-  // Takes the place of a problem that still waits.
+  // Takes the place of a problem that still waits. Where it names another
+  // policy, that one solves from then on.
   void Solve(action::SolvePolicy problem);
 
   // The newest answer, once. An error of the policy, or an exception of its

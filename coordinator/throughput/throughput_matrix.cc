@@ -92,6 +92,7 @@ void ThroughputMatrix::RemoveJob(JobId job) {
   figures_.erase(job);
   scale_factors_.erase(job);
   estimates_.erase(job);
+  barred_.erase(job);
   std::erase_if(sizes_,
                 [job](const auto& entry) { return entry.first.first == job; });
   std::erase_if(pairs_,
@@ -136,6 +137,7 @@ void ThroughputMatrix::ExcludeSize(JobId job, std::string_view type,
 Throughput ThroughputMatrix::AtSize(JobId job, std::string_view type,
                                     int workers) const {
   const Throughput asked = Get(job, type);
+  if (IsBarred(job, type)) return asked;
   const auto size = scale_factors_.find(job);
   std::map<int, double> known;
   if (asked.source != ThroughputSource::kGuessed) {
@@ -196,6 +198,24 @@ std::optional<double> ThroughputMatrix::Together(JobId job, JobId other,
   if (figure.out_of_memory) return 0;
   if (figure.measured < 0) return std::nullopt;
   return figure.Value();
+}
+
+void ThroughputMatrix::SetBarred(JobId job,
+                                 std::set<std::string, std::less<>> types) {
+  ++version_;
+  if (types.empty()) {
+    barred_.erase(job);
+  } else {
+    barred_[job] = std::move(types);
+  }
+}
+
+bool ThroughputMatrix::IsBarred(JobId job, std::string_view type) const {
+  if (barred_.empty()) return false;
+  constexpr std::string_view kSpread = "_unconsolidated";
+  if (type.ends_with(kSpread)) type.remove_suffix(kSpread.size());
+  const auto found = barred_.find(job);
+  return found != barred_.end() && found->second.contains(type);
 }
 
 void ThroughputMatrix::Exclude(JobId job, std::string_view type) {
@@ -284,6 +304,7 @@ bool ThroughputMatrix::HasExclusions(JobId job) const {
 
 Throughput ThroughputMatrix::Get(JobId job, std::string_view type) const {
   const auto row = figures_.find(job);
+  if (IsBarred(job, type)) return {0, ThroughputSource::kGiven};
   if (row == figures_.end()) return {1.0, ThroughputSource::kGuessed};
   const auto found = row->second.find(type);
   if (found == row->second.end()) {
@@ -335,7 +356,8 @@ ThroughputMatrix::Contradiction ThroughputMatrix::Contradicted(
 
 bool ThroughputMatrix::NeedsTrial(JobId job, std::string_view type) const {
   const auto row = figures_.find(job);
-  return row == figures_.end() || !row->second.contains(type);
+  return !IsBarred(job, type) &&
+         (row == figures_.end() || !row->second.contains(type));
 }
 
 double ThroughputMatrix::Guess(const Figures& figures,

@@ -79,6 +79,11 @@ class ThroughputMatrix {
   // get a bounded trial turn there.
   bool NeedsTrial(JobId job, std::string_view type) const;
 
+  // The job is not to run on these, whatever is known of it there: 0. In place
+  // of earlier ones. Not part of State.
+  void SetBarred(JobId job, std::set<std::string, std::less<>> types);
+  bool IsBarred(JobId job, std::string_view type) const;
+
   // ---- elastic jobs: with another number of workers than they asked for
 
   // As Measure.
@@ -175,6 +180,7 @@ class ThroughputMatrix {
   std::map<std::pair<JobId, int>, Figures> sizes_;  // by number of workers
   absl::flat_hash_map<JobId, int> scale_factors_;   // of figures_
   std::map<JobId, std::map<std::string, double, std::less<>>> estimates_;
+  absl::flat_hash_map<JobId, std::set<std::string, std::less<>>> barred_;
   uint64_t version_ = 1;
   // Ratios by (type, other), filled on demand and dropped at each change: the
   // rows of one problem share them.

@@ -73,6 +73,13 @@ constexpr FileKey kJobRows[] = {
      .example = "8",
      .meaning = "Most workers of an elastic job, at least `scale_factor`; "
                 "0: `scale_factor`."},
+    {.name = "types",
+     .kind = KeyKind::kTexts,
+     .values = "at most 64 names of accelerator types",
+     .otherwise = "all types",
+     .example = R"(["v100", "p100"])",
+     .meaning = "Accelerator types that the job may run on; it never runs on "
+                "others, whatever their speed."},
     {.name = "weight",
      .kind = KeyKind::kNumber,
      .range = kPositive,

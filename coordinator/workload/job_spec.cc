@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kArgumentsMax = 1024;
 constexpr size_t kVariablesMax = 1024;
+constexpr size_t kTypesMax = 64;
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAppBytesMax = 256;
 
@@ -97,6 +98,21 @@ void ReadWorkers(TomlReader& reader, JobSpec& spec) {
   }
 }
 
+void ReadTypes(TomlReader& reader, JobSpec& spec) {
+  reader.Read("types", spec.types);
+  for (const std::string& type : spec.types) {
+    if (IsValidName(type)) continue;
+    reader.Fail("types",
+                StrCat(QuoteToml(type),
+                       " is not the name of an accelerator type; write "
+                       "1 to 64 of A-Z, a-z, 0-9, _ and -"));
+  }
+  if (spec.types.size() > kTypesMax) {
+    reader.Fail("types", StrCat("types has ", spec.types.size(),
+                                " names; write ", kTypesMax, " at most"));
+  }
+}
+
 void ReadGoals(TomlReader& reader, JobSpec& spec) {
   reader.Read("weight", spec.weight);
   reader.Read("steps_total", spec.steps_total);
@@ -165,13 +181,19 @@ void AppendText(std::string* toml, std::string_view key,
   if (!value.empty()) StrAppend(toml, key, " = ", QuoteToml(value), "\n");
 }
 
-void AppendProgram(std::string* toml, const JobSpec& spec) {
-  std::string_view separator = "command = [";
-  for (const std::string& argument : spec.argv) {
-    StrAppend(toml, separator, QuoteToml(argument));
+void AppendTexts(std::string* toml, std::string_view key,
+                 const std::vector<std::string>& texts) {
+  std::string_view separator = " = [";
+  StrAppend(toml, key);
+  for (const std::string& text : texts) {
+    StrAppend(toml, separator, QuoteToml(text));
     separator = ", ";
   }
   StrAppend(toml, "]\n");
+}
+
+void AppendProgram(std::string* toml, const JobSpec& spec) {
+  AppendTexts(toml, "command", spec.argv);
   AppendText(toml, "working_directory", spec.working_directory);
   AppendText(toml, "checkpoint_directory", spec.checkpoint_directory);
 }
@@ -216,6 +238,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   ReadIdentity(reader, spec);
   ReadProgram(reader, spec);
   ReadWorkers(reader, spec);
+  ReadTypes(reader, spec);
   ReadGoals(reader, spec);
   if (const toml::table* table = reader.Table("environment")) {
     ReadEnvironment(
@@ -254,6 +277,7 @@ std::string FormatJobSpec(const JobSpec& spec) {
   StrAppend(&toml, "scale_factor = ", spec.scale_factor, "\n");
   StrAppend(&toml, "scale_factor_min = ", spec.scale_factor_min, "\n");
   StrAppend(&toml, "scale_factor_max = ", spec.scale_factor_max, "\n");
+  if (!spec.types.empty()) AppendTexts(&toml, "types", spec.types);
   AppendGoals(&toml, spec);
   if (!spec.environment.empty()) StrAppend(&toml, "[environment]\n");
   for (const auto& [name, value] : spec.environment) {

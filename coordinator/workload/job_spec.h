@@ -67,6 +67,9 @@ struct JobSpec {
   // Types that are not named are measured. std::map: order matters.
   std::map<std::string, double> throughputs;
 
+  // Types that it may run on, by their full names; empty: all.
+  std::vector<std::string> types;
+
   int retries_max = 3;  // failed ends in a row before the job is held
   // A worker that makes no step and passes no boundary for this long is ended.
   // Default: as the coordinator says (--hang-timeout); 0: never.

@@ -119,6 +119,7 @@ void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
   take(std::get_if<LeaseDenied>(&e.message));
   take(std::get_if<LeaseNotice>(&e.message));
   take(std::get_if<PauseRequest>(&e.message));
+  take(std::get_if<CheckpointRequest>(&e.message));
   take(std::get_if<WorkerRejected>(&e.message));
 }
 
@@ -290,6 +291,13 @@ void LeaseMachine::Take(Time, const PauseRequest& request,
   const bool ends = StrongerThan(request.tier, PauseTier::kPark);
   Pause(request.tier, ends ? "ended by the coordinator" : "round over",
         actions);
+}
+
+// One that is about to stop saves anyway.
+void LeaseMachine::Take(Time, const CheckpointRequest&, LeaseActions& actions) {
+  if (state_ == State::kRunning || state_ == State::kResuming) {
+    actions.emplace_back(lease_action::Checkpoint{});
+  }
 }
 
 void LeaseMachine::Take(Time, const WorkerRejected& rejected,

@@ -28,7 +28,7 @@ struct Started {
 };
 struct MessageReceived {
   Message message;  // LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest,
-                    // WorkerRejected; others are ignored
+                    // CheckpointRequest, WorkerRejected; others are ignored
 };
 // The training thread took the accelerator that Resume named.
 struct Resumed {
@@ -107,10 +107,13 @@ struct Pause {
   PauseTier tier = PauseTier::kPark;
   std::string why;  // for the log: "round over", "lease ended", …
 };
+// Write a checkpoint at the next boundary, and go on.
+struct Checkpoint {};
 }  // namespace lease_action
 
-using LeaseAction = std::variant<lease_action::Send, lease_action::Resume,
-                                 lease_action::Extend, lease_action::Pause>;
+using LeaseAction =
+    std::variant<lease_action::Send, lease_action::Resume, lease_action::Extend,
+                 lease_action::Pause, lease_action::Checkpoint>;
 using LeaseActions = std::vector<LeaseAction>;
 
 struct LeaseOptions {
@@ -178,6 +181,7 @@ class LeaseMachine {
   void Take(Time now, const LeaseDenied& denied, LeaseActions& actions);
   void Take(Time now, const LeaseNotice& notice, LeaseActions& actions);
   void Take(Time now, const PauseRequest& request, LeaseActions& actions);
+  void Take(Time now, const CheckpointRequest& request, LeaseActions& actions);
   void Take(Time now, const WorkerRejected& rejected, LeaseActions& actions);
 
   bool Listens(const WorkerKey& worker, const JournalPosition& position);

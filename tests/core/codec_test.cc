@@ -110,6 +110,7 @@ TEST(Codec, EveryFieldOfEveryStructIsOnItsList) {
   ExpectEveryFieldListed<AcceleratorInfo>();
   ExpectEveryFieldListed<Progress>();
   ExpectEveryFieldListed<RunningWorker>();
+  ExpectEveryFieldListed<JobUpdate>();
 }
 
 // These bytes are the protocol: a change here needs a new kProtocolVersion.
@@ -156,7 +157,7 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                 "CommandRequest",     "CommandReply",    "QueryRequest",
                 "QueryReply",         "LogRequest",      "LogReply",
                 "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
-                "BytesMoved"}));
+                "BytesMoved",         "AgentLeaving",    "CheckpointRequest"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

@@ -46,6 +46,10 @@ std::vector<Event> Durable() {
   result.left_out = {JobId(9)};
   result.gap = 1e-9;
   result.solver = "highs";
+  JobUpdate update;
+  update.weight = 2;
+  update.types = {"v100", "k80"};
+  update.scale_factor_max = 8;
   return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
                                     QueueKind::kPerType, 4},
           event::JobSubmitted{spec, 0},
@@ -66,7 +70,11 @@ std::vector<Event> Durable() {
               {{JobId(1), JobId(2)}}},
           event::RoundStarted{},
           event::PricesChanged{{{"v100", 0.74}}},
-          event::UnitsAssigned{{{{JobId(3), JobId()}, {AcceleratorId(1)}}}}};
+          event::UnitsAssigned{{{{JobId(3), JobId()}, {AcceleratorId(1)}}}},
+          event::AcceleratorsDrained{"here", "here-0", false, true, 7.5},
+          event::JobUpdated{JobId(3), update},
+          event::PolicyChanged{"fifo", "max_min_fairness", true, false},
+          event::ServerForgotten{"here"}};
 }
 
 TEST(EventCodec, EveryDurableEventComesBackAsItWas) {
@@ -108,6 +116,9 @@ TEST(EventCodec, NumbersNeverChange) {
   EXPECT_EQ(Event(event::CoordinatorStarted{}).index(), 0u);
   EXPECT_EQ(Event(event::LeaseStarted{}).index(), 7u);
   EXPECT_EQ(Event(event::RoundStarted{}).index(), 14u);
+  EXPECT_EQ(Event(event::JobsResized{}).index(), 18u);
+  EXPECT_EQ(Event(event::AcceleratorsDrained{}).index(), 19u);
+  EXPECT_EQ(Event(event::ServerForgotten{}).index(), 22u);
 }
 
 TEST(EventCodec, AnyTruncatedRowIsRefused) {

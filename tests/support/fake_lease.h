@@ -81,6 +81,7 @@ class FakeLease {
     Step(lease_event::Resumed{action.epoch});
   }
   void Carry(const lease_action::Extend&) {}
+  void Carry(const lease_action::Checkpoint&) {}
   void Carry(const lease_action::Pause&) {
     if (!std::exchange(running_, false)) return;
     on_pause_();

@@ -233,6 +233,7 @@ class FakeWorker {
   void Carry(const lease_action::Send& action);
   void Carry(const lease_action::Resume& action);
   void Carry(const lease_action::Extend&) {}
+  void Carry(const lease_action::Checkpoint& action);
   void Carry(const lease_action::Pause& action);
   bool IsFirstRank() const { return Variable("GAVEL_RANK") == "0"; }
   bool TakeAccelerator(const std::string& uuid, int slots);
@@ -419,6 +420,14 @@ void FakeWorker::Carry(const lease_action::Pause& action) {
   if (action.tier == PauseTier::kEvict) Save();
   if (held) Step(lease_event::Parked{epoch_, ProgressNow()});
   End(kExitEvicted);
+}
+
+void FakeWorker::Carry(const lease_action::Checkpoint&) {
+  Save();
+  std::printf("checkpoint at step %llu\n",
+              static_cast<unsigned long long>(state_.steps));
+  std::fflush(stdout);
+  Step(lease_event::Progressed{ProgressNow()});
 }
 
 // Alone it takes both slots, of a packed pair any of the two.

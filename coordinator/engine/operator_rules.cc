@@ -1,0 +1,215 @@
+#include "coordinator/engine/operator_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/type_names.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+std::string Unknown(JobId job) {
+  return StrCat("there is no job ", job.value(), "; `gavel queue` lists them");
+}
+
+std::string Ended(const Job& job) {
+  return StrCat("job ", job.id.value(),
+                " has already ended: ", JobStateName(job.state));
+}
+
+std::string Held(const Job& job) {
+  return StrCat("job ", job.id.value(), " is held; `gavel release ",
+                job.id.value(), "` lets it go on");
+}
+
+bool MayRelease(const Job& job, const Engine& engine) {
+  return job.state == JobState::kHeld ||
+         (job.active() && (engine.throughputs().HasExclusions(job.id) ||
+                           engine.IsStranded(job)));
+}
+
+std::string WhyNotRequeued(const Job& job) {
+  if (job.state == JobState::kHeld) return Held(job);
+  if (!job.active()) return StrCat(Ended(job), "; submit it again");
+  if (job.AnyLive()) return "";
+  return StrCat("job ", job.id.value(),
+                " has no process that could end: it waits in the queue");
+}
+
+std::string WhyNoCheckpoint(const Job& job) {
+  if (job.state == JobState::kHeld) return Held(job);
+  if (!job.active()) return Ended(job);
+  if (job.HoldsAny()) return "";
+  return StrCat("job ", job.id.value(),
+                " does not run now, it was saved when it stopped (step ",
+                job.workers.front().progress.last_generation.step, ")");
+}
+
+// By any of its names here.
+bool IsNamed(std::string_view type, const std::vector<std::string>& names,
+             const Cluster& cluster) {
+  return std::ranges::any_of(
+      NamesOfType(type, cluster.types()), [&](const std::string& name) {
+        return std::ranges::find(names, name) != names.end();
+      });
+}
+
+std::string Types(const Cluster& cluster) {
+  std::vector<std::string> types;
+  for (size_t type = 0; type < cluster.types().size(); ++type) {
+    if (cluster.HasType(type)) types.push_back(cluster.types()[type]);
+  }
+  return absl::StrJoin(types, ", ");
+}
+
+// Which of its processes may still be on that server; invalid: none.
+JobId JobOn(const std::string& server, const Engine& engine) {
+  for (const auto& [accelerator, worker] : engine.quarantined()) {
+    if (engine.cluster().accelerator(accelerator).server == server) {
+      return worker.job;
+    }
+  }
+  for (const auto& [id, job] : engine.jobs()) {
+    for (const Worker& worker : job.workers) {
+      if (worker.is_live() && worker.server == server) return id;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string NameOf(const JobSpec& spec) {
+  return spec.owner.empty() ? spec.name : StrCat(spec.owner, "/", spec.name);
+}
+
+bool HasName(const Job& job) {
+  return job.active() || job.state == JobState::kHeld;
+}
+
+std::string WhyNot(const event::JobCommanded& e, const Engine& engine) {
+  const Job* job = engine.FindJob(e.job);
+  if (job == nullptr) return Unknown(e.job);
+  const bool over = !HasName(*job);
+  switch (e.kind) {
+    case CommandKind::kCancel:
+      return over ? Ended(*job) : "";
+    case CommandKind::kRelease:
+      if (MayRelease(*job, engine)) return "";
+      return StrCat("job ", e.job.value(), " is not held, it is ",
+                    JobStateName(job->state));
+    case CommandKind::kHold:
+      if (job->state == JobState::kHeld) return Held(*job);
+      return over ? Ended(*job) : "";
+    case CommandKind::kRequeue:
+      return WhyNotRequeued(*job);
+    case CommandKind::kCheckpoint:
+      return WhyNoCheckpoint(*job);
+    default:
+      return "this is nothing to be done to a job; is the client newer?";
+  }
+}
+
+std::string WhyNot(const event::JobUpdated& e, const Engine& engine) {
+  const Job* job = engine.FindJob(e.job);
+  if (job == nullptr) return Unknown(e.job);
+  if (!HasName(*job)) return Ended(*job);
+  const Cluster& cluster = engine.cluster();
+  if (!e.update.types || cluster.types().empty()) return "";
+  for (const std::string& name : *e.update.types) {
+    const bool known =
+        std::ranges::any_of(cluster.types(), [&](const std::string& type) {
+          return IsNamed(type, {name}, cluster);
+        });
+    if (known) continue;
+    return StrCat("job ", e.job.value(), ": the cluster has no type \"", name,
+                  "\"; it has ", Types(cluster));
+  }
+  return "";
+}
+
+std::string WhyNot(const event::ServerForgotten& e, const Engine& engine) {
+  const auto agent = engine.agents().find(e.server);
+  if (agent == engine.agents().end()) {
+    return StrCat("there is no server \"", e.server,
+                  "\"; `gavel nodes` lists them");
+  }
+  if (agent->second.reachable) {
+    return StrCat("server ", e.server,
+                  " is there; end its agent first, or `gavel drain ", e.server,
+                  "`");
+  }
+  if (const JobId job = JobOn(e.server, engine); job.valid()) {
+    return StrCat("a process of job ", job.value(), " may still run on server ",
+                  e.server,
+                  "; start its agent once more, so that it ends the process");
+  }
+  return "";
+}
+
+std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster) {
+  const std::string target = e.server;
+  std::vector<std::string> found;
+  if (!cluster.servers().contains(target)) {
+    for (const auto& [server, accelerators] : cluster.servers()) {
+      for (const AcceleratorId id : accelerators) {
+        const std::string& uuid = cluster.accelerator(id).info.uuid;
+        const std::string whole = StrCat(server, "/", uuid);
+        if (target != uuid && target != whole) continue;
+        found.push_back(whole);
+        e.server = server;
+        e.uuid = uuid;
+      }
+    }
+    if (found.empty()) {
+      return StrCat("there is no server or accelerator \"", target,
+                    "\"; `gavel nodes` lists them");
+    }
+    if (found.size() > 1) {
+      return StrCat("\"", target, "\" is on several servers; name one of ",
+                    absl::StrJoin(found, ", "));
+    }
+  }
+  const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster);
+  const bool any = std::ranges::any_of(
+      which, [&](AcceleratorId id) { return cluster.accelerator(id).drained; });
+  if (!e.drained && !any) return StrCat(target, " is not drained");
+  if (which.empty()) return StrCat("server ", target, " has no accelerators");
+  return "";
+}
+
+std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
+                                          const Cluster& cluster) {
+  const auto server = cluster.servers().find(e.server);
+  if (server == cluster.servers().end()) return {};
+  if (e.uuid.empty()) return server->second;
+  const AcceleratorId id = cluster.Find(e.server, e.uuid);
+  return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
+}
+
+Reason WhyDrained(const Job& job, const Engine& engine) {
+  const Cluster& cluster = engine.cluster();
+  std::map<std::string, int> count;  // by type, if none were drained
+  std::map<std::string, std::set<std::string>> drained;  // servers by type
+  for (const Accelerator& accelerator : cluster.accelerators()) {
+    if (accelerator.forgotten) continue;
+    const std::string& type = accelerator.info.type;
+    const bool off = accelerator.drained || accelerator.leaving;
+    if (accelerator.usable() || off) ++count[type];
+    if (off) drained[type].insert(accelerator.server);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [type, servers] : drained) {
+    const bool usable = engine.throughputs().Get(job.id, type).steps_per_s > 0;
+    if (!usable || count[type] < job.spec.LeastWorkers()) continue;
+    texts.push_back(StrCat(type, " of ", absl::StrJoin(servers, " and ")));
+  }
+  if (texts.empty()) return {};
+  return {ReasonCode::kDrained, absl::StrJoin(texts, ", "), 0, 0};
+}
+
+}  // namespace gavel
