@@ -141,13 +141,25 @@ absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset) {
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   uint64_t id = 0;
   if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
-  const Json filter = {{"name", job}};
+  const size_t slash = job.find('/');
+  const bool named = slash != std::string::npos;
+  const std::string owner = named ? job.substr(0, slash) : "";
+  const std::string name = named ? job.substr(slash + 1) : job;
+  const Json filter = {{"name", name}};
   GAVEL_ASSIGN_OR_RETURN(const Json json,
                          Query(QueryKind::kQueue, JobId(), FilterText(filter)));
   const QueueRow* best = nullptr;
   const std::vector<QueueRow> rows = ParseQueue(json);
   for (const QueueRow& row : rows) {
-    if (row.name != job) continue;
+    if (row.name != name || (named && row.owner != owner)) continue;
+    const bool both_live = best != nullptr && !best->Ended() && !row.Ended();
+    if (both_live && best->owner != row.owner) {
+      return absl::InvalidArgumentError(
+          StrCat("several users have a job named \"", name,
+                 "\"; name one by its id, "
+                 "or as ",
+                 best->owner, "/", name, " or ", row.owner, "/", name));
+    }
     if (best == nullptr || !row.Ended() || best->Ended()) best = &row;
   }
   if (best != nullptr) return JobId(best->id);

@@ -43,8 +43,9 @@ class Client {
   // Errors about the log itself are in the reply.
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset);
 
-  // A job by its id or its name; of several with that name the one that has not
-  // ended, else the latest. NOT_FOUND: none.
+  // A job by its id, its name or "USER/NAME"; of several with that name the one
+  // that has not ended, else the latest. NOT_FOUND: none. INVALID_ARGUMENT:
+  // several users have such a job.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
   // Waits, or until somebody wakes.

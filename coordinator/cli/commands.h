@@ -46,6 +46,7 @@ void AddClientCommands(CLI::App& app, int* exit_code);
 
 // What operators do: drain, resume, policy; and update, of a job.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
+void AddPolicyCommand(CLI::App& app, int* exit_code);
 
 // What only asks: queue, nodes, why, status; and logs.
 void AddQueryCommands(CLI::App& app, int* exit_code);
@@ -53,6 +54,7 @@ void AddLogsCommand(CLI::App& app, int* exit_code);
 
 // What was, and what would be: of the journal, and of the live state.
 void AddHistoryCommand(CLI::App& app, int* exit_code);
+void AddUsageCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);
 void AddWhatIfCommand(CLI::App& app, int* exit_code);
 

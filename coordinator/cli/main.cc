@@ -57,9 +57,11 @@ int Main(int argc, char** argv) {
   AddAgentCommand(app, &exit_code);
   AddClientCommands(app, &exit_code);
   AddOperatorCommands(app, &exit_code);
+  AddPolicyCommand(app, &exit_code);
   AddQueryCommands(app, &exit_code);
   AddLogsCommand(app, &exit_code);
   AddHistoryCommand(app, &exit_code);
+  AddUsageCommand(app, &exit_code);
   AddReplayCommand(app, &exit_code);
   AddWhatIfCommand(app, &exit_code);
   AddKeyCommands(app, &exit_code);

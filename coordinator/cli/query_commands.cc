@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -23,7 +24,8 @@ constexpr double kWatchInterval_s = 1;
 constexpr size_t kEndedShown = 10;
 
 struct QueryOptions : ClientOptions {
-  std::string job;  // of `why`
+  std::string job;                  // of `why`
+  std::vector<std::string> forget;  // of `nodes`
   // Of `queue`.
   bool watch = false;
   bool all = false;
@@ -70,6 +72,17 @@ std::string EndedNote(const QueryOptions& options, const Json& json) {
   if (static_cast<size_t>(ended) < kEndedShown) return "";
   return StrCat("of jobs that have ended the last ", kEndedShown,
                 "; `gavel queue --all` lists all\n");
+}
+
+absl::Status Forget(Client& client, const QueryOptions& options) {
+  for (const std::string& server : options.forget) {
+    CommandRequest command;
+    command.kind = CommandKind::kForget;
+    command.target = server;
+    GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
+    if (!options.json) std::printf("Forgot server %s\n", server.c_str());
+  }
+  return absl::OkStatus();
 }
 
 std::string RenderNodesJson(const Json& json, size_t width) {
@@ -120,6 +133,9 @@ absl::Status Run(const QueryOptions& options, QueryKind kind,
                  const Render& render) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                          Client::Connect(options.coordinator, options.keys));
+  if (!options.forget.empty()) {
+    GAVEL_RETURN_IF_ERROR(Forget(*client, options));
+  }
   Terminal terminal;
   do {
     GAVEL_RETURN_IF_ERROR(Show(*client, options, kind, render, terminal));
@@ -161,7 +177,12 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
 
   CLI::App* nodes =
       app.add_subcommand("nodes", "Lists servers and their accelerators");
-  AddQuery(*nodes, QueryKind::kNodes, RenderNodesJson, exit_code);
+  const auto nodes_options =
+      AddQuery(*nodes, QueryKind::kNodes, RenderNodesJson, exit_code);
+  nodes
+      ->add_option("--forget", nodes_options->forget,
+                   "first removes a server that is gone for good")
+      ->type_name("SERVER");
 
   CLI::App* why = app.add_subcommand(
       "why",

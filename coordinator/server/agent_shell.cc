@@ -174,7 +174,7 @@ struct AgentShell::Impl {
   std::unique_ptr<AgentCheckpoints> checkpoints;  // own_checkpoints
   AgentMachine machine;
   AgentWorkers workers;
-std::atomic<int> stops_requested{0};
+  std::atomic<int> stops_requested{0};
   Time linked_at = 0;
   std::optional<LinkState> told_link;  // why there is no connection
 

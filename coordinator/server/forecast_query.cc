@@ -40,17 +40,22 @@ Json ForecastRow(const Job& job, const QueryView& view) {
   for (const std::string& type : view.engine.cluster().types()) {
     throughputs[type] = view.engine.throughputs().Get(job.id, type).steps_per_s;
   }
-  return {{"id", job.id.value()},
-          {"name", job.spec.name},
-          {"app", job.spec.app},
-          {"entity", job.spec.entity},
-          {"weight", job.spec.weight},
-          {"scale_factor", job.scale_factor},
-          {"steps_left", std::move(steps_left)},
-          {"age_s", view.now - job.submitted_at},
-          {"throughputs", std::move(throughputs)},
-          {"received_s", received.total_s},
-          {"received", std::move(on_types)}};
+  return {
+      {"id", job.id.value()},
+      {"name", job.spec.name},
+      {"app", job.spec.app},
+      {"entity", job.spec.entity},
+      {"owner", job.spec.owner},
+      {"weight", job.spec.weight},
+      {"owner_weight", job.spec.owner_weight},
+      {"deadline_s",
+       job.spec.deadline_s.has_value() ? Json(*job.spec.deadline_s) : Json()},
+      {"scale_factor", job.scale_factor},
+      {"steps_left", std::move(steps_left)},
+      {"age_s", view.now - job.submitted_at},
+      {"throughputs", std::move(throughputs)},
+      {"received_s", received.total_s},
+      {"received", std::move(on_types)}};
 }
 
 }  // namespace

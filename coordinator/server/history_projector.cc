@@ -273,6 +273,20 @@ void HistoryProjector::On(Now& now, const event::RoundStarted&) {
     }
   }
   now.rows.emplace_back(std::move(round));
+  TellShares(now);
+}
+
+void HistoryProjector::TellShares(Now& now) const {
+  HistoryShares shares;
+  shares.seq = now.seq;
+  shares.from_s = WallTime(now.time);
+  shares.to_s = shares.from_s + round_duration_s_;
+  for (const auto& [id, open] : jobs_) {
+    const Job* const job = now.engine.FindJob(id);
+    if (job == nullptr || !job->active() || !(job->target_share > 0)) continue;
+    shares.entitled[job->spec.owner] += job->target_share * job->scale_factor;
+  }
+  if (!shares.entitled.empty()) now.rows.emplace_back(std::move(shares));
 }
 
 void HistoryProjector::On(Now& now, const event::WorkersEvicted& e) {

@@ -83,6 +83,7 @@ class HistoryProjector {
   void CloseLease(Now& now, OpenJob& job, int rank, std::string_view why,
                   const Progress& progress);
   void CloseVanished(Now& now, JobId id, std::string_view why);
+  void TellShares(Now& now) const;
   // Writes the job's row as the engine has it; forgets a job that is over.
   void Tell(Now& now, JobId id);
 

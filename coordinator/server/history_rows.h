@@ -69,6 +69,15 @@ struct HistoryRound {
   std::map<std::string, double> busy;  // accelerators given out, by type
 };
 
+// What the policy meant users to have when a round began, until the next one
+// does, or the round is over.
+struct HistoryShares {
+  uint64_t seq = 0;  // of its RoundStarted
+  double from_s = 0;
+  double to_s = 0;
+  std::map<std::string, double> entitled;  // accelerators, by user
+};
+
 // One report of rank 0, thinned: a job keeps at most kHistoryStepsMax.
 struct HistorySteps {
   uint64_t seq = 0;
@@ -88,7 +97,7 @@ struct HistoryThinned {
 };
 
 using HistoryRow = std::variant<HistoryJob, HistoryLease, HistoryRound,
-                                HistorySteps, HistoryThinned>;
+                                HistorySteps, HistoryThinned, HistoryShares>;
 
 }  // namespace gavel
 

@@ -45,6 +45,9 @@ const char kHistoryTables[] =
     " seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, number INTEGER NOT NULL,"
     " at_s REAL NOT NULL, steps_done INTEGER NOT NULL,"
     " steps_per_s REAL NOT NULL, type TEXT NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS history_shares("
+    " seq INTEGER PRIMARY KEY, from_s REAL NOT NULL, to_s REAL NOT NULL,"
+    " entitled TEXT NOT NULL);"
     "CREATE INDEX IF NOT EXISTS history_leases_job"
     " ON history_leases(job);"
     "CREATE INDEX IF NOT EXISTS history_steps_job"
@@ -107,6 +110,10 @@ constexpr Field kStepsFields[] = {
     {"number", Kind::kInteger},     {"at_s", Kind::kReal},
     {"steps_done", Kind::kInteger}, {"steps_per_s", Kind::kReal},
     {"type", Kind::kText}};
+constexpr Field kSharesFields[] = {{"seq", Kind::kInteger},
+                                   {"from_s", Kind::kReal},
+                                   {"to_s", Kind::kReal},
+                                   {"entitled", Kind::kMap}};
 
 struct Table {
   std::string_view name;
@@ -114,11 +121,12 @@ struct Table {
   const char* begins;  // column of when it began
   const char* ends;    // and ended; 0 there: not yet
 };
-constexpr std::array<Table, 4> kTables = {
+constexpr std::array<Table, 5> kTables = {
     {{"jobs", kJobFields, "submitted_s", "ended_s"},
      {"leases", kLeaseFields, "from_s", "to_s"},
      {"rounds", kRoundFields, "from_s", "from_s"},
-     {"steps", kStepsFields, "at_s", "at_s"}}};
+     {"steps", kStepsFields, "at_s", "at_s"},
+     {"shares", kSharesFields, "from_s", "to_s"}}};
 
 const Table* FindTable(std::string_view name) {
   for (const Table& table : kTables) {
@@ -192,6 +200,10 @@ absl::Status Write(SqliteDatabase& database, const HistoryRound& r) {
 absl::Status Write(SqliteDatabase& database, const HistorySteps& s) {
   return Insert(database, "steps", s.seq, s.job, s.number, s.at_s, s.steps_done,
                 s.steps_per_s, s.type);
+}
+
+absl::Status Write(SqliteDatabase& database, const HistoryShares& s) {
+  return Insert(database, "shares", s.seq, s.from_s, s.to_s, s.entitled);
 }
 
 absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
@@ -270,7 +282,7 @@ std::string SelectOf(const Table& table, const HistoryFilter& filter) {
     StrAppend(&columns, columns.empty() ? "" : ", ", field.name);
   }
   const char* key = table.fields.front().name;
-  const bool by_job = filter.job != 0 && table.name != "rounds";
+  const bool by_job = filter.job != 0 && ColumnOf(table, "job") >= 0;
   return StrCat("SELECT ", columns, " FROM history_", table.name, " WHERE ",
                 key, " > ?1", by_job ? " AND job = ?2" : "", " ORDER BY ", key,
                 " LIMIT ", kRowsPerPageMax);
@@ -292,6 +304,7 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
        {"DELETE FROM history_leases WHERE seq <= ? AND to_s > 0",
         "DELETE FROM history_rounds WHERE seq <= ?",
         "DELETE FROM history_steps WHERE seq <= ?",
+        "DELETE FROM history_shares WHERE seq <= ?",
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_ASSIGN_OR_RETURN(SqliteStatement remove, database.Prepare(sql));
     remove.BindInteger(1, seq);
@@ -341,7 +354,7 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
   if (FindTable(filter.table) != nullptr) return filter;
   return absl::InvalidArgumentError(
       StrCat("there is no history of \"", filter.table,
-             "\"; choose jobs, leases, rounds or steps"));
+             "\"; choose jobs, leases, rounds, steps or shares"));
 }
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,

@@ -88,6 +88,10 @@ std::string_view CodeName(ReasonCode code) {
       return "held_silent";
     case ReasonCode::kHeldHung:
       return "held_hung";
+    case ReasonCode::kDrained:
+      return "drained";
+    case ReasonCode::kHeldByUser:
+      return "held_by_user";
   }
   return "unknown";
 }
@@ -125,11 +129,22 @@ void AnswerStatus(const QueryView& view, QueryReply* reply) {
   const bool in_round = engine.round_ends_at() != kNever;
   const TrialCost profiling = engine.ProfilingAt(view.now);
   const FailureRate& failures = engine.failure_rate();
+  Json entities = Json::array();
+  for (const PolicyEntity& entity : engine.options().entities) {
+    entities.push_back({{"name", entity.name},
+                        {"weight", entity.weight},
+                        {"policy", entity.policy}});
+  }
   reply->json = DumpJson(
       {{"term", engine.position().term},
        {"seq", engine.position().seq},
        {"now_s", view.now},
        {"policy", view.policy},
+       {"policy_option", engine.operated().policy.instead_of.empty()
+                             ? Json(view.policy)
+                             : Json(engine.operated().policy.instead_of)},
+       {"user_shares", engine.options().user_shares},
+       {"entities", std::move(entities)},
        {"mechanism", MechanismName(engine.options().mechanism)},
        {"queue", QueueName(engine.options().queue)},
        {"memory_rounds", engine.options().memory_rounds},
