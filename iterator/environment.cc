@@ -97,6 +97,8 @@ absl::Status ReadAll(SessionOptions* options) {
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_TRACE_FILE", &options->trace_file));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_TENSORBOARD_DIRECTORY", &options->tensorboard_directory));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_EXAMINATION_FILE", &options->examination_file));
   return Read("GAVEL_REPORT_FILE", &options->report_file);
 }
 

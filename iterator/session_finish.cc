@@ -154,6 +154,7 @@ void SessionState::SayIfFinishedBefore() {
 
 int SessionState::Finish() {
   if (finish_done_) return exit_code_;
+  examination_.Finish(stats_.steps_done());
   if (started_ && !evicted_ && !board_.has_fatal()) {
     at_boundary_ = true;  // the program has come to its end
     gang_.End();

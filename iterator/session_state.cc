@@ -187,6 +187,7 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
                          position_.Enter(range, stats_.steps_done()));
   plan->ended = position_.at_end();
   plan->run = true;
+  examination_.LoopBegan(stats_.steps_done());
   return absl::OkStatus();
 }
 
@@ -202,6 +203,10 @@ absl::Status SessionState::Start() {
   checkpoints_.Forget();
   GAVEL_RETURN_IF_ERROR(profile_.Open(options_, stats_.steps_done()));
   ScheduleCheckpoint();
+  if (!options_.examination_file.empty()) {
+    GAVEL_RETURN_IF_ERROR(
+        examination_.Begin(options_.examination_file, tracked_));
+  }
   if (BudgetIsUsedUp()) {
     log_.Info(StrCat("all ", options_.steps_total, " steps are done"));
     stopped_ = used_up_ = true;
@@ -237,6 +242,7 @@ void SessionState::LoopForwarded() {
 void SessionState::LeaveLoop(bool at_step_end) {
   batch_owner_ = nullptr;
   step_counted_ = false;
+  if (!stopped()) examination_.LoopEnded(stats_.steps_done(), at_step_end);
   if (at_step_end) {
     position_.ReachEnd();
     SetMark();
@@ -265,7 +271,9 @@ bool SessionState::finished() const {
 bool SessionState::Attend(bool after_step) {
   if (stopped()) return false;
   at_boundary_ = true;
+  examination_.SetQuiet(true);
   const bool goes_on = AttendPlace(after_step);
+  examination_.SetQuiet(false);
   at_boundary_ = false;
   stats_.MarkBoundary(Now_ns());
   profile_.EndBoundary();
@@ -300,6 +308,7 @@ bool SessionState::AttendCalls(bool after_step) {
 
 bool SessionState::AttendStep() {
   SlowDown();
+  examination_.StepDone(stats_.steps_done());
   if (!optimizer_check_.done()) {
     absl::Status status = optimizer_check_.Check();
     if (!status.ok()) return Fail(std::move(status)), false;
@@ -375,7 +384,7 @@ void SessionState::SetAttention() {
   attention_ns_ =
       std::min({attention_ns_, profile_.next_tick_ns(), memory_due_ns_});
   if (!optimizer_check_.done() || accelerator_.slow_down_factor() > 1 ||
-      gang_.joined()) {
+      gang_.joined() || examination_.on()) {
     attention_step_ = 0;  // every step
   }
 }

@@ -25,6 +25,7 @@
 #include "iterator/accelerator.h"
 #include "iterator/boundary_gate.h"
 #include "iterator/checkpoints.h"
+#include "iterator/examination.h"
 #include "iterator/gang.h"
 #include "iterator/lease_thread.h"
 #include "iterator/log.h"
@@ -217,6 +218,7 @@ class SessionState {
   Checkpoints checkpoints_;
   LoopPosition position_;
   OptimizerCheck optimizer_check_;
+  Examination examination_;
   StepProfile profile_;
   StepMark mark_;
   BatchOwner* batch_owner_ = nullptr;  // of the loop that runs

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,8 @@ class TrackedItem {
   virtual absl::Status Collect(Snapshot* snapshot) = 0;
   // FAILED_PRECONDITION: of another shape or type; the message names it.
   virtual absl::Status Restore(const Snapshot& snapshot) = 0;
+  // Of a module: whether it is in training mode.
+  virtual std::optional<bool> training() const { return std::nullopt; }
   // What moves with the lease; none for most kinds.
   virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
   // Those that an optimizer may train, each under its name in the snapshot.

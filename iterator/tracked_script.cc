@@ -48,6 +48,9 @@ class ScriptItem final : public TrackedItem {
 
   std::string kind() const override { return "script module"; }
   const void* object() const override { return module_._ivalue().get(); }
+  std::optional<bool> training() const override {
+    return module_.is_training();
+  }
 
   absl::Status Collect(Snapshot* snapshot) override {
     return Visit([&](const std::string& entry, c10::IValue value, auto&) {

@@ -22,6 +22,9 @@ class ModuleItem final : public TrackedItem {
 
   std::string kind() const override { return "module"; }
   const void* object() const override { return module_.get(); }
+  std::optional<bool> training() const override {
+    return module_->is_training();
+  }
 
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving module '", name(), "'"), [&] {

@@ -44,7 +44,8 @@ struct SessionOptions {
   int64_t steps_total = 0;  // of the job's whole life; 0: until the loop ends
   std::string device;       // alone: "cpu", "cuda:0"; empty: a GPU if there is
   std::string report_file;  // every Report() is appended to it as a line
-  std::string trace_file;   // Chrome trace (gavel/profile.h); empty: none
+  std::string examination_file;  // what `gavel doctor` reads; empty: none
+  std::string trace_file;        // Chrome trace (gavel/profile.h); empty: none
   std::string tensorboard_directory;  // event files; empty: none
   // SIGTERM, SIGINT: checkpoint and end at the next boundary. Only where the
   // host left the default handler; restored by Finish().
