@@ -163,16 +163,97 @@ Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run) {
   return {};
 }
 
+std::string DescribeUntracked(const UntrackedItem& item) {
+  if (item.kind == "average") {
+    return StrCat(
+        "a copy that follows the model (a moving average, a target "
+        "network): ",
+        item.text);
+  }
+  if (item.kind == "tensor") return StrCat(item.text, " in several steps");
+  return item.text;
+}
+
+std::string SuspectByAccount(const DoctorAccount& account) {
+  for (const char* kind : {"module", "average", "schedule", "generator"}) {
+    for (const UntrackedItem& one : account.untracked) {
+      if (one.kind == kind) return DescribeUntracked(one);
+    }
+  }
+  if (account.breaks.empty()) return "";
+  return StrCat("a loop that is left by `break` (the first time at step ",
+                account.breaks.front(),
+                "): what decides on the `break` is not tracked, and the batch "
+                "at which it comes is not trained on");
+}
+
+Advice AdviseOnUntracked(const UntrackedItem& item) {
+  return {StrCat("it uses state that is not tracked, and would be lost: ",
+                 DescribeUntracked(item), "."),
+          kTrackIt};
+}
+
+Advice AdviseOnEpochs(const DoctorAccount& alone, const DoctorAccount& resumed,
+                      uint64_t steps) {
+  if (alone.empty()) {
+    return {
+        "no epoch end examined: the program's runtime gives no account of "
+        "its loops.",
+        "link the runtime of this version"};
+  }
+  if (alone.loops_begun == 0) return {};
+  const bool none = alone.LoopEnds().empty();
+  if (!none && !resumed.LoopEnds().empty()) return {};
+  return {StrCat("no epoch end examined: all is equal, but no loop ended ",
+                 none ? "" : "after the restart ", "in ", Plural(steps, "step"),
+                 ", so schedulers, evaluations and counters of epochs were not "
+                 "seen."),
+          StrCat("give --steps ", StepsForEpochs(alone, steps),
+                 none ? " or more" : "",
+                 " (and the --timeout that they need), or a smaller data set")};
+}
+
+Advice AdviseOnUncountedEpochs(const DoctorAccount& account) {
+  return {
+      StrCat("its end was not examined: ", Plural(account.loops_begun, "loop"),
+             " were begun, nothing that is tracked can count them, and its "
+             "own end was not reached in time."),
+      "Track(\"epoch\", epoch), if it counts epochs; or let it end sooner, "
+      "with fewer of them or a longer --timeout"};
+}
+
+Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found) {
+  return {
+      StrCat("started again from step ", from, " it ",
+             found > expected ? "goes on to step " : "ends at step ", found,
+             ", undisturbed it ends at step ", expected,
+             ".\n  Suspect: what counts its epochs is not tracked."),
+      "session->Track(\"epoch\", epoch) whatever decides how long it trains"};
+}
+
+Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
+                     uint64_t step, const DoctorAccount& account) {
+  const std::string suspect = SuspectByAccount(account);
+  return {StrCat("what is reported is equal, but the tracked state at step ",
+                 step, " is not, in the run that was ", run.name, ": ", names,
+                 suspect.empty() ? "" : "\n  Suspect: ", suspect, "."),
+          kTrackIt};
+}
+
 Advice AdviseOnDifference(const ExaminedRun& run,
-                          const ReportDifference& difference) {
+                          const ReportDifference& difference,
+                          const DoctorAccount& account) {
   Advice advice;
+  const std::string seen = SuspectByAccount(account);
   const bool restored = run.name == "restored";
   advice.problem = StrCat(
       DescribeDifference(difference,
                          restored ? "after the restart"
                                   : StrCat("in the run that was ", run.name)),
       "\n  Suspect: ");
-  if (restored) {
+  if (!seen.empty() && run.name != "paused") {
+    StrAppend(&advice.problem, seen);
+  } else if (restored) {
     StrAppend(&advice.problem, SuspectAfterRestart(run.from_step, difference));
   } else if (run.name == "moved") {
     StrAppend(&advice.problem,
@@ -186,6 +267,13 @@ Advice AdviseOnDifference(const ExaminedRun& run,
   StrAppend(&advice.problem, ".");
   advice.remedy = kTrackIt;
   return advice;
+}
+
+Advice AdviseOnRandomState(const std::string& names) {
+  return {StrCat("the program itself is not deterministic: tracked state "
+                 "differs in a second undisturbed run: ",
+                 names, "."),
+          kSeedIt};
 }
 
 Advice AdviseOnRandomness(const ReportDifference& difference) {

@@ -32,12 +32,39 @@ Advice AdviseOnReference(const DoctorRun& alone, const std::string& program);
 // A run under a lease was not paused, or did not go on.
 Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run);
 
-// The usual suspect for the earliest of a run's differences.
+// The suspect for the earliest of a run's differences: what the account says is
+// not tracked, a `break`, else the usual one.
 Advice AdviseOnDifference(const ExaminedRun& run,
-                          const ReportDifference& difference);
+                          const ReportDifference& difference,
+                          const DoctorAccount& account);
+
+// All that was reported is equal, and tracked state is not. `names`: of it.
+Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
+                     uint64_t step, const DoctorAccount& account);
+
+// "a copy that follows the model: a tensor of ...".
+std::string DescribeUntracked(const UntrackedItem& item);
+
+// What the account of a program gives away that differs: state that is not
+// tracked, a `break`; else empty.
+std::string SuspectByAccount(const DoctorAccount& account);
+
+// State that is lost for certain.
+Advice AdviseOnUntracked(const UntrackedItem& item);
+
+// Nothing differs, but no epoch ended, or none after the restart.
+Advice AdviseOnEpochs(const DoctorAccount& alone, const DoctorAccount& resumed,
+                      uint64_t steps);
+
+// Its own end was not reached, and nothing is tracked that could count epochs.
+Advice AdviseOnUncountedEpochs(const DoctorAccount& account);
+
+// A program that was started again from step `from` comes to another end.
+Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found);
 
 // Two undisturbed runs differ already.
 Advice AdviseOnRandomness(const ReportDifference& difference);
+Advice AdviseOnRandomState(const std::string& names);
 
 }  // namespace gavel
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "core/status.h"
@@ -22,6 +23,20 @@ double Seconds(const statx_timestamp& time) {
   return static_cast<double>(time.tv_sec) +
          1e-9 * static_cast<double>(time.tv_nsec);
 }
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
+  const std::string file = StrCat(path, "/", kManifestFileName);
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadWholeFile(FileSystem::Posix(), file, kManifestSizeBytesMax));
+  absl::StatusOr<Manifest> manifest = DecodeManifest(text);
+  GAVEL_RETURN_IF_ERROR(Annotate(manifest.status(), file));
+  return manifest;
+}
+
+// Entries of iterator/loop_position.h.
+constexpr std::string_view kBegunAnew[] = {"gavel/loop/batches",
+                                           "gavel/loop/random"};
 
 }  // namespace
 
@@ -45,11 +60,8 @@ std::optional<DoctorCheckpoint> LastCheckpoint(const std::string& directory) {
 
 absl::Status VerifyCheckpoint(const std::string& path) {
   FileSystem& disk = FileSystem::Posix();
-  const std::string file = StrCat(path, "/", kManifestFileName);
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadWholeFile(disk, file, kManifestSizeBytesMax));
-  const absl::StatusOr<Manifest> manifest = DecodeManifest(text);
-  GAVEL_RETURN_IF_ERROR(Annotate(manifest.status(), file));
+  const absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (!manifest.ok()) return manifest.status();
   for (size_t i = 0; i < manifest->shards.size(); ++i) {
     const std::string shard = StrCat(path, "/", ShardFileName(i));
     const uint64_t size_bytes = manifest->shards[i].size_bytes;
@@ -62,6 +74,19 @@ absl::Status VerifyCheckpoint(const std::string& path) {
                            : std::string(opened.status().message())));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> DifferingState(
+    const std::string& path, const std::string& other_path) {
+  GAVEL_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(path));
+  GAVEL_ASSIGN_OR_RETURN(const Manifest other, ReadManifest(other_path));
+  std::vector<std::string> names = DifferingTensors(manifest, other);
+  std::erase_if(names, [](const std::string& name) {
+    return std::ranges::any_of(kBegunAnew, [&](std::string_view one) {
+      return std::string_view(name).ends_with(one);
+    });
+  });
+  return names;
 }
 
 uint64_t BytesIn(const std::string& folder) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/generation.h"
 
 namespace gavel {
@@ -28,6 +29,13 @@ std::optional<DoctorCheckpoint> LastCheckpoint(const std::string& directory);
 // none or was altered, or a shard is missing or has another size. What is in
 // the shards is verified by the runtime, when a program goes on from them.
 absl::Status VerifyCheckpoint(const std::string& path);
+
+// Names of the state that differs between two checkpoints, by the checksums of
+// their manifests, sorted. Without the loop's count of batches and the random
+// state at its begin, which a restart may begin anew. Errors: a manifest can't
+// be read.
+absl::StatusOr<std::vector<std::string>> DifferingState(
+    const std::string& path, const std::string& other_path);
 
 // Of all files in the folder.
 uint64_t BytesIn(const std::string& folder);

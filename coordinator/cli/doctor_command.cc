@@ -26,10 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kStepsMax = 100'000;
-
 struct Options {
   uint64_t steps = 20;
+  bool steps_given = false;
   std::string state;
   double timeout_s = 120;
   double tolerance = 0;
@@ -111,6 +110,7 @@ absl::StatusOr<int> Run(Options options) {
                               options.timeout_s, &stop};
   ExaminationOptions examination;
   examination.steps = options.steps;
+  examination.steps_given = options.steps_given;
   examination.ignored = {options.ignored.begin(), options.ignored.end()};
   examination.tolerance = options.tolerance;
   examination.move_to = options.move_to;
@@ -143,14 +143,18 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
       "doctor",
       "Tells whether a training program resumes exactly: runs it alone, pauses "
       "it, moves it, kills it and starts it again, and compares all that it "
-      "reports");
+      "reports and tracks");
   command->footer(
       "Called as: gavel doctor [OPTIONS] -- ./train ARGUMENTS...\n"
-      "Exit codes: 0 PASS, 1 FAIL or it could not be examined, 2 a wrong "
-      "command line. docs/doctor.md explains what is said.");
-  command->add_option("--steps", options->steps, "how many; at least 2")
-      ->check(CLI::Range(uint64_t{2}, kStepsMax))
-      ->capture_default_str();
+      "Exit codes: 0 PASS, 1 FAIL or UNKNOWN (not all could be examined), 2 a "
+      "wrong command line. docs/doctor.md explains what is said.");
+  CLI::Option* const steps =
+      command
+          ->add_option("--steps", options->steps,
+                       "how many, at least 2 (default 20, more where epochs "
+                       "are longer)")
+          ->check(CLI::Range(uint64_t{2}, kDoctorStepsMax))
+          ->capture_default_str();
   command->add_option("--timeout", options->timeout_s, "for each run")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber)
@@ -178,7 +182,8 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
   command->add_option("--state", options->state,
                       "directory for its files, which are removed unless it "
                       "fails (default: the one for temporary files)");
-  command->callback([options, exit_code] {
+  command->callback([options, exit_code, steps] {
+    options->steps_given = steps->count() > 0;
     if (options->command.empty()) {
       throw CLI::RequiredError("-- ./train ARGUMENTS...");
     }

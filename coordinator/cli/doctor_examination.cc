@@ -1,25 +1,25 @@
-#include "coordinator/cli/doctor_examination.h"
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/doctor_advice.h"
+#include "coordinator/cli/doctor_parts.h"
 #include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
 namespace {
 
-// A program may end between its checkpoint and the kill.
-constexpr int kKillAttempts = 3;
 // Steps that are too quick to be paused are stretched to about that.
 constexpr double kSlowStep_s = 0.03;
 constexpr double kSlowDownFactorMax = 1000;
+// Of the time that a run may take, for one with more steps.
+constexpr double kLongerRunPart = 0.5;
 
-std::string Names(const std::vector<std::string>& names) {
+}  // namespace
+
+std::string FirstNames(const std::vector<std::string>& names) {
   constexpr size_t kShown = 4;
   if (names.size() <= kShown) return absl::StrJoin(names, ", ");
   const std::vector<std::string> first(names.begin(), names.begin() + kShown);
@@ -27,66 +27,25 @@ std::string Names(const std::vector<std::string>& names) {
                 " more");
 }
 
-class Examination {
- public:
-  Examination(const DoctorProgram& program, const ExaminationOptions& options)
-      : program_(program), options_(options) {}
-
-  absl::StatusOr<Examined> Run();
-
- private:
-  using Part = absl::Status (Examination::*)();
-
-  absl::StatusOr<DoctorRun> RunOnce(DoctorRunOptions options);
-  absl::Status RunAlone();
-  absl::Status Pause() { return RunLeased("paused", program_.device); }
-  absl::Status Move() { return RunLeased("moved", options_.move_to); }
-  absl::Status RunLeased(const char* name, const std::string& second_device);
-  absl::StatusOr<DoctorRun> RunWithLease(const char* name, DoctorLease* lease);
-  double SlowDownFactor(int attempt) const;
-  void JudgeLeased(const char* name, const DoctorRun& run,
-                   const DoctorLease& lease, bool at_full_speed);
-  absl::Status Interrupt();
-  absl::Status StopByBudget();
-  absl::Status Resume();
-  absl::Status Explain();
-
-  // These fill advice_ and return true when something is wrong.
-  bool EndedBadly(const DoctorRun& run, const char* what);
-  bool HasBadCheckpoint(const DoctorRun& run);
-  bool WentOnWrongly();
-
-  ExaminedRun& Compare(const char* name, const DoctorRun& run, uint64_t from);
-  void Measure();
-  void Say(const char* what, const std::string& text) const {
-    if (options_.say) options_.say(what, text);
-  }
-  std::string ResultOf(const ExaminedRun& run) const;
-
-  const DoctorProgram& program_;
-  const ExaminationOptions& options_;
-  DoctorRun alone_;
-  DoctorRun interrupted_;
-  DoctorRun resumed_;
-  std::string checkpoints_;  // of the two
-  Advice advice_;            // empty: nothing is wrong yet
-  std::vector<double> save_times_s_;
-  Examined found_;
-};
-
-std::string Examination::ResultOf(const ExaminedRun& run) const {
+std::string DoctorExamination::ResultOf(const ExaminedRun& run) const {
   if (!run.differences.empty()) {
     const ReportDifference& first = run.differences.front();
     return StrCat(first.name, " DIFFERS from step ", first.step, " on");
   }
-  return StrCat(Plural(run.values_compared, "value"), " equal ",
-                options_.tolerance > 0 ? "within the tolerance" : "to the bit");
+  const std::string values =
+      StrCat(Plural(run.values_compared, "value"), " equal ",
+             options_.tolerance > 0 ? "within the tolerance" : "to the bit");
+  if (!run.state_compared) return values;
+  return StrCat(values, ", tracked state ",
+                run.state_differences.empty()
+                    ? "equal"
+                    : StrCat("DIFFERS: ", FirstNames(run.state_differences)));
 }
 
-absl::StatusOr<DoctorRun> Examination::RunOnce(DoctorRunOptions options) {
-  if (options.steps == 0) options.steps = options_.steps;
+absl::StatusOr<DoctorRun> DoctorExamination::RunOnce(DoctorRunOptions options) {
+  if (options.steps == 0) options.steps = steps_;
   options.checkpoint_interval_steps = std::max<uint64_t>(
-      1, (alone_.last_checkpoint ? alone_.last_step() : options_.steps) / 2);
+      1, (alone_.last_checkpoint ? alone_.last_step() : steps_) / 2);
   GAVEL_ASSIGN_OR_RETURN(DoctorRun run, RunUnderDoctor(program_, options));
   std::erase_if(run.values, [this](const ReportedValue& one) {
     return options_.ignored.contains(one.name);
@@ -94,12 +53,12 @@ absl::StatusOr<DoctorRun> Examination::RunOnce(DoctorRunOptions options) {
   return run;
 }
 
-bool Examination::EndedBadly(const DoctorRun& run, const char* what) {
+bool DoctorExamination::EndedBadly(const DoctorRun& run, const char* what) {
   advice_ = AdviseOnEnd(run, what, program_.timeout_s);
   return !advice_.empty() || HasBadCheckpoint(run);
 }
 
-bool Examination::HasBadCheckpoint(const DoctorRun& run) {
+bool DoctorExamination::HasBadCheckpoint(const DoctorRun& run) {
   for (const DoctorCheckpoint& one :
        ListCheckpoints(run.checkpoint_directory)) {
     const absl::Status status = VerifyCheckpoint(one.path);
@@ -116,43 +75,86 @@ bool Examination::HasBadCheckpoint(const DoctorRun& run) {
   return false;
 }
 
-absl::Status Examination::RunAlone() {
-  GAVEL_ASSIGN_OR_RETURN(
-      alone_, RunOnce({.name = "alone", .checkpoints = "alone.checkpoints"}));
-  if (EndedBadly(alone_, "the program, run alone,")) return absl::OkStatus();
-  advice_ = AdviseOnReference(alone_, program_.argv.front());
-  if (!advice_.empty()) return absl::OkStatus();
+absl::Status DoctorExamination::RunAlone() {
+  for (std::string name = "alone";; name = StrCat("alone.", steps_)) {
+    GAVEL_ASSIGN_OR_RETURN(
+        alone_,
+        RunOnce({.name = name, .checkpoints = StrCat(name, ".checkpoints")}));
+    if (EndedBadly(alone_, "the program, run alone,")) return absl::OkStatus();
+    advice_ = AdviseOnReference(alone_, program_.argv.front());
+    if (!advice_.empty()) return absl::OkStatus();
+    const uint64_t more = MoreSteps();
+    if (more == 0) break;
+    steps_ = more;
+    alone_ = {};
+  }
   found_.steps = alone_.last_step();
+  found_.account = alone_.account;
   Say("alone",
       absl::StrFormat("%s in %.1f s, reported: %s",
                       Plural(alone_.last_step(), "step"), alone_.duration_s,
-                      Names(NamesOf(alone_.values))));
-  if (alone_.last_step() != options_.steps) {
+                      FirstNames(NamesOf(alone_.values))));
+  if (options_.steps_given && alone_.last_step() != options_.steps) {
     Say("", StrCat("not the ", options_.steps,
                    " of --steps: its loop ends by itself, or it has a budget "
                    "of its own"));
   }
+  SayAccount();
   return absl::OkStatus();
 }
 
+// 0: it has enough, ends by itself, or would take too long.
+uint64_t DoctorExamination::MoreSteps() const {
+  if (options_.steps_given || alone_.last_step() < steps_) return 0;
+  const uint64_t wanted =
+      std::min(StepsForEpochs(alone_.account, steps_), kDoctorStepsMax);
+  const double step_s =
+      alone_.duration_s / static_cast<double>(alone_.last_step());
+  const bool is_long = static_cast<double>(wanted) * step_s >
+                       kLongerRunPart * program_.timeout_s;
+  return wanted <= steps_ || is_long ? 0 : wanted;
+}
+
+void DoctorExamination::SayAccount() const {
+  const DoctorAccount& account = alone_.account;
+  if (account.empty()) return;
+  Say("tracked", account.tracked.empty()
+                     ? "nothing"
+                     : absl::StrJoin(account.tracked, ", "));
+  for (const UntrackedItem& one : account.untracked) {
+    Say("untracked", DescribeUntracked(one));
+  }
+  const std::vector<uint64_t> ends = account.LoopEnds();
+  if (account.loops_begun == 0) return;
+  Say("epochs",
+      StrCat(ends.empty() ? "none ended"
+                          : StrCat(Plural(ends.size(), "loop"),
+                                   " ended, the first at step ", ends.front()),
+             account.breaks.empty() ? "" : " by `break`",
+             account.evaluations.empty()
+                 ? "; no evaluation was seen"
+                 : StrCat("; evaluated ",
+                          Plural(account.evaluations.size(), "time"))));
+}
+
 // At full speed first.
-double Examination::SlowDownFactor(int attempt) const {
+double DoctorExamination::SlowDownFactor(int attempt) const {
   if (attempt == 0) return 1;
   const double step_s =
       alone_.StepDuration_s(alone_.last_step()).value_or(1e-4);
   return std::clamp(kSlowStep_s / step_s, 2.0, kSlowDownFactorMax);
 }
 
-absl::StatusOr<DoctorRun> Examination::RunWithLease(const char* name,
-                                                    DoctorLease* lease) {
+absl::StatusOr<DoctorRun> DoctorExamination::RunWithLease(const char* name,
+                                                          DoctorLease* lease) {
   return RunOnce({.name = name,
                   .checkpoints = StrCat(name, ".checkpoints"),
                   .lease = lease,
                   .interrupt_after_step = alone_.last_step() / 2});
 }
 
-absl::Status Examination::RunLeased(const char* name,
-                                    const std::string& second_device) {
+absl::Status DoctorExamination::RunLeased(const char* name,
+                                          const std::string& second_device) {
   const bool moves =
       second_device != program_.device || std::string_view(name) == "moved";
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -181,8 +183,9 @@ absl::Status Examination::RunLeased(const char* name,
   return absl::OkStatus();
 }
 
-void Examination::JudgeLeased(const char* name, const DoctorRun& run,
-                              const DoctorLease& lease, bool at_full_speed) {
+void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
+                                    const DoctorLease& lease,
+                                    bool at_full_speed) {
   ExaminedRun& examined = Compare(name, run, 0);
   examined.interrupted_at = lease.paused_after_step();
   const bool hangs = run.timed_out && lease.interrupted() && !lease.released();
@@ -204,97 +207,33 @@ void Examination::JudgeLeased(const char* name, const DoctorRun& run,
                             ResultOf(examined)));
 }
 
-absl::Status Examination::Interrupt() {
-  for (int attempt = 1; attempt <= kKillAttempts; ++attempt) {
-    const std::string name = StrCat("killed.", attempt);
-    checkpoints_ = StrCat(name, ".checkpoints");
-    GAVEL_ASSIGN_OR_RETURN(interrupted_,
-                           RunOnce({.name = name,
-                                    .checkpoints = checkpoints_,
-                                    .kill_before_step = alone_.last_step()}));
-    if (EndedBadly(interrupted_, "the program, run to be killed,")) {
-      return absl::OkStatus();
-    }
-    if (interrupted_.killed && interrupted_.last_step() < alone_.last_step()) {
-      Say("killed", StrCat("by SIGKILL once the checkpoint of step ",
-                           interrupted_.last_step(), " was there"));
-      return absl::OkStatus();
-    }
+void DoctorExamination::JudgeAccount() {
+  const DoctorAccount& account = alone_.account;
+  if (const UntrackedItem* lost = account.Lost()) {
+    advice_ = AdviseOnUntracked(*lost);
+    return;
   }
-  return StopByBudget();
+  advice_ = AdviseOnEpochs(account, resumed_.account, alone_.last_step());
+  found_.unknown = !advice_.empty();
 }
 
-absl::Status Examination::StopByBudget() {
-  checkpoints_ = "stopped.checkpoints";
-  GAVEL_ASSIGN_OR_RETURN(interrupted_,
-                         RunOnce({.name = "stopped",
-                                  .checkpoints = checkpoints_,
-                                  .steps = alone_.last_step() / 2}));
-  if (EndedBadly(interrupted_, "the program, with half of its steps,")) {
-    return absl::OkStatus();
-  }
-  if (interrupted_.last_step() == 0 ||
-      interrupted_.last_step() >= alone_.last_step()) {
-    advice_ = {
-        StrCat("it could not be interrupted: it ends before it can be killed, "
-               "and does ",
-               Plural(interrupted_.last_step(), "step"), " with a budget of ",
-               alone_.last_step() / 2, "."),
-        "begin from gavel::Session::FromEnvironment() or ReadEnvironment(), so "
-        "that GAVEL_STEPS and GAVEL_CHECKPOINT_INTERVAL_STEPS count; or give "
-        "more --steps"};
-    return absl::OkStatus();
-  }
-  Say("not killed", StrCat("it ended too soon for that, ", kKillAttempts,
-                           " times; stopped at step ", interrupted_.last_step(),
-                           " by its budget instead; more --steps help"));
-  return absl::OkStatus();
+std::vector<std::string> DoctorExamination::StateDifferences(
+    const DoctorRun& run) const {
+  std::vector<std::string> names =
+      DifferingState(alone_.last_checkpoint->path, run.last_checkpoint->path)
+          .value_or(std::vector<std::string>());
+  std::erase_if(names, [this](const std::string& name) {
+    return std::ranges::any_of(
+        options_.ignored, [&](const std::string& ignored) {
+          return name == ignored || name.starts_with(ignored + "/") ||
+                 name == "gavel.bytes/" + ignored;
+        });
+  });
+  return names;
 }
 
-bool Examination::WentOnWrongly() {
-  const uint64_t from = interrupted_.last_step();
-  if (!resumed_.values.empty() && resumed_.values.front().step < from) {
-    advice_ = {StrCat("started again it went on from step ",
-                      resumed_.values.front().step,
-                      ", not from the checkpoint of step ", from, "."),
-               StrCat("leave GAVEL_CHECKPOINT_DIRECTORY as it is set, Track() "
-                      "everything before the first gavel::Iterator, and see ",
-                      resumed_.log_path)};
-  } else if (resumed_.last_step() != alone_.last_step()) {
-    advice_ = {StrCat("started again it ended at step ", resumed_.last_step(),
-                      ", undisturbed at step ", alone_.last_step(), "."),
-               "Track() what decides how long the program trains, such as its "
-               "counter of epochs, and do the steps over a gavel::DataLoader"};
-  }
-  return !advice_.empty();
-}
-
-absl::Status Examination::Resume() {
-  const uint64_t from = interrupted_.last_step();
-  GAVEL_ASSIGN_OR_RETURN(
-      resumed_, RunOnce({.name = "resumed", .checkpoints = checkpoints_}));
-  if (EndedBadly(resumed_, "the program, started again,") || WentOnWrongly()) {
-    return absl::OkStatus();
-  }
-  ExaminedRun& examined = Compare("restored", resumed_, from);
-  // A step reports before it is counted: the value of step 9 is of the tenth.
-  examined.interrupted_at = std::max(
-      from,
-      interrupted_.values.empty() ? 0 : interrupted_.values.back().step + 1);
-  if (examined.values_compared == 0 && examined.differences.empty()) {
-    advice_ = {StrCat("nothing can be told: no value was reported after step ",
-                      from, "."),
-               "call session->Report(\"loss\", loss) in each step"};
-    return absl::OkStatus();
-  }
-  Say("restored", StrCat("from step ", from, " to step ", resumed_.last_step(),
-                         ", ", Plural(examined.interrupted_at - from, "step"),
-                         " done twice; ", ResultOf(examined)));
-  return absl::OkStatus();
-}
-
-ExaminedRun& Examination::Compare(const char* name, const DoctorRun& run,
-                                  uint64_t from) {
+ExaminedRun& DoctorExamination::Compare(const char* name, const DoctorRun& run,
+                                        uint64_t from) {
   ExaminedRun& examined = found_.runs.emplace_back();
   examined.name = name;
   examined.from_step = from;
@@ -303,10 +242,15 @@ ExaminedRun& Examination::Compare(const char* name, const DoctorRun& run,
   examined.values_compared = static_cast<uint64_t>(std::ranges::count_if(
       alone_.values,
       [from](const ReportedValue& one) { return one.step >= from; }));
+  examined.state_compared = options_.tolerance == 0 && run.last_checkpoint &&
+                            run.last_step() == alone_.last_step();
+  if (examined.state_compared) {
+    examined.state_differences = StateDifferences(run);
+  }
   return examined;
 }
 
-void Examination::Measure() {
+void DoctorExamination::Measure() {
   DoctorMeasures& measures = found_.measures;
   const auto first_step_s = [](const DoctorRun& run) {
     return run.step_times.empty()
@@ -327,7 +271,7 @@ void Examination::Measure() {
 
 // Lost state is told apart from randomness by a second undisturbed run, made
 // only now.
-absl::Status Examination::Explain() {
+absl::Status DoctorExamination::Explain() {
   GAVEL_ASSIGN_OR_RETURN(
       const DoctorRun again,
       RunOnce({.name = "again", .checkpoints = "again.checkpoints"}));
@@ -336,17 +280,28 @@ absl::Status Examination::Explain() {
   }
   const std::vector<ReportDifference> unsteady =
       CompareReports(alone_.values, again.values, 0, options_.tolerance);
+  const std::vector<std::string> unsteady_state = StateDifferences(again);
   for (ExaminedRun& run : found_.runs) {
     std::erase_if(run.differences, [&](const ReportDifference& one) {
       return std::ranges::find(unsteady, one.name, &ReportDifference::name) !=
              unsteady.end();
     });
-    if (advice_.empty() && !run.differences.empty()) {
-      advice_ = AdviseOnDifference(run, run.differences.front());
+    std::erase_if(run.state_differences, [&](const std::string& name) {
+      return std::ranges::find(unsteady_state, name) != unsteady_state.end();
+    });
+    if (!advice_.empty()) continue;
+    if (!run.differences.empty()) {
+      advice_ =
+          AdviseOnDifference(run, run.differences.front(), alone_.account);
+    } else if (!run.state_differences.empty()) {
+      advice_ = AdviseOnState(run, FirstNames(run.state_differences),
+                              alone_.last_step(), alone_.account);
     }
   }
-  if (unsteady.empty()) return absl::OkStatus();
-  const Advice own = AdviseOnRandomness(unsteady.front());
+  if (unsteady.empty() && unsteady_state.empty()) return absl::OkStatus();
+  const Advice own = unsteady.empty()
+                         ? AdviseOnRandomState(FirstNames(unsteady_state))
+                         : AdviseOnRandomness(unsteady.front());
   if (advice_.empty()) {
     advice_ = own;
   } else {
@@ -356,17 +311,22 @@ absl::Status Examination::Explain() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Examined> Examination::Run() {
+absl::StatusOr<Examined> DoctorExamination::Run() {
   for (const Part part :
-       {&Examination::RunAlone, &Examination::Pause, &Examination::Move,
-        &Examination::Interrupt, &Examination::Resume}) {
+       {&DoctorExamination::RunAlone, &DoctorExamination::Pause,
+        &DoctorExamination::Move, &DoctorExamination::Interrupt,
+        &DoctorExamination::Resume}) {
     GAVEL_RETURN_IF_ERROR((this->*part)());
     if (!advice_.empty()) break;
   }
   const bool differs = std::ranges::any_of(
-      found_.runs, [](const auto& run) { return !run.differences.empty(); });
+      found_.runs, [](const auto& run) { return !run.is_equal(); });
   if (advice_.empty() && differs) {
     GAVEL_RETURN_IF_ERROR(Explain());
+  }
+  if (advice_.empty()) JudgeAccount();
+  if (advice_.empty()) {
+    GAVEL_RETURN_IF_ERROR(ReachOwnEnd());
   }
   Measure();
   found_.passed = advice_.empty();
@@ -375,8 +335,6 @@ absl::StatusOr<Examined> Examination::Run() {
   return std::move(found_);
 }
 
-}  // namespace
-
 std::optional<double> DoctorMeasures::load_s() const {
   if (!start_s || !restart_s) return std::nullopt;
   return std::max(0.0, *restart_s - *start_s);
@@ -384,7 +342,7 @@ std::optional<double> DoctorMeasures::load_s() const {
 
 absl::StatusOr<Examined> Examine(const DoctorProgram& program,
                                  const ExaminationOptions& options) {
-  return Examination(program, options).Run();
+  return DoctorExamination(program, options).Run();
 }
 
 }  // namespace gavel

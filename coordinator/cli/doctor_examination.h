@@ -2,8 +2,10 @@
 // moved or killed goes on exactly as if nothing had happened. It runs the
 // program undisturbed; under leases that it takes back, once for the same
 // accelerator and once for another; and once it kills it and starts it again.
-// Every value that these report is compared with the undisturbed run's. Not
-// thread-safe.
+// Every value that these report is compared with the undisturbed run's, and so
+// are the checksums of all tracked state at the end. The killed run has an end
+// of an epoch behind it and one before it; and where the program's own end can
+// be reached, it has to be the same. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_EXAMINATION_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_EXAMINATION_H_
 
@@ -15,13 +17,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/doctor_account.h"
 #include "coordinator/cli/doctor_report.h"
 #include "coordinator/cli/doctor_run.h"
 
 namespace gavel {
 
+inline constexpr uint64_t kDoctorStepsMax = 100'000;
+
 struct ExaminationOptions {
-  uint64_t steps = 20;            // at least 2
+  uint64_t steps = 20;  // at least 2
+  // Else more are done, until epochs end, as far as the timeout allows.
+  bool steps_given = false;
   std::set<std::string> ignored;  // reported names that are not compared
   double tolerance = 0;           // as of CompareReports
   std::string move_to = "cpu";    // device of the run that is moved
@@ -36,6 +43,11 @@ struct ExaminedRun {
   uint64_t interrupted_at = 0;  // steps done by then
   uint64_t values_compared = 0;
   std::vector<ReportDifference> differences;  // the earliest first
+  bool state_compared = false;
+  std::vector<std::string> state_differences;  // names, at the last step
+  bool is_equal() const {
+    return differences.empty() && state_differences.empty();
+  }
 };
 
 // Seconds; what could not be measured is left out.
@@ -55,9 +67,11 @@ struct DoctorMeasures {
 
 struct Examined {
   bool passed = false;
-  std::string problem;  // what was found; empty when passed
-  std::string remedy;   // for it; may have several lines
-  uint64_t steps = 0;   // of the undisturbed run
+  bool unknown = false;   // nothing wrong was found, but not all was examined
+  std::string problem;    // what was found; empty when passed
+  std::string remedy;     // for it; may have several lines
+  uint64_t steps = 0;     // of the undisturbed run
+  DoctorAccount account;  // of the undisturbed run
   std::vector<ExaminedRun> runs;
   DoctorMeasures measures;
 };

@@ -87,7 +87,8 @@ std::string RenderVerdict(const Examined& examined, const std::string& program,
     return StrCat("PASS: ", program,
                   " goes on exactly where it was paused, moved and restored\n");
   }
-  std::string text = StrCat("FAIL: ", examined.problem);
+  std::string text =
+      StrCat(examined.unknown ? "UNKNOWN: " : "FAIL: ", examined.problem);
   if (!text.ends_with('\n')) text += '\n';
   StrAppend(&text, "  Remedy: ", examined.remedy, ".\n",
             "  Outputs, reports and checkpoints are kept in ", kept, "\n");
@@ -103,13 +104,26 @@ std::string RenderDoctorJson(const Examined& examined,
                     {"interrupted_after_step", run.interrupted_at},
                     {"compared_from_step", run.from_step},
                     {"values_compared", run.values_compared},
-                    {"differences", DifferencesOf(run)}});
+                    {"differences", DifferencesOf(run)},
+                    {"state_compared", run.state_compared},
+                    {"state_differences", run.state_differences}});
+  }
+  Json untracked = Json::array();
+  for (const UntrackedItem& one : examined.account.untracked) {
+    untracked.push_back(
+        {{"step", one.step}, {"kind", one.kind}, {"text", one.text}});
   }
   const Json json = {{"program", program},
                      {"passed", examined.passed},
+                     {"unknown", examined.unknown},
                      {"problem", examined.problem},
                      {"remedy", examined.remedy},
                      {"steps", examined.steps},
+                     {"tracked", examined.account.tracked},
+                     {"untracked", std::move(untracked)},
+                     {"epoch_ends", examined.account.epoch_ends},
+                     {"breaks", examined.account.breaks},
+                     {"evaluations", examined.account.evaluations},
                      {"runs", std::move(runs)},
                      {"measures", MeasuresOf(examined.measures)},
                      {"kept", examined.passed ? Json() : Json(kept)}};

@@ -103,6 +103,7 @@ class Watch {
       : program_(program),
         options_(options),
         report_path_(StrCat(program.folder, "/", options.name, ".report")),
+        account_path_(StrCat(program.folder, "/", options.name, ".account")),
         tail_(report_path_) {
     run_.checkpoint_directory =
         StrCat(program.folder, "/", options.checkpoints);
@@ -124,6 +125,7 @@ class Watch {
   const DoctorProgram& program_;
   const DoctorRunOptions& options_;
   const std::string report_path_;
+  const std::string account_path_;
   const Clock::time_point begin_ = Clock::now();
   ReportTail tail_;
   DoctorRun run_;
@@ -137,6 +139,7 @@ ProcessSpec Watch::Spec() const {
        StrCat(options_.checkpoint_interval_steps)},
       {"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
       {"GAVEL_REPORT_FILE", report_path_},
+      {"GAVEL_EXAMINATION_FILE", account_path_},
       {"GAVEL_DEVICE", program_.device},
       {"OMP_NUM_THREADS", StrCat(program_.threads)},
       {"OMP_WAIT_POLICY", "PASSIVE"},
@@ -182,13 +185,15 @@ void Watch::TurnLease(double now_s) {
 // Until the program has ended or was killed.
 absl::Status Watch::WaitForEnd(ChildProcess* child) {
   const uint64_t kill_before = options_.kill_before_step;
+  const double timeout_s =
+      options_.timeout_s > 0 ? options_.timeout_s : program_.timeout_s;
   while (!child->Ended()) {
     const double now_s = Now_s();
     tail_.Read(now_s);
     if (options_.lease != nullptr) TurnLease(now_s);
     const uint64_t committed = kill_before > 0 ? StepsCommitted() : 0;
     run_.killed = committed > 0 && committed < kill_before;
-    run_.timed_out = now_s > program_.timeout_s;
+    run_.timed_out = now_s > timeout_s;
     if (program_.stop != nullptr && *program_.stop) {
       return absl::CancelledError("interrupted; nothing is known yet");
     }
@@ -218,6 +223,11 @@ absl::StatusOr<DoctorRun> Watch::Run() {
 
   run_.last_checkpoint = LastCheckpoint(run_.checkpoint_directory);
   run_.step_times = tail_.times();
+  if (fs::exists(account_path_, error)) {
+    GAVEL_ASSIGN_OR_RETURN(const std::string account,
+                           ReadFile(account_path_, kReportBytesMax));
+    run_.account = ParseAccount(account);
+  }
   if (!fs::exists(report_path_, error)) return run_;
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(report_path_, kReportBytesMax));

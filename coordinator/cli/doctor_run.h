@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/doctor_account.h"
 #include "coordinator/cli/doctor_checkpoint.h"
 #include "coordinator/cli/doctor_lease.h"
 #include "coordinator/cli/doctor_report.h"
@@ -29,7 +30,8 @@ struct DoctorProgram {
 };
 
 struct DoctorRunOptions {
-  std::string name;         // its files are FOLDER/NAME.log and NAME.report
+  // Its files are FOLDER/NAME.log, NAME.report and NAME.account.
+  std::string name;
   std::string checkpoints;  // a folder in FOLDER, created when it is not there
   uint64_t steps = 0;
   uint64_t checkpoint_interval_steps = 1;
@@ -40,6 +42,7 @@ struct DoctorRunOptions {
   // done, by report or checkpoint.
   DoctorLease* lease = nullptr;
   uint64_t interrupt_after_step = 0;
+  double timeout_s = 0;  // 0: the program's
 };
 
 // When a step was first heard of, in seconds since the program was started.
@@ -54,6 +57,7 @@ struct DoctorRun {
   bool timed_out = false;  // and killed for that
   double duration_s = 0;
   std::vector<ReportedValue> values;
+  DoctorAccount account;
   std::vector<StepTime> step_times;  // of steps that reported, ascending
   std::optional<DoctorCheckpoint> last_checkpoint;  // committed, at the end
   std::string checkpoint_directory;

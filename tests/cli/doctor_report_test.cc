@@ -1,6 +1,7 @@
 // Where the reports of two runs differ.
 #include "coordinator/cli/doctor_report.h"
 
+#include "coordinator/cli/doctor_account.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -59,6 +60,37 @@ TEST(DoctorReport, ToleranceIsAPartOfTheLargerValue) {
       CompareReports(expected, ParseReport("1 a 0x1p+10\n1 b nan\n"), 0, 1)
           .size(),
       2);
+}
+
+TEST(DoctorAccount, HasLoopsAndWhatIsTracked) {
+  const DoctorAccount account = ParseAccount(
+      "tracked 0 model module\ntracked 0 epoch signed number of 8 bytes\n"
+      "loop-begin 0 -\nloop-end 5 -\nevaluation 5 -\nloop-begin 5 -\n"
+      "news 5 of a later version\nloop-break 8 -\n"
+      "untracked 3 average a tensor of [2, 2]\nloop-end 9");
+  EXPECT_THAT(account.tracked, ElementsAre("model (module)",
+                                           "epoch (signed number of 8 bytes)"));
+  EXPECT_EQ(account.loops_begun, 2u);
+  EXPECT_THAT(account.epoch_ends, ElementsAre(5u));
+  EXPECT_THAT(account.LoopEnds(), ElementsAre(5u, 8u));
+  EXPECT_THAT(account.evaluations, ElementsAre(5u));
+  EXPECT_TRUE(account.CountsSomething());
+  ASSERT_NE(account.Lost(), nullptr);
+  EXPECT_EQ(account.Lost()->step, 3u);
+  EXPECT_EQ(account.Lost()->text, "a tensor of [2, 2]");
+  EXPECT_TRUE(ParseAccount("").empty());
+}
+
+TEST(DoctorAccount, AsksForStepsUntilEpochsEndOnBothSidesOfTheKill) {
+  EXPECT_EQ(StepsForEpochs({}, 20), 0u);
+  DoctorAccount account;
+  account.loops_begun = 1;
+  EXPECT_EQ(StepsForEpochs(account, 20), 80u);
+  account.epoch_ends = {64, 128};
+  EXPECT_EQ(StepsForEpochs(account, 80), 144u);
+  EXPECT_EQ(StepsForEpochs(account, 144), 0u);
+  account.epoch_ends = {5, 10, 15};
+  EXPECT_EQ(StepsForEpochs(account, 20), 0u);
 }
 
 }  // namespace

@@ -2,19 +2,25 @@
 // the environment (iterator/README.md): a step budget, a file of reports,
 // checkpoints as folders with a manifest, leases. For tests of `gavel doctor`.
 //
-//   fake_trainer [MODE]... [--steps N] [--step-ms MS]
+//   fake_trainer [MODE]... [--steps N] [--step-ms MS] [--epoch-steps N]
 //
-// Its model is two numbers, of which "loss" reports one. Without a mode it
-// resumes exactly. Modes: forgets (the second number is not saved), random,
-// timed (reports a time, too), silent, stateless (no checkpoints), restarts
-// (from nothing), fails (at the end), fails-resumed, late (a checkpoint at its
-// end only), unused (does nothing), hangs, loopless (reports, no step counts),
-// asks (for arguments), damages (its checkpoints), leaseless (asks for none),
-// deaf (does not give it back), hangs-paused (the same, and does not end),
-// loses-paused (the second number), constant and diverges (what it reports).
+// Its model is two numbers, of which "loss" reports one, and a third that has
+// no effect. It does eight epochs of five steps, evaluates after each, and
+// gives an account of that. Without a mode it resumes exactly. Modes: forgets
+// (the second number is not saved), random, timed (reports a time, too),
+// silent, stateless (no checkpoints), restarts (from nothing), fails (at the
+// end), fails-resumed, late (a checkpoint at its end only), unused (does
+// nothing), hangs, loopless (reports, no step counts), asks (for arguments),
+// damages (its checkpoints), leaseless (asks for none), deaf (does not give it
+// back), hangs-paused (the same, and does not end), loses-paused (the second
+// number), constant and diverges (what it reports), forgets-quietly (the third
+// number), uncounted (the epoch is not saved), endless (one epoch), breaks
+// (leaves epochs so), average and schedule (nobody tracks them, says the
+// account).
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -27,6 +33,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "core/generation.h"
 #include "core/text.h"
@@ -43,6 +50,7 @@ const std::string kShard = ShardFileName(0);
 struct Options {
   std::set<std::string> modes;
   uint64_t steps = 1000;
+  uint64_t epoch_steps = 5;
   int step_ms = 3;
   bool Is(const char* mode) const { return modes.contains(mode); }
 };
@@ -64,6 +72,8 @@ Options ParseOptions(int argc, char** argv) {
       options.steps = Number(argv[++i]);
     } else if (word == "--step-ms" && i + 1 < argc) {
       options.step_ms = static_cast<int>(Number(argv[++i]));
+    } else if (word == "--epoch-steps" && i + 1 < argc) {
+      options.epoch_steps = Number(argv[++i]);
     } else {
       options.modes.insert(word);
     }
@@ -77,6 +87,8 @@ struct State {
   uint64_t step = 0;
   double weight = 1;
   double momentum = 0;
+  double quiet = 0;
+  uint64_t epoch = 0;
 };
 
 class Trainer {
@@ -85,7 +97,8 @@ class Trainer {
       : options_(options),
         directory_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
         interval_(Number(Variable("GAVEL_CHECKPOINT_INTERVAL_STEPS"))),
-        report_(std::fopen(Variable("GAVEL_REPORT_FILE").c_str(), "a")) {}
+        report_(std::fopen(Variable("GAVEL_REPORT_FILE").c_str(), "a")),
+        account_(std::fopen(Variable("GAVEL_EXAMINATION_FILE").c_str(), "a")) {}
 
   int Run() {
     if (!options_.Is("restarts")) Restore();
@@ -94,7 +107,10 @@ class Trainer {
       std::printf("the checkpoint does not fit\n");
       return 4;
     }
-    while (state_.step < options_.steps) Step();
+    Account("tracked", "weight floating-point number of 8 bytes");
+    if (options_.Is("average")) Account("untracked", "average a tensor of [2]");
+    if (options_.Is("schedule")) Account("untracked", "schedule of its rate");
+    while (state_.epoch < kEpochs && state_.step < options_.steps) Epoch();
     Save();
     const int code = options_.Is("fails") ? 3 : 0;
     if (code != 0) std::printf("no such data set\n");
@@ -103,6 +119,26 @@ class Trainer {
   }
 
  private:
+  static constexpr uint64_t kEpochs = 8;
+
+  void Account(const char* word, const char* text) {
+    if (account_ == nullptr || options_.Is("loopless")) return;
+    std::fprintf(account_, "%s %llu %s\n", word,
+                 static_cast<unsigned long long>(state_.step), text);
+    std::fflush(account_);
+  }
+
+  void Epoch() {
+    Account("loop-begin", "-");
+    do {
+      if (state_.step >= options_.steps) return;
+      Step();
+    } while (options_.Is("endless") || state_.step % options_.epoch_steps != 0);
+    Account(options_.Is("breaks") ? "loop-break" : "loop-end", "-");
+    Account("evaluation", "-");
+    ++state_.epoch;
+  }
+
   void TakeLease() {
     const std::string coordinator = Variable("GAVEL_WORKER_COORDINATOR");
     if (coordinator.empty() || options_.Is("leaseless")) return;
@@ -131,6 +167,7 @@ class Trainer {
     Report("loss", loss);
     if (options_.Is("random")) Report("noise", random_());
     if (options_.Is("timed")) Report("step time", random_());
+    state_.quiet += 1;
     ++state_.step;
     if (interval_ > 0 && state_.step % interval_ == 0 && !options_.Is("late")) {
       Save();
@@ -160,6 +197,8 @@ class Trainer {
                   std::ios::binary)
         .read(reinterpret_cast<char*>(&read), sizeof read);
     if (options_.Is("forgets")) read.momentum = 0;
+    if (options_.Is("forgets-quietly")) read.quiet = 0;
+    if (options_.Is("uncounted")) read.epoch = 0;
     state_ = read;
   }
 
@@ -174,6 +213,12 @@ class Trainer {
     manifest.shards.resize(1);
     manifest.shards[0].size_bytes =
         sizeof state_ + (options_.Is("damages") ? 1 : 0);
+    for (const auto& [name, value] : {std::pair("momentum", state_.momentum),
+                                      std::pair("quiet", state_.quiet),
+                                      std::pair("weight", state_.weight)}) {
+      manifest.shards[0].tensors.push_back(
+          {name, std::bit_cast<uint64_t>(value)});
+    }
     std::ofstream(folder / kManifestTemporaryName) << EncodeManifest(manifest);
     fs::rename(folder / kManifestTemporaryName, folder / kManifestFileName);
   }
@@ -182,6 +227,7 @@ class Trainer {
   const fs::path directory_;
   const uint64_t interval_;
   std::FILE* const report_;
+  std::FILE* const account_;
   State state_;
   std::unique_ptr<testing::FakeLease> lease_;
   std::random_device random_;
