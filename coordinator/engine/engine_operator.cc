@@ -73,8 +73,13 @@ void Engine::On(Time now, const event::JobCommanded& e) {
                            static_cast<double>(e.job.value()), 0},
                     PauseTier::kEvict);
     case CommandKind::kRequeue:
-      Assign(now, *job, {}, JobId());
-      EndWorkers(now, *job, PauseTier::kEvict);
+      Assign(now, *job, {}, JobId(), PauseTier::kEvict);
+      // Those that have no lease; one that is starting does so anew already.
+      for (int rank = 0; rank < job->world_size; ++rank) {
+        const Worker& worker = job->workers[static_cast<size_t>(rank)];
+        if (worker.process != ProcessState::kJoined || worker.leaving) continue;
+        Pause(now, *job, rank, PauseTier::kEvict);
+      }
       fill_due_ = true;
       return;
     case CommandKind::kCheckpoint:
@@ -177,7 +182,7 @@ void Engine::Leave(Time now, const event::AcceleratorsDrained& e) {
   };
   for (auto& [id, job] : live_) {
     if (std::ranges::any_of(job->assigned, is_drained)) {
-      Assign(now, *job, {}, JobId());
+      Assign(now, *job, {}, JobId(), PauseTier::kEvict);
     }
     for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
       Worker& worker = job->workers[static_cast<size_t>(rank)];

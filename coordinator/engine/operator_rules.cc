@@ -74,6 +74,9 @@ JobId JobOn(const std::string& server, const Engine& engine) {
     }
   }
   for (const auto& [id, job] : engine.jobs()) {
+    for (const AcceleratorId place : job.assigned) {
+      if (engine.cluster().accelerator(place).server == server) return id;
+    }
     for (const Worker& worker : job.workers) {
       if (worker.is_live() && worker.server == server) return id;
     }

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 class OperatorTest : public GavelTest {
  protected:
   void StartCluster(int slots, const std::string& policy = "fifo") {
-    WriteCluster(slots, 20, 5);
+    WriteCluster(slots, 30, 20);
     policy_ = policy;
     StartCoordinator();
     agent_ = StartAgent(endpoint_, {"--jobs-as-root"});
