@@ -6,6 +6,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/operator_rules.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/rules.h"
 #include "core/text.h"
@@ -29,8 +30,11 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
                                worker.process == ProcessState::kLaunching &&
                                exit.launch_error == kStoppedWhileFetching;
   // Not that it was quick: it was waited for, and stopped.
-  const bool silent = worker.process == ProcessState::kLaunching &&
-                      !worker.spoke && exit.stopped;
+  const bool overdue =
+      worker.process == ProcessState::kLaunching && exit.stopped;
+  const bool silent = overdue && !worker.spoke;
+  const double unready_s =
+      overdue && worker.spoke ? StartTimeout(job, options_) : 0;
   fill_due_ |= worker.out_of_memory;  // it may run again, elsewhere
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
@@ -44,7 +48,7 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.restarting = false;
   worker.finished = false;
   worker.unswept = false;
-  const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent};
+  const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent, unready_s};
   EndLease(now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
@@ -123,6 +127,12 @@ void Engine::CountFailure(Time now, Job& job, const FailedEnd& end) {
     return EndJob(now, job, JobState::kHeld,
                   Reason{ReasonCode::kHeldSilent,
                          std::to_string(job.id.value()), failures, 0});
+  }
+  if (end.unready_s > 0) {
+    return EndJob(
+        now, job, JobState::kHeld,
+        Reason{ReasonCode::kHeldUnready, std::to_string(job.id.value()),
+               failures, end.unready_s});
   }
   EndJob(now, job, JobState::kHeld,
          Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),

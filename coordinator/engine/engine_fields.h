@@ -28,7 +28,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldByUser; }
+constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldUnready; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }

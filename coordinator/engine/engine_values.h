@@ -49,11 +49,13 @@ struct Standstill {
 };
 
 // How a process ended that failed: its loop had stood still for `hung_s`
-// (engine_hang.cc); or it was stopped, for it never said hello.
+// (engine_hang.cc); or it was stopped while it started, for it never said hello
+// (`silent`) or was not ready `unready_s` after it had.
 struct FailedEnd {
   const WorkerExited& exit;
   double hung_s = 0;
   bool silent = false;
+  double unready_s = 0;
 };
 
 // Accelerators that run jobs now because they are on trial, and the

@@ -50,6 +50,17 @@ std::string HeldSilent(const Reason& reason) {
       static_cast<int>(reason.first), reason.subject, reason.subject);
 }
 
+std::string HeldUnready(const Reason& reason) {
+  return absl::StrFormat(
+      "held: failed %d times in a row: it spoke to the coordinator, but was "
+      "not ready to train after %.0f s in which it read and wrote nothing; "
+      "raise its start_timeout_s (or --start-timeout of the coordinator), or "
+      "shorten what comes before its loop; read `gavel logs %s`, then `gavel "
+      "release %s`",
+      static_cast<int>(reason.first), reason.second, reason.subject,
+      reason.subject);
+}
+
 // "1.2 of 3.4 GB", both in the unit of the whole.
 std::string BytesOf(double done, double total) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
@@ -275,6 +286,8 @@ std::string RenderReason(const Reason& reason) {
           static_cast<int>(reason.first));
     case ReasonCode::kHeldSilent:
       return HeldSilent(reason);
+    case ReasonCode::kHeldUnready:
+      return HeldUnready(reason);
     case ReasonCode::kDrained:
       return StrCat("waiting: what it can use is drained (", reason.subject,
                     "); `gavel resume` gives it back");

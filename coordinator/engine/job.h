@@ -172,6 +172,7 @@ enum class ReasonCode : uint8_t {
   kTooExtreme,      // text: its figures; number: job id
   kDrained,         // text: "v100 of here and there"
   kHeldByUser,      // number: job id
+  kHeldUnready,     // text: job id; numbers: failures, seconds
 };
 
 struct Reason {

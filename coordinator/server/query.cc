@@ -86,6 +86,8 @@ std::string_view CodeName(ReasonCode code) {
       return "held_hung_launch";
     case ReasonCode::kHeldSilent:
       return "held_silent";
+    case ReasonCode::kHeldUnready:
+      return "held_unready";
     case ReasonCode::kHeldHung:
       return "held_hung";
     case ReasonCode::kDrained:

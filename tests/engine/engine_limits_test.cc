@@ -157,14 +157,17 @@ TEST_F(WorkerLimits, AProgramThatNeverSpokeIsHeldAndTold) {
           "never spoke to the coordinator; does it link the gavel runtime?"));
 }
 
-TEST_F(WorkerLimits, AProgramThatSpokeIsHeldForItsEnd) {
+TEST_F(WorkerLimits, AProgramThatSpokeAndIsNotReadyIsToldTheLimit) {
   Submit();
   for (int i = 0; i < 3; ++i) {
     Speak(key_);
     driver_.At(driver_.now + 125);
     StopsAndExits(15);
   }
-  EXPECT_EQ(driver_.job(job_).reason.code, ReasonCode::kHeldFailures);
+  EXPECT_EQ(driver_.job(job_).reason.code, ReasonCode::kHeldUnready);
+  EXPECT_THAT(RenderReason(driver_.engine().Why(job_, driver_.now)),
+              HasSubstr("not ready to train after 120 s in which it read and "
+                        "wrote nothing; raise its start_timeout_s"));
 }
 
 TEST_F(WorkerLimits, WhoSpokeIsKnownAfterARestart) {
