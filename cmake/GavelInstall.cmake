@@ -1,5 +1,6 @@
 # What `cmake --install` puts where, and the two Debian packages that `cpack` makes of it:
-#   command      gavel              bin/gavel, and HiGHS beside it where the system has none
+#   command      gavel              bin/gavel with its manual, completions, documents and examples,
+#                                   and HiGHS beside it where the system has none
 #   development  gavel-runtime-dev  libgavel_runtime.so with its headers, gavel::engine, CMake and
 #                                   pkg-config files
 # No installed file has a path of this machine in its RUNPATH (tests/install looks).
@@ -26,6 +27,22 @@ function(gavel_install_command)
   endif()
   install(TARGETS gavel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
   gavel_install_licences(command gavel)
+  gavel_install_command_pages()
+endfunction()
+
+# Manual pages and completions, which the program wrote when it was linked; documents, examples.
+function(gavel_install_command_pages)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
+          COMPONENT command)
+  install(FILES ${CMAKE_BINARY_DIR}/share/completion/gavel
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
+  install(FILES ${CMAKE_BINARY_DIR}/share/completion/_gavel
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT command)
+  install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gavel COMPONENT command
+          FILES_MATCHING PATTERN "*.md" PATTERN "*.schema.json" PATTERN decisions EXCLUDE
+          PATTERN measurements EXCLUDE)
+  install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gavel/examples
+          COMPONENT command FILES_MATCHING PATTERN "*.toml" PATTERN "*.json" PATTERN "*.md")
 endfunction()
 
 # gavel::engine and what it uses, as static archives; torch-free.
@@ -52,6 +69,8 @@ function(gavel_install_runtime)
           COMPONENT development FILES_MATCHING PATTERN "*.h")
   file(RELATIVE_PATH pkgconfig_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
   string(REGEX REPLACE "/$" "" pkgconfig_to_prefix ${pkgconfig_to_prefix})
+  install(FILES examples/minimal.cc COMPONENT development
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gavel-runtime-dev/examples)
   configure_file(cmake/gavel-runtime.pc.in ${CMAKE_BINARY_DIR}/gavel-runtime.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/gavel-runtime.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

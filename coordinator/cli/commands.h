@@ -30,6 +30,13 @@ inline constexpr char kDaemonExitCodes[] =
     "fenced: another one has taken over, or the coordinator does not take this "
     "agent, 5 a disk is full, 6 the journal is damaged.";
 
+// What holds for all commands.
+inline constexpr char kCommandFooter[] =
+    "JOB is an id or a name. `gavel COMMAND --help` tells the options of each "
+    "command.\n"
+    "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
+    "line.";
+
 // Daemons.
 void AddCoordinatorCommand(CLI::App& app, int* exit_code);
 void AddAgentCommand(CLI::App& app, int* exit_code);
@@ -78,6 +85,9 @@ void AddReproduceCommand(CLI::App& app, int* exit_code);
 // Below `gavel reproduce`: results that are measured live.
 void AddRealityCommand(CLI::App& reproduce, int* exit_code);
 void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
+
+// Help, manual pages and completion, from all commands that were added.
+void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);

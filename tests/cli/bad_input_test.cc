@@ -119,7 +119,7 @@ TEST_F(BadInputTest, AServerThatTheClusterFileLacksIsNamed) {
 TEST_F(BadInputTest, AWrongCommandLineIsTwo) {
   const Ended unknown = Run({"frobnicate"});
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.errors, HasSubstr("no command \"frobnicate\""));
+  EXPECT_THAT(unknown.errors, HasSubstr("no command \"gavel frobnicate\""));
   EXPECT_THAT(Run({"coordinator", "--round-duration", "-1"}).errors,
               HasSubstr("-1 is not a number of seconds above 0"));
   EXPECT_EQ(Run({"queue", "--nonsense"}).exit_code, 2);

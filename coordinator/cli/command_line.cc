@@ -1,0 +1,85 @@
+#include "coordinator/cli/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/command_advice.h"
+#include "coordinator/cli/commands.h"
+
+namespace gavel {
+namespace {
+
+constexpr char kDescription[] =
+    "Gavel for C++: schedules training jobs over accelerators in rounds.";
+
+// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: none of that
+// is for our parser, which would take "[a,b]" for two arguments.
+std::vector<std::string> TakeProgram(int* argc, char** argv) {
+  if (*argc < 2 || std::string_view(argv[1]) != "doctor") return {};
+  char** const end = argv + *argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  *argc = static_cast<int>(dashes - argv);
+  if (dashes == end) return {};
+  return {dashes + 1, end};
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeCommandLine(const std::string& version,
+                                          std::vector<std::string> program,
+                                          int* exit_code) {
+  auto app = std::make_unique<CLI::App>(kDescription, "gavel");
+  app->footer(kCommandFooter);
+  app->set_version_flag("--version", version);
+  app->require_subcommand(1);
+  AddLocalCommand(*app, exit_code);
+  AddDoctorCommand(*app, std::move(program), exit_code);
+  AddCoordinatorCommand(*app, exit_code);
+  AddAgentCommand(*app, exit_code);
+  AddClientCommands(*app, exit_code);
+  AddOperatorCommands(*app, exit_code);
+  AddPolicyCommand(*app, exit_code);
+  AddQueryCommands(*app, exit_code);
+  AddLogsCommand(*app, exit_code);
+  AddHistoryCommand(*app, exit_code);
+  AddUsageCommand(*app, exit_code);
+  AddReplayCommand(*app, exit_code);
+  AddWhatIfCommand(*app, exit_code);
+  AddKeyCommands(*app, exit_code);
+  AddSolveCommand(*app, exit_code);
+  AddProfileCommand(*app, exit_code);
+  AddTraceCommand(*app, exit_code);
+  AddSimulateCommand(*app, exit_code);
+  AddSweepCommand(*app, exit_code);
+  AddReportCommand(*app, exit_code);
+  AddReproduceCommand(*app, exit_code);
+  AddHelpCommands(*app, version, exit_code);
+  return app;
+}
+
+int RunCommandLine(const std::string& version, int argc, char** argv) {
+  int exit_code = kExitOk;
+  std::vector<std::string> program = TakeProgram(&argc, argv);
+  const std::unique_ptr<CLI::App> app =
+      MakeCommandLine(version, std::move(program), &exit_code);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  // A word that is no command would be told as a missing one.
+  const std::string unknown = UnknownCommand(*app, words);
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "gavel: %s\n", unknown.c_str());
+    return kExitUsage;
+  }
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (app->exit(error) == 0) return kExitOk;
+    std::fputs(FlagsOfOriginal(*app, words).c_str(), stderr);
+    return kExitUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace gavel
