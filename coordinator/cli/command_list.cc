@@ -17,7 +17,9 @@ std::vector<std::string> Split(const std::string& text, char by) {
 // CLI11 writes the values of a check as "TEXT:{a,b}"; ours are also "a|b".
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
-  if (std::ranges::count(names, "policy") > 0) return PolicyNames();
+  for (const char* of_policies : {"policy", "example"}) {
+    if (std::ranges::count(names, of_policies) > 0) return PolicyNames();
+  }
   const std::string type = option.get_type_name();
   const size_t open = type.find('{');
   if (open != std::string::npos) {

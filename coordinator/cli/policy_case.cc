@@ -237,7 +237,15 @@ absl::StatusOr<Row> BothRows(const ParsedJson& json, const char* together,
   return row;
 }
 
+// A table that may be left out.
+absl::Status CheckTable(const ParsedJson& json, const char* key,
+                        std::string_view form) {
+  if (FindField(json, key) == nullptr) return absl::OkStatus();
+  return Field(json, key, ParsedJson::value_t::object, form).status();
+}
+
 absl::Status ParseThroughputs(const ParsedJson& json, PolicyProblem* problem) {
+  GAVEL_RETURN_IF_ERROR(CheckTable(json, kApart, "{ID: {TYPE: steps/s}}"));
   GAVEL_RETURN_IF_ERROR(Field(json, kThroughputs, ParsedJson::value_t::object,
                               "{ID: {TYPE: steps/s}}")
                             .status());
@@ -299,6 +307,8 @@ absl::Status ParsePairs(const ParsedJson& json, const CaseJobs& jobs,
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson* table,
                          Field(json, kPairs, ParsedJson::value_t::object,
                                "{\"A,B\": {TYPE: [of A, of B]}}"));
+  GAVEL_RETURN_IF_ERROR(
+      CheckTable(json, kPairsApart, "{\"A,B\": {TYPE: [of A, of B]}}"));
   PairRows rows;
   for (const auto& [key, entry] : table->items()) {
     GAVEL_RETURN_IF_ERROR(Annotate(AddPair(json, key, jobs, *problem, &rows),
@@ -352,6 +362,14 @@ absl::StatusOr<PolicyCase> ParseCase(const ParsedJson& json, size_t place,
 }
 
 }  // namespace
+
+bool PolicyNeeds(std::string_view policy, std::string_view field) {
+  const auto needs = [&](const Need& need) {
+    return field == need.field && policy.find(need.part) != policy.npos;
+  };
+  return std::ranges::any_of(kNeedsOfJobs, needs) ||
+         std::ranges::any_of(kNeedsOfCases, needs);
+}
 
 std::string WithIdsOfCase(std::string_view text) {
   constexpr std::string_view kJob = "job ";

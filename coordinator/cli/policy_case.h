@@ -24,7 +24,8 @@
 //                        matters; then also
 //   unconsolidated_throughputs, unconsolidated_pair_throughputs: as those
 //                        above, of gangs across servers (default: as those)
-// Anything else in it is not read.
+// Anything else in it is not read. docs/solve.schema.json has the same as a
+// schema, and `gavel solve --example POLICY` (policy_example.h) prints one.
 #ifndef GAVEL_COORDINATOR_CLI_POLICY_CASE_H_
 #define GAVEL_COORDINATOR_CLI_POLICY_CASE_H_
 
@@ -59,6 +60,9 @@ std::string WithIdsOfCase(std::string_view text);
 // type or out of range, an id that is there twice or unknown.
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
     const ParsedJson& file, std::string_view policy);
+
+// Whether a case for `policy` without `field`, or a job of it, is refused.
+bool PolicyNeeds(std::string_view policy, std::string_view field);
 
 }  // namespace gavel
 

@@ -12,6 +12,7 @@
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/policy_answer.h"
 #include "coordinator/cli/policy_case.h"
+#include "coordinator/cli/policy_example.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/policy/policy.h"
 #include "core/status.h"
@@ -98,6 +99,12 @@ absl::Status Run(const SolveOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status PrintExample(const std::string& policy) {
+  GAVEL_RETURN_IF_ERROR(MakePolicy(policy).status());
+  std::printf("%s\n", PolicyExample(policy).dump(2).c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddSolveCommand(CLI::App& app, int* exit_code) {
@@ -127,11 +134,21 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
       ->type_name("auto|highs|prices")
       ->default_str("auto");
+  const auto example = std::make_shared<std::string>();
+  command
+      ->add_option("--example", *example,
+                   "prints a small input for this policy; docs/solve.md has "
+                   "every field")
+      ->type_name("POLICY");
   const auto list = std::make_shared<bool>(false);
   command->add_flag("--list-policies", *list, "names all policies");
-  command->callback([options, list, exit_code] {
+  command->callback([options, example, list, exit_code] {
     if (*list) {
       for (const std::string& name : PolicyNames()) std::puts(name.c_str());
+      return;
+    }
+    if (!example->empty()) {
+      *exit_code = ExitCodeOf(PrintExample(*example));
       return;
     }
     if (options->policy.empty()) throw CLI::RequiredError("--policy");
