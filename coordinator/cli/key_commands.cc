@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -63,13 +64,30 @@ absl::Status Keygen(const KeygenOptions& options) {
         "Copy %s to /etc/gavel/ of every server and of every machine that "
         "submits jobs.\n",
         shared.c_str());
+    if (FindKeyFile(file) != path) {
+      std::printf(
+          "This key is not looked for there: give `gavel coordinator` --key "
+          "%s\n",
+          path.c_str());
+    }
     return absl::OkStatus();
   }
+  const bool is_node = !options.node.empty();
   std::printf(
-      "On the coordinator's machine: gavel user add %s --role %s%s "
-      "--public-key '%s'\n",
-      name.c_str(), options.node.empty() ? "user" : "node",
-      options.node.empty() ? " --unix-user NAME" : "", keys.public_key.c_str());
+      "On the coordinator's machine, as the user that it runs as: gavel user "
+      "add %s --role %s%s --public-key '%s'\n",
+      name.c_str(), is_node ? "node" : "user",
+      is_node ? "" : StrCat(" --unix-user ", name).c_str(),
+      keys.public_key.c_str());
+  if (!is_node) {
+    std::printf(
+        "(--unix-user: the account on the servers that the jobs run "
+        "as)\n");
+  }
+  if (FindKeyFile(file) != path) {
+    std::printf("This key is not looked for there: give `gavel %s` --key %s\n",
+                is_node ? "agent" : "submit", path.c_str());
+  }
   return absl::OkStatus();
 }
 
@@ -153,7 +171,18 @@ absl::Status AddUser(const UserOptions& options) {
   }
   GAVEL_ASSIGN_OR_RETURN(const std::string public_key,
                          ReadPublicKey(options.public_key));
+  if (RunsJobs(*role) && options.unix_user.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat("--unix-user is missing: jobs of a ", options.role,
+               " run as an account of the servers; give it as --unix-user ",
+               options.name, ", or choose --role viewer, which runs no jobs"));
+  }
   const std::string path = PathOf(options);
+  const std::filesystem::path folder =
+      std::filesystem::path(path).parent_path();
+  if (!folder.empty()) {
+    GAVEL_RETURN_IF_ERROR(MakeDirectory(folder.string()));
+  }
   GAVEL_RETURN_IF_ERROR(Edit(path, [&](Principals* principals) {
     const bool added =
         principals
@@ -223,7 +252,8 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
   add->add_option("--role", options->role, "user, operator, viewer or node")
       ->capture_default_str();
   add->add_option("--unix-user", options->unix_user,
-                  "account on the servers that the jobs run as")
+                  "account on the servers that the jobs run as; users and "
+                  "operators need one")
       ->type_name("NAME");
   add->add_option(
          "--entity", options->allowance.entities,

@@ -21,6 +21,17 @@ std::string Ordinal(int number) {
   return StrCat(number, suffix);
 }
 
+// What there is to do about a last error that users of a shared machine meet
+// first; mostly nothing.
+std::string_view RemedyOf(std::string_view error_line) {
+  if (error_line.find("error while loading shared libraries") !=
+      std::string_view::npos) {
+    return "see that the job's user can read the library on that server: a "
+           "LibTorch below another user's home, such as root's, it can't; ";
+  }
+  return "";
+}
+
 std::string HeldAfterFailures(const Reason& reason) {
   const int end = static_cast<int>(reason.second);
   std::string how =
@@ -28,8 +39,9 @@ std::string HeldAfterFailures(const Reason& reason) {
   if (!reason.detail.empty()) StrAppend(&how, ", \"", reason.detail, "\"");
   return absl::StrFormat(
       "held: failed %d times in a row without a new checkpoint (last: %s); "
-      "read `gavel logs %s`, then `gavel release %s`",
-      static_cast<int>(reason.first), how, reason.subject, reason.subject);
+      "%sread `gavel logs %s`, then `gavel release %s`",
+      static_cast<int>(reason.first), how, RemedyOf(reason.detail),
+      reason.subject, reason.subject);
 }
 
 std::string HeldAfterHanging(const Reason& reason) {

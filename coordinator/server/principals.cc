@@ -25,10 +25,6 @@ absl::Status Errno(const std::string& path) {
   return absl::ErrnoToStatus(errno, ToAbsl(StrCat("principals file ", path)));
 }
 
-bool RunsJobs(Role role) {
-  return role == Role::kUser || role == Role::kOperator;
-}
-
 void ReadAllowance(TomlReader& reader, Allowance& allowance) {
   reader.Read("entities", allowance.entities);
   for (const std::string& entity : allowance.entities) {

@@ -2,12 +2,12 @@
 // writes and a coordinator with keys reads.
 //
 //   [alice]
-//   role = "user"             # user, operator, viewer or node
-//   unix_user = "alice"       # that her jobs run as
-//   public_key = "..."        # of `gavel keygen`
-//   entities = ["vision"]     # that her jobs may count for, the first by
-//   default weight = 2                # hers, which her active jobs divide
-//   (default 1) weight_max = 10           # of one of her jobs (default 1000)
+//   role = "user"          # user, operator, viewer or node
+//   unix_user = "alice"    # that the jobs run as
+//   public_key = "..."     # of `gavel keygen`
+//   entities = ["vision"]  # that the jobs may count for
+//   weight = 2             # that the active jobs divide
+//   weight_max = 10        # of one of the jobs
 //
 // Values, thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_PRINCIPALS_H_

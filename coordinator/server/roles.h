@@ -31,6 +31,10 @@ inline constexpr std::array<std::string_view, 5> kRoleNames = {
 inline constexpr std::string_view RoleName(Role role) {
   return kRoleNames[static_cast<size_t>(role)];
 }
+// Who needs an account on the servers, as which its jobs run.
+inline constexpr bool RunsJobs(Role role) {
+  return role == Role::kUser || role == Role::kOperator;
+}
 // Those that a principal may have: all but kWorker.
 std::optional<Role> FindRole(std::string_view name);
 

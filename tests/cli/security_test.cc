@@ -201,6 +201,46 @@ TEST_F(SecurityTest, KeysAreMadeOnceAndPrincipalsAreChecked) {
   EXPECT_THAT(User({"list"}).output, Not(HasSubstr("alice")));
 }
 
+TEST_F(SecurityTest, WhoRunsJobsNeedsAUnixUserAndIsToldTheFlag) {
+  const std::string key = Keygen({"--user", "bob"}, "bob", "client.key");
+  for (const std::string role : {"user", "operator"}) {
+    const Ended added =
+        User({"add", "bob", "--role", role, "--public-key", key});
+    EXPECT_EQ(added.exit_code, 1);
+    EXPECT_THAT(added.errors, AllOf(HasSubstr("--unix-user bob"),
+                                    Not(HasSubstr("principals.toml:"))));
+  }
+  EXPECT_EQ(
+      User({"add", "bob", "--role", "viewer", "--public-key", key}).exit_code,
+      0);
+}
+
+TEST_F(SecurityTest, AKeyElsewhereIsToldWithTheCommandsThatTakeIt) {
+  for (const char* whose : {"--node", "--user"}) {
+    const Ended made =
+        Run({"keygen", "--directory", Path("elsewhere"), whose, "gpu-1"});
+    EXPECT_EQ(made.exit_code, 0) << made.errors;
+    EXPECT_THAT(made.output,
+                HasSubstr(std::string("--key ") + Path("elsewhere/")));
+    EXPECT_THAT(made.output, HasSubstr("as the user that it runs as"));
+    // What it suggests works, also where no such folder was.
+    std::vector<std::string> add = {
+        "user",    "--principals", Path(std::string(whose + 2) + "/p.toml"),
+        "add",     "gpu-1",        "--role",
+        whose + 2, "--public-key", ValueOf(made.output, "public key")};
+    if (whose + 2 == std::string("user")) {
+      EXPECT_THAT(made.output, HasSubstr("--unix-user gpu-1"));
+      add.insert(add.end(), {"--unix-user", "gpu-1"});
+    }
+    const Ended added = Run(add);
+    EXPECT_EQ(added.exit_code, 0) << added.errors;
+  }
+  const Ended head =
+      Run({"keygen", "--directory", Path("head"), "--coordinator"});
+  EXPECT_THAT(head.output, HasSubstr("give `gavel coordinator` --key " +
+                                     Path("head/coordinator.key")));
+}
+
 TEST_F(SecurityTest, AUsersJobsWeighAndCountForWhatItsPrincipalAllows) {
   Keygen({"--coordinator"}, "head", "coordinator.key");
   const std::string key = Keygen({"--user", "alice"}, "alice", "client.key");

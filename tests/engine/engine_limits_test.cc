@@ -177,6 +177,18 @@ TEST_F(WorkerLimits, WhoSpokeIsKnownAfterARestart) {
   EXPECT_TRUE(driver_.worker(job_).spoke);
 }
 
+// Jobs of other users can't read a LibTorch in root's home.
+TEST(HeldAfterFailures, ALibraryThatCannotBeReadHasItsRemedy) {
+  Reason reason{ReasonCode::kHeldFailures, "4", 3, 127};
+  reason.detail =
+      "./train: error while loading shared libraries: libtorch.so: cannot open "
+      "shared object file: Permission denied";
+  EXPECT_THAT(RenderReason(reason),
+              HasSubstr("see that the job's user can read the library"));
+  reason.detail = "ValueError: no such layer";
+  EXPECT_THAT(RenderReason(reason), ::testing::Not(HasSubstr("library")));
+}
+
 // A launch that does not come to exec.
 class HungLaunch : public ::testing::Test {
  protected:
