@@ -15,6 +15,12 @@ namespace {
 constexpr char kDescription[] =
     "Gavel for C++: schedules training jobs over accelerators in rounds.";
 
+constexpr char kFooter[] =
+    "JOB is an id or a name. `gavel COMMAND --help` tells the options of each "
+    "command.\n"
+    "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
+    "line.";
+
 // Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: none of that
 // is for our parser, which would take "[a,b]" for two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
@@ -32,7 +38,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(const std::string& version,
                                           std::vector<std::string> program,
                                           int* exit_code) {
   auto app = std::make_unique<CLI::App>(kDescription, "gavel");
-  app->footer(kCommandFooter);
+  app->footer(kFooter);
   app->set_version_flag("--version", version);
   app->require_subcommand(1);
   AddLocalCommand(*app, exit_code);

@@ -67,6 +67,7 @@ void Add(const CLI::App& app, const std::string& before,
   Command command;
   command.words = before + app.get_name();
   command.meaning = app.get_description();
+  command.footer = app.get_footer();
   AddOptions(app, &command);
   std::vector<const CLI::App*> below = app.get_subcommands({});
   std::erase_if(below,

@@ -29,6 +29,7 @@ struct Command {
   std::string words = "";  // "gavel user add"; "gavel" of the program itself
   std::string meaning = "";
   std::vector<CommandOption> options = {};
+  std::string footer = "";                 // of its help: exit codes
   std::vector<std::string> commands = {};  // below it: "add", "list", "revoke"
 };
 

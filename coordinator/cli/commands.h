@@ -30,13 +30,6 @@ inline constexpr char kDaemonExitCodes[] =
     "fenced: another one has taken over, or the coordinator does not take this "
     "agent, 5 a disk is full, 6 the journal is damaged.";
 
-// What holds for all commands.
-inline constexpr char kCommandFooter[] =
-    "JOB is an id or a name. `gavel COMMAND --help` tells the options of each "
-    "command.\n"
-    "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
-    "line.";
-
 // Daemons.
 void AddCoordinatorCommand(CLI::App& app, int* exit_code);
 void AddAgentCommand(CLI::App& app, int* exit_code);

@@ -27,8 +27,7 @@ struct HelpOptions {
 absl::Status WriteManPages(const CLI::App& app, const std::string& version,
                            const std::string& directory) {
   GAVEL_RETURN_IF_ERROR(MakeDirectory(directory));
-  for (const ManPage& page :
-       MakeManPages(ListCommands(app), version, kCommandFooter)) {
+  for (const ManPage& page : MakeManPages(ListCommands(app), version)) {
     GAVEL_RETURN_IF_ERROR(
         WriteFile(StrCat(directory, "/", page.file), page.text));
   }

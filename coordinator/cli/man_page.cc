@@ -95,8 +95,7 @@ std::string SeeAlso(const Command& command) {
   return StrCat(".SH SEE ALSO\n", absl::StrJoin(pages, ",\n"), "\n");
 }
 
-std::string PageText(const Command& command, const std::string& version,
-                     const std::string& footer) {
+std::string PageText(const Command& command, const std::string& version) {
   const std::string name = PageName(command.words);
   std::string text = StrCat(
       ".TH \"", absl::AsciiStrToUpper(Roff(name)), "\" 1 \"\" \"",
@@ -113,7 +112,7 @@ std::string PageText(const Command& command, const std::string& version,
   }
   text += ".SH NOTES\n";
   for (const std::string& line :
-       std::vector<std::string>(absl::StrSplit(footer, '\n'))) {
+       std::vector<std::string>(absl::StrSplit(command.footer, '\n'))) {
     StrAppend(&text, ".PP\n", Roff(line), "\n");
   }
   return text + SeeAlso(command);
@@ -122,12 +121,11 @@ std::string PageText(const Command& command, const std::string& version,
 }  // namespace
 
 std::vector<ManPage> MakeManPages(const std::vector<Command>& commands,
-                                  const std::string& version,
-                                  const std::string& footer) {
+                                  const std::string& version) {
   std::vector<ManPage> pages;
   for (const Command& command : commands) {
     pages.push_back(
-        {PageName(command.words) + ".1", PageText(command, version, footer)});
+        {PageName(command.words) + ".1", PageText(command, version)});
   }
   return pages;
 }

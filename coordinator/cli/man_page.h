@@ -14,11 +14,9 @@ struct ManPage {
   std::string text;
 };
 
-// One for each command. `version`: "gavel 0.1.0". `footer`: what holds for all
-// commands, a paragraph for each line.
+// One for each command. `version`: "gavel 0.1.0".
 std::vector<ManPage> MakeManPages(const std::vector<Command>& commands,
-                                  const std::string& version,
-                                  const std::string& footer);
+                                  const std::string& version);
 
 }  // namespace gavel
 

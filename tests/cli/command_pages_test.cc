@@ -12,7 +12,6 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/command_list.h"
-#include "coordinator/cli/commands.h"
 #include "coordinator/cli/completion.h"
 #include "coordinator/cli/files_document.h"
 #include "coordinator/cli/man_page.h"
@@ -73,8 +72,7 @@ TEST(CommandList, EveryCommandSaysWhatItIs) {
 
 TEST(ManPages, ThereIsOneForEachCommandWithAllOfItsOptions) {
   const std::vector<Command> commands = Commands();
-  const std::vector<ManPage> pages =
-      MakeManPages(commands, "gavel 1.2.3", kCommandFooter);
+  const std::vector<ManPage> pages = MakeManPages(commands, "gavel 1.2.3");
   ASSERT_EQ(pages.size(), commands.size());
   for (size_t i = 0; i < pages.size(); ++i) {
     for (const CommandOption& option : commands[i].options) {
@@ -97,8 +95,9 @@ TEST(ManPages, NoLineIsTakenForARequest) {
                     .meaning = ".sp is no request, and \\ is a backslash",
                     .options = {{.names = {"--state"},
                                  .argument = "FILE",
-                                 .meaning = ".gavel, in the folder"}}};
-  const std::string text = MakeManPages({odd}, "1", "'footer'").front().text;
+                                 .meaning = ".gavel, in the folder"}},
+                    .footer = "'footer'"};
+  const std::string text = MakeManPages({odd}, "1").front().text;
   EXPECT_THAT(text, HasSubstr("\n\\&.gavel, in the folder"));
   EXPECT_THAT(text, HasSubstr("\n\\&'footer'"));
   EXPECT_THAT(text, HasSubstr(" and \\e is"));
