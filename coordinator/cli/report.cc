@@ -22,20 +22,23 @@ std::string SummaryOf(const ReportContext& context) {
 }  // namespace
 
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
-                                      const std::string& title) {
+                                      const ReportOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const ReportContext context,
                          ReportContext::Create(store));
-  ReportPage page{title, SummaryOf(context), {}};
+  ReportPage page{options.title, SummaryOf(context), {}};
   const auto add = [&page](ReportSection section) {
-    if (!section.figures.empty()) page.sections.push_back(std::move(section));
+    if (section.csv.empty() && section.notes.empty()) return;
+    page.sections.push_back(std::move(section));
   };
   add(JctAgainstRate(context));
-  using Maker = absl::StatusOr<ReportSection> (*)(const ReportContext& context);
+  using Maker = absl::StatusOr<ReportSection> (*)(const ReportContext& context,
+                                                  bool each_run);
   GAVEL_ASSIGN_OR_RETURN(ReportSection jcts, JctDistributions(context));
   add(std::move(jcts));
   add(MakespanAgainstJobs(context));
   for (const Maker make : {UsageOverTime, SharesReceived, RoundsOverTime}) {
-    GAVEL_ASSIGN_OR_RETURN(ReportSection section, make(context));
+    GAVEL_ASSIGN_OR_RETURN(ReportSection section,
+                           make(context, options.each_run));
     add(std::move(section));
   }
   page.sections.push_back(AllRuns(context));

@@ -11,10 +11,16 @@
 
 namespace gavel {
 
-// Sections without anything to draw are left out, but the table of runs.
+struct ReportOptions {
+  std::string title;
+  bool each_run = false;  // also charts of single runs
+};
+
+// Each chart has a line for each scheduler; what one lacks is told below it.
+// Sections that nothing belongs to are left out, but the table of runs.
 // NOT_FOUND: the database has no runs.
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
-                                      const std::string& title);
+                                      const ReportOptions& options);
 
 }  // namespace gavel
 

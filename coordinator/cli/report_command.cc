@@ -16,11 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct ReportOptions {
+struct ReportFlags {
   std::string database;
   std::string output = "report.html";
   std::string csv_directory;
   std::string title;
+  bool each_run = false;
 };
 
 absl::Status WriteCsvs(const ReportPage& page, const std::string& directory) {
@@ -32,14 +33,15 @@ absl::Status WriteCsvs(const ReportPage& page, const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const ReportOptions& options) {
+absl::Status Run(const ReportFlags& options) {
   GAVEL_ASSIGN_OR_RETURN(SimulationStore store,
                          SimulationStore::OpenExisting(options.database));
   const std::string title =
       options.title.empty()
           ? StrCat("Gavel: ", fs::path(options.database).stem().string())
           : options.title;
-  const absl::StatusOr<ReportPage> made = MakeReport(store, title);
+  const absl::StatusOr<ReportPage> made =
+      MakeReport(store, {title, options.each_run});
   if (!made.ok()) return Annotate(made.status(), options.database);
   const ReportPage& page = *made;
   GAVEL_RETURN_IF_ERROR(WriteFile(options.output, RenderPage(page)));
@@ -53,7 +55,7 @@ absl::Status Run(const ReportOptions& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<ReportOptions>();
+  auto options = std::make_shared<ReportFlags>();
   CLI::App* command = app.add_subcommand(
       "report", "Draws the results of a sweep: one HTML page, and CSV");
   command->add_option("database", options->database, "of `gavel sweep`")
@@ -66,6 +68,9 @@ void AddReportCommand(CLI::App& app, int* exit_code) {
       ->add_option("--csv", options->csv_directory,
                    "writes the data of each plot there, too")
       ->type_name("DIRECTORY");
+  command->add_flag("--each-run", options->each_run,
+                    "also charts of single runs: accelerators in use by type, "
+                    "the share of each job, rounds where they were recorded");
   command->add_option("--title", options->title, "of the page");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });

@@ -1,6 +1,8 @@
 #include <algorithm>
-#include <cmath>
+#include <functional>
+#include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -16,8 +18,6 @@ namespace {
 
 constexpr size_t kDistributionsMax = 6;
 constexpr size_t kDetailGroupsMax = 3;
-constexpr size_t kFiguresMax = 9;
-constexpr size_t kRoundFiguresMax = 4;
 constexpr size_t kBarsMax = 700;
 constexpr size_t kPointsMax = 1000;
 // A line of more is a smear where jobs change places each round.
@@ -50,35 +50,48 @@ absl::StatusOr<std::vector<double>> JctHours(const ReportContext& context,
   return hours;
 }
 
-// One run for each scheduler of the group: that of the least seed.
-std::vector<const StoredRun*> OneEach(const ReportContext& context,
-                                      const RunGroup& group) {
-  std::vector<const StoredRun*> chosen;
-  std::set<std::string> seen;
-  for (const StoredRun* run : group.runs) {
-    if (seen.insert(context.labels().Scheduler(run->spec)).second) {
-      chosen.push_back(run);
-    }
-  }
-  return chosen;
-}
-
-// Runs worth a look into: of few groups one for each scheduler.
+// A run worth a look into.
 struct Detail {
   const StoredRun* run;
   std::string scheduler;
   std::string group;
   std::string title() const { return StrCat(scheduler, ", ", group); }
 };
-std::vector<Detail> Details(const ReportContext& context) {
+
+std::vector<Detail> DetailsOf(const ReportContext& context,
+                              const RunGroup& group) {
   std::vector<Detail> details;
-  for (const RunGroup& group : Spread(context.Groups(), kDetailGroupsMax)) {
-    for (const StoredRun* run : OneEach(context, group)) {
-      details.push_back(
-          {run, context.labels().Scheduler(run->spec), group.title});
-    }
+  for (const StoredRun* run : context.OneEach(group)) {
+    details.push_back(
+        {run, context.labels().Scheduler(run->spec), group.title});
   }
   return details;
+}
+
+// The groups that are drawn; says so when those are not all.
+std::vector<RunGroup> DrawnGroups(const ReportContext& context, size_t count,
+                                  ReportSection* section) {
+  const std::vector<RunGroup> all = context.Groups();
+  if (all.size() > count) {
+    section->notes.push_back(StrCat(count, " of ", all.size(),
+                                    " loads are drawn, from the least to the "
+                                    "greatest."));
+  }
+  return Spread(all, count);
+}
+
+// Draws the plot, and notes the schedulers that it lacks. A line of one point
+// is none.
+void AddPlot(const ReportContext& context, const RunGroup& group, Plot plot,
+             std::string_view no_data, ReportSection* section) {
+  std::erase_if(plot.series,
+                [](const PlotSeries& line) { return line.points.size() < 2; });
+  std::set<std::string> drawn;
+  for (const PlotSeries& line : plot.series) drawn.insert(line.name);
+  const std::string missing =
+      context.NotDrawn(group.title, group, drawn, no_data);
+  if (!missing.empty()) section->notes.push_back(missing);
+  if (!plot.series.empty()) section->figures.push_back(RenderPlot(plot));
 }
 
 // Runs whose rounds were recorded, one for each scheduler and load.
@@ -91,32 +104,11 @@ absl::StatusOr<std::vector<Detail>> RecordedDetails(
     std::erase_if(group.runs, [&](const StoredRun* run) {
       return recorded.count(run->id) == 0;
     });
-    for (const StoredRun* run : OneEach(context, group)) {
-      details.push_back(
-          {run, context.labels().Scheduler(run->spec), group.title});
+    for (Detail& detail : DetailsOf(context, group)) {
+      details.push_back(std::move(detail));
     }
   }
-  return Spread(details, kRoundFiguresMax);
-}
-
-Plot UsagePlot(const Detail& detail, const std::vector<UsageSample>& usage) {
-  Plot plot;
-  plot.title = detail.title();
-  plot.x.label = "time (h)";
-  plot.y.label = "accelerators in use (%)";
-  plot.y.min = 0;
-  plot.y.max = 100;
-  const std::vector<std::string>& types = detail.run->run.result.types;
-  for (size_t j = 0; j < types.size(); ++j) {
-    PlotSeries line{types[j], j, PlotMark::kSteps, {}};
-    for (const UsageSample& sample : usage) {
-      if (j >= sample.busy.size()) continue;
-      line.points.push_back(
-          {sample.time_s / kHour_s, 100 * sample.busy[j], ""});
-    }
-    plot.series.push_back(std::move(line));
-  }
-  return plot;
+  return details;
 }
 
 void AddUsageRows(const Detail& detail, const std::vector<UsageSample>& usage,
@@ -131,16 +123,68 @@ void AddUsageRows(const Detail& detail, const std::vector<UsageSample>& usage,
   }
 }
 
-PlotSeries WaitingLine(const ReportContext& context, const Detail& detail,
-                       const std::vector<UsageSample>& usage) {
+PlotSeries LineOver(const ReportContext& context, const Detail& detail,
+                    const std::vector<UsageSample>& usage,
+                    const std::function<double(const UsageSample&)>& value) {
   PlotSeries line{detail.scheduler,
                   context.ColorOf(detail.scheduler),
                   PlotMark::kSteps,
                   {}};
   for (const UsageSample& sample : usage) {
-    line.points.push_back({sample.time_s / kHour_s, sample.waiting_jobs, ""});
+    line.points.push_back({sample.time_s / kHour_s, value(sample), ""});
   }
   return line;
+}
+
+// How many accelerators of each of the run's types there are; all 1 when its
+// cluster does not say.
+std::vector<double> CountsOf(const StoredRun& run) {
+  std::vector<double> counts(run.run.result.types.size(), 1);
+  const auto parts = ParseCluster(run.spec.cluster);
+  if (!parts.ok()) return counts;
+  for (const ClusterPart& part : *parts) {
+    for (size_t j = 0; j < counts.size(); ++j) {
+      if (run.run.result.types[j] == part.type) counts[j] = part.count;
+    }
+  }
+  return counts;
+}
+
+// The part of all accelerators that runs jobs, in percent.
+double BusyPercent(const UsageSample& sample,
+                   const std::vector<double>& counts) {
+  double busy = 0;
+  double all = 0;
+  for (size_t j = 0; j < std::min(counts.size(), sample.busy.size()); ++j) {
+    busy += counts[j] * sample.busy[j];
+    all += counts[j];
+  }
+  return all > 0 ? 100 * busy / all : 0;
+}
+
+Plot PercentOverTime(std::string title) {
+  Plot plot;
+  plot.title = std::move(title);
+  plot.x.label = "time (h)";
+  plot.y.label = "accelerators in use (%)";
+  plot.y.min = 0;
+  plot.y.max = 100;
+  return plot;
+}
+
+Plot UsagePlot(const Detail& detail, const std::vector<UsageSample>& usage) {
+  Plot plot = PercentOverTime(detail.title());
+  const std::vector<std::string>& types = detail.run->run.result.types;
+  for (size_t j = 0; j < types.size(); ++j) {
+    PlotSeries line{types[j], j, PlotMark::kSteps, {}};
+    for (const UsageSample& sample : usage) {
+      if (j >= sample.busy.size()) continue;
+      line.points.push_back(
+          {sample.time_s / kHour_s, 100 * sample.busy[j], ""});
+    }
+    plot.series.push_back(std::move(line));
+  }
+  return plot;
 }
 
 Plot SharePlot(const ReportContext& context, const Detail& detail,
@@ -213,7 +257,8 @@ absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
   section.title = "Distribution of JCT";
   section.text = "The part of jobs that took at most so long, all seeds.";
   section.csv = Csv({"load", "scheduler", "jct_h", "fraction"});
-  for (const RunGroup& group : Spread(context.Groups(), kDistributionsMax)) {
+  for (const RunGroup& group :
+       DrawnGroups(context, kDistributionsMax, &section)) {
     std::map<std::string, std::vector<double>> hours_of;
     for (const StoredRun* run : group.runs) {
       GAVEL_ASSIGN_OR_RETURN(const std::vector<double> hours,
@@ -226,79 +271,115 @@ absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
     plot.x = {"JCT (h)", true, false, {}, {}};
     plot.y = {"jobs (fraction)", false, true, 0, 1};
     for (auto& [scheduler, hours] : hours_of) {
-      PlotSeries line{scheduler, context.ColorOf(scheduler), PlotMark::kLine,
-                      Distribution(std::move(hours))};
-      for (const PlotPoint& point : line.points) {
+      plot.series.push_back({scheduler, context.ColorOf(scheduler),
+                             PlotMark::kLine, Distribution(std::move(hours))});
+      for (const PlotPoint& point : plot.series.back().points) {
         section.csv.Add(
             {group.title, scheduler, FieldText(point.x), FieldText(point.y)});
       }
-      if (!line.points.empty()) plot.series.push_back(std::move(line));
     }
-    if (!plot.series.empty()) section.figures.push_back(RenderPlot(plot));
+    AddPlot(context, group, std::move(plot), "fewer than two jobs ended",
+            &section);
   }
   return section;
 }
 
-absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context) {
+absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
+                                            bool each_run) {
   ReportSection section;
   section.id = "usage";
   section.title = "Use of accelerators over time";
-  section.text = "Of each type the part that runs a job, and jobs that wait.";
+  section.text =
+      "The part of all accelerators that runs a job, and jobs that wait; of "
+      "each scheduler the run of the least seed.";
   section.csv = Csv(
       {"run", "scheduler", "load", "time_h", "type", "busy", "waiting_jobs"});
-  std::map<std::string, Plot> waiting;
-  for (const Detail& detail : Details(context)) {
-    GAVEL_ASSIGN_OR_RETURN(const auto usage,
-                           context.store().Usage(detail.run->id));
-    if (usage.empty()) continue;
-    AddUsageRows(detail, usage, &section.csv);
-    if (section.figures.size() < kFiguresMax) {
-      section.figures.push_back(
-          RenderPlot(UsagePlot(detail, ThinUsage(usage, kUsageDrawn))));
+  std::vector<std::string> of_runs;
+  for (const RunGroup& group :
+       DrawnGroups(context, kDetailGroupsMax, &section)) {
+    Plot busy = PercentOverTime(group.title);
+    Plot waiting;
+    waiting.title = StrCat("Jobs waiting, ", group.title);
+    waiting.x.label = "time (h)";
+    waiting.y.label = "jobs waiting";
+    for (const Detail& detail : DetailsOf(context, group)) {
+      GAVEL_ASSIGN_OR_RETURN(const auto usage,
+                             context.store().Usage(detail.run->id));
+      AddUsageRows(detail, usage, &section.csv);
+      const auto drawn = ThinUsage(usage, kUsageDrawn);
+      const std::vector<double> counts = CountsOf(*detail.run);
+      busy.series.push_back(
+          LineOver(context, detail, drawn, [&](const UsageSample& sample) {
+            return BusyPercent(sample, counts);
+          }));
+      waiting.series.push_back(LineOver(
+          context, detail, drawn,
+          [](const UsageSample& sample) { return sample.waiting_jobs; }));
+      if (each_run && usage.size() > 1) {
+        of_runs.push_back(RenderPlot(UsagePlot(detail, drawn)));
+      }
     }
-    const bool any = std::ranges::any_of(
-        usage, [](const UsageSample& one) { return one.waiting_jobs > 0; });
-    if (!any) continue;
-    Plot& plot = waiting[detail.group];
-    plot.title = StrCat("Jobs waiting, ", detail.group);
-    plot.x.label = "time (h)";
-    plot.y.label = "jobs waiting";
-    plot.series.push_back(
-        WaitingLine(context, detail, ThinUsage(usage, kUsageDrawn)));
+    constexpr char kNoUsage[] = "its use over time was not recorded";
+    AddPlot(context, group, std::move(busy), kNoUsage, &section);
+    std::erase_if(waiting.series, [](const PlotSeries& line) {
+      return line.points.size() < 2;
+    });
+    if (!waiting.series.empty()) {
+      section.figures.push_back(RenderPlot(waiting));
+    }
   }
-  for (const auto& [group, plot] : waiting) {
-    section.figures.push_back(RenderPlot(plot));
-  }
+  section.figures.insert(section.figures.end(), of_runs.begin(), of_runs.end());
   return section;
 }
 
-absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context) {
+absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
+                                             bool each_run) {
   ReportSection section;
   section.id = "shares";
   section.title = "Share received against target";
   section.text =
-      "Each dot is a job: the part of its life that the policy meant it to "
-      "run, and the part that it ran. Below the line it got less.";
-  section.csv = Csv({"run", "scheduler", "load", "job", "target", "received"});
-  for (const Detail& detail : Details(context)) {
-    GAVEL_ASSIGN_OR_RETURN(const auto jobs,
-                           context.store().Jobs(detail.run->id));
-    const bool any = std::ranges::any_of(
-        jobs, [](const SimulatedJob& job) { return job.share_target > 0; });
-    if (!any) continue;
-    if (section.figures.size() < kFiguresMax) {
-      section.figures.push_back(RenderPlot(SharePlot(context, detail, jobs)));
-    }
-    for (const SimulatedJob& job : jobs) {
-      section.csv.Add({StrCat(detail.run->id), detail.scheduler, detail.group,
-                       StrCat(job.job), FieldText(job.share_target),
-                       FieldText(job.share_received)});
-    }
+      "Of each job the part of its life that it ran, relative to the part that "
+      "the policy meant it to run: the part of jobs that got at most so much. "
+      "Left of 1 they got less.";
+  if (each_run) {
+    section.text +=
+        " Then a dot for each job of each run; below the line it got less.";
   }
+  section.csv = Csv({"run", "scheduler", "load", "job", "target", "received"});
+  std::vector<std::string> of_runs;
+  for (const RunGroup& group :
+       DrawnGroups(context, kDetailGroupsMax, &section)) {
+    Plot plot;
+    plot.title = group.title;
+    plot.x = {"share received / share meant", false, true, {}, {}};
+    plot.y = {"jobs (fraction)", false, true, 0, 1};
+    for (const Detail& detail : DetailsOf(context, group)) {
+      GAVEL_ASSIGN_OR_RETURN(const auto jobs,
+                             context.store().Jobs(detail.run->id));
+      std::vector<double> ratios;
+      for (const SimulatedJob& job : jobs) {
+        if (job.share_target <= 0) continue;
+        ratios.push_back(job.share_received / job.share_target);
+        section.csv.Add({StrCat(detail.run->id), detail.scheduler, detail.group,
+                         StrCat(job.job), FieldText(job.share_target),
+                         FieldText(job.share_received)});
+      }
+      if (each_run && ratios.size() > 1) {
+        of_runs.push_back(RenderPlot(SharePlot(context, detail, jobs)));
+      }
+      plot.series.push_back({detail.scheduler,
+                             context.ColorOf(detail.scheduler), PlotMark::kLine,
+                             Distribution(std::move(ratios))});
+    }
+    AddPlot(context, group, std::move(plot),
+            "it means no share for two jobs or more", &section);
+  }
+  section.figures.insert(section.figures.end(), of_runs.begin(), of_runs.end());
   return section;
 }
 
-absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context) {
+absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
+                                             bool each_run) {
   ReportSection section;
   section.id = "rounds";
   section.title = "Rounds";
@@ -308,6 +389,14 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context) {
   section.csv =
       Csv({"run", "scheduler", "load", "job", "accelerator", "from_h", "to_h"});
   GAVEL_ASSIGN_OR_RETURN(const auto details, RecordedDetails(context));
+  if (!each_run) {
+    if (details.empty()) return section;
+    section.notes.push_back(StrCat("Rounds of ", details.size(),
+                                   details.size() == 1 ? " run" : " runs",
+                                   " are recorded; `gavel report --each-run` "
+                                   "draws them."));
+    return section;
+  }
   for (const Detail& detail : details) {
     GAVEL_ASSIGN_OR_RETURN(auto leases, context.store().Leases(detail.run->id));
     for (const RecordedLease& lease : leases) {

@@ -121,6 +121,9 @@ std::string RenderSection(const ReportSection& section) {
   std::string html =
       StrCat("<section id=\"", section.id, "\"><h2>", EscapeHtml(section.title),
              "</h2><p>", EscapeHtml(section.text), CsvLink(section), "</p>\n");
+  for (const std::string& note : section.notes) {
+    StrAppend(&html, "<p class=\"note\">", EscapeHtml(note), "</p>\n");
+  }
   if (!section.figures.empty()) {
     html += "<div class=\"figures\">";
     for (const std::string& figure : section.figures) {

@@ -31,6 +31,7 @@ struct ReportSection {
   std::string id;     // "jct-rate": of the anchor, and of the CSV file
   std::string title;  // "JCT against rate"
   std::string text;   // what is shown, and how to read it
+  std::vector<std::string> notes;    // what is not shown, and why
   std::vector<std::string> figures;  // SVG
   ReportTable table;                 // no titles: none
   Csv csv;                           // what the figures are drawn from

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <tuple>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -97,13 +97,73 @@ Plot PlotOf(const ReportContext& context, const std::string& title,
   return plot;
 }
 
-void AddCurves(const ReportContext& context, const CurveGroups& groups,
-               const std::string& title, const char* x_label,
-               const char* y_label, ReportSection* section) {
-  for (const auto& [workload, curves] : groups) {
-    section->figures.push_back(
-        RenderPlot(PlotOf(context, workload.empty() ? title : workload, curves,
-                          x_label, y_label)));
+void AddToCurve(const StoredRun& run, double value_s, Cell* cell) {
+  if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
+    cell->Add(value_s / kHour_s);
+  } else if (run.run.status == RunStatus::kCannotDrain) {
+    ++cell->not_drained;
+  }
+}
+
+// What is compared over: the rate, or the number of jobs.
+struct Compared {
+  std::string title;
+  const char* x_label;
+  const char* y_label;
+  std::map<std::string, RunGroup> runs_of = {};  // by workload
+  CurveGroups groups = {};
+};
+
+void AddRun(const ReportContext& context, const StoredRun& run, double x,
+            double value_s, Compared* compared) {
+  const std::string workload = context.labels().Workload(run.spec);
+  AddToCurve(
+      run, value_s,
+      &compared->groups[workload][context.labels().Scheduler(run.spec)][x]);
+  RunGroup& group = compared->runs_of[workload];
+  (run.run.status == RunStatus::kOk ? group.runs : group.unfinished)
+      .push_back(&run);
+}
+
+// A chart of one rate would be a column of dots.
+bool IsLine(const Curves& curves) {
+  std::set<double> xs;
+  for (const auto& [name, curve] : curves) {
+    for (const auto& [x, cell] : curve) {
+      if (cell.count + cell.not_drained > 0) xs.insert(x);
+    }
+  }
+  return xs.size() > 1;
+}
+
+void DrawCurves(const ReportContext& context, const Compared& compared,
+                const std::string& workload, const Curves& curves,
+                ReportSection* section) {
+  const std::string title = workload.empty() ? compared.title : workload;
+  if (!IsLine(curves)) {
+    section->notes.push_back(StrCat("No chart of ", title, ": there is one ",
+                                    "value of ", compared.x_label,
+                                    " only. The table of all runs has it."));
+    return;
+  }
+  section->figures.push_back(RenderPlot(
+      PlotOf(context, title, curves, compared.x_label, compared.y_label)));
+  std::set<std::string> drawn;
+  for (const auto& [name, curve] : curves) {
+    for (const auto& [x, cell] : curve) {
+      if (cell.count > 0) drawn.insert(name);
+    }
+  }
+  const std::string missing =
+      context.NotDrawn(title, compared.runs_of.at(workload), drawn,
+                       "its figures are not finite");
+  if (!missing.empty()) section->notes.push_back(missing);
+}
+
+void AddCurves(const ReportContext& context, const Compared& compared,
+               ReportSection* section) {
+  for (const auto& [workload, curves] : compared.groups) {
+    DrawCurves(context, compared, workload, curves, section);
     for (const auto& [scheduler, curve] : curves) {
       for (const auto& [x, cell] : curve) {
         const bool any = cell.count > 0;
@@ -113,14 +173,6 @@ void AddCurves(const ReportContext& context, const CurveGroups& groups,
              any ? FieldText(cell.max) : "", StrCat(cell.not_drained)});
       }
     }
-  }
-}
-
-void AddToCurve(const StoredRun& run, double value_s, Cell* cell) {
-  if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
-    cell->Add(value_s / kHour_s);
-  } else if (run.run.status == RunStatus::kCannotDrain) {
-    ++cell->not_drained;
   }
 }
 
@@ -189,50 +241,6 @@ std::vector<std::string> CsvCells(const StoredRun& run) {
 
 }  // namespace
 
-absl::StatusOr<ReportContext> ReportContext::Create(SimulationStore& store) {
-  GAVEL_ASSIGN_OR_RETURN(std::vector<StoredRun> runs, store.Runs());
-  if (runs.empty()) {
-    return absl::NotFoundError(
-        "no runs in it yet; `gavel sweep` and `gavel reproduce` make them");
-  }
-  return ReportContext(store, std::move(runs));
-}
-
-ReportContext::ReportContext(SimulationStore& store,
-                             std::vector<StoredRun> runs)
-    : store_(&store), runs_(std::move(runs)), labels_(runs_) {
-  for (const StoredRun& run : runs_) colors_[labels_.Scheduler(run.spec)];
-  size_t color = 0;
-  for (auto& [scheduler, its_color] : colors_) its_color = color++;
-}
-
-size_t ReportContext::ColorOf(const std::string& scheduler) const {
-  const auto it = colors_.find(scheduler);
-  return it == colors_.end() ? 0 : it->second;
-}
-
-std::vector<RunGroup> ReportContext::Groups() const {
-  using Key = std::tuple<std::string, std::string, double, uint64_t>;
-  std::map<Key, std::vector<const StoredRun*>> runs_of;
-  for (const StoredRun& run : runs_) {
-    if (run.run.status != RunStatus::kOk) continue;
-    const SimulationSpec& spec = run.spec;
-    runs_of[{labels_.Workload(spec), spec.trace, spec.rate_per_h,
-             GeneratedJobs(spec)}]
-        .push_back(&run);
-  }
-  std::vector<RunGroup> groups;
-  for (auto& [key, runs] : runs_of) {
-    std::ranges::stable_sort(runs, {}, [this](const StoredRun* run) {
-      return std::pair(labels_.Scheduler(run->spec), run->spec.seed);
-    });
-    std::string title = LoadLabel(runs.front()->spec);
-    if (!std::get<0>(key).empty()) StrAppend(&title, ", ", std::get<0>(key));
-    groups.push_back({std::move(title), std::move(runs)});
-  }
-  return groups;
-}
-
 // For each scheduler and workload the highest rate at which all seeds are
 // sustained, as are those of all lower rates.
 ReportTable HighestRates(const ReportContext& context) {
@@ -272,16 +280,13 @@ ReportSection JctAgainstRate(const ReportContext& context) {
       "as those of its first, or twice as long as alone.";
   section.csv = Csv({"workload", "scheduler", "rate_per_h", "seeds",
                      "avg_jct_h", "least_h", "most_h", "not_drained"});
-  CurveGroups groups;
+  Compared compared{"Average JCT", "jobs per hour", "average JCT (h)"};
   for (const StoredRun& run : context.runs()) {
     if (!run.spec.trace.empty() || run.spec.rate_per_h <= 0) continue;
-    AddToCurve(
-        run, run.run.result.avg_jct_s,
-        &groups[context.labels().Workload(run.spec)]
-               [context.labels().Scheduler(run.spec)][run.spec.rate_per_h]);
+    AddRun(context, run, run.spec.rate_per_h, run.run.result.avg_jct_s,
+           &compared);
   }
-  AddCurves(context, groups, "Average JCT", "jobs per hour", "average JCT (h)",
-            &section);
+  AddCurves(context, compared, &section);
   section.table = HighestRates(context);
   return section;
 }
@@ -293,15 +298,13 @@ ReportSection MakespanAgainstJobs(const ReportContext& context) {
   section.text = "All jobs arrive at time 0. Mean over seeds.";
   section.csv = Csv({"workload", "scheduler", "jobs", "seeds", "makespan_h",
                      "least_h", "most_h", "not_drained"});
-  CurveGroups groups;
+  Compared compared{"Makespan", "jobs", "makespan (h)"};
   for (const StoredRun& run : context.runs()) {
     if (!run.spec.trace.empty() || run.spec.rate_per_h > 0) continue;
-    AddToCurve(
-        run, run.run.result.makespan_s,
-        &groups[context.labels().Workload(run.spec)][context.labels().Scheduler(
-            run.spec)][static_cast<double>(GeneratedJobs(run.spec))]);
+    AddRun(context, run, static_cast<double>(GeneratedJobs(run.spec)),
+           run.run.result.makespan_s, &compared);
   }
-  AddCurves(context, groups, "Makespan", "jobs", "makespan (h)", &section);
+  AddCurves(context, compared, &section);
   return section;
 }
 

@@ -4,7 +4,9 @@
 #define GAVEL_COORDINATOR_CLI_REPORT_SECTIONS_H_
 
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +20,7 @@ namespace gavel {
 struct RunGroup {
   std::string title;
   std::vector<const StoredRun*> runs;  // finished ones, by scheduler and seed
+  std::vector<const StoredRun*> unfinished;
 };
 
 class ReportContext {
@@ -31,9 +34,20 @@ class ReportContext {
   size_t ColorOf(const std::string& scheduler) const;
   // In the order of workload and load.
   std::vector<RunGroup> Groups() const;
+  // Of `group` one run for each scheduler: that of the least seed.
+  std::vector<const StoredRun*> OneEach(const RunGroup& group) const;
+
+  // Which schedulers a chart of these runs lacks, and why, as a sentence;
+  // empty: none. `no_data`: of one whose runs ended and which is not `drawn`
+  // all the same.
+  std::string NotDrawn(const std::string& chart, const RunGroup& runs,
+                       const std::set<std::string>& drawn,
+                       std::string_view no_data) const;
 
  private:
   ReportContext(SimulationStore& store, std::vector<StoredRun> runs);
+  std::string WhyNotDrawn(const std::string& scheduler, const RunGroup& runs,
+                          std::string_view no_data) const;
   SimulationStore* store_;
   std::vector<StoredRun> runs_;
   RunLabels labels_;
@@ -47,9 +61,13 @@ ReportSection AllRuns(const ReportContext& context);
 
 // What happened within runs: report_details.cc.
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context);
-absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context);
-absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context);
-absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context);
+// `each_run`: also a chart for each run; without it rounds are not drawn.
+absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
+                                            bool each_run);
+absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
+                                             bool each_run);
+absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
+                                             bool each_run);
 
 // At most `count` of them, from the first to the last, evenly spread.
 template <class T>
