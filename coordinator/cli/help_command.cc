@@ -45,12 +45,16 @@ absl::Status Help(CLI::App& app, const HelpOptions& options) {
   const std::string unknown = UnknownCommand(app, options.words);
   if (!unknown.empty()) return absl::NotFoundError(unknown);
   CLI::App* command = &app;
-  std::string before;
+  std::string words = app.get_name();
   for (const std::string& word : options.words) {
-    before += command->get_name() + " ";
     command = command->get_subcommand(word);
+    StrAppend(&words, " ", word);
   }
-  std::fputs(command->help(before + command->get_name()).c_str(), stdout);
+  // App::help() would tell of the command that was chosen, which is this one.
+  std::fputs(command->get_formatter()
+                 ->make_help(command, words, CLI::AppFormatMode::Normal)
+                 .c_str(),
+             stdout);
   return absl::OkStatus();
 }
 
