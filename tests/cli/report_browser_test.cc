@@ -45,7 +45,8 @@ class ReportBrowserTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(SimulationStore store,
                          SimulationStore::Open(Path("results.db")));
     for (const StoredRun& run : SampleSweep()) ASSERT_OK(store.Append(run));
-    ASSERT_OK_AND_ASSIGN(const ReportPage page, MakeReport(store, {"Sample", true}));
+    ASSERT_OK_AND_ASSIGN(const ReportPage page,
+                         MakeReport(store, {"Sample", true}));
     std::ofstream(Path("report.html")) << RenderPage(page);
     for (const ReportSection& section : page.sections) {
       figures_ += section.figures.size();
