@@ -23,8 +23,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr uint64_t kMost = ~uint64_t{0};
-
 double Now() {
   const std::chrono::duration<double> now =
       std::chrono::steady_clock::now().time_since_epoch();
@@ -39,6 +37,10 @@ class HostileJobsTest : public HostileTenantTest {
     voice_ = VoiceOf("here", worker_);
     ASSERT_NE(voice_, nullptr);
     ASSERT_TRUE(voice_->Hello());
+  }
+  // Its first process is there, for its agent.
+  bool Runs(JobId job) const {
+    return std::filesystem::exists(WorkersKeyFile("here", {job, 0, 1}));
   }
   // Figures that nobody has measured, and names that are none.
   static Progress ExtremeProgress(uint64_t number) {
@@ -127,28 +129,33 @@ TEST_F(HostileJobsTest, RenewalsAndLeasesWithoutAPauseHarmNobody) {
     ++begun;
     voice_->Send(LeaseReleased{worker_, next->epoch, {}});
   }
-  // 100 within ten seconds, and those that were asked for again.
+  std::printf("%d leases began\n", begun);
   EXPECT_GT(begun, 1);
+  EXPECT_LE(begun, 110);  // docs/security.md: 100 within ten seconds
   EXPECT_LT(BytesUnder(state()) - before, 4U << 20);
   ExpectOthersUnharmed();
 }
 
 TEST_F(HostileJobsTest, OutputWithoutEndFillsNoDisk) {
   StartCluster({}, {"--log-mib", "8", "--logs-mib", "16"});
+  // Each writes as much as is kept of it.
   std::vector<JobId> jobs;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 12; ++i) {
     jobs.push_back(SubmitCommand(StrCat("yes-", i),
-                                 {"/bin/sh", "-c", "timeout 2 yes; exit 0"}));
+                                 {"/bin/sh", "-c", "yes | head -c 8000000"}));
   }
   const auto follow = Start({"logs", "-f", "yes-0", "--coordinator", endpoint(),
                              "--key", keys().KeyFile(kMallory)});
-  // What runs, what was before it, and what has yet to be looked at.
-  constexpr uint64_t kLogsMax = (16 + 1 + 3 * 12) << 20;
+  // All of them, what has yet to be looked at, and the two that run.
+  constexpr uint64_t kLogsMax = (16 + 8 + 2 * 8) << 20;
   uint64_t most = 0;
-  EXPECT_TRUE(Eventually([&] {
+  const bool all_ended = Eventually([&] {
     most = std::max(most, BytesUnder(agent_state() + "/logs"));
-    return QueueRow(endpoint(), "yes-5")["state"] == "CD";
-  }));
+    return QueueRow(endpoint(), "yes-11")["state"] == "CD";
+  });
+  EXPECT_TRUE(all_ended);
+  std::printf("logs took %.1f MiB at most\n",
+              static_cast<double>(most) / (1 << 20));
   EXPECT_LT(most, kLogsMax);
   EXPECT_GT(most, uint64_t{8} << 20);
   follow->Signal(SIGKILL);
@@ -174,20 +181,18 @@ while :; do sleep 1; done
 
 TEST_F(HostileJobsTest, ProcessesThatDoNotGoKeepNoAccelerator) {
   StartCluster({"--stop-grace", "1"});
-  const std::string go = keys().JobsOf(kMallory) + "/go";
-  std::ofstream(go) << "on";
+  const std::string hers = keys().JobsOf(kMallory);
+  std::ofstream(hers + "/go") << "on";
   const JobId job = SubmitCommand("rabbit", {"/bin/sh", "-c", kRabbit},
                                   "pause_grace_s = 1\n");
-  ASSERT_TRUE(Eventually([&] {
-    return std::filesystem::exists(keys().JobsOf(kMallory) + "/again.sh");
-  }));
-  EXPECT_EQ(IdleSlots(), 1);
+  ASSERT_TRUE(
+      Eventually([&] { return std::filesystem::exists(hers + "/again.sh"); }));
+  EXPECT_TRUE(Runs(job));
   const double asked = Now();
   CancelAll({job});
-  EXPECT_TRUE(Eventually([&] { return IdleSlots() == 2; }))
-      << coordinator().errors();
-  std::printf("the accelerator was idle after %.1f s\n", Now() - asked);
-  std::filesystem::remove(go);
+  EXPECT_TRUE(Eventually([&] { return !Runs(job); })) << coordinator().errors();
+  std::printf("the accelerator was free after %.1f s\n", Now() - asked);
+  std::filesystem::remove(hers + "/go");
   ExpectOthersUnharmed();
 }
 
@@ -207,11 +212,11 @@ TEST_F(HostileJobsTest, ACopiedMarkKeepsNoAcceleratorAndKillsNobody) {
   const JobId job =
       SubmitCommand("copy", {"/bin/sh", "-c", "env; exec sleep 300"},
                     StrCat("[environment]\nGAVEL_PROCESS = \"", mark, "\"\n"));
+  EXPECT_TRUE(Eventually([&] { return Runs(job); }));
+  // It has ended only when its agent says that its accelerator is free.
   EXPECT_TRUE(ReachesState(endpoint(), "short", "CD"));
-  // The one that has ended was on it.
-  EXPECT_TRUE(Eventually([&] { return IdleSlots() == 1; }, 5));
   if (geteuid() == 0) {
-    EXPECT_NE(QueueRow(endpoint(), "copy")["state"], "F");
+    EXPECT_TRUE(Runs(job));
   }
   CancelAll({job});
   ExpectOthersUnharmed();

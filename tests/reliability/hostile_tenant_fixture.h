@@ -41,6 +41,7 @@ class StatusProbe {
 class HostileTenantTest : public ClusterTest {
  protected:
   static constexpr char kMallory[] = "mallory";
+  static constexpr uint64_t kMost = ~uint64_t{0};
 
   void SetUp() override;
   // Coordinator, the agent of "here" with three slots, and alice's job on one
@@ -67,7 +68,6 @@ class HostileTenantTest : public ClusterTest {
 
   std::string agent_state() const { return Path("agent-here"); }
   uint64_t VictimsSteps() const;
-  int IdleSlots();
   static uint64_t BytesUnder(const std::string& folder);
 
  private:
