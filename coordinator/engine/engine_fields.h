@@ -26,6 +26,7 @@ constexpr MechanismKind LastOf(MechanismKind) {
   return MechanismKind::kMoveAware;
 }
 constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
+constexpr TypeWorth LastOf(TypeWorth) { return TypeWorth::kThroughputPerCost; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
 constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldUnready; }
@@ -154,7 +155,7 @@ auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
 auto Fields(As<PolicyResult> auto& r) {
   return std::tie(r.outcome, r.detail, r.is_assignment, r.allocation,
                   r.assignment, r.left_out, r.objective, r.bound, r.gap,
-                  r.solver, r.each_round, r.too_extreme);
+                  r.solver, r.each_round, r.too_extreme, r.worth);
 }
 
 // ---- jobs, servers and what they hold
@@ -191,16 +192,17 @@ auto Fields(As<Job::Pace> auto& p) {
 }
 
 auto Fields(As<Job> auto& j) {
-  return std::tie(
-      j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at, j.epoch,
-      j.workers, j.assigned, j.partner, j.planned, j.planned_partner,
-      j.failures_in_a_row, j.restored, j.target_share, j.target_s, j.received_s,
-      j.counted_since, j.isolated_s, j.isolated_steps, j.table_row,
-      j.failed_starts, j.failure_counted, j.gang_address, j.gang_epoch,
-      j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
-      j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-      j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
-      j.profile, j.last_error, j.hung_launches, j.stays);
+  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
+                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
+                  j.planned_partner, j.failures_in_a_row, j.restored,
+                  j.target_share, j.target_s, j.received_s, j.counted_since,
+                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
+                  j.failure_counted, j.gang_address, j.gang_epoch,
+                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
+                  j.row_speed, j.profile, j.last_error, j.hung_launches,
+                  j.stays, j.claimed, j.planned_claim);
 }
 
 auto Fields(As<Agent> auto& a) {

@@ -346,7 +346,8 @@ void Engine::Book(Time now, Job& job, Worker& worker,
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
-  const auto type = static_cast<size_t>(cluster_.TypeOf(worker.held));
+  const size_t type =
+      job.BookedType(cluster_.TypeOf(worker.held), cluster_.types().size());
   const double part_s = unit.packed() ? seconds / 2 : seconds;
   booking.Add(unit, type, part_s);
   // An assignment means whoever runs to run.

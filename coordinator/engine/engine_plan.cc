@@ -112,6 +112,7 @@ RoundPlan Engine::PlanAll(Time at, bool keep_running,
       options.queue = queue_;
       options.round_duration_s = round_duration_s_;
       options.keep_running = keep_running;
+      options.leftovers_by_worth = result_.worth >= TypeWorth::kThroughput;
       plan.places = PlanRound(cluster_, units, options);
       plan.trials = TrialsOf(units, plan.places);
     }
@@ -170,7 +171,8 @@ void Engine::PlanRoundAhead(Time now) {
   // The journal tells everybody's place, and so do renewals of leases.
   if (options_.journal || options_.renewals) Complete(plan);
   Record(now, event::RoundPlanned{plan.places.Release(), std::move(plan.jobs),
-                                  std::move(plan.trials)});
+                                  std::move(plan.trials),
+                                  plan.places.ReleaseClaims()});
 }
 
 // With those who go on as they are.
@@ -215,12 +217,16 @@ void Engine::ForgetPlan(Job& job) {
 }
 
 void Engine::ForgetPlans() {
+  const auto forget = [](Job& job) {
+    job.planned.clear();
+    job.planned_claim = -1;
+  };
   if (replanned_.has_value()) {
     for (const JobId id : *replanned_) {
-      if (Job* job = Find(id)) job->planned.clear();
+      if (Job* job = Find(id)) forget(*job);
     }
   } else {
-    for (auto& [id, job] : live_) job->planned.clear();
+    for (auto& [id, job] : live_) forget(*job);
   }
   replanned_ = std::nullopt;
 }
@@ -231,6 +237,9 @@ void Engine::On(Time now, const event::RoundPlanned& e) {
   ForgetPlans();
   replanned_ = e.jobs;
   planned_trials_ = e.trials;
+  for (const auto& [id, type] : e.claims) {
+    if (Job* job = FindLive(id)) job->planned_claim = type;
+  }
   for (const auto& [unit, places] : e.places) {
     for (const JobId id : {unit.job, unit.partner}) {
       Job* found = FindLive(id);
@@ -272,7 +281,9 @@ void Engine::On(Time now, const event::RoundStarted& e) {
     const bool replanned = IsReplanned(job);
     next.clear();
     std::swap(next, job.planned);
+    const int claimed = std::exchange(job.planned_claim, -1);
     if (!job.active()) return;
+    if (replanned) job.claimed = next.empty() ? -1 : claimed;
     const auto tier = tiers.find(job.id);
     if (replanned) {
       Assign(now, job, next, job.planned_partner,

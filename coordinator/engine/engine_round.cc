@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/operator_rules.h"
+#include "coordinator/engine/type_worth.h"
 #include "coordinator/engine/waiting_line.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
@@ -223,10 +224,12 @@ const std::vector<bool>& Engine::UsableTypes(const Job& job) const {
     return job.usable;
   }
   job.usable.clear();
+  job.steps_per_s.clear();
   job.guessed = false;
   for (const std::string& type : types) {
     const Throughput throughput = throughputs_.Get(job.id, type);
     job.usable.push_back(throughput.steps_per_s > 0);
+    job.steps_per_s.push_back(throughput.steps_per_s);
     job.guessed |= throughput.source == ThroughputSource::kGuessed;
   }
   job.usable_version = throughputs_.version();
@@ -240,6 +243,7 @@ void Engine::MakePlace(const ShareUnit& unit, const Job& job,
   row.scale_factor = job.scale_factor;
   row.holds.clear();
   row.home_server.clear();
+  row.claimed = job.claimed < 0 ? kNoIndex : static_cast<uint32_t>(job.claimed);
   if (job.workers.front().process == ProcessState::kJoined) {
     row.home_server = job.workers.front().server;
   }
@@ -263,6 +267,11 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
   } else {
     row.usable = UsableTypes(job);
   }
+  row.worth.clear();
+  if (!result_.is_assignment) {
+    AddWorth(result_.worth, {throughputs_, cluster_.types(), prices_}, unit,
+             job, row);
+  }
   row.preempt_cost_s = row.move_cost_s = row.owed_part = 0;
   AddCosts(job, row);
   if (unit.packed()) AddCosts(jobs_.at(unit.partner), row);
@@ -273,10 +282,10 @@ void Engine::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
     if (worker.held_epoch == 0) continue;
     const double seconds =
         std::max(0.0, at - worker.accrued_at) / worker.world_size;
-    row.time_received_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] +=
-        seconds;
+    const size_t booked = job.BookedType(cluster_.TypeOf(worker.held), types);
+    row.time_received_s[booked] += seconds;
     if (result_.is_assignment) continue;  // see Book
-    row.deficit_s[static_cast<size_t>(cluster_.TypeOf(worker.held))] -= seconds;
+    row.deficit_s[booked] -= seconds;
   }
 }
 
@@ -308,6 +317,10 @@ void Engine::Fill(Time now) {
         places, [&](AcceleratorId a) { return assigned_[a.value() - 1] == 0; });
     if (free) fill.places.emplace_back(unit, std::move(places));
   }
+  fill.claims = plan.places.ReleaseClaims();
+  std::erase_if(fill.claims, [&](const RoundAssignment::Claim& claim) {
+    return !jobs_.at(claim.first).assigned.empty();
+  });
   if (!fill.places.empty()) Record(now, std::move(fill));
   if (planned_) PlanRoundAhead(now);
 }
@@ -356,8 +369,12 @@ std::vector<bool> Engine::FillableTypes() {
 
 void Engine::On(Time now, const event::UnitsAssigned& e) {
   for (const auto& [unit, places] : e.places) {
+    jobs_.at(unit.job).claimed = -1;
     Assign(now, jobs_.at(unit.job), places, unit.partner);
     if (unit.packed()) Assign(now, jobs_.at(unit.partner), places, unit.job);
+  }
+  for (const auto& [id, type] : e.claims) {
+    if (Job* job = FindLive(id)) job->claimed = type;
   }
 }
 

@@ -50,6 +50,7 @@ std::vector<int> Engine::AddTrials(RoundTable& units) const {
       units.share(u)[type] = 1;
       units.received_s(u)[type] = 0;
       units.deficit_s(u)[type] = kTrialDebt_s;
+      std::ranges::fill(units.worth(u), 0.0);  // it stays there
     }
   }
   return trials;

@@ -166,9 +166,13 @@ struct AllocationReady {
 using UnitPlaces =
     std::vector<std::pair<ShareUnit, std::vector<AcceleratorId>>>;
 
+// Jobs of these whose time is of another type: RoundAssignment::claims.
+using Claims = std::vector<RoundAssignment::Claim>;
+
 // Idle accelerators were given out in the middle of a round.
 struct UnitsAssigned {
   UnitPlaces places;
+  Claims claims = {};
 };
 // The next round was planned; jobs that continue may keep their leases on.
 struct RoundPlanned {
@@ -178,6 +182,7 @@ struct RoundPlanned {
   std::optional<std::vector<JobId>> jobs = std::nullopt;
   // Those of `places` that are there on trial, ascending.
   std::vector<ShareUnit> trials = {};
+  Claims claims = {};
 };
 // The round that was planned begins. How far the pauses of those that have to
 // wait go, where it is not kPark.

@@ -68,8 +68,10 @@ auto Fields(As<AllocationReady> auto& e) {
   return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at);
 }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
-auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places); }
-auto Fields(As<RoundPlanned> auto& e) { return std::tie(e.places, e.trials); }
+auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places, e.claims); }
+auto Fields(As<RoundPlanned> auto& e) {
+  return std::tie(e.places, e.trials, e.claims);
+}
 auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
 auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }

@@ -216,6 +216,10 @@ struct Job {
   JobId partner;                        // shares `assigned`; invalid: alone
   std::vector<AcceleratorId> planned;   // for the next round
   JobId planned_partner;
+  // The type that its time counts on while it has `assigned`, and when it has
+  // `planned`; -1: theirs. See RoundAssignment::claims.
+  int claimed = -1;
+  int planned_claim = -1;
   int failures_in_a_row = 0;    // without a newer generation in between
   std::string last_error;       // line of the output of the last failure
   int hung_launches = 0;        // in a row: no worker spoke in between
@@ -261,6 +265,7 @@ struct Job {
   // By type: it has a throughput there; and nobody knows that of some type. As
   // of that version of the matrix.
   mutable std::vector<bool> usable;
+  mutable std::vector<double> steps_per_s;  // by type
   mutable bool guessed = false;
   mutable uint64_t usable_version = 0;
   // The type that an assignment gives it alone: of Engine::result_.
@@ -280,6 +285,11 @@ struct Job {
   Generation forgone;
 
   bool active() const { return state == JobState::kActive; }
+  // Of time on accelerators of a type, one of so many.
+  size_t BookedType(int held_type, size_t types) const {
+    const bool claims = claimed >= 0 && static_cast<size_t>(claimed) < types;
+    return static_cast<size_t>(claims ? claimed : held_type);
+  }
   bool HoldsAny() const;  // some worker holds a lease
   bool AnyLive() const;   // some worker has a process
   bool AllJoined() const;

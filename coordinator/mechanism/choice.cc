@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -24,6 +25,11 @@ constexpr size_t kPieceGrowth = 4;
 constexpr size_t kSampleUnits = 4096;
 // Units are looked at in blocks of so many.
 constexpr size_t kBlockUnits = 1024;
+
+// Relative: types that are worth as much to rounding are alike.
+constexpr double kWorthGainMin = 1e-9;
+// Each time those move that can; what they leave may be better for others.
+constexpr int kUpgradePassesMax = 16;
 
 // Gavel's order, by (time received + head start) / share: the reciprocal of
 // section 5.1's priority, up to a factor of the type.
@@ -122,11 +128,15 @@ void Choice::TakeAll() {
   for (size_t begin = 0; begin < types; begin += step) {
     TakeByPriority({begin, begin + step});
     if (!options_.work_conserving) continue;
+    const bool upgrades =
+        step == types && view_.table().has_worth() && types > 1;
+    if (upgrades) Upgrade();
     // Among leftovers, jobs alone go first.
     TakeLeftovers({begin, begin + step}, /*packed=*/false);
     if (view_.table().packed()) {
       TakeLeftovers({begin, begin + step}, /*packed=*/true);
     }
+    if (upgrades) Upgrade();
   }
 }
 
@@ -238,7 +248,7 @@ void Choice::TakeByPriority(TypeRange types) {
     const auto rank = [&](const Candidate& c) {
       return std::tuple(
           -table.deficit_s(c.unit)[c.type], -table.share(c.unit)[c.type],
-          view_.Held(c.unit) != c.type, view_.Position(c.unit), c.type);
+          view_.Claimed(c.unit) != c.type, view_.Position(c.unit), c.type);
     };
     return rank(a) < rank(b);
   };
@@ -256,7 +266,7 @@ void Choice::TakeByPriority(TypeRange types) {
 }
 
 // An idle accelerator is of use to anyone who can run there; who received
-// least comes first.
+// least comes first, or whoever makes most of it.
 void Choice::TakeLeftovers(TypeRange types, bool packed) {
   if (!HasRoom(types)) return;
   const RoundTable& table = view_.table();
@@ -264,6 +274,7 @@ void Choice::TakeLeftovers(TypeRange types, bool packed) {
     if (!table.usable(u, j) || table.unit(u).packed() != packed) {
       return kNoClaim;
     }
+    if (options_.leftovers_by_worth) return OrderedBits(-Worth(u, j));
     if (debts_) return OrderedBits(debts_->LeftoverStanding(u, j));
     double received_s = 0;
     for (const double seconds : table.received_s(u)) received_s += seconds;
@@ -277,6 +288,85 @@ void Choice::TakeLeftovers(TypeRange types, bool packed) {
     return rank(a) < rank(b);
   };
   TakeInOrder(types, PlainKey(key), ties);
+}
+
+// Whoever was chosen on a slower type goes to a better one that is idle; what
+// that gains is greatest first.
+void Choice::Upgrade() {
+  for (int pass = 0; pass < kUpgradePassesMax; ++pass) {
+    if (!HasRoom({0, view_.types()})) return;
+    bool moved = false;
+    for (const Better& better : Upgrades()) {
+      if (type_of_[better.unit] != better.from ||
+          !HasRoom(better.unit, better.to)) {
+        continue;
+      }
+      Move(better.unit, better.to);
+      moved = true;
+    }
+    if (!moved) return;
+  }
+}
+
+std::vector<Choice::Better> Choice::Upgrades() const {
+  const RoundTable& table = view_.table();
+  std::vector<Better> upgrades;
+  for (uint32_t u = 0; u < table.size(); ++u) {
+    if (!MayMove(u)) continue;
+    const uint32_t from = type_of_[u];
+    const double worth = Worth(u, from);
+    for (uint32_t to = 0; to < view_.types(); ++to) {
+      if (to == from || !table.usable(u, to) || !HasRoom(u, to)) continue;
+      const double gain = Worth(u, to) - worth;
+      if (gain <= kWorthGainMin * std::abs(worth)) continue;
+      upgrades.push_back({table.scale_factor(u) * gain, u, from, to});
+    }
+  }
+  const auto rank = [&](const Better& one) {
+    return std::tuple(-one.gain, view_.Position(one.unit), one.to);
+  };
+  std::ranges::sort(upgrades, {}, rank);
+  return upgrades;
+}
+
+void Choice::Move(uint32_t unit, uint32_t to) {
+  const RoundTable& table = view_.table();
+  uint32_t& type = type_of_[unit];
+  if (claimed_.empty()) claimed_.assign(table.size(), kNoIndex);
+  // What was left over is claimed by nobody.
+  if (claimed_[unit] == kNoIndex && table.share(unit)[type] > kShareMin) {
+    claimed_[unit] = type;
+  }
+  room_[type] += table.scale_factor(unit);
+  room_[to] -= table.scale_factor(unit);
+  type = to;
+}
+
+std::vector<RoundAssignment::Claim> Choice::Claims() const {
+  std::vector<RoundAssignment::Claim> claims;
+  for (size_t u = 0; u < claimed_.size(); ++u) {
+    if (claimed_[u] == kNoIndex || claimed_[u] == type_of_[u]) continue;
+    claims.emplace_back(view_.table().unit(u).job,
+                        static_cast<int>(claimed_[u]));
+  }
+  std::ranges::sort(claims);
+  return claims;
+}
+
+double Choice::Worth(size_t unit, size_t type) const {
+  const double worth = view_.table().worth(unit)[type];
+  const uint32_t held = view_.Held(unit);
+  const double move_s = view_.table().costs(unit).move_s;
+  const bool moves = held != kNoIndex && held != type;
+  if (!debts_ || !moves || !(move_s > 0)) return worth;
+  return worth * std::max(0.0, 1 - move_s / options_.round_duration_s);
+}
+
+// Jobs alone, but for whoever keeps what it runs on.
+bool Choice::MayMove(size_t unit) const {
+  const RoundTable& table = view_.table();
+  const bool stays = options_.keep_running && view_.Held(unit) != kNoIndex;
+  return type_of_[unit] != kNoIndex && !table.unit(unit).packed() && !stays;
 }
 
 }  // namespace gavel

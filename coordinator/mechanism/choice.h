@@ -42,6 +42,9 @@ class Choice {
   // doesn't fit.
   void Take(size_t unit, size_t type);
 
+  // RoundAssignment::claims.
+  std::vector<RoundAssignment::Claim> Claims() const;
+
   // By unit: the type chosen, or kNoIndex.
   const std::vector<uint32_t>& type_of() const { return type_of_; }
 
@@ -61,6 +64,19 @@ class Choice {
 
   void TakeByPriority(TypeRange types);
   void TakeLeftovers(TypeRange types, bool packed);
+  void Upgrade();
+  struct Better {
+    double gain = 0;
+    uint32_t unit = 0;
+    uint32_t from = 0;
+    uint32_t to = 0;
+  };
+  // What there is room for now, the largest gain first.
+  std::vector<Better> Upgrades() const;
+  void Move(uint32_t unit, uint32_t to);
+  // Of an accelerator in this round, what a move takes of it deducted.
+  double Worth(size_t unit, size_t type) const;
+  bool MayMove(size_t unit) const;
   bool Free(size_t unit) const {
     return !taken_[view_.Job(unit)] && !taken_[view_.Partner(unit)];
   }
@@ -75,6 +91,7 @@ class Choice {
   std::vector<int> room_;          // by type: accelerators
   int scale_factor_min_ = 0;       // of all units
   std::vector<uint32_t> type_of_;  // by unit
+  std::vector<uint32_t> claimed_;  // by unit, where it has moved; or empty
   std::vector<bool> taken_;        // by job
   std::vector<Candidate> candidates_;
 };

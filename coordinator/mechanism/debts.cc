@@ -75,7 +75,7 @@ double Debts::OwnStanding(size_t unit, size_t type, double cost_s) const {
 double Debts::Standing(size_t unit, size_t type) const {
   if (IsNew(unit)) return -std::numeric_limits<double>::infinity();
   const RoundTable::Costs& costs = table_.costs(unit);
-  const uint32_t held = view_.Held(unit);
+  const uint32_t held = view_.Claimed(unit);
   if (held == type) return OwnStanding(unit, type, costs.preempt_s);
   const std::span<const double> share = table_.share(unit);
   const double standing = -Debt(unit, type) / share[type];
@@ -92,7 +92,7 @@ double Debts::Standing(size_t unit, size_t type) const {
 
 bool Debts::StaysForNow(size_t unit) const {
   const uint32_t held = view_.Held(unit);
-  if (held == kNoIndex || HasShare(unit, held)) return false;
+  if (held == kNoIndex || HasShare(unit, view_.Claimed(unit))) return false;
   const double move_s = table_.costs(unit).move_s;
   const double bound_s =
       std::min(move_s, LeadSeconds(move_s, round_duration_s_));

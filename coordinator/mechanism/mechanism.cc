@@ -206,7 +206,8 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
   Choice choice(view, options);
   if (options.keep_running) choice.KeepRunning();
   choice.TakeAll();
-  return PlaceAll(view, choice.type_of());
+  return RoundAssignment(PlaceAll(view, choice.type_of()).Release(),
+                         choice.Claims());
 }
 
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,

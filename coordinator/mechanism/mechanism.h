@@ -62,11 +62,14 @@ std::vector<std::vector<double>> Priorities(const RoundTable& units,
 class RoundAssignment {
  public:
   using Entry = std::pair<ShareUnit, std::vector<AcceleratorId>>;
+  // A job and a type, as an index into the cluster's.
+  using Claim = std::pair<JobId, int>;
 
   RoundAssignment() = default;
-  // Takes ascending entries.
-  explicit RoundAssignment(std::vector<Entry> entries)
-      : entries_(std::move(entries)) {}
+  // Takes ascending entries, and claims.
+  explicit RoundAssignment(std::vector<Entry> entries,
+                           std::vector<Claim> claims = {})
+      : entries_(std::move(entries)), claims_(std::move(claims)) {}
   // In any order.
   RoundAssignment(std::initializer_list<Entry> entries) : entries_(entries) {
     std::sort(entries_.begin(), entries_.end());
@@ -85,13 +88,20 @@ class RoundAssignment {
   void EraseIf(Predicate predicate) {
     std::erase_if(entries_, predicate);
   }
+  // Jobs that were chosen for a share of this type and run on a better one that
+  // is idle, ascending. The round's time counts as that of this type: else they
+  // would never have the share of it that they are owed, and others would wait
+  // for them.
+  const std::vector<Claim>& claims() const { return claims_; }
   // All of it, which leaves nothing here.
   std::vector<Entry> Release() { return std::move(entries_); }
+  std::vector<Claim> ReleaseClaims() { return std::move(claims_); }
   friend bool operator==(const RoundAssignment&,
                          const RoundAssignment&) = default;
 
  private:
   std::vector<Entry> entries_;
+  std::vector<Claim> claims_;
 };
 
 struct RoundOptions {
@@ -102,8 +112,11 @@ struct RoundOptions {
   // ones (in the middle of a round).
   bool keep_running = false;
   // Give leftovers to units of zero priority too, jobs alone before pairs: to
-  // those that received the least time first.
+  // those that received the least time first. With the global queue units go
+  // from where they were chosen to idle types that are worth more.
   bool work_conserving = true;
+  // Leftovers go where they are worth most: of policies that maximise a sum.
+  bool leftovers_by_worth = false;
 };
 
 // Chooses by priority, greedily, gangs all or nothing, then places: where a

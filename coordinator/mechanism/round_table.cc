@@ -8,8 +8,9 @@ namespace gavel {
 
 RoundTable::RoundTable(const std::vector<RoundUnit>& rows) : types_(0) {
   for (const RoundUnit& row : rows) {
-    types_ = std::max({types_, row.share.size(), row.time_received_s.size(),
-                       row.deficit_s.size(), row.usable.size()});
+    types_ =
+        std::max({types_, row.share.size(), row.time_received_s.size(),
+                  row.deficit_s.size(), row.usable.size(), row.worth.size()});
   }
   Reserve(rows.size());
   for (const RoundUnit& row : rows) Add(row);
@@ -18,13 +19,15 @@ RoundTable::RoundTable(const std::vector<RoundUnit>& rows) : types_(0) {
 void RoundTable::Reserve(size_t rows) {
   units_.reserve(rows);
   scale_factors_.reserve(rows);
-  for (std::vector<double>* column : {&shares_, &received_s_, &deficits_s_}) {
+  for (std::vector<double>* column :
+       {&shares_, &received_s_, &deficits_s_, &worths_}) {
     column->reserve(rows * types_);
   }
   usable_.reserve(rows * types_);
   has_deficits_.reserve(rows);
   costs_.reserve(rows);
   homes_.reserve(rows);
+  claimed_.reserve(rows);
   held_at_.reserve(rows);
 }
 
@@ -36,12 +39,15 @@ void RoundTable::Add(const RoundUnit& row) {
   AddColumn(row.share, shares_);
   AddColumn(row.time_received_s, received_s_);
   AddColumn(row.deficit_s, deficits_s_);
+  AddColumn(row.worth, worths_);
+  has_worth_ |= !row.worth.empty();
   for (size_t j = 0; j < types_; ++j) {
     usable_.push_back(j < row.usable.size() && row.usable[j] ? 1 : 0);
   }
   has_deficits_.push_back(row.deficit_s.empty() ? 0 : 1);
   costs_.push_back({row.preempt_cost_s, row.move_cost_s, row.owed_part});
   homes_.push_back(row.home_server);
+  claimed_.push_back(row.claimed);
   held_at_.push_back(kNoIndex);
   if (!row.holds.empty()) Hold(units_.size() - 1, row.holds);
 }

@@ -43,10 +43,16 @@ struct RoundUnit {
   // kGavel takes it as zero, kMoveAware reckons it from time received.
   std::vector<double> deficit_s;
   std::vector<bool> usable;  // has a throughput there
+  // What an accelerator of type j does for the policy when the unit runs there,
+  // for what shares leave over. Empty: all types are alike.
+  std::vector<double> worth;
   // What it holds now, as this unit (empty: nothing): all of one type. A unit
   // keeps only what is complete and usable; with an accelerator lost it is
   // placed anew.
   std::vector<AcceleratorId> holds;
+  // The type whose time it uses while it holds these; kNoIndex: theirs. See
+  // RoundAssignment::claims.
+  uint32_t claimed = kNoIndex;
   std::string home_server;  // where its process is; preferred; may be empty
   // Seconds of work lost when it gives up what it holds and comes back later
   // (pause and resume), and when it goes on elsewhere at once. For kMoveAware.
@@ -92,6 +98,9 @@ class RoundTable {
   std::span<const double> deficit_s(size_t u) const {
     return Row(deficits_s_, u);
   }
+  std::span<const double> worth(size_t u) const { return Row(worths_, u); }
+  bool has_worth() const { return has_worth_; }  // of some unit
+  std::span<double> worth(size_t u) { return Row(worths_, u); }
   std::span<double> share(size_t u) { return Row(shares_, u); }
   std::span<double> received_s(size_t u) { return Row(received_s_, u); }
   std::span<double> deficit_s(size_t u) { return Row(deficits_s_, u); }
@@ -104,6 +113,7 @@ class RoundTable {
   };
   const Costs& costs(size_t u) const { return costs_[u]; }
   const std::string& home_server(size_t u) const { return homes_[u]; }
+  uint32_t claimed(size_t u) const { return claimed_[u]; }
 
   struct Held {
     uint32_t unit = 0;
@@ -128,15 +138,18 @@ class RoundTable {
   size_t types_;
   bool ascending_ = true;
   bool packed_ = false;
+  bool has_worth_ = false;
   std::vector<ShareUnit> units_;
   std::vector<int> scale_factors_;
   std::vector<double> shares_;  // this and the next ones [units x J]
   std::vector<double> received_s_;
   std::vector<double> deficits_s_;
+  std::vector<double> worths_;
   std::vector<uint8_t> usable_;
   std::vector<uint8_t> has_deficits_;  // this and the next ones by unit
   std::vector<Costs> costs_;
   std::vector<std::string> homes_;
+  std::vector<uint32_t> claimed_;
   std::vector<uint32_t> held_at_;
   std::vector<Held> held_;
 };

@@ -58,6 +58,11 @@ class RoundView {
     const uint32_t at = table_.held_at(u);
     return at == kNoIndex ? kNoIndex : held_[at];
   }
+  // The type whose time it uses there.
+  uint32_t Claimed(size_t u) const {
+    const uint32_t claimed = table_.claimed(u);
+    return Held(u) == kNoIndex || claimed == kNoIndex ? Held(u) : claimed;
+  }
 
  private:
   struct Row {

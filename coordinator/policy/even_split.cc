@@ -58,7 +58,10 @@ PolicyResult Split(const ShareProblem& problem, const Share& share) {
   }
   RepairShares(problem, shares);  // down to what there is of each type
   const double running = std::accumulate(shares.begin(), shares.end(), 0.0);
-  return ToResult(problem, shares, running, running, "closed-form");
+  PolicyResult result =
+      ToResult(problem, shares, running, running, "closed-form");
+  result.worth = TypeWorth::kAlike;
+  return result;
 }
 
 class Isolated : public Policy {

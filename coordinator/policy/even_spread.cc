@@ -12,19 +12,6 @@ constexpr int kIterationsMax = 500;
 // A job may lose this part of its time to the spread.
 constexpr double kSpreadLossMax = 1e-12;
 
-bool AllTypesAlike(const ShareProblem& problem) {
-  if (problem.units.size() != problem.size()) return false;  // pairs
-  for (size_t m = 0; m < problem.size(); ++m) {
-    const std::span<const JobCell> cells = problem.Cells(m);
-    const bool alike =
-        std::all_of(cells.begin(), cells.end(), [&](const JobCell& cell) {
-          return cell.throughput == cells.front().throughput;
-        });
-    if (!alike) return false;
-  }
-  return true;
-}
-
 // [k] time of each job on all types together.
 std::vector<double> Totals(const ShareProblem& problem,
                            std::span<const double> shares) {
@@ -54,13 +41,10 @@ void ScaleJobs(const ShareProblem& problem, std::span<const double> totals,
 // Iterative proportional fitting: of all shares with these sums that keep to
 // the limits it finds the ones closest to the even spread, by entropy.
 void SpreadEvenly(const ShareProblem& problem, std::span<double> shares) {
-  if (!AllTypesAlike(problem)) return;
+  const bool pairs = problem.units.size() != problem.size();
+  if (pairs || !AllTypesAlike(problem)) return;
   const std::vector<double> totals = Totals(problem, shares);
-  std::vector<double> spread(shares.size());
-  for (size_t cell = 0; cell < spread.size(); ++cell) {
-    spread[cell] =
-        problem.capacity[static_cast<size_t>(problem.cells[cell].type)];
-  }
+  std::vector<double> spread(shares.size(), 1.0);
   for (int iteration = 0; iteration < kIterationsMax; ++iteration) {
     ScaleJobs(problem, totals, spread);
     RepairShares(problem, spread);

@@ -1,7 +1,9 @@
 // Where to run, for policies to which all types are alike: the same time for
-// each job, spread over the types that it can use in proportion to their
-// accelerators. A vertex of a linear program would leave one job on the fastest
-// type and another on the slowest for good. Pure function, thread-safe.
+// each job, spread equally over the types that it can use, as far as their
+// accelerators go. In proportion to their numbers a job would spend most of its
+// time on the type of which there are most, the slowest as a rule. A vertex of
+// a linear program would leave one job on the fastest type and another on the
+// slowest for good. Pure function, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_EVEN_SPREAD_H_
 #define GAVEL_COORDINATOR_POLICY_EVEN_SPREAD_H_
 

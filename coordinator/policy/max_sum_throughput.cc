@@ -67,6 +67,8 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
                                               answer.shares.begin(), 0.0);
   PolicyResult result =
       ToResult(shares, answer.shares, objective, answer.bound);
+  result.worth =
+      options.by_cost ? TypeWorth::kThroughputPerCost : TypeWorth::kThroughput;
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);

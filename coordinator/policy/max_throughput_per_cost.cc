@@ -160,6 +160,7 @@ class Search {
 
   PolicyResult Result() {
     PolicyResult result = ToResult(shares_, best_, ratio_, bound_);
+    result.worth = TypeWorth::kThroughputPerCost;
     result.outcome = outcome_;
     result.detail = std::move(detail_);
     result.solver = std::move(solver_);

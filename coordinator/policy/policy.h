@@ -161,6 +161,20 @@ enum class SolveOutcome : uint8_t {
   kFailed,  // the solver broke down; `detail` says how
 };
 
+// What makes an accelerator of one type worth more than one of another, by
+// which rounds give what shares leave over.
+enum class TypeWorth : uint8_t {
+  // Nothing: agnostic policies, and those that give each job its part of each
+  // type.
+  kAlike,
+  // That the job is faster there.
+  kSpeed,
+  // Steps/s of all jobs, and steps per cost: of policies that maximise their
+  // sum. Leftovers go where they are worth most, not to whoever received least.
+  kThroughput,
+  kThroughputPerCost,
+};
+
 // What a policy decided, with its certificate. Whatever the outcome, what is
 // given is feasible, and `objective`, `bound` and `gap` are true of it.
 struct PolicyResult {
@@ -182,6 +196,7 @@ struct PolicyResult {
   std::string solver;    // e.g. "prices", "highs-simplex"
   // Passes of prices over jobs or pairs, or HiGHS' iterations; 0: others.
   int iterations = 0;
+  TypeWorth worth = TypeWorth::kAlike;
 };
 
 class Policy {

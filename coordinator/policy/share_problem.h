@@ -106,6 +106,10 @@ struct ShareProblem {
 ShareProblem MakeShareProblem(const PolicyProblem& problem,
                               ShareOptions options = {});
 
+// Each job is equally fast in all of its cells: to agnostic policies, or where
+// it really is.
+bool AllTypesAlike(const ShareProblem& problem);
+
 // T_m(X), steps/s.
 double Throughput(const ShareProblem& problem, size_t m,
                   std::span<const double> shares);
@@ -154,7 +158,7 @@ Allocation ToAllocation(const ShareProblem& problem,
                         std::span<const double> shares);
 
 // A feasible allocation with its certificate. outcome is kOptimal: what calls
-// it sets it where it is not.
+// it sets it where it is not. worth is kSpeed, or kAlike where all types are.
 PolicyResult ToResult(const ShareProblem& problem,
                       std::span<const double> shares, double objective,
                       double bound, std::string_view solver = "");

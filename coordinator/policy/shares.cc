@@ -283,6 +283,18 @@ Allocation ToAllocation(const ShareProblem& problem,
                               std::move(rows));
 }
 
+bool AllTypesAlike(const ShareProblem& problem) {
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const std::span<const JobCell> cells = problem.Cells(m);
+    const bool alike =
+        std::all_of(cells.begin(), cells.end(), [&](const JobCell& cell) {
+          return cell.throughput == cells.front().throughput;
+        });
+    if (!alike) return false;
+  }
+  return true;
+}
+
 PolicyResult ToResult(const ShareProblem& problem,
                       std::span<const double> shares, double objective,
                       double bound, std::string_view solver) {
@@ -290,6 +302,7 @@ PolicyResult ToResult(const ShareProblem& problem,
   result.solver = solver;
   result.outcome = SolveOutcome::kOptimal;
   result.allocation = ToAllocation(problem, shares);
+  result.worth = AllTypesAlike(problem) ? TypeWorth::kAlike : TypeWorth::kSpeed;
   result.left_out = problem.left_out;
   result.objective = objective;
   result.bound = bound;

@@ -1,6 +1,7 @@
 #include "tests/mechanism/reference_round.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -42,6 +43,16 @@ class Chooser {
     return type_of;
   }
 
+  // By job: the type that it was chosen for, where it runs on a better one.
+  std::map<JobId, int> Claims() const {
+    std::map<JobId, int> claims;
+    for (const auto& [u, type] : claimed) {
+      if (static_cast<size_t>(type) != type_of.at(u))
+        claims[units[u].unit.job] = type;
+    }
+    return claims;
+  }
+
  private:
   bool Free(size_t u) const {
     return !taken.contains(units[u].unit.job) &&
@@ -75,15 +86,69 @@ class Chooser {
                 : (unit.time_received_s[j] + options.round_duration_s / 2) /
                       unit.share[j];
         const double deficit_s = unit.deficit_s.empty() ? 0 : unit.deficit_s[j];
-        claims.emplace_back(standing, -deficit_s, -unit.share[j], held[u] != j,
-                            unit.unit, j, u);
+        claims.emplace_back(standing, -deficit_s, -unit.share[j],
+                            Claimed(u) != j, unit.unit, j, u);
       }
     }
     std::sort(claims.begin(), claims.end());
     for (const auto& claim : claims) {
       Take(std::get<6>(claim), std::get<5>(claim));
     }
-    if (options.work_conserving) TakeLeftovers(begin, end);
+    if (!options.work_conserving) return;
+    const bool upgrades = options.queue == QueueKind::kGlobal;
+    if (upgrades) Upgrade();
+    TakeLeftovers(begin, end);
+    if (upgrades) Upgrade();
+  }
+
+  uint32_t Claimed(size_t u) const {
+    if (held[u] == kNoIndex || units[u].claimed == kNoIndex) return held[u];
+    return units[u].claimed;
+  }
+
+  double Worth(size_t u, size_t j) const {
+    const RoundUnit& unit = units[u];
+    if (unit.worth.empty()) return 0;
+    const bool moves = held[u] != kNoIndex && held[u] != j;
+    if (options.mechanism == MechanismKind::kGavel || !moves) {
+      return unit.worth[j];
+    }
+    return unit.worth[j] *
+           std::max(0.0, 1 - unit.move_cost_s / options.round_duration_s);
+  }
+
+  // In passes: those that gain most first, each once.
+  void Upgrade() {
+    for (bool moved = true; moved;) {
+      // (-gain, unit, type, index)
+      std::vector<std::tuple<double, ShareUnit, size_t, size_t>> better;
+      for (const auto& [u, from] : type_of) {
+        const bool stays = options.keep_running && held[u] != kNoIndex;
+        if (units[u].unit.packed() || stays) continue;
+        for (size_t j = 0; j < room.size(); ++j) {
+          const double gain = Worth(u, j) - Worth(u, from);
+          if (units[u].usable[j] && room[j] >= units[u].scale_factor &&
+              gain > 1e-9 * std::abs(Worth(u, from))) {
+            better.emplace_back(-units[u].scale_factor * gain, units[u].unit, j,
+                                u);
+          }
+        }
+      }
+      std::sort(better.begin(), better.end());
+      moved = false;
+      std::set<size_t> done;
+      for (const auto& [gain, unit, j, u] : better) {
+        if (done.contains(u) || room[j] < units[u].scale_factor) continue;
+        if (units[u].share[type_of[u]] > kShareMin) {
+          claimed.emplace(u, static_cast<int>(type_of[u]));
+        }
+        room[type_of[u]] += units[u].scale_factor;
+        room[j] -= units[u].scale_factor;
+        type_of[u] = j;
+        done.insert(u);
+        moved = true;
+      }
+    }
   }
 
   void TakeLeftovers(size_t begin, size_t end) {
@@ -98,6 +163,7 @@ class Chooser {
         if (options.mechanism == MechanismKind::kMoveAware) {
           standing = debts.LeftoverStanding(u, j);
         }
+        if (options.leftovers_by_worth) standing = -Worth(u, j);
         rest.emplace_back(unit.unit.packed(), standing, unit.unit, held[u] != j,
                           j, u);
       }
@@ -114,6 +180,7 @@ class Chooser {
   std::vector<int> room;
   std::vector<uint32_t> held;
   std::map<size_t, size_t> type_of;
+  std::map<size_t, int> claimed;
   std::set<JobId> taken;
 };
 
@@ -203,7 +270,9 @@ RoundAssignment ReferenceRound(const Cluster& cluster,
   std::vector<RoundUnit> units = given;
   std::sort(units.begin(), units.end(),
             [](const auto& a, const auto& b) { return a.unit < b.unit; });
-  const auto type_of = Chooser(cluster, units, options).Run();
+  Chooser chooser(cluster, units, options);
+  const auto type_of = chooser.Run();
+  const std::map<JobId, int> claims = chooser.Claims();
   Placer placer(cluster);
   std::map<ShareUnit, std::vector<AcceleratorId>> placed;
   std::vector<size_t> moving;
@@ -250,7 +319,8 @@ RoundAssignment ReferenceRound(const Cluster& cluster,
     placed[units[u].unit] = placer.Place(units[u], type_of.at(u));
   }
   return RoundAssignment(
-      std::vector<RoundAssignment::Entry>(placed.begin(), placed.end()));
+      std::vector<RoundAssignment::Entry>(placed.begin(), placed.end()),
+      {claims.begin(), claims.end()});
 }
 
 }  // namespace gavel::testing

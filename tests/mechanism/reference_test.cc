@@ -20,6 +20,7 @@ RoundOptions OptionsFor(uint64_t seed, std::mt19937_64& random) {
   if (seed / 2 % 2 == 1) options.queue = QueueKind::kPerType;
   options.keep_running = random() % 4 == 0;
   options.work_conserving = random() % 4 != 0;
+  options.leftovers_by_worth = random() % 4 == 0;
   return options;
 }
 
@@ -36,6 +37,11 @@ TEST(ReferenceRound, IsMatchedRoundAfterRound) {
     for (RoundUnit& unit : rounds.units) {
       unit.preempt_cost_s = static_cast<double>(random() % 200);
       unit.move_cost_s = static_cast<double>(random() % 200);
+      if (seed % 4 < 2) {
+        for (size_t j = 0; j < unit.share.size(); ++j) {
+          unit.worth.push_back(static_cast<double>(random() % 4));
+        }
+      }
       if (random() % 3 == 0) {
         const auto& all = cluster.accelerators();
         unit.home_server = all[random() % all.size()].server;

@@ -53,6 +53,12 @@ void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units) {
     const auto found = assignment.find(unit.unit);
     unit.holds = found == assignment.end() ? std::vector<AcceleratorId>()
                                            : found->second;
+    unit.claimed = kNoIndex;
+    for (const auto& [job, type] : assignment.claims()) {
+      if (unit.unit == ShareUnit{job, JobId()}) {
+        unit.claimed = static_cast<uint32_t>(type);
+      }
+    }
   }
 }
 

@@ -43,9 +43,9 @@ RoundAssignment Rounds::Run(const RoundOptions& options) {
                                                 ? std::vector<AcceleratorId>()
                                                 : found->second;
     Count(unit, next);
-    Book(unit, next);
   }
   Hold(assignment, units);
+  for (const RoundUnit& unit : units) Book(unit, unit.holds);
   return assignment;
 }
 
@@ -69,7 +69,8 @@ void Rounds::Book(const RoundUnit& unit,
   std::vector<double>& meant_s = meant_s_[unit.unit];
   std::vector<double>& total_s = total_s_[unit.unit];
   if (!next.empty()) {
-    const auto type = static_cast<size_t>(cluster_.TypeOf(next.front()));
+    auto type = static_cast<size_t>(cluster_.TypeOf(next.front()));
+    if (unit.claimed != kNoIndex) type = unit.claimed;
     received.Add(unit.unit, type, kRound_s);
     total_s[type] += kRound_s;
   }
