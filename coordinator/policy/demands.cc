@@ -17,18 +17,22 @@ Demands::Demands(std::vector<double> rates, std::vector<double> caps,
       caps_(std::move(caps)),
       groups_(std::move(groups)),
       base_(caps_.size(), 0.0),
+      floors_(caps_.size(), 0.0),
       frozen_(caps_.size(), false),
       unfrozen_(caps_.size()) {
   Sort();
 }
 
-Demands Demands::Flat(std::vector<double> rates, std::vector<double> caps) {
+Demands Demands::Flat(std::vector<double> rates, std::vector<double> caps,
+                      std::vector<double> floors) {
   std::vector<DemandGroup> groups(caps.size());
   for (size_t m = 0; m < groups.size(); ++m) {
     groups[m].weight = rates[m];
     groups[m].tiers = {{m}};
   }
-  return Demands(std::move(rates), std::move(caps), std::move(groups));
+  Demands demands(std::move(rates), std::move(caps), std::move(groups));
+  if (!floors.empty()) demands.floors_ = std::move(floors);
+  return demands;
 }
 
 // Within tiers by when they reach their caps, so that At is one pass.
@@ -57,6 +61,13 @@ double Demands::TopLevel() const {
 }
 
 void Demands::At(double level, std::span<double> amounts) const {
+  RisenTo(level, amounts);
+  for (size_t m = 0; m < floors_.size(); ++m) {
+    amounts[m] = std::max(amounts[m], floors_[m]);
+  }
+}
+
+void Demands::RisenTo(double level, std::span<double> amounts) const {
   std::copy(base_.begin(), base_.end(), amounts.begin());
   for (const DemandGroup& group : groups_) {
     double left = group.weight * level;
@@ -74,9 +85,15 @@ void Demands::At(double level, std::span<double> amounts) const {
   }
 }
 
-void Demands::Advance(std::span<const double> amounts,
+void Demands::Advance(double level, std::span<const double> amounts,
                       const std::vector<bool>& to_freeze) {
-  std::copy(amounts.begin(), amounts.end(), base_.begin());
+  std::vector<double> risen(amounts.size());
+  RisenTo(level, risen);
+  for (size_t m = 0; m < base_.size(); ++m) {
+    const bool at_floor = !to_freeze[m] && risen[m] < floors_[m];
+    base_[m] = at_floor ? risen[m] : amounts[m];
+    if (!at_floor) floors_[m] = 0;
+  }
   const auto settle = [&](size_t m) {
     if (!to_freeze[m] && Room(m) > kCapSlack * caps_[m]) return false;
     frozen_[m] = true;

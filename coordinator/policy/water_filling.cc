@@ -312,7 +312,7 @@ class Filling {
       amounts_[m] = std::min(
           amounts_[m], factor_[m] * Throughput(problem_, m, result_.shares));
     }
-    demands_.Advance(amounts_, freeze);
+    demands_.Advance(level, amounts_, freeze);
     // What is frozen is no longer up to sigma.
     for (size_t m = 0; m < unit_.size(); ++m) {
       if (was_free[m] && demands_.frozen(m)) {

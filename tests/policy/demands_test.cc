@@ -26,7 +26,7 @@ TEST(Demands, FlatOnesRiseByWeightUpToTheirCaps) {
 TEST(Demands, ALoweredCapLeavesTheRestToTheTier) {
   Demands demands({1, 1}, {9, 9}, {{2, {{0, 1}}}});
   demands.LowerCap(0, 1.5);
-  demands.Advance(At(demands, 2, 1), {false, false});
+  demands.Advance(1, At(demands, 2, 1), {false, false});
   EXPECT_EQ(At(demands, 2, 1), (Amounts{1.5, 2.5}));
 }
 
@@ -46,13 +46,13 @@ TEST(Demands, TiersAreServedInOrder) {
 
 TEST(Demands, AfterAStageTheFrozenStayAndTheRestDivideTheirPart) {
   Demands demands({1, 1, 1}, {9, 9, 1}, {{3, {{0, 1, 2}}}});
-  demands.Advance(Amounts{1, 1, 1}, {true, false, false});
+  demands.Advance(1, Amounts{1, 1, 1}, {true, false, false});
   EXPECT_TRUE(demands.frozen(0));
   EXPECT_FALSE(demands.frozen(1));
   EXPECT_TRUE(demands.frozen(2));  // at its cap
   EXPECT_EQ(demands.unfrozen(), 1u);
   EXPECT_EQ(At(demands, 3, 1), (Amounts{1, 4, 1}));
-  demands.Advance(Amounts{1, 4, 1}, {false, true, false});
+  demands.Advance(3, Amounts{1, 4, 1}, {false, true, false});
   EXPECT_EQ(demands.unfrozen(), 0u);
   EXPECT_EQ(demands.TopLevel(), 0);
 }
@@ -79,6 +79,19 @@ TEST(Demands, NeverFallAndAddUpToTheLevelsOfTheirGroups) {
       before = now;
     }
   }
+}
+
+// The floor holds until what rises with the level is more, whenever stages end.
+TEST(Demands, JobsStayAtTheirFloorsUntilTheLevelIsAboveThem) {
+  Demands demands = Demands::Flat({1, 1}, {10, 10}, {3, 0});
+  EXPECT_EQ(At(demands, 2, 0), (Amounts{3, 0}));
+  EXPECT_EQ(At(demands, 2, 2), (Amounts{3, 2}));
+  EXPECT_EQ(At(demands, 2, 4), (Amounts{4, 4}));
+  demands.Advance(2, At(demands, 2, 2), {false, false});
+  EXPECT_EQ(At(demands, 2, 0.5), (Amounts{3, 2.5}));
+  EXPECT_EQ(At(demands, 2, 2), (Amounts{4, 4}));
+  demands.Advance(0.5, At(demands, 2, 0.5), {true, false});
+  EXPECT_EQ(At(demands, 2, 4), (Amounts{3, 6.5}));
 }
 
 }  // namespace

@@ -66,6 +66,34 @@ TEST(MinTotalDuration, WhatIsLeftIsNotWasted) {
   EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 1, 1e-7);
 }
 
+TEST(MinTotalDuration, WhatIsLeftIsFilledLikeWater) {
+  // The sum of throughputs would be as large with all of it for one of them.
+  const PolicyResult result = Solved("min_total_duration_perf",
+                                     Jobs({2}, {{1}, {1}, {1}}, {100, 10, 20}));
+  EXPECT_NEAR(result.objective, 100, 1e-6);
+  EXPECT_NEAR(result.allocation.Row(JobId(1))[0], 1, 1e-7);
+  EXPECT_NEAR(result.allocation.Row(JobId(2))[0], 0.5, 1e-7);
+  EXPECT_NEAR(result.allocation.Row(JobId(3))[0], 0.5, 1e-7);
+}
+
+TEST(MinTotalDuration, WhatIsLeftForAGangLeavesTheTimeThatOthersNeed) {
+  // Job 1 sets the makespan of 2,000 s; job 2 needs half of the time of one
+  // accelerator where the gang of 8 needs all.
+  PolicyProblem problem =
+      Jobs({8, 1}, {{0, 1}, {1, 0}, {1, 0}}, {2000, 1000, 10});
+  problem.jobs[2].scale_factor = 8;
+  const PolicyResult result = Solved("min_total_duration_perf", problem);
+  EXPECT_NEAR(result.objective, 2000, 1e-4);
+  EXPECT_LE(result.gap, 1e-8);
+  EXPECT_GE(result.allocation.Row(JobId(2))[0], 0.5 - 1e-7);
+  EXPECT_NEAR(result.allocation.Row(JobId(3))[0], 0.5, 1e-6);
+  // Where that would keep the gang itself from being in time it is dropped.
+  problem.jobs[2].steps_remaining = 1500;
+  EXPECT_GE(
+      Solved("min_total_duration_perf", problem).allocation.Row(JobId(3))[0],
+      0.75 - 1e-7);
+}
+
 TEST(MinTotalDuration, WhatIsLeftGoesByWeight) {
   PolicyProblem problem = Jobs({2}, {{1}, {1}, {1}}, {100, 50, 40});
   problem.jobs[2].weight = 2;

@@ -138,7 +138,7 @@ PriceProgram::Answer PriceProgram::FillWater(std::span<const double> factor,
     for (size_t m = 0; m < factor.size(); ++m) {
       if (!held[m]) demands.LowerCap(m, caps[m] * factor[m]);
     }
-    demands.Advance(amounts, held);
+    demands.Advance(level, amounts, held);
   };
   return AnswerOf(
       FillByPrices(jobs_, curves, LargestThroughputs(problem_), options_));
