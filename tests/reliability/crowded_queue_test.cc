@@ -75,17 +75,19 @@ class Renewals {
     const std::lock_guard lock(mutex_);
     return std::exchange(waits_, {});
   }
-  // That were not granted.
+  // That were not granted, also when they were asked for again: its connection
+  // may have ended (connection_guard.h).
   int failed() const { return failed_; }
 
  private:
+  bool Ask(uint64_t epoch) {
+    return voice_->AskForLease(epoch, /*holding=*/true).has_value();
+  }
   void Renew() {
     const auto first = voice_->AskForLease(0, /*holding=*/false);
     while (!stopping_) {
       const double asked = Now();
-      if (!first || !voice_->AskForLease(first->epoch, /*holding=*/true)) {
-        ++failed_;
-      }
+      if (!first || (!Ask(first->epoch) && !Ask(first->epoch))) ++failed_;
       {
         const std::lock_guard lock(mutex_);
         waits_.push_back(Now() - asked);
