@@ -271,9 +271,7 @@ bool SessionState::finished() const {
 bool SessionState::Attend(bool after_step) {
   if (stopped()) return false;
   at_boundary_ = true;
-  examination_.SetQuiet(true);
   const bool goes_on = AttendPlace(after_step);
-  examination_.SetQuiet(false);
   at_boundary_ = false;
   stats_.MarkBoundary(Now_ns());
   profile_.EndBoundary();
@@ -283,10 +281,12 @@ bool SessionState::Attend(bool after_step) {
 // Nothing of ours throws into the host's loop.
 bool SessionState::AttendPlace(bool after_step) {
   bool goes_on = false;
+  examination_.SetQuiet(true);
   absl::Status status = CatchAsStatus("at a boundary", [&] {
     goes_on = AttendCalls(after_step);
     return absl::OkStatus();
   });
+  examination_.SetQuiet(false);
   if (status.ok()) return goes_on;
   return Fail(std::move(status)), false;
 }
