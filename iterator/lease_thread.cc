@@ -190,7 +190,8 @@ void LeaseThread::ReportProgress() {
 
 void LeaseThread::ReportBytes() {
   next_bytes_ = Now() + kBytesInterval_s;
-  Step(lease_event::BytesCounted{ProcessBytes()});
+  Step(lease_event::BytesCounted{ProcessBytes(),
+                                 saving_.load(std::memory_order_relaxed)});
 }
 
 void LeaseThread::ReportRefusal() {

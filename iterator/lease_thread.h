@@ -68,6 +68,10 @@ class LeaseThread {
   // Sends what is posted and `finished`, then ends the thread. Takes about
   // 0.1 s, so that the message gets out; a second more without a connection.
   void Finish(const lease_event::Finished& finished);
+  // The training thread waits for a checkpoint to be written.
+  void SetSaving(bool saving) {
+    saving_.store(saving, std::memory_order_relaxed);
+  }
   // The coordinator wants another incarnation of this worker, or none.
   bool rejected() const { return rejected_.load(std::memory_order_acquire); }
   Waker& waker() { return dealer_->waker(); }
@@ -107,6 +111,7 @@ class LeaseThread {
   bool dealer_failed_ = false;
 
   std::atomic<bool> rejected_{false};
+  std::atomic<bool> saving_{false};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::vector<LeaseEvent> posted_;

@@ -22,7 +22,7 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   if (!checkpoints_.enabled()) return absl::OkStatus();
   const int64_t begin_ns = Now_ns();
   // One save at a time; and what is under way may be this generation.
-  checkpoints_.Wait().IgnoreError();
+  WaitForSave().IgnoreError();
   if (checkpoints_.IsCommitted(generation)) return absl::OkStatus();
   const int64_t copy_begin_ns = Now_ns();
   const RuntimeSpan span(profile_.ring(), "checkpoint copy");
@@ -42,6 +42,13 @@ absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
   stats_.AddPausing(Now_ns() - begin_ns);
   ScheduleCheckpoint();
   if (!status.ok()) CheckpointDone(generation, status);
+  return status;
+}
+
+absl::Status SessionState::WaitForSave() {
+  if (lease_thread_) lease_thread_->SetSaving(true);
+  absl::Status status = checkpoints_.Wait();
+  if (lease_thread_) lease_thread_->SetSaving(false);
   return status;
 }
 
@@ -159,7 +166,7 @@ int SessionState::Finish() {
     at_boundary_ = true;  // the program has come to its end
     gang_.End();
     absl::Status status = Commit();
-    if (status.ok()) status = checkpoints_.Wait();
+    if (status.ok()) status = WaitForSave();
     // Done means that the result is on disk.
     if (!status.ok() && gang_.broken()) {
       evicted_ = true;
@@ -171,7 +178,7 @@ int SessionState::Finish() {
     }
   }
   finish_done_ = true;
-  checkpoints_.Wait().IgnoreError();
+  WaitForSave().IgnoreError();
   FinishProfile();
   signals_.Restore();
   uncaught_exception_.Restore();

@@ -196,6 +196,8 @@ class SessionState {
   // null: of the tensors, empty when none were made.
   absl::Status Commit(std::vector<HostCopy>* copies = nullptr);
   CommitOptions OptionsOfSave();
+  // Until no save is under way; the coordinator hears that it moves on.
+  absl::Status WaitForSave();
   void CheckpointDone(Generation generation, const absl::Status& status);
   // Gets the memory for checkpoints, in the background.
   void PrepareCheckpoints();

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 #include "core/text.h"
 
@@ -24,7 +25,9 @@ constexpr double kLookAgain_s = 5;
 
 double StandsStill(const Worker& worker) {
   if (worker.held_epoch == 0) return 0;
-  return std::max(0.0, worker.progress_at - worker.stepped_at);
+  // Its loop may wait for a checkpoint that is being written.
+  const Time since = OverdueAt(worker.stepped_at, 0, worker);
+  return std::max(0.0, worker.progress_at - since);
 }
 
 }  // namespace

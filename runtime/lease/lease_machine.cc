@@ -177,7 +177,7 @@ void LeaseMachine::On(Time, const lease_event::Progressed& e,
 void LeaseMachine::On(Time, const lease_event::BytesCounted& e,
                       LeaseActions& actions) {
   // What it moves while it trains is no work on its start or end.
-  if (state_ == State::kRunning) {
+  if (state_ == State::kRunning && !e.saving) {
     bytes_known_ = std::max(bytes_known_, e.bytes);
   }
   if (!began_ || finished_ || e.bytes < bytes_known_ + kBytesRiseMin) return;

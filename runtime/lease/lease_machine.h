@@ -66,10 +66,11 @@ struct Progressed {
   Progress progress;
 };
 // Bytes that the process has read and written so far, counted each few seconds.
-// Told while it starts and while it stops, if they rose: a process that is at
-// work is not ended.
+// Told while it starts, while it stops and while its loop waits for a
+// checkpoint, if they rose: a process that is at work is not ended.
 struct BytesCounted {
   uint64_t bytes = 0;
+  bool saving = false;  // the loop waits for a checkpoint
 };
 struct Tick {};
 }  // namespace lease_event

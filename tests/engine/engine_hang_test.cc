@@ -79,6 +79,17 @@ TEST_F(HungWorker, ThatPassesBoundariesIsLeftAlone) {
   EXPECT_EQ(driver_.Count<StopWorker>(), 0);
 }
 
+TEST_F(HungWorker, ThatWritesACheckpointIsLeftAloneWhileBytesMove) {
+  Start();
+  for (uint64_t i = 1; i < 20; ++i) {
+    ReportUntil(driver_.now + 10, 5);
+    driver_.Step(event::WorkerBusy{{key_, {}, i << 20}});
+  }
+  EXPECT_EQ(driver_.Count<StopWorker>(), 0);
+  ReportUntil(driver_.now + 70, 5);
+  EXPECT_GT(driver_.Count<StopWorker>(), 0);
+}
+
 TEST_F(HungWorker, OfAJobThatNeverWantsItIsLeftAlone) {
   JobSpec spec;
   spec.hang_timeout_s = 0;

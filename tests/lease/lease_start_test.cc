@@ -76,5 +76,16 @@ TEST_F(LeaseMachineTest, TellsOfBytesWhileItStopsAndNotWhileItTrains) {
               SizeIs(1));
 }
 
+TEST_F(LeaseMachineTest, TellsOfBytesWhileItsLoopWaitsForACheckpoint) {
+  Run();
+  EXPECT_THAT(Step(5, lease_event::BytesCounted{1 << 30}), IsEmpty());
+  EXPECT_THAT(MessagesOf<BytesMoved>(
+                  Step(10, lease_event::BytesCounted{2 << 29, true})),
+              IsEmpty());
+  EXPECT_THAT(MessagesOf<BytesMoved>(
+                  Step(15, lease_event::BytesCounted{uint64_t{3} << 29, true})),
+              SizeIs(1));
+}
+
 }  // namespace
 }  // namespace gavel
