@@ -78,7 +78,9 @@ std::string OptionText(const CommandOption& option) {
   for (const std::string& name : option.names) names.push_back(Bold(name));
   if (names.empty()) names.push_back(Slanted(option.place));
   return StrCat(".TP\n", absl::StrJoin(names, ", "), ArgumentOf(option), "\n",
-                Roff(StrCat(option.meaning, ".", Remarks(option))), "\n");
+                Roff(StrCat(option.meaning, option.meaning.empty() ? "" : ".",
+                            Remarks(option))),
+                "\n");
 }
 
 std::string SeeAlso(const Command& command) {

@@ -70,6 +70,8 @@ TEST_F(CommandAdviceTest, FlagsOfTheOriginalGetAHint) {
               HasSubstr("write --throughputs FILE.json"));
   EXPECT_THAT(Flags({"-c", "25:25:25", "-p", "fifo"}),
               HasSubstr("see docs/from-gavel.md"));
+  EXPECT_THAT(Flags({"sweep", "-p", "fifo"}),
+              HasSubstr("see docs/from-gavel.md"));
   EXPECT_THAT(Flags({"coordinator", "-p", "fifo"}),
               HasSubstr("write --policy NAME"));
 }
@@ -77,6 +79,7 @@ TEST_F(CommandAdviceTest, FlagsOfTheOriginalGetAHint) {
 TEST_F(CommandAdviceTest, OurOwnFlagsGetNone) {
   EXPECT_EQ(Flags({"simulate", "--cluster", "v100:4", "--nonsense"}), "");
   EXPECT_EQ(Flags({"sweep", "-j", "2"}), "");
+  EXPECT_EQ(Flags({"queue", "-f"}), "");  // meant to follow, perhaps
 }
 
 }  // namespace
