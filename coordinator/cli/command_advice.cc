@@ -219,9 +219,11 @@ std::string UnknownCommand(const CLI::App& app,
   const CLI::App* command = &app;
   std::string before = app.get_name();
   for (const std::string& word : words) {
-    if (IsFlag(word) || NamesBelow(*command).empty()) return "";
+    if (IsFlag(word)) return "";
     const CLI::App* next = Below(*command, word);
-    if (next == nullptr) return Unknown(*command, before, word);
+    // Where commands below it are optional, the word is an argument.
+    const bool must_be = command->get_require_subcommand_min() > 0;
+    if (next == nullptr) return must_be ? Unknown(*command, before, word) : "";
     StrAppend(&before, " ", word);
     command = next;
   }

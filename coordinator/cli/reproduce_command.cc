@@ -223,7 +223,7 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       ->type_name("FILE.db");
   command->add_option("-j,--threads", options->run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      ->default_str("all cores");
   command->add_flag("--retry", options->run.retry,
                     "runs again what ended in an error or timeout");
   AddRealityCommand(*command, exit_code);

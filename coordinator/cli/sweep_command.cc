@@ -78,7 +78,7 @@ void AddSweepCommand(CLI::App& app, int* exit_code) {
       ->required();
   command->add_option("-j,--threads", options->run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      ->default_str("all cores");
   command
       ->add_option("--output", options->database,
                    "results; default: gavel-results/SWEEP.db")

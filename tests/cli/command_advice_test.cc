@@ -35,6 +35,8 @@ class CommandAdviceTest : public ::testing::Test {
 TEST_F(CommandAdviceTest, CommandsAreKnown) {
   EXPECT_EQ(Unknown({"queue", "--watch"}), "");
   EXPECT_EQ(Unknown({"user", "add", "ada"}), "");
+  EXPECT_EQ(Unknown({"reproduce", "las-single"}), "");
+  EXPECT_EQ(Unknown({"reproduce", "reality", "--list"}), "");
   EXPECT_EQ(Unknown({"--help"}), "");
   EXPECT_EQ(Unknown({}), "");
 }
