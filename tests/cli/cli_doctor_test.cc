@@ -17,6 +17,7 @@ using ::testing::Not;
 
 constexpr char kTrainer[] = GAVEL_BINARY_DIR "/tests/fake_trainer";
 constexpr char kMinimal[] = GAVEL_BINARY_DIR "/minimal";
+constexpr char kTorchTrainer[] = GAVEL_BINARY_DIR "/tests/doctor_trainer";
 
 class DoctorTest : public GavelTest {
  protected:
@@ -329,6 +330,27 @@ TEST_F(DoctorTest, AnInterruptLeavesNothingBehind) {
   EXPECT_EQ(doctor->Wait(), 1);
   EXPECT_THAT(doctor->errors(), HasSubstr("interrupted"));
   EXPECT_THAT(Kept(), IsEmpty());
+}
+
+// Programs that passed when no epoch ended and reports alone were compared.
+TEST_F(DoctorTest, ProgramsThatForgetWhatIsSeldomUsedFail) {
+  if (!std::filesystem::exists(kTorchTrainer)) {
+    GTEST_SKIP() << "doctor_trainer is not built (no LibTorch)";
+  }
+  const auto examine = [&](const std::string& mode) {
+    std::filesystem::remove_all(state());
+    return Run({"doctor", "--state", state(), "--", kTorchTrainer, mode});
+  };
+  const Ended whole = examine("whole");
+  EXPECT_EQ(whole.exit_code, 0) << whole.output << whole.errors;
+  EXPECT_THAT(whole.output, AllOf(HasSubstr("scheduler (learning-rate"),
+                                  HasSubstr("2 loops ended, the first at step "
+                                            "8; evaluated 2 times"),
+                                  HasSubstr("end        at step 48")));
+  ExpectFailure(examine("scheduler"), "no scheduler is tracked");
+  ExpectFailure(examine("average"), "a copy that follows the model");
+  ExpectFailure(examine("epoch"), "what counts its epochs is not tracked");
+  ExpectFailure(examine("break"), "Suspect: a loop that is left by `break`");
 }
 
 TEST_F(DoctorTest, TheSmallestExamplePasses) {
