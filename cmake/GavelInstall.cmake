@@ -28,6 +28,7 @@ function(gavel_install_command)
   install(TARGETS gavel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
   gavel_install_licences(command gavel)
   gavel_install_command_pages()
+  gavel_install_units()
 endfunction()
 
 # Manual pages and completions, which the program wrote when it was linked; documents, examples.
@@ -43,6 +44,17 @@ function(gavel_install_command_pages)
           PATTERN measurements EXCLUDE)
   install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gavel/examples
           COMPONENT command FILES_MATCHING PATTERN "*.toml" PATTERN "*.json" PATTERN "*.md")
+endfunction()
+
+# Of systemd: docs/daemons.md.
+function(gavel_install_units)
+  set(units ${CMAKE_SOURCE_DIR}/cmake/systemd)
+  install(FILES ${units}/gavel-coordinator.service ${units}/gavel-agent.service
+          DESTINATION lib/systemd/system COMPONENT command)
+  install(FILES ${units}/gavel-sysusers.conf DESTINATION lib/sysusers.d RENAME gavel.conf
+          COMPONENT command)
+  install(FILES ${units}/coordinator.toml ${units}/agent.toml
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/gavel/examples COMPONENT command)
 endfunction()
 
 # gavel::engine and what it uses, as static archives; torch-free.
@@ -123,6 +135,7 @@ foreach(file IN LISTS GAVEL_HIGHS_FILES)
 endforeach()
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME gavel)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/systemd/postinst)
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "Scheduler of training jobs on shared accelerators\n\
  Coordinator, agent, clients and simulator of Gavel for C++ as one command, gavel.")

@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_config.h"
 #include "coordinator/cli/daemon_log.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
@@ -18,11 +19,13 @@
 #include "coordinator/server/agent_shell.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "spdlog/spdlog.h"
 
 namespace gavel {
 namespace {
 
 struct AgentOptions {
+  std::string config;
   std::string coordinator = kDefaultCoordinator;
   KeyFlags keys;
   std::optional<std::string> cluster;
@@ -82,43 +85,6 @@ absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
   return server;
 }
 
-absl::Status Run(const AgentOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
-  AgentShellOptions shell_options;
-  shell_options.server = server.name;
-  shell_options.coordinator = options.coordinator;
-  GAVEL_ASSIGN_OR_RETURN(
-      shell_options.keys,
-      FindClientKeys(options.coordinator, options.keys, kNodeKeyFile));
-  if (!shell_options.keys && geteuid() == 0 && !options.jobs_as_root) {
-    return absl::FailedPreconditionError(
-        "without keys jobs run as the agent's own user, which is root, and "
-        "whoever has an account on this machine may submit them; give the "
-        "coordinator and this agent keys (--key), run the agent as another "
-        "user, or, where everybody may be root anyway, add --jobs-as-root");
-  }
-  shell_options.address = options.address;
-  shell_options.own_checkpoints = options.own_checkpoints;
-  shell_options.state_directory = options.state;
-  shell_options.run_directory = options.run_directory.empty()
-                                    ? DefaultRunDirectory(server.accelerators)
-                                    : options.run_directory;
-  shell_options.accelerators = std::move(server.accelerators);
-  shell_options.host_memory_bytes = server.host_memory_bytes;
-  shell_options.drain_timeout_s = options.drain_timeout_s;
-  shell_options.stop_grace_s = options.stop_grace_s;
-  shell_options.log_limits = options.log_limits;
-  shell_options.log = MakeStderrLog(options.log);
-
-  StopSignals signals;
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
-                         AgentShell::Create(std::move(shell_options)));
-  signals.Attach([&shell] { shell->Stop(); });
-  const absl::Status ended = shell->Run();
-  signals.Attach(nullptr);
-  return ended;
-}
-
 // Limits of workers' output; docs/logs.md.
 void AddLogFlags(CLI::App& command, LogLimits* limits) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -146,14 +112,8 @@ void AddLogFlags(CLI::App& command, LogLimits* limits) {
       ->default_str(StrCat(limits->age_s / kDay_s));
 }
 
-}  // namespace
-
-void AddAgentCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<AgentOptions>();
-  CLI::App* command = app.add_subcommand(
-      "agent",
-      "Runs the agent of this server: declares its accelerators, launches and "
-      "watches workers");
+void AddOptions(CLI::App* command, AgentOptions* options) {
+  AddConfigFlag(*command, &options->config);
   command->add_option("--coordinator", options->coordinator, "its address")
       ->envname("GAVEL_COORDINATOR")
       ->capture_default_str();
@@ -196,9 +156,76 @@ void AddAgentCommand(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   AddLogFlags(*command, &options->log_limits);
   AddDaemonLogFlags(*command, &options->log);
+}
+
+// All but the log's level waits for the next start.
+void Reload(const std::vector<std::string>& typed, spdlog::logger& log) {
+  AgentOptions now;
+  CLI::App command;
+  AddOptions(&command, &now);
+  if (const absl::Status read = ParseAgain(command, typed); !read.ok()) {
+    log.error("nothing is changed: {}", ToStd(read.message()));
+    return;
+  }
+  SetLogLevel(log, now.log.level);
+  log.info(
+      "configuration read again: log-level is as it says now; other keys "
+      "are read at the next start");
+}
+
+absl::Status Run(const AgentOptions& options,
+                 const std::vector<std::string>& typed) {
+  GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
+  AgentShellOptions shell_options;
+  shell_options.server = server.name;
+  shell_options.coordinator = options.coordinator;
+  GAVEL_ASSIGN_OR_RETURN(
+      shell_options.keys,
+      FindClientKeys(options.coordinator, options.keys, kNodeKeyFile));
+  if (!shell_options.keys && geteuid() == 0 && !options.jobs_as_root) {
+    return absl::FailedPreconditionError(
+        "without keys jobs run as the agent's own user, which is root, and "
+        "whoever has an account on this machine may submit them; give the "
+        "coordinator and this agent keys (--key), run the agent as another "
+        "user, or, where everybody may be root anyway, add --jobs-as-root");
+  }
+  shell_options.address = options.address;
+  shell_options.own_checkpoints = options.own_checkpoints;
+  shell_options.state_directory = options.state;
+  shell_options.run_directory = options.run_directory.empty()
+                                    ? DefaultRunDirectory(server.accelerators)
+                                    : options.run_directory;
+  shell_options.accelerators = std::move(server.accelerators);
+  shell_options.host_memory_bytes = server.host_memory_bytes;
+  shell_options.drain_timeout_s = options.drain_timeout_s;
+  shell_options.stop_grace_s = options.stop_grace_s;
+  shell_options.log_limits = options.log_limits;
+  shell_options.log = MakeStderrLog(options.log);
+
+  const std::shared_ptr<spdlog::logger> log = shell_options.log;
+  StopSignals signals(/*reloads=*/!options.config.empty());
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
+                         AgentShell::Create(std::move(shell_options)));
+  signals.Attach([&shell] { shell->Stop(); }, [&] { Reload(typed, *log); });
+  const absl::Status ended = shell->Run();
+  signals.Attach(nullptr);
+  return ended;
+}
+
+}  // namespace
+
+void AddAgentCommand(CLI::App& app, std::vector<std::string> typed,
+                     int* exit_code) {
+  auto options = std::make_shared<AgentOptions>();
+  CLI::App* command = app.add_subcommand(
+      "agent",
+      "Runs the agent of this server: declares its accelerators, launches and "
+      "watches workers");
+  AddOptions(command, options.get());
   command->footer(kDaemonExitCodes);
-  command->callback(
-      [options, exit_code] { *exit_code = DaemonExitCodeOf(Run(*options)); });
+  command->callback([options, exit_code, typed = std::move(typed)] {
+    *exit_code = DaemonExitCodeOf(Run(*options, typed));
+  });
 }
 
 }  // namespace gavel

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
 #include "coordinator/cli/command_advice.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_config.h"
 
 namespace gavel {
 namespace {
@@ -32,19 +34,34 @@ std::vector<std::string> TakeProgram(int* argc, char** argv) {
   return {dashes + 1, end};
 }
 
+bool IsDaemon(const std::string& command) {
+  return command == "coordinator" || command == "agent";
+}
+
+// `words` with those of a daemon's configuration file.
+absl::StatusOr<std::vector<std::string>> WithConfig(
+    const CLI::App& app, const std::vector<std::string>& words,
+    const std::vector<std::string>& typed) {
+  if (words.empty() || !IsDaemon(words[0])) return words;
+  absl::StatusOr<std::vector<std::string>> all =
+      WithConfigFile(*app.get_subcommand(words[0]), typed);
+  if (all.ok()) all->insert(all->begin(), words[0]);
+  return all;
+}
+
 }  // namespace
 
-std::unique_ptr<CLI::App> MakeCommandLine(const std::string& version,
-                                          std::vector<std::string> program,
-                                          int* exit_code) {
+std::unique_ptr<CLI::App> MakeCommandLine(
+    const std::string& version, std::vector<std::string> program,
+    int* exit_code, const std::vector<std::string>& typed) {
   auto app = std::make_unique<CLI::App>(kDescription, "gavel");
   app->footer(kFooter);
   app->set_version_flag("--version", version);
   app->require_subcommand(1);
   AddLocalCommand(*app, exit_code);
   AddDoctorCommand(*app, std::move(program), exit_code);
-  AddCoordinatorCommand(*app, exit_code);
-  AddAgentCommand(*app, exit_code);
+  AddCoordinatorCommand(*app, typed, exit_code);
+  AddAgentCommand(*app, typed, exit_code);
   AddClientCommands(*app, exit_code);
   AddOperatorCommands(*app, exit_code);
   AddPolicyCommand(*app, exit_code);
@@ -69,17 +86,22 @@ std::unique_ptr<CLI::App> MakeCommandLine(const std::string& version,
 int RunCommandLine(const std::string& version, int argc, char** argv) {
   int exit_code = kExitOk;
   std::vector<std::string> program = TakeProgram(&argc, argv);
-  const std::unique_ptr<CLI::App> app =
-      MakeCommandLine(version, std::move(program), &exit_code);
   const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> typed(words.begin() + (words.empty() ? 0 : 1),
+                                       words.end());
+  const std::unique_ptr<CLI::App> app =
+      MakeCommandLine(version, std::move(program), &exit_code, typed);
   // A word that is no command would be told as a missing one.
   const std::string unknown = UnknownCommand(*app, words);
   if (!unknown.empty()) {
     std::fprintf(stderr, "gavel: %s\n", unknown.c_str());
     return kExitUsage;
   }
+  absl::StatusOr<std::vector<std::string>> all = WithConfig(*app, words, typed);
+  if (!all.ok()) return DaemonExitCodeOf(all.status());
+  std::ranges::reverse(*all);  // as CLI11 wants them
   try {
-    app->parse(argc, argv);
+    app->parse(*std::move(all));
   } catch (const CLI::ParseError& error) {
     if (app->exit(error) == 0) return kExitOk;
     std::fputs(FlagsOfOriginal(*app, words).c_str(), stderr);

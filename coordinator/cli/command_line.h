@@ -15,10 +15,10 @@ namespace gavel {
 
 // `version`: "gavel 0.1.0". `program`: what follows "--" (gavel doctor). The
 // command that was chosen leaves its exit code in `exit_code`, which is
-// borrowed.
-std::unique_ptr<CLI::App> MakeCommandLine(const std::string& version,
-                                          std::vector<std::string> program,
-                                          int* exit_code);
+// borrowed. `typed`: what follows the name of a daemon.
+std::unique_ptr<CLI::App> MakeCommandLine(
+    const std::string& version, std::vector<std::string> program,
+    int* exit_code, const std::vector<std::string>& typed = {});
 
 // Does what the arguments say; the exit code of the process.
 int RunCommandLine(const std::string& version, int argc, char** argv);

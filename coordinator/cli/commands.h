@@ -30,9 +30,12 @@ inline constexpr char kDaemonExitCodes[] =
     "fenced: another one has taken over, or the coordinator does not take this "
     "agent, 5 a disk is full, 6 the journal is damaged.";
 
-// Daemons.
-void AddCoordinatorCommand(CLI::App& app, int* exit_code);
-void AddAgentCommand(CLI::App& app, int* exit_code);
+// Daemons. `typed`: the arguments behind the command's name, which are parsed
+// again with the configuration file on a SIGHUP.
+void AddCoordinatorCommand(CLI::App& app, std::vector<std::string> typed,
+                           int* exit_code);
+void AddAgentCommand(CLI::App& app, std::vector<std::string> typed,
+                     int* exit_code);
 void AddLocalCommand(CLI::App& app, int* exit_code);
 
 // Whether a training program resumes exactly; needs no coordinator. `program`:

@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon_config.h"
 #include "coordinator/cli/daemon_log.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
@@ -17,6 +19,7 @@
 #include "coordinator/cli/stop_signals.h"
 #include "coordinator/server/coordinator_server.h"
 #include "core/status.h"
+#include "core/text.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
@@ -27,6 +30,7 @@ namespace {
 constexpr rlim_t kDescriptorsAdvised = 8192;
 
 struct CoordinatorOptions {
+  std::string config;
   std::string listen = "tcp://127.0.0.1:7077";
   std::string state = kDefaultState;
   std::optional<std::string> cluster;
@@ -67,61 +71,8 @@ void MapBlocksOfConnections() {
 #endif
 }
 
-absl::Status Run(const CoordinatorOptions& options) {
-  MapBlocksOfConnections();
-  ClusterSpec cluster;
-  if (options.cluster) {
-    GAVEL_ASSIGN_OR_RETURN(cluster, ReadClusterFile(*options.cluster));
-  }
-  GAVEL_ASSIGN_OR_RETURN(
-      const Scheduling scheduling,
-      MergeScheduling(cluster.scheduling, options.scheduling));
-  CoordinatorServerOptions server_options;
-  server_options.endpoint = options.listen;
-  GAVEL_ASSIGN_OR_RETURN(server_options.keys,
-                         FindCoordinatorKeys(options.listen, options.key_file));
-  server_options.principals_path = options.principals.empty()
-                                       ? FindKeyFile(kPrincipalsFile)
-                                       : options.principals;
-  server_options.quota = options.quota;
-  server_options.state_directory = options.state;
-  server_options.engine = scheduling.engine;
-  // Where nobody has a key, nobody is known.
-  server_options.engine.user_shares =
-      options.fairness.value_or(server_options.keys ? "user" : "job") == "user";
-  server_options.policy = scheduling.policy;
-  server_options.prices = scheduling.prices;
-  server_options.journal.keep_s =
-      options.keep_days > 0 ? options.keep_days * 86400 : kNever;
-  server_options.snapshots.rows = options.snapshot_rows;
-  server_options.log = MakeStderrLog(options.log);
-  server_options.announce = stdout;
-  server_options.abandon_solves = true;
-  WarnOfFewDescriptors(*server_options.log);
-
-  // First, so that the server's threads do not take the signals.
-  StopSignals signals;
-  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
-                         CoordinatorServer::Create(std::move(server_options)));
-  signals.Attach([&server] { server->Stop(); });
-  const absl::Status ended = server->Run();
-  signals.Attach(nullptr);
-  const bool solves = server->solve_abandoned();
-  server.reset();  // what is to be on disk is
-  if (solves) {
-    const int code = DaemonExitCodeOf(ended);
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
-  return ended;
-}
-
-}  // namespace
-
-void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<CoordinatorOptions>();
-  CLI::App* command = app.add_subcommand(
-      "coordinator", "Runs the coordinator; agents and clients connect to it");
+void AddOptions(CLI::App* command, CoordinatorOptions* options) {
+  AddConfigFlag(*command, &options->config);
   command
       ->add_option("--listen", options->listen,
                    "address; beyond loopback it needs keys. Port 0: a free "
@@ -187,9 +138,93 @@ void AddCoordinatorCommand(CLI::App& app, int* exit_code) {
   quota("--quota-submissions", &options->quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
   AddDaemonLogFlags(*command, &options->log);
+}
+
+// What a SIGHUP changes; all else waits for the next start.
+constexpr char kReloaded[] =
+    "log-level, weight-min, weight-max and the quotas are as it says now; "
+    "other "
+    "keys are read at the next start";
+
+void Reload(const std::vector<std::string>& typed, CoordinatorServer& server,
+            spdlog::logger& log) {
+  CoordinatorOptions now;
+  CLI::App command;
+  AddOptions(&command, &now);
+  if (const absl::Status read = ParseAgain(command, typed); !read.ok()) {
+    log.error("nothing is changed: {}", ToStd(read.message()));
+    return;
+  }
+  SetLogLevel(log, now.log.level);
+  server.SetQuota(now.quota);
+  log.info("configuration read again: {}", kReloaded);
+}
+
+absl::Status Run(const CoordinatorOptions& options,
+                 const std::vector<std::string>& typed) {
+  MapBlocksOfConnections();
+  ClusterSpec cluster;
+  if (options.cluster) {
+    GAVEL_ASSIGN_OR_RETURN(cluster, ReadClusterFile(*options.cluster));
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      const Scheduling scheduling,
+      MergeScheduling(cluster.scheduling, options.scheduling));
+  CoordinatorServerOptions server_options;
+  server_options.endpoint = options.listen;
+  GAVEL_ASSIGN_OR_RETURN(server_options.keys,
+                         FindCoordinatorKeys(options.listen, options.key_file));
+  server_options.principals_path = options.principals.empty()
+                                       ? FindKeyFile(kPrincipalsFile)
+                                       : options.principals;
+  server_options.quota = options.quota;
+  server_options.state_directory = options.state;
+  server_options.engine = scheduling.engine;
+  // Where nobody has a key, nobody is known.
+  server_options.engine.user_shares =
+      options.fairness.value_or(server_options.keys ? "user" : "job") == "user";
+  server_options.policy = scheduling.policy;
+  server_options.prices = scheduling.prices;
+  server_options.journal.keep_s =
+      options.keep_days > 0 ? options.keep_days * 86400 : kNever;
+  server_options.snapshots.rows = options.snapshot_rows;
+  server_options.log = MakeStderrLog(options.log);
+  server_options.announce = stdout;
+  server_options.abandon_solves = true;
+  WarnOfFewDescriptors(*server_options.log);
+
+  // First, so that the server's threads do not take the signals.
+  std::shared_ptr<spdlog::logger> log = server_options.log;
+  StopSignals signals(/*reloads=*/!options.config.empty());
+  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
+                         CoordinatorServer::Create(std::move(server_options)));
+  signals.Attach([&server] { server->Stop(); },
+                 [&] { Reload(typed, *server, *log); });
+  const absl::Status ended = server->Run();
+  signals.Attach(nullptr);
+  const bool solves = server->solve_abandoned();
+  server.reset();  // what is to be on disk is
+  log.reset();     // and this as far as stderr takes it
+  if (solves) {
+    const int code = DaemonExitCodeOf(ended);
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return ended;
+}
+
+}  // namespace
+
+void AddCoordinatorCommand(CLI::App& app, std::vector<std::string> typed,
+                           int* exit_code) {
+  auto options = std::make_shared<CoordinatorOptions>();
+  CLI::App* command = app.add_subcommand(
+      "coordinator", "Runs the coordinator; agents and clients connect to it");
+  AddOptions(command, options.get());
   command->footer(kDaemonExitCodes);
-  command->callback(
-      [options, exit_code] { *exit_code = DaemonExitCodeOf(Run(*options)); });
+  command->callback([options, exit_code, typed = std::move(typed)] {
+    *exit_code = DaemonExitCodeOf(Run(*options, typed));
+  });
 }
 
 }  // namespace gavel

@@ -16,24 +16,25 @@ namespace {
 constexpr int kSignalsMax = 3;
 constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
 
-sigset_t BlockStopSignals() {
+sigset_t BlockSignals(bool reloads) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (reloads) sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
 
-int OpenSignals() {
-  const sigset_t signals = BlockStopSignals();
+int OpenSignals(bool reloads) {
+  const sigset_t signals = BlockSignals(reloads);
   return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 
 }  // namespace
 
-StopSignals::StopSignals()
-    : signals_(OpenSignals()),
+StopSignals::StopSignals(bool reloads)
+    : signals_(OpenSignals(reloads)),
       end_(eventfd(0, EFD_CLOEXEC)),
       thread_([this] { Wait(); }) {}
 
@@ -45,9 +46,11 @@ StopSignals::~StopSignals() {
   close(end_);
 }
 
-void StopSignals::Attach(std::function<void()> stop) {
+void StopSignals::Attach(std::function<void()> stop,
+                         std::function<void()> reload) {
   const std::lock_guard lock(mutex_);
   stop_ = std::move(stop);
+  reload_ = std::move(reload);
   if (count_ > 0 && stop_) stop_();
 }
 
@@ -57,13 +60,19 @@ void StopSignals::Count() {
   if (stop_) stop_();
 }
 
+void StopSignals::Reload() {
+  const std::lock_guard lock(mutex_);
+  if (reload_) reload_();
+}
+
 void StopSignals::Wait() {
   while (true) {
     pollfd items[] = {{signals_, POLLIN, 0}, {end_, POLLIN, 0}};
     if (poll(items, 2, -1) < 0) continue;
     if (items[1].revents != 0) return;
     signalfd_siginfo info{};
-    if (read(signals_, &info, sizeof info) == sizeof info) Count();
+    if (read(signals_, &info, sizeof info) != sizeof info) continue;
+    info.ssi_signo == SIGHUP ? Reload() : Count();
   }
 }
 

@@ -89,6 +89,11 @@ class ClientRequests {
   // Gives up on agents that do not answer.
   void Expire(Time now);
   // kShutdown was asked for, and answered.
+  // Of submissions from now on.
+  void SetQuota(const QuotaOptions& quota) {
+    options_.quota = quota;
+    quota_.Set(quota);
+  }
   bool shutdown_requested() const { return shutdown_requested_; }
 
  private:
@@ -128,7 +133,7 @@ class ClientRequests {
   const Engine& engine_;
   const PeerTable<std::string>& agents_;
   const Send send_;
-  const Options options_;
+  Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
   PendingTable<LogReader> logs_{kWaitingLogsMax};
   HistoryThread history_;

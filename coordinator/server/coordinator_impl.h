@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct CoordinatorServer::Impl {
   void Refuse(const Incoming& incoming, const absl::Status& why);
   bool IsOwner();  // false: it has halted
   void LookAround();
+  void TakeSettings();
   std::optional<Event> TakeClientMessage(const Incoming& incoming,
                                          const Identity& sender);
 
@@ -95,6 +97,8 @@ struct CoordinatorServer::Impl {
   bool solve_abandoned = false;
   bool agent_rejected = false;  // in the present step
   std::atomic<bool> stop_requested{false};
+  std::mutex settings_mutex;  // guards the next
+  std::optional<QuotaOptions> new_quota;
   // Last, so that they end before the router that they wake.
   std::unique_ptr<SolverThread> solver;
   Recorder recorder;

@@ -119,6 +119,7 @@ void CoordinatorServer::Impl::Turn() {
   if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
   clients.Expire(clock.Now());
   LookAround();
+  TakeSettings();
   if (clients.shutdown_requested() && stop_at == kNever) {
     options.log->info("a client asked to stop");
     stop_at = clock.Now() + kFarewell_s;
@@ -216,6 +217,14 @@ void CoordinatorServer::Impl::LookAround() {
   }
 }
 
+void CoordinatorServer::Impl::TakeSettings() {
+  const std::lock_guard lock(settings_mutex);
+  if (!new_quota.has_value()) return;
+  clients.SetQuota(*new_quota);
+  gatekeeper->SetRequestRate(new_quota->requests_per_s_max);
+  new_quota.reset();
+}
+
 CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 CoordinatorServer::~CoordinatorServer() = default;
@@ -273,6 +282,14 @@ absl::Status CoordinatorServer::Run() { return impl_->Run(); }
 
 void CoordinatorServer::Stop() {
   impl_->stop_requested = true;
+  impl_->router->waker().Wake();
+}
+
+void CoordinatorServer::SetQuota(const QuotaOptions& quota) {
+  {
+    const std::lock_guard lock(impl_->settings_mutex);
+    impl_->new_quota = quota;
+  }
   impl_->router->waker().Wake();
 }
 

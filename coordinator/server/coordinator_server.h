@@ -68,6 +68,9 @@ class CoordinatorServer {
 
   void Stop();
 
+  // What may change while it runs, from the next turn on. As Stop().
+  void SetQuota(const QuotaOptions& quota);
+
   // After Run(), with `abandon_solves`: one is still under way. End the process
   // with std::_Exit once all else has been destroyed.
   bool solve_abandoned() const;

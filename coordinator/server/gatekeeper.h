@@ -69,6 +69,11 @@ class Gatekeeper {
     }
   }
 
+  // Requests a second of one user or viewer, from now on; 0: no limit.
+  void SetRequestRate(double per_s_max) {
+    if (keys_.has_value()) keys_->rates.SetLimit(per_s_max);
+  }
+
   // The list of principals, if it has changed: what has, a line each, or why it
   // can't be read. In the audit log, too.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();

@@ -28,6 +28,7 @@ struct QuotaOptions {
 class Quota {
  public:
   explicit Quota(QuotaOptions options) : options_(options) {}
+  void Set(const QuotaOptions& options) { options_ = options; }
 
   // OK, and counted as a submission; or RESOURCE_EXHAUSTED with the remedy.
   // `jobs`: all that there are.

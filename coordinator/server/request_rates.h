@@ -23,6 +23,7 @@ class RequestRates {
 
   // `per_s_max`: of each, a second; 0: no limit.
   explicit RequestRates(double per_s_max) : per_s_max_(per_s_max) {}
+  void SetLimit(double per_s_max) { per_s_max_ = per_s_max; }
 
   // Whether `who` may have `cost` more at `now`, which is counted then.
   bool Take(Time now, const std::string& who, double cost = 1) {

@@ -1,0 +1,83 @@
+#include "coordinator/cli/daemon_config.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::kInvalidArgument;
+using testing::kNotFound;
+using testing::StatusIs;
+using ::testing::UnorderedElementsAre;
+
+class DaemonConfig : public ::testing::Test {
+ protected:
+  DaemonConfig() {
+    AddConfigFlag(command_, &path_);
+    command_.add_option("--state", state_);
+    command_.add_option("--quota-jobs", jobs_);
+    command_.add_flag("--jobs-as-root", as_root_);
+  }
+  std::string Write(const std::string& text) const {
+    const std::string path = folder_.path() + "/gavel.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  testing::TemporaryFolder folder_;
+  CLI::App command_;
+  std::string path_, state_ = "here";
+  int jobs_ = 1;
+  bool as_root_ = false;
+};
+
+TEST_F(DaemonConfig, KeysAreTheOptionsAndWhatIsTypedCountsMore) {
+  const std::string path = Write(
+      "state = \"/var/lib/gavel\"\nquota-jobs = 7\njobs-as-root = true\n");
+  ASSERT_OK_AND_ASSIGN(
+      const auto all,
+      WithConfigFile(command_, {"--config", path, "--state=mine"}));
+  EXPECT_THAT(all, UnorderedElementsAre("--config", path, "--state=mine",
+                                        "--quota-jobs=7", "--jobs-as-root"));
+  ASSERT_OK(ParseAgain(command_, {"--config=" + path, "--state", "mine"}));
+  EXPECT_EQ(state_, "mine");
+  EXPECT_EQ(jobs_, 7);
+  EXPECT_TRUE(as_root_);
+}
+
+TEST_F(DaemonConfig, WithoutAFileAllIsAsItWasTyped) {
+  ASSERT_OK_AND_ASSIGN(const auto all,
+                       WithConfigFile(command_, {"--state", "a"}));
+  EXPECT_THAT(all, ElementsAre("--state", "a"));
+}
+
+TEST_F(DaemonConfig, WrongKeysAndValuesAreNamedWithTheirLine) {
+  const auto with = [&](const std::string& text) {
+    return WithConfigFile(command_, {"--config", Write(text)}).status();
+  };
+  EXPECT_THAT(with("\nquota-job = 7\n"),
+              StatusIs(kInvalidArgument, "gavel.toml:2:"));
+  EXPECT_THAT(with("quota-job = 7\n"),
+              StatusIs(kInvalidArgument, "quota-jobs"));
+  EXPECT_THAT(with("jobs-as-root = 1\n"),
+              StatusIs(kInvalidArgument, "true or false"));
+  EXPECT_THAT(with("state = [\"a\"]\n"),
+              StatusIs(kInvalidArgument, "a text or a number"));
+  EXPECT_THAT(with("state = \n"), StatusIs(kInvalidArgument, "not TOML"));
+  EXPECT_THAT(ParseAgain(command_, {"--config", Write("quota-jobs = 1.5\n")}),
+              StatusIs(kInvalidArgument, "quota-jobs"));
+  EXPECT_THAT(WithConfigFile(command_, {"--config", "/none.toml"}),
+              StatusIs(kNotFound, "/none.toml"));
+}
+
+}  // namespace
+}  // namespace gavel
