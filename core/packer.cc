@@ -129,6 +129,7 @@ struct Unpacker::Parsed {
     Level& level = levels.back();
     return level.next == level.end ? nullptr : level.next++;
   }
+  bool LeavesFields() const { return levels.back().next != levels.back().end; }
   const msgpack::object& last() const { return levels.back().next[-1]; }
   void Push(const msgpack::object_array& array) {
     levels.push_back({array.ptr, array.ptr, array.ptr + array.size});
@@ -234,7 +235,12 @@ size_t Unpacker::Enter() {
 
 void Unpacker::Leave() {
   assert(parsed_->levels.size() > 1);  // pairs with Enter()
+  passed_over_ |= parsed_->LeavesFields();
   parsed_->levels.pop_back();
+}
+
+bool Unpacker::passed_over() const {
+  return passed_over_ || parsed_->LeavesFields();
 }
 
 void Unpacker::Wrong(std::string_view expected) {

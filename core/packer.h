@@ -86,6 +86,9 @@ class Unpacker {
   // there is no such field. The two pair up after an error too.
   size_t Enter();
   void Leave();
+  // Whether something was left unread in an array that was left, or in the
+  // outermost one: fields that this version does not know.
+  bool passed_over() const;
   // Records an error of the caller's own about the field just read.
   void Fail(std::string_view what);
 
@@ -97,6 +100,7 @@ class Unpacker {
   void Wrong(std::string_view expected);
 
   std::unique_ptr<Parsed> parsed_;
+  bool passed_over_ = false;
   absl::Status status_;
 };
 

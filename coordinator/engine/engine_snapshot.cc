@@ -114,6 +114,11 @@ absl::Status Engine::Restore(std::string_view snapshot) {
     CountAssigned();
     changes_[kIsolated].all = all;
   }
+  if (unpacker.ok() && unpacker.passed_over()) {
+    return absl::FailedPreconditionError(
+        "the snapshot has fields that this version of gavel does not know; use "
+        "the version that wrote it, or a newer one");
+  }
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(
       StrCat("the snapshot is damaged: ", ToStd(unpacker.status().message())));

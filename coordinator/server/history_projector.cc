@@ -83,6 +83,11 @@ absl::Status HistoryProjector::Load(std::string_view saved) {
   GetField(unpacker, jobs_);
   GetField(unpacker, policy_);
   GetField(unpacker, round_duration_s_);
+  if (unpacker.ok() && unpacker.passed_over()) {
+    return absl::FailedPreconditionError(
+        "the snapshot's history has fields that this version of gavel does not "
+        "know; use the version that wrote it, or a newer one");
+  }
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(StrCat("the snapshot's history is damaged: ",
                                     ToStd(unpacker.status().message())));

@@ -47,14 +47,14 @@ constexpr char kJournalTables[] =
     " seq INTEGER NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL,"
     " PRIMARY KEY(seq, part)) STRICT;"
     "INSERT OR IGNORE INTO metadata VALUES"
-    " ('format_version', '2'),"
+    " ('format_version', '3'),"
     " ('created', strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),"
     " ('last_seq', '0'),"
     // Files of before get theirs when they are opened.
     " ('cluster_id', lower(hex(randomblob(8))));"
-    "UPDATE metadata SET value = '2'"
-    " WHERE key = 'format_version' AND value = '1';";
-static_assert(Journal::kFormatVersion == 2);
+    "UPDATE metadata SET value = '3'"
+    " WHERE key = 'format_version' AND value IN ('1', '2');";
+static_assert(Journal::kFormatVersion == 3);
 
 std::string_view View(const JournalHash& hash) {
   return {hash.data(), hash.size()};

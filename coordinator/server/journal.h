@@ -47,9 +47,12 @@ struct JournalOptions {
 
 class Journal {
  public:
-  // Version of the tables, kept in the file. 2: snapshots and history; files
-  // of version 1 get their tables when they are opened.
-  static constexpr int kFormatVersion = 2;
+  // Version of the tables and of what is in them, kept in the file. Raised when
+  // either changes, so that an older binary refuses what it would lose; files
+  // of older versions become of this one when they are opened. 2: snapshots and
+  // history. 3: users' shares, held launches and operators' commands in
+  // snapshots, which are refused when they have more fields than are known.
+  static constexpr int kFormatVersion = 3;
   // Snapshots that are kept: the newest, and one to fall back to.
   static constexpr size_t kSnapshotsKept = 2;
   // Rows that one step of Maintain prunes.

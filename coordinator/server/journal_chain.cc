@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "xxhash.h"
@@ -140,11 +141,15 @@ absl::Status CheckJournalFormat(SqliteDatabase& database, int format_version) {
     return absl::DataLossError(StrCat("is not a journal of a coordinator (",
                                       ToStd(version.status().message()), ")"));
   }
-  if (*version == StrCat(format_version)) return absl::OkStatus();
+  int number = 0;
+  const bool known = absl::SimpleAtoi(*version, &number) &&
+                     number >= kOldestJournalFormat && number <= format_version;
+  if (known) return absl::OkStatus();
   return absl::FailedPreconditionError(
       StrCat("has format ", version->empty() ? "none" : *version,
-             ", this version of gavel knows format ", format_version,
-             "; use the version of gavel that wrote it"));
+             ", this version of gavel knows formats ", kOldestJournalFormat,
+             " to ", format_version, "; use the version of gavel that wrote it",
+             number > format_version ? ", or a newer one" : ""));
 }
 
 absl::StatusOr<ChainEnd> ReadChainBase(SqliteDatabase& database) {
@@ -266,6 +271,8 @@ absl::StatusOr<ChainEnd> RecoverChain(SqliteDatabase& database,
       end = snapshot->at;
       break;
     }
+    // What it does not know it would lose.
+    if (absl::IsFailedPrecondition(begun)) return begun;
     if (into.note) {
       into.note(StrCat(ToStd(begun.message()), "; going on without it"));
     }

@@ -64,7 +64,10 @@ absl::StatusOr<std::vector<uint64_t>> ListSnapshots(SqliteDatabase& database);
 absl::StatusOr<JournalSnapshot> ReadSnapshot(SqliteDatabase& database,
                                              uint64_t seq);
 
-// FAILED_PRECONDITION: of another format; DATA_LOSS: no journal at all.
+// The oldest that readers still read.
+inline constexpr int kOldestJournalFormat = 2;
+// FAILED_PRECONDITION: of an older format than that, or of a newer one than
+// `format_version`; DATA_LOSS: no journal at all.
 absl::Status CheckJournalFormat(SqliteDatabase& database, int format_version);
 
 using TakeRow = std::function<absl::Status(const JournalRow&)>;

@@ -33,6 +33,11 @@ absl::Status UnpackSnapshot(std::string_view bytes,
     return absl::DataLossError(StrCat("the snapshot is damaged: ",
                                       ToStd(unpacker.status().message())));
   }
+  if (unpacker.passed_over()) {
+    return absl::FailedPreconditionError(
+        "the snapshot has parts that this version of gavel does not know; use "
+        "the version that wrote it, or a newer one");
+  }
   GAVEL_RETURN_IF_ERROR(engine->Restore(engine_bytes));
   return projector->Load(projector_bytes);
 }

@@ -78,6 +78,7 @@ class SnapshotThread {
 absl::StatusOr<std::string> PackSnapshot(const Engine& engine,
                                          const HistoryProjector& projector);
 // Into an engine made anew from `options`. DATA_LOSS: both are of no use.
+// FAILED_PRECONDITION: a newer version made it.
 absl::Status UnpackSnapshot(std::string_view bytes,
                             const EngineOptions& options, Engine* engine,
                             HistoryProjector* projector);

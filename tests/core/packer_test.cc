@@ -147,6 +147,28 @@ TEST(Unpacker, LeavesAnArrayWithoutHavingReadItAll) {
   EXPECT_THAT(unpacker.status(), IsOk());
 }
 
+TEST(Unpacker, SaysWhetherItPassedOverFields) {
+  const auto packed = [](size_t inner) {
+    Packer packer;
+    packer.Array(2);
+    packer.Array(inner);
+    for (uint64_t i = 0; i < inner; ++i) packer.Put(i);
+    packer.Put(uint64_t{7});
+    return packer.Take();
+  };
+  for (const size_t inner : {1, 2}) {
+    Unpacker unpacker(packed(inner));
+    uint64_t value = 0;
+    unpacker.Enter();
+    unpacker.Get(value);
+    unpacker.Leave();
+    EXPECT_TRUE(unpacker.passed_over()) << "the last one is unread";
+    unpacker.Get(value);
+    EXPECT_EQ(value, 7U);
+    EXPECT_EQ(unpacker.passed_over(), inner == 2);
+  }
+}
+
 TEST(Unpacker, NamesTheFieldOfAnotherType) {
   EXPECT_THAT(ErrorOf<uint64_t>(ArrayOf(-1)),
               StatusIs(kInvalidArgument, "field 1 is a negative integer"));

@@ -282,6 +282,19 @@ TEST_F(JournalSnapshotTest, AJournalOfVersionOneIsTakenOver) {
   EXPECT_EQ(ReadJournal(path()).rows.size(), 30u);
 }
 
+// Which lacks what a newer one would lose.
+TEST_F(JournalSnapshotTest, ASnapshotOfANewerVersionIsRefusedNotPassedOver) {
+  WriteWithSnapshots(30, 10);
+  RecoverInto into;
+  into.begin = [](const JournalSnapshot*) {
+    return absl::FailedPreconditionError("has fields that are not known");
+  };
+  into.take = [](const JournalRow&) { return absl::OkStatus(); };
+  ASSERT_OK_AND_ASSIGN(const auto journal, Journal::Open(path()));
+  EXPECT_THAT(journal->Recover(into),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "not known"));
+}
+
 TEST_F(JournalSnapshotTest, AReaderSeesALiveJournalAndLeavesItAlone) {
   const auto journal = MustOpen();
   AppendRows(*journal, 1, 5);

@@ -210,9 +210,9 @@ TEST_F(JournalTest, TheLockGoesWithItsProcess) {
 TEST_F(JournalTest, OfANewerFormatIsRefused) {
   MustOpen();
   ChangeBehindItsBack(
-      "UPDATE metadata SET value = '3' WHERE key = 'format_version'");
+      "UPDATE metadata SET value = '4' WHERE key = 'format_version'");
   EXPECT_THAT(Journal::Open(path()),
-              StatusIs(kFailedPrecondition, "has format 3"));
+              StatusIs(kFailedPrecondition, "has format 4"));
 }
 
 TEST_F(JournalTest, AFileThatIsNoJournalIsRefusedAndLeftAlone) {
