@@ -1,7 +1,9 @@
 // What a client may send: job files, messages, bytes.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <random>
 #include <utility>
@@ -208,6 +210,30 @@ TEST_F(HostileTenantTest, FloodsOfRequestsHarmNobody) {
     Flood(endpoint(), MallorysKeys(), 64, reads).Run(2, query);
     Flood(endpoint(), MallorysKeys(), 16, reads).Run(1, log);
   }
+  ExpectOthersUnharmed();
+}
+
+TEST_F(HostileTenantTest, CommandsWithoutEndFillNoJournal) {
+  StartCluster();
+  const JobId job = SubmitCommand("mine", {"/bin/sleep", "300"});
+  Tenant mallory = Mallory();
+  const uint64_t before = BytesUnder(state());
+  int done = 0;
+  int refused = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (std::chrono::steady_clock::now() < end) {
+    for (const CommandKind kind :
+         {CommandKind::kRequeue, CommandKind::kHold, CommandKind::kRelease}) {
+      CommandRequest request;
+      request.kind = kind;
+      request.job = job;
+      ++(mallory.Ask<CommandReply>(request).error.empty() ? done : refused);
+    }
+  }
+  std::printf("%d commands done, %d refused\n", done, refused);
+  EXPECT_GT(done, 10);
+  EXPECT_LT(done, 400 + 5 * 40 + 100);  // docs/security.md
+  EXPECT_LT(BytesUnder(state()) - before, 4U << 20);
   ExpectOthersUnharmed();
 }
 
