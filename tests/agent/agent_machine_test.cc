@@ -264,5 +264,24 @@ TEST_F(AgentMachineTest, AnOlderIncarnationIsNeverStartedAfterANewer) {
   EXPECT_THAT(Hear(1.5, Launch(Key(1, 1))), IsEmpty());
 }
 
+// ---- its end
+
+TEST_F(AgentMachineTest, SaysEachSecondThatItLeavesUntilItIsGone) {
+  StartAndWelcome();
+  const auto leaves =
+      MessagesOf<AgentLeaving>(machine_.Step(5, agent_event::Leaving{}));
+  ASSERT_THAT(leaves, SizeIs(1));
+  EXPECT_EQ(leaves[0].server, "node-1");
+  EXPECT_EQ(leaves[0].incarnation, 4u);
+  EXPECT_FALSE(leaves[0].gone);
+  EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(5.9)), IsEmpty());
+  EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(6)), SizeIs(1));
+  const auto gone = MessagesOf<AgentLeaving>(
+      machine_.Step(6.5, agent_event::Leaving{/*gone=*/true}));
+  ASSERT_THAT(gone, SizeIs(1));
+  EXPECT_TRUE(gone[0].gone);
+  EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(9)), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gavel

@@ -84,6 +84,12 @@ void FakeCoordinator::PauseThenGrant(const AcceleratorInfo& accelerator,
   Pause(tier);
 }
 
+void FakeCoordinator::WantCheckpoint() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  to_send_.push_back(CheckpointRequest{worker_, {1, epoch_}});
+  router_->waker().Wake();
+}
+
 void FakeCoordinator::Reject(const std::string& reason) {
   std::lock_guard<std::mutex> lock(mutex_);
   granting_ = false;

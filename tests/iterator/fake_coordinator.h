@@ -39,6 +39,8 @@ class FakeCoordinator {
   // As soon as the present lease was given back, grants this one.
   void PauseThenGrant(const AcceleratorInfo& accelerator,
                       PauseTier tier = PauseTier::kPark);
+  // Wants a checkpoint at the next boundary.
+  void WantCheckpoint();
   void Reject(const std::string& reason);
   // Ends the worker's connection, which connects again.
   void Cut();

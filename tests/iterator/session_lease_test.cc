@@ -248,6 +248,27 @@ TEST_F(SessionLease, TakesTheThreadsThatARenewalTells) {
   EXPECT_FALSE(log_.Contain("paused after step")) << log_.Text();
 }
 
+TEST_F(SessionLease, WritesACheckpointWhenItIsAskedAndGoesOn) {
+  FakeCoordinator coordinator;
+  coordinator.Grant(CpuSlot("slot-a"));
+  TrainingOptions training;
+  const auto written = [&] {
+    for (const StepReport& report : coordinator.Heard<StepReport>()) {
+      const uint64_t step = report.progress.last_generation.step;
+      if (step > 0 && step < 24) return true;
+    }
+    return false;
+  };
+  training.after_step = [&](Session& session) {
+    if (session.steps_done() == 5) coordinator.WantCheckpoint();
+    if (session.steps_done() >= 5 && !written()) Sleep(100);
+  };
+  const Outcome outcome = Train(Under(coordinator.endpoint()), training);
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_TRUE(written()) << log_.Text();
+  EXPECT_FALSE(log_.Contain("paused after step")) << log_.Text();
+}
+
 // Of a slot's memory, as declared, each of a pair has a part.
 TEST_F(SessionLease, AStateThatExceedsItsPartOfASlotGivesTheLeaseBack) {
   FakeCoordinator coordinator;

@@ -144,5 +144,45 @@ TEST(Cluster, AnUnknownServerMayBeUnreachable) {
   EXPECT_TRUE(cluster.servers().empty());
 }
 
+TEST(Cluster, DrainedAcceleratorsDoNotCountAndStaySoOverAJoin) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
+  cluster.SetDrained(AcceleratorId(1), true);
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+  EXPECT_FALSE(cluster.accelerator(AcceleratorId(1)).usable());
+  cluster.SetDrained(AcceleratorId(2), true);
+  ASSERT_OK(cluster.Join(
+      "s", {Info("v100", "x"), Info("v100", "y"), Info("v100", "z")}));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0})) << "a new one, too";
+  cluster.SetDrained(AcceleratorId(1), false);
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+}
+
+TEST(Cluster, AServerThatLeavesIsUsableAfterItsNextJoin) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
+  cluster.SetLeaving("s");
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0}));
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
+}
+
+TEST(Cluster, AForgottenServerIsNoMoreButItsIdsAreNotGivenAgain) {
+  Cluster cluster;
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
+  ASSERT_OK(cluster.Join("t", {Info("k80", "x")}));
+  EXPECT_EQ(cluster.places().size(), 2u);
+  cluster.Forget("s");
+  EXPECT_FALSE(cluster.servers().contains("s"));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0, 1}));
+  EXPECT_FALSE(cluster.HasType(0));
+  EXPECT_TRUE(cluster.HasType(1));
+  EXPECT_EQ(cluster.size(), 1u);
+  EXPECT_EQ(cluster.places().size(), 1u);
+  ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
+  EXPECT_EQ(cluster.Find("s", "x"), AcceleratorId(3));
+  EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1, 1}));
+}
+
 }  // namespace
 }  // namespace gavel::testing

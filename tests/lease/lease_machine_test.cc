@@ -468,5 +468,17 @@ TEST_F(LeaseMachineTest, ARequestWhileHoldingNamesTheEpochHeld) {
   EXPECT_EQ(last_request_.epoch, 5u);
 }
 
+TEST_F(LeaseMachineTest, ACheckpointIsWrittenOnlyWhileItHoldsALease) {
+  Start(0);
+  const CheckpointRequest request{kWorker, position_};
+  EXPECT_TRUE(Hear(0.1, request).empty());
+  Hear(0.2, Grant(5));
+  Step(0.3, lease_event::Resumed{5});
+  EXPECT_EQ(ActionsOf<lease_action::Checkpoint>(Hear(1, request)).size(), 1u);
+  EXPECT_EQ(machine_.state(), LeaseMachine::State::kRunning);
+  Hear(2, PauseOf(5));
+  EXPECT_TRUE(Hear(3, request).empty()) << "it saves anyway";
+}
+
 }  // namespace
 }  // namespace gavel

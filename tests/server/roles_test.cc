@@ -97,7 +97,10 @@ class Authorization : public ::testing::Test {
 
 TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
   const Identity alice = User("alice");
-  for (const CommandKind kind : {CommandKind::kCancel, CommandKind::kRelease}) {
+  for (const CommandKind kind :
+       {CommandKind::kCancel, CommandKind::kRelease, CommandKind::kHold,
+        CommandKind::kRequeue, CommandKind::kCheckpoint,
+        CommandKind::kUpdate}) {
     EXPECT_OK(Ask(alice, Command(kind, 1)));
     EXPECT_THAT(Ask(alice, Command(kind, 2)),
                 StatusIs(kDenied, "job 2 is not yours"));
@@ -111,6 +114,16 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
               StatusIs(kDenied, "only an operator"));
   EXPECT_THAT(Ask(alice, Command(CommandKind::kShutdown, 1)),
               StatusIs(kDenied, "only an operator"));
+}
+
+TEST_F(Authorization, OnlyAnOperatorTouchesTheCluster) {
+  for (const CommandKind kind :
+       {CommandKind::kShutdown, CommandKind::kDrain, CommandKind::kResume,
+        CommandKind::kForget, CommandKind::kPolicy}) {
+    EXPECT_THAT(Ask(User("alice"), Command(kind, 0)),
+                StatusIs(kDenied, "only an operator"));
+    EXPECT_OK(Ask(User("root", Role::kOperator), Command(kind, 0)));
+  }
 }
 
 TEST_F(Authorization, AnOperatorTouchesAll) {

@@ -301,6 +301,7 @@ class RandomSpecs {
       spec.environment.emplace_back("V" + std::to_string(9 - n), Text());
     }
     for (int n = Int(0, 3); n > 0; --n) spec.throughputs[Name()] = Positive();
+    for (int n = Int(0, 3); n > 0; --n) spec.types.push_back(Name());
     spec.retries_max = Int(0, 1000);
     return spec;
   }
