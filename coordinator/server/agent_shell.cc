@@ -20,6 +20,7 @@
 #include "coordinator/server/private_directory.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/transport/dealer.h"
@@ -316,6 +317,9 @@ void AgentShell::Impl::On(ChildStarted&& event) {
 }
 
 void AgentShell::Impl::On(ChildNotStarted&& event) {
+  // It quotes the job's command and directory.
+  constexpr size_t kErrorCharactersMax = 1000;
+  event.error = PrintableLine(event.error, kErrorCharactersMax);
   options.log->error("agent {}: job {} rank {} not started: {}", options.server,
                      event.worker.job.value(), event.worker.rank, event.error);
   if (ending) unacknowledged.insert(event.worker);

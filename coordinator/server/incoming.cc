@@ -24,8 +24,12 @@ concept FromAgent =
     std::same_as<T, AgentLeaving> || std::same_as<T, WorkerLaunched> ||
     std::same_as<T, WorkerExited> || std::same_as<T, FetchProgress>;
 
-void CutText(std::string* text, size_t bytes_max) {
+// Names and texts are shown on terminals, and may be any bytes of a user's.
+void MakeLine(std::string* text, size_t bytes_max) {
   if (text->size() > bytes_max) text->resize(bytes_max);
+  const bool plain =
+      std::ranges::all_of(*text, [](char c) { return c >= ' ' && c < '\x7f'; });
+  if (!plain) *text = PrintableLine(*text, bytes_max);
 }
 
 // Not known, rather than what nobody can have measured.
@@ -46,7 +50,7 @@ Progress Bounded(Progress progress) {
   if (progress.scalars.size() > kScalarsMax) {
     progress.scalars.resize(kScalarsMax);
   }
-  for (auto& [name, value] : progress.scalars) CutText(&name, kNameBytesMax);
+  for (auto& [name, value] : progress.scalars) MakeLine(&name, kNameBytesMax);
   return progress;
 }
 
@@ -137,7 +141,7 @@ std::optional<Event> Convert(LeaseReleased message) {
 
 std::optional<Event> Convert(WorkerFinished message) {
   message.progress = Bounded(std::move(message.progress));
-  CutText(&message.detail, kErrorBytesMax);
+  MakeLine(&message.detail, kErrorBytesMax);
   return event::WorkerSaidFinished{std::move(message)};
 }
 
@@ -158,7 +162,7 @@ std::optional<Event> Convert(AgentLeaving message) {
 }
 
 std::optional<Event> Convert(WorkerExited message) {
-  CutText(&message.launch_error, kErrorBytesMax);
+  MakeLine(&message.launch_error, kErrorBytesMax);
   message.error_line =
       PrintableLine(message.error_line, kErrorLineCharactersMax);
   return event::WorkerGone{std::move(message)};
@@ -166,7 +170,7 @@ std::optional<Event> Convert(WorkerExited message) {
 
 // Its texts are shown to users.
 std::optional<Event> Convert(FetchProgress message) {
-  CutText(&message.waits_for, kErrorBytesMax);
+  MakeLine(&message.waits_for, kErrorBytesMax);
   if (!IsValidName(message.source)) return std::nullopt;
   return event::CheckpointComing{std::move(message)};
 }

@@ -180,5 +180,19 @@ TEST(Incoming, ErrorLinesAreMadePrintable) {
   EXPECT_TRUE(line.starts_with("bade"));
 }
 
+// A command, a directory, and the name of a figure are what a user likes.
+TEST(Incoming, TextsOfUsersAreMadePrintable) {
+  WorkerExited exited = Exited(1);
+  exited.launch_error = "./\x1b[2Jtrain: no such\nfile";
+  EXPECT_EQ(EventFrom<event::WorkerGone>(exited).exit.launch_error,
+            "./train: no suchfile");
+  StepReport report;
+  report.worker = exited.worker;
+  report.progress.scalars = {{"lo\x1b]0;x\x07ss", 1}, {"accuracy", 2}};
+  const auto scalars = EventFrom<event::StepsReported>(report).progress.scalars;
+  EXPECT_EQ(scalars[0].first, "loss");
+  EXPECT_EQ(scalars[1].first, "accuracy");
+}
+
 }  // namespace
 }  // namespace gavel::testing
