@@ -71,6 +71,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddUsageCommand(*app, exit_code);
   AddReplayCommand(*app, exit_code);
   AddWhatIfCommand(*app, exit_code);
+  AddBackupCommands(*app, exit_code);
   AddKeyCommands(*app, exit_code);
   AddSolveCommand(*app, exit_code);
   AddProfileCommand(*app, exit_code);

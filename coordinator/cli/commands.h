@@ -64,6 +64,9 @@ void AddWhatIfCommand(CLI::App& app, int* exit_code);
 // A policy on problems in a file; needs no coordinator.
 void AddSolveCommand(CLI::App& app, int* exit_code);
 
+// Copies of the journal, and back: backup, restore.
+void AddBackupCommands(CLI::App& app, int* exit_code);
+
 // Keys, who may connect, and what was done: keygen, user, audit.
 void AddKeyCommands(CLI::App& app, int* exit_code);
 

@@ -38,6 +38,7 @@ struct CoordinatorOptions {
   std::string principals;
   QuotaOptions quota;
   std::optional<std::string> fairness;
+  bool accept_loss = false;
   SchedulingFlags scheduling;
   double keep_days = 30;
   uint64_t snapshot_rows = SnapshotOptions().rows;
@@ -96,6 +97,10 @@ void AddOptions(CLI::App* command, CoordinatorOptions* options) {
                    "replays about twice as many at most")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}))
       ->capture_default_str();
+  command->add_flag(
+      "--accept-loss", options->accept_loss,
+      "once, on a journal that was restored from a backup: what came behind it "
+      "is given up, and agents and workers that saw more are told so");
   AddSchedulingFlags(*command, &options->scheduling);
   command
       ->add_option("--key", options->key_file,
@@ -191,6 +196,7 @@ absl::Status Run(const CoordinatorOptions& options,
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   server_options.abandon_solves = true;
+  server_options.accept_loss = options.accept_loss;
   WarnOfFewDescriptors(*server_options.log);
 
   // First, so that the server's threads do not take the signals.

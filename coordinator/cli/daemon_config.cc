@@ -70,9 +70,9 @@ std::vector<std::string> KeysOf(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      if (name != kConfig && name != "help" && name != "help-all") {
-        keys.push_back(name);
-      }
+      const bool of_one_start = name == kConfig || name == "accept-loss" ||
+                                name == "help" || name == "help-all";
+      if (!of_one_start) keys.push_back(name);
     }
   }
   return keys;

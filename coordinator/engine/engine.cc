@@ -257,8 +257,8 @@ void Engine::Fence(const Event& event) {
                                             " begins at seq ", next->second),
         ": another coordinator has taken over, or the end of this journal was "
         "lost. Find the newer journal and start the coordinator on it, or, "
-        "where there is none, end all agents and workers first; nothing more "
-        "is granted from here")});
+        "where there is none, start it with --accept-loss; nothing more is "
+        "granted from here")});
   });
 }
 

@@ -1,6 +1,7 @@
 // What durable events do to the engine. Everything here is a function of the
 // journal alone: it is run again, event by event, at a restart.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -12,6 +13,9 @@
 
 namespace gavel {
 namespace {
+
+// Submissions behind a copy of the journal that is started on in its place.
+constexpr uint64_t kLostIdsMax = 10'000;
 
 // A peer can have been away for so many starts of the coordinator.
 constexpr size_t kTermsKept = 1024;
@@ -52,7 +56,12 @@ Time Engine::LeasesOver(Time now) const {
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
-  term_starts_[term_] = seq_;
+  // Of a term that ends with a loss every row is known.
+  term_starts_[term_] =
+      e.after_loss ? std::numeric_limits<uint64_t>::max() : seq_;
+  // Ids that were given to jobs that are lost are given to no others: their
+  // workers may still run.
+  if (e.after_loss) next_job_ += kLostIdsMax;
   if (term_starts_.size() > kTermsKept) {
     term_starts_.erase(term_starts_.begin());
   }

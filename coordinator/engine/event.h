@@ -63,6 +63,9 @@ struct CoordinatorStarted {
   std::string policy = "";
   double wall_s = 0;
   Settings settings = {};  // by the engine, too
+  // The journal is an older copy, and what came behind it is given up: who saw
+  // rows of earlier terms that are not there is believed all the same.
+  bool after_loss = false;
 };
 
 // What a job has received of its share; as Engine::ReceivedOf tells it.

@@ -43,7 +43,8 @@ namespace event {
 
 auto Fields(As<CoordinatorStarted> auto& e) {
   return std::tie(e.term, e.round_duration_s, e.lease_duration_s, e.mechanism,
-                  e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings);
+                  e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings,
+                  e.after_loss);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }

@@ -31,6 +31,11 @@ constexpr double kLookInterval_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
 
+// Above any that the lost end of a journal may have begun, also where two
+// losses follow on each other: terms rise by one with each start, and those
+// after a loss are seconds since 1970.
+uint64_t TermAfterLoss() { return static_cast<uint64_t>(WallClockNow()); }
+
 }  // namespace
 
 CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
@@ -70,7 +75,8 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
   };
   GAVEL_ASSIGN_OR_RETURN(
       const Recorder::Recovered recovered,
-      recorder.Start(std::move(journal), options.engine, &engine, note, wake));
+      recorder.Start(std::move(journal), options.engine, &engine, note, wake,
+                     options.accept_loss ? TermAfterLoss() : 0));
   options.log->info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
                     path, recovered.position.seq, recovered.position.term,
                     recovered.rows_replayed, recovery.Now());
@@ -87,6 +93,17 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
                       set.name, set.instead_of);
   }
   started.wall_s = WallClockNow();
+  started.after_loss = options.accept_loss;
+  if (options.accept_loss) {
+    options.log->warn(
+        "what came behind row {} is given up: term {} begins, all agents and "
+        "workers are told, and those of jobs that are lost end",
+        recovered.position.seq, recovered.term);
+    gatekeeper->Audit(0, true,
+                      {"", "", "", "accept loss",
+                       StrCat("behind row ", recovered.position.seq),
+                       StrCat("done: term ", recovered.term)});
+  }
   Step(started);
   if (!options.prices.empty()) {
     Step(event::PricesChanged{{options.prices.begin(), options.prices.end()}});

@@ -41,6 +41,9 @@ struct CoordinatorServerOptions {
   std::string policy = "max_min_fairness_perf";
   std::map<std::string, double> prices;  // per accelerator and hour, by type
   std::shared_ptr<spdlog::logger> log;   // null: none
+  // The journal is an older copy, and what came behind it is lost: agents and
+  // workers that have seen more of it are heard all the same.
+  bool accept_loss = false;
   // The end waits for no solve; see solve_abandoned.
   bool abandon_solves = false;
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once

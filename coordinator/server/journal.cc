@@ -127,7 +127,7 @@ absl::Status Journal::Recover(const RecoverInto& into) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> Journal::BeginTerm() const {
+absl::StatusOr<uint64_t> Journal::BeginTerm(uint64_t term_min) const {
   assert(was_read_);
   const std::string path = path_ + ".term";
   uint64_t begun = 0;
@@ -139,7 +139,8 @@ absl::StatusOr<uint64_t> Journal::BeginTerm() const {
                " is damaged: it says no term. If the journal is whole, remove "
                "that file"));
   }
-  const uint64_t term = std::max(begun, end_.position.term) + 1;
+  const uint64_t term =
+      std::max(std::max(begun, end_.position.term) + 1, term_min);
   const absl::Status written = ReplaceFile(path, StrCat(term, "\n"));
   GAVEL_RETURN_IF_ERROR(Annotate(
       written,

@@ -75,7 +75,8 @@ class Journal {
   // begun here, also where the journal has lost the rows of it since. It is on
   // disk, in PATH.term, before anybody hears of it. DATA_LOSS: that file says
   // no term. After Recover.
-  absl::StatusOr<uint64_t> BeginTerm() const;
+  // `term_min`: it is at least that.
+  absl::StatusOr<uint64_t> BeginTerm(uint64_t term_min = 0) const;
 
   // Makes room on disk for the WAL in its usual length, which takes a third off
   // the time of each Append until the WAL has had that length; where there is

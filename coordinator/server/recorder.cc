@@ -32,13 +32,14 @@ RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,
 
 absl::StatusOr<Recorder::Recovered> Recorder::Start(
     std::unique_ptr<Journal> journal, const EngineOptions& engine_options,
-    Engine* engine, const Note& note, std::function<void()> notify) {
+    Engine* engine, const Note& note, std::function<void()> notify,
+    uint64_t term_min) {
   RecoverInto into = RecoverBoth(engine_options, engine, &projector_, &rows_);
   into.note = note;
   GAVEL_RETURN_IF_ERROR(journal->Recover(into));
-  GAVEL_ASSIGN_OR_RETURN(const uint64_t term, journal->BeginTerm());
+  GAVEL_ASSIGN_OR_RETURN(const uint64_t term, journal->BeginTerm(term_min));
   const JournalPosition last = journal->position();
-  if (term > last.term + 1) {
+  if (term > last.term + 1 && term_min == 0) {
     note(StrCat("term ", term - 1,
                 " was begun here and is not in it: that coordinator ended "
                 "before it wrote anything, or the end of the journal was lost. "

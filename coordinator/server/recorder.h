@@ -44,13 +44,15 @@ class Recorder {
 
   explicit Recorder(SnapshotOptions options) : options_(options) {}
 
-  // Sets `engine` to what the journal says, begins a term, and starts the
-  // commit thread. Each damaged snapshot that was passed over is told to
-  // `note`, and that rows are lost that were there.
+  // `term_min`: as of Journal::BeginTerm. Sets `engine` to what the journal
+  // says, begins a term, and starts the commit thread. Each damaged snapshot
+  // that was passed over is told to `note`, and that rows are lost that were
+  // there.
   absl::StatusOr<Recovered> Start(std::unique_ptr<Journal> journal,
                                   const EngineOptions& engine_options,
                                   Engine* engine, const Note& note,
-                                  std::function<void()> notify);
+                                  std::function<void()> notify,
+                                  uint64_t term_min = 0);
 
   // The row is of the engine's last step.
   void Append(action::Persist&& row, const Engine& engine);

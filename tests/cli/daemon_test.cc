@@ -3,8 +3,12 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "coordinator/cli/commands.h"
 #include "core/text.h"
 #include "tests/cli/gavel_fixture.h"
 
@@ -57,6 +61,62 @@ TEST_F(DaemonTest, AWrongConfigurationIsTwoAndNamesTheLine) {
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.errors, HasSubstr("coordinator.toml:4:1: "));
   EXPECT_THAT(ended.errors, HasSubstr("policy"));
+}
+
+// Its agent has seen rows that are not in it, and a job that is not.
+TEST_F(DaemonTest, ARestoredBackupIsAcceptedWithItsLoss) {
+  WriteCluster(2, 30, 5);
+  const std::string config = WriteConfig("round-duration = 30\n");
+  auto coordinator = Start({"coordinator", "--config", config});
+  const std::string endpoint = EndpointOf(*coordinator);
+  ASSERT_NE(endpoint, "") << coordinator->errors();
+  const auto agent = StartAgent(endpoint, {"--jobs-as-root"});
+  const auto submit = [&](const std::string& name) {
+    const Ended submitted = Run({"submit", "--coordinator", endpoint,
+                                 WriteJob(name, {"--steps", "100000"})});
+    EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+    EXPECT_TRUE(ReachesStep(endpoint, name, 20)) << agent->errors();
+  };
+  submit("kept");
+  const Ended backup = Run({"backup", Path("copy"), "--state", state()});
+  EXPECT_EQ(backup.exit_code, 0) << backup.errors;
+  EXPECT_EQ(Run({"backup", Path("copy"), "--state", state()}).exit_code, 1)
+      << "nothing is written over";
+  submit("lost");
+  coordinator->Signal(SIGKILL);
+  coordinator->Wait();
+  const std::vector<std::string> restore = {"restore", Path("copy"), "--state",
+                                            state()};
+  EXPECT_THAT(Run(restore).errors, HasSubstr("journal.db is there"));
+  for (const char* part : {"", "-wal", "-shm", ".term"}) {
+    std::filesystem::remove(state() + "/journal.db" + part);
+  }
+  const Ended restored = Run(restore);
+  EXPECT_EQ(restored.exit_code, 0) << restored.errors;
+  EXPECT_THAT(restored.output, HasSubstr("--accept-loss"));
+
+  const auto start = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"coordinator", "--config", config,
+                                          "--listen", endpoint};
+    Append(more, &arguments);
+    coordinator = Start(arguments);
+    EXPECT_EQ(EndpointOf(*coordinator), endpoint) << coordinator->errors();
+  };
+  start({});
+  EXPECT_EQ(coordinator->Wait(), kExitFenced) << coordinator->errors();
+  EXPECT_THAT(coordinator->errors(), HasSubstr("start it with --accept-loss"));
+  start({"--accept-loss"});
+  EXPECT_TRUE(ReachesStep(endpoint, "kept", 40)) << coordinator->errors();
+  EXPECT_TRUE(QueueRow(endpoint, "lost").is_null());
+  submit("new");
+  EXPECT_GT(QueueRow(endpoint, "new")["id"].get<int>(), 10'000);
+  // Once accepted it is the journal, as any other.
+  coordinator->Signal(SIGTERM);
+  EXPECT_EQ(coordinator->Wait(), 0) << coordinator->errors();
+  start({});
+  EXPECT_TRUE(ReachesStep(endpoint, "kept", 60)) << coordinator->errors();
+  EXPECT_THAT(Run({"audit", "--state", state()}).output,
+              HasSubstr("accept loss"));
 }
 
 TEST_F(DaemonTest, UnitsOfSystemdAreClean) {

@@ -422,5 +422,37 @@ TEST(HistoryFilterTest, IsReadBackAndRefusedWhenItIsNone) {
   }
 }
 
+// What came behind an older copy of the journal is given up: who saw it is
+// believed from then on, and ids of lost jobs are not given again.
+TEST(AcceptedLoss, PositionsThatAreLostAreKnownAndNewJobsGetOtherIds) {
+  const auto start = [](BusyEngine& busy, uint64_t term, bool after_loss) {
+    event::CoordinatorStarted started{term};
+    started.after_loss = after_loss;
+    busy.Step(started);
+  };
+  for (const bool accepted : {false, true}) {
+    BusyEngine busy([](const action::Persist& row, const Engine&) {
+      const auto back = DecodeEvent(row.row);
+      ASSERT_OK(back);
+      const auto* begun = std::get_if<event::CoordinatorStarted>(&*back);
+      if (begun != nullptr && begun->term == 1000) {
+        EXPECT_EQ(begun->after_loss,
+                  std::get<event::CoordinatorStarted>(*row.event).after_loss);
+      }
+    });
+    start(busy, 1, false);
+    busy.Submit("a");
+    const JournalPosition lost{3, 5000};
+    start(busy, 1000, accepted);
+    EXPECT_EQ(busy.engine.Knows(lost), accepted);
+    EXPECT_FALSE(busy.engine.Knows({1001, 1}));
+    busy.Submit("b");
+    EXPECT_EQ(busy.engine.next_job().value() > 10'000, accepted);
+    start(busy, 1001, false);
+    EXPECT_EQ(busy.engine.Knows(lost), accepted);
+    EXPECT_FALSE(busy.engine.Knows({1000, 5000}));
+  }
+}
+
 }  // namespace
 }  // namespace gavel::testing
