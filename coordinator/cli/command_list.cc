@@ -52,10 +52,11 @@ CommandOption OptionOf(const CLI::Option& option) {
   return result;
 }
 
-// An option group is a command without a name.
+// An option group is a command without a name, with a --help of its own.
 void AddOptions(const CLI::App& app, Command* command) {
   for (const CLI::Option* option : app.get_options()) {
-    command->options.push_back(OptionOf(*option));
+    const bool again = app.get_name().empty() && option == app.get_help_ptr();
+    if (!again) command->options.push_back(OptionOf(*option));
   }
   for (const CLI::App* below : app.get_subcommands({})) {
     if (below->get_name().empty()) AddOptions(*below, command);

@@ -65,6 +65,16 @@ std::vector<std::string> NamesOf(const Command& command) {
   return names;
 }
 
+// What may follow the command: commands below it, or values of an argument.
+std::vector<std::string> WordsAfter(const Command& command) {
+  std::vector<std::string> words = command.commands;
+  for (const CommandOption& option : command.options) {
+    if (option.place.empty()) continue;
+    words.insert(words.end(), option.values.begin(), option.values.end());
+  }
+  return words;
+}
+
 // For single quotes.
 std::string Quoted(const std::string& text) {
   return StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
@@ -100,12 +110,13 @@ std::string ZshCase(const std::string& at, const std::string& array,
                 absl::StrJoin(words, " "), ") ;;\n");
 }
 
-const Command& CommandAt(const std::vector<Command>& commands,
-                         const std::string& words) {
+// Of a command; empty: it is a value.
+std::string MeaningOf(const std::vector<Command>& commands,
+                      const std::string& words) {
   for (const Command& command : commands) {
-    if (command.words == words) return command;
+    if (command.words == words) return command.meaning;
   }
-  return commands.front();
+  return "";
 }
 
 }  // namespace
@@ -115,7 +126,7 @@ std::string BashCompletion(const std::vector<Command>& commands) {
   std::string options;
   std::string values;
   for (const Command& command : commands) {
-    below += BashCase(command.words, command.commands);
+    below += BashCase(command.words, WordsAfter(command));
     options += BashCase(command.words, NamesOf(command));
     for (const CommandOption& option : command.options) {
       for (const std::string& name : option.names) {
@@ -135,10 +146,9 @@ std::string ZshCompletion(const std::vector<Command>& commands) {
   std::string values;
   for (const Command& command : commands) {
     std::vector<std::string> names;
-    for (const std::string& name : command.commands) {
-      const Command& one =
-          CommandAt(commands, StrCat(command.words, " ", name));
-      names.push_back(Described(name, one.meaning));
+    for (const std::string& name : WordsAfter(command)) {
+      names.push_back(Described(
+          name, MeaningOf(commands, StrCat(command.words, " ", name))));
     }
     below += ZshCase(command.words, "below", names);
     names.clear();

@@ -62,6 +62,7 @@ TEST(CommandList, HasGroupsAndCommandsBelowCommands) {
     names.insert(names.end(), option.names.begin(), option.names.end());
   }
   EXPECT_THAT(names, Contains("--node"));  // of an option group
+  EXPECT_EQ(std::ranges::count(names, "--help"), 1);
 }
 
 TEST(CommandList, EveryCommandSaysWhatItIs) {
@@ -138,7 +139,8 @@ TEST_F(BashCompletionTest, OffersCommandsOptionsAndValues) {
               ElementsAre("prices"));
   EXPECT_THAT(Offered({"gavel", "history", "--show", "ro"}),
               ElementsAre("rounds"));
-  EXPECT_THAT(Offered({"gavel", "completion", "z"}), IsEmpty());
+  EXPECT_THAT(Offered({"gavel", "completion", "z"}), ElementsAre("zsh"));
+  EXPECT_THAT(Offered({"gavel", "submit", "job"}), IsEmpty());  // a file
 }
 
 TEST_F(BashCompletionTest, KnowsEveryCommand) {
