@@ -229,12 +229,14 @@ bool Children::Look(const WorkerKey& worker, Process& process) {
 // True: it will not run. That it was killed first and found still on its way
 // afterwards is what makes sure of it.
 bool Children::LookForExec(const WorkerKey& worker, Process& process) {
-  if (!process.hung && ChildClock() >= process.exec_by) {
+  std::optional<absl::Status> result =
+      ExecResult(process.spec, *process.on_its_way);
+  // Not one that ran long ago, where it is this thread that stood still.
+  if (!result.has_value() && !process.hung && ChildClock() >= process.exec_by) {
     process.hung = true;
     if (kill(-process.pid, SIGKILL) != 0) kill(process.pid, SIGKILL);
+    result = ExecResult(process.spec, *process.on_its_way);
   }
-  const std::optional<absl::Status> result =
-      ExecResult(process.spec, *process.on_its_way);
   if (!result.has_value()) {
     if (!process.hung) return false;
     Tell(ChildNotStarted{worker, HungText(process.spec, exec_limit_s_), true});

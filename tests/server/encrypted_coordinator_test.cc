@@ -16,9 +16,7 @@
 #include "core/codec.h"
 #include "core/text.h"
 #include "runtime/transport/router.h"
-#include "tests/server/fake_peers.h"
-#include "tests/server/temporary_folder.h"
-#include "tests/support/hanging_mount.h"
+#include "tests/server/encrypted_coordinator_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
@@ -29,83 +27,6 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 
 constexpr double kShort_s = 0.5;
-
-class EncryptedCoordinator : public ::testing::Test {
- protected:
-  void SetUp() override {
-    Allow("alice", Role::kUser);
-    Allow("bob", Role::kUser);
-    Allow("olga", Role::kOperator);
-    Allow("vera", Role::kViewer);
-    Allow("here", Role::kNode);
-    Allow("there", Role::kNode);
-    Start();
-  }
-  void Start() {
-    CoordinatorServerOptions options = QuietOptions(StatePath());
-    options.endpoint = "tcp://0.0.0.0:0";
-    options.keys = own_;
-    options.principals_path = Path();
-    options.quota.jobs_max = 3;
-    options.quota.requests_per_s_max = requests_per_s_max_;
-    coordinator_ = std::make_unique<RunningCoordinator>(options);
-    ASSERT_OK(coordinator_->created());
-  }
-
-  std::string StatePath() const { return folder_.path() + "/state"; }
-  static void Copy(const std::string& from, const std::string& to) {
-    std::filesystem::remove_all(to);
-    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-    std::filesystem::permissions(to, std::filesystem::perms::owner_all);
-  }
-  std::string Path() const { return folder_.path() + "/principals.toml"; }
-  void Allow(const std::string& name, Role role) {
-    keys_[name] = NewCurveKeyPair().value();
-    const bool runs = role == Role::kUser || role == Role::kOperator;
-    principals_[name] = {role, runs ? name : "", keys_[name].public_key};
-    ASSERT_OK(WritePrincipals(Path(), principals_));
-  }
-  void Revoke(const std::string& name) {
-    principals_.erase(name);
-    ASSERT_OK(WritePrincipals(Path(), principals_));
-  }
-  CurveClient As(const CurveKeyPair& keys) const {
-    return {keys, own_.public_key};
-  }
-  CurveClient As(const std::string& name) const { return As(keys_.at(name)); }
-  std::string Endpoint() const {
-    const std::string& bound = coordinator_->endpoint();
-    return "127.0.0.1" + bound.substr(bound.rfind(':'));
-  }
-  FakeClient Client(const std::string& name) const {
-    return FakeClient(Endpoint(), As(name));
-  }
-  // Started again with the journal that was copied to "before", the coordinator
-  // ends when an agent shows a position of after it.
-  void ExpectHaltAfterSetBack(JournalPosition seen, const std::string& error) {
-    EXPECT_OK(coordinator_->Stop());
-    Copy(folder_.path() + "/before", StatePath());
-    Start();
-    FakePeer agent(Endpoint(), As("here"));
-    agent.Send(AgentHeartbeat{"here", 1, seen});
-    EXPECT_THAT(coordinator_->Wait(),
-                StatusIs(absl::StatusCode::kAborted, error));
-  }
-  // Ends the coordinator: then all of it is on disk.
-  std::string Audit() {
-    coordinator_.reset();
-    std::ostringstream text;
-    text << std::ifstream(folder_.path() + "/state/audit.log").rdbuf();
-    return text.str();
-  }
-
-  int requests_per_s_max_ = QuotaOptions().requests_per_s_max;
-  TemporaryFolder folder_;
-  const CurveKeyPair own_ = NewCurveKeyPair().value();
-  std::map<std::string, CurveKeyPair> keys_;
-  Principals principals_;
-  std::unique_ptr<RunningCoordinator> coordinator_;
-};
 
 TEST_F(EncryptedCoordinator, AUserSubmitsAndCancelsItsOwnButNotAnothers) {
   FakeClient alice = Client("alice");
@@ -233,11 +154,8 @@ TEST_F(EncryptedCoordinator, AChangedListOfPrincipalsIsWrittenDown) {
   Revoke("bob");
   Allow("carol", Role::kViewer);
   EXPECT_TRUE(Client("carol").Query(QueryKind::kStatus).is_object());
-  for (int i = 0; i < 100 && Audit().find("carol") == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_THAT(Audit(), HasSubstr("carol (viewer) added"));
-  EXPECT_THAT(Audit(), HasSubstr("bob (user) revoked"));
+  EXPECT_TRUE(IsAudited("carol (viewer) added"));
+  EXPECT_TRUE(IsAudited("bob (user) revoked"));
 }
 
 TEST_F(EncryptedCoordinator, StrangersAndThoseWithoutKeysDoNotGetIn) {
@@ -262,19 +180,6 @@ TEST_F(EncryptedCoordinator, ANewKeyIsKnownAndARevokedOneRefusedLive) {
   EXPECT_TRUE(Client("olga").Query(QueryKind::kQueue).empty());
   FakePeer again(Endpoint(), As("alice"));
   EXPECT_FALSE(again.Connects(kShort_s));
-}
-
-// Its paths are the client's; on some of them nobody ever answers.
-TEST_F(EncryptedCoordinator, ASubmissionLooksAtNoPathOfItsClient) {
-  const HangingMount jobs(folder_.path() + "/hangs");
-  if (!jobs.mounted()) GTEST_SKIP() << "needs root and /dev/fuse";
-  FakeClient alice = Client("alice");
-  alice.Send(SubmitRequest{7, "job.toml", "name = \"x\"\ncommand = [\"./x\"]\n",
-                           jobs.path()});
-  const auto reply = alice.Receive<SubmitReply>();
-  ASSERT_TRUE(reply.has_value());
-  EXPECT_EQ(reply->error, "");
-  EXPECT_EQ(Client("olga").Query(QueryKind::kQueue).size(), 1u);
 }
 
 TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
@@ -308,7 +213,7 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   hello.worker = {launch->worker.job, 0, launch->worker.incarnation + 1};
   liar.Send(hello);
   EXPECT_FALSE(liar.Receive<WorkerRejected>(kShort_s).has_value());
-  EXPECT_THAT(Audit(), HasSubstr("may not speak for another worker"));
+  EXPECT_TRUE(IsAudited("may not speak for another worker"));
 
   agent.Exited(launch->worker, 0);
   bool connects = true;  // until the coordinator has heard of the end
@@ -385,73 +290,6 @@ TEST_F(EncryptedCoordinator, AProvenPositionOfALostRowOfAnEarlierTermHalts) {
   }
   ExpectHaltAfterSetBack(seen, "term 2 begins at seq");
 }
-
-// Each role over a real connection: what the table does not give it is refused,
-// told to nobody else and written down; then the connection still serves it.
-class EachRole : public EncryptedCoordinator,
-                 public ::testing::WithParamInterface<Role> {
- protected:
-  // A worker's key is known once its agent has told of it.
-  std::unique_ptr<FakePeer> Connect() {
-    static const std::map<Role, std::string> kNames = {
-        {Role::kUser, "alice"},
-        {Role::kOperator, "olga"},
-        {Role::kViewer, "vera"},
-        {Role::kNode, "here"}};
-    if (const auto name = kNames.find(GetParam()); name != kNames.end()) {
-      return std::make_unique<FakePeer>(Endpoint(), As(name->second));
-    }
-    agent_ = std::make_unique<FakeAgent>(Endpoint(), "here", 1, As("here"));
-    EXPECT_TRUE(agent_->Join(1).has_value());
-    EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
-    const auto launch = agent_->Receive<LaunchWorker>();
-    if (!launch.has_value()) return nullptr;
-    const CurveKeyPair keys = NewCurveKeyPair().value();
-    agent_->Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
-    auto worker =
-        std::make_unique<FakeWorker>(Endpoint(), launch->worker, As(keys));
-    EXPECT_TRUE(worker->Hello());
-    return worker;
-  }
-  template <size_t... index>
-  static std::vector<Message> OneOfEach(std::index_sequence<index...>) {
-    return {Message(std::in_place_index<index>)...};
-  }
-
-  std::unique_ptr<FakeAgent> agent_;
-};
-
-TEST_P(EachRole, IsRefusedEveryMessageThatIsNotIts) {
-  const std::unique_ptr<FakePeer> peer = Connect();
-  ASSERT_NE(peer, nullptr);
-  const nlohmann::json before = Client("bob").Query(QueryKind::kQueue);
-  size_t refused = 0;
-  for (const Message& message :
-       OneOfEach(std::make_index_sequence<std::variant_size_v<Message>>())) {
-    if (MaySend(GetParam(), message)) continue;
-    peer->Send(message);
-    ++refused;
-    const std::string said =
-        StrCat("this role may not send ", MessageName(message));
-    bool written = false;
-    for (int i = 0; i < 400 && !written; ++i) {
-      written = Audit().find(said) != std::string::npos;
-      if (!written) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    EXPECT_TRUE(written) << said;
-  }
-  EXPECT_GE(refused, 24U);
-  EXPECT_EQ(Client("bob").Query(QueryKind::kQueue).size(), before.size());
-  EXPECT_TRUE(Client("bob").Query(QueryKind::kStatus).is_object());
-}
-
-INSTANTIATE_TEST_SUITE_P(Roles, EachRole,
-                         ::testing::Values(Role::kUser, Role::kOperator,
-                                           Role::kViewer, Role::kNode,
-                                           Role::kWorker),
-                         [](const auto& role) {
-                           return std::string(RoleName(role.param));
-                         });
 
 TEST_F(EncryptedCoordinator, AnAgentOfAnotherNameIsToldSo) {
   FakePeer agent(Endpoint(), As("here"));

@@ -1,0 +1,80 @@
+// What each role may send to a coordinator with keys, and what not.
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/codec.h"
+#include "core/text.h"
+#include "tests/server/encrypted_coordinator_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+// Each role over a real connection: what the table does not give it is refused,
+// told to nobody else and written down; then the connection still serves it.
+class EachRole : public EncryptedCoordinator,
+                 public ::testing::WithParamInterface<Role> {
+ protected:
+  // A worker's key is known once its agent has told of it.
+  std::unique_ptr<FakePeer> Connect() {
+    static const std::map<Role, std::string> kNames = {
+        {Role::kUser, "alice"},
+        {Role::kOperator, "olga"},
+        {Role::kViewer, "vera"},
+        {Role::kNode, "here"}};
+    if (const auto name = kNames.find(GetParam()); name != kNames.end()) {
+      return std::make_unique<FakePeer>(Endpoint(), As(name->second));
+    }
+    agent_ = std::make_unique<FakeAgent>(Endpoint(), "here", 1, As("here"));
+    EXPECT_TRUE(agent_->Join(1).has_value());
+    EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
+    const auto launch = agent_->Receive<LaunchWorker>();
+    if (!launch.has_value()) return nullptr;
+    const CurveKeyPair keys = NewCurveKeyPair().value();
+    agent_->Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
+    auto worker =
+        std::make_unique<FakeWorker>(Endpoint(), launch->worker, As(keys));
+    EXPECT_TRUE(worker->Hello());
+    return worker;
+  }
+  template <size_t... index>
+  static std::vector<Message> OneOfEach(std::index_sequence<index...>) {
+    return {Message(std::in_place_index<index>)...};
+  }
+
+  std::unique_ptr<FakeAgent> agent_;
+};
+
+TEST_P(EachRole, IsRefusedEveryMessageThatIsNotIts) {
+  const std::unique_ptr<FakePeer> peer = Connect();
+  ASSERT_NE(peer, nullptr);
+  const nlohmann::json before = Client("bob").Query(QueryKind::kQueue);
+  size_t refused = 0;
+  for (const Message& message :
+       OneOfEach(std::make_index_sequence<std::variant_size_v<Message>>())) {
+    if (MaySend(GetParam(), message)) continue;
+    peer->Send(message);
+    ++refused;
+    const std::string said =
+        StrCat("this role may not send ", MessageName(message));
+    EXPECT_TRUE(IsAudited(said)) << said;
+  }
+  EXPECT_GE(refused, 24U);
+  EXPECT_EQ(Client("bob").Query(QueryKind::kQueue).size(), before.size());
+  EXPECT_TRUE(Client("bob").Query(QueryKind::kStatus).is_object());
+}
+
+INSTANTIATE_TEST_SUITE_P(Roles, EachRole,
+                         ::testing::Values(Role::kUser, Role::kOperator,
+                                           Role::kViewer, Role::kNode,
+                                           Role::kWorker),
+                         [](const auto& role) {
+                           return std::string(RoleName(role.param));
+                         });
+
+}  // namespace
+}  // namespace gavel::testing
