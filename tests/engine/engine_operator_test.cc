@@ -225,7 +225,8 @@ TEST_F(Operators, RequeueStartsItsProcessAnewFromACheckpoint) {
   const WorkerKey before = driver_.Run(job);
   Command(CommandKind::kRequeue, job);
   EXPECT_EQ(driver_.LastReply(), "");
-  EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
+  EXPECT_TRUE(driver_.worker(job).leaving);
+  EXPECT_EQ(driver_.worker(job).pause_tier, PauseTier::kEvict);
   Evict(job);
   EXPECT_EQ(driver_.job(job).failures_in_a_row, 0);
   EXPECT_GT(driver_.Key(job).incarnation, before.incarnation);
