@@ -125,10 +125,37 @@ void ClusterFacts::On(Facts& facts, const Engine& engine,
 }
 
 void ClusterFacts::On(Facts& facts, const Engine& engine,
+                      const event::AcceleratorsDrained& e) {
+  const std::string what = e.uuid.empty() ? StrCat("server ", e.server)
+                                          : StrCat(e.server, "/", e.uuid);
+  facts.push_back(
+      {info, e.by_agent
+                 ? StrCat(what, ": its agent ends, and its jobs leave first")
+                 : StrCat(what, e.drained ? " is drained" : " is resumed")});
+  LookAtAll(facts, engine);
+}
+
+void ClusterFacts::On(Facts& facts, const Engine&,
+                      const event::PolicyChanged& e) {
+  facts.push_back({info, StrCat("policy ", e.policy, " decides from now on")});
+}
+
+void ClusterFacts::On(Facts& facts, const Engine&,
+                      const event::ServerForgotten& e) {
+  facts.push_back({info, StrCat("server ", e.server, " is forgotten")});
+}
+
+void ClusterFacts::On(Facts& facts, const Engine& engine,
                       const event::ServerLost& e) {
+  if (e.left) {
+    facts.push_back({info, StrCat("server ", e.server,
+                                  " is down: its agent has ended in order")});
+    return LookAtAll(facts, engine);
+  }
   const auto accelerators = std::ranges::count_if(
-      engine.cluster().accelerators(),
-      [&](const Accelerator& other) { return other.server == e.server; });
+      engine.cluster().accelerators(), [&](const Accelerator& other) {
+        return other.server == e.server && !other.forgotten;
+      });
   facts.push_back(
       {warn, StrCat("server ", e.server, " is lost: its agent was silent for ",
                     absl::StrFormat("%g", engine.options().agent_timeout_s),

@@ -48,6 +48,10 @@ class ClusterFacts {
   void On(Facts& facts, const Engine& engine, const event::JobCommanded& e);
   void On(Facts& facts, const Engine& engine, const event::ServerJoined& e);
   void On(Facts& facts, const Engine& engine, const event::ServerLost& e);
+  void On(Facts& facts, const Engine& engine,
+          const event::AcceleratorsDrained& e);
+  void On(Facts& facts, const Engine& engine, const event::PolicyChanged& e);
+  void On(Facts& facts, const Engine& engine, const event::ServerForgotten& e);
   void On(Facts& facts, const Engine& engine, const event::AcceleratorLost& e);
   void On(Facts& facts, const Engine& engine, const event::WorkerJoined& e);
   void On(Facts& facts, const Engine& engine, const event::LeaseEnded& e);
