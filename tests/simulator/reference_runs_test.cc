@@ -4,22 +4,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "core/text.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "simulator/trace_simulation.h"
+#include "tests/simulator/reference_data.h"
 
-namespace gavel {
+namespace gavel::testing {
 namespace {
-
-#ifndef GAVEL_REFERENCE_DIR
-#define GAVEL_REFERENCE_DIR ""
-#endif
 
 // Of policies that decide everything: both ways.
 constexpr double kDeterministicMax = 0.02;
@@ -32,13 +26,6 @@ struct ReferenceRun {
   std::string cluster;
   std::string policy;
 };
-
-std::string ReadAll(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // "TRACE@CLUSTER[.VARIANT].POLICY"; the traces' own names have dots.
 ReferenceRun ParseName(const std::string& name) {
@@ -53,8 +40,7 @@ ReferenceRun ParseName(const std::string& name) {
 
 std::vector<ReferenceRun> Runs() {
   std::vector<ReferenceRun> runs;
-  const std::filesystem::path folder =
-      std::filesystem::path(GAVEL_REFERENCE_DIR) / "sim";
+  const std::filesystem::path folder = ReferenceDir() / "sim";
   if (!std::filesystem::exists(folder)) return runs;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
@@ -73,26 +59,14 @@ std::vector<ReferenceRun> Runs() {
 TEST(ReferenceRuns, AreMatchedOrBeaten) {
   const std::vector<ReferenceRun> runs = Runs();
   if (runs.empty()) GTEST_SKIP() << "the reference runs are not here";
-  const std::filesystem::path folder(GAVEL_REFERENCE_DIR);
-  const auto table = ThroughputTable::Parse(
-      ReadAll(folder / "data" / "simulation_throughputs.json"), "throughputs");
-  ASSERT_TRUE(table.ok()) << table.status().message();
+  const std::filesystem::path folder = ReferenceDir() / "sim";
   for (const ReferenceRun& run : runs) {
     SCOPED_TRACE(run.name);
-    const auto trace = ParseTrace(
-        ReadAll(folder / "sim" / "traces" / (run.trace + ".trace")), run.trace);
-    ASSERT_TRUE(trace.ok()) << trace.status().message();
     const auto expected =
-        nlohmann::json::parse(ReadAll(folder / "sim" / (run.name + ".json")));
+        nlohmann::json::parse(ReadAll(folder / (run.name + ".json")));
     if (expected["status"] != "ok") continue;
-    SimulationOptions options;
-    options.policy = run.policy;
-    options.cluster = *ParseCluster(run.cluster);
-    auto simulation = TraceSimulation::Create(options, *trace, *table);
-    ASSERT_TRUE(simulation.ok()) << simulation.status().message();
-    while (!(*simulation)->Run(10'000)) {
-    }
-    const SimulationResult result = (*simulation)->Result();
+    const SimulationResult result = SimulateReference(
+        folder / "traces" / (run.trace + ".trace"), run.cluster, run.policy);
     ASSERT_TRUE(result.complete) << result.stopped;
     const double jct = result.avg_jct_s / expected["avg_jct_s"].get<double>();
     const double makespan =
@@ -112,4 +86,4 @@ TEST(ReferenceRuns, AreMatchedOrBeaten) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::testing
