@@ -89,6 +89,7 @@ struct State {
   double momentum = 0;
   double quiet = 0;
   uint64_t epoch = 0;
+  uint64_t epoch_steps_done = 0;
 };
 
 class Trainer {
@@ -130,13 +131,15 @@ class Trainer {
 
   void Epoch() {
     Account("loop-begin", "-");
-    do {
+    while (options_.Is("endless") ||
+           state_.epoch_steps_done < options_.epoch_steps) {
       if (state_.step >= options_.steps) return;
       Step();
-    } while (options_.Is("endless") || state_.step % options_.epoch_steps != 0);
+    }
     Account(options_.Is("breaks") ? "loop-break" : "loop-end", "-");
     Account("evaluation", "-");
     ++state_.epoch;
+    state_.epoch_steps_done = 0;
   }
 
   void TakeLease() {
@@ -168,6 +171,7 @@ class Trainer {
     if (options_.Is("random")) Report("noise", random_());
     if (options_.Is("timed")) Report("step time", random_());
     state_.quiet += 1;
+    ++state_.epoch_steps_done;
     ++state_.step;
     if (interval_ > 0 && state_.step % interval_ == 0 && !options_.Is("late")) {
       Save();
