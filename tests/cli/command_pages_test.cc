@@ -149,9 +149,10 @@ TEST_F(BashCompletionTest, KnowsEveryCommand) {
 }
 
 TEST(ZshCompletion, NamesEveryCommandAndUsesNoneOfZshsOwnNames) {
-  const std::string script = ZshCompletion(Commands());
+  const std::vector<Command> commands = Commands();
+  const std::string script = ZshCompletion(commands);
   EXPECT_THAT(script, ::testing::StartsWith("#compdef gavel\n"));
-  for (const std::string& command : Commands().front().commands) {
+  for (const std::string& command : commands.front().commands) {
     EXPECT_THAT(script, HasSubstr("'" + command + ":"));
   }
   EXPECT_THAT(script, Not(HasSubstr(" commands=(")));
