@@ -1,3 +1,8 @@
+// LibTorch is built so, and RecordFunction has a member less then.
+#ifndef NDEBUG
+#define NDEBUG
+#endif
+
 #include "iterator/operator_watch.h"
 
 #include <ATen/Context.h>
