@@ -67,8 +67,13 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
                                               answer.shares.begin(), 0.0);
   PolicyResult result =
       ToResult(shares, answer.shares, objective, answer.bound);
-  result.worth =
-      options.by_cost ? TypeWorth::kThroughputPerCost : TypeWorth::kThroughput;
+  // With deadlines a dear type may be the one that a job needs.
+  if (options.deadlines) {
+    result.worth = TypeWorth::kAlike;
+  } else {
+    result.worth = options.by_cost ? TypeWorth::kThroughputPerCost
+                                   : TypeWorth::kThroughput;
+  }
   result.outcome = answer.outcome;
   result.detail = std::move(answer.detail);
   result.solver = std::move(answer.solver);

@@ -164,8 +164,8 @@ enum class SolveOutcome : uint8_t {
 // What makes an accelerator of one type worth more than one of another, by
 // which rounds give what shares leave over.
 enum class TypeWorth : uint8_t {
-  // Nothing: agnostic policies, and those that give each job its part of each
-  // type.
+  // Nothing: agnostic policies, those that give each job its part of each type,
+  // and those that keep deadlines.
   kAlike,
   // That the job is faster there.
   kSpeed,

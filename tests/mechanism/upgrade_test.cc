@@ -79,10 +79,15 @@ TEST(Upgrade, NobodyIsInterruptedInTheMiddleOfARound) {
 
 // Each type's own queue is the original's mechanism.
 TEST(Upgrade, WithAQueuePerTypeUnitsStayWhereTheyWereChosen) {
-  EXPECT_EQ(PlanRound(FastAndSlow(), {FasterOnFirst(1, {0, 1})},
-                      {.queue = QueueKind::kPerType})
-                .at(Alone(1)),
-            Ids({2}));
+  const Cluster cluster = MakeCluster({{"slow", {"k80"}}, {"fast", {"v100"}}});
+  RoundUnit unit = MakeUnit(1, 1, {1, 0});
+  unit.usable = {true, true};
+  unit.worth = {0.5, 1};
+  const std::vector<RoundUnit> units = {unit};
+  EXPECT_EQ(PlanRound(cluster, units, kDefault).at(Alone(1)), Ids({2}));
+  EXPECT_EQ(
+      PlanRound(cluster, units, {.queue = QueueKind::kPerType}).at(Alone(1)),
+      Ids({1}));
 }
 
 TEST(Upgrade, UnderMoveAwareAMoveHasToGainMoreThanItCosts) {
