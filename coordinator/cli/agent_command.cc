@@ -200,10 +200,10 @@ absl::Status Run(const AgentOptions& options,
   shell_options.drain_timeout_s = options.drain_timeout_s;
   shell_options.stop_grace_s = options.stop_grace_s;
   shell_options.log_limits = options.log_limits;
-  shell_options.log = MakeStderrLog(options.log);
-
-  const std::shared_ptr<spdlog::logger> log = shell_options.log;
+  // First, so that no other thread takes the signals: the log has one.
   StopSignals signals(/*reloads=*/!options.config.empty());
+  shell_options.log = MakeStderrLog(options.log);
+  const std::shared_ptr<spdlog::logger> log = shell_options.log;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
                          AgentShell::Create(std::move(shell_options)));
   signals.Attach([&shell] { shell->Stop(); }, [&] { Reload(typed, *log); });

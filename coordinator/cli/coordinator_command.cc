@@ -193,15 +193,15 @@ absl::Status Run(const CoordinatorOptions& options,
   server_options.journal.keep_s =
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
   server_options.snapshots.rows = options.snapshot_rows;
+  // First, so that no other thread takes the signals: the log has one.
+  StopSignals signals(/*reloads=*/!options.config.empty());
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   server_options.abandon_solves = true;
   server_options.accept_loss = options.accept_loss;
   WarnOfFewDescriptors(*server_options.log);
 
-  // First, so that the server's threads do not take the signals.
   std::shared_ptr<spdlog::logger> log = server_options.log;
-  StopSignals signals(/*reloads=*/!options.config.empty());
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
   signals.Attach([&server] { server->Stop(); },

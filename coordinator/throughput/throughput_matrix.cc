@@ -202,6 +202,10 @@ std::optional<double> ThroughputMatrix::Together(JobId job, JobId other,
 
 void ThroughputMatrix::SetBarred(JobId job,
                                  std::set<std::string, std::less<>> types) {
+  const auto before = barred_.find(job);
+  const bool same =
+      before == barred_.end() ? types.empty() : before->second == types;
+  if (same) return;
   ++version_;
   if (types.empty()) {
     barred_.erase(job);
