@@ -17,9 +17,9 @@ namespace gavel {
 namespace {
 
 using absl::StatusCode::kAborted;
-using absl::StatusCode::kFailedPrecondition;
-using absl::StatusCode::kInvalidArgument;
 using ::testing::HasSubstr;
+using testing::kFailedPrecondition;
+using testing::kInvalidArgument;
 using ::testing::SizeIs;
 using testing::StatusIs;
 

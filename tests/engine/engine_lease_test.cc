@@ -303,7 +303,7 @@ TEST_F(LostEnd, IsNoticedTermsLater) {
     driver_.Submit(StrCat("c", i));
   }
   Show(last_);
-  EXPECT_THAT(driver_.Halted(), HasSubstr("end all agents and workers"));
+  EXPECT_THAT(driver_.Halted(), HasSubstr("--accept-loss"));
 }
 
 TEST_F(LostEnd, IsNoticedAfterARestartFromASnapshot) {
