@@ -85,12 +85,16 @@ absl::StatusOr<JournalPosition> CopyVerified(const std::string& from,
   const std::string part = to + ".part";
   std::remove(part.c_str());
   absl::Status done = Annotate(CopyDatabase(from, part), from);
-  absl::StatusOr<JournalPosition> end = done;
-  if (done.ok()) end = Verify(part);
-  if (end.ok()) done = Publish(part, to);
-  if (end.ok() && done.ok()) return end;
+  JournalPosition end;
+  if (done.ok()) {
+    const absl::StatusOr<JournalPosition> verified = Verify(part);
+    done = Annotate(verified.status(), from);
+    if (verified.ok()) end = *verified;
+  }
+  if (done.ok()) done = Publish(part, to);
+  if (done.ok()) return end;
   std::remove(part.c_str());
-  return end.ok() ? done : Annotate(end.status(), from);
+  return done;
 }
 
 }  // namespace

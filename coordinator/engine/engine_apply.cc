@@ -56,7 +56,9 @@ Time Engine::LeasesOver(Time now) const {
 // every clock; workers that still hold theirs ask to renew and are adopted.
 void Engine::On(Time now, const event::CoordinatorStarted& e) {
   term_ = e.term;
-  // Of a term that ends with a loss every row is known.
+  // Of terms before a loss every row counts as known, also where one of them
+  // was begun on the copy before the loss was accepted.
+  if (e.after_loss) term_starts_.clear();
   term_starts_[term_] =
       e.after_loss ? std::numeric_limits<uint64_t>::max() : seq_;
   // Ids that were given to jobs that are lost are given to no others: their

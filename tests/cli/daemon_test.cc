@@ -75,7 +75,8 @@ TEST_F(DaemonTest, ARestoredBackupIsAcceptedWithItsLoss) {
     const Ended submitted = Run({"submit", "--coordinator", endpoint,
                                  WriteJob(name, {"--steps", "100000"})});
     EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
-    EXPECT_TRUE(ReachesStep(endpoint, name, 20)) << agent->errors();
+    EXPECT_TRUE(ReachesStep(endpoint, name, 20))
+        << agent->errors() << coordinator->errors();
   };
   submit("kept");
   const Ended backup = Run({"backup", Path("copy"), "--state", state()});

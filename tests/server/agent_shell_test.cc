@@ -2,6 +2,7 @@
 // here.
 #include "coordinator/server/agent_shell.h"
 
+#include <pwd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -279,8 +280,17 @@ TEST_F(AgentShellTest, ARevokedAgentSaysSoAndEndsItsWorkers) {
   options_.stop_grace_s = 0;
   Start();
   Welcome();
-  Launch(3, {"/bin/sleep", "1000"});
+  LaunchWorker launch;
+  launch.server = "here";
+  launch.worker = {JobId(3), 0, 1};
+  launch.position = kPosition;
+  launch.job_name = "job";
+  launch.unix_user = getpwuid(geteuid() == 0 ? 65534 : geteuid())->pw_name;
+  launch.argv = {"/bin/sleep", "1000"};
+  launch.working_directory = "/";
+  Send(launch);
   const pid_t pid = static_cast<pid_t>(Receive<WorkerLaunched>().pid);
+  ASSERT_GT(pid, 0);
   allowed = false;
   std::optional<Incoming> heard;
   while (!heard) heard = router_->Receive(kPatience_s);

@@ -95,6 +95,8 @@ TEST_F(EncryptedCoordinator, RefusedHandshakesAreInTheAuditLog) {
   for (int i = 0; i < 200 && !alice->link().revoked(); ++i) {
     alice->Send(QueryRequest{}).IgnoreError();
     alice->Receive(0.1).IgnoreError();
+    alice->WaitForLink(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_EQ(alice->link().state, LinkState::kRevoked);
   const auto told = [&] {

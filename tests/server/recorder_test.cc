@@ -442,9 +442,11 @@ TEST(AcceptedLoss, PositionsThatAreLostAreKnownAndNewJobsGetOtherIds) {
     });
     start(busy, 1, false);
     busy.Submit("a");
+    start(busy, 2, false);  // and ended, for nobody had accepted anything yet
     const JournalPosition lost{3, 5000};
     start(busy, 1000, accepted);
     EXPECT_EQ(busy.engine.Knows(lost), accepted);
+    EXPECT_EQ(busy.engine.Knows({1, 5000}), accepted);
     EXPECT_FALSE(busy.engine.Knows({1001, 1}));
     busy.Submit("b");
     EXPECT_EQ(busy.engine.next_job().value() > 10'000, accepted);
