@@ -86,7 +86,7 @@ class TimeReceived {
   std::map<JobId, double> of_old_snapshots_;  // not read
   // The pairs of a job that have an entry above, from both sides.
   std::map<JobId, std::vector<ShareUnit>> pairs_;
-  double head_start_of_old_snapshots_s_ = 0;  // not read
+  [[maybe_unused]] double head_start_of_old_snapshots_s_ = 0;  // not read
 };
 
 }  // namespace gavel
