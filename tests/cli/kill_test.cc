@@ -174,7 +174,7 @@ TEST_F(KillTest, ASecondAgentOfTheSameNameIsRefused) {
   const auto agent = StartAgent();
   ASSERT_TRUE(HasIdleAccelerators(endpoint_));
   const auto second = StartAgent();
-  EXPECT_EQ(second->Wait(), 1);
+  EXPECT_EQ(second->Wait(), 3);
   EXPECT_THAT(second->errors(),
               HasSubstr("an agent of server \"here\" already runs here"));
   EXPECT_THAT(second->errors(), HasSubstr(std::to_string(agent->pid())));

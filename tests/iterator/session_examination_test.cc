@@ -47,7 +47,7 @@ class SessionExamination : public SessionTest {
       std::vector<int> range = {1, 2, 3};
       for (auto& i : Iterator(session, range)) {
         optimizer.zero_grad();
-        model->forward(torch::full({1, 2}, i)).sum().backward();
+        model->forward(torch::full({1, 2}, 1.0 * i)).sum().backward();
         optimizer.step();
         after_step();
       }

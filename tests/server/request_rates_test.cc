@@ -36,7 +36,7 @@ TEST(RequestRates, WhatIsSpentBeyondTheBurstIsOwed) {
   EXPECT_EQ(rates.WaitFor(4, "alice"), 1);
   EXPECT_EQ(rates.WaitFor(5, "alice"), 0);
   EXPECT_FALSE(rates.Take(5.05, "alice"));
-  EXPECT_TRUE(rates.Take(5.05, "alice", 0.5));
+  EXPECT_TRUE(rates.Take(5.06, "alice", 0.5));
 }
 
 TEST(RequestRates, TheTableOfBucketsDoesNotGrow) {

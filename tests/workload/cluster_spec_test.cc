@@ -136,7 +136,8 @@ TEST(ClusterSpec, ServersNeedANameAndAccelerators) {
               StatusIs(kInvalidArgument, "there is no \"accelerator\"; add"));
   EXPECT_THAT(Parse("[[server]]\nname = \"a\"\n[[server.accelerator]]"),
               StatusIs(kInvalidArgument, "there is no \"type\"; add"));
-  EXPECT_THAT(Parse("[[server]]\nname = \"a b\""),
+  EXPECT_THAT(Parse("[[server]]\nname = \"a b\"\n"
+                    "[[server.accelerator]]\ntype = \"a\""),
               StatusIs(kInvalidArgument, "2:8: name is \"a b\"; write 1 to"));
 }
 

@@ -51,7 +51,9 @@ std::string FileWith(std::span<const FileTable> tables, const FileTable& table,
     }
     return lines;
   };
-  const std::string line = StrCat(NameOf(key), " = ", value, "\n");
+  std::string line = StrCat(NameOf(key), " = ", value, "\n");
+  // A part of it.
+  if (key.name == "context_bytes") line += "memory_bytes = \"141GiB\"\n";
   if (table.heading.empty()) return required_of(table.keys, key.name) + line;
   std::string file = required_of(KeysOf(tables, ""), "");
   if (table.heading == "[[server.accelerator]]") {

@@ -193,8 +193,10 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"deadline_s = 0", "deadline_s is 0; write a number above 0"},
       {"budget = -2", "budget is -2; write a number above 0"},
       {"retries_max = -1", "retries_max is -1; write an integer from 0"},
-      {"[throughputs]\nv100 = -1", "4:8: v100 is -1; write a number from 0 on"},
-      {"[throughputs]\nv100 = inf", "v100 is inf; write a number from 0 on"},
+      {"[throughputs]\nv100 = -1", "4:8: v100 is -1; write a number from 0 to 1e+09"},
+      {"[throughputs]\nv100 = inf", "v100 is inf; write a number from 0 to 1e+09"},
+      {"[throughputs]\nv100 = 1e-200",
+       "4:8: v100 is 1e-200 steps/s; write 0, where the job can't run, or"},
       {"working_directory = \"\"", "working_directory is empty; write a path"},
       {"app = \"\"", "app has 0 bytes; write 1 to 256"},
   };
@@ -300,7 +302,7 @@ class RandomSpecs {
     for (int n = Int(0, 3); n > 0; --n) {
       spec.environment.emplace_back("V" + std::to_string(9 - n), Text());
     }
-    for (int n = Int(0, 3); n > 0; --n) spec.throughputs[Name()] = Positive();
+    for (int n = Int(0, 3); n > 0; --n) spec.throughputs[Name()] = Speed();
     for (int n = Int(0, 3); n > 0; --n) spec.types.push_back(Name());
     spec.retries_max = Int(0, 1000);
     return spec;
@@ -322,6 +324,7 @@ class RandomSpecs {
     }
     return text;
   }
+  double Speed() { return std::ldexp(1 + Int(0, 999) / 7.0, Int(-29, 22)); }
   double Positive() {
     return std::ldexp(1 + Int(0, 999) / 7.0, Int(-900, 900));
   }

@@ -56,13 +56,13 @@ TEST(PriceSeries, BadConstantPricesAreQuoted) {
 }
 
 constexpr std::string_view kCsv =
-    "price, type, time_s, zone\r\n"
-    "2.5, v100, 100, a\r\n"
+    "price, type, time_s\r\n"
+    "2.5, v100, 100\r\n"
     "\r\n"
-    "0.5, k80, 0, \"a, b\"\r\n"
-    "2.5, v100, 200, a\r\n"
-    "0.4, k80, 300.5, a\r\n"
-    "1.5, v100, 300, a";
+    "0.5, \"k80\", 0\r\n"
+    "2.5, v100, 200\r\n"
+    "0.4, k80, 300.5\r\n"
+    "1.5, v100, 300";
 
 TEST(PriceSeries, PricesHoldFromTheirTimeOnAndTheFirstBefore) {
   ASSERT_OK_AND_ASSIGN(const PriceSeries prices,
