@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "coordinator/engine/worker_limits.h"
 #include "core/rules.h"
 #include "core/text.h"
 
@@ -35,8 +36,9 @@ std::optional<Event> ToEvent(const Message& message) {
                                         m.highest_seen};
           },
           [](const LeaseReleased& m) -> std::optional<Event> {
-            return event::LeaseEnded{m.worker, m.epoch, m.progress,
-                                     false,    m.cause, m.highest_seen};
+            return event::LeaseEnded{
+                m.worker, m.epoch, WithoutSpeed(m.progress),
+                false,    m.cause, m.highest_seen};
           },
           [](const WorkerFinished& m) -> std::optional<Event> {
             return event::WorkerSaidFinished{m};

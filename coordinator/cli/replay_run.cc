@@ -291,13 +291,16 @@ class Replay {
     }
   }
 
-  // But for the epochs of solves, which a restart counts anew.
+  // But for the epochs of solves, which a restart counts anew, and for when a
+  // problem was made: once its changes were on disk, which takes time.
   static bool Same(const std::vector<Event>& then,
                    const std::vector<Event>& now) {
     return std::ranges::equal(then, now, [](Event a, Event b) {
       for (Event* event : {&a, &b}) {
         if (auto* ready = std::get_if<event::AllocationReady>(event)) {
           ready->epoch = 0;
+          ready->problem_at = 0;
+          ready->problem_seq = 0;
         }
       }
       return EncodeEvent(a) == EncodeEvent(b);

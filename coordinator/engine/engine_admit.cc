@@ -179,8 +179,7 @@ void Engine::Admit(Time now, event::LeaseEnded e) {
   const AcceleratorId held = worker->held;
   const JobId job = e.worker.job;
   const bool failed = e.cause == ReleaseCause::kDeviceFailed;
-  // Only reports tell of speeds; the last ones may not be journaled.
-  e.progress.throughput_steps_per_s = e.progress.window_s = 0;
+  // The speeds of reports that were not journaled, which decisions go by.
   worker->unjournaled.MoveInto(e.progress);
   Record(now, std::move(e));
   if (failed) AdmitFailedDevice(now, job, held);
@@ -243,7 +242,7 @@ void Engine::Admit(Time now, const event::WorkerSaidFinished& e) {
   const bool out_of_memory =
       e.message.exit_code != 0 && TellsOutOfMemory(e.message.detail);
   Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
-                               e.message.progress, true,
+                               WithoutSpeed(e.message.progress), true,
                                out_of_memory ? ReleaseCause::kOutOfMemory
                                              : ReleaseCause::kPaused});
 }
@@ -274,8 +273,8 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
   // The release itself was lost on the way; this says the same.
   if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch &&
       Rules::Hold(Rule::kReleaseIsRepaired)) {
-    Admit(now,
-          event::LeaseEnded{key, worker.held_epoch, worker.progress, false});
+    Admit(now, event::LeaseEnded{key, worker.held_epoch,
+                                 WithoutSpeed(worker.progress), false});
   }
   if (worker.leaving) {
     const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;

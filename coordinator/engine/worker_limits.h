@@ -31,6 +31,12 @@ inline double PauseGrace(const Job& job, const EngineOptions& options) {
   return job.spec.pause_grace_s.value_or(options.pause_grace_s);
 }
 
+// Of a worker that gives its lease back: only its reports tell of speeds.
+inline Progress WithoutSpeed(Progress progress) {
+  progress.throughput_steps_per_s = progress.window_s = 0;
+  return progress;
+}
+
 // Starts in a row that may come to nothing.
 inline int StartsMax(const Job& job) {
   return std::max(1, job.spec.retries_max);

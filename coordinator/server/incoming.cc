@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "coordinator/engine/worker_limits.h"
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -134,9 +135,12 @@ std::optional<Event> Convert(StepReport message) {
 }
 
 std::optional<Event> Convert(LeaseReleased message) {
-  return event::LeaseEnded{
-      message.worker,     message.epoch, Bounded(std::move(message.progress)),
-      /*finished=*/false, message.cause, message.highest_seen};
+  return event::LeaseEnded{message.worker,
+                           message.epoch,
+                           WithoutSpeed(Bounded(std::move(message.progress))),
+                           /*finished=*/false,
+                           message.cause,
+                           message.highest_seen};
 }
 
 std::optional<Event> Convert(WorkerFinished message) {
