@@ -26,6 +26,8 @@ struct PolicyPromises {
   bool minimises = false;
   // No allocation gives all jobs as much and one of them more.
   bool pareto = false;
+  // That holds without gangs: gangs leave time that others may need.
+  bool limits_gangs = false;
   // Each job has at least what an nth of the cluster would give it. Promised
   // for equal jobs of one accelerator, not fewer than accelerators.
   bool sharing_incentive = false;

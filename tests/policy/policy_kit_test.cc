@@ -82,7 +82,12 @@ TEST_P(PolicyKit, NoAllocationIsBetterForAll) {
   if (!GetParam().pareto) GTEST_SKIP() << "not promised";
   const auto check = [&](const PolicyProblem& problem,
                          const PolicyResult& result) {
-    return CheckPareto(problem, result, GetParam().view, policy_->packs());
+    if (!GetParam().limits_gangs) {
+      return CheckPareto(problem, result, GetParam().view, policy_->packs());
+    }
+    PolicyProblem alone = problem;
+    for (PolicyJob& job : alone.jobs) job.scale_factor = 1;
+    return CheckPareto(alone, Solve(alone), GetParam().view, policy_->packs());
   };
   OnGeneralProblems(check);
   OnEqualProblems(check);
