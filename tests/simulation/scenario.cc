@@ -466,8 +466,8 @@ class Scenario {
       ReleaseHungLaunches();
       ended = cluster_.RunUntilAllEnded(
           std::min(kEndWithin_s, cluster_.now() + kSettle_s));
-      ended &= !AnyHungLaunch();
       if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
+      ended &= !AnyHungLaunch();
       if (!cluster_.violations().empty()) return ended;
     }
     if (!ended) return false;
