@@ -140,6 +140,12 @@ absl::Status DoctorExamination::ReachOwnEnd() {
   }
   const uint64_t from = resumed_.last_step();
   GAVEL_ASSIGN_OR_RETURN(const DoctorRun rest, RunToEnd("rest", checkpoints_));
+  if (rest.timed_out && rest.last_step() <= whole.last_step()) {
+    Say("end", absl::StrFormat("at step %u; started again it was not reached "
+                               "in %.0f s, so it was not examined",
+                               whole.last_step(), rest.duration_s));
+    return absl::OkStatus();
+  }
   if (!rest.timed_out &&
       EndedBadly(rest, "the program, started again and run to its end,")) {
     return absl::OkStatus();

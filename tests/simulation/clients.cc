@@ -72,6 +72,17 @@ std::string Stands(const Job& job) {
 
 }  // namespace
 
+std::vector<JobId> HungLaunches(const Engine& engine) {
+  std::vector<JobId> held;
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.state == JobState::kHeld &&
+        job.reason.code == ReasonCode::kHeldHungLaunch) {
+      held.push_back(id);
+    }
+  }
+  return held;
+}
+
 // Jobs go well together, at either scale factor.
 std::shared_ptr<const ThroughputTable> Throughputs() {
   static const auto* const table = [] {

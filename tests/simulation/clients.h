@@ -47,6 +47,9 @@ std::string WrongEnds(const std::vector<Client>& clients,
                       const VirtualCluster& cluster,
                       const std::set<JobId>& cancelled);
 
+// Jobs that are held for launches over which agents were lost.
+std::vector<JobId> HungLaunches(const Engine& engine);
+
 // What went wrong on the way, by name.
 void CountFaultsOf(const VirtualWorld& world,
                    std::map<std::string, uint64_t>& faults);

@@ -429,29 +429,6 @@ class Scenario {
     if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
   }
 
-  bool IsHungLaunch(const Job& job) const {
-    return job.state == JobState::kHeld &&
-           job.reason.code == ReasonCode::kHeldHungLaunch;
-  }
-  bool AnyHungLaunch() const {
-    const auto& jobs = cluster_.engine().jobs();
-    return std::any_of(jobs.begin(), jobs.end(), [this](const auto& entry) {
-      return IsHungLaunch(entry.second);
-    });
-  }
-  // As the reason tells the user to, once the servers are there again.
-  void ReleaseHungLaunches() {
-    std::vector<JobId> held;
-    for (const auto& [id, job] : cluster_.engine().jobs()) {
-      if (IsHungLaunch(job)) held.push_back(id);
-    }
-    for (const JobId id : held) {
-      requests_ =
-          std::max(requests_, cluster_.Command(id, CommandKind::kRelease));
-    }
-    if (!held.empty()) RunFor(1);
-  }
-
   bool Finish() {
     const auto all_accepted = [this] {
       return std::all_of(clients_.begin(), clients_.end(),
@@ -463,11 +440,16 @@ class Scenario {
     }
     bool ended = false;
     while (!ended && cluster_.now() < kEndWithin_s) {
-      ReleaseHungLaunches();
+      // As the reason tells a user to, once the servers are there again.
+      for (const JobId id : HungLaunches(cluster_.engine())) {
+        requests_ =
+            std::max(requests_, cluster_.Command(id, CommandKind::kRelease));
+      }
+      RunFor(1);
       ended = cluster_.RunUntilAllEnded(
           std::min(kEndWithin_s, cluster_.now() + kSettle_s));
       if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
-      ended &= !AnyHungLaunch();
+      ended &= HungLaunches(cluster_.engine()).empty();
       if (!cluster_.violations().empty()) return ended;
     }
     if (!ended) return false;
