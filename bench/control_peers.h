@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/server/sqlite.h"
+#include "coordinator/server/journal/sqlite.h"
 #include "core/codec.h"
 #include "zmq.hpp"
 

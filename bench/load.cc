@@ -34,13 +34,13 @@
 #include "bench/load_fleet.h"
 #include "bench/load_processes.h"
 #include "bench/table.h"
-#include "coordinator/server/principals.h"
+#include "coordinator/server/access/principals.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/socket_options.h"
-#include "tests/cli/process.h"
+#include "tests/support/process.h"
 
 namespace gavel::bench {
 namespace {

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "bench/table.h"
-#include "coordinator/server/generation_stream.h"
+#include "coordinator/agent_host/generation_stream.h"
 #include "core/text.h"
-#include "tests/server/generation_samples.h"
+#include "tests/agent_host/generation_samples.h"
 
 namespace {
 

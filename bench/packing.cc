@@ -14,7 +14,7 @@
 #include "bench/policy_checks.h"
 #include "bench/policy_instances.h"
 #include "bench/table.h"
-#include "coordinator/policy/max_min_fairness.h"
+#include "coordinator/policy/policies/max_min_fairness.h"
 #include "coordinator/policy/policy.h"
 
 namespace gavel::bench {

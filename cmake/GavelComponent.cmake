@@ -2,7 +2,9 @@
 #   gavel_component(NAME n [PURE] SOURCES f... [HEADERS f...] [DEPENDS component...] [PACKAGES target...])
 #   gavel_shared_library(NAME n OF component)       lib<n>.so of the component, all it uses hidden inside
 #   gavel_program(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
-#   gavel_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [LABELS l...] [TIMEOUT s] [UNITY OFF])
+#   gavel_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [LABELS l...] [TIMEOUT s] [UNITY OFF]
+#              [NIGHTLY Suite.Case...])               Cases that only `gavel-dev test --nightly` runs
+#   gavel_command_test(NAME n SOURCES f... [DEPENDS component...] [NEEDS target...] [NIGHTLY Suite.Case...] [TIMEOUT s])
 #   gavel_bench(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
 # dependencies.txt says which component may use which; gavel_component refuses anything else.
 
@@ -148,8 +150,17 @@ function(gavel_know_reference target)
   endif()
 endfunction()
 
+# What `gavel-dev test FOLDER` builds: tests_<folder>, of the folder of tests/ that this is called in.
+function(gavel_add_to_folder target)
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  if(NOT TARGET tests_${folder})
+    add_custom_target(tests_${folder})
+  endif()
+  add_dependencies(tests_${folder} ${target})
+endfunction()
+
 function(gavel_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT;UNITY" "SOURCES;DEPENDS;PACKAGES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT;UNITY" "SOURCES;DEPENDS;PACKAGES;LABELS;NIGHTLY" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -157,23 +168,62 @@ function(gavel_test)
     math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
   endif()
   if(NOT DEFINED arg_UNITY)
-    set(arg_UNITY ON)
+    set(arg_UNITY ${GAVEL_UNITY_TESTS})
   endif()
   gavel_executable(${arg_NAME} tests "${arg_SOURCES}" "${arg_DEPENDS}"
                    "${arg_PACKAGES};GTest::gmock;GTest::gtest_main")
   if(NOT TARGET ${arg_NAME})
     return()
   endif()
-  # Most of a test's time to compile is that of the headers: several files at once.
-  set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ${arg_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  # Most of a test's compile time is its headers: several files at once, unless the option says no.
+  if(arg_UNITY)
+    set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # A unity file makes g++ take a class of a .cc file for one of a header.
+    target_compile_options(${arg_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   # Compiled in little more than half the time; what takes long at run time is in libraries.
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${arg_NAME} PRIVATE GAVEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              GAVEL_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   gavel_know_reference(${arg_NAME})
-  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} --gtest_brief=1)
-  set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  gavel_add_to_folder(${arg_NAME})
+  list(APPEND arg_LABELS ${folder})
+  list(REMOVE_DUPLICATES arg_LABELS)
+  set(tests ${arg_NAME})
+  list(JOIN arg_NIGHTLY ":" long)
+  if(long)
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} --gtest_brief=1 --gtest_filter=-${long})
+    add_test(NAME ${arg_NAME}_nightly COMMAND ${arg_NAME} --gtest_brief=1 --gtest_filter=${long})
+    list(APPEND tests ${arg_NAME}_nightly)
+  else()
+    add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} --gtest_brief=1)
+  endif()
+  set_tests_properties(${tests} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
                        ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
+  if(long)
+    set_property(TEST ${arg_NAME}_nightly APPEND PROPERTY LABELS nightly)
+  endif()
+endfunction()
+
+# A test that starts the installed command: with the fixture for it, and built after `gavel` and NEEDS.
+function(gavel_command_test)
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;DEPENDS;NEEDS;NIGHTLY" ${ARGN})
+  set(support ${PROJECT_SOURCE_DIR}/tests/support)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  gavel_test(NAME ${arg_NAME}
+    SOURCES ${arg_SOURCES} ${support}/gavel_fixture.cc ${support}/process.cc ${support}/team_keys.cc
+    DEPENDS core agent_host ${arg_DEPENDS}
+    PACKAGES gavel::json
+    NIGHTLY ${arg_NIGHTLY}
+    TIMEOUT ${arg_TIMEOUT})
+  foreach(needed IN ITEMS gavel LISTS arg_NEEDS)
+    if(TARGET ${arg_NAME} AND TARGET ${needed})
+      add_dependencies(${arg_NAME} ${needed})
+    endif()
+  endforeach()
 endfunction()
 
 # Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`.

@@ -53,8 +53,8 @@ struct WorkerKey {
 };
 
 // That a coordinator gave a journal position out: its own to make and to check
-// (coordinator/server/position_proofs.h), kept beside the position by all
-// others. Zeros: none.
+// (coordinator/server/access/position_proofs.h), kept beside the position by
+// all others. Zeros: none.
 struct PositionProof {
   uint64_t first = 0;
   uint64_t second = 0;

@@ -67,7 +67,7 @@ enum class Rule : uint8_t {
   kStopIsRepeated,
   kHungIsEnded,
   kRetriesAreBounded,
-  // coordinator/server, as simulator/virtual_cluster has it
+  // coordinator/server, as tests/simulation/world/virtual_cluster has it
   kFencedWriterWritesNothing,
   kGrantsAsOwnerOnly,
   kTermsComeOnce,

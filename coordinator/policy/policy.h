@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/policy/job_rows.h"
+#include "coordinator/policy/share/job_rows.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 

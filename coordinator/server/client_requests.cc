@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/operator_rules.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/query.h"
+#include "coordinator/server/query/query.h"
 #include "coordinator/server/submission.h"
 #include "coordinator/workload/job_update.h"
 #include "core/command_name.h"

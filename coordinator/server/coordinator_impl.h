@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "coordinator/policy/policy.h"
+#include "coordinator/server/access/gatekeeper.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/cluster_facts.h"
 #include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/engine_clock.h"
-#include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/incoming.h"
+#include "coordinator/server/journal/recorder.h"
 #include "coordinator/server/outbox.h"
 #include "coordinator/server/peer_table.h"
-#include "coordinator/server/recorder.h"
 #include "coordinator/server/report_check.h"
 #include "coordinator/server/solver_thread.h"
 #include "coordinator/server/wire_counts.h"

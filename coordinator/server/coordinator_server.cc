@@ -11,11 +11,11 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/coordinator_impl.h"
 #include "coordinator/server/engine_setup.h"
-#include "coordinator/server/journal.h"
-#include "coordinator/server/private_directory.h"
+#include "coordinator/server/journal/journal.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/private_directory.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
 

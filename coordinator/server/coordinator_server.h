@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/journal.h"
-#include "coordinator/server/quota.h"
-#include "coordinator/server/recorder.h"
+#include "coordinator/server/access/quota.h"
+#include "coordinator/server/journal/journal.h"
+#include "coordinator/server/journal/recorder.h"
 #include "runtime/transport/curve.h"
 
 namespace spdlog {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "coordinator/policy/guarded_solve.h"
+#include "coordinator/policy/share/guarded_solve.h"
 
 namespace gavel {
 namespace {

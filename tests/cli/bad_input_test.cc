@@ -3,7 +3,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

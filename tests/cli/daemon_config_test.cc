@@ -1,4 +1,4 @@
-#include "coordinator/cli/daemon_config.h"
+#include "coordinator/cli/daemon/daemon_config.h"
 
 #include <fstream>
 #include <string>

@@ -1,4 +1,4 @@
-#include "coordinator/cli/daemon_log.h"
+#include "coordinator/cli/daemon/daemon_log.h"
 
 #include <fcntl.h>
 

@@ -1,7 +1,7 @@
 // Where the reports of two runs differ.
-#include "coordinator/cli/doctor_report.h"
+#include "coordinator/cli/doctor/doctor_report.h"
 
-#include "coordinator/cli/doctor_account.h"
+#include "coordinator/cli/doctor/doctor_account.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -12,7 +12,7 @@
 
 #include "coordinator/cli/commands.h"
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

@@ -2,7 +2,7 @@
 // when one is killed.
 #include <csignal>
 
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

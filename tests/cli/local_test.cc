@@ -1,7 +1,7 @@
 // `gavel local`, end to end, with workers that train nothing.
 #include <csignal>
 
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

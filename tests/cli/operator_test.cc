@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

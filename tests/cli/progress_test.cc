@@ -1,4 +1,4 @@
-#include "coordinator/cli/progress.h"
+#include "coordinator/cli/daemon/progress.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

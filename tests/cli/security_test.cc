@@ -9,10 +9,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "coordinator/cli/daemon_options.h"
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/cli/usage_report.h"
+#include "coordinator/cli/history/usage_report.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

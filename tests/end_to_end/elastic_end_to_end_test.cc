@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

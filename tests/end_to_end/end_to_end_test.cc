@@ -15,8 +15,8 @@
 #include "examples/demo/run_alone.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "runtime/generation/manifest.h"
-#include "tests/cli/gavel_fixture.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/gavel_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {

@@ -7,8 +7,8 @@
 
 #include "core/text.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "tests/cli/gavel_fixture.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/gavel_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {

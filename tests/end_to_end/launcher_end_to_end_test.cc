@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
 #include "tests/support/free_port.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/text.h"
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {

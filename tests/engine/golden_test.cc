@@ -26,8 +26,8 @@
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
-#include "simulator/virtual_cluster.h"
 #include "tests/engine/describe.h"
+#include "tests/simulation/world/virtual_cluster.h"
 
 namespace gavel {
 namespace {

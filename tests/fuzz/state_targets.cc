@@ -1,10 +1,10 @@
 // What a coordinator or an agent left on its own disk: snapshots of the engine
 // and as a journal has them, with the history that is open; key files, the
 // record of an agent's workers. And what is asked of the journal.
+#include "coordinator/agent_host/agent_record.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/agent_record.h"
-#include "coordinator/server/history_tables.h"
-#include "coordinator/server/recorder.h"
+#include "coordinator/server/journal/history_tables.h"
+#include "coordinator/server/journal/recorder.h"
 #include "runtime/transport/curve.h"
 #include "tests/fuzz/targets.h"
 

@@ -260,8 +260,8 @@ TEST_F(SessionAlone, ADiskThatIsFullKeepsTheGenerationsBefore) {
   const Outcome outcome = Train(options);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
-  // It goes on from a checkpoint that was whole before the disk was full: the second, or the first where the second was
-  // still being written.
+  // It goes on from a checkpoint that was whole before the disk was full: the
+  // second, or the first where the second was still being written.
   EXPECT_THAT(outcome.losses.size(), AnyOf(20u, 22u));
   EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
 }

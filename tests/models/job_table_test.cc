@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/profile_spec.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
-#include "tests/cli/gavel_fixture.h"
+#include "study/profile/profile_spec.h"
+#include "tests/support/gavel_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {

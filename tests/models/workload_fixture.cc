@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/cli/doctor_checkpoint.h"
-#include "coordinator/cli/doctor_report.h"
+#include "coordinator/cli/doctor/doctor_checkpoint.h"
+#include "coordinator/cli/doctor/doctor_report.h"
 #include "core/text.h"
 #include "tests/support/free_port.h"
 

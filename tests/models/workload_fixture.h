@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/gavel_fixture.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 

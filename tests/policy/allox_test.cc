@@ -4,8 +4,8 @@
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/position_matching.h"
-#include "coordinator/policy/type_prices.h"
+#include "coordinator/policy/share/position_matching.h"
+#include "coordinator/policy/share/type_prices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"

@@ -1,4 +1,4 @@
-#include "coordinator/policy/bound.h"
+#include "coordinator/policy/share/bound.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -11,12 +11,12 @@
 #include <tuple>
 #include <vector>
 
-#include "coordinator/cli/policy_answer.h"
-#include "coordinator/cli/policy_case.h"
 #include "coordinator/policy/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "study/solve/policy_answer.h"
+#include "study/solve/policy_case.h"
 #include "tests/policy/case_checker.h"
 #include "tests/support/status_matchers.h"
 

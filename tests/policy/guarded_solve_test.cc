@@ -1,4 +1,4 @@
-#include "coordinator/policy/guarded_solve.h"
+#include "coordinator/policy/share/guarded_solve.h"
 
 #include <cmath>
 #include <stdexcept>

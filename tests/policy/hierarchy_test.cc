@@ -1,4 +1,4 @@
-#include "coordinator/policy/hierarchy.h"
+#include "coordinator/policy/policies/hierarchy.h"
 
 #include <cmath>
 

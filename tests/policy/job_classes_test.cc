@@ -1,4 +1,4 @@
-#include "coordinator/policy/job_classes.h"
+#include "coordinator/policy/share/job_classes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "coordinator/policy/job_rows.h"
-#include "coordinator/policy/pair_table.h"
+#include "coordinator/policy/share/job_rows.h"
+#include "coordinator/policy/share/pair_table.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 #include "tests/policy/share_kit.h"

@@ -7,7 +7,7 @@
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/share_program.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
 #include "tests/policy/exact_solver.h"
 #include "tests/policy/share_kit.h"

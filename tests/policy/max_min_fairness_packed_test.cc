@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "coordinator/policy/max_min_fairness.h"
+#include "coordinator/policy/policies/max_min_fairness.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 #include "tests/policy/share_kit.h"

@@ -1,4 +1,4 @@
-#include "coordinator/policy/max_min_fairness.h"
+#include "coordinator/policy/policies/max_min_fairness.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "coordinator/policy/nash_product.h"
+#include "coordinator/policy/policies/nash_product.h"
 
 #include <cmath>
 

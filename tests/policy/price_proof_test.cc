@@ -7,13 +7,13 @@
 #include <random>
 #include <vector>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/lp/target_program.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/bound.h"
+#include "coordinator/policy/share/share_problem.h"
 #include "gtest/gtest.h"
 #include "tests/policy/pass_case.h"
 #include "tests/policy/solver_instances.h"

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "coordinator/policy/problem.h"
-#include "coordinator/policy/reference_type.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/reference_type.h"
+#include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
 #include "tests/policy/certificate.h"
 

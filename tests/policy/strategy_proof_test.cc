@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "coordinator/policy/nash_product.h"
+#include "coordinator/policy/policies/nash_product.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 #include "tests/policy/share_kit.h"

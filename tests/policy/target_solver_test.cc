@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "coordinator/policy/lp/target_program.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 #include "gtest/gtest.h"
 #include "tests/policy/certificate.h"
 

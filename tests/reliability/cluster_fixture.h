@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/gavel_fixture.h"
 #include "tests/reliability/chaos_proxy.h"
 #include "tests/reliability/tenant.h"
 #include "tests/reliability/worker_log.h"
+#include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 

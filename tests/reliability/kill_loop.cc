@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "core/text.h"
-#include "tests/cli/process.h"
 #include "tests/reliability/agent_arguments.h"
 #include "tests/reliability/chaos_proxy.h"
 #include "tests/reliability/worker_log.h"
+#include "tests/support/process.h"
 #include "tests/support/team_keys.h"
 
 namespace gavel::testing {

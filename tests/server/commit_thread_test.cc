@@ -1,4 +1,4 @@
-#include "coordinator/server/commit_thread.h"
+#include "coordinator/server/journal/commit_thread.h"
 
 #include <chrono>
 #include <condition_variable>

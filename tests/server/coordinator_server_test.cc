@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/journal/history_tables.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/server/principals.h"
+#include "coordinator/server/access/principals.h"
 #include "gtest/gtest.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/server/audit_log.h"
-#include "coordinator/server/principals.h"
+#include "coordinator/server/access/audit_log.h"
+#include "coordinator/server/access/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "runtime/transport/router.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/history_thread.h"
+#include "coordinator/server/journal/history_thread.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
-#include "coordinator/server/history_tables.h"
-#include "coordinator/server/journal.h"
+#include "coordinator/server/journal/history_tables.h"
+#include "coordinator/server/journal/journal.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/server/journal.h"
+#include "coordinator/server/journal/journal.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"

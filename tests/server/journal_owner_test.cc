@@ -4,8 +4,8 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/server/file_lock.h"
-#include "coordinator/server/sqlite.h"
+#include "coordinator/server/journal/sqlite.h"
+#include "runtime/files/file_lock.h"
 #include "tests/server/journal_fixture.h"
 
 namespace gavel::testing {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "coordinator/server/commit_thread.h"
+#include "coordinator/server/journal/commit_thread.h"
 #include "gmock/gmock.h"
 #include "tests/server/journal_fixture.h"
 

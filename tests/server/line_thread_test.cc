@@ -1,4 +1,4 @@
-#include "coordinator/server/line_thread.h"
+#include "coordinator/server/access/line_thread.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/server/descriptor.h"
 #include "core/text.h"
 #include "gtest/gtest.h"
+#include "runtime/files/descriptor.h"
 
 namespace gavel {
 namespace {

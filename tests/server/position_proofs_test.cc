@@ -1,4 +1,4 @@
-#include "coordinator/server/position_proofs.h"
+#include "coordinator/server/access/position_proofs.h"
 
 #include <set>
 #include <string>

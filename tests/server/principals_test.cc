@@ -1,12 +1,12 @@
-#include "coordinator/server/principals.h"
+#include "coordinator/server/access/principals.h"
 
 #include <sys/stat.h>
 
 #include <fstream>
 #include <string>
 
-#include "coordinator/server/access_list.h"
-#include "coordinator/server/quota.h"
+#include "coordinator/server/access/access_list.h"
+#include "coordinator/server/access/quota.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

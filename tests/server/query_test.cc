@@ -1,10 +1,10 @@
-#include "coordinator/server/query.h"
+#include "coordinator/server/query/query.h"
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "coordinator/server/queue_view.h"
+#include "coordinator/server/query/queue_view.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/query_thread.h"
+#include "coordinator/server/query/query_thread.h"
 
 #include <chrono>
 #include <string>

@@ -1,4 +1,4 @@
-#include "coordinator/server/queue_view.h"
+#include "coordinator/server/query/queue_view.h"
 
 #include <set>
 #include <string>

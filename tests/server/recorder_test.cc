@@ -1,12 +1,12 @@
 // The engine comes back as it was, in bounded time; and the history beside it.
-#include "coordinator/server/recorder.h"
+#include "coordinator/server/journal/recorder.h"
 
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
 #include "coordinator/engine/event_codec.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/journal/history_tables.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/busy_engine.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/refused_keys.h"
+#include "coordinator/server/access/refused_keys.h"
 
 #include <string>
 

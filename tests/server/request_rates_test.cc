@@ -1,4 +1,4 @@
-#include "coordinator/server/request_rates.h"
+#include "coordinator/server/access/request_rates.h"
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 // Every role with every message of the protocol, and whose things are whose.
-#include "coordinator/server/roles.h"
+#include "coordinator/server/access/roles.h"
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "coordinator/server/rotating_file.h"
+#include "coordinator/server/access/rotating_file.h"
 
 #include <unistd.h>
 
@@ -6,10 +6,10 @@
 #include <fstream>
 #include <string>
 
-#include "coordinator/server/text_file.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/files/text_file.h"
 #include "tests/server/temporary_folder.h"
 #include "tests/support/status_matchers.h"
 

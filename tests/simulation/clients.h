@@ -15,8 +15,8 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
-#include "simulator/virtual_cluster.h"
-#include "simulator/virtual_world.h"
+#include "tests/simulation/world/virtual_cluster.h"
+#include "tests/simulation/world/virtual_world.h"
 
 namespace gavel {
 

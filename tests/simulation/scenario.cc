@@ -10,9 +10,9 @@
 #include <variant>
 
 #include "core/text.h"
-#include "simulator/virtual_cluster.h"
 #include "tests/engine/describe.h"
 #include "tests/simulation/clients.h"
+#include "tests/simulation/world/virtual_cluster.h"
 
 namespace gavel {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "gtest/gtest.h"
-#include "simulator/virtual_cluster.h"
+#include "tests/simulation/world/virtual_cluster.h"
 #include "tests/simulator/trace_fixture.h"
 
 namespace gavel::testing {

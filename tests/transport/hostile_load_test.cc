@@ -28,7 +28,7 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/server/principals.h"
+#include "coordinator/server/access/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "runtime/transport/connection_guard.h"

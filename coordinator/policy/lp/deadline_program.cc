@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_solver.h"
+#include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 
 namespace gavel {

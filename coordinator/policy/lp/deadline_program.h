@@ -16,7 +16,7 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

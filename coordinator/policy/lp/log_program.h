@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

@@ -19,8 +19,8 @@
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
-#include "coordinator/policy/pair_table.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/pair_table.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

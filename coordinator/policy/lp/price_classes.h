@@ -16,7 +16,7 @@
 
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
-#include "coordinator/policy/row_table.h"
+#include "coordinator/policy/share/row_table.h"
 
 namespace gavel {
 

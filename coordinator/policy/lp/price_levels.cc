@@ -6,11 +6,11 @@
 #include <numeric>
 #include <utility>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/column_master.h"
 #include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/lp/price_zoom.h"
+#include "coordinator/policy/share/bound.h"
 
 namespace gavel {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/policy/demands.h"
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_water.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/demands.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

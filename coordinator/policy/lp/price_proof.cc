@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "coordinator/policy/bound.h"
+#include "coordinator/policy/share/bound.h"
 
 namespace gavel {
 namespace {

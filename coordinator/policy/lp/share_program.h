@@ -11,7 +11,7 @@
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/linear_program.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "coordinator/policy/bound.h"
+#include "coordinator/policy/share/bound.h"
 
 namespace gavel {
 namespace {

@@ -13,7 +13,7 @@
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/share_program.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <utility>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 
 namespace gavel {

@@ -12,7 +12,7 @@
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
 

@@ -1,0 +1,232 @@
+#include "coordinator/agent_host/agent_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/files/text_file.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLogOwnerFile[] = "/owner";
+// Of a coordinator that does not tell its cluster's id.
+constexpr char kUnnamedCluster[] = "unnamed";
+
+std::string SegmentPath(const std::string& folder, uint64_t segment) {
+  return StrCat(folder, "/", segment, ".log");
+}
+
+struct Segments {
+  uint64_t oldest = 0;
+  uint64_t newest = 0;
+};
+
+// Nothing: there is none.
+std::optional<Segments> FindSegments(const std::string& folder) {
+  std::optional<Segments> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    uint64_t segment = 0;
+    if (it->path().extension() != ".log" ||
+        !absl::SimpleAtoi(it->path().stem().string(), &segment)) {
+      continue;
+    }
+    if (!found) found = Segments{segment, segment};
+    found->oldest = std::min(found->oldest, segment);
+    found->newest = std::max(found->newest, segment);
+  }
+  return found;
+}
+
+std::string OwnerText(const LogOwner& owner) {
+  return StrCat(owner.job_name, " ",
+                owner.unix_user.empty() ? "-" : owner.unix_user, " ",
+                owner.worker.incarnation, "\n");
+}
+
+// Whether the folder is of an earlier incarnation of the same job's worker.
+bool Continues(const std::string& folder, const LogOwner& owner) {
+  std::istringstream text(ReadAll(folder + kLogOwnerFile));
+  std::string name;
+  std::string user;
+  uint64_t incarnation = 0;
+  if (!(text >> name >> user >> incarnation)) return false;
+  LogOwner last = owner;
+  last.worker.incarnation = incarnation;
+  return StrCat(name, " ", user, " ", incarnation, "\n") == OwnerText(last) &&
+         incarnation < owner.worker.incarnation;
+}
+
+absl::Status MakeLogFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(errno, ToAbsl(StrCat("folder of logs ", path)));
+}
+
+// Under a name that no worker's folder has.
+absl::Status PutAside(const std::string& folder) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const std::string aside =
+      StrCat(folder, ".before-", now.tv_sec, "-", now.tv_nsec);
+  if (rename(folder.c_str(), aside.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, ToAbsl(StrCat("folder of logs ", folder)));
+}
+
+LogReply NothingYet(const std::string& logs_directory,
+                    const LogRequest& request) {
+  LogReply reply;
+  reply.request = request.request;
+  reply.next_offset = request.offset;
+  reply.ended = true;
+  reply.error =
+      StrCat("job ", request.worker.job.value(), " rank ", request.worker.rank,
+             " has no output in ", logs_directory, " yet");
+  return reply;
+}
+
+// Appends what the file has from `offset` on; false with errno.
+bool ReadPiece(const std::string& path, uint64_t offset, std::string* data) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.get() < 0) return false;
+  const size_t before = data->size();
+  data->resize(kLogChunkBytesMax);
+  const ssize_t bytes =
+      pread(file.get(), data->data() + before, data->size() - before,
+            static_cast<off_t>(offset));
+  data->resize(before + static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  return bytes >= 0;
+}
+
+}  // namespace
+
+std::string LogFolder(const std::string& logs_directory,
+                      const std::string& cluster, const WorkerId& worker) {
+  return StrCat(logs_directory, "/",
+                IsValidName(cluster) ? cluster : kUnnamedCluster, "/",
+                worker.job.value(), ".", worker.rank);
+}
+
+absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& logs_directory,
+                                          const LogOwner& owner,
+                                          const LogLimits& limits) {
+  const std::string folder =
+      LogFolder(logs_directory, owner.cluster, owner.worker.worker());
+  GAVEL_RETURN_IF_ERROR(MakeLogFolder(fs::path(folder).parent_path().string()));
+  if (mkdir(folder.c_str(), 0700) != 0 && !Continues(folder, owner)) {
+    GAVEL_RETURN_IF_ERROR(PutAside(folder));
+    GAVEL_RETURN_IF_ERROR(MakeLogFolder(folder));
+  }
+  // One is being written, and one at least is whole.
+  WorkerLog log(folder,
+                std::max<uint64_t>(2, limits.worker_bytes / kLogSegmentBytes));
+  GAVEL_RETURN_IF_ERROR(log.Claim(owner));
+  const std::optional<Segments> segments = FindSegments(folder);
+  GAVEL_RETURN_IF_ERROR(log.OpenSegment(segments ? segments->newest : 0,
+                                        /*anew=*/!segments.has_value()));
+  return log;
+}
+
+absl::Status WorkerLog::Claim(const LogOwner& owner) {
+  const std::string path = folder_ + kLogOwnerFile;
+  const std::string text = OwnerText(owner);
+  claim_ = Descriptor(
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (claim_.get() < 0 || flock(claim_.get(), LOCK_SH | LOCK_NB) != 0 ||
+      ftruncate(claim_.get(), 0) != 0 ||
+      pwrite(claim_.get(), text.data(), text.size(), 0) < 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerLog::OpenSegment(uint64_t segment, bool anew) {
+  const std::string path = SegmentPath(folder_, segment);
+  file_ = Descriptor(open(path.c_str(),
+                          O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW |
+                              (anew ? O_CREAT | O_EXCL : 0),
+                          0600));
+  struct stat info {};
+  if (file_.get() < 0 || fstat(file_.get(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  segment_ = segment;
+  size_ = static_cast<uint64_t>(info.st_size);
+  if (anew && segment >= segments_max_) {
+    unlink(SegmentPath(folder_, segment - segments_max_).c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerLog::Append(std::string_view data) {
+  while (!data.empty()) {
+    if (size_ >= kLogSegmentBytes) {
+      GAVEL_RETURN_IF_ERROR(OpenSegment(segment_ + 1, /*anew=*/true));
+    }
+    const size_t fits = static_cast<size_t>(
+        std::min<uint64_t>(data.size(), kLogSegmentBytes - size_));
+    const ssize_t written = write(file_.get(), data.data(), fits);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return absl::ErrnoToStatus(
+          written < 0 ? errno : ENOSPC,
+          ToAbsl(StrCat(SegmentPath(folder_, segment_), ": output is lost")));
+    }
+    size_ += static_cast<uint64_t>(written);
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+LogReply ReadWorkerLog(const std::string& logs_directory,
+                       const std::string& cluster, const LogRequest& request,
+                       bool runs) {
+  const std::string folder = LogFolder(logs_directory, cluster, request.worker);
+  LogReply reply;
+  reply.request = request.request;
+  reply.next_offset = request.offset;
+  uint64_t segment = request.offset / kLogSegmentBytes;
+  bool read = ReadPiece(SegmentPath(folder, segment),
+                        request.offset % kLogSegmentBytes, &reply.data);
+  if (!read && errno == ENOENT) {
+    const std::optional<Segments> segments = FindSegments(folder);
+    if (!segments) return NothingYet(logs_directory, request);
+    read = true;  // all that there is
+    if (segment < segments->oldest) {
+      segment = segments->oldest;
+      reply.next_offset = segment * kLogSegmentBytes;
+      reply.data = StrCat("[gavel: ", reply.next_offset - request.offset,
+                          " bytes of output are no longer kept]\n");
+      const size_t notice = reply.data.size();
+      read = ReadPiece(SegmentPath(folder, segment), 0, &reply.data);
+      reply.next_offset += reply.data.size() - notice;
+    }
+  } else {
+    reply.next_offset += reply.data.size();
+  }
+  if (!read) reply.error = StrCat(folder, ": ", std::strerror(errno));
+  reply.ended = !read || (reply.data.empty() && !runs);
+  return reply;
+}
+
+}  // namespace gavel

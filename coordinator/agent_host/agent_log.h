@@ -1,0 +1,85 @@
+// Workers' output on disk. One worker's, of all its incarnations, is a folder
+//
+//   LOGS/CLUSTER/JOB.RANK/    owner   0.log   1.log   ...
+//
+// of segments of kLogSegmentBytes; the oldest go when there are too many, and
+// whole folders when all logs together are too large or old. CLUSTER keeps jobs
+// of other clusters (and of this one with a new journal) apart, whose ids are
+// the same; a folder that still is another job's is put aside, never appended
+// to. All of it belongs to the agent's user. Not thread-safe; blocks on the
+// disk, so that agents have a thread for it (worker_outputs.h).
+#ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
+#define GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+#include "runtime/files/descriptor.h"
+
+namespace gavel {
+
+// A LogReply carries at most this much of a file, so that it fits a frame.
+inline constexpr size_t kLogChunkBytesMax = 32 * 1024;
+inline constexpr uint64_t kLogSegmentBytes = uint64_t{4} << 20;
+
+struct LogLimits {
+  uint64_t worker_bytes = uint64_t{64} << 20;  // of one worker
+  uint64_t total_bytes = uint64_t{4} << 30;    // of all
+  double age_s = 30.0 * 24 * 3600;
+};
+
+// Whose output it is.
+struct LogOwner {
+  std::string cluster;  // a name; empty: the coordinator does not tell
+  WorkerKey worker;
+  std::string job_name;
+  std::string unix_user;
+};
+
+std::string LogFolder(const std::string& logs_directory,
+                      const std::string& cluster, const WorkerId& worker);
+
+class WorkerLog {
+ public:
+  // Continues the log of the worker's last incarnation, or begins one.
+  static absl::StatusOr<WorkerLog> Open(const std::string& logs_directory,
+                                        const LogOwner& owner,
+                                        const LogLimits& limits);
+
+  // What can't be written (a full disk) is lost, and said.
+  absl::Status Append(std::string_view data);
+
+ private:
+  WorkerLog(std::string folder, uint64_t segments_max)
+      : folder_(std::move(folder)), segments_max_(segments_max) {}
+  absl::Status Claim(const LogOwner& owner);
+  absl::Status OpenSegment(uint64_t segment, bool anew);
+
+  std::string folder_;
+  uint64_t segments_max_;
+  uint64_t segment_ = 0;
+  uint64_t size_ = 0;  // of the segment
+  Descriptor file_{-1};
+  Descriptor claim_{-1};  // locked, so that the folder is not pruned
+};
+
+// The next piece from `request.offset` on, which counts from the beginning of
+// the output, also where that is gone: then the oldest that is there, after a
+// line that says so. `runs`: more may come; without it `ended` is set once all
+// has been read.
+LogReply ReadWorkerLog(const std::string& logs_directory,
+                       const std::string& cluster, const LogRequest& request,
+                       bool runs);
+
+// Removes what is too old, then of the user with the most the oldest, until
+// the rest is small enough. What a WorkerLog of any process has open stays.
+void PruneLogs(const std::string& logs_directory, const LogLimits& limits);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_

@@ -1,0 +1,347 @@
+#include "coordinator/agent_host/agent_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/files/descriptor.h"
+
+namespace gavel {
+namespace {
+
+// exec of a program on a file system that hangs.
+constexpr int kExecTimeout_ms = 10'000;
+constexpr char kDefaultPath[] = "/usr/local/bin:/usr/bin:/bin";
+
+// What the child tells when it does not get to exec.
+enum class Stage : int { kChangeUser, kChangeDirectory, kRedirect, kExec };
+struct Failure {
+  Stage stage = Stage::kExec;
+  int error = 0;
+  bool is_there = false;  // the program, so what lacks is its interpreter
+};
+
+// Descriptors of the child: of its three own ones this is the next.
+constexpr int kNewsDescriptor = STDERR_FILENO + 1;
+// Out of the way of all of them.
+constexpr int kSpareDescriptor = 10;
+
+// All that the child needs, made before the fork: between fork and exec of a
+// process with threads nothing may allocate.
+struct ChildPlan {
+  pid_t parent = 0;
+  const UnixAccount* account = nullptr;     // null: stays
+  const char* working_directory = nullptr;  // null: stays
+  int output = -1;
+  int null_input = -1;
+  int news = -1;
+  std::vector<const char*> candidates;  // of argv[0]
+  std::vector<char*> argv;              // ends with null
+  std::vector<char*> environment;       // ends with null
+};
+
+// exec takes char* const[] for reasons of history; it changes nothing.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) {
+    pointers.push_back(const_cast<char*>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+[[noreturn]] void FailChild(Stage stage, int error, bool is_there = false) {
+  const Failure failure{stage, error, is_there};
+  [[maybe_unused]] const ssize_t written =
+      write(kNewsDescriptor, &failure, sizeof failure);
+  _exit(127);
+}
+
+// Only these four stay. A child that hangs before exec must not hold our locks
+// and sockets, nor the ends of others' pipes.
+bool ArrangeDescriptors(const ChildPlan& plan) {
+  const int news = fcntl(plan.news, F_DUPFD, kSpareDescriptor);
+  const int output = fcntl(plan.output, F_DUPFD, kSpareDescriptor);
+  const int null_input = fcntl(plan.null_input, F_DUPFD, kSpareDescriptor);
+  return dup3(news, kNewsDescriptor, O_CLOEXEC) >= 0 &&
+         dup2(null_input, STDIN_FILENO) >= 0 &&
+         dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0 &&
+         close_range(kNewsDescriptor + 1, ~0U, 0) == 0;
+}
+
+void ResetSignals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    sigaction(signal, &action, nullptr);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// By bare system calls: glibc's wrappers want the other threads to follow.
+// False with errno.
+bool ChangeUser(const UnixAccount& account) {
+  if (syscall(SYS_setgroups, account.groups.size(), account.groups.data()) !=
+          0 ||
+      syscall(SYS_setresgid, account.gid, account.gid, account.gid) != 0 ||
+      syscall(SYS_setresuid, account.uid, account.uid, account.uid) != 0) {
+    return false;
+  }
+  // There must be no way back.
+  errno = EPERM;
+  return syscall(SYS_setresuid, 0, 0, 0) != 0;
+}
+
+// As execvp: what is not there is passed over, what may not be run is
+// remembered.
+[[noreturn]] void ExecFirst(const ChildPlan& plan) {
+  int error = ENOENT;
+  bool is_there = false;
+  for (const char* candidate : plan.candidates) {
+    execve(candidate, plan.argv.data(), plan.environment.data());
+    const int exec_error = errno;
+    if (exec_error == EACCES) error = EACCES;
+    if (exec_error != EACCES && exec_error != ENOENT && exec_error != ENOTDIR) {
+      FailChild(Stage::kExec, exec_error);
+    }
+    is_there |= access(candidate, F_OK) == 0;
+  }
+  FailChild(Stage::kExec, error, is_there);
+}
+
+// Only async-signal-safe calls from here on.
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  if (!ArrangeDescriptors(plan)) FailChild(Stage::kRedirect, errno);
+  // No process of another session can join its group, so the group is of this
+  // worker alone.
+  setsid();
+  umask(022);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  if (plan.account != nullptr && !ChangeUser(*plan.account)) {
+    FailChild(Stage::kChangeUser, errno);
+  }
+  // After the change, which clears it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The agent may have died before the line above: then no signal comes.
+  if (getppid() != plan.parent) _exit(127);
+  ResetSignals();
+  if (plan.working_directory != nullptr && chdir(plan.working_directory) != 0) {
+    FailChild(Stage::kChangeDirectory, errno);
+  }
+  ExecFirst(plan);
+}
+
+// Forks with all signals blocked, so that no handler of the host runs in the
+// child.
+pid_t ForkChild(const ChildPlan& plan) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(plan);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
+}
+
+std::string PathOf(const std::vector<std::string>& environment) {
+  constexpr std::string_view kName = "PATH=";
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(kName)) return entry.substr(kName.size());
+  }
+  return kDefaultPath;
+}
+
+absl::Status NotFound(const ProcessSpec& spec, bool is_there) {
+  const std::string& program = spec.argv.front();
+  if (program.find('/') == std::string::npos) {
+    return absl::NotFoundError(
+        StrCat(program, ": not found in PATH (", PathOf(spec.environment),
+               "); give a path, ./", program,
+               " for one beside the job file, or set PATH in [environment]"));
+  }
+  if (is_there) {
+    return absl::NotFoundError(
+        StrCat(program,
+               ": it is there, but its interpreter is not; correct its "
+               "first line (#!)"));
+  }
+  const std::string remedy =
+      program.starts_with('/')
+          ? "build it, or correct the path"
+          : StrCat("give an absolute path or one relative to ",
+                   spec.working_directory.empty() ? "the agent's directory"
+                                                  : spec.working_directory);
+  return absl::NotFoundError(
+      StrCat(program, ": no such file or directory; ", remedy));
+}
+
+absl::Status ExecError(const ProcessSpec& spec, const Failure& failure) {
+  const std::string& program = spec.argv.front();
+  switch (failure.error) {
+    case ENOENT:
+    case ENOTDIR:
+      return NotFound(spec, failure.is_there);
+    case EACCES:
+      return absl::PermissionDeniedError(
+          StrCat(program,
+                 ": not executable; chmod +x it, and see that its "
+                 "directories may be entered"));
+    case ENOEXEC:
+      return absl::FailedPreconditionError(
+          StrCat(program,
+                 ": not a program for this machine; a script needs "
+                 "a first line such as #!/usr/bin/env python3"));
+    default:
+      return absl::ErrnoToStatus(failure.error, ToAbsl(program));
+  }
+}
+
+absl::Status SpawnError(const ProcessSpec& spec, const Failure& failure) {
+  switch (failure.stage) {
+    case Stage::kChangeUser:
+      return absl::ErrnoToStatus(
+          failure.error,
+          ToAbsl(StrCat("change to user ", spec.account->name,
+                        ": the agent must be root with CAP_SETUID")));
+    case Stage::kChangeDirectory:
+      return absl::Status(
+          absl::ErrnoToStatusCode(failure.error),
+          StrCat("working directory ", spec.working_directory, ": ",
+                 std::strerror(failure.error),
+                 "; create it or correct working_directory in the job file"));
+    case Stage::kRedirect:
+      return absl::ErrnoToStatus(failure.error, ToAbsl(spec.output_path));
+    case Stage::kExec:
+      break;
+  }
+  return ExecError(spec, failure);
+}
+
+absl::Status WaitForExec(const ProcessSpec& spec,
+                         const ForkedProcess& process) {
+  pollfd item{process.news.get(), POLLIN, 0};
+  while (poll(&item, 1, kExecTimeout_ms) < 0 && errno == EINTR) {
+  }
+  const std::optional<absl::Status> result = ExecResult(spec, process);
+  if (result.has_value()) return *result;
+  return absl::DeadlineExceededError(
+      StrCat(spec.argv.front(), ": could not be started within ",
+             kExecTimeout_ms / 1000, " s; does its file system hang?"));
+}
+
+absl::StatusOr<Descriptor> Open(const std::string& path, int flags) {
+  Descriptor descriptor(open(path.c_str(), flags | O_CLOEXEC, 0600));
+  if (descriptor.get() < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+  return descriptor;
+}
+
+// Not open: `spec` has one that is.
+absl::StatusOr<Descriptor> OpenOutput(const ProcessSpec& spec) {
+  if (spec.output >= 0) return Descriptor(-1);
+  absl::StatusOr<Descriptor> output =
+      Open(spec.output_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+  if (output.ok() && spec.account.has_value() &&
+      fchown(output->get(), spec.account->uid, spec.account->gid) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(spec.output_path));
+  }
+  return output;
+}
+
+}  // namespace
+
+std::vector<std::string> ProgramCandidates(const ProcessSpec& spec) {
+  const std::string& program = spec.argv.front();
+  if (program.find('/') != std::string::npos) return {program};
+  std::vector<std::string> candidates;
+  const std::string path = PathOf(spec.environment);
+  for (size_t from = 0; from <= path.size();) {
+    const size_t colon = std::min(path.find(':', from), path.size());
+    const std::string folder = path.substr(from, colon - from);
+    candidates.push_back(StrCat(folder.empty() ? "." : folder, "/", program));
+    from = colon + 1;
+  }
+  return candidates;
+}
+
+absl::StatusOr<ForkedProcess> ForkProcess(const ProcessSpec& spec) {
+  if (spec.argv.empty() || spec.argv.front().empty()) {
+    return absl::InvalidArgumentError(
+        "the command is empty; name a program in the job file");
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Descriptor opened, OpenOutput(spec));
+  GAVEL_ASSIGN_OR_RETURN(const Descriptor null_input,
+                         Open("/dev/null", O_RDONLY));
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::ErrnoToStatus(errno, "pipe");
+  }
+  ForkedProcess process{0, Descriptor(ends[0])};
+  const Descriptor write_end(ends[1]);
+
+  const std::vector<std::string> candidates = ProgramCandidates(spec);
+  ChildPlan plan;
+  plan.parent = getpid();
+  if (spec.account.has_value()) plan.account = &*spec.account;
+  if (!spec.working_directory.empty()) {
+    plan.working_directory = spec.working_directory.c_str();
+  }
+  plan.output = spec.output < 0 ? opened.get() : spec.output;
+  plan.null_input = null_input.get();
+  plan.news = write_end.get();
+  for (const std::string& path : candidates) {
+    plan.candidates.push_back(path.c_str());
+  }
+  plan.argv = Pointers(spec.argv);
+  plan.environment = Pointers(spec.environment);
+
+  process.pid = ForkChild(plan);
+  if (process.pid < 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(spec.argv.front()));
+  }
+  return process;
+}
+
+std::optional<absl::Status> ExecResult(const ProcessSpec& spec,
+                                       const ForkedProcess& process) {
+  Failure failure;
+  ssize_t bytes = 0;
+  do {
+    bytes = read(process.news.get(), &failure, sizeof failure);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes == sizeof failure) return SpawnError(spec, failure);
+  if (bytes < 0 && errno == EAGAIN) return std::nullopt;
+  // The end of file: exec, or the end, has closed the pipe.
+  return absl::OkStatus();
+}
+
+absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec) {
+  GAVEL_ASSIGN_OR_RETURN(const ForkedProcess process, ForkProcess(spec));
+  const absl::Status started = WaitForExec(spec, process);
+  if (started.ok()) return process.pid;
+  kill(process.pid, SIGKILL);
+  while (waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return started;
+}
+
+}  // namespace gavel

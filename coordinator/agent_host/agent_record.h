@@ -1,0 +1,80 @@
+// What an agent keeps in its state directory from one life to the next: the
+// lock that keeps a second agent of the same name away, its incarnation number,
+// and which workers run. Owned by the agent's thread; not thread-safe.
+#ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
+#define GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+#include "runtime/files/file_lock.h"
+
+namespace gavel {
+
+// A worker as it was recorded. The start time tells it from a later process
+// with the same pid.
+struct RecordedWorker {
+  RunningWorker running;
+  uint64_t start_time = 0;  // see agent_process_info.h
+  uid_t user = 0;           // that it runs as
+  friend bool operator==(const RecordedWorker&,
+                         const RecordedWorker&) = default;
+};
+
+class AgentRecord {
+ public:
+  // A process that was killed is seen gone within this, or Sweep gives up.
+  static constexpr double kSweepTimeout_s = 10;
+
+  // Files: STATE/agent-SERVER.lock, .incarnation and .running; the directory is
+  // there. Counts up in the higher half of the incarnation, the lower one is
+  // drawn at random. ALREADY_EXISTS: another agent of this
+  // name runs on this directory; the message names its pid.
+  static absl::StatusOr<AgentRecord> Open(const std::string& state_directory,
+                                          const std::string& server);
+
+  uint64_t incarnation() const { return incarnation_; }
+  // Of this state directory, drawn at random when it was first used.
+  const std::string& state_id() const { return state_id_; }
+
+  // "GAVEL_PROCESS=...", of no other worker's process: for its environment, so
+  // that what it starts is known as its own.
+  std::string MarkOf(const WorkerKey& worker) const;
+
+  // Kills whatever the last agent of this name recorded and what that started,
+  // sees it gone, and says what it was. DEADLINE_EXCEEDED: a process does not
+  // die.
+  absl::StatusOr<std::vector<RunningWorker>> Sweep();
+
+  // `running` is all that runs.
+  absl::Status Write(const std::vector<RunningWorker>& running);
+
+ private:
+  AgentRecord(FileLock lock, std::string prefix)
+      : lock_(std::move(lock)), prefix_(std::move(prefix)) {}
+  absl::Status CountUp();
+
+  FileLock lock_;
+  std::string prefix_;  // STATE/agent-SERVER
+  uint64_t incarnation_ = 0;
+  std::string state_id_;
+};
+
+// The text of the .running file. Parsing gives nothing for a file of another
+// boot of the machine (its processes are gone) or one that is no record.
+std::string FormatRecord(const std::vector<RecordedWorker>& workers,
+                         std::string_view boot_id);
+std::vector<RecordedWorker> ParseRecord(std::string_view text,
+                                        std::string_view boot_id);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_

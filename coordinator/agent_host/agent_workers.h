@@ -1,0 +1,127 @@
+// The workers of an agent as its loop sees them: asked to start and to stop,
+// and told of. What may wait for a disk, a directory of users or a program's
+// file system is done on three threads inside: one prepares launches and keeps
+// records, one has the processes (agent_children.h), one their output
+// (worker_outputs.h).
+//
+// Belongs to the agent's thread, and never keeps it waiting but in its
+// destructor. `notify` is called on other threads when TakeEvents has
+// something; it must not block, nor call back.
+#ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
+#define GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/agent/agent_machine.h"
+#include "coordinator/agent_host/agent_checkpoints.h"
+#include "coordinator/agent_host/agent_children.h"
+#include "coordinator/agent_host/agent_environment.h"
+#include "coordinator/agent_host/agent_keys.h"
+#include "coordinator/agent_host/agent_log.h"
+#include "coordinator/agent_host/agent_record.h"
+#include "coordinator/agent_host/task_thread.h"
+#include "coordinator/agent_host/worker_outputs.h"
+
+namespace gavel {
+
+struct AgentWorkersOptions {
+  std::string server;
+  WorkerPlace place;  // what is the same for all
+  std::string logs_directory;
+  LogLimits log_limits;
+  double exec_limit_s = 10;
+  std::function<void()> notify;
+  std::shared_ptr<spdlog::logger> log;
+  // Borrowed; must outlive this.
+  AgentRecord* record = nullptr;
+  WorkerKeys* keys = nullptr;               // null: connections have none
+  AgentCheckpoints* checkpoints = nullptr;  // null: all servers share them
+};
+
+// It and what it started are gone, and its output is read.
+struct WorkerEnded {
+  ChildExit exit;
+  std::string error_line;  // of its output; see WorkerExited
+};
+using WorkerEvent =
+    std::variant<ChildStarted, ChildNotStarted, WorkerEnded, LogReply>;
+
+class AgentWorkers {
+ public:
+  // For the last output of a worker to be read: a log's disk that hangs keeps
+  // no accelerator from counting as free.
+  static constexpr double kOutputWait_s = 2;
+
+  explicit AgentWorkers(AgentWorkersOptions options);
+  // Kills what still runs, and waits for it.
+  ~AgentWorkers();
+  AgentWorkers(const AgentWorkers&) = delete;
+  AgentWorkers& operator=(const AgentWorkers&) = delete;
+
+  // One ChildStarted and WorkerEnded follow, or one ChildNotStarted. `cluster`:
+  // whose job it is.
+  void Launch(const LaunchWorker& launch, const std::string& cluster);
+  void Signal(const WorkerKey& worker, int signal);
+  void SignalAll(int signal);
+  // All get the signal, and none is started any more.
+  void End(int signal);
+
+  // `running` is all that runs.
+  void Record(std::vector<RunningWorker> running);
+  // In this order, and after the launches before it.
+  template <class Action>
+  void DoCheckpoints(Action action) {
+    if (options_.checkpoints == nullptr) return;
+    tasks_.Post([this, action = std::move(action)] {
+      options_.checkpoints->Do(action);
+    });
+  }
+
+  // A LogReply follows.
+  void ReadLog(const std::string& cluster, const LogRequest& request);
+
+  std::vector<WorkerEvent> TakeEvents(Time now);
+  // TakeEvents is due then, whether notified or not.
+  Time NextDeadline() const;
+
+  // None is there, nor on its way.
+  bool empty() const { return live_.empty(); }
+
+ private:
+  struct Draining {
+    ChildExit exit;
+    Time ends_at = 0;
+  };
+
+  void Prepare(const LaunchWorker& launch, const std::string& cluster);
+  absl::Status TryPrepare(const LaunchWorker& launch,
+                          const std::string& cluster);
+  void Take(Time now, ChildEvent event, std::vector<WorkerEvent>* events);
+  void Take(OutputEvent event, std::vector<WorkerEvent>* events);
+  void ForgetKey(const WorkerKey& worker);
+  void FinishDrained(std::map<WorkerKey, Draining>::iterator it,
+                     std::string error_line, std::vector<WorkerEvent>* events);
+
+  const AgentWorkersOptions options_;
+  const std::map<std::string, std::string> own_environment_;
+  std::set<WorkerKey> live_;
+  std::map<WorkerKey, Draining> draining_;  // of live_
+  std::mutex mutex_;                        // guards the two below
+  std::vector<ChildEvent> not_prepared_;
+  bool ending_ = false;
+  // In the order in which they feed each other, the first feeder last.
+  WorkerOutputs outputs_;
+  Children children_;
+  TaskThread tasks_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_

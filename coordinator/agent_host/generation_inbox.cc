@@ -1,0 +1,257 @@
+#include "coordinator/agent_host/generation_inbox.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr size_t kVerifyBytes = size_t{1} << 20;
+// Of those fetched here, that a later one has replaced.
+constexpr int kFetchedKept = 2;
+
+// Whether a file of `text` lies at `path`.
+bool Holds(FileSystem& file_system, const std::string& path,
+           std::string_view text) {
+  const absl::StatusOr<std::string> found =
+      ReadWholeFile(file_system, path, text.size());
+  return found.ok() && *found == text;
+}
+
+}  // namespace
+
+std::string GenerationInbox::FolderOf(const Attempt& attempt) const {
+  return StrCat(directory_, "/", AttemptName(attempt));
+}
+
+std::string GenerationInbox::PathOf(uint64_t file) const {
+  return StrCat(FolderOf(attempt_), "/",
+                ShardFileName(static_cast<size_t>(file)));
+}
+
+absl::StatusOr<GenerationInbox::Need> GenerationInbox::Prepare(
+    Generation generation, std::string_view manifest) {
+  open_.reset();
+  under_way_ = false;
+  GAVEL_ASSIGN_OR_RETURN(manifest_, DecodeManifest(manifest));
+  if (manifest_.generation != generation) {
+    return absl::DataLossError("the manifest is of another generation");
+  }
+  GAVEL_RETURN_IF_ERROR(CreateDirectories(file_system_, directory_));
+  GAVEL_ASSIGN_OR_RETURN(const Attempts attempts,
+                         ListAttempts(file_system_, directory_));
+  Need need;
+  if (!attempts.committed.empty() &&
+      attempts.committed.back().generation >= generation) {
+    need.already_here = true;
+    return need;
+  }
+  GAVEL_RETURN_IF_ERROR(BeginAttempt(attempts, manifest));
+  CollectLinks(attempts);
+  linked_verified_.clear();
+  for (size_t i = 0; i < manifest_.shards.size(); ++i) {
+    GAVEL_ASSIGN_OR_RETURN(const uint64_t have_bytes, BytesHere(i, resumed_));
+    need.files.push_back({i, manifest_.shards[i].size_bytes, have_bytes});
+  }
+  GAVEL_RETURN_IF_ERROR(RemoveLeftovers(attempts));
+  return need;
+}
+
+// The attempt that was cut off, if it is of this very manifest, else a new one.
+absl::Status GenerationInbox::BeginAttempt(const Attempts& attempts,
+                                           std::string_view text) {
+  attempt_ = {manifest_.generation, 0};
+  for (const Attempt& other : attempts.uncommitted) {
+    if (other.generation != manifest_.generation) continue;
+    resumed_ =
+        Holds(file_system_,
+              StrCat(FolderOf(other), "/", kManifestTemporaryName), text);
+    attempt_ = other;
+    if (resumed_) {
+      under_way_ = true;
+      // Its name may not have been durable.
+      return file_system_.SyncDirectory(directory_);
+    }
+    attempt_.number = other.number + 1;
+  }
+  resumed_ = false;
+  GAVEL_RETURN_IF_ERROR(file_system_.CreateDirectory(FolderOf(attempt_)));
+  under_way_ = true;
+  GAVEL_RETURN_IF_ERROR(WriteTextFile(
+      file_system_, StrCat(FolderOf(attempt_), "/", kManifestTemporaryName),
+      text));
+  return file_system_.SyncDirectory(directory_);
+}
+
+// Of the committed generations, and of an attempt at another one that this
+// process has under way.
+void GenerationInbox::CollectLinks(const Attempts& attempts) {
+  links_.clear();
+  const auto collect = [&](const Attempt& attempt, std::string_view name) {
+    const std::string folder = FolderOf(attempt);
+    const absl::StatusOr<std::string> text = ReadWholeFile(
+        file_system_, StrCat(folder, "/", name), kManifestSizeBytesMax);
+    if (!text.ok()) return;
+    absl::StatusOr<Manifest> manifest = DecodeManifest(*text);
+    if (!manifest.ok()) return;
+    for (size_t i = 0; i < manifest->shards.size(); ++i) {
+      ShardSummary& shard = manifest->shards[i];
+      const std::pair key(shard.size_bytes, shard.checksum);
+      links_.emplace(key, Candidate{StrCat(folder, "/", ShardFileName(i)),
+                                    std::move(shard)});
+    }
+  };
+  for (const Attempt& attempt : attempts.committed) {
+    collect(attempt, kManifestFileName);
+  }
+  for (const Attempt& attempt : attempts.uncommitted) {
+    if (attempt != attempt_) collect(attempt, kManifestTemporaryName);
+  }
+}
+
+absl::StatusOr<uint64_t> GenerationInbox::BytesHere(size_t file, bool resumed) {
+  const ShardSummary& shard = manifest_.shards[file];
+  const std::string path = PathOf(file);
+  if (resumed) {
+    const absl::StatusOr<std::unique_ptr<ReadableFile>> here =
+        file_system_.OpenFile(path, FileAccess::kBuffered);
+    if (here.ok() && (*here)->size_bytes() <= shard.size_bytes) {
+      return (*here)->size_bytes();
+    }
+    if (here.ok()) {
+      GAVEL_RETURN_IF_ERROR(file_system_.RemoveFile(path));
+    }
+  }
+  const auto [begin, end] =
+      links_.equal_range({shard.size_bytes, shard.checksum});
+  for (auto it = begin; it != end; ++it) {
+    const Candidate& candidate = it->second;
+    if (candidate.summary != shard) continue;
+    // One that is only partly there counts as not there.
+    const absl::StatusOr<std::unique_ptr<ReadableFile>> there =
+        file_system_.OpenFile(candidate.path, FileAccess::kBuffered);
+    if (!there.ok() || (*there)->size_bytes() != shard.size_bytes) continue;
+    // Not every file system has links; then it is fetched again.
+    if (!file_system_.Link(candidate.path, path).ok()) continue;
+    if (verified_.contains(candidate.path)) linked_verified_.insert(file);
+    return shard.size_bytes;
+  }
+  return 0;
+}
+
+// No worker of the job runs here, or it would not be fetched; one that does all
+// the same is of an older epoch, and what it has not committed is void.
+absl::Status GenerationInbox::RemoveLeftovers(const Attempts& attempts) {
+  for (const Attempt& other : attempts.uncommitted) {
+    if (other == attempt_ ||
+        other.generation.epoch > attempt_.generation.epoch) {
+      continue;
+    }
+    GAVEL_RETURN_IF_ERROR(RemoveAttempt(file_system_, directory_, other));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerationInbox::Write(uint64_t file, uint64_t offset,
+                                    std::string_view data) {
+  const std::string path = PathOf(file);
+  if (open_ == nullptr || open_file_ != file) {
+    open_.reset();
+    absl::StatusOr<std::unique_ptr<WritableFile>> opened =
+        offset == 0 ? file_system_.CreateFile(path, FileAccess::kBuffered)
+                    : file_system_.AppendFile(path);
+    // Cut off before its first byte, or a link to another generation's file:
+    // never to be written to.
+    if (absl::IsAlreadyExists(opened.status())) {
+      GAVEL_RETURN_IF_ERROR(file_system_.RemoveFile(path));
+      opened = file_system_.CreateFile(path, FileAccess::kBuffered);
+    }
+    if (!opened.ok()) return opened.status();
+    open_ = *std::move(opened);
+    open_file_ = file;
+  }
+  return open_->Append(data);
+}
+
+absl::StatusOr<bool> GenerationInbox::Finish(uint64_t file) {
+  const auto index = static_cast<size_t>(file);
+  if (open_ == nullptr || open_file_ != file) {
+    if (linked_verified_.contains(index)) {
+      verified_.insert(PathOf(file));
+      return true;  // and durable since then
+    }
+    GAVEL_ASSIGN_OR_RETURN(open_, file_system_.AppendFile(PathOf(file)));
+    open_file_ = file;
+  }
+  GAVEL_RETURN_IF_ERROR(open_->Sync());
+  GAVEL_RETURN_IF_ERROR(std::exchange(open_, nullptr)->Close());
+  GAVEL_ASSIGN_OR_RETURN(const bool whole, IsWhole(file));
+  if (whole) {
+    verified_.insert(PathOf(file));
+  } else {
+    GAVEL_RETURN_IF_ERROR(file_system_.RemoveFile(PathOf(file)));
+  }
+  return whole;
+}
+
+absl::StatusOr<bool> GenerationInbox::IsWhole(uint64_t file) {
+  const ShardSummary& expected = manifest_.shards[static_cast<size_t>(file)];
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ReadableFile> here,
+      file_system_.OpenFile(PathOf(file), FileAccess::kBuffered));
+  if (here->size_bytes() != expected.size_bytes) return false;
+  ShardSummer summer(expected.size_bytes, manifest_.shard_checksum());
+  std::string buffer(kVerifyBytes, '\0');
+  for (uint64_t at = 0; at < expected.size_bytes; at += buffer.size()) {
+    const auto size = static_cast<size_t>(
+        std::min<uint64_t>(buffer.size(), expected.size_bytes - at));
+    GAVEL_RETURN_IF_ERROR(here->Read(at, buffer.data(), size));
+    if (!summer.Add(std::string_view(buffer).substr(0, size)).ok()) {
+      return false;
+    }
+  }
+  const absl::StatusOr<ShardSummary> summary = summer.Finish();
+  return summary.ok() && *summary == expected;
+}
+
+absl::Status GenerationInbox::Commit() {
+  const std::string folder = FolderOf(attempt_);
+  GAVEL_RETURN_IF_ERROR(file_system_.SyncDirectory(folder));
+  GAVEL_RETURN_IF_ERROR(
+      file_system_.Rename(StrCat(folder, "/", kManifestTemporaryName),
+                          StrCat(folder, "/", kManifestFileName)));
+  GAVEL_RETURN_IF_ERROR(file_system_.SyncDirectory(folder));
+  under_way_ = false;
+  fetched_.push_back(attempt_.generation);
+  RemoveSuperseded();
+  return absl::OkStatus();
+}
+
+// Copies that were made ahead of a move, and that later ones replace. What the
+// job wrote itself it deletes itself.
+void GenerationInbox::RemoveSuperseded() {
+  const absl::StatusOr<Attempts> attempts =
+      ListAttempts(file_system_, directory_);
+  if (!attempts.ok()) return;
+  const std::vector<Generation> old =
+      GenerationsToDelete(fetched_, attempt_.generation, kFetchedKept);
+  for (const Attempt& attempt : attempts->committed) {
+    if (std::ranges::find(old, attempt.generation) == old.end()) continue;
+    RemoveAttempt(file_system_, directory_, attempt).IgnoreError();
+  }
+  std::erase_if(fetched_, [&](Generation generation) {
+    return std::ranges::find(old, generation) != old.end();
+  });
+}
+
+void GenerationInbox::Discard() {
+  open_.reset();
+  if (!under_way_) return;
+  under_way_ = false;
+  RemoveAttempt(file_system_, directory_, attempt_).IgnoreError();
+}
+
+}  // namespace gavel

@@ -1,0 +1,91 @@
+// A generation of a job that is on its way here from another server: its
+// folder, its files, and its commit, by the same order as a local one
+// (runtime/checkpoint/generation_store.h): only what is whole, verified and
+// durable gets its manifest. The stream's thread owns one for each job that is
+// fetched. I/O through the FileSystem; not thread-safe.
+//
+// What lies here already is not fetched again: files that an earlier generation
+// has with equal checksums become hard links, and what an attempt that was cut
+// off has left is gone on with.
+#ifndef GAVEL_COORDINATOR_AGENT_HOST_GENERATION_INBOX_H_
+#define GAVEL_COORDINATOR_AGENT_HOST_GENERATION_INBOX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/agent/stream_receiver.h"
+#include "core/generation.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
+
+namespace gavel {
+
+class GenerationInbox {
+ public:
+  // Borrows the file system. `directory`: of the job's checkpoints here.
+  GenerationInbox(FileSystem& file_system, std::string directory)
+      : file_system_(file_system), directory_(std::move(directory)) {}
+
+  struct Need {
+    bool already_here = false;  // it, or a later one
+    std::vector<StreamFile> files;
+  };
+  // Gets ready for `generation`. DATA_LOSS, FAILED_PRECONDITION: the manifest
+  // is none, or of a newer Gavel. Else the FileSystem's errors, here and below;
+  // after one the attempt is to be discarded.
+  absl::StatusOr<Need> Prepare(Generation generation,
+                               std::string_view manifest);
+
+  absl::Status Write(uint64_t file, uint64_t offset, std::string_view data);
+  // Durable, and compared with the manifest. False: it is not what that says,
+  // and its bytes are gone.
+  absl::StatusOr<bool> Finish(uint64_t file);
+  // All files are finished. OK: it is a generation, and durable.
+  absl::Status Commit();
+
+  // Removes what is not committed.
+  void Discard();
+
+ private:
+  std::string FolderOf(const Attempt& attempt) const;
+  std::string PathOf(uint64_t file) const;
+  absl::Status BeginAttempt(const Attempts& attempts, std::string_view text);
+  void CollectLinks(const Attempts& attempts);
+  absl::StatusOr<uint64_t> BytesHere(size_t file, bool resumed);
+  absl::StatusOr<bool> IsWhole(uint64_t file);
+  absl::Status RemoveLeftovers(const Attempts& attempts);
+  void RemoveSuperseded();
+
+  FileSystem& file_system_;
+  const std::string directory_;
+  Manifest manifest_;
+  Attempt attempt_;
+  bool under_way_ = false;
+  bool resumed_ = false;
+  std::unique_ptr<WritableFile> open_;
+  uint64_t open_file_ = 0;
+  // Shards that may be linked, by size and checksum: path and what it should
+  // be.
+  struct Candidate {
+    std::string path;
+    ShardSummary summary;
+  };
+  std::multimap<std::pair<uint64_t, uint64_t>, Candidate> links_;
+  // Files that this process has verified, so that their links need not be read.
+  std::set<std::string> verified_;
+  std::set<size_t> linked_verified_;
+  std::vector<Generation> fetched_;  // committed by this process, ascending
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_HOST_GENERATION_INBOX_H_

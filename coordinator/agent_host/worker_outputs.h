@@ -1,0 +1,130 @@
+// What the workers of a server write: drained from their channels to their
+// logs, and served from there. One thread of its own does it, so that a disk
+// that hangs keeps nobody but writers waiting.
+//
+// Thread-safe. `notify` is called on the thread when TakeEvents has something;
+// it must not block, nor call back.
+#ifndef GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
+#define GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/agent_host/agent_log.h"
+#include "coordinator/agent_host/unix_account.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "runtime/files/descriptor.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace gavel {
+
+struct WorkerOutputsOptions {
+  std::string logs_directory;  // it is there
+  LogLimits limits;
+  std::function<void()> notify;
+  std::shared_ptr<spdlog::logger> log;  // null: none
+};
+
+// All that a worker wrote is in its log.
+struct OutputEnded {
+  WorkerKey worker;
+  std::string error_line;  // see WorkerExited
+};
+using OutputEvent = std::variant<OutputEnded, LogReply>;
+
+class WorkerOutputs {
+ public:
+  // Of a worker's output, looked through for an error at its end.
+  static constexpr size_t kTailBytes = 16 * 1024;
+  // After the end of its processes: for what is under way to be read. Somebody
+  // else may keep a channel open.
+  static constexpr double kDrain_s = 0.5;
+  // Requests that wait; more get an error at once.
+  static constexpr size_t kReadsMax = 256;
+  static constexpr double kPruneInterval_s = 600;
+  // Pruned also when this part of LogLimits::total_bytes was written since.
+  static constexpr uint64_t kPruneShare = 16;
+
+  explicit WorkerOutputs(WorkerOutputsOptions options);
+  ~WorkerOutputs();
+  WorkerOutputs(const WorkerOutputs&) = delete;
+  WorkerOutputs& operator=(const WorkerOutputs&) = delete;
+
+  // For stdout and stderr of a process that is about to start.
+  absl::StatusOr<Descriptor> Open(const LogOwner& owner,
+                                  const std::optional<UnixAccount>& account);
+  // Its processes are gone, or never came: OutputEnded follows.
+  void Finish(const WorkerKey& worker);
+
+  // A LogReply follows. `runs`: its process may write more.
+  void Read(const std::string& cluster, const LogRequest& request, bool runs);
+
+  std::vector<OutputEvent> TakeEvents();
+
+ private:
+  struct Output {
+    Descriptor reader;
+    std::optional<WorkerLog> log;  // nothing: it can't be written
+    bool loss_told = false;
+    std::string tail;
+    double ends_at = kNever;  // set by Finish
+  };
+  struct OpenRequest {
+    LogOwner owner;
+    Descriptor reader;
+  };
+  struct FinishRequest {
+    WorkerKey worker;
+  };
+  struct ReadRequest {
+    std::string cluster;
+    LogRequest request;
+    bool runs = false;
+  };
+  using Request = std::variant<OpenRequest, FinishRequest, ReadRequest>;
+
+  void Post(Request request);
+  void Tell(OutputEvent event);
+  void Work();
+  void WaitForWork() const;
+  void CarryOut(OpenRequest&& request);
+  void CarryOut(FinishRequest&& request);
+  void CarryOut(ReadRequest&& request);
+  void DrainAll();
+  bool Drain(const WorkerKey& worker, Output& output);
+  void Take(const WorkerKey& worker, Output& output, std::string_view data);
+  void TellLoss(const WorkerKey& worker, const absl::Status& why) const;
+  void Prune();
+
+  const WorkerOutputsOptions options_;
+  const Descriptor epoll_;
+  const Descriptor wake_;  // eventfd
+  // Of the thread.
+  std::map<WorkerKey, Output> outputs_;
+  double prune_at_ = 0;
+  uint64_t unpruned_bytes_ = 0;  // written since the last time
+
+  std::mutex mutex_;  // guards the four below
+  std::vector<Request> requests_;
+  size_t reads_ = 0;  // of requests_
+  std::vector<OutputEvent> events_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_

@@ -1,0 +1,203 @@
+// What operators do to the cluster while it runs, and owners to their jobs.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_join.h"
+#include "coordinator/cli/client/client.h"
+#include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/rows.h"
+#include "coordinator/cli/wall_time.h"
+#include "coordinator/server/wall_clock.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// ---- drain and resume
+
+struct DrainOptions : ClientOptions {
+  std::vector<std::string> targets;
+  std::string by;
+};
+
+// "2h" is so long from now here.
+absl::StatusOr<double> SecondsUntil(const std::string& time) {
+  if (time.empty()) return 0;
+  GAVEL_ASSIGN_OR_RETURN(const double at_s, ParseWallTime(time, 0));
+  if (at_s <= 0) return -at_s;
+  const double left_s = at_s - WallClockNow();
+  if (left_s >= 0) return left_s;
+  return absl::InvalidArgumentError(
+      StrCat("--by \"", time, "\" has passed; without it jobs leave now"));
+}
+
+struct Left {
+  std::set<uint64_t> jobs;
+  double within_s = 0;
+};
+
+// Who is still on that server or accelerator.
+Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
+  Left left;
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      if (target != node.server && target != one.uuid &&
+          target != StrCat(node.server, "/", one.uuid)) {
+        continue;
+      }
+      left.jobs.insert(one.jobs.begin(), one.jobs.end());
+      left.jobs.insert(one.kept_jobs.begin(), one.kept_jobs.end());
+      left.within_s = std::max(left.within_s, one.drain_in_s.value_or(0));
+    }
+  }
+  return left;
+}
+
+std::string DrainText(const std::string& target, const Left& left) {
+  if (left.jobs.empty()) return StrCat("Drained ", target, ": nobody is there");
+  const bool one = left.jobs.size() == 1;
+  std::string text = StrCat(
+      "Draining ", target, ": ", one ? "job " : "jobs ",
+      absl::StrJoin(left.jobs, ", "),
+      one ? " is there, and leaves at the " : " are there, and leave at the ");
+  if (left.within_s <= 0) return text + "next boundary";
+  return StrCat(text, "end of the round, in ", FormatElapsed(left.within_s),
+                " at the latest");
+}
+
+absl::Status Drain(const DrainOptions& options, CommandKind kind) {
+  GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                         Client::Connect(options.coordinator, options.keys));
+  for (const std::string& target : options.targets) {
+    CommandRequest command{0, kind, JobId(), target, within_s};
+    GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kNodes));
+  const std::vector<NodeRow> nodes = ParseNodes(json);
+  Json changed = Json::array();
+  for (const std::string& target : options.targets) {
+    const Left left = LeftOn(target, nodes);
+    changed.push_back({{"target", target},
+                       {"drained", kind == CommandKind::kDrain},
+                       {"jobs", left.jobs},
+                       {"within_s", left.within_s}});
+    if (options.json) continue;
+    std::printf("%s\n", kind == CommandKind::kDrain
+                            ? DrainText(target, left).c_str()
+                            : StrCat("Resumed ", target).c_str());
+  }
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+CLI::App* AddTargets(CLI::App& app, const char* name, const char* help,
+                     CommandKind kind,
+                     const std::shared_ptr<DrainOptions>& options,
+                     int* exit_code) {
+  CLI::App* command = app.add_subcommand(name, help);
+  AddClientOptions(*command, options.get());
+  command
+      ->add_option("targets", options->targets,
+                   "a server, an accelerator's uuid, or SERVER/UUID")
+      ->type_name("SERVER|UUID")
+      ->required();
+  command->callback([options, kind, exit_code] {
+    *exit_code = ExitCodeOf(Drain(*options, kind));
+  });
+  return command;
+}
+
+void AddDrainCommands(CLI::App& app, int* exit_code) {
+  auto drain = std::make_shared<DrainOptions>();
+  AddTargets(app, "drain",
+             "Starts nothing more on servers or accelerators; jobs that are "
+             "there move or pause, none is killed",
+             CommandKind::kDrain, drain, exit_code)
+      ->add_option("--by", drain->by,
+                   "jobs may stay to the end of the round, but not beyond this "
+                   "time: 2026-11-21T18:30, or 2h from now")
+      ->type_name("TIME");
+  AddTargets(app, "resume", "Gives drained servers or accelerators back",
+             CommandKind::kResume, std::make_shared<DrainOptions>(), exit_code);
+}
+
+// ---- update
+
+struct UpdateOptions : ClientOptions {
+  std::vector<std::string> jobs;
+  JobUpdate update;
+};
+
+// "all" on the command line: none is named.
+void TakeAll(JobUpdate* update) {
+  if (update->types == std::vector<std::string>{"all"}) update->types->clear();
+}
+
+absl::Status Update(const UpdateOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                         Client::Connect(options.coordinator, options.keys));
+  CommandRequest command;
+  command.kind = CommandKind::kUpdate;
+  command.update = options.update;
+  TakeAll(&command.update);
+  Json changed = Json::array();
+  for (const std::string& name : options.jobs) {
+    GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
+    GAVEL_RETURN_IF_ERROR(client->Command(command));
+    changed.push_back({{"id", command.job.value()}});
+    if (options.json) continue;
+    std::printf("Updated job %llu\n",
+                static_cast<unsigned long long>(command.job.value()));
+  }
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+void AddUpdateCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<UpdateOptions>();
+  JobUpdate& update = options->update;
+  CLI::App* command = app.add_subcommand(
+      "update",
+      "Changes jobs that were submitted, within the bounds of a job file");
+  AddClientOptions(*command, options.get());
+  command->add_option("jobs", options->jobs, "ids or names")
+      ->type_name("JOB")
+      ->required();
+  command->add_option("--weight", update.weight, "its priority");
+  command
+      ->add_option("--deadline", update.deadline_s,
+                   "seconds after submission; 0: none")
+      ->type_name("SECONDS");
+  command->add_option("--entity", update.entity, "that it counts for")
+      ->type_name("NAME");
+  command
+      ->add_option("--types", update.types,
+                   "accelerator types that it may run on: v100,p100; or all")
+      ->type_name("TYPE")
+      ->delimiter(',');
+  command->add_option("--scale-factor-min", update.scale_factor_min,
+                      "fewest workers; 0: its scale factor");
+  command->add_option("--scale-factor-max", update.scale_factor_max,
+                      "most workers; 0: its scale factor");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Update(*options)); });
+}
+
+}  // namespace
+
+void AddOperatorCommands(CLI::App& app, int* exit_code) {
+  AddDrainCommands(app, exit_code);
+  AddUpdateCommand(app, exit_code);
+}
+
+}  // namespace gavel

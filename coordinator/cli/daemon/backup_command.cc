@@ -1,0 +1,71 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/backup.h"
+#include "coordinator/cli/daemon/daemon_options.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+struct BackupOptions {
+  std::string file;
+  std::string state = kDefaultState;
+};
+
+std::string PositionText(const JournalPosition& position) {
+  return StrCat("row ", position.seq, " of term ", position.term);
+}
+
+absl::Status BackUp(const BackupOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const JournalPosition last,
+                         BackUpJournal(options.state, options.file));
+  const std::string text = PositionText(last);
+  std::printf("%s has the journal of %s up to %s\n", options.file.c_str(),
+              options.state.c_str(), text.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Restore(const BackupOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const JournalPosition last,
+                         RestoreJournal(options.file, options.state));
+  const std::string text = PositionText(last);
+  std::printf(
+      "%s has the journal of %s up to %s. What came behind it is lost; start "
+      "once with\n  gavel coordinator --state %s --accept-loss\n",
+      options.state.c_str(), options.file.c_str(), text.c_str(),
+      options.state.c_str());
+  return absl::OkStatus();
+}
+
+void Add(CLI::App& app, const char* name, const char* what,
+         absl::Status (*run)(const BackupOptions&), int* exit_code) {
+  auto options = std::make_shared<BackupOptions>();
+  CLI::App* command = app.add_subcommand(name, what);
+  command->add_option("file", options->file, "the backup")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("--state", options->state,
+                   "the coordinator's state directory")
+      ->capture_default_str();
+  command->callback(
+      [options, exit_code, run] { *exit_code = ExitCodeOf(run(*options)); });
+}
+
+}  // namespace
+
+void AddBackupCommands(CLI::App& app, int* exit_code) {
+  Add(app, "backup",
+      "Copies the coordinator's journal into FILE, also while it runs", BackUp,
+      exit_code);
+  Add(app, "restore",
+      "Makes a backup the journal of a state directory that has none", Restore,
+      exit_code);
+}
+
+}  // namespace gavel

@@ -1,0 +1,79 @@
+#include "coordinator/cli/daemon/stop_signals.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+namespace gavel {
+namespace {
+
+constexpr int kSignalsMax = 3;
+constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
+
+sigset_t BlockSignals(bool reloads) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  if (reloads) sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int OpenSignals(bool reloads) {
+  const sigset_t signals = BlockSignals(reloads);
+  return signalfd(-1, &signals, SFD_CLOEXEC);
+}
+
+}  // namespace
+
+StopSignals::StopSignals(bool reloads)
+    : signals_(OpenSignals(reloads)),
+      end_(eventfd(0, EFD_CLOEXEC)),
+      thread_([this] { Wait(); }) {}
+
+StopSignals::~StopSignals() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(end_, &one, sizeof one);
+  thread_.join();
+  close(signals_);
+  close(end_);
+}
+
+void StopSignals::Attach(std::function<void()> stop,
+                         std::function<void()> reload) {
+  const std::lock_guard lock(mutex_);
+  stop_ = std::move(stop);
+  reload_ = std::move(reload);
+  if (count_ > 0 && stop_) stop_();
+}
+
+void StopSignals::Count() {
+  const std::lock_guard lock(mutex_);
+  if (++count_ == kSignalsMax) _exit(kExitInterrupted);
+  if (stop_) stop_();
+}
+
+void StopSignals::Reload() {
+  const std::lock_guard lock(mutex_);
+  if (reload_) reload_();
+}
+
+void StopSignals::Wait() {
+  while (true) {
+    pollfd items[] = {{signals_, POLLIN, 0}, {end_, POLLIN, 0}};
+    if (poll(items, 2, -1) < 0) continue;
+    if (items[1].revents != 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) != sizeof info) continue;
+    info.ssi_signo == SIGHUP ? Reload() : Count();
+  }
+}
+
+}  // namespace gavel

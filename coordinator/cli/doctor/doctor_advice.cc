@@ -1,0 +1,285 @@
+#include "coordinator/cli/doctor/doctor_advice.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr char kUseTheRuntime[] =
+    "link gavel::runtime and wrap the training loop: auto session = "
+    "gavel::Session::FromEnvironment(); session->Track(...) what makes up the "
+    "state; for (auto& batch : gavel::Iterator(*session, loader)) ...; return "
+    "session->Finish()";
+constexpr char kTrackIt[] =
+    "Track() whatever a step depends on: each model and optimizer, learning "
+    "rate schedulers, counters and running averages, random generators of your "
+    "own; and do the steps over a seeded gavel::DataLoader, so that the "
+    "position in the data is kept";
+constexpr char kSeedIt[] =
+    "seed all that is random (torch::manual_seed, generators of your own, the "
+    "loader), report nothing that depends on time (or give --ignore NAME), and "
+    "ask for deterministic kernels on a GPU, or give a --tolerance; then ask "
+    "again";
+constexpr char kBeginFromEnvironment[] =
+    "begin from gavel::Session::FromEnvironment() or ReadEnvironment(), leave "
+    "checkpoint_directory as it is, and return session->Finish() at the end";
+
+bool NamesUsage(const std::string& output) {
+  const std::string text = absl::AsciiStrToLower(output);
+  return absl::StrContains(text, "usage") ||
+         absl::StrContains(text, "--help") ||
+         absl::StrContains(text, "required");
+}
+
+bool AllAtStepZero(const std::vector<ReportedValue>& values) {
+  return std::ranges::all_of(
+      values, [](const ReportedValue& one) { return one.step == 0; });
+}
+
+// Where a run that was restored begins to differ tells what it lost.
+std::string SuspectAfterRestart(uint64_t from_step,
+                                const ReportDifference& difference) {
+  if (difference.step > from_step) {
+    return StrCat(
+        "the value of step ", from_step,
+        " was still right, so model and batch were restored; what changes the "
+        "model after it was not: the optimizer's state, a learning rate "
+        "schedule, or the order of later batches");
+  }
+  return "the first step after the restart differs already: a model or "
+         "buffer, the batch that came, or a random generator was not restored";
+}
+
+}  // namespace
+
+std::string Plural(uint64_t count, const char* noun) {
+  return StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+Advice AdviseOnEnd(const DoctorRun& run, const char* what, double timeout_s) {
+  if (run.killed || (run.exit_code == 0 && !run.timed_out)) return {};
+  const std::string tail = TailOf(run.log_path);
+  Advice advice;
+  if (run.timed_out) {
+    advice.problem =
+        absl::StrFormat("%s still runs after %g s.", what, timeout_s);
+    advice.remedy = "give more time by --timeout, or fewer --steps";
+  } else if (run.exit_code > 0) {
+    advice.problem = StrCat(what, " exits with ", run.exit_code, ".");
+    advice.remedy = "correct that first";
+    if (NamesUsage(tail)) {
+      advice.remedy =
+          "give it the arguments that it asks for, after its name: gavel "
+          "doctor -- ./train ARGUMENTS";
+    }
+  } else {
+    advice.problem = StrCat(what, " dies of signal ", -run.exit_code, ".");
+    advice.remedy = "correct that first";
+  }
+  StrAppend(&advice.problem,
+            tail.empty() ? "\n  It printed nothing." : "\n  Its last output:\n",
+            tail);
+  return advice;
+}
+
+Advice AdviseOnReference(const DoctorRun& alone, const std::string& program) {
+  if (alone.values.empty() && !alone.last_checkpoint) {
+    return {StrCat(program,
+                   " does not use the runtime: it reported nothing and wrote "
+                   "no checkpoint."),
+            kUseTheRuntime};
+  }
+  if (!alone.last_checkpoint && AllAtStepZero(alone.values)) {
+    return {StrCat(program,
+                   " never reached a boundary between two steps: all that it "
+                   "reported is of step 0, and it wrote no checkpoint."),
+            "wrap the training loop: for (auto& batch : "
+            "gavel::Iterator(*session, loader)) { ... }"};
+  }
+  if (!alone.last_checkpoint) {
+    return {StrCat(program,
+                   " wrote no checkpoint, so it would begin again after a "
+                   "kill."),
+            kBeginFromEnvironment};
+  }
+  if (alone.values.empty()) {
+    return {StrCat("nothing can be told: ", program,
+                   " reported no value that could be compared."),
+            "call session->Report(\"loss\", loss) in each step"};
+  }
+  if (alone.last_step() < 2) {
+    return {StrCat("it did only ", Plural(alone.last_step(), "step"),
+                   " and can't be interrupted in between."),
+            "give it data or epochs for 2 steps or more"};
+  }
+  if (const auto nan = FirstNan(alone.values)) {
+    return {StrCat("nothing can be told: ", nan->name, " at step ", nan->step,
+                   " is not a number, and what follows from it is none in "
+                   "every run."),
+            "correct the training first (a lower learning rate, its data), or "
+            "leave the value out by --ignore NAME"};
+  }
+  if (!AnyVaries(alone.values)) {
+    return {
+        StrCat("nothing can be told: what ", program,
+               " reports is the same in each step (", alone.values.front().name,
+               " is ", std::strtod(alone.values.front().value.c_str(), nullptr),
+               "), so no run could differ."),
+        "call session->Report(\"loss\", loss) in each step"};
+  }
+  return {};
+}
+
+Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run) {
+  if (!lease.asked()) {
+    return {StrCat("run under a coordinator (", run.name,
+                   "), it never asked for a lease."),
+            kBeginFromEnvironment};
+  }
+  if (!lease.granted()) {
+    return {
+        "it spoke with the coordinator, but never asked for a lease: it "
+        "did not come to its training loop.",
+        "wrap the training loop in gavel::Iterator"};
+  }
+  if (!lease.released()) {
+    return {StrCat("it could not be ", run.name,
+                   ": asked to give its lease back, it did not come to a "
+                   "boundary between two steps."),
+            "give more --steps; each turn of the training loop must be one of "
+            "gavel::Iterator"};
+  }
+  if (!lease.resumed()) {
+    return {StrCat("it was paused after step ", lease.paused_after_step(),
+                   " and ended without going on."),
+            "let only gavel::Iterator end the loop, and see its output"};
+  }
+  return {};
+}
+
+std::string DescribeUntracked(const UntrackedItem& item) {
+  if (item.kind == "average") {
+    return StrCat(
+        "a copy that follows the model (a moving average, a target "
+        "network): ",
+        item.text);
+  }
+  if (item.kind == "tensor") return StrCat(item.text, " in several steps");
+  return item.text;
+}
+
+std::string SuspectByAccount(const DoctorAccount& account) {
+  for (const char* kind : {"module", "average", "schedule", "generator"}) {
+    for (const UntrackedItem& one : account.untracked) {
+      if (one.kind == kind) return DescribeUntracked(one);
+    }
+  }
+  if (account.breaks.empty()) return "";
+  return StrCat("a loop that is left by `break` (the first time at step ",
+                account.breaks.front(),
+                "): what decides on the `break` is not tracked, and the batch "
+                "at which it comes is not trained on");
+}
+
+Advice AdviseOnUntracked(const UntrackedItem& item) {
+  return {StrCat("it uses state that is not tracked, and would be lost: ",
+                 DescribeUntracked(item), "."),
+          kTrackIt};
+}
+
+Advice AdviseOnEpochs(const DoctorAccount& alone, const DoctorAccount& resumed,
+                      uint64_t steps) {
+  if (alone.empty()) {
+    return {
+        "no epoch end examined: the program's runtime gives no account of "
+        "its loops.",
+        "link the runtime of this version"};
+  }
+  if (alone.loops_begun == 0) return {};
+  const bool none = alone.LoopEnds().empty();
+  if (!none && !resumed.LoopEnds().empty()) return {};
+  return {StrCat("no epoch end examined: all is equal, but no loop ended ",
+                 none ? "" : "after the restart ", "in ", Plural(steps, "step"),
+                 ", so schedulers, evaluations and counters of epochs were not "
+                 "seen."),
+          StrCat("give --steps ", StepsForEpochs(alone, steps),
+                 none ? " or more" : "",
+                 " (and the --timeout that they need), or a smaller data set")};
+}
+
+Advice AdviseOnUncountedEpochs(const DoctorAccount& account) {
+  return {
+      StrCat("its end was not examined: ", Plural(account.loops_begun, "loop"),
+             " were begun, nothing that is tracked can count them, and its "
+             "own end was not reached in time."),
+      "Track(\"epoch\", epoch), if it counts epochs; or let it end sooner, "
+      "with fewer of them or a longer --timeout"};
+}
+
+Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found) {
+  return {
+      StrCat("started again from step ", from, " it ",
+             found > expected ? "goes on to step " : "ends at step ", found,
+             ", undisturbed it ends at step ", expected,
+             ".\n  Suspect: what counts its epochs is not tracked."),
+      "session->Track(\"epoch\", epoch) whatever decides how long it trains"};
+}
+
+Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
+                     uint64_t step, const DoctorAccount& account) {
+  const std::string suspect = SuspectByAccount(account);
+  return {StrCat("what is reported is equal, but the tracked state at step ",
+                 step, " is not, in the run that was ", run.name, ": ", names,
+                 suspect.empty() ? "" : "\n  Suspect: ", suspect, "."),
+          kTrackIt};
+}
+
+Advice AdviseOnDifference(const ExaminedRun& run,
+                          const ReportDifference& difference,
+                          const DoctorAccount& account) {
+  Advice advice;
+  const std::string seen = SuspectByAccount(account);
+  const bool restored = run.name == "restored";
+  advice.problem = StrCat(
+      DescribeDifference(difference,
+                         restored ? "after the restart"
+                                  : StrCat("in the run that was ", run.name)),
+      "\n  Suspect: ");
+  if (!seen.empty() && run.name != "paused") {
+    StrAppend(&advice.problem, seen);
+  } else if (restored) {
+    StrAppend(&advice.problem, SuspectAfterRestart(run.from_step, difference));
+  } else if (run.name == "moved") {
+    StrAppend(&advice.problem,
+              "tensors or generators of the program's own that stayed on the "
+              "other device");
+  } else {
+    StrAppend(&advice.problem,
+              "the process went on with all that it had, so something depends "
+              "on time or on another thread (a loader that runs ahead)");
+  }
+  StrAppend(&advice.problem, ".");
+  advice.remedy = kTrackIt;
+  return advice;
+}
+
+Advice AdviseOnRandomState(const std::string& names) {
+  return {StrCat("the program itself is not deterministic: tracked state "
+                 "differs in a second undisturbed run: ",
+                 names, "."),
+          kSeedIt};
+}
+
+Advice AdviseOnRandomness(const ReportDifference& difference) {
+  return {StrCat("the program itself is not deterministic: ",
+                 DescribeDifference(difference, "in a second undisturbed run")),
+          kSeedIt};
+}
+
+}  // namespace gavel

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/agent_host/agent_accelerators.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/stop_signals.h"
+#include "coordinator/cli/doctor/doctor_examination.h"
+#include "coordinator/cli/doctor/doctor_output.h"
+#include "coordinator/cli/doctor/doctor_run.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  uint64_t steps = 20;
+  bool steps_given = false;
+  std::string state;
+  double timeout_s = 120;
+  double tolerance = 0;
+  std::string device;
+  std::string move_to;
+  bool json = false;
+  std::vector<std::string> ignored;
+  std::vector<std::string> command;
+};
+
+// Removed with what is in it, unless it is kept.
+class WorkFolder {
+ public:
+  static absl::StatusOr<WorkFolder> Create(const std::string& parent) {
+    std::error_code error;
+    fs::path path =
+        parent.empty() ? fs::temp_directory_path(error) : fs::path(parent);
+    if (!error) fs::create_directories(path, error);
+    // Programs may change their directory: what they are given is absolute.
+    if (!error) path = fs::absolute(path, error);
+    std::string name = (path / "gavel-doctor-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr) {
+      const int number = error ? error.value() : errno;
+      return absl::ErrnoToStatus(
+          number,
+          StrCat(path.string(),
+                 ": no folder can be made there; give another by --state"));
+    }
+    return WorkFolder(name);
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    if (!path_.empty() && !kept_) fs::remove_all(path_, ignored);
+  }
+  WorkFolder(WorkFolder&& other) noexcept
+      : path_(std::exchange(other.path_, "")), kept_(other.kept_) {}
+  WorkFolder& operator=(WorkFolder&&) = delete;
+
+  const std::string& path() const { return path_; }
+  void Keep() { kept_ = true; }
+
+ private:
+  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  bool kept_ = false;
+};
+
+// What is not given: GAVEL_DEVICE, else the first GPU, else the CPU; and the
+// next GPU to move to, where there is one.
+void FillDevices(Options* options) {
+  const char* variable = std::getenv("GAVEL_DEVICE");
+  if (options->device.empty() && variable != nullptr) {
+    options->device = variable;
+  }
+  const size_t gpus =
+      DetectAccelerators().value_or(std::vector<AcceleratorInfo>()).size();
+  if (options->device.empty()) options->device = gpus > 0 ? "cuda:0" : "cpu";
+  if (!options->move_to.empty()) return;
+  options->move_to = options->device;
+  if (gpus > 1 && options->device == "cuda:0") options->move_to = "cuda:1";
+}
+
+// As the user's own runs; an agent would give a CPU slot one thread.
+int Threads() {
+  const char* variable = std::getenv("OMP_NUM_THREADS");
+  const int number = variable == nullptr ? 1 : std::atoi(variable);
+  return std::max(1, number);
+}
+
+absl::StatusOr<int> Run(Options options) {
+  FillDevices(&options);
+  std::atomic<bool> stop = false;
+  StopSignals signals;
+  GAVEL_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Create(options.state));
+  signals.Attach([&stop] { stop = true; });
+  const std::string& name = options.command.front();
+  const DoctorProgram program{options.command,   folder.path(),
+                              options.device,    Threads(),
+                              options.timeout_s, &stop};
+  ExaminationOptions examination;
+  examination.steps = options.steps;
+  examination.steps_given = options.steps_given;
+  examination.ignored = {options.ignored.begin(), options.ignored.end()};
+  examination.tolerance = options.tolerance;
+  examination.move_to = options.move_to;
+  if (!options.json) {
+    std::printf("gavel doctor: %s\n", name.c_str());
+    examination.say = [](const char* what, const std::string& text) {
+      std::fputs(RenderDoctorLine(what, text).c_str(), stdout);
+      std::fflush(stdout);
+    };
+  }
+  const absl::StatusOr<Examined> found = Examine(program, examination);
+  signals.Attach(nullptr);
+  if (!found.ok()) return found.status();
+  if (!found->passed) folder.Keep();
+  const std::string text = options.json
+                               ? RenderDoctorJson(*found, name, folder.path())
+                               : RenderCosts(found->measures) +
+                                     RenderVerdict(*found, name, folder.path());
+  std::fputs(text.c_str(), stdout);
+  return found->passed ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
+                      int* exit_code) {
+  auto options = std::make_shared<Options>();
+  options->command = std::move(program);
+  CLI::App* command = app.add_subcommand(
+      "doctor",
+      "Tells whether a training program resumes exactly: runs it alone, pauses "
+      "it, moves it, kills it and starts it again, and compares all that it "
+      "reports and tracks");
+  command->footer(
+      "Called as: gavel doctor [OPTIONS] -- ./train ARGUMENTS...\n"
+      "Exit codes: 0 PASS, 1 FAIL or UNKNOWN (not all could be examined), 2 a "
+      "wrong command line. docs/doctor.md explains what is said.");
+  CLI::Option* const steps =
+      command
+          ->add_option("--steps", options->steps,
+                       "how many, at least 2 (default 20, more where epochs "
+                       "are longer)")
+          ->check(CLI::Range(uint64_t{2}, kDoctorStepsMax))
+          ->capture_default_str();
+  command->add_option("--timeout", options->timeout_s, "for each run")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--ignore", options->ignored,
+                   "a reported name that is not compared, such as a time; "
+                   "may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "values that differ by less than this part of the larger "
+                   "one count as equal (default: equal to the bit)")
+      ->type_name("FRACTION")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--device", options->device,
+                      "cpu, cuda:0, ... (default: GAVEL_DEVICE, else the first "
+                      "GPU, else the CPU)");
+  command->add_option("--move-to", options->move_to,
+                      "device of the run that is moved (default: another GPU, "
+                      "else another slot of the same)");
+  command->add_flag("--json", options->json, "one JSON object on stdout");
+  command->add_option("--state", options->state,
+                      "directory for its files, which are removed unless it "
+                      "fails (default: the one for temporary files)");
+  command->callback([options, exit_code, steps] {
+    options->steps_given = steps->count() > 0;
+    if (options->command.empty()) {
+      throw CLI::RequiredError("-- ./train ARGUMENTS...");
+    }
+    const absl::StatusOr<int> code = Run(*options);
+    *exit_code = code.ok() ? *code : ExitCodeOf(code.status());
+  });
+}
+
+}  // namespace gavel

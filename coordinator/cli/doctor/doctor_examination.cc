@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cli/doctor/doctor_parts.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// Steps that are too quick to be paused are stretched to about that.
+constexpr double kSlowStep_s = 0.03;
+constexpr double kSlowDownFactorMax = 1000;
+// Of the time that a run may take, for one with more steps.
+constexpr double kLongerRunPart = 0.5;
+
+}  // namespace
+
+std::string FirstNames(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 4;
+  if (names.size() <= kShown) return absl::StrJoin(names, ", ");
+  const std::vector<std::string> first(names.begin(), names.begin() + kShown);
+  return StrCat(absl::StrJoin(first, ", "), " and ", names.size() - kShown,
+                " more");
+}
+
+std::string DoctorExamination::ResultOf(const ExaminedRun& run) const {
+  if (!run.differences.empty()) {
+    const ReportDifference& first = run.differences.front();
+    return StrCat(first.name, " DIFFERS from step ", first.step, " on");
+  }
+  const std::string values =
+      StrCat(Plural(run.values_compared, "value"), " equal ",
+             options_.tolerance > 0 ? "within the tolerance" : "to the bit");
+  if (!run.state_compared) return values;
+  return StrCat(values, ", tracked state ",
+                run.state_differences.empty()
+                    ? "equal"
+                    : StrCat("DIFFERS: ", FirstNames(run.state_differences)));
+}
+
+absl::StatusOr<DoctorRun> DoctorExamination::RunOnce(DoctorRunOptions options) {
+  if (options.steps == 0) options.steps = steps_;
+  options.checkpoint_interval_steps = std::max<uint64_t>(
+      1, (alone_.last_checkpoint ? alone_.last_step() : steps_) / 2);
+  GAVEL_ASSIGN_OR_RETURN(DoctorRun run, RunUnderDoctor(program_, options));
+  std::erase_if(run.values, [this](const ReportedValue& one) {
+    return options_.ignored.contains(one.name);
+  });
+  return run;
+}
+
+bool DoctorExamination::EndedBadly(const DoctorRun& run, const char* what) {
+  advice_ = AdviseOnEnd(run, what, program_.timeout_s);
+  return !advice_.empty() || HasBadCheckpoint(run);
+}
+
+bool DoctorExamination::HasBadCheckpoint(const DoctorRun& run) {
+  for (const DoctorCheckpoint& one :
+       ListCheckpoints(run.checkpoint_directory)) {
+    const absl::Status status = VerifyCheckpoint(one.path);
+    if (!status.ok()) {
+      advice_ = {StrCat("a checkpoint does not verify: ", status.message()),
+                 "let only the runtime write there, and look at the disk"};
+      return true;
+    }
+    ++found_.measures.checkpoints_verified;
+    if (const auto time_s = SaveTime_s(one.path)) {
+      save_times_s_.push_back(*time_s);
+    }
+  }
+  return false;
+}
+
+absl::Status DoctorExamination::RunAlone() {
+  for (std::string name = "alone";; name = StrCat("alone.", steps_)) {
+    GAVEL_ASSIGN_OR_RETURN(
+        alone_,
+        RunOnce({.name = name, .checkpoints = StrCat(name, ".checkpoints")}));
+    if (EndedBadly(alone_, "the program, run alone,")) return absl::OkStatus();
+    advice_ = AdviseOnReference(alone_, program_.argv.front());
+    if (!advice_.empty()) return absl::OkStatus();
+    const uint64_t more = MoreSteps();
+    if (more == 0) break;
+    steps_ = more;
+    alone_ = {};
+  }
+  found_.steps = alone_.last_step();
+  found_.account = alone_.account;
+  Say("alone",
+      absl::StrFormat("%s in %.1f s, reported: %s",
+                      Plural(alone_.last_step(), "step"), alone_.duration_s,
+                      FirstNames(NamesOf(alone_.values))));
+  if (options_.steps_given && alone_.last_step() != options_.steps) {
+    Say("", StrCat("not the ", options_.steps,
+                   " of --steps: its loop ends by itself, or it has a budget "
+                   "of its own"));
+  }
+  SayAccount();
+  return absl::OkStatus();
+}
+
+// 0: it has enough, ends by itself, or would take too long.
+uint64_t DoctorExamination::MoreSteps() const {
+  if (options_.steps_given || alone_.last_step() < steps_) return 0;
+  const uint64_t wanted =
+      std::min(StepsForEpochs(alone_.account, steps_), kDoctorStepsMax);
+  const double step_s =
+      alone_.duration_s / static_cast<double>(alone_.last_step());
+  const bool is_long = static_cast<double>(wanted) * step_s >
+                       kLongerRunPart * program_.timeout_s;
+  return wanted <= steps_ || is_long ? 0 : wanted;
+}
+
+void DoctorExamination::SayAccount() const {
+  const DoctorAccount& account = alone_.account;
+  if (account.empty()) return;
+  Say("tracked", account.tracked.empty()
+                     ? "nothing"
+                     : absl::StrJoin(account.tracked, ", "));
+  for (const UntrackedItem& one : account.untracked) {
+    Say("untracked", DescribeUntracked(one));
+  }
+  const std::vector<uint64_t> ends = account.LoopEnds();
+  if (account.loops_begun == 0) return;
+  Say("epochs",
+      StrCat(ends.empty() ? "none ended"
+                          : StrCat(Plural(ends.size(), "loop"),
+                                   " ended, the first at step ", ends.front()),
+             account.breaks.empty() ? "" : " by `break`",
+             account.evaluations.empty()
+                 ? "; no evaluation was seen"
+                 : StrCat("; evaluated ",
+                          Plural(account.evaluations.size(), "time"))));
+}
+
+// At full speed first.
+double DoctorExamination::SlowDownFactor(int attempt) const {
+  if (attempt == 0) return 1;
+  const double step_s =
+      alone_.StepDuration_s(alone_.last_step()).value_or(1e-4);
+  return std::clamp(kSlowStep_s / step_s, 2.0, kSlowDownFactorMax);
+}
+
+absl::StatusOr<DoctorRun> DoctorExamination::RunWithLease(const char* name,
+                                                          DoctorLease* lease) {
+  return RunOnce({.name = name,
+                  .checkpoints = StrCat(name, ".checkpoints"),
+                  .lease = lease,
+                  .interrupt_after_step = alone_.last_step() / 2});
+}
+
+absl::Status DoctorExamination::RunLeased(const char* name,
+                                          const std::string& second_device) {
+  const bool moves =
+      second_device != program_.device || std::string_view(name) == "moved";
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    AcceleratorInfo first{.type = "doctor",
+                          .uuid = "doctor-1",
+                          .device = program_.device,
+                          .threads = program_.threads,
+                          .slow_down_factor = SlowDownFactor(attempt)};
+    AcceleratorInfo second = first;
+    second.uuid = moves ? "doctor-2" : first.uuid;
+    second.device = second_device;
+    second.slow_down_factor = 1;
+    GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<DoctorLease> lease,
+                           DoctorLease::Open(first, second));
+    const std::string run_name =
+        attempt == 0 ? std::string(name) : StrCat(name, ".slowly");
+    GAVEL_ASSIGN_OR_RETURN(const DoctorRun run,
+                           RunWithLease(run_name.c_str(), lease.get()));
+    const bool in_time =
+        lease->released() && lease->paused_after_step() < alone_.last_step();
+    if (in_time || !lease->granted() || run.exit_code != 0 || attempt == 1) {
+      JudgeLeased(name, run, *lease, attempt == 0);
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
+                                    const DoctorLease& lease,
+                                    bool at_full_speed) {
+  ExaminedRun& examined = Compare(name, run, 0);
+  examined.interrupted_at = lease.paused_after_step();
+  const bool hangs = run.timed_out && lease.interrupted() && !lease.released();
+  const std::string what = StrCat("the program, ", name, ",");
+  if (!hangs && EndedBadly(run, what.c_str())) return;
+  advice_ = AdviseOnLease(lease, examined);
+  if (!advice_.empty()) return;
+  DoctorMeasures& measures = found_.measures;
+  if (!measures.pause_s) {
+    measures.pause_s = lease.pause_s();
+    measures.lost_s = lease.lost_s();
+  }
+  if (at_full_speed && !measures.leased_step_s) {
+    measures.leased_step_s = run.StepDuration_s(examined.interrupted_at);
+    measures.step_s = alone_.StepDuration_s(examined.interrupted_at);
+  }
+  Say(name, absl::StrFormat("after step %d, accelerator free in %.1f ms; %s",
+                            examined.interrupted_at, 1e3 * lease.pause_s(),
+                            ResultOf(examined)));
+}
+
+void DoctorExamination::JudgeAccount() {
+  const DoctorAccount& account = alone_.account;
+  if (const UntrackedItem* lost = account.Lost()) {
+    advice_ = AdviseOnUntracked(*lost);
+    return;
+  }
+  advice_ = AdviseOnEpochs(account, resumed_.account, alone_.last_step());
+  found_.unknown = !advice_.empty();
+}
+
+std::vector<std::string> DoctorExamination::StateDifferences(
+    const DoctorRun& run) const {
+  std::vector<std::string> names =
+      DifferingState(alone_.last_checkpoint->path, run.last_checkpoint->path)
+          .value_or(std::vector<std::string>());
+  std::erase_if(names, [this](const std::string& name) {
+    return std::ranges::any_of(
+        options_.ignored, [&](const std::string& ignored) {
+          return name == ignored || name.starts_with(ignored + "/") ||
+                 name == "gavel.bytes/" + ignored;
+        });
+  });
+  return names;
+}
+
+ExaminedRun& DoctorExamination::Compare(const char* name, const DoctorRun& run,
+                                        uint64_t from) {
+  ExaminedRun& examined = found_.runs.emplace_back();
+  examined.name = name;
+  examined.from_step = from;
+  examined.differences =
+      CompareReports(alone_.values, run.values, from, options_.tolerance);
+  examined.values_compared = static_cast<uint64_t>(std::ranges::count_if(
+      alone_.values,
+      [from](const ReportedValue& one) { return one.step >= from; }));
+  examined.state_compared = options_.tolerance == 0 && run.last_checkpoint &&
+                            run.last_step() == alone_.last_step();
+  if (examined.state_compared) {
+    examined.state_differences = StateDifferences(run);
+  }
+  return examined;
+}
+
+void DoctorExamination::Measure() {
+  DoctorMeasures& measures = found_.measures;
+  const auto first_step_s = [](const DoctorRun& run) {
+    return run.step_times.empty()
+               ? std::nullopt
+               : std::optional<double>(run.step_times.front().at_s);
+  };
+  measures.start_s = first_step_s(alone_);
+  measures.restart_s = first_step_s(resumed_);
+  if (alone_.last_checkpoint) {
+    measures.checkpoint_bytes = BytesIn(alone_.last_checkpoint->path);
+  }
+  double sum_s = 0;
+  for (const double time_s : save_times_s_) sum_s += time_s;
+  if (!save_times_s_.empty()) {
+    measures.save_s = sum_s / static_cast<double>(save_times_s_.size());
+  }
+}
+
+// Lost state is told apart from randomness by a second undisturbed run, made
+// only now.
+absl::Status DoctorExamination::Explain() {
+  GAVEL_ASSIGN_OR_RETURN(
+      const DoctorRun again,
+      RunOnce({.name = "again", .checkpoints = "again.checkpoints"}));
+  if (EndedBadly(again, "the program, run alone once more,")) {
+    return absl::OkStatus();
+  }
+  const std::vector<ReportDifference> unsteady =
+      CompareReports(alone_.values, again.values, 0, options_.tolerance);
+  const std::vector<std::string> unsteady_state = StateDifferences(again);
+  for (ExaminedRun& run : found_.runs) {
+    std::erase_if(run.differences, [&](const ReportDifference& one) {
+      return std::ranges::find(unsteady, one.name, &ReportDifference::name) !=
+             unsteady.end();
+    });
+    std::erase_if(run.state_differences, [&](const std::string& name) {
+      return std::ranges::find(unsteady_state, name) != unsteady_state.end();
+    });
+    if (!advice_.empty()) continue;
+    if (!run.differences.empty()) {
+      advice_ =
+          AdviseOnDifference(run, run.differences.front(), alone_.account);
+    } else if (!run.state_differences.empty()) {
+      advice_ = AdviseOnState(run, FirstNames(run.state_differences),
+                              alone_.last_step(), alone_.account);
+    }
+  }
+  if (unsteady.empty() && unsteady_state.empty()) return absl::OkStatus();
+  const Advice own = unsteady.empty()
+                         ? AdviseOnRandomState(FirstNames(unsteady_state))
+                         : AdviseOnRandomness(unsteady.front());
+  if (advice_.empty()) {
+    advice_ = own;
+  } else {
+    StrAppend(&advice_.remedy, ".\n  Besides, ", own.problem,
+              "\n  Remedy: ", own.remedy);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Examined> DoctorExamination::Run() {
+  for (const Part part :
+       {&DoctorExamination::RunAlone, &DoctorExamination::Pause,
+        &DoctorExamination::Move, &DoctorExamination::Interrupt,
+        &DoctorExamination::Resume}) {
+    GAVEL_RETURN_IF_ERROR((this->*part)());
+    if (!advice_.empty()) break;
+  }
+  const bool differs = std::ranges::any_of(
+      found_.runs, [](const auto& run) { return !run.is_equal(); });
+  if (advice_.empty() && differs) {
+    GAVEL_RETURN_IF_ERROR(Explain());
+  }
+  if (advice_.empty()) JudgeAccount();
+  if (advice_.empty()) {
+    GAVEL_RETURN_IF_ERROR(ReachOwnEnd());
+  }
+  Measure();
+  found_.passed = advice_.empty();
+  found_.problem = advice_.problem;
+  found_.remedy = advice_.remedy;
+  return std::move(found_);
+}
+
+std::optional<double> DoctorMeasures::load_s() const {
+  if (!start_s || !restart_s) return std::nullopt;
+  return std::max(0.0, *restart_s - *start_s);
+}
+
+absl::StatusOr<Examined> Examine(const DoctorProgram& program,
+                                 const ExaminationOptions& options) {
+  return DoctorExamination(program, options).Run();
+}
+
+}  // namespace gavel

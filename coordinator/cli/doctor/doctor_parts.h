@@ -1,0 +1,79 @@
+// The parts of an examination, in their order; doctor_examination.cc and
+// doctor_restart.cc (what is killed and started again) have them, and no one
+// else needs this. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
+#define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/doctor/doctor_advice.h"
+#include "coordinator/cli/doctor/doctor_examination.h"
+
+namespace gavel {
+
+// The first few, and how many more.
+std::string FirstNames(const std::vector<std::string>& names);
+
+class DoctorExamination {
+ public:
+  DoctorExamination(const DoctorProgram& program,
+                    const ExaminationOptions& options)
+      : program_(program), options_(options), steps_(options.steps) {}
+
+  absl::StatusOr<Examined> Run();
+
+ private:
+  using Part = absl::Status (DoctorExamination::*)();
+
+  absl::StatusOr<DoctorRun> RunOnce(DoctorRunOptions options);
+  absl::Status RunAlone();
+  uint64_t MoreSteps() const;
+  void SayAccount() const;
+  absl::Status Pause() { return RunLeased("paused", program_.device); }
+  absl::Status Move() { return RunLeased("moved", options_.move_to); }
+  absl::Status RunLeased(const char* name, const std::string& second_device);
+  absl::StatusOr<DoctorRun> RunWithLease(const char* name, DoctorLease* lease);
+  double SlowDownFactor(int attempt) const;
+  void JudgeLeased(const char* name, const DoctorRun& run,
+                   const DoctorLease& lease, bool at_full_speed);
+  absl::Status Interrupt();
+  absl::Status StopByBudget();
+  absl::Status Resume();
+  absl::Status ReachOwnEnd();
+  absl::StatusOr<DoctorRun> RunToEnd(const char* name,
+                                     const std::string& checkpoints);
+  absl::Status Explain();
+
+  // These fill advice_ and return true when something is wrong.
+  bool EndedBadly(const DoctorRun& run, const char* what);
+  bool HasBadCheckpoint(const DoctorRun& run);
+  bool WentOnWrongly();
+  void JudgeAccount();
+
+  ExaminedRun& Compare(const char* name, const DoctorRun& run, uint64_t from);
+  std::vector<std::string> StateDifferences(const DoctorRun& run) const;
+  void Measure();
+  void Say(const char* what, const std::string& text) const {
+    if (options_.say) options_.say(what, text);
+  }
+  std::string ResultOf(const ExaminedRun& run) const;
+
+  const DoctorProgram& program_;
+  const ExaminationOptions& options_;
+  uint64_t steps_;
+  DoctorRun alone_;
+  DoctorRun interrupted_;
+  DoctorRun resumed_;
+  std::string checkpoints_;  // of the two
+  Advice advice_;            // empty: nothing is wrong yet
+  std::vector<double> save_times_s_;
+  Examined found_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_

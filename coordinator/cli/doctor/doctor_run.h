@@ -1,0 +1,83 @@
+// One run of a training program under `gavel doctor`: with a step budget, a
+// checkpoint directory and a file for what it reports; alone, or with leases of
+// a coordinator that asks for one back on the way; perhaps killed. Not
+// thread-safe; a program dies with the thread that runs it.
+#ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
+#define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/doctor/doctor_account.h"
+#include "coordinator/cli/doctor/doctor_checkpoint.h"
+#include "coordinator/cli/doctor/doctor_lease.h"
+#include "coordinator/cli/doctor/doctor_report.h"
+
+namespace gavel {
+
+struct DoctorProgram {
+  std::vector<std::string> argv;
+  std::string folder;  // of the runs' files
+  std::string device = "cpu";
+  int threads = 1;  // of an operation, on the CPU
+  double timeout_s = 120;
+  const std::atomic<bool>* stop = nullptr;  // borrowed; true: give up
+};
+
+struct DoctorRunOptions {
+  // Its files are FOLDER/NAME.log, NAME.report and NAME.account.
+  std::string name;
+  std::string checkpoints;  // a folder in FOLDER, created when it is not there
+  uint64_t steps = 0;
+  uint64_t checkpoint_interval_steps = 1;
+  // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is
+  // there; 0: the program ends by itself.
+  uint64_t kill_before_step = 0;
+  // Borrowed; null: it runs alone. Asked to interrupt when that many steps are
+  // done, by report or checkpoint.
+  DoctorLease* lease = nullptr;
+  uint64_t interrupt_after_step = 0;
+  double timeout_s = 0;  // 0: the program's
+};
+
+// When a step was first heard of, in seconds since the program was started.
+struct StepTime {
+  uint64_t step = 0;
+  double at_s = 0;
+};
+
+struct DoctorRun {
+  int exit_code = 0;  // minus the signal that ended it
+  bool killed = false;
+  bool timed_out = false;  // and killed for that
+  double duration_s = 0;
+  std::vector<ReportedValue> values;
+  DoctorAccount account;
+  std::vector<StepTime> step_times;  // of steps that reported, ascending
+  std::optional<DoctorCheckpoint> last_checkpoint;  // committed, at the end
+  std::string checkpoint_directory;
+  std::string log_path;  // of all that it printed
+
+  uint64_t last_step() const {
+    return last_checkpoint ? last_checkpoint->generation.step : 0;
+  }
+  // The median duration of a step, from the third up to `end_step`: the first
+  // ones warm up. Nothing when they were not reported, or take less than 1 ms.
+  std::optional<double> StepDuration_s(uint64_t end_step) const;
+};
+
+// NOT_FOUND and others of SpawnProcess: it can't be started. CANCELLED: stop.
+absl::StatusOr<DoctorRun> RunUnderDoctor(const DoctorProgram& program,
+                                         const DoctorRunOptions& options);
+
+// The last lines of a file, each with an indent; empty if there are none.
+std::string TailOf(const std::string& path);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_

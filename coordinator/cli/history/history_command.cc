@@ -1,0 +1,116 @@
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/client/client.h"
+#include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/history/history_file.h"
+#include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/wall_time.h"
+#include "coordinator/server/wall_clock.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+struct HistoryOptions : ClientOptions {
+  HistoryFilter filter;
+  std::string job;  // id or name
+  std::string since;
+  std::string until;
+  std::string file;
+};
+
+// The latest of that name; 0: a number is an id.
+absl::StatusOr<uint64_t> FindInFile(const HistoryOptions& options) {
+  char* end = nullptr;
+  const uint64_t id = std::strtoull(options.job.c_str(), &end, 10);
+  if (end != options.job.c_str() && *end == '\0' && id > 0) return id;
+  GAVEL_ASSIGN_OR_RETURN(const Json rows,
+                         ReadHistoryFile(options.file, HistoryFilter()));
+  uint64_t found = 0;
+  for (const Json& row : rows) {
+    if (row.value("name", "") == options.job) found = row.value("job", found);
+  }
+  if (found != 0) return found;
+  return absl::NotFoundError(
+      StrCat("there is no job named \"", options.job, "\" in it"));
+}
+
+absl::StatusOr<Json> Fetch(HistoryOptions options) {
+  HistoryFilter& filter = options.filter;
+  const double now_s = WallClockNow();
+  if (!options.since.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(filter.since_s, ParseWallTime(options.since, now_s));
+  }
+  if (!options.until.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(filter.until_s, ParseWallTime(options.until, now_s));
+  }
+  if (!options.file.empty()) {
+    if (!options.job.empty()) {
+      absl::StatusOr<uint64_t> job = FindInFile(options);
+      GAVEL_RETURN_IF_ERROR(Annotate(job.status(), options.file));
+      filter.job = *job;
+    }
+    absl::StatusOr<Json> rows = ReadHistoryFile(options.file, filter);
+    GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), options.file));
+    return rows;
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                         Client::Connect(options.coordinator, options.keys));
+  JobId job;
+  if (!options.job.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(job, client->Resolve(options.job));
+  }
+  return client->Query(QueryKind::kHistory, job, FormatHistoryFilter(filter));
+}
+
+absl::Status Run(const HistoryOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const Json rows, Fetch(options));
+  // Lines are as long as they are: cut, an accounting table says too little.
+  constexpr size_t kWide = 1000;
+  const std::string text =
+      options.json
+          ? rows.dump(2) + "\n"
+          : RenderHistory(options.filter.table, rows, WallClockNow(), kWide);
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddHistoryCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<HistoryOptions>();
+  CLI::App* command = app.add_subcommand(
+      "history", "What became of jobs, also of those that ended long ago");
+  AddClientOptions(*command, options.get());
+  command->add_option("--job", options->job, "one job, by id or name");
+  command->add_option("--user", options->filter.user, "jobs of this user");
+  command->add_option("--state", options->filter.state,
+                      "jobs in this state: PD R S CG CD F CA");
+  command
+      ->add_option("--since", options->since,
+                   "leaves out what ended before: 2026-11-21, "
+                   "2026-11-21T18:30, or 2h for two hours ago")
+      ->type_name("TIME");
+  command->add_option("--until", options->until, "leaves out what began later")
+      ->type_name("TIME");
+  command
+      ->add_option("--show", options->filter.table,
+                   "jobs, leases, rounds, or steps (reports of rank 0)")
+      ->check(CLI::IsMember({"jobs", "leases", "rounds", "steps"}))
+      ->capture_default_str();
+  command
+      ->add_option("--file", options->file,
+                   "reads this journal, and asks no coordinator; one may "
+                   "be running on it")
+      ->type_name("HISTORY.db");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+}
+
+}  // namespace gavel

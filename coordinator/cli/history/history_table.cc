@@ -1,0 +1,182 @@
+#include "coordinator/cli/history/history_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/wall_time.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+
+// "v100=1.25h k80=0.10h": what is in the map, in hours.
+std::string Hours(const Json& row, const char* key) {
+  std::string text;
+  const Json map = row.value(key, Json::object());
+  for (const auto& [type, seconds] : map.items()) {
+    if (!seconds.is_number()) continue;
+    StrAppend(&text, text.empty() ? "" : " ", type, "=",
+              absl::StrFormat("%.2fh", seconds.get<double>() / 3600));
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string Counts(const Json& row, const char* key) {
+  std::string text;
+  const Json map = row.value(key, Json::object());
+  for (const auto& [type, count] : map.items()) {
+    if (!count.is_number()) continue;
+    StrAppend(&text, text.empty() ? "" : " ", type, "=",
+              absl::StrFormat("%g", count.get<double>()));
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string Text(const Json& row, const char* key) {
+  const std::string text = row.value(key, "");
+  return text.empty() ? "-" : text;
+}
+
+std::string Count(const Json& row, const char* key) {
+  return FormatCount(row.value(key, uint64_t{0}));
+}
+
+std::string Id(const Json& row, const char* key) {
+  return StrCat(row.value(key, uint64_t{0}));
+}
+
+std::string At(const Json& row, const char* key) {
+  return FormatWallTime(row.value(key, 0.0));
+}
+
+std::string Steps(const Json& row) {
+  const uint64_t total = row.value("steps_total", uint64_t{0});
+  const std::string done = Count(row, "steps_done");
+  return total == 0 ? done : StrCat(done, "/", FormatCount(total));
+}
+
+// sacct's "CODE:SIGNAL".
+std::string Exit(const Json& row) {
+  return StrCat(row.value("exit_code", int64_t{0}), ":",
+                row.value("signal", int64_t{0}));
+}
+
+// Neither run nor lost to pausing: until its end, or now.
+double Waited(const Json& row, double now_s) {
+  const double ended_s = row.value("ended_s", 0.0);
+  const double life_s =
+      (ended_s > 0 ? ended_s : now_s) - row.value("submitted_s", 0.0);
+  return std::max(0.0, life_s - row.value("run_s", 0.0));
+}
+
+std::string RenderJobs(const Json& json, double now_s, size_t width) {
+  Rows rows;
+  for (const Json& row : json) {
+    rows.push_back(
+        {Id(row, "job"), Text(row, "name"), Text(row, "user"),
+         Text(row, "state"), At(row, "submitted_s"), At(row, "started_s"),
+         At(row, "ended_s"), FormatElapsed(Waited(row, now_s)),
+         FormatElapsed(row.value("run_s", 0.0)),
+         FormatElapsed(row.value("pausing_s", 0.0)), Steps(row),
+         Count(row, "pauses"), Count(row, "moves"), Count(row, "evictions"),
+         Exit(row), Hours(row, "accelerator_s"), Text(row, "reason")});
+  }
+  return RenderTable({{"JOBID", true},
+                      {"NAME", false, 24},
+                      {"USER", false, 16},
+                      {"ST"},
+                      {"SUBMIT"},
+                      {"START"},
+                      {"END"},
+                      {"WAITED", true},
+                      {"ELAPSED", true},
+                      {"PAUSING", true},
+                      {"STEPS", true},
+                      {"PAUSES", true},
+                      {"MOVES", true},
+                      {"EVICTED", true},
+                      {"EXIT", true},
+                      {"ACCELERATORS", false, 40},
+                      {"REASON"}},
+                     rows, width);
+}
+
+std::string RenderLeases(const Json& json, size_t width) {
+  Rows rows;
+  for (const Json& row : json) {
+    const double to_s = row.value("to_s", 0.0);
+    rows.push_back(
+        {Id(row, "job"), Id(row, "rank"), Id(row, "epoch"), Text(row, "server"),
+         Text(row, "type"), Text(row, "uuid"), At(row, "from_s"),
+         At(row, "to_s"),
+         to_s > 0 ? FormatElapsed(to_s - row.value("from_s", 0.0)) : "-",
+         to_s > 0 ? FormatCount(row.value("steps_to", uint64_t{0}) -
+                                row.value("steps_from", uint64_t{0}))
+                  : "-",
+         Text(row, "ended")});
+  }
+  return RenderTable({{"JOBID", true},
+                      {"RANK", true},
+                      {"EPOCH", true},
+                      {"SERVER", false, 24},
+                      {"TYPE", false, 16},
+                      {"UUID", false, 24},
+                      {"FROM"},
+                      {"TO"},
+                      {"ELAPSED", true},
+                      {"STEPS", true},
+                      {"ENDED"}},
+                     rows, width);
+}
+
+std::string RenderRounds(const Json& json, size_t width) {
+  Rows rows;
+  for (const Json& row : json) {
+    rows.push_back({Id(row, "round"), At(row, "from_s"), Id(row, "running"),
+                    Id(row, "waiting"), Counts(row, "busy")});
+  }
+  return RenderTable({{"ROUND", true},
+                      {"FROM"},
+                      {"RUNNING", true},
+                      {"WAITING", true},
+                      {"BUSY"}},
+                     rows, width);
+}
+
+std::string RenderSteps(const Json& json, size_t width) {
+  Rows rows;
+  for (const Json& row : json) {
+    rows.push_back({Id(row, "job"), At(row, "at_s"), Count(row, "steps_done"),
+                    FormatRate(row.value("steps_per_s", 0.0)),
+                    Text(row, "type")});
+  }
+  return RenderTable(
+      {{"JOBID", true}, {"AT"}, {"STEPS", true}, {"STEPS/S", true}, {"TYPE"}},
+      rows, width);
+}
+
+}  // namespace
+
+std::string FormatElapsed(double seconds) {
+  const auto whole = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e12));
+  const int64_t days = whole / 86400;
+  const std::string time = absl::StrFormat("%02d:%02d:%02d", whole / 3600 % 24,
+                                           whole / 60 % 60, whole % 60);
+  return days == 0 ? time : StrCat(days, "-", time);
+}
+
+std::string RenderHistory(std::string_view table, const Json& rows,
+                          double now_s, size_t width) {
+  if (table == "leases") return RenderLeases(rows, width);
+  if (table == "rounds") return RenderRounds(rows, width);
+  if (table == "steps") return RenderSteps(rows, width);
+  return RenderJobs(rows, now_s, width);
+}
+
+}  // namespace gavel

@@ -1,0 +1,99 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/client/client.h"
+#include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/history/history_file.h"
+#include "coordinator/cli/history/usage_report.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/cli/wall_time.h"
+#include "coordinator/server/wall_clock.h"
+#include "core/status.h"
+
+namespace gavel {
+namespace {
+
+struct UsageOptions : ClientOptions {
+  std::string user;
+  std::string since = "30d";
+  std::string until;
+  std::string file;
+};
+
+// One table of history: of the file, or of a coordinator.
+absl::StatusOr<Json> Fetch(const UsageOptions& options, Client* client,
+                           const HistoryFilter& filter) {
+  if (client != nullptr) {
+    return client->Query(QueryKind::kHistory, JobId(),
+                         FormatHistoryFilter(filter));
+  }
+  absl::StatusOr<Json> rows = ReadHistoryFile(options.file, filter);
+  GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), options.file));
+  return rows;
+}
+
+absl::Status Run(const UsageOptions& options) {
+  HistoryFilter filter;
+  const double now_s = WallClockNow();
+  GAVEL_ASSIGN_OR_RETURN(filter.since_s, ParseWallTime(options.since, now_s));
+  filter.until_s = now_s;
+  if (!options.until.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(filter.until_s, ParseWallTime(options.until, now_s));
+  }
+  std::unique_ptr<Client> client;
+  if (options.file.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(client,
+                           Client::Connect(options.coordinator, options.keys));
+  }
+  UsageHistory history;
+  for (const auto& [table, rows] :
+       {std::pair("jobs", &history.jobs), std::pair("leases", &history.leases),
+        std::pair("shares", &history.shares)}) {
+    filter.table = table;
+    GAVEL_ASSIGN_OR_RETURN(*rows, Fetch(options, client.get(), filter));
+  }
+  std::map<std::string, UserUsage> usage =
+      UsageOf(history, filter.since_s, filter.until_s);
+  if (!options.user.empty()) {
+    std::erase_if(
+        usage, [&](const auto& entry) { return entry.first != options.user; });
+  }
+  const std::string text =
+      options.json
+          ? UsageJson(usage, filter.since_s, filter.until_s).dump(2) + "\n"
+          : RenderUsage(usage, Terminal().table_width());
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddUsageCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<UsageOptions>();
+  CLI::App* command = app.add_subcommand(
+      "usage",
+      "Accelerator hours that users have used, against those that the policy "
+      "entitled them to");
+  AddClientOptions(*command, options.get());
+  command->add_option("--user", options->user, "of one user only")
+      ->type_name("USER");
+  command
+      ->add_option("--since", options->since,
+                   "from then on: 2026-11-21, 2026-11-21T18:30, or 7d for "
+                   "seven days ago")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command->add_option("--until", options->until, "up to then (default: now)")
+      ->type_name("TIME");
+  command
+      ->add_option("--file", options->file,
+                   "reads this journal, and asks no coordinator")
+      ->type_name("HISTORY.db");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+}
+
+}  // namespace gavel

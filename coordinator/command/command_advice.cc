@@ -1,0 +1,265 @@
+#include "coordinator/command/command_advice.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// Words of Slurm, of batch systems, of kubectl and of the original Gavel.
+struct Foreign {
+  std::string_view word;
+  std::string_view ours;  // commands, by commas
+};
+
+constexpr Foreign kForeign[] = {
+    {"apply", "submit"},
+    {"bjobs", "queue"},
+    {"bkill", "cancel"},
+    {"bsub", "submit"},
+    {"cordon", "drain"},
+    {"create", "submit"},
+    {"delete", "cancel"},
+    {"describe", "why"},
+    {"get", "queue,nodes"},
+    {"jobs", "queue"},
+    {"kill", "cancel"},
+    {"list", "queue,nodes"},
+    {"ls", "queue,nodes"},
+    {"ps", "queue"},
+    {"qdel", "cancel"},
+    {"qhold", "hold"},
+    {"qrls", "release"},
+    {"qstat", "queue"},
+    {"qsub", "submit"},
+    {"rm", "cancel"},
+    {"run", "submit,local"},
+    {"run_scheduler.py", "coordinator"},
+    {"run_scheduler_with_trace.py", "coordinator,submit"},
+    {"run_sweep_continuous.py", "sweep"},
+    {"run_sweep_static.py", "sweep"},
+    {"sacct", "history"},
+    {"sbatch", "submit"},
+    {"scancel", "cancel"},
+    {"scheduler", "coordinator"},
+    {"scontrol", "hold,release,requeue,update,drain,resume,why"},
+    {"serve", "coordinator"},
+    {"server", "coordinator,agent"},
+    {"simulate_scheduler_with_generated_jobs.py", "simulate"},
+    {"simulate_scheduler_with_trace.py", "simulate"},
+    {"sinfo", "nodes"},
+    {"slurmctld", "coordinator"},
+    {"slurmd", "agent"},
+    {"squeue", "queue"},
+    {"sreport", "usage"},
+    {"srun", "submit"},
+    {"sshare", "usage"},
+    {"sstat", "why"},
+    {"start", "submit,coordinator,agent"},
+    {"stop", "cancel,shutdown"},
+    {"top", "queue"},
+    {"uncordon", "resume"},
+    {"worker", "agent"},
+    {"worker.py", "agent"},
+};
+
+// Flags of the original's scripts, and our option; that of the sweeps, which
+// are keys of a file here, are in docs/from-gavel.md.
+struct OriginalFlag {
+  std::string_view flag;
+  std::string_view option;   // of ours that it becomes
+  std::string_view written;  // with a value as an example
+};
+
+constexpr OriginalFlag kOriginalFlags[] = {
+    {"--assign_SLOs", "--slos", "--slos"},
+    {"--checkpoint_file", "--save", "--save FILE"},
+    {"--cluster_spec", "--cluster", "--cluster v100:25,p100:25,k80:25"},
+    {"--enable_global_queue", "--queue", "--queue global, the default"},
+    {"--fixed-job-duration", "--fixed-duration", "--fixed-duration SECONDS"},
+    {"--generate-multi-gpu-jobs", "--multi-gpu", "--multi-gpu"},
+    {"--generate-multi-priority-jobs", "--multi-priority", "--multi-priority"},
+    {"--interval", "--round-duration", "--round-duration SECONDS"},
+    {"--lam", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
+    {"--num_gpus_per_server", "--cluster",
+     "--cluster v100:36x4,p100:36x4,k80:36x4 for 4 of each server"},
+    {"--num_reference_models", "--reference-models", "--reference-models N"},
+    {"--output_trace_file_name", "--output", "--output FILE"},
+    {"--per_instance_type_prices_dir", "--prices", "--prices FILE.csv"},
+    {"--profiling_percentage", "--profiling-percentage",
+     "--estimator --profiling-percentage PERCENT"},
+    {"--simulate-steady-state", "--steady-state", "--steady-state"},
+    {"--throughputs-file", "--throughputs", "--throughputs FILE.json"},
+    {"--throughputs_file", "--throughputs", "--throughputs FILE.json"},
+    {"--time_per_iteration", "--round-duration", "--round-duration SECONDS"},
+    {"--trace_file", "--trace", "--trace FILE"},
+    {"--window-end", "--window", "--window START:END"},
+    {"--window-start", "--window", "--window START:END"},
+    {"-c", "--cluster", "--cluster v100:25,p100:25,k80:25"},
+    {"-e", "--window", "--window START:END"},
+    {"-f", "--fixed-duration", "--fixed-duration SECONDS"},
+    {"-i", "--round-duration", "--round-duration SECONDS"},
+    {"-l", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
+    {"-m", "--multi-gpu", "--multi-gpu"},
+    {"-p", "--policy", "--policy NAME"},
+    {"-s", "--window", "--window START:END"},
+    {"-t", "--trace", "--trace FILE"},
+};
+
+// Insertions, deletions, replacements and swaps of neighbours that make one of
+// the other.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1,
+                                        std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  std::iota(cost[0].begin(), cost[0].end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = a[i - 1] == b[j - 1];
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1,
+                             cost[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+std::vector<std::string> NamesBelow(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_name().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+bool Contains(const std::vector<std::string>& names, std::string_view word) {
+  return std::ranges::find(names, word) != names.end();
+}
+
+std::vector<std::string> OursFor(std::string_view word,
+                                 const std::vector<std::string>& names) {
+  for (const Foreign& foreign : kForeign) {
+    if (foreign.word != word) continue;
+    std::vector<std::string> ours = absl::StrSplit(ToAbsl(foreign.ours), ',');
+    std::erase_if(
+        ours, [&](const std::string& one) { return !Contains(names, one); });
+    return ours;
+  }
+  return {};
+}
+
+// At most a third of the letters differ.
+std::vector<std::string> NearestTo(std::string_view word,
+                                   const std::vector<std::string>& names) {
+  std::vector<std::string> nearest;
+  size_t least = word.size() / 3 + 1;
+  for (const std::string& name : names) {
+    const size_t distance = Distance(word, name);
+    if (distance > least) continue;
+    if (distance < least) nearest.clear();
+    least = distance;
+    nearest.push_back(name);
+  }
+  return nearest;
+}
+
+std::string Suggestion(const std::string& before,
+                       const std::vector<std::string>& ours) {
+  std::vector<std::string> quoted;
+  for (const std::string& one : ours) {
+    quoted.push_back(StrCat("`", before, " ", one, "`"));
+  }
+  return absl::StrJoin(quoted, ", ");
+}
+
+std::string Unknown(const CLI::App& command, const std::string& before,
+                    const std::string& word) {
+  const std::vector<std::string> names = NamesBelow(command);
+  std::string text = StrCat("there is no command \"", before, " ", word, "\"");
+  const bool top = command.get_parent() == nullptr;
+  const std::vector<std::string> ours =
+      top ? OursFor(word, names) : std::vector<std::string>();
+  if (!ours.empty()) {
+    return StrCat(text, "; here it is ", Suggestion(before, ours));
+  }
+  const std::vector<std::string> nearest = NearestTo(word, names);
+  if (!nearest.empty()) {
+    StrAppend(&text, "; did you mean ", Suggestion(before, nearest), "?");
+  }
+  return StrCat(text, nearest.empty() ? "; " : " ", "`", before,
+                " --help` lists them");
+}
+
+bool IsFlag(const std::string& word) { return word.starts_with('-'); }
+
+const CLI::App* Below(const CLI::App& app, const std::string& word) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == word) return command;
+  }
+  return nullptr;
+}
+
+// "-p" of "-pfifo" is not looked for: CLI11 splits it as its own flags.
+std::string FlagOf(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+}  // namespace
+
+std::string UnknownCommand(const CLI::App& app,
+                           const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string before = app.get_name();
+  for (const std::string& word : words) {
+    if (IsFlag(word)) return "";
+    const CLI::App* next = Below(*command, word);
+    // Where commands below it are optional, the word is an argument.
+    const bool must_be = command->get_require_subcommand_min() > 0;
+    if (next == nullptr) return must_be ? Unknown(*command, before, word) : "";
+    StrAppend(&before, " ", word);
+    command = next;
+  }
+  return "";
+}
+
+std::string FlagsOfOriginal(const CLI::App& app,
+                            const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string before = app.get_name();
+  std::string text;
+  for (const std::string& word : words) {
+    if (!IsFlag(word)) {
+      const CLI::App* next = Below(*command, word);
+      if (next == nullptr) continue;
+      command = next;
+      StrAppend(&before, " ", word);
+      continue;
+    }
+    const std::string flag = FlagOf(word);
+    if (command->get_option_no_throw(flag) != nullptr) continue;
+    const auto* known =
+        std::ranges::find(kOriginalFlags, flag, &OriginalFlag::flag);
+    if (known == std::end(kOriginalFlags)) continue;
+    const bool here =
+        command->get_option_no_throw(std::string(known->option)) != nullptr;
+    // Elsewhere the letter may have been meant otherwise.
+    if (!here && command != &app && command->get_name() != "sweep") continue;
+    StrAppend(&text, flag, " is the original Gavel's: ",
+              here ? StrCat("write ", known->written)
+                   : StrCat("`", before,
+                            "` has no such option; see "
+                            "docs/from-gavel.md, and `gavel simulate --help`"),
+              "\n");
+  }
+  return text;
+}
+
+}  // namespace gavel

@@ -1,0 +1,114 @@
+#include "coordinator/command/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/daemon_config.h"
+#include "coordinator/command/command_advice.h"
+
+namespace gavel {
+namespace {
+
+constexpr char kDescription[] =
+    "Gavel for C++: schedules training jobs over accelerators in rounds.";
+
+constexpr char kFooter[] =
+    "JOB is an id or a name. `gavel COMMAND --help` tells the options of each "
+    "command.\n"
+    "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
+    "line.";
+
+// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: none of that
+// is for our parser, which would take "[a,b]" for two arguments.
+std::vector<std::string> TakeProgram(int* argc, char** argv) {
+  if (*argc < 2 || std::string_view(argv[1]) != "doctor") return {};
+  char** const end = argv + *argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  *argc = static_cast<int>(dashes - argv);
+  if (dashes == end) return {};
+  return {dashes + 1, end};
+}
+
+bool IsDaemon(const std::string& command) {
+  return command == "coordinator" || command == "agent";
+}
+
+// `words` with those of a daemon's configuration file.
+absl::StatusOr<std::vector<std::string>> WithConfig(
+    const CLI::App& app, const std::vector<std::string>& words,
+    const std::vector<std::string>& typed) {
+  if (words.empty() || !IsDaemon(words[0])) return words;
+  absl::StatusOr<std::vector<std::string>> all =
+      WithConfigFile(*app.get_subcommand(words[0]), typed);
+  if (all.ok()) all->insert(all->begin(), words[0]);
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeCommandLine(
+    const std::string& version, std::vector<std::string> program,
+    int* exit_code, const std::vector<std::string>& typed) {
+  auto app = std::make_unique<CLI::App>(kDescription, "gavel");
+  app->footer(kFooter);
+  app->set_version_flag("--version", version);
+  app->require_subcommand(1);
+  AddLocalCommand(*app, exit_code);
+  AddDoctorCommand(*app, std::move(program), exit_code);
+  AddCoordinatorCommand(*app, typed, exit_code);
+  AddAgentCommand(*app, typed, exit_code);
+  AddClientCommands(*app, exit_code);
+  AddOperatorCommands(*app, exit_code);
+  AddPolicyCommand(*app, exit_code);
+  AddQueryCommands(*app, exit_code);
+  AddLogsCommand(*app, exit_code);
+  AddHistoryCommand(*app, exit_code);
+  AddUsageCommand(*app, exit_code);
+  AddReplayCommand(*app, exit_code);
+  AddWhatIfCommand(*app, exit_code);
+  AddBackupCommands(*app, exit_code);
+  AddKeyCommands(*app, exit_code);
+  AddSolveCommand(*app, exit_code);
+  AddProfileCommand(*app, exit_code);
+  AddTraceCommand(*app, exit_code);
+  AddSimulateCommand(*app, exit_code);
+  AddSweepCommand(*app, exit_code);
+  AddReportCommand(*app, exit_code);
+  AddReproduceCommand(*app, exit_code);
+  AddHelpCommands(*app, version, exit_code);
+  return app;
+}
+
+int RunCommandLine(const std::string& version, int argc, char** argv) {
+  int exit_code = kExitOk;
+  std::vector<std::string> program = TakeProgram(&argc, argv);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> typed(words.begin() + (words.empty() ? 0 : 1),
+                                       words.end());
+  const std::unique_ptr<CLI::App> app =
+      MakeCommandLine(version, std::move(program), &exit_code, typed);
+  // A word that is no command would be told as a missing one.
+  const std::string unknown = UnknownCommand(*app, words);
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "gavel: %s\n", unknown.c_str());
+    return kExitUsage;
+  }
+  absl::StatusOr<std::vector<std::string>> all = WithConfig(*app, words, typed);
+  if (!all.ok()) return DaemonExitCodeOf(all.status());
+  std::ranges::reverse(*all);  // as CLI11 wants them
+  try {
+    app->parse(*std::move(all));
+  } catch (const CLI::ParseError& error) {
+    if (app->exit(error) == 0) return kExitOk;
+    std::fputs(FlagsOfOriginal(*app, words).c_str(), stderr);
+    return kExitUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace gavel

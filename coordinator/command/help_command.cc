@@ -1,0 +1,96 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/command/command_advice.h"
+#include "coordinator/command/command_list.h"
+#include "coordinator/command/completion.h"
+#include "coordinator/command/files_document.h"
+#include "coordinator/command/man_page.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+struct HelpOptions {
+  std::string version;
+  std::vector<std::string> words;
+  bool files = false;
+  std::string man_directory;
+};
+
+absl::Status WriteManPages(const CLI::App& app, const std::string& version,
+                           const std::string& directory) {
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(directory));
+  for (const ManPage& page : MakeManPages(ListCommands(app), version)) {
+    GAVEL_RETURN_IF_ERROR(
+        WriteFile(StrCat(directory, "/", page.file), page.text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Help(CLI::App& app, const HelpOptions& options) {
+  if (!options.man_directory.empty()) {
+    return WriteManPages(app, options.version, options.man_directory);
+  }
+  if (options.files) {
+    std::fputs(FilesDocument().c_str(), stdout);
+    return absl::OkStatus();
+  }
+  const std::string unknown = UnknownCommand(app, options.words);
+  if (!unknown.empty()) return absl::NotFoundError(unknown);
+  CLI::App* command = &app;
+  std::string words = app.get_name();
+  for (const std::string& word : options.words) {
+    command = command->get_subcommand(word);
+    StrAppend(&words, " ", word);
+  }
+  // App::help() would tell of the command that was chosen, which is this one.
+  std::fputs(command->get_formatter()
+                 ->make_help(command, words, CLI::AppFormatMode::Normal)
+                 .c_str(),
+             stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddHelpCommands(CLI::App& app, const std::string& version,
+                     int* exit_code) {
+  auto options = std::make_shared<HelpOptions>();
+  options->version = version;
+  CLI::App* help = app.add_subcommand(
+      "help", "Tells the options of a command, or the keys of files");
+  help->add_option("command", options->words, "its words, as in: user add")
+      ->type_name("COMMAND");
+  help->add_flag("--files", options->files,
+                 "every key of job and cluster files, as Markdown");
+  help->add_option("--man", options->man_directory,
+                   "writes the manual page of each command there")
+      ->type_name("DIRECTORY");
+  help->callback([&app, options, exit_code] {
+    *exit_code = ExitCodeOf(Help(app, *options));
+  });
+
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion = app.add_subcommand(
+      "completion", "Prints the script that completes commands in a shell");
+  completion->add_option("shell", *shell, "of which shell")
+      ->check(CLI::IsMember({"bash", "zsh"}).description(""))
+      ->type_name("bash|zsh")
+      ->required();
+  completion->callback([&app, shell] {
+    const std::vector<Command> commands = ListCommands(app);
+    std::fputs(
+        (*shell == "bash" ? BashCompletion(commands) : ZshCompletion(commands))
+            .c_str(),
+        stdout);
+  });
+}
+
+}  // namespace gavel

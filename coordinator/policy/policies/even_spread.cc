@@ -1,0 +1,62 @@
+#include "coordinator/policy/policies/even_spread.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gavel {
+namespace {
+
+// Each scales jobs, then limits. Few are needed where most jobs can run
+// anywhere.
+constexpr int kIterationsMax = 500;
+// A job may lose this part of its time to the spread.
+constexpr double kSpreadLossMax = 1e-12;
+
+// [k] time of each job on all types together.
+std::vector<double> Totals(const ShareProblem& problem,
+                           std::span<const double> shares) {
+  std::vector<double> totals(problem.size(), 0.0);
+  for (size_t m = 0; m < totals.size(); ++m) {
+    for (const JobCell& cell : problem.Cells(m)) {
+      totals[m] += shares[static_cast<size_t>(cell.cell)];
+    }
+  }
+  return totals;
+}
+
+// Scales each job's cells so that they sum to its total.
+void ScaleJobs(const ShareProblem& problem, std::span<const double> totals,
+               std::span<double> shares) {
+  const std::vector<double> now = Totals(problem, shares);
+  for (size_t m = 0; m < totals.size(); ++m) {
+    if (now[m] <= 0) continue;
+    for (const JobCell& cell : problem.Cells(m)) {
+      shares[static_cast<size_t>(cell.cell)] *= totals[m] / now[m];
+    }
+  }
+}
+
+}  // namespace
+
+// Iterative proportional fitting: of all shares with these sums that keep to
+// the limits it finds the ones closest to the even spread, by entropy.
+void SpreadEvenly(const ShareProblem& problem, std::span<double> shares) {
+  const bool pairs = problem.units.size() != problem.size();
+  if (pairs || !AllTypesAlike(problem)) return;
+  const std::vector<double> totals = Totals(problem, shares);
+  std::vector<double> spread(shares.size(), 1.0);
+  for (int iteration = 0; iteration < kIterationsMax; ++iteration) {
+    ScaleJobs(problem, totals, spread);
+    RepairShares(problem, spread);
+    const std::vector<double> now = Totals(problem, spread);
+    bool kept = true;
+    for (size_t m = 0; m < totals.size(); ++m) {
+      kept &= now[m] >= totals[m] * (1 - kSpreadLossMax);
+    }
+    if (!kept) continue;
+    std::copy(spread.begin(), spread.end(), shares.begin());
+    return;
+  }
+}
+
+}  // namespace gavel

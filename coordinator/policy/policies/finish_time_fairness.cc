@@ -1,0 +1,337 @@
+// Finish-time fairness (Themis' metric in the form of Gavel section 4.2): min
+// over X of max_m rho_m,
+//
+//   rho_m = (t_m + rem_m / T_m(X)) / D_m,   D_m = c_m + rem_m / iso_m,
+//
+// with t_m the time since the job started, c_m how long an nth of the cluster
+// would have taken for what it has done, and iso_m its throughput with an nth
+// of each type: X[m][j] = N_j / (n s_m), scaled down to 1 where it is more.
+//
+// rho is reached if and only if T_m(X) >= d_m(rho) = rem_m / (rho D_m - t_m)
+// for all m. Each round asks for the X of the highest level of the targets
+// d_m(rho). Its rho is an upper bound; its duals give an inequality
+// sum_m a_m T_m(X) <= b that holds for all X, so that no rho with
+// sum_m a_m d_m(rho) > b can be reached: d is convex and decreasing, and the
+// root of that is a lower bound, and the next rho. It is Newton's method, and
+// ends where the bounds meet.
+//
+// Weights leave rho alone (as in the original, whose jobs of all weights have
+// the same right to 1/n); what the fairest allocation leaves is given to the
+// jobs by weight and normalised throughput. A job of unknown length is one
+// without end: rho_m = iso_m / T_m(X).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/policy/lp/pair_columns.h"
+#include "coordinator/policy/lp/price_program.h"
+#include "coordinator/policy/lp/target_program.h"
+#include "coordinator/policy/lp/target_solver.h"
+#include "coordinator/policy/option_policy.h"
+#include "coordinator/policy/policies/even_spread.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/problem.h"
+#include "coordinator/policy/share/bound.h"
+#include "coordinator/policy/share/reference_type.h"
+#include "coordinator/policy/share/share_problem.h"
+#include "core/status.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kRoundsMax = 60;
+// Relative distance of the bounds at which the search ends.
+constexpr double kGapMax = 1e-11;
+constexpr int kBisectionsMax = 200;
+
+struct FairnessOptions {
+  bool agnostic = false;
+  bool pairs = false;
+};
+
+// One job's rho as a function of its throughput.
+struct Finish {
+  double started_s = 0;  // t_m
+  double steps = 0;      // rem_m
+  double fair_s = 0;     // D_m
+
+  double Rho(double throughput) const {
+    return (started_s + steps / throughput) / fair_s;
+  }
+  // The throughput that rho takes. Infinite when no throughput is enough.
+  double Target(double rho) const {
+    const double left_s = rho * fair_s - started_s;
+    return left_s > 0 ? steps / left_s
+                      : std::numeric_limits<double>::infinity();
+  }
+};
+
+std::vector<Finish> Finishes(const PolicyProblem& problem,
+                             const ShareProblem& shares) {
+  const double accelerators =
+      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
+  const std::vector<double> proportional = ProportionalThroughputs(shares);
+  std::vector<Finish> finishes;
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const PolicyJob& job = problem.jobs[shares.jobs[m]];
+    // The row's sum is accelerators / (n s), if that is below 1.
+    const double time = std::min(
+        1.0,
+        accelerators / (static_cast<double>(shares.size()) * job.scale_factor));
+    const double isolated = proportional[m] * time;
+    Finish finish{0, isolated, 1};
+    if (job.steps_remaining > 0) {
+      finish = {job.time_since_start_s, job.steps_remaining,
+                job.isolated_s + job.steps_remaining / isolated};
+    }
+    finishes.push_back(finish);
+  }
+  return finishes;
+}
+
+double LargestRho(std::span<const Finish> finishes,
+                  std::span<const double> throughputs) {
+  double largest = 0;
+  for (size_t m = 0; m < finishes.size(); ++m) {
+    largest = std::max(largest, finishes[m].Rho(throughputs[m]));
+  }
+  return largest;
+}
+
+std::vector<double> Targets(std::span<const Finish> finishes, double rho) {
+  std::vector<double> targets;
+  for (const Finish& finish : finishes) targets.push_back(finish.Target(rho));
+  return targets;
+}
+
+// The search for rho; `low` and `high` bound it from both sides all the time.
+class Search {
+ public:
+  Search(const ShareProblem& shares, std::vector<Finish> finishes,
+         const LpOptions& options)
+      : shares_(shares), finishes_(std::move(finishes)), options_(options) {
+    best_ = EvenShares(shares);
+    high_ = RhoOf(best_);
+    low_ = LargestRho(finishes_, LargestThroughputs(shares));
+  }
+
+  void Run() {
+    double rho = high_;
+    for (int round = 0; round < kRoundsMax && !Done(); ++round) {
+      const double low = low_;
+      if (!Round(rho)) return;
+      // Newton's step; where it no longer moves, the middle.
+      rho = low_ > low ? low_ : (low_ + high_) / 2;
+    }
+  }
+
+  // What the fairest allocation leaves. A rho that is reached with no time
+  // left over by anyone keeps its shares.
+  void SpendTheRest(std::span<const double> gain) {
+    TargetProgram program(shares_, Targets(finishes_, high_), options_);
+    const TargetProgram::Answer answer = program.Solve();
+    if (answer.outcome != SolveOutcome::kOptimal) return;
+    const std::vector<double> more =
+        program.SpendTheRest(std::min(1.0, answer.level), gain);
+    if (more.empty() || RhoOf(more) > high_ * (1 + TargetProgram::kLossMax))
+      return;
+    best_ = more;
+  }
+
+  void Spread() { SpreadEvenly(shares_, best_); }
+
+  PolicyResult Result() const {
+    const double rho = RhoOf(best_);
+    PolicyResult result = ToResult(shares_, best_, rho, low_);
+    result.outcome = outcome_;
+    result.detail = detail_;
+    result.solver = solver_;
+    result.iterations = iterations_;
+    Certify(Sense::kMinimum, &result);
+    return result;
+  }
+  bool optimal() const { return outcome_ == SolveOutcome::kOptimal; }
+
+ private:
+  bool Done() const { return high_ - low_ <= kGapMax * high_; }
+  double RhoOf(std::span<const double> shares) const {
+    return LargestRho(finishes_, Throughputs(shares_, shares));
+  }
+
+  // Tightens both bounds at `rho`; false when the solver fails.
+  bool Round(double rho) {
+    TargetProgram::Answer answer =
+        TargetProgram(shares_, Targets(finishes_, rho), options_).Solve();
+    outcome_ = answer.outcome;
+    detail_ = std::move(answer.detail);
+    solver_ = std::move(answer.solver);
+    iterations_ += answer.iterations;
+    const double reached = RhoOf(answer.shares);
+    if (reached < high_) {
+      high_ = reached;
+      best_ = std::move(answer.shares);
+    }
+    if (outcome_ != SolveOutcome::kOptimal || answer.slope.empty()) {
+      return false;
+    }
+    if (Done()) return true;
+    // What is achieved satisfies every inequality that holds for all X.
+    double bound = answer.slope_bound;
+    detail_ = CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);
+    if (!detail_.empty()) {
+      outcome_ = SolveOutcome::kIterationLimit;
+      return false;
+    }
+    low_ = std::max(low_, Root(answer.slope, bound));
+    return true;
+  }
+
+  // What the targets of rho take of the inequality.
+  double Taken(std::span<const double> slope, double rho) const {
+    double taken = 0;
+    for (size_t m = 0; m < slope.size(); ++m) {
+      if (slope[m] > 0) taken += slope[m] * finishes_[m].Target(rho);
+    }
+    return taken;
+  }
+
+  // The largest rho in [low, high] below which the inequality is violated, by
+  // bisection, from below.
+  double Root(std::span<const double> slope, double slope_bound) const {
+    double below = low_;
+    double above = high_;
+    if (Taken(slope, below) <= slope_bound) return below;
+    for (int i = 0; i < kBisectionsMax; ++i) {
+      const double middle = (below + above) / 2;
+      if (middle <= below || middle >= above) break;
+      (Taken(slope, middle) > slope_bound ? below : above) = middle;
+    }
+    return below;
+  }
+
+  const ShareProblem& shares_;
+  std::vector<Finish> finishes_;
+  LpOptions options_;
+  std::vector<double> best_;
+  double low_ = 0;
+  double high_ = 0;
+  SolveOutcome outcome_ = SolveOutcome::kOptimal;
+  std::string detail_;
+  std::string solver_ = "none";
+  int iterations_ = 0;
+};
+
+// d_m(rho) as the level -rho rises; see price_levels.h.
+PolicyResult SolveByPrices(const ShareProblem& shares,
+                           std::span<const Finish> finishes,
+                           std::span<const double> gain) {
+  PriceDemand demand{DemandCurve::kFinish, {}, {}, {}};
+  for (const Finish& finish : finishes) {
+    demand.a.push_back(finish.steps);
+    demand.b.push_back(finish.fair_s);
+    demand.c.push_back(finish.started_s);
+  }
+  PriceProgram program(shares);
+  PriceProgram::Answer answer = program.Highest(
+      std::move(demand), -LargestRho(finishes, LargestThroughputs(shares)));
+  const auto rho_of = [&](std::span<const double> of) {
+    return LargestRho(finishes, Throughputs(shares, of));
+  };
+  double rho = answer.shares.empty() ? std::numeric_limits<double>::infinity()
+                                     : rho_of(answer.shares);
+  const bool proved =
+      std::isfinite(rho) && rho + answer.bound <= kPriceGapMax * rho;
+  if (!proved) {
+    // It can be as bad as nothing for somebody.
+    std::vector<double> even = EvenShares(shares);
+    if (rho_of(even) < rho) answer.shares = std::move(even);
+  } else {
+    std::vector<double> more =
+        program.SpendTheRest(answer, Targets(finishes, rho), gain);
+    if (rho_of(more) <= rho * (1 + TargetProgram::kLossMax)) {
+      answer.shares = std::move(more);
+    }
+  }
+  SpreadEvenly(shares, answer.shares);
+  rho = rho_of(answer.shares);
+  PolicyResult result =
+      ToResult(shares, answer.shares, rho, -answer.bound, kPricesSolver);
+  result.iterations = answer.passes;
+  if (!proved) {
+    result.outcome = SolveOutcome::kIterationLimit;
+    result.detail = "prices: no closer to the bound";
+  }
+  Certify(Sense::kMinimum, &result);
+  return result;
+}
+
+absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
+                                        bool pairs) {
+  ShareProblem shares = MakeShareProblem(
+      problem, {.pairs = pairs,
+                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
+  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
+  const std::vector<Finish> finishes = Finishes(problem, shares);
+  if (auto best = EveryoneAtBest(shares)) {
+    SpreadEvenly(shares, *best);
+    const double rho = LargestRho(finishes, Throughputs(shares, *best));
+    return ToResult(shares, *best, rho, rho, "all-at-best");
+  }
+  std::vector<double> gain = Normalizers(shares);
+  for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
+  const bool prices =
+      problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares);
+  if (prices) {
+    PolicyResult result = SolveByPrices(shares, finishes, gain);
+    if (result.outcome == SolveOutcome::kOptimal ||
+        problem.solver == SolverChoice::kPrices) {
+      return result;
+    }
+  }
+  PolicyResult result =
+      SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
+        Search search(shares, finishes, options);
+        search.Run();
+        if (search.optimal()) search.SpendTheRest(gain);
+        search.Spread();
+        return search.Result();
+      });
+  if (prices) result.solver += kAfterPrices;
+  return result;
+}
+
+absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
+                                   const FairnessOptions& options) {
+  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+  if (!options.agnostic) return SolveAware(problem, options.pairs);
+  return SolveAware(WithReferenceType(problem), options.pairs);
+}
+
+std::unique_ptr<Policy> Make(std::string_view name, FairnessOptions options) {
+  return std::make_unique<OptionPolicy<FairnessOptions>>(name, Solve, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeFinishTimeFairness();
+std::unique_ptr<Policy> MakeFinishTimeFairness() {
+  return Make("finish_time_fairness", {.agnostic = true});
+}
+
+std::unique_ptr<Policy> MakeFinishTimeFairnessPerf();
+std::unique_ptr<Policy> MakeFinishTimeFairnessPerf() {
+  return Make("finish_time_fairness_perf", {});
+}
+
+std::unique_ptr<Policy> MakeFinishTimeFairnessPacked();
+std::unique_ptr<Policy> MakeFinishTimeFairnessPacked() {
+  return Make("finish_time_fairness_packed", {.pairs = true});
+}
+
+}  // namespace gavel

@@ -1,0 +1,445 @@
+#include "coordinator/policy/policies/nash_product.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "coordinator/policy/lp/log_program.h"
+#include "coordinator/policy/lp/small_system.h"
+
+namespace gavel {
+namespace {
+
+constexpr int kIterationsMax = 200;
+// Stops here, per job: the precision of the shares is its root at worst.
+constexpr double kGapPerJob = 1e-13;
+// Above this linear programs help out.
+constexpr double kGapPerJobPolished = 1e-11;
+// What is still called optimal.
+constexpr double kGapPerJobMax = 1e-9;
+// Iterations without a smaller gap that are enough to see that rounding rules.
+constexpr int kIdleMax = 8;
+constexpr double kTiny = 1e-300;
+// Linear programs that may be needed for the rest.
+constexpr int kPolishMax = 12;
+// Part of the way to the nearest bound that a step may go.
+constexpr double kStepMax = 0.99;
+// Rows of limits that differ by less than this are the same.
+constexpr double kDependent = 1e-14;
+// A share below this whose price says that it is not wanted is none.
+constexpr double kUnwantedMax = 1e-9;
+
+// One inequality, usage + slack = 1 with slack >= 0 at price >= 0. The slack is
+// a variable of its own: as a difference it would lose its last digits.
+struct Inequality {
+  double slack = 0;
+  double price = 0;
+  double missing = 0;  // 1 - usage - slack, rounding
+  double slack_step = 0;
+  double price_step = 0;
+
+  // What the price step is worth: usage step - slack / price of it = Side().
+  double Side(double sigma) const { return missing - sigma / price + slack; }
+  void StepSlack(double sigma) {
+    slack_step = sigma / price - slack - slack / price * price_step;
+  }
+  void Move(double length) {
+    slack += length * slack_step;
+    price += length * price_step;
+  }
+};
+
+// One cell of a job that counts.
+struct Variable {
+  size_t cell = 0;
+  size_t limit = 0;
+  int placement = -1;
+  double usage = 0;            // of the limit, whose total is 1
+  double placement_usage = 0;  // of the second limit
+  double rate = 0;             // T / largest
+  double share = 0;            // > 0
+  double excess = 0;           // its reduced price, >= 0
+  double share_step = 0;
+  double excess_step = 0;
+};
+
+struct Job {
+  size_t index = 0;  // m
+  size_t begin = 0;  // its variables
+  size_t end = 0;
+  Inequality time;
+  double throughput = 0;  // t = sum of rate share
+  SmallSystem block;
+};
+
+// minimise -sum log t subject to the inequalities; see the header. The barrier
+// parameter sigma is the target of each share excess and slack price.
+class InteriorPoint {
+ public:
+  InteriorPoint(const ShareProblem& problem, std::optional<size_t> without)
+      : problem_(problem), limits_(problem.limits.size()) {
+    const std::vector<double> even = EvenShares(problem);
+    const std::vector<double> largest = LargestThroughputs(problem);
+    for (size_t m = 0; m < problem.size(); ++m) {
+      if (m != without) AddJob(m, largest[m], even);
+    }
+    Evaluate();
+    for (Variable& v : variables_) v.excess = 1 / v.share;
+    const auto start = [](Inequality& r) {
+      r.slack = std::exchange(r.missing, 0);
+      r.price = 1 / r.slack;
+    };
+    for (Inequality& limit : limits_) start(limit);
+    for (Job& job : jobs_) start(job.time);
+  }
+
+  NashProduct Run() {
+    NashProduct best;
+    best.bound = std::numeric_limits<double>::infinity();
+    best.log_product = -best.bound;
+    const auto jobs = static_cast<double>(jobs_.size());
+    double least_gap = best.bound;
+    int idle = 0;
+    for (int i = 0; i < kIterationsMax && idle < kIdleMax; ++i) {
+      Record(best);
+      const double gap = best.bound - best.log_product;
+      idle = gap < least_gap ? 0 : idle + 1;
+      least_gap = std::min(least_gap, gap);
+      if (gap <= kGapPerJob * jobs) break;
+      Step();
+    }
+    if (!(least_gap <= kGapPerJobPolished * jobs)) Polish(best);
+    if (best.bound - best.log_product <= kGapPerJobMax * jobs) {
+      best.outcome = SolveOutcome::kOptimal;
+    } else {
+      best.outcome = SolveOutcome::kIterationLimit;
+      best.detail = "Nash product: no convergence of the interior point";
+    }
+    return best;
+  }
+
+ private:
+  void AddJob(size_t m, double largest, std::span<const double> even) {
+    Job job;
+    job.index = m;
+    job.begin = variables_.size();
+    for (const JobCell& entry : problem_.Cells(m)) {
+      const auto i = static_cast<size_t>(entry.cell);
+      const ShareCell& cell = problem_.cells[i];
+      Variable v;
+      v.cell = i;
+      v.limit = static_cast<size_t>(cell.type);
+      v.usage = cell.scale_factor / problem_.limits[v.limit];
+      v.placement = cell.placement;
+      if (cell.placement >= 0) {
+        v.placement_usage =
+            cell.scale_factor /
+            problem_.limits[static_cast<size_t>(cell.placement)];
+      }
+      v.rate = entry.throughput / largest;
+      v.share = 0.9 * even[i];
+      variables_.push_back(v);
+    }
+    job.end = variables_.size();
+    jobs_.push_back(job);
+  }
+
+  std::span<Variable> Of(const Job& job) {
+    return std::span(variables_).subspan(job.begin, job.end - job.begin);
+  }
+
+  // Calls visit(limit, usage) for the limits of a variable.
+  template <class Visit>
+  static void ForEachLimit(const Variable& v, Visit visit) {
+    visit(v.limit, v.usage);
+    if (v.placement >= 0) {
+      visit(static_cast<size_t>(v.placement), v.placement_usage);
+    }
+  }
+
+  // Throughputs and what rounding left, anew from the shares.
+  void Evaluate() {
+    for (Inequality& limit : limits_) limit.missing = 1 - limit.slack;
+    for (Job& job : jobs_) {
+      job.time.missing = 1 - job.time.slack;
+      job.throughput = 0;
+      for (const Variable& v : Of(job)) {
+        job.time.missing -= v.share;
+        job.throughput += v.rate * v.share;
+        ForEachLimit(v, [&](size_t r, double usage) {
+          limits_[r].missing -= usage * v.share;
+        });
+      }
+    }
+  }
+
+  // Keeps the shares if they are the best so far, and tightens the bound.
+  void Record(NashProduct& best) {
+    std::vector<double> shares(problem_.cells.size(), 0.0);
+    for (const Variable& v : variables_) {
+      const bool unwanted = v.share < kUnwantedMax && v.share < v.excess;
+      shares[v.cell] = unwanted ? 0 : v.share;
+    }
+    RepairShares(problem_, shares);
+    Take(shares, best);
+    double bound = 0;
+    for (const Inequality& limit : limits_) bound += limit.price;
+    for (const Job& job : jobs_) {
+      double rent = 0;
+      for (const Variable& v : Of(job)) {
+        double gain = v.rate / job.throughput;
+        ForEachLimit(v, [&](size_t r, double usage) {
+          gain -= usage * limits_[r].price;
+        });
+        rent = std::max(rent, gain);
+      }
+      bound += std::log(job.throughput) - 1 + rent;
+    }
+    best.bound = std::min(best.bound, bound);
+  }
+
+  // Where limits and times bind together in many ways, steps lose their digits.
+  // Linear programs with tangents around what there is find the rest.
+  void Polish(NashProduct& best) {
+    const std::vector<double> largest = LargestThroughputs(problem_);
+    std::vector<double> scale(largest.size(), 0.0);
+    for (const Job& job : jobs_) scale[job.index] = largest[job.index];
+    LogProgram program(problem_, scale);
+    const auto ratios = [&](std::span<const double> shares, double factor) {
+      std::vector<double> values = Throughputs(problem_, shares);
+      for (size_t m = 0; m < values.size(); ++m) {
+        values[m] = std::max(kTiny, values[m] / largest[m] * factor);
+      }
+      return values;
+    };
+    for (double step = 1e-8; step < 1; step *= 10) {
+      program.AddTangents(ratios(best.shares, 1 + step));
+      program.AddTangents(ratios(best.shares, 1 - step));
+    }
+    program.AddTangents(ratios(best.shares, 1));
+    const double enough =
+        kGapPerJobPolished * static_cast<double>(jobs_.size());
+    for (int i = 0; i < kPolishMax; ++i) {
+      const LogProgram::Answer answer = program.Solve();
+      best.bound = std::min(best.bound, answer.bound);
+      if (answer.shares.empty()) return;
+      program.AddTangents(ratios(answer.shares, 1));
+      Take(answer.shares, best);
+      if (best.bound - best.log_product <= enough) return;
+    }
+  }
+
+  // Keeps the shares if they are the best so far.
+  void Take(const std::vector<double>& shares, NashProduct& best) const {
+    double log_product = 0;
+    for (const Job& job : jobs_) {
+      double ratio = 0;
+      for (size_t i = job.begin; i < job.end; ++i) {
+        ratio += variables_[i].rate * shares[variables_[i].cell];
+      }
+      log_product += std::log(ratio);
+    }
+    if (!best.shares.empty() && !(log_product > best.log_product)) return;
+    best.log_product = log_product;
+    best.shares = shares;
+  }
+
+  // The mean of share excess and slack price: what sigma is measured by.
+  double Complementarity() const {
+    double sum = 0;
+    for (const Variable& v : variables_) sum += v.share * v.excess;
+    for (const Inequality& r : limits_) sum += r.slack * r.price;
+    for (const Job& job : jobs_) sum += job.time.slack * job.time.price;
+    return sum / static_cast<double>(variables_.size() + limits_.size() +
+                                     jobs_.size());
+  }
+
+  void Step();
+  void Factor();
+  void FactorBlock(Job& job);
+  void Direction(double sigma);
+  double Gradient(const Job& job, const Variable& v, double sigma) const;
+  double Length() const;
+  void Move(double length);
+
+  const ShareProblem& problem_;
+  std::vector<Variable> variables_;
+  std::vector<Job> jobs_;
+  std::vector<Inequality> limits_;
+  SmallSystem schur_;
+  std::vector<double> schur_scale_;
+  std::vector<double> rhs_;  // reused
+};
+
+void InteriorPoint::Step() {
+  const double now = Complementarity();
+  Factor();
+  // As far as the step to the optimum would get says how much to centre.
+  Direction(0);
+  const double part = 1 - kStepMax * Length();
+  Direction(now * std::max(1e-3, part * part * part));
+  Move(kStepMax * Length());
+  Evaluate();
+}
+
+// The job's block: steps of its shares, of its throughput (relative), and of
+// the price of its time solve
+//   [excess / share, g, e; g', -1, 0; e', 0, -slack / price],
+// g = rate / t: the Hessian of -log t is g g'.
+void InteriorPoint::FactorBlock(Job& job) {
+  const std::span<Variable> variables = Of(job);
+  const size_t size = variables.size();
+  job.block.Reset(size + 2);
+  for (size_t i = 0; i < size; ++i) {
+    job.block.At(i, i) = variables[i].excess / variables[i].share;
+    const double g = variables[i].rate / job.throughput;
+    job.block.At(i, size) = job.block.At(size, i) = g;
+    job.block.At(i, size + 1) = job.block.At(size + 1, i) = 1;
+  }
+  job.block.At(size, size) = -1;
+  job.block.At(size + 1, size + 1) = -job.time.slack / job.time.price;
+  job.block.Factor();
+}
+
+// Block by block, and the system that they leave for the prices of the limits:
+// A M^-1 A' + slack / price, with A the usages of the limits.
+void InteriorPoint::Factor() {
+  schur_.Reset(limits_.size());
+  for (size_t r = 0; r < limits_.size(); ++r) {
+    schur_.At(r, r) = limits_[r].slack / limits_[r].price;
+  }
+  for (Job& job : jobs_) {
+    FactorBlock(job);
+    const std::span<Variable> variables = Of(job);
+    for (size_t k = 0; k < variables.size(); ++k) {
+      rhs_.assign(job.block.size(), 0.0);
+      rhs_[k] = 1;
+      job.block.Solve(rhs_);
+      ForEachLimit(variables[k], [&](size_t c, double column) {
+        for (size_t i = 0; i < variables.size(); ++i) {
+          ForEachLimit(variables[i], [&](size_t r, double row) {
+            schur_.At(r, c) += row * rhs_[i] * column;
+          });
+        }
+      });
+    }
+  }
+  // To a diagonal of ones: rows differ by many orders of magnitude.
+  schur_scale_.resize(limits_.size());
+  for (size_t r = 0; r < limits_.size(); ++r) {
+    // Never less than it started with, whatever rounding leaves.
+    const double least = limits_[r].slack / limits_[r].price;
+    schur_.At(r, r) = std::max(schur_.At(r, r), least);
+    schur_scale_[r] = 1 / std::sqrt(schur_.At(r, r));
+  }
+  for (size_t r = 0; r < limits_.size(); ++r) {
+    for (size_t c = 0; c < limits_.size(); ++c) {
+      schur_.At(r, c) *= schur_scale_[r] * schur_scale_[c];
+    }
+  }
+  // Limits that bind together have prices that only matter in sum.
+  schur_.Factor(kDependent);
+}
+
+// Of the Lagrangian with the barrier, downwards, at the prices as they are.
+double InteriorPoint::Gradient(const Job& job, const Variable& v,
+                               double sigma) const {
+  double gradient = v.rate / job.throughput - job.time.price + sigma / v.share;
+  ForEachLimit(
+      v, [&](size_t r, double usage) { gradient -= usage * limits_[r].price; });
+  return gradient;
+}
+
+// The Newton step to the point of the central path at sigma: first as if the
+// prices of the limits stayed, then their step, then what it changes.
+void InteriorPoint::Direction(double sigma) {
+  std::vector<double> prices(limits_.size());
+  for (size_t r = 0; r < prices.size(); ++r) {
+    prices[r] = -limits_[r].Side(sigma);
+  }
+  for (Job& job : jobs_) {
+    rhs_.assign(job.block.size(), 0.0);
+    for (size_t i = job.begin; i < job.end; ++i) {
+      rhs_[i - job.begin] = Gradient(job, variables_[i], sigma);
+    }
+    rhs_.back() = job.time.Side(sigma);
+    job.block.Solve(rhs_);
+    job.time.price_step = rhs_.back();
+    for (size_t i = job.begin; i < job.end; ++i) {
+      variables_[i].share_step = rhs_[i - job.begin];
+      ForEachLimit(variables_[i], [&](size_t r, double usage) {
+        prices[r] += usage * rhs_[i - job.begin];
+      });
+    }
+  }
+  for (size_t r = 0; r < prices.size(); ++r) prices[r] *= schur_scale_[r];
+  schur_.Solve(prices);
+  for (size_t r = 0; r < prices.size(); ++r) prices[r] *= schur_scale_[r];
+  for (size_t r = 0; r < prices.size(); ++r) {
+    limits_[r].price_step = prices[r];
+    limits_[r].StepSlack(sigma);
+  }
+  for (Job& job : jobs_) {
+    rhs_.assign(job.block.size(), 0.0);
+    for (size_t i = job.begin; i < job.end; ++i) {
+      ForEachLimit(variables_[i], [&](size_t r, double usage) {
+        rhs_[i - job.begin] += usage * prices[r];
+      });
+    }
+    job.block.Solve(rhs_);
+    job.time.price_step -= rhs_.back();
+    job.time.StepSlack(sigma);
+    for (size_t i = job.begin; i < job.end; ++i) {
+      Variable& v = variables_[i];
+      v.share_step -= rhs_[i - job.begin];
+      v.excess_step = (sigma - v.excess * v.share_step) / v.share - v.excess;
+    }
+  }
+}
+
+// The longest step, at most 1 / kStepMax, that keeps all above zero.
+double InteriorPoint::Length() const {
+  double length = 1 / kStepMax;
+  const auto shorten = [&](double value, double step) {
+    if (step < 0) length = std::min(length, -value / step);
+  };
+  const auto both = [&](const Inequality& r) {
+    shorten(r.slack, r.slack_step);
+    shorten(r.price, r.price_step);
+  };
+  for (const Variable& v : variables_) {
+    shorten(v.share, v.share_step);
+    shorten(v.excess, v.excess_step);
+  }
+  for (const Inequality& limit : limits_) both(limit);
+  for (const Job& job : jobs_) both(job.time);
+  return length;
+}
+
+void InteriorPoint::Move(double length) {
+  for (Variable& v : variables_) {
+    v.share += length * v.share_step;
+    v.excess += length * v.excess_step;
+  }
+  for (Inequality& limit : limits_) limit.Move(length);
+  for (Job& job : jobs_) job.time.Move(length);
+}
+
+}  // namespace
+
+NashProduct MaximizeNashProduct(const ShareProblem& problem,
+                                std::optional<size_t> without) {
+  assert(problem.units.size() == problem.size());
+  if (problem.size() == (without ? 1u : 0u)) {
+    NashProduct empty;
+    empty.outcome = SolveOutcome::kOptimal;
+    empty.shares.assign(problem.cells.size(), 0.0);
+    return empty;
+  }
+  return InteriorPoint(problem, without).Run();
+}
+
+}  // namespace gavel

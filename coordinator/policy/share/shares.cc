@@ -1,0 +1,313 @@
+// What share_problem.h says of plain shares.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "coordinator/policy/share/pair_table.h"
+#include "coordinator/policy/share/share_problem.h"
+
+namespace gavel {
+namespace {
+
+// A share below this is the dust of floating-point pivots, not a decision; the
+// mechanism would give it a whole round.
+constexpr double kDust = 1e-13;
+
+// Calls visit(limit, cell) for each limit of each cell.
+template <class Visit>
+void ForEachLimit(const ShareProblem& problem, Visit visit) {
+  for (size_t i = 0; i < problem.cells.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    visit(static_cast<size_t>(cell.type), i);
+    if (cell.placement >= 0) visit(static_cast<size_t>(cell.placement), i);
+  }
+}
+
+void ScaleJobs(const ShareProblem& problem, std::span<double> shares) {
+  for (size_t m = 0; m < problem.size(); ++m) {
+    double sum = 0;
+    for (const JobCell& cell : problem.Cells(m)) {
+      sum += cell.time * shares[static_cast<size_t>(cell.cell)];
+    }
+    if (sum <= 1) continue;
+    // In pairs this also lowers the other job's sum: it stays feasible.
+    for (const JobCell& cell : problem.Cells(m)) {
+      shares[static_cast<size_t>(cell.cell)] /= sum;
+    }
+  }
+}
+
+void ScaleLimits(const ShareProblem& problem, std::span<double> shares) {
+  std::vector<double> factor(problem.limits.size(), 0.0);
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    factor[limit] += problem.cells[i].scale_factor * shares[i];
+  });
+  for (size_t r = 0; r < factor.size(); ++r) {
+    const double used = factor[r];
+    factor[r] = used > problem.limits[r] ? problem.limits[r] / used : 1;
+  }
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    double least = factor[static_cast<size_t>(cell.type)];
+    if (cell.placement >= 0) {
+      least = std::min(least, factor[static_cast<size_t>(cell.placement)]);
+    }
+    shares[i] *= least;
+  }
+}
+
+bool Alone(const ShareProblem& problem, int cell) {
+  const int unit = problem.cells[static_cast<size_t>(cell)].unit;
+  return problem.units[static_cast<size_t>(unit)].second < 0;
+}
+
+// What is left of the limits while jobs are put in whole cells.
+struct Room {
+  const ShareProblem& problem;
+  std::vector<double> left;
+
+  double Of(const ShareCell& cell) const {
+    const double type = left[static_cast<size_t>(cell.type)];
+    if (cell.placement < 0) return type;
+    return std::min(type, left[static_cast<size_t>(cell.placement)]);
+  }
+  void Take(const ShareCell& cell) {
+    left[static_cast<size_t>(cell.type)] -= cell.scale_factor;
+    if (cell.placement < 0) return;
+    left[static_cast<size_t>(cell.placement)] -= cell.scale_factor;
+  }
+  // The cell with the most room of the job's fastest ones; -1: a pair is
+  // faster, or none has room.
+  int Best(size_t m, double fastest) const {
+    int best = -1;
+    for (const JobCell& entry : problem.Cells(m)) {
+      if (entry.throughput < fastest || !Alone(problem, entry.cell)) continue;
+      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      if (Of(cell) < cell.scale_factor) continue;
+      if (best >= 0 && Of(cell) <= Of(problem.cells[static_cast<size_t>(best)]))
+        continue;
+      best = entry.cell;
+    }
+    return best;
+  }
+};
+
+}  // namespace
+
+double Throughput(const ShareProblem& problem, size_t m,
+                  std::span<const double> shares) {
+  double throughput = 0;
+  for (const JobCell& cell : problem.Cells(m)) {
+    throughput += cell.throughput * shares[static_cast<size_t>(cell.cell)];
+  }
+  return throughput;
+}
+
+std::vector<double> Throughputs(const ShareProblem& problem,
+                                std::span<const double> shares) {
+  std::vector<double> throughputs(problem.size());
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    throughputs[m] = Throughput(problem, m, shares);
+  }
+  return throughputs;
+}
+
+std::vector<double> ProportionalThroughputs(const ShareProblem& problem) {
+  const double accelerators =
+      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  std::vector<double> proportional(problem.size(), 0.0);
+  for (size_t m = 0; m < proportional.size(); ++m) {
+    const std::span<const double> row = problem.Row(m);
+    for (size_t j = 0; j < problem.types; ++j) {
+      const double throughput =
+          row[j] > 0 ? row[j] : row[row.size() - problem.types + j];
+      proportional[m] += throughput * (problem.capacity[j] / accelerators);
+    }
+  }
+  return proportional;
+}
+
+std::vector<double> LargestThroughputs(const ShareProblem& problem) {
+  std::vector<double> largest(problem.size(), 0.0);
+  for (size_t m = 0; m < largest.size(); ++m) {
+    for (const JobCell& cell : problem.Cells(m)) {
+      largest[m] = std::max(largest[m], cell.throughput);
+    }
+    if (problem.pairs != nullptr) {
+      largest[m] = std::max(largest[m], problem.pairs->fastest[m]);
+    }
+  }
+  return largest;
+}
+
+std::vector<double> Normalizers(const ShareProblem& problem) {
+  std::vector<double> normalizers = ProportionalThroughputs(problem);
+  for (size_t m = 0; m < normalizers.size(); ++m) {
+    normalizers[m] = problem.scale_factor[m] / normalizers[m];
+  }
+  return normalizers;
+}
+
+void RepairShares(const ShareProblem& problem, std::span<double> shares) {
+  assert(shares.size() == problem.cells.size());
+  for (double& share : shares) {
+    // Written so that NaN becomes 0 too.
+    if (!(share > kDust)) share = 0;
+    share = std::min(share, 1.0);
+  }
+  ScaleJobs(problem, shares);
+  // Limits come last: making shares smaller leaves the jobs feasible.
+  ScaleLimits(problem, shares);
+}
+
+void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
+                 std::span<double> shares) {
+  constexpr double kShortMin = 1e-9;
+  constexpr double kTakenMax = 1e-9;
+  std::vector<std::pair<size_t, double>> extra;  // (cell, share)
+  double taken = 0;
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const double missing = wanted[m] - Throughput(problem, m, shares);
+    if (missing <= kShortMin * wanted[m]) continue;
+    JobCell best;
+    for (const JobCell& cell : problem.Cells(m)) {
+      if (!Alone(problem, cell.cell)) continue;
+      if (cell.throughput > best.throughput) best = cell;
+    }
+    const auto i = static_cast<size_t>(best.cell);
+    const double share = std::max(missing / best.throughput, 2 * kDust);
+    const auto type = static_cast<size_t>(problem.cells[i].type);
+    extra.emplace_back(i, share);
+    taken += share * std::max(1.0, problem.cells[i].scale_factor /
+                                       problem.limits[type]);
+  }
+  if (extra.empty() || taken > kTakenMax) return;
+  for (const auto& [i, share] : extra) shares[i] += share;
+  RepairShares(problem, shares);
+}
+
+std::vector<double> EvenShares(const ShareProblem& problem) {
+  std::vector<double> asked(problem.limits.size(), 0.0);
+  const auto alone = [&](size_t i) {
+    return Alone(problem, static_cast<int>(i));
+  };
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    if (alone(i)) asked[limit] += problem.cells[i].scale_factor;
+  });
+  std::vector<double> shares(problem.cells.size(), 0.0);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (alone(i)) shares[i] = 1;
+  }
+  ForEachLimit(problem, [&](size_t limit, size_t i) {
+    if (!alone(i)) return;
+    shares[i] = std::min(shares[i], problem.limits[limit] / asked[limit]);
+  });
+  RepairShares(problem, shares);
+  return shares;
+}
+
+std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
+  const std::vector<double> fastest = LargestThroughputs(problem);
+  std::vector<double> shares(problem.cells.size(), 0.0);
+  Room room{problem, problem.limits};
+  // Those that are as fast in several cells take what the others leave.
+  for (const bool choosy : {true, false}) {
+    for (size_t m = 0; m < problem.size(); ++m) {
+      const auto cells = problem.Cells(m);
+      const auto equal = std::count_if(
+          cells.begin(), cells.end(),
+          [&](const JobCell& cell) { return cell.throughput >= fastest[m]; });
+      if ((equal == 1) != choosy) continue;
+      const int best = room.Best(m, fastest[m]);
+      if (best < 0) return std::nullopt;
+      room.Take(problem.cells[static_cast<size_t>(best)]);
+      shares[static_cast<size_t>(best)] = 1;
+    }
+  }
+  return shares;
+}
+
+bool MayAllBeAtBest(const ShareProblem& problem) {
+  Room room{problem, problem.limits};
+  double all =
+      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  for (size_t m = 0; m < problem.size(); ++m) {
+    JobCell best;
+    bool choosy = false;  // no other cell is as good
+    for (const JobCell& cell : problem.Cells(m)) {
+      if (cell.throughput < best.throughput) continue;
+      choosy = cell.throughput > best.throughput;
+      best = cell;
+    }
+    const ShareCell& cell = problem.cells[static_cast<size_t>(best.cell)];
+    all -= cell.scale_factor;
+    if (choosy) room.Take(cell);
+    if (all < 0 || room.Of(cell) < 0) return false;
+  }
+  return true;
+}
+
+Allocation ToAllocation(const ShareProblem& problem,
+                        std::span<const double> shares) {
+  std::vector<bool> held(problem.units.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] > 0) held[static_cast<size_t>(problem.cells[i].unit)] = true;
+  }
+  std::vector<size_t> order(problem.units.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Pairs that were listed later come last.
+  const auto by_id = [&](size_t a, size_t b) {
+    return problem.units[a].id < problem.units[b].id;
+  };
+  if (!std::is_sorted(order.begin(), order.end(), by_id)) {
+    std::sort(order.begin(), order.end(), by_id);
+  }
+  std::vector<ShareUnit> units;
+  std::vector<size_t> row(problem.units.size(), 0);
+  for (const size_t u : order) {
+    if (problem.units[u].second >= 0 && !held[u]) continue;
+    row[u] = units.size();
+    units.push_back(problem.units[u].id);
+  }
+  std::vector<double> rows(units.size() * problem.columns, 0.0);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const ShareCell& cell = problem.cells[i];
+    if (!(shares[i] > 0)) continue;
+    rows[row[static_cast<size_t>(cell.unit)] * problem.columns +
+         static_cast<size_t>(cell.column)] = shares[i];
+  }
+  return Allocation::FromRows(std::move(units), problem.columns,
+                              std::move(rows));
+}
+
+bool AllTypesAlike(const ShareProblem& problem) {
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const std::span<const JobCell> cells = problem.Cells(m);
+    const bool alike =
+        std::all_of(cells.begin(), cells.end(), [&](const JobCell& cell) {
+          return cell.throughput == cells.front().throughput;
+        });
+    if (!alike) return false;
+  }
+  return true;
+}
+
+PolicyResult ToResult(const ShareProblem& problem,
+                      std::span<const double> shares, double objective,
+                      double bound, std::string_view solver) {
+  PolicyResult result;
+  result.solver = solver;
+  result.outcome = SolveOutcome::kOptimal;
+  result.allocation = ToAllocation(problem, shares);
+  result.worth = AllTypesAlike(problem) ? TypeWorth::kAlike : TypeWorth::kSpeed;
+  result.left_out = problem.left_out;
+  result.objective = objective;
+  result.bound = bound;
+  result.gap = std::abs(bound - objective) / std::max(1.0, std::abs(bound));
+  return result;
+}
+
+}  // namespace gavel

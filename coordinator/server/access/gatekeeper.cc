@@ -1,0 +1,212 @@
+#include "coordinator/server/access/gatekeeper.h"
+
+#include <utility>
+#include <variant>
+
+#include "coordinator/server/incoming.h"
+#include "core/codec.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// Named in one line; the coordinator's log has them all.
+constexpr size_t kChangesInAuditMax = 20;
+
+bool RunsOn(const std::string& server, const WorkerKey& key,
+            const std::map<JobId, Job>& jobs) {
+  const auto job = jobs.find(key.job);
+  if (job == jobs.end() || key.rank < 0) return false;
+  const auto rank = static_cast<size_t>(key.rank);
+  if (rank >= job->second.workers.size()) return false;
+  const Worker& worker = job->second.workers[rank];
+  return worker.incarnation == key.incarnation && worker.server == server;
+}
+
+// A second of the event loop counts as so many requests beside the request
+// itself: 200 a second then take at most a fifteenth of the loop.
+constexpr double kRequestsPerLoopSecond = 3000;
+
+bool HasQuota(const Identity& sender) {
+  return sender.role == Role::kUser || sender.role == Role::kViewer;
+}
+
+// What a request costs of those that one may make. The next page of a listing
+// is paid for by its bytes (query_thread.h).
+double CostOf(const Message& message) {
+  constexpr double kNextPage = 0.05;
+  // Written down, and perhaps a reason to solve anew.
+  constexpr double kCommand = 5;
+  if (std::holds_alternative<CommandRequest>(message)) return kCommand;
+  const auto* query = std::get_if<QueryRequest>(&message);
+  return query != nullptr && query->cursor != 0 ? kNextPage : 1;
+}
+
+std::string Error(const absl::Status& why) {
+  return std::string(why.message());
+}
+
+std::optional<Message> Refuse(const SubmitRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return SubmitReply{m.request, JobId(), Error(why)};
+}
+std::optional<Message> Refuse(const CommandRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return CommandReply{m.request, Error(why)};
+}
+std::optional<Message> Refuse(const QueryRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return QueryReply{m.request, "", 0, Error(why)};
+}
+std::optional<Message> Refuse(const LogRequest& m, const absl::Status& why,
+                              JournalPosition) {
+  return LogReply{m.request, "", m.offset, true, Error(why)};
+}
+std::optional<Message> Refuse(const AgentHello& m, const absl::Status& why,
+                              JournalPosition position) {
+  return AgentRejected{m.server, position, Error(why), m.incarnation,
+                       m.state_id};
+}
+template <class T>
+std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::Status Gatekeeper::CheckPosition(const Identity& sender,
+                                       const Message& message,
+                                       const Engine& engine) const {
+  const std::optional<JournalPosition> seen = HighestSeen(message);
+  if (!seen.has_value() || engine.Knows(*seen) || keys_->proofs.Holds(*seen)) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      StrCat(RoleName(sender.role), " ", sender.name, ": it shows term ",
+             seen->term, " seq ", seen->seq,
+             " of the journal without proof that a coordinator of this key "
+             "gave it out, and the journal is at term ",
+             engine.position().term, " seq ", engine.position().seq,
+             "; if the coordinator's key was replaced, start it again"));
+}
+
+absl::Status Gatekeeper::Check(Time now, const Identity& sender,
+                               const Message& message, const Engine& engine) {
+  if (HasQuota(sender) &&
+      !keys_->rates.Take(now, sender.name, CostOf(message))) {
+    return absl::ResourceExhaustedError(
+        StrCat(RoleName(sender.role), " ", sender.name,
+               " asks for more than its requests a second; wait ten seconds, "
+               "ask less often, or have an operator raise --quota-requests"));
+  }
+  GAVEL_RETURN_IF_ERROR(Authorize(sender, message, engine.jobs()));
+  return CheckPosition(sender, message, engine);
+}
+
+absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
+                                           const Engine& engine) {
+  if (!keys_.has_value()) {
+    return Identity{"", Role::kOperator, "", WorkerKey()};
+  }
+  std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
+  const absl::Status allowed =
+      sender.has_value()
+          ? Check(now, *sender, incoming.message, engine)
+          : absl::UnauthenticatedError(
+                "this key is not allowed any more; an operator can have it "
+                "allowed with `gavel user add`");
+  if (allowed.ok()) return *std::move(sender);
+  AuditEntry entry;
+  entry.who = sender ? sender->name : StrCat("key ", incoming.public_key);
+  entry.role = sender ? std::string(RoleName(sender->role)) : "";
+  entry.from = incoming.address;
+  entry.action = MessageName(incoming.message);
+  entry.result = StrCat("refused: ", allowed.message());
+  audit_.Refusal(now, entry);
+  return allowed;
+}
+
+void Gatekeeper::Charge(Time now, const Identity& sender, double loop_s) {
+  if (!keys_.has_value() || !HasQuota(sender)) return;
+  keys_->rates.Spend(now, sender.name, loop_s * kRequestsPerLoopSecond);
+}
+
+void Gatekeeper::Seal(Message* message) {
+  if (!keys_.has_value()) return;
+  std::visit(
+      [this](auto& m) {
+        if constexpr (requires { m.position.proof; }) {
+          m.position.proof = keys_->proofs.Of(m.position);
+        }
+      },
+      *message);
+}
+
+void Gatekeeper::NoteWorkers(const Message& message,
+                             const std::map<JobId, Job>& jobs) {
+  if (!keys_.has_value()) return;
+  if (const auto* hello = std::get_if<AgentHello>(&message)) {
+    keys_->access->RemoveWorkersOf(hello->server);
+    for (const RunningWorker& running : hello->running) {
+      if (!RunsOn(hello->server, running.worker, jobs)) continue;
+      keys_->access->AddWorker(hello->server, running.worker,
+                               running.public_key);
+    }
+  } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
+    if (!RunsOn(launched->server, launched->worker, jobs)) return;
+    keys_->access->AddWorker(launched->server, launched->worker,
+                             launched->public_key);
+  } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
+    keys_->access->RemoveWorker(exited->server, exited->worker);
+  }
+}
+
+std::optional<absl::StatusOr<std::vector<std::string>>> Gatekeeper::Reload() {
+  if (!keys_.has_value()) return std::nullopt;
+  auto read = keys_->access->Reload();
+  if (!read.has_value()) return std::nullopt;
+  std::string result =
+      read->ok() ? "done" : std::string(read->status().message());
+  if (read->ok()) {
+    for (size_t i = 0; i < (*read)->size() && i < kChangesInAuditMax; ++i) {
+      result += StrCat(i == 0 ? ": " : ", ", (**read)[i]);
+    }
+    if ((*read)->size() > kChangesInAuditMax) {
+      result += StrCat(" and ", (*read)->size() - kChangesInAuditMax, " more");
+    }
+  }
+  audit_.Action({"", "", "", "reload principals", "", std::move(result)});
+  return read;
+}
+
+std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
+  std::vector<std::string> lines;
+  if (!keys_.has_value()) return lines;
+  for (const RefusedKey& refused : keys_->access->TakeRefused()) {
+    const std::string why =
+        refused.was.empty()
+            ? "no principal and no worker has this key"
+            : StrCat("the key of ", refused.was, " was revoked");
+    AuditEntry entry;
+    entry.who = StrCat("key ", refused.key);
+    entry.from = refused.address;
+    entry.action = "connect";
+    entry.result =
+        StrCat("refused: ", why, " (", refused.attempts, " attempts)");
+    audit_.Refusal(now, entry);
+    lines.push_back(StrCat("connection refused: key ", refused.key, " from ",
+                           refused.address, ": ", why, "; ", refused.attempts,
+                           " attempts"));
+  }
+  return lines;
+}
+
+std::optional<Message> RefusalOf(const Message& message,
+                                 const absl::Status& why,
+                                 JournalPosition position) {
+  return std::visit([&](const auto& m) { return Refuse(m, why, position); },
+                    message);
+}
+
+}  // namespace gavel

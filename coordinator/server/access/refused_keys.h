@@ -1,0 +1,54 @@
+// Handshakes that were refused, until the audit log has them: by key, each
+// once in a while with how often it tried. A worker may connect before its
+// agent has told of it, so that an unknown key is told of only when it has
+// stayed unknown for a moment. Bounded; not thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
+#define GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gavel {
+
+struct RefusedKey {
+  std::string key;
+  std::string address;    // that it tried from last
+  std::string was;        // "alice (user)", whose it was; empty: unknown
+  uint64_t attempts = 0;  // since it was told of last
+};
+
+class RefusedKeys {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kMoment{1};
+  // Between two that are told of one key, and before it is forgotten.
+  static constexpr std::chrono::seconds kInterval{60};
+  // Beyond, some are forgotten untold.
+  static constexpr size_t kKeysMax = 4096;
+
+  // One attempt. True: the key has been unknown for longer than a moment.
+  bool Note(Clock::time_point now, const std::string& key,
+            const std::string& address, const std::string& was);
+  // Those that are to be told of now; `known`: it is allowed after all.
+  std::vector<RefusedKey> Take(
+      Clock::time_point now,
+      const std::function<bool(const std::string&)>& known);
+
+ private:
+  struct Entry {
+    RefusedKey refused;
+    Clock::time_point first;
+    Clock::time_point last;
+    Clock::time_point tell_at;
+  };
+  std::map<std::string, Entry> keys_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_

@@ -1,0 +1,104 @@
+// Rows of the tables of history: what became of jobs, leases, rounds and step
+// reports, for people (`gavel history`). Values, thread-safe.
+//
+// Times "_s" are seconds since 1970 by the wall clock that the coordinator had
+// at its start; a clock that jumps afterwards moves nothing. 0: not yet.
+#ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_ROWS_H_
+#define GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_ROWS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+
+namespace gavel {
+
+// Replaces what the table says of the job.
+struct HistoryJob {
+  uint64_t job = 0;
+  uint64_t last_seq = 0;  // row of the journal that it is as of
+  bool over = false;      // ended, and no process is left
+  std::string name;
+  std::string user;
+  std::string entity;
+  std::string app;
+  std::string state;  // StateLetters
+  std::string reason;
+  int scale_factor = 1;
+  double weight = 1;
+  double submitted_s = 0;
+  double started_s = 0;  // its first lease
+  double ended_s = 0;
+  double run_s = 0;      // that rank 0 held a lease
+  double pausing_s = 0;  // lost to saving, releasing, restoring
+  uint64_t steps_done = 0;
+  uint64_t steps_total = 0;
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  uint64_t evictions = 0;  // its processes had to go for others
+  uint64_t failures = 0;   // processes that ended with an error
+  int exit_code = 0;       // of the last process that ended
+  int signal = 0;
+  std::map<std::string, double> accelerator_s;      // leased, by type
+  std::map<std::string, double> steps_per_s;        // measured alone, by type
+  std::map<std::string, double> given_steps_per_s;  // by the user
+};
+
+// A worker's stay on an accelerator.
+struct HistoryLease {
+  uint64_t seq = 0;  // of its LeaseStarted
+  uint64_t job = 0;
+  int rank = 0;
+  uint64_t epoch = 0;
+  std::string server;
+  std::string type;
+  std::string uuid;
+  double from_s = 0;
+  double to_s = 0;
+  uint64_t steps_from = 0;
+  uint64_t steps_to = 0;
+  std::string ended;  // "paused", "finished", "process gone", ...
+};
+
+struct HistoryRound {
+  uint64_t seq = 0;  // of its RoundStarted
+  uint64_t round = 0;
+  double from_s = 0;
+  uint64_t running = 0;  // jobs that have accelerators in it
+  uint64_t waiting = 0;
+  std::map<std::string, double> busy;  // accelerators given out, by type
+};
+
+// What the policy meant users to have when a round began, until the next one
+// does, or the round is over.
+struct HistoryShares {
+  uint64_t seq = 0;  // of its RoundStarted
+  double from_s = 0;
+  double to_s = 0;
+  std::map<std::string, double> entitled;  // accelerators, by user
+};
+
+// One report of rank 0, thinned: a job keeps at most kHistoryStepsMax.
+struct HistorySteps {
+  uint64_t seq = 0;
+  uint64_t job = 0;
+  uint64_t number = 0;  // of the job's reports, from 0
+  double at_s = 0;
+  uint64_t steps_done = 0;
+  double steps_per_s = 0;
+  std::string type;
+};
+inline constexpr uint64_t kHistoryStepsMax = 512;
+
+// Of the job's reports only those whose number `stride` divides are kept.
+struct HistoryThinned {
+  uint64_t job = 0;
+  uint64_t stride = 1;
+};
+
+using HistoryRow = std::variant<HistoryJob, HistoryLease, HistoryRound,
+                                HistorySteps, HistoryThinned, HistoryShares>;
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_ROWS_H_

@@ -1,0 +1,59 @@
+// The tables of history in the journal's file: written by the journal in the
+// transaction of the rows that they follow from, read by the coordinator for
+// `gavel history`, and by that command itself from a file. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_TABLES_H_
+#define GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_TABLES_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/server/journal/history_rows.h"
+#include "coordinator/server/journal/sqlite.h"
+#include "core/messages.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+
+// Creates what is not there.
+extern const char kHistoryTables[];
+
+absl::Status WriteHistory(SqliteDatabase& database,
+                          std::span<const HistoryRow> rows);
+// Forgets what was over before row `seq` of the journal.
+absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq);
+
+// What is asked for. Over the wire it is JSON with these keys.
+struct HistoryFilter {
+  std::string table = "jobs";  // or "leases", "rounds", "steps"
+  uint64_t job = 0;            // 0: all
+  std::string user;            // of jobs; empty: all
+  std::string state;           // of jobs, letters as of `gavel queue`
+  double since_s = 0;          // what ended before is left out
+  double until_s = 0;          // what began later is left out; 0: nothing
+};
+std::string FormatHistoryFilter(const HistoryFilter& filter);
+// INVALID_ARGUMENT: no JSON of a filter, or a table that there is not.
+absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view json);
+
+struct HistoryPage {
+  std::string json;          // an array of rows, at most kPageBytesMax
+  uint64_t next_cursor = 0;  // 0: that was all
+};
+// Looks at a bounded number of rows: a page may be empty and not the last.
+absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
+                                        const HistoryFilter& filter,
+                                        uint64_t cursor);
+// All of its pages.
+absl::StatusOr<nlohmann::ordered_json> ReadAllHistory(
+    SqliteDatabase& database, const HistoryFilter& filter);
+
+// What the coordinator answers, of the journal at `path`.
+QueryReply AnswerHistory(const QueryRequest& request, const std::string& path);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_JOURNAL_HISTORY_TABLES_H_

@@ -1,0 +1,99 @@
+// A job as `gavel queue` and `gavel why` tell it: copied from the engine on the
+// event loop, written as JSON on any thread. Values; the functions are pure.
+#ifndef GAVEL_COORDINATOR_SERVER_QUERY_JOB_VIEW_H_
+#define GAVEL_COORDINATOR_SERVER_QUERY_JOB_VIEW_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/waiting_line.h"
+#include "coordinator/server/query/json_text.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel {
+
+// What the job file says: the same from view to view.
+struct JobFacts {
+  std::string name;
+  std::string app;
+  std::string entity;
+  std::string owner;
+  std::string checkpoint_directory;
+  double weight = 1;
+  int scale_factor_asked = 1;
+  int scale_factor_min = 1;
+  int scale_factor_max = 1;
+  uint64_t steps_total = 0;
+};
+
+// What the ranks of a gang report, as one: they step together, so counts of
+// steps are those of the slowest, and counts of pauses those of any.
+struct JobProgress {
+  uint64_t steps_done = 0;
+  double steps_per_s = 0;  // 0 unless running
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t incarnations = 0;
+  Generation last_generation;
+};
+
+struct AcceleratorName {
+  std::string server;
+  std::string type;
+  std::string uuid;
+};
+
+struct JobView {
+  JobId id;
+  std::shared_ptr<const JobFacts> facts;
+  std::string_view state;  // StateLetters
+  // Of kPriority, its place in line is told by a WaitingLine.
+  Reason reason;
+  // Behind the reason, and where its tensors are; mostly empty.
+  std::string notes;
+  std::string memory;
+  int scale_factor = 1;
+  JobProgress progress;
+  std::vector<AcceleratorName> held;  // the first kAcceleratorsPerRowMax
+  std::vector<std::pair<std::string, double>> scalars;
+  JobShares shares;
+  double received_s = 0;
+  Time submitted_at = 0;
+  Time ended_at = 0;
+  bool over = false;  // finished or cancelled
+  uint64_t epoch = 0;
+  int failures_in_a_row = 0;
+};
+
+// `before`: of an earlier view of the job, for what has not changed; may be
+// null. Its cost does not grow with the number of jobs.
+JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               std::shared_ptr<const JobFacts> before);
+
+// A row of the queue, as of `now`.
+void WriteQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                   JsonText* json);
+
+// What `gavel why` adds; of one job alone.
+struct ThroughputView {
+  std::string type;
+  double steps_per_s = 0;
+  std::optional<double> given;
+  std::string_view source;
+};
+std::vector<ThroughputView> ThroughputsOf(const Job& job, const Engine& engine);
+std::string WhyJson(const JobView& job, const WaitingLine& line,
+                    const std::vector<ThroughputView>& throughputs);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_QUERY_JOB_VIEW_H_

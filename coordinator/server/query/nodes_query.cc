@@ -1,0 +1,147 @@
+#include "coordinator/server/query/nodes_query.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/server/query/json_page.h"
+
+namespace gavel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Its agent has ended in order.
+bool HasLeft(const Accelerator& accelerator, const Engine& engine) {
+  const auto agent = engine.agents().find(accelerator.server);
+  return agent != engine.agents().end() && agent->second.left;
+}
+
+std::string_view AcceleratorStateName(const Accelerator& accelerator,
+                                      const Engine& engine, bool held,
+                                      bool stands_still) {
+  if (accelerator.state == AcceleratorState::kLost) return "lost";
+  if (accelerator.state == AcceleratorState::kUnreachable) {
+    return HasLeft(accelerator, engine) ? "down" : "unreachable";
+  }
+  if (engine.quarantined().contains(accelerator.id)) return "quarantined";
+  if (accelerator.drained || accelerator.leaving) {
+    return held ? "draining" : "drained";
+  }
+  if (!held) return "idle";
+  return stands_still ? "hung" : "allocated";
+}
+
+struct Nodes {
+  Nodes(const Engine& of, Time at);
+
+  const Engine& engine;
+  const Time now;
+  std::multimap<AcceleratorId, JobId> holders;   // who run there now
+  std::set<AcceleratorId> hung;                  // whose holder makes no steps
+  std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
+  std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
+};
+
+Nodes::Nodes(const Engine& of, Time at) : engine(of), now(at) {
+  for (const auto& [id, job] : engine.jobs()) {
+    if (const auto still = engine.StandstillOf(job)) {
+      hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
+    }
+    for (const Worker& worker : job.workers) {
+      if (worker.held_epoch != 0) holders.emplace(worker.held, id);
+      if (!worker.is_parked()) continue;
+      parked_bytes[worker.server] += worker.progress.host_bytes;
+      if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
+    }
+  }
+}
+
+Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
+  const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
+  const auto jobs = [id](const std::multimap<AcceleratorId, JobId>& by_place) {
+    Json list = Json::array();
+    const auto [begin, end] = by_place.equal_range(id);
+    for (auto it = begin; it != end; ++it) list.push_back(it->second.value());
+    return list;
+  };
+  const bool held = nodes.holders.contains(id);
+  const std::map<AcceleratorId, Time>& drains = nodes.engine.operated().drains;
+  const auto until = drains.find(id);
+  return {{"type", accelerator.info.type},
+          {"uuid", accelerator.info.uuid},
+          {"device", accelerator.info.device},
+          {"slow_down_factor", accelerator.info.slow_down_factor},
+          {"state", AcceleratorStateName(accelerator, nodes.engine, held,
+                                         nodes.hung.contains(id))},
+          {"speed", nodes.engine.speeds().Of(id)},
+          {"jobs", jobs(nodes.holders)},
+          {"kept_jobs", jobs(nodes.kept)},
+          {"drained", accelerator.drained},
+          // Until then jobs may stay, in seconds from now.
+          {"drain_in_s", until == drains.end()
+                             ? Json()
+                             : Json(std::max(0.0, until->second - nodes.now))},
+          {"memory_bytes", accelerator.info.memory_bytes}};
+}
+
+// As sinfo's, of all its accelerators.
+std::string_view ServerState(const Nodes& nodes,
+                             const std::vector<AcceleratorId>& accelerators) {
+  size_t held = 0;
+  size_t reachable = 0;
+  size_t usable = 0;
+  for (const AcceleratorId id : accelerators) {
+    const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
+    held += nodes.holders.contains(id) ? 1 : 0;
+    reachable += accelerator.state == AcceleratorState::kUsable ? 1 : 0;
+    usable += accelerator.usable() ? 1 : 0;
+  }
+  if (reachable == 0) return "down";
+  if (usable == 0) return held > 0 ? "draining" : "drained";
+  if (held == 0) return "idle";
+  return held < accelerators.size() ? "mixed" : "allocated";
+}
+
+Json NodeRow(const Nodes& nodes, const std::string& server,
+             const std::vector<AcceleratorId>& accelerators, size_t from) {
+  const size_t to =
+      std::min(accelerators.size(), from + kAcceleratorsPerRowMax);
+  Json list = Json::array();
+  for (size_t i = from; i < to; ++i) {
+    list.push_back(AcceleratorJson(nodes, accelerators[i]));
+  }
+  const auto parked = nodes.parked_bytes.find(server);
+  return {
+      {"server", server},
+      {"state", ServerState(nodes, accelerators)},
+      {"parked_bytes", parked == nodes.parked_bytes.end() ? 0 : parked->second},
+      {"accelerators", std::move(list)}};
+}
+
+}  // namespace
+
+void AnswerNodes(const QueryRequest& request, const QueryView& view,
+                 QueryReply* reply) {
+  const Nodes nodes(view.engine, view.now);
+  JsonPage page;
+  uint64_t index = 0;
+  for (const auto& [server, accelerators] : view.engine.cluster().servers()) {
+    // A server without accelerators has a row, too.
+    for (size_t from = 0; from == 0 || from < accelerators.size();
+         from += kAcceleratorsPerRowMax) {
+      if (index++ < request.cursor) continue;
+      if (page.Add(NodeRow(nodes, server, accelerators, from))) continue;
+      reply->next_cursor = index - 1;
+      reply->json = page.Take();
+      return;
+    }
+  }
+  reply->json = page.Take();
+}
+
+}  // namespace gavel

@@ -1,0 +1,55 @@
+// What `gavel nodes` and `status` show, as JSON, and names that what is told of
+// jobs (job_view.h) has in common with it. Pure: reads the engine, changes
+// nothing. The coordinator's event loop calls it between two steps.
+//
+// Fields may be added, none changes its meaning. Times are seconds of the
+// engine's clock, which stands still while no coordinator runs; "now_s" is in
+// every status. Figures that are not known are null.
+#ifndef GAVEL_COORDINATOR_SERVER_QUERY_QUERY_H_
+#define GAVEL_COORDINATOR_SERVER_QUERY_QUERY_H_
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/server/wire_counts.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+
+// At most this many accelerators are named in a row: a job's further ones are
+// only counted, a server's further ones follow in rows of the same server.
+inline constexpr size_t kAcceleratorsPerRowMax = 64;
+
+struct QueryView {
+  const Engine& engine;
+  Time now = 0;
+  std::string_view policy;
+  WireCounts wire = {};
+  std::vector<std::string> troubles = {};  // that a person has to see to
+  // CountStates, where it is known already.
+  const nlohmann::ordered_json* counts = nullptr;
+};
+
+// kNodes: rows of servers; the cursor counts rows. kStatus: one object.
+// kForecast: rows of active jobs. What is told of jobs is in queue_view.h.
+QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
+
+// As squeue's: PD waiting, R running, S paused, CG pausing or ending,
+// CD finished, F held after failures, CA cancelled.
+std::string_view StateLetters(const Job& job);
+// "priority"; "measured".
+std::string_view CodeName(ReasonCode code);
+std::string_view SourceName(ThroughputSource source);
+// Jobs by state letters; looks at each.
+nlohmann::ordered_json CountStates(const std::map<JobId, Job>& jobs);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_QUERY_QUERY_H_

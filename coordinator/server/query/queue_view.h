@@ -1,0 +1,109 @@
+// The queue at one moment, for any thread to list: the event loop copies it
+// when somebody asks, and everybody who asks meanwhile gets the same copy.
+//
+// QueueViews belongs to the event loop; a QueueView is immutable.
+#ifndef GAVEL_COORDINATOR_SERVER_QUERY_QUEUE_VIEW_H_
+#define GAVEL_COORDINATOR_SERVER_QUERY_QUEUE_VIEW_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/waiting_line.h"
+#include "coordinator/server/query/job_view.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "nlohmann/json.hpp"
+
+namespace gavel {
+
+// Places in line as of one plan: the event loop copies the rows, who asks first
+// sorts them. Thread-safe.
+class PlanLine {
+ public:
+  PlanLine(RoundTable rows, std::vector<std::string> types,
+           double round_duration_s)
+      : rows_(std::move(rows)),
+        types_(std::move(types)),
+        round_duration_s_(round_duration_s) {}
+  const WaitingLine& Get() {
+    std::call_once(sorted_, [this] {
+      line_ = WaitingLine(rows_, std::move(types_), round_duration_s_);
+      rows_ = RoundTable(0);
+    });
+    return line_;
+  }
+
+ private:
+  RoundTable rows_;
+  std::vector<std::string> types_;
+  double round_duration_s_;
+  std::once_flag sorted_;
+  WaitingLine line_;
+};
+
+struct QueueView {
+  Time now = 0;
+  std::vector<std::shared_ptr<const JobView>> jobs;  // ascending
+  std::shared_ptr<PlanLine> line;
+};
+
+// A page of `view`: rows of jobs above the cursor, which is the last one's id,
+// that `filter` asks for. It is JSON, empty: all. Of
+//   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
+// each may be missing; "ended_max": of those finished and cancelled only so
+// many, the latest. `error` is set for what is no filter.
+QueryReply ListQueue(const QueryRequest& request, const QueueView& view);
+
+// kWhy, or kQueue: of one job.
+QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
+                       const std::vector<ThroughputView>& throughputs,
+                       const WaitingLine& line, Time now);
+
+class QueueViews {
+ public:
+  // Views take at most one part in so many of the event loop's time.
+  static constexpr double kPause = 5;
+  // How old one may be that the next page of a listing is taken from.
+  static constexpr double kListingAge_s = 2;
+
+  // Borrows the engine.
+  explicit QueueViews(const Engine& engine) : engine_(engine) {}
+
+  // Something was planned: places in line are others.
+  void NotePlan() { line_.reset(); }
+
+  // Jobs by state letters; of some milliseconds ago where there are many.
+  const nlohmann::ordered_json& CountsAt(Time now);
+
+  // When Make may be called again.
+  Time due_at() const { return due_at_; }
+  // A few milliseconds for 10,000 jobs.
+  std::shared_ptr<const QueueView> Make(Time now);
+  // The last one, if it is young enough for `request`; null: none is.
+  std::shared_ptr<const QueueView> ForPage(Time now,
+                                           const QueryRequest& request) const;
+
+  // One job alone, whatever the number of jobs.
+  JobView MakeOne(const Job& job, Time now) const {
+    return ViewOf(job, engine_, now, nullptr);
+  }
+  // As of the last plan; made by the first who asks behind it.
+  std::shared_ptr<PlanLine> Line(Time now);
+
+ private:
+  const Engine& engine_;
+  std::shared_ptr<const QueueView> last_;
+  std::shared_ptr<PlanLine> line_;
+  Time due_at_ = -kNever;
+  nlohmann::ordered_json counts_;
+  Time counts_due_at_ = -kNever;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_QUERY_QUEUE_VIEW_H_

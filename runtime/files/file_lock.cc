@@ -1,0 +1,77 @@
+#include "runtime/files/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <random>
+
+#include "absl/status/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// What the holder wrote; empty when it has not yet.
+std::string ReadOwner(int descriptor) {
+  std::array<char, 64> text{};
+  const ssize_t bytes = pread(descriptor, text.data(), text.size(), 0);
+  return {text.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0))};
+}
+
+// "PID WORD\n"; pids alone come again, and other machines have the same ones.
+std::string MakeOwner() {
+  std::random_device random;
+  return StrCat(getpid(), " ", random(), "-", random(), "\n");
+}
+
+void WriteOwner(int descriptor) {
+  const std::string owner = MakeOwner();
+  if (ftruncate(descriptor, 0) != 0) return;
+  [[maybe_unused]] const ssize_t written =
+      pwrite(descriptor, owner.data(), owner.size(), 0);
+}
+
+}  // namespace
+
+absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
+  const int descriptor =
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(StrCat("lock file ", path)));
+  }
+  FileLock lock(descriptor, path);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {
+      return absl::ErrnoToStatus(errno, ToAbsl(StrCat("lock file ", path)));
+    }
+    return absl::AlreadyExistsError(
+        StrCat(path, " is held by process ",
+               std::strtol(ReadOwner(descriptor).c_str(), nullptr, 10)));
+  }
+  // On a full disk what is there must do: who takes the lock after this one and
+  // finds room changes it, and who finds none can write no journal either.
+  WriteOwner(descriptor);
+  lock.owner_ = ReadOwner(descriptor);
+  return lock;
+}
+
+// Needs no further descriptor: strangers' connections may have taken all.
+bool FileLock::IsLast() const {
+  struct stat taken {};
+  struct stat there {};
+  return fstat(descriptor_, &taken) == 0 && lstat(path_.c_str(), &there) == 0 &&
+         taken.st_dev == there.st_dev && taken.st_ino == there.st_ino &&
+         ReadOwner(descriptor_) == owner_;
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+}  // namespace gavel

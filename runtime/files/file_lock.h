@@ -1,0 +1,42 @@
+// A lock on a file that lasts as long as its process: flock(2) on a side file
+// that holds the owner's pid and a word that no other owner writes. The journal
+// takes one, so that one state directory serves one coordinator. Move-only.
+#ifndef GAVEL_RUNTIME_FILES_FILE_LOCK_H_
+#define GAVEL_RUNTIME_FILES_FILE_LOCK_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace gavel {
+
+class FileLock {
+ public:
+  // Never waits. ALREADY_EXISTS when another open file holds it, naming the
+  // path and the holder's pid; else what open(2) said.
+  static absl::StatusOr<FileLock> Take(const std::string& path);
+
+  FileLock(FileLock&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)),
+        path_(std::move(other.path_)),
+        owner_(std::move(other.owner_)) {}
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+  // What the path leads to says that this is still the last one that took it.
+  // Not so once the file was removed or replaced, or another one took the lock
+  // because the file system does not honour it. May be called by any thread.
+  bool IsLast() const;
+
+ private:
+  FileLock(int descriptor, std::string path)
+      : descriptor_(descriptor), path_(std::move(path)) {}
+  int descriptor_;  // O_CLOEXEC: children do not keep the lock
+  std::string path_;
+  std::string owner_;  // what the file said when this one had it
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_RUNTIME_FILES_FILE_LOCK_H_

@@ -1,0 +1,131 @@
+#include "study/profile/live_workloads.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/agent_host/agent_environment.h"
+#include "coordinator/agent_host/agent_process.h"
+#include "coordinator/cli/files.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kWorkloadFileBytesMax = size_t{1} << 20;
+constexpr char kForever[] = "1000000000";
+
+ProfileWorkload Example(std::string type, std::vector<std::string> argv) {
+  ProfileWorkload workload;
+  workload.type = std::move(type);
+  workload.argv = std::move(argv);
+  return workload;
+}
+
+bool IsProgram(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
+    const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(path, kWorkloadFileBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileWorkload> workloads,
+                         ParseWorkloads(text, path));
+  const fs::path folder = fs::absolute(path).parent_path();
+  for (ProfileWorkload& workload : workloads) {
+    workload.working_directory = (folder / workload.working_directory).string();
+  }
+  return workloads;
+}
+
+std::vector<ProfileWorkload> ExampleWorkloads() {
+  return {
+      Example("ResNet-18",
+              {"train_image", "--synthetic", "--epochs", kForever}),
+      Example("ResNet-50", {"train_imagenet", "--synthetic", "--batch-size",
+                            "4", "--epochs", kForever}),
+      Example("Transformer",
+              {"train_translation", "--synthetic", "--width", "128",
+               "--feed-forward", "512", "--layers", "2", "--heads", "4",
+               "--beam", "1", "--epochs", kForever}),
+      Example("LM",
+              {"train_language_model", "--synthetic", "--epochs", kForever}),
+      Example("Recommendation",
+              {"train_recommendation", "--synthetic", "--epochs", kForever}),
+      Example("A3C", {"train_a3c", "--actors", "1"}),
+      Example("CycleGAN", {"train_cyclegan", "--synthetic", "--width", "16",
+                           "--blocks", "2", "--epochs", kForever}),
+      Example("GPT", {"train_gpt", "--synthetic", "--width", "128", "--layers",
+                      "2", "--heads", "4", "--epochs", kForever}),
+  };
+}
+
+absl::StatusOr<std::vector<ProfileWorkload>> ChooseWorkloads(
+    std::vector<ProfileWorkload> workloads,
+    const std::vector<std::string>& types) {
+  if (types.empty()) return workloads;
+  std::vector<std::string> names;
+  for (const ProfileWorkload& workload : workloads) {
+    names.push_back(workload.type);
+  }
+  std::vector<ProfileWorkload> chosen;
+  for (const std::string& type : types) {
+    const auto found =
+        std::ranges::find(workloads, type, &ProfileWorkload::type);
+    if (found == workloads.end()) {
+      return absl::NotFoundError(StrCat("there is no workload \"", type,
+                                        "\"; choose of ",
+                                        absl::StrJoin(names, ", ")));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+absl::Status FindPrograms(std::vector<ProfileWorkload>* workloads) {
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (ProfileWorkload& workload : *workloads) {
+    std::string& program = workload.argv.front();
+    if (workload.working_directory.empty()) {
+      workload.working_directory = fs::current_path(error).string();
+    }
+    std::vector<std::string> places;
+    if (program.find('/') == std::string::npos) {
+      places.push_back((here / program).string());
+    }
+    ProcessSpec spec;
+    spec.argv = workload.argv;
+    spec.working_directory = workload.working_directory;
+    for (const auto& [name, value] : OwnEnvironment()) {
+      spec.environment.push_back(StrCat(name, "=", value));
+    }
+    for (const std::string& candidate : ProgramCandidates(spec)) {
+      places.push_back(
+          (fs::path(workload.working_directory) / candidate).string());
+    }
+    const auto found = std::ranges::find_if(places, IsProgram);
+    if (found == places.end()) {
+      return absl::NotFoundError(
+          StrCat(workload.type, ": the program ", program,
+                 " is neither beside gavel (", here.string(),
+                 ") nor in the PATH; build the examples, or name other "
+                 "programs with --workloads FILE.toml"));
+    }
+    program = fs::path(*found).lexically_normal().string();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace gavel

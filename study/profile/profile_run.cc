@@ -1,0 +1,346 @@
+#include "study/profile/profile_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/agent_host/agent_environment.h"
+#include "coordinator/agent_host/agent_process.h"
+#include "coordinator/cli/child_process.h"
+#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/doctor/doctor_run.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/workload/throughput_writer.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/profile/profile_leases.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kPoll_s = 0.05;
+constexpr size_t kTableBytesMax = size_t{64} << 20;
+// Fewer say nothing of how they scatter.
+constexpr size_t kSamplesMin = 3;
+
+std::string TitleOf(const ProfileCell& cell,
+                    const std::vector<ProfileWorkload>& workloads) {
+  std::string title = workloads[cell.workload].type;
+  if (cell.beside) {
+    StrAppend(&title, " beside ", workloads[*cell.beside].type);
+  }
+  StrAppend(&title, " on ", cell.scale_factor, " ", cell.accelerator);
+  return cell.spread ? title + ", spread" : title;
+}
+
+// Those of one cell: of a pair each of the other.
+std::vector<ProfileKey> KeysOf(const ProfileCell& cell,
+                               const std::vector<ProfileWorkload>& workloads) {
+  ProfileKey key{workloads[cell.workload].type, cell.scale_factor,
+                 cell.accelerator, cell.spread, ""};
+  if (!cell.beside) return {key};
+  ProfileKey other = key;
+  key.beside = workloads[*cell.beside].type;
+  other.workload = key.beside;
+  other.beside = key.workload;
+  return {key, other};
+}
+
+// One cell from the start of its programs to their end.
+class CellRun {
+ public:
+  CellRun(const std::vector<ProfileWorkload>& workloads,
+          const ProfileCell& cell, const ProfileOptions& options,
+          ProfileLeases& leases)
+      : workloads_(workloads),
+        cell_(cell),
+        options_(options),
+        leases_(leases) {}
+
+  // By job. CANCELLED: stopped.
+  absl::StatusOr<std::vector<ProfileFigure>> Run();
+
+ private:
+  const ProfileWorkload& WorkloadOf(size_t job) const {
+    return workloads_[job == 1 && cell_.beside ? *cell_.beside
+                                               : cell_.workload];
+  }
+  // The others are its neighbours.
+  size_t measured() const { return cell_.beside ? 2 : 1; }
+  absl::Status Start(size_t job, uint64_t incarnation);
+  std::string WhyOver() const;
+  std::vector<ProfileSample> Samples(size_t job) const;
+  std::optional<Time> TrainsFrom() const;
+  bool IsEnough() const;
+  std::vector<ProfileFigure> Figures(const std::string& why) const;
+  std::string LogOf(size_t job) const {
+    return StrCat(options_.folder, "/job-", job + 1, ".log");
+  }
+  Time Now() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
+  const std::vector<ProfileWorkload>& workloads_;
+  const ProfileCell& cell_;
+  const ProfileOptions& options_;
+  ProfileLeases& leases_;
+  const Clock::time_point begin_ = Clock::now();
+  std::vector<std::unique_ptr<ChildProcess>> children_;
+};
+
+absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
+  const ProfileWorkload& workload = WorkloadOf(job);
+  LaunchWorker launch;
+  launch.server = "profile";
+  launch.job_name = StrCat("profile-", job + 1);
+  launch.argv = workload.argv;
+  launch.checkpoint_directory =
+      StrCat(options_.folder, "/checkpoints-", job + 1);
+  launch.environment = workload.environment;
+  const std::vector<AcceleratorInfo>& places = leases_.jobs()[job].places;
+  launch.world_size = static_cast<int>(places.size());
+  WorkerPlace place;
+  place.coordinator = leases_.endpoint();
+  place.run_directory = DefaultRunDirectory(places);
+  if (place.run_directory.empty()) place.run_directory = options_.folder;
+  place.has_gpus = std::ranges::any_of(
+      places, [](const auto& info) { return info.device != "cpu"; });
+  std::error_code error;
+  fs::remove_all(launch.checkpoint_directory, error);
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(launch.checkpoint_directory));
+  fs::remove(LogOf(job), error);
+  for (int rank = 0; rank < launch.world_size; ++rank) {
+    launch.worker = {JobId(job + 1), rank, incarnation};
+    launch.accelerator = places[static_cast<size_t>(rank)];
+    ProcessSpec spec;
+    spec.argv = workload.argv;
+    spec.working_directory = workload.working_directory;
+    spec.output_path = LogOf(job);
+    spec.environment = WorkerEnvironment(launch, place, OwnEnvironment());
+    GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
+    children_.push_back(std::make_unique<ChildProcess>(pid));
+  }
+  return absl::OkStatus();
+}
+
+// When all jobs of the cell had made their first steps.
+std::optional<Time> CellRun::TrainsFrom() const {
+  Time from = 0;
+  for (const ProfiledJob& job : leases_.jobs()) {
+    if (job.reports.empty()) return std::nullopt;
+    const ProfileReport& first = job.reports.front();
+    from = std::max(from, first.at - first.window_s);
+  }
+  return from;
+}
+
+std::vector<ProfileSample> CellRun::Samples(size_t job) const {
+  std::vector<ProfileSample> samples;
+  const std::optional<Time> from = TrainsFrom();
+  if (!from) return samples;
+  for (const ProfileReport& report : leases_.jobs()[job].reports) {
+    if (report.at - report.window_s < *from + options_.warm_up_s) continue;
+    samples.push_back({report.steps_per_s, report.window_s});
+  }
+  return samples;
+}
+
+bool CellRun::IsEnough() const {
+  bool precise = true;
+  double least_s = kNever;
+  for (size_t job = 0; job < measured(); ++job) {
+    const std::vector<ProfileSample> samples = Samples(job);
+    if (samples.size() < kSamplesMin) return false;
+    const ProfileFigure figure = FigureOf(samples);
+    least_s = std::min(least_s, figure.seconds);
+    precise &= figure.half_width <= options_.precision * figure.steps_per_s;
+  }
+  return least_s >= options_.measure_s * (precise ? 1 : kLongestFactor);
+}
+
+// Empty: it goes on.
+std::string CellRun::WhyOver() const {
+  for (const ProfiledJob& job : leases_.jobs()) {
+    if (job.out_of_memory) return "out of memory";
+    if (!job.error.empty()) return StrCat("failed: ", job.error);
+  }
+  for (const auto& child : children_) {
+    if (!child->Ended()) continue;
+    const int code = child->Collect();
+    if (code == 0) return "its program ended; make it train for longer";
+    return code > 0 ? StrCat("its program exited with ", code)
+                    : StrCat("its program died of signal ", -code);
+  }
+  for (const ProfiledJob& job : leases_.jobs()) {
+    if (Now() - job.stepped_at <= options_.timeout_s) continue;
+    return job.steps_done == 0 ? StrCat("no steps within ", options_.timeout_s,
+                                        " s; is its loop a gavel::Iterator?")
+                               : StrCat("no step for ", options_.timeout_s,
+                                        " s after ", job.steps_done);
+  }
+  return "";
+}
+
+std::vector<ProfileFigure> CellRun::Figures(const std::string& why) const {
+  std::vector<ProfileFigure> figures;
+  bool all = true;
+  bool out_of_memory = false;
+  for (size_t job = 0; job < measured(); ++job) {
+    const std::vector<ProfileSample> samples = Samples(job);
+    figures.push_back(FigureOf(samples));
+    all &= samples.size() >= kSamplesMin;
+    out_of_memory |= leases_.jobs()[job].out_of_memory;
+  }
+  if (all && !out_of_memory) return figures;
+  for (size_t job = 0; job < figures.size(); ++job) {
+    figures[job] = ProfileFigure();
+    figures[job].note = why;
+    if (out_of_memory) figures[job].steps_per_s = 0;
+  }
+  return figures;
+}
+
+absl::StatusOr<std::vector<ProfileFigure>> CellRun::Run() {
+  std::vector<ProfiledJob> jobs(measured());
+  for (ProfiledJob& job : jobs) {
+    job.places = cell_.places;
+    job.slots = cell_.beside ? 1 : 2;
+  }
+  for (const AcceleratorInfo& info : cell_.neighbours) {
+    jobs.emplace_back().places = {info};
+  }
+  const size_t count = jobs.size();
+  const uint64_t incarnation = leases_.Begin(std::move(jobs));
+  std::string why;
+  for (size_t job = 0; job < count && why.empty(); ++job) {
+    const absl::Status started = Start(job, incarnation);
+    if (!started.ok()) why = std::string(started.message());
+  }
+  while (why.empty() && !IsEnough()) {
+    if (options_.stop != nullptr && *options_.stop) {
+      return absl::CancelledError("");
+    }
+    leases_.Turn(Now(), kPoll_s);
+    why = WhyOver();
+  }
+  leases_.Turn(Now(), 0);
+  // What came last may spoil it.
+  if (why.empty()) why = WhyOver();
+  return Figures(why);
+}
+
+class ProfileRun {
+ public:
+  ProfileRun(const std::vector<ProfileWorkload>& workloads,
+             const std::vector<ProfileCell>& cells,
+             const ProfileOptions& options)
+      : workloads_(workloads), cells_(cells), options_(options) {}
+
+  absl::Status Run();
+  const ProfileResults& results() const { return results_; }
+
+ private:
+  absl::Status ReadTable();
+  absl::Status Measure(const ProfileCell& cell, ProfileLeases& leases);
+  absl::Status Write() const;
+  bool IsKnown(const ProfileCell& cell) const {
+    return std::ranges::all_of(KeysOf(cell, workloads_), [&](const auto& key) {
+      return results_.Find(key) != nullptr;
+    });
+  }
+
+  const std::vector<ProfileWorkload>& workloads_;
+  const std::vector<ProfileCell>& cells_;
+  const ProfileOptions& options_;
+  ProfileResults results_;
+  std::vector<std::string> failed_;
+};
+
+absl::Status ProfileRun::ReadTable() {
+  std::error_code error;
+  if (!fs::exists(options_.table, error)) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(options_.table, kTableBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(results_, ProfileResults::Parse(text, options_.table));
+  return absl::OkStatus();
+}
+
+absl::Status ProfileRun::Write() const {
+  GAVEL_RETURN_IF_ERROR(ReplaceFile(options_.table, results_.ToCsv()));
+  if (options_.output.empty()) return absl::OkStatus();
+  const absl::StatusOr<ThroughputTable> table = results_.ToTable();
+  if (absl::IsFailedPrecondition(table.status())) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(table.status());
+  return ReplaceFile(options_.output, WriteThroughputs(table->ToFigures()));
+}
+
+absl::Status ProfileRun::Measure(const ProfileCell& cell,
+                                 ProfileLeases& leases) {
+  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileFigure> figures,
+                         CellRun(workloads_, cell, options_, leases).Run());
+  const std::vector<ProfileKey> keys = KeysOf(cell, workloads_);
+  if (keys.size() == 2 && keys[0] == keys[1]) {
+    // Beside itself: what the two did on average.
+    figures[0].steps_per_s =
+        (figures[0].steps_per_s + figures[1].steps_per_s) / 2;
+    figures[0].half_width =
+        std::max(figures[0].half_width, figures[1].half_width);
+    figures.pop_back();
+  }
+  if (figures[0].steps_per_s < 0) {
+    failed_.push_back(StrCat(TitleOf(cell, workloads_), ": ", figures[0].note));
+  }
+  for (size_t i = 0; i < figures.size(); ++i) {
+    results_.Set(keys[i], std::move(figures[i]));
+  }
+  return Write();
+}
+
+absl::Status ProfileRun::Run() {
+  GAVEL_RETURN_IF_ERROR(ReadTable());
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(options_.folder));
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<ProfileLeases> leases,
+                         ProfileLeases::Open());
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    if (options_.show) {
+      options_.show(i, cells_.size(), TitleOf(cells_[i], workloads_));
+    }
+    if (IsKnown(cells_[i])) continue;
+    const absl::Status measured = Measure(cells_[i], *leases);
+    if (absl::IsCancelled(measured)) {
+      return absl::CancelledError(
+          StrCat("stopped; the same command goes on with ", options_.table));
+    }
+    GAVEL_RETURN_IF_ERROR(measured);
+  }
+  GAVEL_RETURN_IF_ERROR(Write());
+  if (failed_.empty()) return absl::OkStatus();
+  return absl::AbortedError(StrCat(
+      failed_.size(), " of ", cells_.size(),
+      " could not be measured: ", absl::StrJoin(failed_, "; "), " (output in ",
+      options_.folder, "; the same command tries them again)"));
+}
+
+}  // namespace
+
+absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
+                        const std::vector<ProfileCell>& cells,
+                        const ProfileOptions& options, size_t* figures) {
+  ProfileRun run(workloads, cells, options);
+  const absl::Status status = run.Run();
+  *figures = 0;
+  for (const auto& [key, figure] : run.results().figures()) {
+    *figures += figure.steps_per_s >= 0 ? 1 : 0;
+  }
+  return status;
+}
+
+}  // namespace gavel

@@ -1,0 +1,27 @@
+// What `gavel report` shows of a results database. Reads the database, writes
+// nothing. Not thread-safe.
+#ifndef GAVEL_STUDY_REPORT_REPORT_H_
+#define GAVEL_STUDY_REPORT_REPORT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "study/report/report_page.h"
+#include "study/simulation/simulation_store.h"
+
+namespace gavel {
+
+struct ReportOptions {
+  std::string title;
+  bool each_run = false;  // also charts of single runs
+};
+
+// Each chart has a line for each scheduler; what one lacks is told below it.
+// Sections that nothing belongs to are left out, but the table of runs.
+// NOT_FOUND: the database has no runs.
+absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
+                                      const ReportOptions& options);
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_REPORT_REPORT_H_

@@ -1,0 +1,327 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "core/units.h"
+#include "study/report/plot.h"
+#include "study/report/plot_scale.h"
+#include "study/report/report_sections.h"
+
+namespace gavel {
+namespace {
+
+// Beyond that an axis is logarithmic.
+constexpr double kLinearRatioMax = 15;
+
+// A value of several runs that differ by seed.
+struct Cell {
+  double sum = 0;
+  double min = 0;
+  double max = 0;
+  size_t count = 0;
+  size_t not_drained = 0;
+  void Add(double value) {
+    min = count == 0 ? value : std::min(min, value);
+    max = count == 0 ? value : std::max(max, value);
+    sum += value;
+    ++count;
+  }
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+using Curve = std::map<double, Cell>;               // by x
+using Curves = std::map<std::string, Curve>;        // by scheduler
+using CurveGroups = std::map<std::string, Curves>;  // by workload
+
+std::string NoteOf(const Cell& cell) {
+  std::string note = absl::StrFormat("%.2f h", cell.mean());
+  if (cell.count > 1) {
+    StrAppend(&note, absl::StrFormat(" (%d seeds: %.2f to %.2f h)", cell.count,
+                                     cell.min, cell.max));
+  }
+  return note;
+}
+
+// The mean line of a scheduler.
+PlotSeries LineOf(const std::string& name, const Curve& curve, size_t color) {
+  PlotSeries line{name, color, PlotMark::kLineAndDots, {}};
+  for (const auto& [x, cell] : curve) {
+    if (cell.count == 0) continue;
+    line.points.push_back(
+        {x, cell.mean(),
+         StrCat(name, " at ", FieldText(x), ": ", NoteOf(cell))});
+  }
+  return line;
+}
+
+// Where a scheduler did not drain, at the upper edge.
+PlotSeries CrossesOf(const std::string& name, const Curve& curve, size_t color,
+                     double y) {
+  PlotSeries crosses{"", color, PlotMark::kCrosses, {}};
+  for (const auto& [x, cell] : curve) {
+    if (cell.not_drained == 0) continue;
+    crosses.points.push_back(
+        {x, y, StrCat(name, " at ", FieldText(x), ": does not drain")});
+  }
+  return crosses;
+}
+
+Plot PlotOf(const ReportContext& context, const std::string& title,
+            const Curves& curves, const char* x_label, const char* y_label) {
+  Plot plot;
+  plot.title = title;
+  plot.x.label = x_label;
+  plot.y.label = y_label;
+  double least = 0;
+  double most = 0;
+  for (const auto& [name, curve] : curves) {
+    PlotSeries line = LineOf(name, curve, context.ColorOf(name));
+    for (const PlotPoint& point : line.points) {
+      least = least == 0 ? point.y : std::min(least, point.y);
+      most = std::max(most, point.y);
+    }
+    plot.series.push_back(std::move(line));
+  }
+  plot.y.log = least > 0 && most / least > kLinearRatioMax;
+  for (const auto& [name, curve] : curves) {
+    PlotSeries crosses =
+        CrossesOf(name, curve, context.ColorOf(name), most * 1.02);
+    if (!crosses.points.empty()) plot.series.push_back(std::move(crosses));
+  }
+  return plot;
+}
+
+void AddToCurve(const StoredRun& run, double value_s, Cell* cell) {
+  if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
+    cell->Add(value_s / kHour_s);
+  } else if (run.run.status == RunStatus::kCannotDrain) {
+    ++cell->not_drained;
+  }
+}
+
+// What is compared over: the rate, or the number of jobs.
+struct Compared {
+  std::string title;
+  const char* x_label;
+  const char* y_label;
+  std::map<std::string, RunGroup> runs_of = {};  // by workload
+  CurveGroups groups = {};
+};
+
+void AddRun(const ReportContext& context, const StoredRun& run, double x,
+            double value_s, Compared* compared) {
+  const std::string workload = context.labels().Workload(run.spec);
+  AddToCurve(
+      run, value_s,
+      &compared->groups[workload][context.labels().Scheduler(run.spec)][x]);
+  RunGroup& group = compared->runs_of[workload];
+  (run.run.status == RunStatus::kOk ? group.runs : group.unfinished)
+      .push_back(&run);
+}
+
+// A chart of one rate would be a column of dots.
+bool IsLine(const Curves& curves) {
+  std::set<double> xs;
+  for (const auto& [name, curve] : curves) {
+    for (const auto& [x, cell] : curve) {
+      if (cell.count + cell.not_drained > 0) xs.insert(x);
+    }
+  }
+  return xs.size() > 1;
+}
+
+void DrawCurves(const ReportContext& context, const Compared& compared,
+                const std::string& workload, const Curves& curves,
+                ReportSection* section) {
+  const std::string title = workload.empty() ? compared.title : workload;
+  if (!IsLine(curves)) {
+    section->notes.push_back(StrCat("No chart of ", title, ": there is one ",
+                                    "value of ", compared.x_label,
+                                    " only. The table of all runs has it."));
+    return;
+  }
+  section->figures.push_back(RenderPlot(
+      PlotOf(context, title, curves, compared.x_label, compared.y_label)));
+  std::set<std::string> drawn;
+  for (const auto& [name, curve] : curves) {
+    for (const auto& [x, cell] : curve) {
+      if (cell.count > 0) drawn.insert(name);
+    }
+  }
+  const std::string missing =
+      context.NotDrawn(title, compared.runs_of.at(workload), drawn,
+                       "its figures are not finite");
+  if (!missing.empty()) section->notes.push_back(missing);
+}
+
+void AddCurves(const ReportContext& context, const Compared& compared,
+               ReportSection* section) {
+  for (const auto& [workload, curves] : compared.groups) {
+    DrawCurves(context, compared, workload, curves, section);
+    for (const auto& [scheduler, curve] : curves) {
+      for (const auto& [x, cell] : curve) {
+        const bool any = cell.count > 0;
+        section->csv.Add(
+            {workload, scheduler, FieldText(x), StrCat(cell.count),
+             any ? FieldText(cell.mean()) : "", any ? FieldText(cell.min) : "",
+             any ? FieldText(cell.max) : "", StrCat(cell.not_drained)});
+      }
+    }
+  }
+}
+
+std::string Figure(double value, double unit, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  return absl::StrFormat("%.*f", decimals, value / unit);
+}
+
+std::vector<std::string> TableTitles(const RunLabels& labels) {
+  std::vector<std::string> titles = {"run", "status"};
+  titles.insert(titles.end(), labels.varying().begin(), labels.varying().end());
+  for (const char* title :
+       {"avg JCT h", "p50 h", "p99 h", "makespan h", "busy %", "cost",
+        "worst rho", "worst share", "preemptions", "moves", "lost h", "rounds",
+        "CPU s"}) {
+    titles.emplace_back(title);
+  }
+  return titles;
+}
+
+std::vector<std::string> TableCells(const RunLabels& labels,
+                                    const StoredRun& run) {
+  const SimulationResult& result = run.run.result;
+  std::vector<std::string> cells = {StrCat(run.id),
+                                    std::string(RunStatusName(run.run.status))};
+  for (std::string& text : labels.Texts(run.spec)) {
+    cells.push_back(std::move(text));
+  }
+  for (std::string& cell : std::vector<std::string>{
+           Figure(result.avg_jct_s, kHour_s, 2),
+           Figure(result.p50_jct_s, kHour_s, 2),
+           Figure(result.p99_jct_s, kHour_s, 1),
+           Figure(result.makespan_s, kHour_s, 1),
+           Figure(result.cluster_utilization, 0.01, 1),
+           Figure(result.total_cost, 1, 2), Figure(result.max_rho, 1, 2),
+           Figure(result.worst_share, 1, 3), StrCat(result.preemptions),
+           StrCat(result.moves), Figure(result.lost_s, kHour_s, 1),
+           StrCat(result.rounds), Figure(run.run.cpu_s, 1, 2)}) {
+    cells.push_back(std::move(cell));
+  }
+  return cells;
+}
+
+std::vector<std::string> CsvTitles() {
+  std::vector<std::string> titles = {"run", "status", "detail"};
+  const StoredRun any;
+  const auto add = [&](const char* name, const auto&) {
+    titles.emplace_back(name);
+  };
+  VisitFields(any.spec, add);
+  VisitFigures(any.run, add);
+  return titles;
+}
+
+std::vector<std::string> CsvCells(const StoredRun& run) {
+  std::vector<std::string> cells = {StrCat(run.id),
+                                    std::string(RunStatusName(run.run.status)),
+                                    run.run.detail};
+  const auto add = [&](const char*, const auto& field) {
+    cells.push_back(FieldText(field));
+  };
+  VisitFields(run.spec, add);
+  VisitFigures(run.run, add);
+  return cells;
+}
+
+}  // namespace
+
+// For each scheduler and workload the highest rate at which all seeds are
+// sustained, as are those of all lower rates.
+ReportTable HighestRates(const ReportContext& context) {
+  using Key = std::pair<std::string, std::string>;
+  std::map<Key, std::map<double, bool>> sustained_of;
+  for (const StoredRun& run : context.runs()) {
+    if (!run.spec.trace.empty() || run.spec.rate_per_h <= 0) continue;
+    auto& rates = sustained_of[{context.labels().Workload(run.spec),
+                                context.labels().Scheduler(run.spec)}];
+    const auto [it, is_new] =
+        rates.emplace(run.spec.rate_per_h, IsSustainable(run.run));
+    if (!is_new) it->second = it->second && IsSustainable(run.run);
+  }
+  ReportTable table{{"workload", "scheduler", "highest rate sustained (jobs/h)",
+                     "next rate tried"},
+                    {}};
+  for (const auto& [key, rates] : sustained_of) {
+    const auto first_not = std::ranges::find_if(
+        rates, [](const auto& rate) { return !rate.second; });
+    table.rows.push_back(
+        {key.first.empty() ? "all" : key.first, key.second,
+         first_not == rates.begin() ? "-"
+                                    : FieldText(std::prev(first_not)->first),
+         first_not == rates.end() ? "-" : FieldText(first_not->first)});
+  }
+  return table;
+}
+
+ReportSection JctAgainstRate(const ReportContext& context) {
+  ReportSection section;
+  section.id = "jct-rate";
+  section.title = "JCT against rate";
+  section.text =
+      "Mean over seeds of the average JCT. A cross: jobs come faster than they "
+      "are done. A rate is sustained when the runs end and jobs of the "
+      "window's second half take at most 1.2 times as long, for their size, "
+      "as those of its first, or twice as long as alone.";
+  section.csv = Csv({"workload", "scheduler", "rate_per_h", "seeds",
+                     "avg_jct_h", "least_h", "most_h", "not_drained"});
+  Compared compared{"Average JCT", "jobs per hour", "average JCT (h)"};
+  for (const StoredRun& run : context.runs()) {
+    if (!run.spec.trace.empty() || run.spec.rate_per_h <= 0) continue;
+    AddRun(context, run, run.spec.rate_per_h, run.run.result.avg_jct_s,
+           &compared);
+  }
+  AddCurves(context, compared, &section);
+  section.table = HighestRates(context);
+  return section;
+}
+
+ReportSection MakespanAgainstJobs(const ReportContext& context) {
+  ReportSection section;
+  section.id = "makespan-jobs";
+  section.title = "Makespan against jobs";
+  section.text = "All jobs arrive at time 0. Mean over seeds.";
+  section.csv = Csv({"workload", "scheduler", "jobs", "seeds", "makespan_h",
+                     "least_h", "most_h", "not_drained"});
+  Compared compared{"Makespan", "jobs", "makespan (h)"};
+  for (const StoredRun& run : context.runs()) {
+    if (!run.spec.trace.empty() || run.spec.rate_per_h > 0) continue;
+    AddRun(context, run, static_cast<double>(GeneratedJobs(run.spec)),
+           run.run.result.makespan_s, &compared);
+  }
+  AddCurves(context, compared, &section);
+  return section;
+}
+
+ReportSection AllRuns(const ReportContext& context) {
+  ReportSection section;
+  section.id = "runs";
+  section.title = "All runs";
+  section.text =
+      "Fields that are the same in all runs are left out. A click on a title "
+      "sorts.";
+  section.table.titles = TableTitles(context.labels());
+  section.csv = Csv(CsvTitles());
+  for (const StoredRun& run : context.runs()) {
+    section.table.rows.push_back(TableCells(context.labels(), run));
+    section.csv.Add(CsvCells(run));
+  }
+  return section;
+}
+
+}  // namespace gavel

@@ -1,0 +1,60 @@
+// What became of the jobs of a live run, from its own records: the history of
+// its coordinator, and the traces of its workers. Pure. Values, thread-safe.
+#ifndef GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_
+#define GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/json.h"
+#include "simulator/simulation_input.h"
+#include "study/reproduce/worker_trace.h"
+
+namespace gavel {
+
+// A stay on an accelerator. Times of one clock, seconds.
+struct LiveLease {
+  std::string accelerator;
+  Time from_s = 0;
+  Time to_s = 0;
+  bool paused = false;  // else the job ended
+};
+
+struct LiveJob {
+  std::string name;
+  std::string type;
+  Time submitted_s = 0;
+  Time ended_s = 0;
+  uint64_t pauses = 0;
+  std::vector<LiveLease> leases;  // ascending
+  std::vector<TracedStep> steps;  // ascending; of the same clock
+};
+
+// From rows of history ("jobs" and "leases", rank 0), in the order of the jobs.
+// INVALID_ARGUMENT: a job did not end.
+absl::StatusOr<std::vector<LiveJob>> ReadLiveJobs(const Json& jobs,
+                                                  const Json& leases);
+
+struct LiveFigures {
+  double makespan_s = 0;  // from the first submission to the last end
+  double avg_jct_s = 0;   // from a job's submission to its end
+  uint64_t pauses = 0;
+};
+LiveFigures FiguresOf(const std::vector<LiveJob>& jobs);
+
+// Means by job type of what the jobs lost, none of it from the figures above:
+// - start: from when the accelerator was free and the job there to its first
+//   step, and from its last step to its end;
+// - pause: from its last step on an accelerator to when that was free;
+// - resume, move: from when an accelerator was free to its first step there.
+// A type without any pause has the means over all types.
+Overheads MeasureOverheads(const std::vector<LiveJob>& jobs);
+
+// The form that ParseOverheadsFile reads.
+std::string FormatOverheads(const Overheads& overheads);
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_

@@ -1,0 +1,39 @@
+// A live trace beside its simulation, as text. Pure. Stateless, thread-safe.
+#ifndef GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_
+#define GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "study/report/report_page.h"
+#include "study/reproduce/reality_run.h"
+
+namespace gavel {
+
+// Simulated over live - 1: the median of the runs, and their range.
+struct Difference {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+Difference MakespanDifference(const std::vector<RealityRun>& runs);
+Difference JctDifference(const std::vector<RealityRun>& runs);
+
+// What was measured, and what came of each run.
+ReportTable InputsTable(const RealityOptions& options, const Reality& reality);
+ReportTable RunsTable(const Reality& reality);
+// "Simulated makespan +1.2 % (from -0.3 % to +2.0 %) off the live one, ..."
+std::string Verdict(const Reality& reality);
+
+std::string RenderReality(const RealityOptions& options, const Reality& reality,
+                          size_t width);
+std::string RenderRealityMarkdown(const RealityOptions& options,
+                                  const Reality& reality);
+
+// ABORTED: the median of a difference is beyond `limit` (0.1: 10 %).
+absl::Status CheckReality(const Reality& reality, double limit);
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_

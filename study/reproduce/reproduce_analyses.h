@@ -1,0 +1,46 @@
+// Results of the paper that need no simulation: computed from the throughput
+// table and the policies. Pure. Stateless, thread-safe.
+#ifndef GAVEL_STUDY_REPRODUCE_REPRODUCE_ANALYSES_H_
+#define GAVEL_STUDY_REPRODUCE_REPRODUCE_ANALYSES_H_
+
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/workload/throughput_table.h"
+#include "study/reproduce/reproduce_table.h"
+
+namespace gavel {
+
+// Of the paper's throughputs and prices.
+inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
+                                                           "v100"};
+// A figure that there is not.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// What came of an experiment.
+struct ExperimentTable {
+  std::vector<std::string> titles;
+  std::vector<std::vector<std::string>> rows;
+  std::string drawing;               // for the terminal; may be empty
+  std::vector<std::string> figures;  // SVG, for a page
+};
+
+// Shares of three entities of weights 1, 2, 3 while their jobs come.
+absl::StatusOr<ExperimentTable> AnalyzeHierarchy(
+    const ThroughputTable& throughputs);
+// Of each job type on p100 and v100 against k80; also per dollar.
+absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
+    const ThroughputTable& throughputs);
+// What pairs keep of their throughputs on the p100.
+absl::StatusOr<ExperimentTable> AnalyzeColocation(
+    const ThroughputTable& throughputs);
+// What jobs gain by misreporting, over random problems.
+absl::StatusOr<ExperimentTable> AnalyzeStrategyProofness(
+    const ThroughputTable& throughputs, bool quick);
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_REPRODUCE_REPRODUCE_ANALYSES_H_

@@ -1,0 +1,146 @@
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/agent_host/agent_accelerators.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/stop_signals.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/terminal.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/profile/live_workloads.h"
+#include "study/reproduce/preemption_report.h"
+#include "study/reproduce/preemption_run.h"
+
+namespace gavel {
+namespace {
+
+struct PreemptionFlags {
+  std::string workloads;
+  std::vector<std::string> only;
+  std::optional<std::string> cluster;
+  std::string page;
+  bool markdown = false;
+  PreemptionOptions run;
+};
+
+absl::StatusOr<AcceleratorInfo> FindAccelerator(const PreemptionFlags& flags) {
+  std::vector<AcceleratorInfo> all;
+  if (flags.cluster) {
+    GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
+                           ReadClusterFile(*flags.cluster));
+    for (const ServerSpec& server : cluster.servers) {
+      all.insert(all.end(), server.accelerators.begin(),
+                 server.accelerators.end());
+    }
+    if (all.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat(*flags.cluster,
+                 ": there is no accelerator; declare one with "
+                 "[[server]] and its [[server.accelerator]]"));
+    }
+  } else {
+    AcceleratorInfo& slot = all.emplace_back();
+    slot.type = "cpu";
+    slot.uuid = "preemption-cpu-0";
+  }
+  GAVEL_RETURN_IF_ERROR(FillFromGpus(&all));
+  return all.front();
+}
+
+absl::Status Run(PreemptionFlags flags) {
+  PreemptionOptions& options = flags.run;
+  options.workloads = ExampleWorkloads();
+  if (!flags.workloads.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(options.workloads, ReadWorkloads(flags.workloads));
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      options.workloads,
+      ChooseWorkloads(std::move(options.workloads), flags.only));
+  GAVEL_RETURN_IF_ERROR(FindPrograms(&options.workloads));
+  GAVEL_ASSIGN_OR_RETURN(options.accelerator, FindAccelerator(flags));
+  if (!flags.page.empty()) {
+    GAVEL_RETURN_IF_ERROR(CheckWritable(flags.page));
+  }
+  options.folder = std::filesystem::absolute(options.folder).string();
+  StopSignals signals;
+  std::atomic<bool> stop = false;
+  signals.Attach([&stop] { stop = true; });
+  options.stop = &stop;
+  options.show = [](size_t done, size_t all, const std::string& what) {
+    std::fprintf(stderr, "%zu of %zu: %s\n", done + 1, all, what.c_str());
+  };
+  PreemptionRounds rounds;
+  const absl::Status status = RunPreemption(options, &rounds);
+  signals.Attach(nullptr);
+  // What was measured is told, whatever came of the rest.
+  if (rounds.empty()) return status;
+  const std::string text =
+      flags.markdown ? RenderPreemptionMarkdown(options, rounds)
+                     : RenderPreemption(options, rounds, Terminal().width());
+  std::fputs(text.c_str(), stdout);
+  if (flags.page.empty()) return status;
+  const absl::Status written =
+      WriteFile(flags.page, RenderPage(PreemptionPage(options, rounds)));
+  return status.ok() ? written : status;
+}
+
+}  // namespace
+
+void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
+  auto flags = std::make_shared<PreemptionFlags>();
+  PreemptionOptions& options = flags->run;
+  CLI::App* command = reproduce.add_subcommand(
+      "preemption",
+      "What the end of a round costs real training programs on this machine: "
+      "with the lease extended, paused and resumed, and ended and started "
+      "again as the original Gavel's");
+  command->footer(
+      "gavel reproduce preemption                  # eight examples: minutes\n"
+      "gavel reproduce preemption --only LM --rounds 3\n"
+      "gavel reproduce preemption --html preemption.html   # the time line");
+  command
+      ->add_option("--workloads", flags->workloads,
+                   "programs, as for `gavel profile`; without it the examples "
+                   "of this project")
+      ->type_name("FILE.toml");
+  command->add_option("--only", flags->only, "of these types of workloads")
+      ->type_name("TYPE");
+  command
+      ->add_option("--cluster", flags->cluster,
+                   "its first accelerator is used; without it a slot of the "
+                   "CPU, of one thread")
+      ->type_name("FILE.toml");
+  command->add_option("--state", options.folder, "directory of all files")
+      ->default_val("gavel-preemption");
+  command->add_option("--rounds", options.rounds, "of each workload and way")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command->add_option("--round", options.round_s, "that a lease runs")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 1e5))
+      ->capture_default_str();
+  command
+      ->add_option("--timeout", options.timeout_s,
+                   "for a program's next step, or its end")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1.0, 1e5))
+      ->capture_default_str();
+  command->add_flag("--markdown", flags->markdown,
+                    "prints a document in place of tables");
+  command
+      ->add_option("--html", flags->page,
+                   "writes a page with the table and the time line")
+      ->type_name("FILE");
+  command->callback(
+      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
+}
+
+}  // namespace gavel

@@ -1,0 +1,147 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/terminal.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/profile/live_workloads.h"
+#include "study/reproduce/reality_report.h"
+#include "study/reproduce/reality_run.h"
+
+namespace gavel {
+namespace {
+
+struct RealityFlags {
+  std::string workloads;
+  // Of the examples those whose steps are short.
+  std::vector<std::string> only;
+  std::vector<double> durations;
+  double limit_percent = 10;
+  bool markdown = false;
+  RealityOptions run;
+};
+constexpr const char* kShortSteps[] = {"ResNet-18", "LM", "Recommendation",
+                                       "GPT"};
+
+absl::Status Run(RealityFlags flags) {
+  RealityOptions& options = flags.run;
+  if (flags.workloads.empty()) {
+    options.workloads = ExampleWorkloads();
+    if (flags.only.empty()) {
+      flags.only.assign(std::begin(kShortSteps), std::end(kShortSteps));
+    }
+  } else {
+    GAVEL_ASSIGN_OR_RETURN(options.workloads, ReadWorkloads(flags.workloads));
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      options.workloads,
+      ChooseWorkloads(std::move(options.workloads), flags.only));
+  GAVEL_RETURN_IF_ERROR(FindPrograms(&options.workloads));
+  options.trace.duration_min_s = flags.durations.front();
+  options.trace.duration_max_s = flags.durations.back();
+  if (options.trace.duration_min_s > options.trace.duration_max_s) {
+    return absl::InvalidArgumentError(
+        "--durations: the first is the shorter one, e.g. 10 40");
+  }
+  options.folder = std::filesystem::absolute(options.folder).string();
+  const Terminal terminal;
+  options.quiet = flags.markdown || !terminal.is_terminal();
+  options.show = [](const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+  };
+  GAVEL_ASSIGN_OR_RETURN(const Reality reality, RunReality(options));
+  std::fputs(
+      (flags.markdown ? RenderRealityMarkdown(options, reality)
+                      : RenderReality(options, reality, terminal.width()))
+          .c_str(),
+      stdout);
+  if (!flags.markdown) {
+    std::printf(
+        "Trace, throughputs and overheads are in %s, for `gavel "
+        "simulate`.\n",
+        options.folder.c_str());
+  }
+  return CheckReality(reality, flags.limit_percent / 100);
+}
+
+}  // namespace
+
+void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
+  auto flags = std::make_shared<RealityFlags>();
+  flags->durations = {10, 40};
+  RealityOptions& options = flags->run;
+  CLI::App* command = reproduce.add_subcommand(
+      "reality",
+      "Runs a trace of small jobs live on this machine, and the same in the "
+      "simulator with the throughputs and overheads that were measured: how "
+      "far are makespan and average JCT apart?");
+  command->footer(
+      "gavel reproduce reality                      # 20 jobs, three times\n"
+      "gavel reproduce reality --jobs 6 --runs 1    # a few minutes\n"
+      "gavel reproduce reality --workloads my.toml --cluster cluster.toml");
+  command
+      ->add_option("--workloads", flags->workloads,
+                   "programs, as for `gavel profile`; without it examples of "
+                   "this project")
+      ->type_name("FILE.toml");
+  command->add_option("--only", flags->only, "of these types of workloads")
+      ->type_name("TYPE");
+  command
+      ->add_option("--cluster", options.cluster_path,
+                   "accelerators of this machine; without it two slots of its "
+                   "CPU, of which one is made slower")
+      ->type_name("FILE.toml");
+  command
+      ->add_option("--throughputs", options.throughputs,
+                   "of `gavel profile --busy --output`; without it they are "
+                   "measured first")
+      ->type_name("FILE.json");
+  command->add_option("--state", options.folder, "directory of all files")
+      ->default_val("gavel-reality");
+  command->add_option("--policy", options.policy, "of both")
+      ->capture_default_str();
+  command->add_option("--round", options.round_duration_s, "of both")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.5, 1e5))
+      ->capture_default_str();
+  command->add_option("--jobs", options.trace.jobs, "of the trace")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command
+      ->add_option("--durations", flags->durations,
+                   "of the shortest and the longest job, alone on its fastest "
+                   "accelerator")
+      ->expected(2)
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  command->add_option("--runs", options.runs, "live runs of the trace")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--seed", options.trace.seed, "of the trace")
+      ->capture_default_str();
+  command
+      ->add_option("--measure", options.measure_s,
+                   "that each workload is measured for on each type")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 1e5))
+      ->capture_default_str();
+  command
+      ->add_option("--limit", flags->limit_percent,
+                   "difference in the median that is a failure")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(0.0, 1e4))
+      ->capture_default_str();
+  command->add_flag("--markdown", flags->markdown,
+                    "prints a document in place of tables");
+  command->callback(
+      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
+}
+
+}  // namespace gavel

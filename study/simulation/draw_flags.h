@@ -1,0 +1,38 @@
+// The options that say which jobs to draw: of `gavel simulate --generate` and
+// `gavel trace generate`.
+#ifndef GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_
+#define GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_
+
+#include <optional>
+
+#include "CLI/CLI.hpp"
+
+namespace gavel {
+
+// `Drawn`: GeneratorOptions, or SimulationSpec, which has fields of the same
+// names. What it points to outlives the command.
+template <class Drawn>
+void AddDrawFlags(CLI::App& command, Drawn* drawn,
+                  std::optional<double>* rate_per_h, bool* all_at_zero) {
+  command.add_option("--rate", *rate_per_h, "mean arrivals")
+      ->type_name("JOBS/H");
+  command.add_flag("--static", *all_at_zero, "all jobs arrive at time 0");
+  command.add_flag("--multi-gpu", drawn->multi_gpu,
+                   "30 % of the jobs need 2, 4 or 8 accelerators");
+  command.add_flag("--multi-priority", drawn->multi_priority,
+                   "a fifth of the jobs has weight 5");
+  command.add_flag("--slos", drawn->slos,
+                   "deadlines of 1.2, 2 or 10 times the duration");
+  command
+      .add_option("--fixed-duration", drawn->fixed_duration_s,
+                  "of every job on a v100, in place of a drawn one")
+      ->type_name("SECONDS");
+  command
+      .add_option("--scale-factor-max", drawn->scale_factor_max,
+                  "larger jobs are dropped")
+      ->capture_default_str();
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_

@@ -1,0 +1,43 @@
+// What tells runs apart: names for them that leave out all that they have in
+// common. Pure. A value, thread-safe.
+#ifndef GAVEL_STUDY_SIMULATION_RUN_LABELS_H_
+#define GAVEL_STUDY_SIMULATION_RUN_LABELS_H_
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "study/simulation/simulation_store.h"
+
+namespace gavel {
+
+class RunLabels {
+ public:
+  explicit RunLabels(const std::vector<StoredRun>& runs);
+
+  // What schedules: "max_min_fairness_perf, move_aware". The policy always, the
+  // rest where it varies.
+  std::string Scheduler(const SimulationSpec& spec) const;
+  // What there is to do, and on what, without rate, seed and number of jobs:
+  // "v100:4,p100:4, multi gpu". May be empty.
+  std::string Workload(const SimulationSpec& spec) const;
+  // Names of all fields that vary, and their texts (files without folders).
+  const std::vector<std::string>& varying() const { return names_; }
+  std::vector<std::string> Texts(const SimulationSpec& spec) const;
+
+ private:
+  bool Varies(std::string_view name) const { return varying_.count(name) > 0; }
+  std::string Join(const SimulationSpec& spec, bool scheduler) const;
+
+  std::vector<std::string> names_;
+  std::set<std::string, std::less<>> varying_;
+};
+
+// The rate, or the trace's name, or "n jobs at once": what a run is given.
+std::string LoadLabel(const SimulationSpec& spec);
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_SIMULATION_RUN_LABELS_H_

@@ -1,0 +1,217 @@
+#include "study/simulation/simulation_inputs.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/workload/trace_generator.h"
+#include "coordinator/workload/trace_steps.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "xxhash.h"
+
+namespace gavel {
+namespace {
+
+constexpr size_t kFileBytesMax = kTraceBytesMax;
+// A file beyond that is read again for each use: a trace of a million jobs.
+constexpr size_t kKeptBytesMax = 64 * 1024 * 1024;
+
+std::string Digest(const std::string& text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+bool NamesFile(const std::string& field, const std::string& value) {
+  if (field == "trace" || field == "throughputs") return !value.empty();
+  if (field == "overheads") return IsOverheadsFile(value);
+  return field == "prices" && IsPricesFile(value);
+}
+
+// What a generated trace depends on.
+std::string TraceKey(const SimulationSpec& spec) {
+  return StrCat(spec.trace, "|", spec.throughputs, "|", GeneratedJobs(spec),
+                "|", FieldText(spec.rate_per_h), "|", spec.multi_gpu,
+                spec.multi_priority, spec.slos, "|",
+                FieldText(spec.fixed_duration_s), "|", spec.scale_factor_max,
+                "|", spec.seed);
+}
+
+absl::StatusOr<Trace> Generate(const SimulationSpec& spec,
+                               const ThroughputTable& throughputs) {
+  GeneratorOptions options;
+  options.seed = spec.seed;
+  options.interarrival_s = spec.rate_per_h > 0 ? 3600 / spec.rate_per_h : 0;
+  options.multi_gpu = spec.multi_gpu;
+  options.multi_priority = spec.multi_priority;
+  options.slos = spec.slos;
+  options.fixed_duration_s = spec.fixed_duration_s;
+  options.scale_factor_max = spec.scale_factor_max;
+  GAVEL_ASSIGN_OR_RETURN(TraceGenerator generator,
+                         TraceGenerator::Create(options, throughputs));
+  return generator.Take(GeneratedJobs(spec));
+}
+
+absl::Status CheckWindow(const SimulationSpec& spec, const Trace& trace) {
+  if (trace.jobs.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat(spec.trace, ": no jobs; is it the right file?"));
+  }
+  if (spec.window_begin < trace.jobs.size() &&
+      spec.window_end <= trace.jobs.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      StrCat("the window ", spec.window_begin, ":", spec.window_end,
+             " goes beyond the ", trace.jobs.size(), " jobs of the trace"));
+}
+
+// All that needs no file.
+absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
+  SimulationOptions options;
+  options.policy = spec.policy;
+  options.engine.round_duration_s = spec.round_duration_s;
+  options.engine.mechanism =
+      FindMechanism(spec.mechanism).value_or(MechanismKind::kGavel);
+  options.engine.queue = FindQueue(spec.queue).value_or(QueueKind::kGlobal);
+  options.engine.reset_interval_s = spec.reset_interval_s;
+  options.engine.memory_rounds = spec.memory_rounds;
+  options.engine.placement_sensitive = spec.placement_sensitive;
+  options.seed = spec.seed;
+  options.window_begin = spec.window_begin;
+  if (spec.window_end > 0) options.window_end = spec.window_end;
+  if (spec.time_limit_s > 0) options.time_limit_s = spec.time_limit_s;
+  options.ideal = spec.ideal;
+  if (spec.estimator) {
+    options.engine.reference_models = spec.reference_models;
+    options.profiling = {spec.profiling_percentage / 100,
+                         spec.profiling_cell_s};
+  }
+  options.steady_state = spec.steady_state;
+  options.failures_per_hour = spec.failures_per_hour;
+  options.checkpoint_interval_s = spec.checkpoint_interval_s;
+  GAVEL_ASSIGN_OR_RETURN(options.cluster, ParseCluster(spec.cluster));
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const SimulationInputCache::File>>
+SimulationInputCache::Read(const std::string& path) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = files_.find(path); it != files_.end()) {
+      return it->second;
+    }
+  }
+  auto file = std::make_shared<File>();
+  GAVEL_ASSIGN_OR_RETURN(file->text, ReadFile(path, kFileBytesMax));
+  file->digest = Digest(file->text);
+  const std::lock_guard lock(mutex_);
+  if (file->text.size() <= kKeptBytesMax) files_[path] = file;
+  return file;
+}
+
+absl::StatusOr<std::shared_ptr<const ThroughputTable>>
+SimulationInputCache::LoadThroughputs(const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const auto file, Read(path));
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const ThroughputTable>& known = throughputs_[path];
+  if (known == nullptr) {
+    GAVEL_ASSIGN_OR_RETURN(ThroughputTable table,
+                           ThroughputTable::Parse(file->text, path));
+    known = std::make_shared<const ThroughputTable>(std::move(table));
+  }
+  return known;
+}
+
+absl::StatusOr<std::shared_ptr<const Trace>> SimulationInputCache::LoadTrace(
+    const SimulationSpec& spec,
+    const std::shared_ptr<const ThroughputTable>& throughputs) {
+  const std::string key = TraceKey(spec);
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto known = traces_[key].lock(); known != nullptr) return known;
+  }
+  absl::StatusOr<Trace> trace;
+  if (spec.trace.empty()) {
+    trace = Generate(spec, *throughputs);
+  } else {
+    GAVEL_ASSIGN_OR_RETURN(const auto file, Read(spec.trace));
+    trace = ParseTrace(file->text, spec.trace);
+    if (trace.ok()) {
+      GAVEL_RETURN_IF_ERROR(
+          Annotate(CompleteTrace(*throughputs, *trace), spec.trace));
+    }
+  }
+  if (!trace.ok()) return trace.status();
+  auto made = std::make_shared<const Trace>(*std::move(trace));
+  const std::lock_guard lock(mutex_);
+  traces_[key] = made;
+  return made;
+}
+
+absl::StatusOr<Overheads> SimulationInputCache::LoadOverheads(
+    const std::string& overheads) {
+  if (!IsOverheadsFile(overheads)) return ParseOverheads(overheads);
+  GAVEL_ASSIGN_OR_RETURN(const auto file, Read(overheads));
+  return ParseOverheadsFile(file->text, overheads);
+}
+
+absl::StatusOr<PriceSeries> SimulationInputCache::LoadPrices(
+    const std::string& prices) {
+  if (prices == "none") return PriceSeries();
+  if (!IsPricesFile(prices)) return PriceSeries::Constant(prices);
+  GAVEL_ASSIGN_OR_RETURN(const auto file, Read(prices));
+  return PriceSeries::Parse(file->text, prices);
+}
+
+absl::StatusOr<SimulationOptions> SimulationInputCache::LoadOptions(
+    const SimulationSpec& spec) {
+  GAVEL_ASSIGN_OR_RETURN(SimulationOptions options, OptionsOf(spec));
+  GAVEL_ASSIGN_OR_RETURN(options.overheads, LoadOverheads(spec.overheads));
+  GAVEL_ASSIGN_OR_RETURN(options.prices, LoadPrices(spec.prices));
+  return options;
+}
+
+absl::StatusOr<SimulationInputs> SimulationInputCache::Load(
+    const SimulationSpec& spec) {
+  GAVEL_RETURN_IF_ERROR(CheckSpec(spec));
+  SimulationInputs inputs;
+  GAVEL_ASSIGN_OR_RETURN(inputs.options, LoadOptions(spec));
+  GAVEL_ASSIGN_OR_RETURN(inputs.throughputs, LoadThroughputs(spec.throughputs));
+  GAVEL_ASSIGN_OR_RETURN(inputs.trace, LoadTrace(spec, inputs.throughputs));
+  if (spec.unknown_types == "error") {
+    GAVEL_RETURN_IF_ERROR(Annotate(
+        RequireKnownTypes(*inputs.throughputs, *inputs.trace), spec.trace));
+  }
+  GAVEL_RETURN_IF_ERROR(CheckWindow(spec, *inputs.trace));
+  return inputs;
+}
+
+absl::StatusOr<std::string> SimulationInputCache::KeyOf(
+    const SimulationSpec& spec) {
+  std::string text;
+  absl::Status status;
+  VisitFields(spec, [&](const std::string& name, const auto& value) {
+    std::string shown = FieldText(value);
+    if (NamesFile(name, shown)) {
+      if (const auto file = Read(shown); file.ok()) {
+        shown = (*file)->digest;
+      } else {
+        status = file.status();
+      }
+    }
+    StrAppend(&text, name, "=", shown, "\n");
+  });
+  GAVEL_RETURN_IF_ERROR(status);
+  if (spec.unknown_types != "error") {
+    StrAppend(&text, "unknown_types=", spec.unknown_types, "\n");
+  }
+  return Digest(text);
+}
+
+}  // namespace gavel

@@ -1,0 +1,60 @@
+// What simulations read: traces, made or from files, throughput tables,
+// overheads and prices. Each file is read once; traces are shared by the
+// simulations that run at a time, and forgotten when the last one has ended.
+// Thread-safe.
+#ifndef GAVEL_STUDY_SIMULATION_SIMULATION_INPUTS_H_
+#define GAVEL_STUDY_SIMULATION_SIMULATION_INPUTS_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "simulator/trace_simulation.h"
+#include "study/simulation/simulation_spec.h"
+
+namespace gavel {
+
+struct SimulationInputs {
+  SimulationOptions options;  // all of the spec that is not the trace
+  std::shared_ptr<const Trace> trace;
+  std::shared_ptr<const ThroughputTable> throughputs;
+};
+
+class SimulationInputCache {
+ public:
+  // Errors name the file or the option.
+  absl::StatusOr<SimulationInputs> Load(const SimulationSpec& spec);
+
+  // All of the spec that is neither trace nor throughputs.
+  absl::StatusOr<SimulationOptions> LoadOptions(const SimulationSpec& spec);
+
+  absl::StatusOr<std::shared_ptr<const ThroughputTable>> LoadThroughputs(
+      const std::string& path);
+
+  // Two specs with one key describe the same simulation: its fields, with what
+  // is in the files in place of their paths. 32 hex digits.
+  absl::StatusOr<std::string> KeyOf(const SimulationSpec& spec);
+
+ private:
+  struct File {
+    std::string text;
+    std::string digest;
+  };
+  absl::StatusOr<std::shared_ptr<const File>> Read(const std::string& path);
+  absl::StatusOr<std::shared_ptr<const Trace>> LoadTrace(
+      const SimulationSpec& spec,
+      const std::shared_ptr<const ThroughputTable>& throughputs);
+  absl::StatusOr<Overheads> LoadOverheads(const std::string& overheads);
+  absl::StatusOr<PriceSeries> LoadPrices(const std::string& prices);
+
+  std::mutex mutex_;  // guards all below
+  std::map<std::string, std::shared_ptr<const File>> files_;
+  std::map<std::string, std::shared_ptr<const ThroughputTable>> throughputs_;
+  std::map<std::string, std::weak_ptr<const Trace>> traces_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_STUDY_SIMULATION_SIMULATION_INPUTS_H_

@@ -1,0 +1,184 @@
+#include "study/simulation/simulation_spec.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
+
+#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/policy/policy.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// For each job of a window that many arrive until its last one has ended: at
+// the edge of stability the longest take about as long as the window.
+constexpr uint64_t kJobsPerWindowEnd = 3;
+constexpr uint64_t kJobsMax = 100'000'000;
+
+absl::Status Refuse(std::string_view what) {
+  return absl::InvalidArgumentError(ToAbsl(what));
+}
+
+bool ReadJobNumber(std::string_view text, uint64_t* number) {
+  if (text.empty()) return true;  // the default stays
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+absl::Status CheckNumber(const char* name, double value, bool above_zero) {
+  const bool good =
+      std::isfinite(value) && (above_zero ? value > 0 : value >= 0);
+  if (good) return absl::OkStatus();
+  return Refuse(StrCat("--", name, " ", value, " is not a number ",
+                       above_zero ? "above 0" : "from 0 on"));
+}
+
+absl::Status CheckNumbers(const SimulationSpec& spec) {
+  struct Number {
+    const char* name;
+    double value;
+    bool above_zero = false;
+  };
+  const Number numbers[] = {
+      {"round-duration", spec.round_duration_s, true},
+      {"reset-interval", spec.reset_interval_s},
+      {"memory-rounds", spec.memory_rounds},
+      {"profiling-percentage", spec.profiling_percentage, true},
+      {"profiling-cell", spec.profiling_cell_s},
+      {"reference-models", static_cast<double>(spec.reference_models), true},
+      {"failures-per-hour", spec.failures_per_hour},
+      {"checkpoint-interval", spec.checkpoint_interval_s, true},
+      {"rate", spec.rate_per_h},
+      {"fixed-duration", spec.fixed_duration_s},
+      {"scale-factor-max", static_cast<double>(spec.scale_factor_max), true},
+      {"time-limit", spec.time_limit_s}};
+  for (const Number& number : numbers) {
+    GAVEL_RETURN_IF_ERROR(
+        CheckNumber(number.name, number.value, number.above_zero));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNames(const SimulationSpec& spec) {
+  if (const auto policy = MakePolicy(spec.policy); !policy.ok()) {
+    return policy.status();
+  }
+  if (!FindMechanism(spec.mechanism)) {
+    return Refuse(StrCat("there is no mechanism \"", spec.mechanism,
+                         "\"; give gavel or move_aware"));
+  }
+  if (!FindQueue(spec.queue)) {
+    return Refuse(StrCat("there is no queue \"", spec.queue,
+                         "\"; give global or per_type"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckUnknownTypes(const std::string& unknown_types) {
+  if (unknown_types == "error" || unknown_types == "equal") {
+    return absl::OkStatus();
+  }
+  return Refuse(StrCat("unknown types \"", unknown_types,
+                       "\" are not understood; give error or equal"));
+}
+
+absl::Status CheckEstimator(const SimulationSpec& spec) {
+  if (spec.profiling_percentage > 100) {
+    return Refuse(StrCat("--profiling-percentage ", spec.profiling_percentage,
+                         " is above 100; give the part of the cells that is "
+                         "profiled, e.g. 20"));
+  }
+  if (!spec.estimator) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(spec.policy));
+  if (!policy->packs()) {
+    return Refuse(StrCat("--estimator estimates what pairs of jobs do, and ",
+                         spec.policy,
+                         " makes no pairs; give a policy that does, e.g. "
+                         "max_min_fairness_packed"));
+  }
+  if (spec.ideal) {
+    return Refuse("--ideal knows all throughputs; leave out --estimator");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckJobs(const SimulationSpec& spec) {
+  if (!spec.trace.empty()) return absl::OkStatus();
+  const uint64_t jobs = GeneratedJobs(spec);
+  if (jobs == 0) {
+    return Refuse("no jobs: with --generate give --jobs N or --window S:E");
+  }
+  if (jobs > kJobsMax) {
+    return Refuse(StrCat(jobs, " jobs exceed the ", kJobsMax, " allowed"));
+  }
+  if (spec.window_end > jobs) {
+    return Refuse(StrCat("the window ends at job ", spec.window_end,
+                         ", but there are ", jobs,
+                         "; raise --jobs or leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParseWindow(const std::string& text, SimulationSpec* spec) {
+  const size_t colon = text.find(':');
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  if (colon == std::string::npos ||
+      !ReadJobNumber(std::string_view(text).substr(0, colon), &begin) ||
+      !ReadJobNumber(std::string_view(text).substr(colon + 1), &end)) {
+    return Refuse(StrCat("window \"", text,
+                         "\" is not BEGIN:END, numbers of jobs from 0; an "
+                         "example: 4000:5000"));
+  }
+  spec->window_begin = begin;
+  spec->window_end = end;
+  return absl::OkStatus();
+}
+
+absl::Status CheckSpec(const SimulationSpec& spec) {
+  if (spec.throughputs.empty()) {
+    return Refuse("no throughputs; give --throughputs FILE.json");
+  }
+  if (spec.window_end != 0 && spec.window_end <= spec.window_begin) {
+    return Refuse(StrCat("the window ", spec.window_begin, ":", spec.window_end,
+                         " holds no job; its end must be above its begin"));
+  }
+  GAVEL_RETURN_IF_ERROR(CheckNumbers(spec));
+  GAVEL_RETURN_IF_ERROR(CheckNames(spec));
+  GAVEL_RETURN_IF_ERROR(CheckUnknownTypes(spec.unknown_types));
+  GAVEL_RETURN_IF_ERROR(CheckEstimator(spec));
+  return CheckJobs(spec);
+}
+
+uint64_t GeneratedJobs(const SimulationSpec& spec) {
+  if (spec.jobs > 0) return spec.jobs;
+  return spec.rate_per_h > 0 ? spec.window_end * kJobsPerWindowEnd
+                             : spec.window_end;
+}
+
+bool IsOverheadsFile(const std::string& overheads) {
+  return overheads != "none" && overheads.find('=') == std::string::npos;
+}
+
+bool IsPricesFile(const std::string& prices) {
+  return prices != "none" && prices != "gcp" &&
+         prices.find('=') == std::string::npos;
+}
+
+std::string FieldText(const std::string& value) { return value; }
+std::string FieldText(double value) {
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  return error == std::errc() ? std::string(text, end) : StrCat(value);
+}
+std::string FieldText(bool value) { return value ? "true" : "false"; }
+std::string FieldText(int value) { return StrCat(value); }
+std::string FieldText(uint64_t value) { return StrCat(value); }
+
+}  // namespace gavel

@@ -1,0 +1,92 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/stop_signals.h"
+#include "coordinator/cli/files.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/simulation/sweep_run.h"
+#include "study/simulation/sweep_screen.h"
+#include "study/simulation/sweep_spec.h"
+
+namespace gavel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SweepCommandOptions {
+  std::string sweep;
+  std::string database;
+  SweepOptions run;
+};
+
+absl::StatusOr<SweepSpec> ReadSweep(const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(path, kSweepBytesMax + 1));
+  return ParseSweep(text, path, fs::path(path).parent_path().string());
+}
+
+// "las.toml" keeps its results in "gavel-results/las.db".
+absl::StatusOr<std::string> DatabaseOf(const SweepCommandOptions& options) {
+  if (!options.database.empty()) return options.database;
+  return MakeResultsPath(fs::path(options.sweep).stem().string() + ".db");
+}
+
+absl::Status Run(const SweepCommandOptions& options) {
+  StopSignals signals;
+  GAVEL_ASSIGN_OR_RETURN(const SweepSpec spec, ReadSweep(options.sweep));
+  GAVEL_ASSIGN_OR_RETURN(const std::string path, DatabaseOf(options));
+  GAVEL_ASSIGN_OR_RETURN(SimulationStore store, SimulationStore::Open(path));
+  SimulationInputCache inputs;
+  Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
+  SweepScreen screen("sweep");
+  signals.Attach([&sweep] { sweep.Stop(); });
+  const absl::StatusOr<SweepOutcome> outcome =
+      sweep.Run([&](const SweepProgress& progress) { screen.Show(progress); });
+  signals.Attach(nullptr);
+  screen.Clear();
+  GAVEL_RETURN_IF_ERROR(outcome.status());
+  std::fputs(RenderOutcome(*outcome, screen.width()).c_str(), stdout);
+  if (outcome->stopped) {
+    return absl::CancelledError(
+        StrCat("stopped; what has ended is in ", path,
+               ", and the same command goes on from there"));
+  }
+  std::printf("results in %s; `gavel report %s` draws them\n", path.c_str(),
+              path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<SweepCommandOptions>();
+  options->run.threads =
+      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  CLI::App* command = app.add_subcommand(
+      "sweep",
+      "Simulates all combinations of policies, seeds, rates and clusters, or "
+      "searches the highest rate; goes on where it was stopped");
+  command->add_option("sweep", options->sweep, "what to run")
+      ->type_name("SWEEP.toml")
+      ->required();
+  command->add_option("-j,--threads", options->run.threads, "runs at a time")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("all cores");
+  command
+      ->add_option("--output", options->database,
+                   "results; default: gavel-results/SWEEP.db")
+      ->type_name("RESULTS.db");
+  command->add_flag("--retry", options->run.retry,
+                    "runs again what ended in an error or timeout");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+}
+
+}  // namespace gavel

@@ -1,0 +1,140 @@
+// `gavel trace`: makes traces of jobs, and shows what is in one.
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/workload/throughput_table.h"
+#include "coordinator/workload/trace.h"
+#include "coordinator/workload/trace_generator.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "core/units.h"
+#include "study/simulation/draw_flags.h"
+#include "study/simulation/trace_summary.h"
+
+namespace gavel {
+namespace {
+
+struct GenerateOptions {
+  GeneratorOptions generator;
+  uint64_t jobs = 0;
+  std::optional<double> rate_per_h;
+  bool all_at_zero = false;
+  std::string throughputs;
+  std::string output;
+};
+
+struct ShowOptions {
+  std::string trace;
+  uint64_t rows = 10;
+};
+
+// The mean time between arrivals; 0: all jobs are there at time 0.
+absl::StatusOr<double> InterarrivalOf(const GenerateOptions& options) {
+  if (options.all_at_zero && options.rate_per_h) {
+    return absl::InvalidArgumentError(
+        "--static and --rate exclude each other; give one");
+  }
+  if (options.all_at_zero) return 0.0;
+  if (!options.rate_per_h) {
+    return absl::InvalidArgumentError(
+        "no arrivals; give --rate JOBS/H, or --static");
+  }
+  if (!(*options.rate_per_h > 0)) {
+    return absl::InvalidArgumentError(
+        StrCat("--rate is ", *options.rate_per_h,
+               "; give jobs per hour above 0, or --static"));
+  }
+  return kHour_s / *options.rate_per_h;
+}
+
+absl::Status Generate(GenerateOptions options) {
+  GAVEL_ASSIGN_OR_RETURN(options.generator.interarrival_s,
+                         InterarrivalOf(options));
+  GAVEL_ASSIGN_OR_RETURN(const std::string json,
+                         ReadFile(options.throughputs, kThroughputBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const ThroughputTable throughputs,
+                         ThroughputTable::Parse(json, options.throughputs));
+  GAVEL_ASSIGN_OR_RETURN(
+      TraceGenerator generator,
+      TraceGenerator::Create(options.generator, throughputs));
+  const Trace trace = generator.Take(options.jobs);
+  const std::string text = FormatTrace(trace);
+  if (options.output.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return absl::OkStatus();
+  }
+  GAVEL_RETURN_IF_ERROR(WriteFile(options.output, text));
+  std::printf("%s: %s\n", options.output.c_str(),
+              RenderTraceLine(trace).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Show(const ShowOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(options.trace, kTraceBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const Trace trace, ParseTrace(text, options.trace));
+  const std::string shown =
+      RenderTrace(trace, options.rows, Terminal().width());
+  std::fputs(shown.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+void AddGenerate(CLI::App& parent, int* exit_code) {
+  constexpr uint64_t kJobsMax = 10'000'000;
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = parent.add_subcommand(
+      "generate",
+      "Draws jobs as the original Gavel does for the seed, and writes them in "
+      "its format (steps and weights as whole numbers)");
+  command->add_option("--jobs", options->jobs, "how many")
+      ->required()
+      ->check(CLI::Range(uint64_t{1}, kJobsMax));
+  GeneratorOptions& generator = options->generator;
+  AddDrawFlags(*command, &generator, &options->rate_per_h,
+               &options->all_at_zero);
+  command->add_option("--seed", generator.seed)->capture_default_str();
+  command
+      ->add_option("--throughputs", options->throughputs,
+                   "steps/s of job types on accelerator types: Gavel's JSON")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--output", options->output, "default: standard output")
+      ->type_name("FILE");
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Generate(*options)); });
+}
+
+void AddShow(CLI::App& parent, int* exit_code) {
+  auto options = std::make_shared<ShowOptions>();
+  CLI::App* command = parent.add_subcommand(
+      "show", "Says what is in a trace, and lists its first jobs");
+  command
+      ->add_option("trace", options->trace,
+                   "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
+                   "or TOML")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--rows", options->rows, "of the first jobs")
+      ->capture_default_str();
+  command->callback(
+      [options, exit_code] { *exit_code = ExitCodeOf(Show(*options)); });
+}
+
+}  // namespace
+
+void AddTraceCommand(CLI::App& app, int* exit_code) {
+  CLI::App* command =
+      app.add_subcommand("trace", "Makes and shows traces of jobs");
+  command->require_subcommand(1);
+  AddGenerate(*command, exit_code);
+  AddShow(*command, exit_code);
+}
+
+}  // namespace gavel

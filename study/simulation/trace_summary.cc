@@ -1,0 +1,156 @@
+#include "study/simulation/trace_summary.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/progress_bar.h"
+#include "core/text.h"
+#include "core/units.h"
+
+namespace gavel {
+namespace {
+
+constexpr char kDash[] = "-";
+
+// "3 with 1, 4 with 8": how many jobs have which value of a field.
+template <class T>
+std::string Tally(const Trace& trace, T TraceJob::*field) {
+  std::map<T, size_t> counts;
+  for (const TraceJob& job : trace.jobs) ++counts[job.*field];
+  std::string text;
+  for (const auto& [value, count] : counts) {
+    StrAppend(&text, text.empty() ? "" : ", ", count, " with ", value);
+  }
+  return text;
+}
+
+size_t JobsWithSlo(const Trace& trace) {
+  return static_cast<size_t>(
+      std::count_if(trace.jobs.begin(), trace.jobs.end(),
+                    [](const TraceJob& job) { return job.slo > 0; }));
+}
+
+size_t JobsOf(const Trace& trace, size_t entity) {
+  return static_cast<size_t>(std::count_if(
+      trace.jobs.begin(), trace.jobs.end(),
+      [entity](const TraceJob& job) { return job.entity == entity; }));
+}
+
+std::string RenderTotals(const Trace& trace) {
+  std::string text =
+      StrCat(RenderTraceLine(trace), "\n",
+             "scale factors: ", Tally(trace, &TraceJob::scale_factor), "\n",
+             "weights:       ", Tally(trace, &TraceJob::weight), "\n");
+  if (const size_t jobs = JobsWithSlo(trace); jobs > 0) {
+    StrAppend(&text, "deadlines:     ", jobs, " jobs\n");
+  }
+  for (size_t i = 0; i < trace.entities.size(); ++i) {
+    const TraceEntity& entity = trace.entities[i];
+    StrAppend(&text, "entity ", entity.name, ": weight ", entity.weight, ", ",
+              entity.policy, ", ", JobsOf(trace, i), " jobs\n");
+  }
+  return text;
+}
+
+std::string StepsCell(double steps) {
+  return steps > 0 ? FormatCount(static_cast<uint64_t>(steps)) : kDash;
+}
+
+std::string DurationCell(double duration_s) {
+  return duration_s > 0 ? FormatDuration(duration_s) : kDash;
+}
+
+// Jobs of one type.
+struct TypeGroup {
+  size_t jobs = 0;
+  std::set<int> scale_factors;
+  std::vector<double> steps;
+};
+
+// Of at least one; the upper of two in the middle.
+double Median(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::string JoinNumbers(const std::set<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) {
+    StrAppend(&text, text.empty() ? "" : ",", number);
+  }
+  return text;
+}
+
+std::string RenderTypes(const Trace& trace, size_t width) {
+  std::map<std::string, TypeGroup> groups;
+  for (const TraceJob& job : trace.jobs) {
+    TypeGroup& group = groups[trace.templates[job.job_template].type];
+    ++group.jobs;
+    group.scale_factors.insert(job.scale_factor);
+    group.steps.push_back(job.steps_total);
+  }
+  std::vector<std::vector<std::string>> cells;
+  for (const auto& [type, group] : groups) {
+    cells.push_back({StrCat(group.jobs), type, JoinNumbers(group.scale_factors),
+                     StepsCell(Median(group.steps))});
+  }
+  return RenderTable({{"JOBS", true},
+                      {"TYPE", false, 40},
+                      {"SCALE_FACTORS", false, 20},
+                      {"MEDIAN_STEPS", true}},
+                     cells, width);
+}
+
+std::string RenderJobs(const Trace& trace, size_t rows, size_t width) {
+  std::vector<std::vector<std::string>> cells;
+  for (size_t i = 0; i < std::min(rows, trace.jobs.size()); ++i) {
+    const TraceJob& job = trace.jobs[i];
+    cells.push_back({StrCat(i), absl::StrFormat("%.0f", job.arrival_s),
+                     trace.templates[job.job_template].type,
+                     StrCat(job.scale_factor), StrCat(job.weight),
+                     StepsCell(job.steps_total), DurationCell(job.duration_s),
+                     job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kDash});
+  }
+  return RenderTable({{"JOB", true},
+                      {"ARRIVAL_S", true},
+                      {"TYPE", false, 40},
+                      {"SCALE", true},
+                      {"WEIGHT", true},
+                      {"STEPS", true},
+                      {"DURATION", true},
+                      {"DEADLINE", true}},
+                     cells, width);
+}
+
+}  // namespace
+
+std::string RenderTraceLine(const Trace& trace) {
+  const size_t count = trace.jobs.size();
+  std::string text = StrCat(count, count == 1 ? " job" : " jobs");
+  if (trace.jobs.empty()) return text;
+  const double first_s = trace.jobs.front().arrival_s;
+  const double span_s = trace.jobs.back().arrival_s - first_s;
+  if (span_s <= 0) return StrCat(text, ", all there at once");
+  const double per_hour = static_cast<double>(count - 1) / span_s * kHour_s;
+  StrAppend(&text, ", arriving over ", FormatDuration(span_s),
+            absl::StrFormat(" (%.3g jobs/h)", per_hour));
+  return text;
+}
+
+std::string RenderTrace(const Trace& trace, size_t rows, size_t width) {
+  std::string text =
+      StrCat(RenderTotals(trace), "\n", RenderTypes(trace, width));
+  if (rows > 0) StrAppend(&text, "\n", RenderJobs(trace, rows, width));
+  if (rows > 0 && rows < trace.jobs.size()) {
+    StrAppend(&text, "... and ", trace.jobs.size() - rows, " more jobs\n");
+  }
+  return text;
+}
+
+}  // namespace gavel

@@ -1,0 +1,160 @@
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/json_fields.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/policy/policy.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/solve/policy_answer.h"
+#include "study/solve/policy_case.h"
+#include "study/solve/policy_example.h"
+
+namespace gavel {
+namespace {
+
+// Pairs of a thousand jobs take about 100 MB.
+constexpr size_t kInputBytesMax = size_t{1} << 30;
+
+struct SolveOptions {
+  std::string policy;
+  std::string input;
+  std::string output;
+  std::string solver = "auto";
+};
+
+SolverChoice SolverOf(const std::string& name) {
+  if (name == "highs") return SolverChoice::kHighs;
+  return name == "prices" ? SolverChoice::kPrices : SolverChoice::kAuto;
+}
+
+// What users asked for and did not get.
+void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
+  if (problem.solver != SolverChoice::kPrices ||
+      !result->solver.starts_with("highs")) {
+    return;
+  }
+  StrAppend(&result->detail, result->detail.empty() ? "" : "; ",
+            "solved by HiGHS: prices don't serve packed pairs, or deadlines "
+            "that can't all be met");
+}
+
+absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<PolicyResult> result = policy.Solve(of.problem);
+  const std::chrono::duration<double> time =
+      std::chrono::steady_clock::now() - start;
+  if (!result.ok()) {
+    return absl::Status(
+        result.status().code(),
+        StrCat("case ", of.number, ": ",
+               WithIdsOfCase(ToStd(result.status().message()))));
+  }
+  TellOtherSolver(of.problem, &*result);
+  return PolicyAnswer{std::move(of), *std::move(result), time.count()};
+}
+
+absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
+    const Policy& policy, const SolveOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(options.input, kInputBytesMax));
+  const auto annotate = [&](const absl::Status& status) {
+    return Annotate(status, options.input);
+  };
+  const absl::StatusOr<ParsedJson> json = ParseJson(text);
+  if (!json.ok()) return annotate(json.status());
+  absl::StatusOr<std::vector<PolicyCase>> cases =
+      ParsePolicyCases(*json, options.policy);
+  if (!cases.ok()) return annotate(cases.status());
+  std::vector<PolicyAnswer> answers;
+  for (PolicyCase& one : *cases) {
+    one.problem.solver = SolverOf(options.solver);
+    absl::StatusOr<PolicyAnswer> answer = Answer(policy, std::move(one));
+    if (!answer.ok()) return annotate(answer.status());
+    answers.push_back(*std::move(answer));
+  }
+  return answers;
+}
+
+absl::Status Run(const SolveOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
+                         MakePolicy(options.policy));
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<PolicyAnswer> answers,
+                         AnswerFile(*policy, options));
+  if (!options.output.empty()) {
+    return WriteFile(options.output,
+                     AnswersJson(options.policy, answers).dump(2) + "\n");
+  }
+  const std::string text =
+      RenderAnswers(options.policy, answers, Terminal().width());
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status PrintExample(const std::string& policy) {
+  GAVEL_RETURN_IF_ERROR(MakePolicy(policy).status());
+  std::printf("%s\n", PolicyExample(policy).dump(2).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddSolveCommand(CLI::App& app, int* exit_code) {
+  auto options = std::make_shared<SolveOptions>();
+  CLI::App* command = app.add_subcommand(
+      "solve",
+      "Asks a policy for its allocation of given jobs, without any "
+      "cluster; tells the objective and how far it can be from the "
+      "best one");
+  command->add_option("--policy", options->policy, "see --list-policies")
+      ->type_name("NAME");
+  command
+      ->add_option("--input", options->input,
+                   "jobs, throughputs and cluster_spec as JSON, one case or "
+                   "several in \"cases\"")
+      ->type_name("CASE.json");
+  command
+      ->add_option("--output", options->output,
+                   "writes JSON there instead of a table to the terminal")
+      ->type_name("OUT.json");
+  command
+      ->add_option("--solver", options->solver,
+                   "auto: prices where they serve and prove their answer, else "
+                   "HiGHS; prices: their answer even without its proof, HiGHS "
+                   "only where they don't serve, which REASON tells (packed "
+                   "pairs, deadlines that can't all be met)")
+      ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
+      ->type_name("auto|highs|prices")
+      ->default_str("auto");
+  const auto example = std::make_shared<std::string>();
+  command
+      ->add_option("--example", *example,
+                   "prints a small input for this policy; docs/solve.md has "
+                   "every field")
+      ->type_name("POLICY");
+  const auto list = std::make_shared<bool>(false);
+  command->add_flag("--list-policies", *list, "names all policies");
+  command->callback([options, example, list, exit_code] {
+    if (*list) {
+      for (const std::string& name : PolicyNames()) std::puts(name.c_str());
+      return;
+    }
+    if (!example->empty()) {
+      *exit_code = ExitCodeOf(PrintExample(*example));
+      return;
+    }
+    if (options->policy.empty()) throw CLI::RequiredError("--policy");
+    if (options->input.empty()) throw CLI::RequiredError("--input");
+    *exit_code = ExitCodeOf(Run(*options));
+  });
+}
+
+}  // namespace gavel

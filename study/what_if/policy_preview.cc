@@ -1,0 +1,224 @@
+#include "study/what_if/policy_preview.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/share/guarded_solve.h"
+#include "coordinator/policy/share/outcome.h"
+#include "coordinator/server/engine_setup.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/what_if/predicted_work.h"
+
+namespace gavel {
+namespace {
+
+// A change of less is none.
+constexpr double kShareTolerance = 0.005;
+
+double NumberIn(const Json& row, const char* key, double otherwise) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? found->get<double>()
+                                                  : otherwise;
+}
+
+JobSpec SpecOf(const Json& row) {
+  JobSpec spec;
+  spec.name = StrCat("job-", row.value("id", uint64_t{0}));
+  spec.argv = {"-"};
+  spec.app = row.value("app", "");
+  spec.entity = row.value("entity", "");
+  spec.owner = row.value("owner", "");
+  spec.weight = NumberIn(row, "weight", 1);
+  spec.owner_weight = NumberIn(row, "owner_weight", 1);
+  spec.scale_factor = row.value("scale_factor", 1);
+  spec.steps_total = static_cast<uint64_t>(NumberIn(row, "steps_left", 0));
+  if (const double deadline_s = NumberIn(row, "deadline_s", 0);
+      deadline_s > 0) {
+    spec.deadline_s = deadline_s;
+  }
+  spec.throughputs = RatesIn(row, "throughputs");
+  return spec;
+}
+
+// As the coordinator decides; of what it does not tell, the default.
+EngineOptions OptionsOf(const Json& status, const Policy& policy) {
+  EngineOptions options;
+  options.journal = false;
+  options.user_shares = status.value("user_shares", false);
+  options.placement_sensitive = status.value("placement_sensitive", false);
+  for (const Json& row : status.value("entities", Json::array())) {
+    options.entities.push_back({row.value("name", ""),
+                                NumberIn(row, "weight", 1),
+                                row.value("policy", "")});
+  }
+  SetUpFor(policy, &options);
+  options.solve_gap_s_per_job = 0;
+  return options;
+}
+
+// One engine for each policy: jobs come when they came, and are solved for now.
+class Solver {
+ public:
+  Solver(const LiveState& live, const Policy& policy)
+      : policy_(policy), engine_(OptionsOf(live.status, policy)) {
+    Step(0, event::CoordinatorStarted{1});
+    for (const Json& node : live.nodes) Join(node);
+    std::vector<const Json*> rows;
+    for (const Json& row : live.jobs) rows.push_back(&row);
+    std::ranges::stable_sort(rows, std::greater<>(), [](const Json* row) {
+      return NumberIn(*row, "age_s", 0);
+    });
+    const double oldest_s =
+        rows.empty() ? 0 : NumberIn(*rows.front(), "age_s", 0);
+    for (const Json* row : rows) {
+      event::JobSubmitted submitted{SpecOf(*row)};
+      submitted.received.total_s = NumberIn(*row, "received_s", 0);
+      ids_.push_back(row->value("id", uint64_t{0}));
+      Step(oldest_s - NumberIn(*row, "age_s", 0), std::move(submitted));
+    }
+    // Solving waits for the disk: one problem, of all jobs.
+    Step(oldest_s, event::Persisted{engine_.position().seq});
+  }
+
+  // Shares by the ids of `live`.
+  absl::StatusOr<std::map<uint64_t, double>> Shares() {
+    if (problem_ == nullptr) {
+      return absl::FailedPreconditionError(
+          "the cluster has no accelerators or no jobs at present");
+    }
+    PolicyResult result = GuardedSolve(policy_, *problem_);
+    if (result.outcome != SolveOutcome::kOptimal &&
+        result.outcome != SolveOutcome::kIterationLimit) {
+      return absl::FailedPreconditionError(StrCat(
+          policy_.name(), " finds no allocation: ", OutcomeName(result.outcome),
+          " ", result.detail));
+    }
+    std::map<uint64_t, double> shares;
+    Step(now_, event::AllocationReady{epoch_, std::move(result)});
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      shares[ids_[i]] = engine_.jobs().at(JobId(i + 1)).target_share;
+    }
+    return shares;
+  }
+
+ private:
+  void Step(double now, Event event) {
+    now_ = std::max(now_, now);
+    for (const Action& action : engine_.Step(now_, std::move(event))) {
+      const auto* solve = std::get_if<action::SolvePolicy>(&action);
+      if (solve == nullptr) continue;
+      epoch_ = solve->epoch;
+      problem_ = solve->problem;
+    }
+  }
+
+  void Join(const Json& node) {
+    AgentHello hello;
+    hello.server = StrCat(node.value("server", ""), "-", ++joined_);
+    hello.incarnation = 1;
+    for (const Json& one : node.value("accelerators", Json::array())) {
+      const std::string state = one.value("state", "");
+      if (state != "idle" && state != "allocated" && state != "hung") continue;
+      AcceleratorInfo info;
+      info.type = one.value("type", "");
+      info.uuid = StrCat("a", hello.accelerators.size());
+      hello.accelerators.push_back(std::move(info));
+    }
+    if (!hello.accelerators.empty()) Step(0, event::ServerJoined{hello});
+  }
+
+  const Policy& policy_;
+  Engine engine_;
+  double now_ = 0;
+  int joined_ = 0;
+  uint64_t epoch_ = 0;
+  std::shared_ptr<const PolicyProblem> problem_;
+  std::vector<uint64_t> ids_;  // of the engine's jobs, in their order
+};
+
+absl::StatusOr<std::map<uint64_t, double>> SharesUnder(
+    const LiveState& live, const std::string& name) {
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
+                         MakePolicy(name));
+  return Solver(live, *policy).Shares();
+}
+
+std::string Percent(double share) {
+  return absl::StrFormat("%.0f %%", 100 * share);
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
+                                      const std::string& policy) {
+  PolicyPreview preview;
+  preview.before = live.status.value("policy", "");
+  preview.after = policy;
+  GAVEL_ASSIGN_OR_RETURN(auto after, SharesUnder(live, policy));
+  GAVEL_ASSIGN_OR_RETURN(auto before, SharesUnder(live, preview.before));
+  for (const Json& row : live.jobs) {
+    const uint64_t id = row.value("id", uint64_t{0});
+    preview.jobs.push_back({id, row.value("name", ""), row.value("owner", ""),
+                            before[id], after[id]});
+  }
+  return preview;
+}
+
+std::string RenderPreview(const PolicyPreview& preview, size_t width) {
+  std::vector<ShareChange> changed = preview.jobs;
+  std::erase_if(changed, [](const ShareChange& job) {
+    return std::abs(job.after - job.before) < kShareTolerance;
+  });
+  std::ranges::stable_sort(changed, {}, [](const ShareChange& job) {
+    return job.after - job.before;
+  });
+  const auto lose = std::ranges::count_if(
+      changed, [](const ShareChange& job) { return job.after < job.before; });
+  std::string text =
+      StrCat(preview.after, " instead of ", preview.before, ": of ",
+             preview.jobs.size(), " jobs ", lose, " lose, ",
+             static_cast<std::ptrdiff_t>(changed.size()) - lose, " gain, ",
+             preview.jobs.size() - changed.size(),
+             " keep their share of time; nothing has been changed\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const ShareChange& job : changed) {
+    rows.push_back(
+        {StrCat(job.id), job.name, job.owner.empty() ? "-" : job.owner,
+         Percent(job.before), Percent(job.after),
+         absl::StrFormat("%+.0f %%", 100 * (job.after - job.before))});
+  }
+  if (rows.empty()) return text;
+  return text + RenderTable({{"JOBID", true},
+                             {"NAME", false, 24},
+                             {"USER", false, 16},
+                             {"NOW", true},
+                             {"THEN", true},
+                             {"CHANGE", true}},
+                            rows, width);
+}
+
+Json PreviewJson(const PolicyPreview& preview) {
+  Json jobs = Json::array();
+  for (const ShareChange& job : preview.jobs) {
+    jobs.push_back({{"id", job.id},
+                    {"name", job.name},
+                    {"user", job.owner},
+                    {"share_now", job.before},
+                    {"share_then", job.after}});
+  }
+  return {{"policy", preview.before},
+          {"preview", preview.after},
+          {"jobs", std::move(jobs)}};
+}
+
+}  // namespace gavel

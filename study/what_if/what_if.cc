@@ -1,0 +1,278 @@
+#include "study/what_if/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/stopwatch.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/wall_time.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "study/what_if/predicted_work.h"
+
+namespace gavel {
+namespace {
+
+// A job without an end does so many steps: more than any simulation comes to.
+constexpr double kEndlessSteps = 1e15;
+constexpr uint64_t kEventsAtOnce = 64;
+constexpr size_t kOthersShown = 20;
+// The new job comes after those that wait already.
+constexpr double kMoment_s = 1e-3;
+
+// As the coordinator tells it; null stands for "no end".
+PredictedJob JobOf(const Json& row) {
+  PredictedJob job;
+  job.id = row.value("id", uint64_t{0});
+  job.name = row.value("name", "");
+  job.entity = row.value("entity", "");
+  job.weight = row.value("weight", 1.0);
+  job.scale_factor = row.value("scale_factor", 1);
+  const auto steps = row.find("steps_left");
+  job.steps = steps != row.end() && steps->is_number()
+                  ? std::max(1.0, steps->get<double>())
+                  : kEndlessSteps;
+  job.steps_per_s = RatesIn(row, "throughputs");
+  job.received.total_s = row.value("received_s", 0.0);
+  const Json received = row.value("received", Json::object());
+  for (const auto& [type, on] : received.items()) {
+    job.received.types.push_back(
+        {type, on.value("since_reset_s", 0.0), on.value("deficit_s", 0.0)});
+  }
+  return job;
+}
+
+// Accelerators that may be used.
+std::vector<ClusterPart> ClusterOf(const Json& nodes) {
+  std::map<std::pair<std::string, std::string>, int> counts;
+  for (const Json& node : nodes) {
+    const std::string server = node.value("server", "");
+    for (const Json& one : node.value("accelerators", Json::array())) {
+      const std::string state = one.value("state", "");
+      if (state != "idle" && state != "allocated") continue;
+      ++counts[{server, one.value("type", "")}];
+    }
+  }
+  return PartsOf(counts);
+}
+
+// As the coordinator decides; of what it does not tell, the default.
+SimulationOptions OptionsOf(const LiveState& live) {
+  const Json& status = live.status;
+  SimulationOptions options;
+  options.policy = status.value("policy", options.policy);
+  options.cluster = ClusterOf(live.nodes);
+  options.record_rounds = true;
+  EngineOptions& engine = options.engine;
+  engine.round_duration_s =
+      status.value("round_duration_s", engine.round_duration_s);
+  engine.mechanism =
+      FindMechanism(status.value("mechanism", "")).value_or(engine.mechanism);
+  engine.queue = FindQueue(status.value("queue", "")).value_or(engine.queue);
+  engine.memory_rounds = status.value("memory_rounds", engine.memory_rounds);
+  engine.reset_interval_s =
+      status.value("reset_interval_s", engine.reset_interval_s);
+  engine.placement_sensitive =
+      status.value("placement_sensitive", engine.placement_sensitive);
+  return options;
+}
+
+// Its own figures; of types that it does not name, those of a job of the same
+// app that is there.
+absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const Json& jobs) {
+  PredictedJob job;
+  job.name = spec.name;
+  job.entity = spec.entity;
+  job.arrival_s = kMoment_s;
+  job.weight = spec.weight;
+  job.scale_factor = spec.scale_factor;
+  job.steps = static_cast<double>(spec.steps_total);
+  job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
+  const std::string app = spec.app.empty() ? spec.name : spec.app;
+  for (const Json& row : jobs) {
+    const std::string other = row.value("app", "");
+    if ((other.empty() ? row.value("name", "") : other) == app &&
+        row.value("scale_factor", 1) == spec.scale_factor) {
+      job.steps_per_s = RatesIn(row, "throughputs");
+    }
+  }
+  for (const auto& [type, rate] : spec.throughputs) {
+    job.steps_per_s[type] = rate;
+  }
+  if (spec.steps_total == 0) {
+    return absl::InvalidArgumentError(
+        "the job names no steps_total; without it nobody knows when it is "
+        "done");
+  }
+  if (job.steps_per_s.empty()) {
+    return absl::InvalidArgumentError(
+        "nobody knows how fast the job is; give it [throughputs] by "
+        "accelerator type, or the app of a job that runs");
+  }
+  for (uint64_t id = 0; const Json& row : jobs) {
+    id = std::max(id, row.value("id", uint64_t{0}));
+    job.id = id + 1;
+  }
+  if (job.id == 0) job.id = 1;
+  return job;
+}
+
+struct Ends {
+  std::map<uint64_t, std::pair<Time, Time>> by_id;  // start, finish
+  bool cut_short = false;
+  double simulated_s = 0;
+};
+
+// Until all that have an end have ended.
+absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
+                              std::vector<PredictedJob> jobs,
+                              double wall_limit_s) {
+  GAVEL_ASSIGN_OR_RETURN(const SimulationInputs inputs,
+                         MakeInputs(options, &jobs));
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TraceSimulation> simulation,
+                         TraceSimulation::Create(inputs.options, *inputs.trace,
+                                                 *inputs.throughputs));
+  const auto finite = static_cast<uint64_t>(std::ranges::count_if(
+      jobs, [](const PredictedJob& job) { return job.steps < kEndlessSteps; }));
+  const Stopwatch clock;
+  Ends ends;
+  while (simulation->jobs_ended() < finite && !simulation->Run(kEventsAtOnce)) {
+    if (clock.elapsed_s() < wall_limit_s) continue;
+    ends.cut_short = true;
+    break;
+  }
+  ends.simulated_s = simulation->now();
+  const SimulationResult result = simulation->Result();
+  for (const SimulatedJob& job : result.jobs) {
+    ends.by_id[jobs[job.job].id] = {kNever, job.completion_s};
+  }
+  for (const RecordedLease& lease : result.leases) {
+    Time& start = ends.by_id[jobs[lease.job].id].first;
+    start = std::min(start, lease.from_s);
+  }
+  return ends;
+}
+
+std::string In(Time seconds) {
+  return seconds < kNever ? FormatElapsed(seconds) : "-";
+}
+
+std::string Difference(const WhatIfJob& job) {
+  if (!(job.finish_s < kNever) || !(job.finish_without_s < kNever)) return "-";
+  const double later_s = job.finish_s - job.finish_without_s;
+  if (std::abs(later_s) < 1) return "same";
+  return StrCat(later_s > 0 ? "+" : "-", FormatElapsed(std::abs(later_s)));
+}
+
+Json JobJson(const WhatIfJob& job) {
+  const auto time = [](Time at) { return at < kNever ? Json(at) : Json(); };
+  Json json = {{"id", job.id == 0 ? Json() : Json(job.id)},
+               {"name", job.name},
+               {"start_in_s", time(job.start_s)},
+               {"finish_in_s", time(job.finish_s)}};
+  if (job.id != 0) json["finish_without_in_s"] = time(job.finish_without_s);
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
+                               double wall_limit_s) {
+  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live.jobs));
+  const SimulationOptions options = OptionsOf(live);
+  if (options.cluster.empty()) {
+    return absl::FailedPreconditionError(
+        "the cluster has no accelerators at present; start an agent");
+  }
+  WhatIf answer;
+  answer.policy = options.policy;
+  std::vector<PredictedJob> jobs;
+  for (const Json& row : live.jobs) {
+    jobs.push_back(JobOf(row));
+    answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
+  }
+  Ends without;
+  if (!jobs.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(without, Simulate(options, jobs, wall_limit_s / 2));
+  }
+  std::vector<PredictedJob> all = jobs;
+  all.push_back(added);
+  GAVEL_ASSIGN_OR_RETURN(Ends with, Simulate(options, all, wall_limit_s / 2));
+  answer.cut_short = with.cut_short || without.cut_short;
+  answer.simulated_s = with.simulated_s;
+  const auto [start_s, finish_s] = with.by_id[added.id];
+  answer.job = {0, spec.name, start_s, finish_s, kNever};
+  for (const PredictedJob& job : jobs) {
+    if (job.steps >= kEndlessSteps) continue;
+    const auto [from_s, to_s] = with.by_id[job.id];
+    answer.others.push_back(
+        {job.id, job.name, from_s, to_s, without.by_id[job.id].second});
+  }
+  return answer;
+}
+
+std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
+  const auto at = [&](Time seconds) {
+    return seconds < kNever ? StrCat("in ", FormatElapsed(seconds), ", at ",
+                                     FormatWallTime(wall_now_s + seconds))
+                            : std::string("not within what was simulated");
+  };
+  std::string text =
+      StrCat("job \"", answer.job.name, "\", if submitted now (", answer.policy,
+             "):\n  starts    ", at(answer.job.start_s), "\n  finishes  ",
+             at(answer.job.finish_s), "\n");
+  std::vector<const WhatIfJob*> changed;
+  for (const WhatIfJob& other : answer.others) {
+    if (Difference(other) != "same") changed.push_back(&other);
+  }
+  StrAppend(&text, answer.others.size(), " other jobs, ", changed.size(),
+            " of them end at another time");
+  if (answer.endless > 0) {
+    StrAppend(&text, "; ", answer.endless,
+              " more name no steps_total and are taken to run on");
+  }
+  text += "\n";
+  std::ranges::stable_sort(changed, [](const auto* a, const auto* b) {
+    return a->finish_s - a->finish_without_s >
+           b->finish_s - b->finish_without_s;
+  });
+  std::vector<std::vector<std::string>> rows;
+  for (const WhatIfJob* other : changed) {
+    if (rows.size() == kOthersShown) break;
+    rows.push_back({StrCat(other->id), other->name, In(other->finish_without_s),
+                    In(other->finish_s), Difference(*other)});
+  }
+  if (!rows.empty()) {
+    text += RenderTable({{"JOBID", true},
+                         {"NAME", false, 24},
+                         {"ENDS IN", true},
+                         {"WITH IT", true},
+                         {"LATER", true}},
+                        rows);
+  }
+  if (rows.size() < changed.size()) {
+    StrAppend(&text, "... and ", changed.size() - rows.size(), " more\n");
+  }
+  if (answer.cut_short) {
+    text +=
+        "the simulation took too long and was cut short; \"-\" is what it "
+        "did not come to\n";
+  }
+  return text;
+}
+
+Json WhatIfJson(const WhatIf& answer) {
+  Json others = Json::array();
+  for (const WhatIfJob& other : answer.others) others.push_back(JobJson(other));
+  return {{"policy", answer.policy},       {"job", JobJson(answer.job)},
+          {"others", std::move(others)},   {"endless_jobs", answer.endless},
+          {"cut_short", answer.cut_short}, {"simulated_s", answer.simulated_s}};
+}
+
+}  // namespace gavel

@@ -1,0 +1,162 @@
+#include "coordinator/agent_host/agent_process.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kFailedPrecondition;
+using testing::kInvalidArgument;
+using testing::kNotFound;
+using testing::StatusIs;
+
+constexpr auto kPermissionDenied = absl::StatusCode::kPermissionDenied;
+
+class AgentProcess : public ::testing::Test {
+ protected:
+  ProcessSpec Spec(std::vector<std::string> argv) const {
+    ProcessSpec spec;
+    spec.argv = std::move(argv);
+    spec.working_directory = folder_.path();
+    spec.environment = {"PATH=/usr/bin:/bin"};
+    spec.output_path = folder_.path() + "/output";
+    return spec;
+  }
+  ProcessSpec Shell(const std::string& script) const {
+    return Spec({"sh", "-c", script});
+  }
+  // What waitpid says, and what was written.
+  int RunToEnd(const ProcessSpec& spec) {
+    const absl::StatusOr<pid_t> pid = SpawnProcess(spec);
+    EXPECT_OK(pid);
+    int status = -1;
+    if (!pid.ok()) return status;
+    EXPECT_EQ(waitpid(*pid, &status, 0), *pid);
+    return status;
+  }
+  std::string Output() const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.path() + "/output").rdbuf();
+    return text.str();
+  }
+  void Write(const std::string& name, const std::string& text, mode_t mode) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms(mode));
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(AgentProcess, BothOutputsAreAppendedToTheFile) {
+  EXPECT_EQ(RunToEnd(Shell("echo out; echo err >&2")), 0);
+  EXPECT_EQ(RunToEnd(Shell("echo again")), 0);
+  EXPECT_EQ(Output(), "out\nerr\nagain\n");
+}
+
+TEST_F(AgentProcess, ArgumentsAreNotReadByAShell) {
+  RunToEnd(Spec({"printf", "%s|", "$HOME", "a b", "`id`", "*"}));
+  EXPECT_EQ(Output(), "$HOME|a b|`id`|*|");
+}
+
+TEST_F(AgentProcess, SeesItsEnvironmentAndDirectoryAndNothingElse) {
+  setenv("AGENT_SECRET", "1", 1);
+  ProcessSpec spec = Spec({"env"});
+  spec.environment.push_back("GAVEL_JOB=7");
+  RunToEnd(spec);
+  unsetenv("AGENT_SECRET");
+  EXPECT_EQ(Output(), "PATH=/usr/bin:/bin\nGAVEL_JOB=7\n");
+  RunToEnd(Spec({"pwd", "-P"}));
+  EXPECT_THAT(Output(), HasSubstr("gavel-server-"));
+}
+
+TEST_F(AgentProcess, LeadsItsOwnGroupAndDiesWithTheThreadThatStartedIt) {
+  const absl::StatusOr<pid_t> pid = SpawnProcess(Spec({"sleep", "1000"}));
+  ASSERT_OK(pid);
+  EXPECT_EQ(getpgid(*pid), *pid);
+  EXPECT_EQ(kill(-*pid, SIGTERM), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(*pid, &status, 0), *pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST_F(AgentProcess, HasDefaultSignalsAndNoDescriptorOfOurs) {
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);  // without O_CLOEXEC, as hosts do
+  signal(SIGUSR1, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
+  RunToEnd(Spec({"sh", "-c",
+                 "ls /proc/self/fd | wc -l; grep -E 'SigBlk|SigIgn' "
+                 "/proc/self/status; readlink /proc/self/fd/0"}));
+  sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
+  signal(SIGUSR1, SIG_DFL);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  // 0, 1, 2 and the one that ls reads the folder with.
+  EXPECT_EQ(Output(),
+            "4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+            "/dev/null\n");
+}
+
+TEST_F(AgentProcess, AProgramIsFoundByPathFromTheWorkingDirectory) {
+  Write("train", "#!/bin/sh\necho trained\n", 0700);
+  EXPECT_EQ(RunToEnd(Spec({"./train"})), 0);
+  ProcessSpec spec = Spec({"train"});
+  spec.environment = {StrCat("PATH=/nonexistent:", folder_.path())};
+  EXPECT_EQ(RunToEnd(spec), 0);
+  EXPECT_EQ(Output(), "trained\ntrained\n");
+}
+
+TEST_F(AgentProcess, WhatCannotBeStartedIsSaidWithTheRemedy) {
+  const auto start = [&](const ProcessSpec& spec) {
+    return SpawnProcess(spec);
+  };
+  EXPECT_THAT(
+      start(Spec({"./train"})),
+      StatusIs(kNotFound, StrCat("./train: no such file or directory; give an "
+                                 "absolute path or one relative to ",
+                                 folder_.path())));
+  EXPECT_THAT(start(Spec({"/no/train"})),
+              StatusIs(kNotFound, "build it, or correct the path"));
+  EXPECT_THAT(start(Spec({"no-such-program"})),
+              StatusIs(kNotFound,
+                       "no-such-program: not found in PATH (/usr/bin:/bin); "
+                       "give a path"));
+  Write("data", "no program", 0600);
+  EXPECT_THAT(start(Spec({"./data"})), StatusIs(kPermissionDenied, "chmod +x"));
+  Write("nothing", "no program", 0700);
+  EXPECT_THAT(start(Spec({"./nothing"})),
+              StatusIs(kFailedPrecondition, "not a program"));
+  Write("script", "#!/no/interpreter\n", 0700);
+  EXPECT_THAT(start(Spec({"./script"})), StatusIs(kNotFound, "interpreter"));
+  EXPECT_THAT(start(Spec({})), StatusIs(kInvalidArgument, "empty"));
+  ProcessSpec spec = Spec({"true"});
+  spec.working_directory = "/no/directory";
+  EXPECT_THAT(
+      start(spec),
+      StatusIs(kNotFound, "working directory /no/directory: No such file"));
+  // Nothing is left behind.
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+}  // namespace
+}  // namespace gavel

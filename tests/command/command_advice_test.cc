@@ -1,0 +1,88 @@
+// Words and flags that are not ours: each is told what there is.
+#include "coordinator/command/command_advice.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "coordinator/command/command_line.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CommandAdviceTest : public ::testing::Test {
+ protected:
+  std::string Unknown(const std::vector<std::string>& words) const {
+    return UnknownCommand(*app_, words);
+  }
+  std::string Flags(const std::vector<std::string>& words) const {
+    return FlagsOfOriginal(*app_, words);
+  }
+
+  int exit_code_ = 0;
+  const std::unique_ptr<CLI::App> app_ =
+      MakeCommandLine("gavel 1", {}, &exit_code_);
+};
+
+TEST_F(CommandAdviceTest, CommandsAreKnown) {
+  EXPECT_EQ(Unknown({"queue", "--watch"}), "");
+  EXPECT_EQ(Unknown({"user", "add", "ada"}), "");
+  EXPECT_EQ(Unknown({"reproduce", "las-single"}), "");
+  EXPECT_EQ(Unknown({"reproduce", "reality", "--list"}), "");
+  EXPECT_EQ(Unknown({"--help"}), "");
+  EXPECT_EQ(Unknown({}), "");
+}
+
+TEST_F(CommandAdviceTest, TheNearestNameIsSuggested) {
+  EXPECT_EQ(Unknown({"quue"}),
+            "there is no command \"gavel quue\"; did you mean `gavel queue`? "
+            "`gavel --help` lists them");
+  EXPECT_THAT(Unknown({"sumbit"}), HasSubstr("`gavel submit`"));
+  EXPECT_THAT(Unknown({"user", "revok"}), HasSubstr("`gavel user revoke`"));
+  EXPECT_THAT(Unknown({"frobnicate"}),
+              AllOf(HasSubstr("no command \"gavel frobnicate\""),
+                    Not(HasSubstr("did you mean"))));
+}
+
+TEST_F(CommandAdviceTest, WordsOfOtherSchedulersAreOurs) {
+  EXPECT_EQ(Unknown({"scancel", "7"}),
+            "there is no command \"gavel scancel\"; here it is `gavel cancel`");
+  EXPECT_THAT(Unknown({"squeue"}), HasSubstr("`gavel queue`"));
+  EXPECT_THAT(Unknown({"sinfo"}), HasSubstr("`gavel nodes`"));
+  EXPECT_THAT(Unknown({"sbatch", "a.sh"}), HasSubstr("`gavel submit`"));
+  EXPECT_THAT(Unknown({"scontrol"}), HasSubstr("`gavel release`"));
+  EXPECT_THAT(Unknown({"simulate_scheduler_with_trace.py"}),
+              HasSubstr("`gavel simulate`"));
+}
+
+TEST_F(CommandAdviceTest, FlagsOfTheOriginalGetAHint) {
+  EXPECT_EQ(Flags({"simulate", "-c", "25:25:25", "-p", "fifo"}),
+            "-c is the original Gavel's: write --cluster "
+            "v100:25,p100:25,k80:25\n"
+            "-p is the original Gavel's: write --policy NAME\n");
+  EXPECT_THAT(Flags({"simulate", "--throughputs_file=a.json"}),
+              HasSubstr("write --throughputs FILE.json"));
+  EXPECT_THAT(Flags({"-c", "25:25:25", "-p", "fifo"}),
+              HasSubstr("see docs/from-gavel.md"));
+  EXPECT_THAT(Flags({"sweep", "-p", "fifo"}),
+              HasSubstr("see docs/from-gavel.md"));
+  EXPECT_THAT(Flags({"coordinator", "-p", "fifo"}),
+              HasSubstr("write --policy NAME"));
+}
+
+TEST_F(CommandAdviceTest, OurOwnFlagsGetNone) {
+  EXPECT_EQ(Flags({"simulate", "--cluster", "v100:4", "--nonsense"}), "");
+  EXPECT_EQ(Flags({"sweep", "-j", "2"}), "");
+  EXPECT_EQ(Flags({"queue", "-f"}), "");  // meant to follow, perhaps
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,163 @@
+// What `gavel` tells of itself: the document of keys, manual pages and
+// completions, each from what the parsers use.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_split.h"
+#include "coordinator/command/command_line.h"
+#include "coordinator/command/command_list.h"
+#include "coordinator/command/completion.h"
+#include "coordinator/command/files_document.h"
+#include "coordinator/command/man_page.h"
+#include "core/text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/temporary_folder.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<Command> Commands() {
+  int exit_code = 0;
+  return ListCommands(*MakeCommandLine("gavel 1.2.3", {}, &exit_code));
+}
+
+const Command& Find(const std::vector<Command>& commands,
+                    const std::string& words) {
+  const auto found = std::ranges::find(commands, words, &Command::words);
+  EXPECT_NE(found, commands.end()) << words;
+  return found == commands.end() ? commands.front() : *found;
+}
+
+TEST(FilesDocument, IsDocsFilesMd) {
+  EXPECT_EQ(ReadText(GAVEL_SOURCE_DIR "/docs/files.md"), FilesDocument())
+      << "after a change of keys: gavel help --files > docs/files.md";
+}
+
+TEST(CommandList, HasGroupsAndCommandsBelowCommands) {
+  const std::vector<Command> commands = Commands();
+  EXPECT_EQ(commands.front().words, "gavel");
+  EXPECT_THAT(commands.front().commands, Contains("submit"));
+  EXPECT_THAT(Find(commands, "gavel user").commands,
+              ElementsAre("add", "list", "revoke"));
+  std::vector<std::string> names;
+  for (const CommandOption& option : Find(commands, "gavel keygen").options) {
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  EXPECT_THAT(names, Contains("--node"));  // of an option group
+  EXPECT_EQ(std::ranges::count(names, "--help"), 1);
+}
+
+TEST(CommandList, EveryCommandSaysWhatItIs) {
+  for (const Command& command : Commands()) {
+    EXPECT_NE(command.meaning, "") << command.words;
+  }
+}
+
+TEST(ManPages, ThereIsOneForEachCommandWithAllOfItsOptions) {
+  const std::vector<Command> commands = Commands();
+  const std::vector<ManPage> pages = MakeManPages(commands, "gavel 1.2.3");
+  ASSERT_EQ(pages.size(), commands.size());
+  for (size_t i = 0; i < pages.size(); ++i) {
+    for (const CommandOption& option : commands[i].options) {
+      for (const std::string& name : option.names) {
+        std::string escaped = name;
+        for (size_t at = 0; (at = escaped.find('-', at)) != std::string::npos;
+             at += 2) {
+          escaped.insert(at, "\\");
+        }
+        EXPECT_THAT(pages[i].text, HasSubstr(escaped)) << pages[i].file;
+      }
+    }
+  }
+  EXPECT_EQ(pages.front().file, "gavel.1");
+  EXPECT_THAT(pages.front().text, HasSubstr("gavel 1.2.3"));
+}
+
+TEST(ManPages, NoLineIsTakenForARequest) {
+  const Command odd{.words = "gavel odd",
+                    .meaning = ".sp is no request, and \\ is a backslash",
+                    .options = {{.names = {"--state"},
+                                 .argument = "FILE",
+                                 .meaning = ".gavel, in the folder"}},
+                    .footer = "'footer'"};
+  const std::string text = MakeManPages({odd}, "1").front().text;
+  EXPECT_THAT(text, HasSubstr("\n\\&.gavel, in the folder"));
+  EXPECT_THAT(text, HasSubstr("\n\\&'footer'"));
+  EXPECT_THAT(text, HasSubstr(" and \\e is"));
+}
+
+class BashCompletionTest : public ::testing::Test {
+ protected:
+  // What bash offers for the last word of a line.
+  std::vector<std::string> Offered(const std::vector<std::string>& words) {
+    const std::string script = folder_.path() + "/completion";
+    std::ofstream(script) << BashCompletion(Commands());
+    std::string line = StrCat("bash -c 'source ", script, "; COMP_WORDS=(");
+    for (const std::string& word : words) StrAppend(&line, "\"", word, "\" ");
+    StrAppend(&line, "); COMP_CWORD=", words.size() - 1,
+              "; _gavel; echo \"${COMPREPLY[*]}\"'");
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> bash(
+        popen(line.c_str(), "r"), pclose);
+    std::string text;
+    for (int c = 0; (c = std::fgetc(bash.get())) != EOF;) {
+      text += static_cast<char>(c);
+    }
+    std::erase(text, '\n');
+    return absl::StrSplit(text, ' ', absl::SkipWhitespace());
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(BashCompletionTest, OffersCommandsOptionsAndValues) {
+  EXPECT_THAT(Offered({"gavel", "sol"}), ElementsAre("solve"));
+  EXPECT_THAT(Offered({"gavel", "user", "re"}), ElementsAre("revoke"));
+  EXPECT_THAT(Offered({"gavel", "queue", "--wa"}), ElementsAre("--watch"));
+  EXPECT_THAT(Offered({"gavel", "queue", "--watch", "--js"}),
+              ElementsAre("--json"));
+  EXPECT_THAT(Offered({"gavel", "solve", "--policy", "all"}),
+              ElementsAre("allox"));
+  EXPECT_THAT(Offered({"gavel", "solve", "--solver", "=", "pr"}),
+              ElementsAre("prices"));
+  EXPECT_THAT(Offered({"gavel", "history", "--show", "ro"}),
+              ElementsAre("rounds"));
+  EXPECT_THAT(Offered({"gavel", "completion", "z"}), ElementsAre("zsh"));
+  EXPECT_THAT(Offered({"gavel", "submit", "job"}), IsEmpty());  // a file
+}
+
+TEST_F(BashCompletionTest, KnowsEveryCommand) {
+  const std::vector<std::string> offered = Offered({"gavel", ""});
+  EXPECT_EQ(offered, Commands().front().commands);
+}
+
+TEST(ZshCompletion, NamesEveryCommandAndUsesNoneOfZshsOwnNames) {
+  const std::vector<Command> commands = Commands();
+  const std::string script = ZshCompletion(commands);
+  EXPECT_THAT(script, ::testing::StartsWith("#compdef gavel\n"));
+  for (const std::string& command : commands.front().commands) {
+    EXPECT_THAT(script, HasSubstr("'" + command + ":"));
+  }
+  EXPECT_THAT(script, Not(HasSubstr(" commands=(")));
+  EXPECT_THAT(script, Not(HasSubstr(" options=(")));
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,210 @@
+// A whole system in one thread and in virtual time: the real engine, the real
+// agents and lease machines, over a network, disks, clocks and processes that
+// are simulated and may fail. Invariants are checked after every step of the
+// engine, and what it believes is held against the world's truth. Used by
+// tests/simulation and by scenarios of tests. Not thread-safe. Deterministic by
+// seed.
+#ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_CLUSTER_H_
+#define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_CLUSTER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/invariants.h"
+#include "coordinator/policy/policy.h"
+#include "simulator/machine_clock.h"
+#include "tests/simulation/world/virtual_journal.h"
+#include "tests/simulation/world/virtual_server.h"
+#include "tests/simulation/world/virtual_world.h"
+
+namespace gavel {
+
+struct VirtualClusterOptions {
+  EngineOptions engine;
+  std::string policy = "max_min_fairness_perf";
+  NetworkFaults network;
+  CheckpointFaults checkpoints;
+  double commit_s = 0.002;  // journal append to durable
+  double solve_s = 0.001;
+  size_t snapshot_rows = 0;  // between snapshots, at least; 0: there are none
+  double coordinator_clock_rate = 1;  // its seconds in one of the world
+  uint64_t seed = 1;
+};
+
+class VirtualCluster {
+ public:
+  explicit VirtualCluster(VirtualClusterOptions options);
+  ~VirtualCluster();
+
+  void AddServer(const std::string& name,
+                 const std::vector<AcceleratorInfo>& accelerators,
+                 MachineClock clock = {});
+  // As a client would; the number by which action::Reply answers, 0 when there
+  // is no coordinator.
+  uint64_t Submit(const JobSpec& spec, const VirtualTraining& training);
+  uint64_t Command(JobId job, CommandKind kind);
+
+  void RunUntil(Time time);
+  // Until every job has ended; false when some have not by `limit`.
+  bool RunUntilAllEnded(Time limit);
+
+  // ---- faults
+  void KillWorker(const WorkerId& worker);
+  void StallWorker(const WorkerId& worker);
+  void HangWorker(const WorkerId& worker);
+  void ResumeWorkers();  // all that are stalled
+  void KillStuckWorkers();
+  void KillAgent(const std::string& server, bool processes_survive = false);
+  void KillAgentAndState(const std::string& server);
+  void StartAgent(const std::string& server);
+  void StallAgent(const std::string& server);
+  void ResumeAgent(const std::string& server);
+  void KillCoordinator();
+  void StartCoordinator();
+  // From its next start on.
+  void SetLeaseDuration(double seconds) {
+    options_.engine.lease_duration_s = seconds;
+  }
+  void StallCoordinator();
+  void ResumeCoordinator();
+  // It is taken for dead, and its lock is gone: another one starts beside it,
+  // and each server's connections are with the one, the other or both. It goes
+  // on, or stands still until it is woken, up to its end: a commit, a grant or
+  // a look at its lock tells it that it was replaced. Does nothing when none
+  // runs.
+  void TakeOver();
+  void WakeFormerCoordinator();
+  void KillFormerCoordinator();
+  // One that has lost the last rows of its journal and has started `starts`
+  // times since, >= 1; it can hear but is not heard, and has to halt as soon as
+  // it is shown what it lost.
+  void StartForgetfulCoordinator(size_t rows_lost, uint64_t starts);
+  // Nothing passes between the server (its agent and workers) and the rest.
+  void SetPartitioned(const std::string& server, bool partitioned);
+  void SetCut(const std::string& server, Direction direction, bool cut);
+  // Nobody who takes it from now on can use it, until it is mended.
+  void BreakAccelerator(const std::string& uuid) { world_.broken.insert(uuid); }
+  void MendAccelerators() { world_.broken.clear(); }
+  void SetNetworkFaults(const NetworkFaults& faults);
+  void SetCheckpointFaults(const CheckpointFaults& faults);
+  void DamageCheckpoint(JobId job);
+  VirtualJournal& journal() { return journal_; }
+
+  Time now() const { return world_.now(); }
+  const Engine& engine() const { return *present_.engine; }
+  // By the coordinator's clock.
+  Time engine_now() const { return TimeOf(present_); }
+  bool coordinator_up() const {
+    return present_.engine != nullptr && !forgetful_;
+  }
+  const std::vector<std::string>& violations() const {
+    return world_.truth.violations();
+  }
+  const VirtualWorld& world() const { return world_; }
+  // Steps that the live process of a job has done; of its last generation
+  // when there is none.
+  uint64_t StepsDone(JobId job) const;
+  // What is left of jobs that have ended: processes, accelerators in use or in
+  // quarantine. Empty: nothing.
+  std::string Leftovers() const;
+  // Called with every action that the engine wants done.
+  void set_observer(std::function<void(Time, const Action&)> observer) {
+    observer_ = std::move(observer);
+  }
+  // Called with a line for what happens to machines and processes.
+  void set_story(std::function<void(Time, const std::string&)> story) {
+    world_.story = std::move(story);
+  }
+
+ private:
+  // A run of days has fewer; one that makes no way has no end of them.
+  static constexpr uint64_t kEventsMax = 5'000'000;
+
+  // A coordinator's process.
+  struct Coordinator {
+    std::unique_ptr<Engine> engine;  // null: it does not run
+    MachineClock clock;              // goes on with its journal
+    Time started_at = 0;             // by that clock: nothing is before it
+    uint64_t life = 0;               // tasks of a dead one do nothing
+    uint64_t writer = 0;             // of the journal
+    bool stalled = false;
+    std::vector<Event> held;  // until it is resumed
+    Time armed = kNever;
+    Invariants invariants;
+    // Its rows: those that it began with, and the last that it wrote in a term.
+    uint64_t seq_recovered = 0;
+    std::map<uint64_t, uint64_t> seq_written;
+  };
+  // With whom a server's connections are while there are two.
+  enum class Peer : uint8_t { kBoth, kPresent, kFormer };
+
+  Time TimeOf(const Coordinator& coordinator) const {
+    return std::max(coordinator.started_at,
+                    coordinator.clock.Shows(world_.now()));
+  }
+  // Null: it is dead.
+  Coordinator* OfLife(uint64_t life);
+  Coordinator& HearsFrom(size_t server);
+  bool Reaches(const Coordinator& coordinator, size_t server) const;
+  void LookAtLock();
+
+  bool RunOne(Time limit);
+  void Recover(size_t rows);
+  void BeginTerm(uint64_t last);
+  std::unique_ptr<Engine> Recovered(size_t from, size_t rows);
+  bool AllOnDisk() const;
+  void MaybeSnapshot();
+  void Step(Coordinator& coordinator, const Event& event);
+  void StepUnheard(Coordinator& coordinator, const Actions& actions);
+  bool HasRow(const Coordinator& coordinator,
+              const JournalPosition& shown) const;
+  void CheckBeliefs();
+  void Do(Coordinator& coordinator, action::Persist& action);
+  void Do(Coordinator& coordinator, action::SolvePolicy& action);
+  void Do(Coordinator& coordinator, action::SendToWorker& action);
+  void Do(Coordinator& coordinator, action::SendToAgent& action);
+  void Do(Coordinator&, action::Reply&) {}
+  void Do(Coordinator& coordinator, action::Halt& action);
+  void Arm(Coordinator& coordinator);
+  void CommitFailed(uint64_t life);
+  static std::string Durable(const Engine& engine);
+  VirtualServer& ServerOf(const std::string& name) {
+    return *servers_.at(name);
+  }
+  VirtualProcess* Find(const WorkerId& worker);
+  template <class F>
+  void ForEachProcess(F f) const;
+
+  VirtualClusterOptions options_;
+  VirtualWorld world_;
+  VirtualJournal journal_;
+  std::unique_ptr<Policy> policy_;
+  Coordinator present_;
+  Coordinator former_;  // was replaced and does not know it, or does not run
+  uint64_t lives_ = 0;  // of coordinators
+  bool forgetful_ = false;
+  uint64_t begun_ = 0;  // the highest term; outlasts the journal's end
+  struct EngineSnapshot {
+    size_t rows = 0;  // of the journal that it stands for
+    std::string bytes;
+  };
+  EngineSnapshot snapshot_;
+  std::string durable_;  // what the dead coordinator knew; empty: don't compare
+  uint64_t submissions_ = 0;
+  uint64_t events_ = 0;
+  std::map<std::string, std::unique_ptr<VirtualServer>> servers_;
+  std::vector<VirtualServer*> server_of_;  // by index
+  std::vector<Peer> peers_;                // by index
+  std::function<void(Time, const Action&)> observer_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_CLUSTER_H_

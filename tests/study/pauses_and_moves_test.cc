@@ -1,0 +1,150 @@
+// PAUSES and MOVES are the job's, counted from the journal: the same in the
+// queue, in the history and in `gavel simulate --replay`, over processes of the
+// job and starts of the coordinator.
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "coordinator/cli/history/history_file.h"
+#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/query/queue_view.h"
+#include "gtest/gtest.h"
+#include "study/simulation/past_jobs.h"
+#include "tests/server/busy_engine.h"
+#include "tests/server/journal_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+class PausesAndMovesTest : public JournalFixture {
+ protected:
+  PausesAndMovesTest()
+      : busy_([this](const action::Persist& row, const Engine& engine) {
+          recorder_->Append(action::Persist(row), engine);
+        }) {}
+
+  // A new process of the coordinator, on the journal that is there.
+  void Start() {
+    if (recorder_ != nullptr) WaitForDisk();
+    recorder_.reset();  // lets go of the journal
+    recorder_ = std::make_unique<Recorder>(SnapshotOptions{});
+    auto journal = Journal::Open(path());
+    ASSERT_OK(journal);
+    busy_.engine = Engine(BusyOptions());
+    const auto recovered = recorder_->Start(
+        *std::move(journal), BusyOptions(), &busy_.engine,
+        [](const std::string&) {}, [] {});
+    ASSERT_OK(recovered);
+    busy_.now = recovered->time + 1;
+    busy_.Start(recovered->term, /*wall_s=*/1'000'000);
+  }
+
+  void WaitForDisk() {
+    while (recorder_->state().status.ok() &&
+           recorder_->state().persisted_seq < busy_.engine.position().seq) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_OK(recorder_->state().status);
+  }
+
+  const Worker& worker() const {
+    return busy_.engine.jobs().at(kJob).workers.front();
+  }
+
+  // The worker gives its lease back, and has the next one at once. What it
+  // tells of itself are the pauses and moves of its process alone.
+  void Pause(ReleaseCause cause = ReleaseCause::kPaused) {
+    ++busy_.now;
+    Progress told = BusyEngine::ProgressOf(++steps_, 0);
+    told.pauses = told.moves = 77;
+    busy_.Step(event::LeaseEnded{{kJob, 0, worker().incarnation},
+                                 worker().held_epoch,
+                                 told,
+                                 false,
+                                 cause});
+    ASSERT_NE(worker().held_epoch, 0u);
+  }
+
+  // Its process ends and another one takes its place.
+  void Restart() {
+    Pause();
+    WorkerExited exit;
+    exit.server = worker().server;
+    exit.worker = {kJob, 0, worker().incarnation};
+    exit.exit_code = kExitEvicted;
+    busy_.Step(event::WorkerGone{exit});
+    ASSERT_NE(worker().held_epoch, 0u);
+  }
+
+  // Its accelerator is taken away, and it goes on on the other one.
+  void Move() {
+    const Accelerator& held = busy_.engine.cluster().accelerator(worker().held);
+    busy_.Step(event::AcceleratorLost{held.server, held.info.uuid});
+    Pause();
+  }
+
+  Json Queue() {
+    QueueViews views(busy_.engine);
+    return Json::parse(
+        ListQueue({1, QueryKind::kQueue, JobId()}, *views.Make(busy_.now))
+            .json);
+  }
+
+  static constexpr JobId kJob{1};
+  std::unique_ptr<Recorder> recorder_;
+  BusyEngine busy_;
+  uint64_t steps_ = 0;
+};
+
+TEST_F(PausesAndMovesTest, AreTheSameEverywhereOverRestarts) {
+  Start();
+  busy_.AddAccelerators(2);
+  busy_.Submit("a");
+  Pause();
+  Restart();
+  Start();
+  Move();
+  Pause(ReleaseCause::kResumeFailed);  // no pause: it never ran
+  Start();
+  WaitForDisk();
+
+  const Json queue = Queue();
+  EXPECT_EQ(queue.at(0).at("pauses"), 3);
+  EXPECT_EQ(queue.at(0).at("moves"), 1);
+
+  HistoryFilter leases;
+  leases.table = "leases";
+  const auto ended = ReadHistoryFile(path(), leases);
+  ASSERT_OK(ended);
+  int paused = 0;
+  for (const Json& lease : *ended) paused += lease.at("ended") == "paused";
+  EXPECT_EQ(paused, 3);
+
+  const auto jobs = ReadHistoryFile(path(), HistoryFilter());
+  ASSERT_OK(jobs);
+  EXPECT_EQ(jobs->at(0).at("pauses"), 3);
+  EXPECT_EQ(jobs->at(0).at("moves"), 1);
+
+  const auto past = ReadPast(path());
+  ASSERT_OK(past);
+  EXPECT_EQ(RealOutcome(*past).pauses, 3u);
+  EXPECT_EQ(RealOutcome(*past).moves, 1u);
+}
+
+// A lease that an accelerator's failure ended is no pause in either table.
+TEST_F(PausesAndMovesTest, AFailedDeviceIsNoPause) {
+  Start();
+  busy_.AddAccelerators(2);
+  busy_.Submit("a");
+  Pause(ReleaseCause::kDeviceFailed);
+  WaitForDisk();
+  EXPECT_EQ(Queue().at(0).at("pauses"), 0);
+  HistoryFilter leases;
+  leases.table = "leases";
+  const auto ended = ReadHistoryFile(path(), leases);
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->at(0).at("ended"), "device failed");
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,164 @@
+#include "study/report/plot.h"
+
+#include <cmath>
+#include <limits>
+
+#include "coordinator/cli/progress_bar.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "study/report/plot_scale.h"
+
+namespace gavel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+PlotRange RangeOf(double min, double max) {
+  PlotRange range;
+  range.Add(min);
+  range.Add(max);
+  return range;
+}
+
+TEST(PlotScale, TicksAreRoundNumbersThatCoverTheData) {
+  const PlotScale scale = PlotScale::Linear(RangeOf(3, 97), true);
+  EXPECT_EQ(scale.min(), 0);
+  EXPECT_EQ(scale.max(), 100);
+  std::vector<std::string> labels;
+  for (const PlotTick& tick : scale.ticks()) labels.push_back(tick.label);
+  EXPECT_THAT(labels,
+              ::testing::ElementsAre("0", "20", "40", "60", "80", "100"));
+}
+
+TEST(PlotScale, AFlatLineHasAnAxis) {
+  const PlotScale scale = PlotScale::Linear(RangeOf(5, 5), false);
+  EXPECT_LT(scale.min(), scale.max());
+  EXPECT_GE(scale.ticks().size(), 2);
+  EXPECT_GE(PlotScale::Linear(PlotRange(), true).ticks().size(), 2);
+}
+
+TEST(PlotScale, NumbersThatAreNoneLeaveTheRangeAlone) {
+  PlotRange range = RangeOf(1, 2);
+  range.Add(kNaN);
+  range.Add(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(range.max, 2);
+}
+
+TEST(PlotScale, ALogarithmicAxisSpreadsPowersEvenly) {
+  PlotScale scale = PlotScale::Log(RangeOf(1, 1000));
+  scale.Place(0, 300);
+  EXPECT_NEAR(scale.At(1), 0, 1e-9);
+  EXPECT_NEAR(scale.At(10), 100, 1e-9);
+  EXPECT_NEAR(scale.At(1000), 300, 1e-9);
+  EXPECT_TRUE(std::isfinite(scale.At(0)));
+  EXPECT_TRUE(std::isfinite(scale.At(-5)));
+}
+
+TEST(PlotScale, NumbersAreShort) {
+  EXPECT_EQ(PlotNumber(0), "0");
+  EXPECT_EQ(PlotNumber(0.30000000000000004), "0.3");
+  EXPECT_EQ(PlotNumber(1200), "1200");
+  EXPECT_EQ(PlotNumber(-2.5), "-2.5");
+  EXPECT_EQ(PlotNumber(1e20), "1e+20");
+}
+
+Plot SamplePlot() {
+  Plot plot;
+  plot.title = "A & B <1>";
+  plot.x.label = "jobs per hour";
+  plot.y.label = "JCT (h)";
+  plot.series.push_back(
+      {"one", 0, PlotMark::kLineAndDots, {{1, 2, "note"}, {2, 3, ""}}});
+  plot.series.push_back({"two", 1, PlotMark::kLine, {{1, 4, ""}, {2, 1, ""}}});
+  return plot;
+}
+
+TEST(Plot, HasAxesWithUnitsTicksLegendAndData) {
+  const std::string svg = RenderPlot(SamplePlot());
+  EXPECT_THAT(svg, AllOf(HasSubstr("jobs per hour"), HasSubstr("JCT (h)"),
+                         HasSubstr(">one</text>"), HasSubstr(">two</text>"),
+                         HasSubstr("<title>note</title>"),
+                         HasSubstr("class=\"line\" d=\"M")));
+  EXPECT_THAT(svg, HasSubstr("A &amp; B &lt;1&gt;"));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+}
+
+TEST(Plot, AHoleInTheDataIsAHoleInTheLine) {
+  Plot plot = SamplePlot();
+  plot.series = {{"one",
+                  0,
+                  PlotMark::kLine,
+                  {{1, 1, ""}, {2, kNaN, ""}, {3, 1, ""}, {4, 2, ""}}}};
+  const std::string svg = RenderPlot(plot);
+  EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+  const size_t line = svg.find("class=\"line\" d=\"");
+  const std::string path = svg.substr(line, svg.find('>', line) - line);
+  EXPECT_EQ(std::count(path.begin(), path.end(), 'M'), 2);
+}
+
+TEST(Plot, NothingToDrawIsNoError) {
+  EXPECT_THAT(RenderPlot(Plot()), HasSubstr("</svg>"));
+  EXPECT_THAT(RenderBars(BarChart()), HasSubstr("</svg>"));
+  EXPECT_THAT(RenderHeatMap(HeatMap()), HasSubstr("</svg>"));
+}
+
+TEST(Plot, BarsLieInTheirRows) {
+  BarChart chart;
+  chart.x_max = 10;
+  chart.groups = {{"v100", 2}};
+  chart.bars = {{0, 0, 5, 0, "job 1"}, {1, 5, 10, 13, "job 2"}};
+  const std::string svg = RenderBars(chart);
+  EXPECT_THAT(svg, AllOf(HasSubstr("class=\"b0\""), HasSubstr("class=\"b3\""),
+                         HasSubstr("job 2"), HasSubstr("v100")));
+}
+
+TEST(Plot, BarsLeaveRoomForLongNames) {
+  BarChart chart;
+  chart.x_max = 10;
+  chart.groups = {{"v100", 1}};
+  const std::string narrow = RenderBars(chart);
+  EXPECT_THAT(narrow, HasSubstr("text-anchor=\"end\" x=\"56.0\""));
+  chart.groups.push_back({"Recommendation", 1});
+  // 14 letters of 6.6.
+  EXPECT_THAT(RenderBars(chart),
+              AllOf(HasSubstr("text-anchor=\"end\" x=\"100.4\""),
+                    Not(HasSubstr("text-anchor=\"end\" x=\"56.0\""))));
+}
+
+TEST(Plot, AMapShowsWhatCannotShareDark) {
+  HeatMap map;
+  map.names = {"a", "b"};
+  map.values = {1, 0, kNaN, 0.5};
+  const std::string svg = RenderHeatMap(map);
+  EXPECT_THAT(svg, AllOf(HasSubstr("#fde725"), HasSubstr("#440154"),
+                         HasSubstr("b with a: can't share")));
+}
+
+TEST(ProgressBar, TellsTheTimeLeft) {
+  const std::string bar = RenderBar("sweep", 0.25, 60, "3/12 runs", 100);
+  EXPECT_THAT(bar, AllOf(HasSubstr("sweep ["), HasSubstr("25 %"),
+                         HasSubstr("3 min 00 s left"), HasSubstr("3/12 runs")));
+  EXPECT_EQ(bar.back(), '\n');
+  EXPECT_THAT(RenderBar("sweep", 0, 60, "", 100), Not(HasSubstr("left")));
+  EXPECT_LE(RenderBar("sweep", 0.5, 60, std::string(200, 'x'), 60).size(), 64);
+}
+
+TEST(ProgressBar, DurationsAsPeopleReadThem) {
+  EXPECT_EQ(FormatDuration(0.416), "0.42 s");
+  EXPECT_EQ(FormatDuration(12.4), "12 s");
+  EXPECT_EQ(FormatDuration(200), "3 min 20 s");
+  EXPECT_EQ(FormatDuration(5 * 3600 + 12 * 60), "5 h 12 min");
+  EXPECT_EQ(FormatDuration(4 * 86400), "4.0 days");
+  EXPECT_EQ(FormatDuration(kNaN), "-");
+  EXPECT_EQ(FormatHours(3600 * 16.824), "16.82 h");
+  EXPECT_EQ(FormatHours(3600 * 104.12), "104.1 h");
+  EXPECT_EQ(FormatHours(kNaN), "-");
+  EXPECT_EQ(FormatPercent(0.4531), "45.3 %");
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,181 @@
+#include "study/report/report.h"
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/study/sample_runs.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportTest : public ::testing::Test {
+ protected:
+  ReportPage PageOf(const std::vector<StoredRun>& runs, bool each_run = false) {
+    auto store = SimulationStore::Open(folder_.path() + "/results.db");
+    EXPECT_TRUE(store.ok()) << store.status();
+    for (const StoredRun& run : runs) EXPECT_OK(store->Append(run));
+    auto page = MakeReport(*store, {"Sample", each_run});
+    EXPECT_TRUE(page.ok()) << page.status();
+    return *std::move(page);
+  }
+  static std::vector<std::string> IdsOf(const ReportPage& page) {
+    std::vector<std::string> ids;
+    for (const ReportSection& section : page.sections) {
+      ids.push_back(section.id);
+    }
+    return ids;
+  }
+  static const ReportSection& SectionOf(const ReportPage& page,
+                                        const std::string& id) {
+    return *std::ranges::find(page.sections, id, &ReportSection::id);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReportTest, EachKindOfPlotIsThere) {
+  const ReportPage page = PageOf(SampleSweep(), /*each_run=*/true);
+  EXPECT_THAT(IdsOf(page), ElementsAre("jct-rate", "jct-cdf", "makespan-jobs",
+                                       "usage", "shares", "rounds", "runs"));
+  for (const ReportSection& section : page.sections) {
+    EXPECT_FALSE(section.csv.empty()) << section.id;
+    if (section.id != "runs") {
+      EXPECT_FALSE(section.figures.empty());
+    }
+  }
+  EXPECT_THAT(page.summary, HasSubstr("43 runs"));
+}
+
+TEST_F(ReportTest, JctIsAMeanOverSeedsAndCrossesMarkWhatDoesNotDrain) {
+  const ReportSection section = SectionOf(PageOf(SampleSweep()), "jct-rate");
+  ASSERT_EQ(section.figures.size(), 1);
+  EXPECT_THAT(section.figures[0],
+              AllOf(HasSubstr("jobs per hour"), HasSubstr("average JCT (h)"),
+                    HasSubstr("2 seeds"), HasSubstr("class=\"cross\""),
+                    HasSubstr("fifo at 3.5: does not drain")));
+  EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,3.5,0,,,,2\n"));
+}
+
+TEST_F(ReportTest, ChartsOfSingleRunsAreDrawnOnRequestOnly) {
+  const ReportPage page = PageOf(SampleSweep());
+  const ReportPage each = PageOf({}, /*each_run=*/true);
+  for (const char* id : {"usage", "shares"}) {
+    // Of three loads: one chart for all schedulers, of use also who waits.
+    EXPECT_LE(SectionOf(page, id).figures.size(), 6) << id;
+    EXPECT_GT(SectionOf(each, id).figures.size(),
+              SectionOf(page, id).figures.size())
+        << id;
+  }
+  EXPECT_EQ(SectionOf(page, "rounds").figures.size(), 0);
+  EXPECT_THAT(SectionOf(page, "rounds").notes,
+              ElementsAre("Rounds of 1 run are recorded; `gavel report "
+                          "--each-run` draws them."));
+  EXPECT_EQ(SectionOf(each, "rounds").figures.size(), 1);
+  EXPECT_THAT(SectionOf(page, "shares").figures[0],
+              AllOf(HasSubstr(">fifo<"), HasSubstr(">max_min_fairness<"),
+                    HasSubstr(">max_min_fairness_perf<")));
+}
+
+TEST_F(ReportTest, WhatAChartLacksIsSaid) {
+  const ReportPage page = PageOf(SampleSweep());
+  EXPECT_THAT(SectionOf(page, "jct-cdf").notes,
+              Contains(AllOf(HasSubstr("Not in the chart of"),
+                             HasSubstr("fifo (no run of it ended: 2 "
+                                       "cannot_drain)."))));
+  EXPECT_THAT(SectionOf(page, "jct-cdf").notes,
+              Contains(HasSubstr("6 of 7 loads are drawn")));
+  EXPECT_THAT(SectionOf(page, "usage").notes,
+              Contains(HasSubstr("its use over time was not recorded")));
+  EXPECT_THAT(RenderPage(page), HasSubstr("<p class=\"note\">Not in the"));
+}
+
+TEST_F(ReportTest, ASchedulerThatWasNotRunIsSaid) {
+  const ReportPage page =
+      PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0),
+              SampleRun("sjf", 2, 0)});
+  EXPECT_THAT(SectionOf(page, "jct-cdf").notes,
+              Contains(HasSubstr("sjf (not run).")));
+}
+
+TEST_F(ReportTest, NothingIsDrawnOfASingleDot) {
+  const ReportPage page =
+      PageOf({SampleRun("fifo", 1, 0), SampleStaticRun("fifo", 1, 0)});
+  EXPECT_EQ(SectionOf(page, "jct-rate").figures.size(), 0);
+  EXPECT_THAT(SectionOf(page, "jct-rate").notes,
+              ElementsAre(HasSubstr("one value of jobs per hour only")));
+  EXPECT_EQ(SectionOf(page, "makespan-jobs").figures.size(), 0);
+  EXPECT_EQ(SectionOf(page, "jct-cdf").figures.size(), 1);
+  EXPECT_THAT(SectionOf(page, "jct-cdf").notes,
+              ElementsAre(AllOf(HasSubstr("Nothing to draw of"),
+                                HasSubstr("fewer than two jobs ended"))));
+}
+
+TEST_F(ReportTest, SchedulersThatDifferOtherThanByPolicyHaveTheirOwnLines) {
+  StoredRun two = SampleRun("fifo", 1, 0);
+  two.key = "two";
+  two.spec.mechanism = "move_aware";
+  two.spec.overheads = "pause=2";
+  const ReportPage page =
+      PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0), two});
+  EXPECT_THAT(SectionOf(page, "jct-rate").figures[0],
+              AllOf(HasSubstr("fifo, gavel, overheads none"),
+                    HasSubstr("fifo, move_aware, pause=2")));
+}
+
+TEST_F(ReportTest, OtherClustersHaveTheirOwnPlots) {
+  std::vector<StoredRun> runs;
+  for (const double rate : {1, 2}) {
+    runs.push_back(SampleRun("fifo", rate, 0));
+    runs.push_back(SampleRun("fifo", rate, 0));
+    runs.back().key += "-eight";
+    runs.back().spec.cluster = "v100:8";
+    runs.back().spec.multi_gpu = true;
+  }
+  const ReportPage page = PageOf(runs);
+  EXPECT_EQ(SectionOf(page, "jct-rate").figures.size(), 2);
+  EXPECT_EQ(SectionOf(page, "jct-cdf").figures.size(), 4);
+  EXPECT_THAT(SectionOf(page, "jct-cdf").figures[3],
+              HasSubstr("v100:8, multi gpu"));
+}
+
+TEST_F(ReportTest, NoRunsAreNoPage) {
+  auto store = SimulationStore::Open(folder_.path() + "/results.db");
+  ASSERT_OK(store.status());
+  EXPECT_THAT(MakeReport(*store, {"Sample"}).status(),
+              StatusIs(absl::StatusCode::kNotFound, "no runs in it"));
+}
+
+TEST_F(ReportTest, ThePageNeedsNothingElse) {
+  const std::string html = RenderPage(PageOf(SampleSweep()));
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("http://")), Not(HasSubstr("https://")),
+                          Not(HasSubstr("src=")), Not(HasSubstr("@import"))));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
+  EXPECT_THAT(html, HasSubstr("download=\"jct-rate.csv\""));
+  EXPECT_THAT(html, HasSubstr("cannot_drain"));
+}
+
+TEST_F(ReportTest, NamesOfUsersAreNotMarkup) {
+  StoredRun run = SampleRun("fifo", 1, 0);
+  run.spec.policy = "<script>alert(1)</script>";
+  const std::string html = RenderPage(PageOf({run}));
+  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
+}
+
+TEST(Csv, QuotesWhatNeedsIt) {
+  Csv csv({"a", "b"});
+  EXPECT_TRUE(csv.empty());
+  csv.Add({"1,5", "say \"no\""});
+  EXPECT_EQ(csv.text(), "a,b\n\"1,5\",\"say \"\"no\"\"\"\n");
+  EXPECT_FALSE(csv.empty());
+}
+
+}  // namespace
+}  // namespace gavel::testing

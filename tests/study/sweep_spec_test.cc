@@ -1,0 +1,182 @@
+#include "study/simulation/sweep_spec.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "study/simulation/rate_search.h"
+#include "tests/support/status_matchers.h"
+
+namespace gavel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kBase[] =
+    "throughputs = \"t.json\"\njobs = 10\nrates = [1, 2.5]\n";
+
+absl::StatusOr<SweepSpec> Parse(const std::string& toml) {
+  return ParseSweep(toml, "sweep.toml", "/data");
+}
+
+TEST(SweepSpec, OneRunForEachCombination) {
+  ASSERT_OK_AND_ASSIGN(
+      const SweepSpec sweep,
+      Parse(std::string(kBase) + "policies = [\"fifo\", \"isolated\"]\n"
+                                 "seeds = [0, 1, 2]\n"
+                                 "mechanism = \"move_aware\"\n"
+                                 "round_durations = [360, 720]\n"));
+  EXPECT_EQ(sweep.runs.size(), 2 * 3 * 2 * 2);
+  std::set<std::string> policies;
+  std::set<double> rates;
+  for (const SimulationSpec& run : sweep.runs) {
+    policies.insert(run.policy);
+    rates.insert(run.rate_per_h);
+    EXPECT_EQ(run.mechanism, "move_aware");
+    EXPECT_EQ(run.jobs, 10);
+  }
+  EXPECT_EQ(policies, (std::set<std::string>{"fifo", "isolated"}));
+  EXPECT_EQ(rates, (std::set<double>{1, 2.5}));
+  EXPECT_EQ(sweep.record, SweepRecord::kUsage);
+}
+
+TEST(SweepSpec, PathsAreRelativeToTheFile) {
+  ASSERT_OK_AND_ASSIGN(
+      const SweepSpec sweep,
+      Parse(
+          "throughputs = \"../t.json\"\ntraces = [\"a.trace\", \"/b.trace\"]\n"
+          "overheads = [\"none\", \"pause=2\", \"costs.toml\"]\n"
+          "prices = \"gcp\"\n"));
+  ASSERT_EQ(sweep.runs.size(), 6);
+  EXPECT_EQ(sweep.runs[0].throughputs, "/t.json");
+  EXPECT_EQ(sweep.runs[0].trace, "/data/a.trace");
+  EXPECT_EQ(sweep.runs[1].trace, "/b.trace");
+  EXPECT_EQ(sweep.runs[0].overheads, "none");
+  EXPECT_EQ(sweep.runs[5].overheads, "/data/costs.toml");
+  EXPECT_EQ(sweep.runs[5].prices, "gcp");
+}
+
+TEST(SweepSpec, ARangeIsSpreadEvenly) {
+  ASSERT_OK_AND_ASSIGN(const SweepSpec sweep,
+                       Parse("throughputs = \"t.json\"\njobs = 10\n"
+                             "rates = {from = 1, to = 2, count = 5}\n"));
+  ASSERT_EQ(sweep.runs.size(), 5);
+  EXPECT_EQ(sweep.runs[1].rate_per_h, 1.25);
+  EXPECT_EQ(sweep.runs[4].rate_per_h, 2);
+}
+
+TEST(SweepSpec, LimitsWindowAndSearch) {
+  ASSERT_OK_AND_ASSIGN(
+      const SweepSpec sweep,
+      Parse("throughputs = \"t.json\"\nwindow = \"100:200\"\n"
+            "record = \"rounds\"\n[limits]\njct_h = 50\nwall_s = 60\n"
+            "[search]\nrate_min = 1\nrate_max = 3\nprecision = 0.5\n"));
+  ASSERT_EQ(sweep.runs.size(), 1);
+  EXPECT_EQ(sweep.runs[0].window_begin, 100);
+  EXPECT_EQ(sweep.runs[0].window_end, 200);
+  EXPECT_EQ(sweep.record, SweepRecord::kRounds);
+  EXPECT_EQ(sweep.jct_limit_s, 50 * 3600);
+  EXPECT_EQ(sweep.wall_limit_s, 60);
+  ASSERT_TRUE(sweep.search);
+  EXPECT_EQ(sweep.search->rate_max, 3);
+}
+
+TEST(SweepSpec, WhatIsWrongIsPointedAt) {
+  struct Case {
+    const char* toml;
+    const char* place;
+    const char* remedy;
+  };
+  const Case cases[] = {
+      {"polices = [\"fifo\"]", "sweep.toml:4:", "\"policies\""},
+      {"seeds = [0, -1]", "sweep.toml:4:", "whole number"},
+      {"seeds = [0.5]", "sweep.toml:4:", "whole number"},
+      {"seeds = []", "sweep.toml:4:", "give a value"},
+      {"policies = [1]", "sweep.toml:4:", "a string"},
+      {"multi_gpu = 1", "sweep.toml:4:", "true or false"},
+      {"failures_per_hour = nan", "sweep.toml:4:", "number"},
+      {"rate_per_h = 3", "sweep.toml:", "keep one"},
+      {"window = \"5\"", "sweep.toml:4:", "4000:5000"},
+      {"record = \"all\"", "sweep.toml:4:", "usage"},
+      {"policies = [\"lottery\"]", "sweep.toml", "lottery"},
+      {"fixed_duration_s = {from = 2, to = 1}", "sweep.toml:4:", "above"},
+      {"[limits]\njct = 5", "sweep.toml:5:", "jct_h"},
+      {"[search]\nrate_max = 4", "sweep.toml:", "leave one of them out"},
+      {"seeds = [0", "sweep.toml:4:", "not TOML"}};
+  for (const Case& one : cases) {
+    const absl::Status status =
+        Parse(std::string(kBase) + one.toml + "\n").status();
+    EXPECT_FALSE(status.ok()) << one.toml;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(one.place), HasSubstr(one.remedy)))
+        << one.toml;
+  }
+}
+
+TEST(SweepSpec, TooManyRunsAreRefused) {
+  EXPECT_THAT(Parse("throughputs = \"t.json\"\njobs = 1\n"
+                    "rates = {from = 1, to = 2, count = 9999}\n"
+                    "round_durations = {from = 1, to = 2, count = 9999}\n"),
+              StatusIs(kInvalidArgument, "more than 100000 runs"));
+}
+
+TEST(SweepSpec, TheExamplesAreRight) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           GAVEL_SOURCE_DIR "/examples/sweeps")) {
+    if (entry.path().extension() != ".toml") continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const auto sweep = ParseSweep(text.str(), entry.path().string(), ".");
+    // Policies that are not there yet are the only excuse.
+    EXPECT_TRUE(sweep.ok()) << sweep.status();
+    ++examples;
+  }
+  EXPECT_GE(examples, 3);
+}
+
+// The rates that are tried when what is at most `truth` can be sustained.
+std::vector<double> Tries(double truth, double* highest) {
+  RateSearch search({1, 3, 0.25});
+  std::vector<double> tries;
+  while (const auto rate = search.Next()) {
+    tries.push_back(*rate);
+    search.Answer(*rate <= truth);
+  }
+  EXPECT_LE(static_cast<int>(tries.size()), search.tries_max());
+  *highest = search.highest();
+  return tries;
+}
+
+TEST(RateSearch, FindsTheHighestRateOfAll) {
+  for (double truth = 1; truth < 3; truth += 0.25) {
+    double highest = 0;
+    const std::vector<double> tries = Tries(truth + 0.1, &highest);
+    EXPECT_EQ(highest, truth);
+    const std::set<double> once(tries.begin(), tries.end());
+    EXPECT_EQ(once.size(), tries.size());
+  }
+}
+
+TEST(RateSearch, TellsWhenTheAnswerLiesOutside) {
+  double highest = -1;
+  EXPECT_EQ(Tries(0.5, &highest), std::vector<double>{1});
+  EXPECT_EQ(highest, 0);
+  EXPECT_EQ(Tries(9, &highest), (std::vector<double>{1, 3}));
+  EXPECT_EQ(highest, 3);
+}
+
+TEST(RateSearch, ARangeOfOneRateIsTriedOnce) {
+  RateSearch search({2, 2.05, 0.1});
+  ASSERT_EQ(search.Next(), 2);
+  search.Answer(true);
+  EXPECT_FALSE(search.Next());
+  EXPECT_TRUE(search.at_upper_end());
+}
+
+}  // namespace
+}  // namespace gavel::testing

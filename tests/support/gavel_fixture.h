@@ -1,0 +1,117 @@
+// A folder with cluster and job files, and the `gavel` command to run on them.
+#ifndef GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_
+#define GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/process.h"
+#include "tests/support/team_keys.h"
+
+namespace gavel::testing {
+
+struct Ended {
+  int exit_code = -1;
+  std::string output;
+  std::string errors;
+};
+
+class GavelTest : public ::testing::Test {
+ protected:
+  const std::string& folder() const { return folder_.path(); }
+  std::string state() const { return folder() + "/state"; }
+  std::string Path(const std::string& name) const {
+    return folder() + "/" + name;
+  }
+  std::string Write(const std::string& name, const std::string& text);
+
+  // From here on as a team's cluster with these servers: job files lie where
+  // the jobs' user can write, and client commands use a user's key. For the
+  // coordinator and the agents see keys().
+  void UseKeys(const std::vector<std::string>& servers);
+  bool has_keys() const { return keys_ != nullptr; }
+  const TeamKeys& keys() const { return *keys_; }
+  // Where job files lie, and what jobs write.
+  std::string JobPath(const std::string& name) const {
+    return (keys_ ? keys_->jobs() : folder()) + "/" + name;
+  }
+
+  // A cluster file of one server "here" with that many equal CPU slots.
+  std::string WriteCluster(int slots, double round_duration_s,
+                           double lease_duration_s);
+  // The program, where jobs can run it.
+  std::string FakeWorker() const;
+  // A job file of the fake worker with these arguments.
+  std::string WriteJob(const std::string& name,
+                       const std::vector<std::string>& arguments,
+                       const std::string& more_keys = "");
+  // A job file with this command.
+  std::string WriteCommand(const std::string& name,
+                           const std::vector<std::string>& command,
+                           const std::string& more_keys = "");
+
+  std::unique_ptr<Process> Start(const std::vector<std::string>& arguments);
+  Ended Run(const std::vector<std::string>& arguments);
+
+  // With folder()/cluster.toml and --state.
+  std::unique_ptr<Process> StartLocal(const std::vector<std::string>& jobs,
+                                      std::vector<std::string> options = {});
+  Ended RunLocal(const std::vector<std::string>& jobs,
+                 std::vector<std::string> options = {});
+  nlohmann::json Summary() const;
+
+  // Of server "here", with folder()/cluster.toml and --state, and its keys if
+  // there are any.
+  std::unique_ptr<Process> StartAgent(const std::string& endpoint,
+                                      const std::vector<std::string>& options);
+
+  // Of a `gavel local` or `gavel coordinator`; empty when it does not come.
+  static std::string EndpointOf(const Process& process);
+  // One row of the queue; null when there is none.
+  nlohmann::json QueueRow(const std::string& endpoint, const std::string& name);
+  // Waits until the job has done that many steps.
+  bool ReachesStep(const std::string& endpoint, const std::string& name,
+                   uint64_t step);
+  bool ReachesState(const std::string& endpoint, const std::string& name,
+                    const std::string& letters);
+
+  // Waits until some agent's accelerators are there, and nobody has them.
+  bool HasIdleAccelerators(const std::string& endpoint);
+
+  // Processes that the agent of server "here" has recorded.
+  std::vector<pid_t> WorkerPids() const;
+  // What a worker printed, with the agent's state in state(), or elsewhere;
+  // empty: nothing yet.
+  std::string LogOf(int job, int rank = 0) const;
+  static std::string LogUnder(const std::string& agent_state, int job,
+                              int rank = 0);
+  // The last checkpoint of a job of the fake worker.
+  struct FakeState {
+    uint64_t steps = 0;
+    uint64_t sum = 0;
+  };
+  FakeState CheckpointOf(const std::string& name) const;
+  void ExpectEachStepOnce(const std::string& name, uint64_t steps) const;
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<TeamKeys> keys_;
+  int processes_ = 0;
+};
+
+void Append(const std::vector<std::string>& more,
+            std::vector<std::string>* arguments);
+
+// How often `part` is in `text`.
+int Count(const std::string& text, const std::string& part);
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_

@@ -1,0 +1,89 @@
+#include "tests/support/process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "coordinator/agent_host/agent_process_info.h"
+
+namespace gavel::testing {
+namespace {
+
+[[noreturn]] void RunChild(const std::vector<std::string>& argv,
+                           const std::string& output_path) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int flags = O_WRONLY | O_CREAT | O_APPEND;
+  dup2(open(output_path.c_str(), flags, 0600), STDOUT_FILENO);
+  dup2(open((output_path + ".err").c_str(), flags, 0600), STDERR_FILENO);
+  std::vector<char*> pointers;
+  for (const std::string& word : argv) {
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  }
+  pointers.push_back(nullptr);
+  execv(pointers[0], pointers.data());
+  _exit(127);
+}
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& done, double timeout_s) {
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::duration<double>(timeout_s);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool IsAlive(pid_t pid) {
+  const std::optional<ProcessInfo> info = ReadProcessInfo(pid);
+  return info && !info->gone();
+}
+
+Process::Process(const std::vector<std::string>& argv, std::string output_path)
+    : output_path_(std::move(output_path)) {
+  pid_ = fork();
+  if (pid_ < 0) std::abort();
+  if (pid_ == 0) RunChild(argv, output_path_);
+}
+
+Process::~Process() {
+  if (ended_) return;
+  kill(pid_, SIGKILL);
+  Wait();
+}
+
+void Process::Signal(int signal) const { kill(pid_, signal); }
+
+std::optional<int> Process::Wait(double timeout_s) {
+  Eventually(
+      [&] {
+        int status = 0;
+        if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+          ended_ =
+              WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+        }
+        return ended_.has_value();
+      },
+      timeout_s);
+  return ended_;
+}
+
+}  // namespace gavel::testing
