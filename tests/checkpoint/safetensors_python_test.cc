@@ -65,7 +65,7 @@ assert len(t) == 6
 }
 
 // As a user does it, with the latest of several.
-TEST(SafetensorsPython, TheReadmesLinesLoadTheLatestGeneration) {
+TEST(SafetensorsPython, TheDocumentedLinesLoadTheLatestGeneration) {
   if (!HasSafetensors()) {
     GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
   }
@@ -78,13 +78,13 @@ TEST(SafetensorsPython, TheReadmesLinesLoadTheLatestGeneration) {
   const std::string not_committed =
       folder.path() + "/checkpoints/" + GenerationName({3, 11});
   ASSERT_EQ(::mkdir(not_committed.c_str(), 0700), 0);
-  const std::string readme = ReadBytes(GAVEL_SOURCE_DIR "/iterator/README.md");
+  const std::string document = ReadBytes(GAVEL_SOURCE_DIR "/docs/iterator.md");
   const std::string begin = "```python\n";
-  const size_t from = readme.find(begin);
+  const size_t from = document.find(begin);
   ASSERT_NE(from, std::string::npos);
   const size_t code = from + begin.size();
   const std::string lines =
-      readme.substr(code, readme.find("```", code) - code);
+      document.substr(code, document.find("```", code) - code);
   const int result = RunPython(
       "import os, sys\nos.chdir(sys.argv[1])\n" + lines +
           "assert latest.name.endswith('10'), latest\n"

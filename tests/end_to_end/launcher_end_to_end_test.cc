@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, Torchrun, ::testing::Bool(),
                            return standalone.param ? "Standalone" : "AtAPort";
                          });
 
-// The command of iterator/README.md.
+// The command of docs/iterator.md.
 TEST_F(Launchers, SrunsVariablesMakeAGangByTheDocumentedCommand) {
   SetFolder("gang");
   Set("MASTER_ADDR", "127.0.0.1");

@@ -1,5 +1,5 @@
 // A training program without LibTorch that honours what the runtime does of
-// the environment (iterator/README.md): a step budget, a file of reports,
+// the environment (docs/iterator.md): a step budget, a file of reports,
 // checkpoints as folders with a manifest, leases. For tests of `gavel doctor`.
 //
 //   fake_trainer [MODE]... [--steps N] [--step-ms MS] [--epoch-steps N]

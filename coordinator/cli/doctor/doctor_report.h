@@ -1,4 +1,4 @@
-// What a program reported (GAVEL_REPORT_FILE, iterator/README.md), and where
+// What a program reported (GAVEL_REPORT_FILE, docs/iterator.md), and where
 // two runs of it differ. `gavel doctor` calls it. Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_REPORT_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_REPORT_H_

@@ -51,7 +51,7 @@ class GAVEL_EXPORT Session : public Tracking {
   Session& operator=(const Session&) = delete;
 
   // Where the process may pause: in evaluation, warm-up or a loop of your own
-  // (README.md of iterator/). Costs what an Iterator's boundary does. No graph
+  // (docs/iterator.md). Costs what an Iterator's boundary does. No graph
   // for a later backward() is kept over it, and no tensor on device() but what
   // is tracked and Iterator's batch. False: leave this loop, the session failed
   // or was stopped (or, without any Iterator, its step budget is used up).

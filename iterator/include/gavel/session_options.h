@@ -57,7 +57,7 @@ struct SessionOptions {
   std::function<void(LogLevel, const std::string&)> log;
 };
 
-// Overwrites what GAVEL_* variables are set (README.md of iterator/ has all).
+// Overwrites what GAVEL_* variables are set (docs/iterator.md has all).
 // kInvalidArgument names the variable that can't be read.
 GAVEL_EXPORT Status ReadEnvironment(SessionOptions* options);
 
