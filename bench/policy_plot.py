@@ -3,7 +3,7 @@
 as SVG, with what is known of the original Gavel.
 
     bench/policy_plot.py build/bench/policy_solver.json build/bench/packing.json \\
-        docs/policy_solver.svg
+        docs/measurements/policy_solver.svg
 """
 import json
 import math
@@ -13,7 +13,7 @@ import sys
 COLUMNS, WIDTH, HEIGHT, GAP = 3, 280, 210, 50
 JOBS, MILLISECONDS = (1.6, 6), (-2, 6)  # powers of ten
 PEERS = ("HiGHS", "HiGHS, all pairs")  # of the same size, and not stopped
-# policy -> [(jobs, ms)]; docs/performance.md tells where each is from.
+# policy -> [(jobs, ms)]; docs/measurements/policies.md has the sources.
 ORIGINAL = {
     "max_min_fairness_perf": [(60, 6.3)],
     "min_total_duration_perf": [(60, 18.5)],
