@@ -187,8 +187,7 @@ TEST_F(RecorderTest, FromASnapshotItIsTheEngineThatTheWholeJournalGives) {
   ExpectSameEngine(*Recover().engine, whole);
 }
 
-// The bound that snapshots are for, at the size that is promised: docs/
-// reliability.md has the figures of this test.
+// The bound that snapshots are for, at the size that is promised.
 TEST_F(RecorderTest,
        AThousandJobsAndAHundredThousandEventsAreBackInTwoSeconds) {
   double longest_s = 0;

@@ -1,7 +1,7 @@
 // Gangs of 1, 2, 4 and 8 beside the original's allocation and mechanism: six
 // traces, each under six policies. At its own objective no policy is worse than
 // the original; what it pays for that elsewhere is bounded, too. Known
-// trade-offs are in docs/reproduction.md, with both figures.
+// trade-offs are in docs/measurements/original-runs.md, with both figures.
 #include <cstdio>
 #include <map>
 #include <string>
@@ -113,7 +113,7 @@ SimulationOptions Costly(MechanismKind mechanism, double cost_s) {
   return options;
 }
 
-// Shown, not held to: docs/reproduction.md has the figures.
+// Shown, not held to: docs/measurements/original-runs.md has the figures.
 TEST(MultiGpuRuns, DISABLED_WithCostsOfPreemption) {
   for (const double cost_s : {10.0, 60.0}) {
     for (const MechanismKind mechanism :

@@ -1,4 +1,4 @@
-// A coordinator under attack, as the figures of docs/reliability.md have it:
+// A coordinator under attack (docs/measurements/load.md has the figures):
 // bad connections and bad frames by the thousand, from a process of their own,
 // while a worker renews its lease. Frames count when the coordinator has looked
 // at them, not when they were handed to ZeroMQ. Small numbers here; all of them
