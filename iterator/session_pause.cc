@@ -7,6 +7,7 @@
 #include "iterator/clock.h"
 #include "iterator/session_state.h"
 #include "iterator/step_profile_memory.h"
+#include "runtime/checkpoint/checkpoint_interval.h"
 #include "runtime/checkpoint/rng_state.h"
 
 namespace gavel::internal {
@@ -16,6 +17,28 @@ constexpr int64_t kTellMemory_ns = 1'000'000'000;
 
 std::string ThreadsText(int threads) {
   return StrCat(threads, threads == 1 ? " thread" : " threads");
+}
+
+// Behind "running alone ...": when the first periodic checkpoint comes.
+std::string FirstCheckpointText(const SessionOptions& options) {
+  if (options.checkpoint_directory.empty()) return "";  // said before
+  std::string when;
+  if (options.checkpoint_interval_s != 0) {
+    const double interval_s = options.checkpoint_interval_s < 0
+                                  ? kCheckpointIntervalMin_s
+                                  : options.checkpoint_interval_s;
+    when = StrCat(interval_s, " s (GAVEL_CHECKPOINT_INTERVAL_S)");
+  }
+  if (options.checkpoint_interval_steps > 0) {
+    StrAppend(&when, when.empty() ? "" : " or ",
+              options.checkpoint_interval_steps,
+              options.checkpoint_interval_steps == 1 ? " step" : " steps",
+              " (GAVEL_CHECKPOINT_INTERVAL_STEPS)");
+  }
+  if (when.empty()) {
+    return ", no checkpoint before the end (GAVEL_CHECKPOINT_INTERVAL_S=0)";
+  }
+  return StrCat(", first checkpoint after ", when);
 }
 
 }  // namespace
@@ -224,7 +247,8 @@ bool SessionState::TakeDeviceAlone() {
   gate_.NeedNoLease();
   log_.Info(StrCat(world_size_ > 1 ? "running without a coordinator from step "
                                    : "running alone from step ",
-                   stats_.steps_done(), " on ", accelerator_.device().str()));
+                   stats_.steps_done(), " on ", accelerator_.device().str(),
+                   FirstCheckpointText(options_)));
   return true;
 }
 

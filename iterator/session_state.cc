@@ -24,8 +24,6 @@ constexpr int64_t kTensorReadInterval_ns = 500'000'000;
 
 // While a save is under way, what came of it is looked at this often.
 constexpr int64_t kSaveLookInterval_ns = 50'000'000;
-// Until the first save has shown what one costs.
-constexpr double kFirstInterval_s = 30;
 
 }  // namespace
 
@@ -353,7 +351,8 @@ bool SessionState::CheckpointIsDue(int64_t now_ns) const {
 void SessionState::ScheduleCheckpoint() {
   double interval_s = options_.checkpoint_interval_s;
   if (interval_s < 0) {
-    interval_s = kFirstInterval_s;
+    // Until the first save has shown what one costs.
+    interval_s = kCheckpointIntervalMin_s;
     if (checkpoint_stall_s_ > 0) {
       interval_s = CheckpointInterval_s(
           checkpoint_stall_s_, options_.failure_interval_s, world_size_);

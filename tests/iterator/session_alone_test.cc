@@ -53,6 +53,40 @@ TEST_F(SessionAlone, SaysOnceThatThereAreNoCheckpoints) {
   EXPECT_EQ(log_.Count("GAVEL_CHECKPOINT_DIRECTORY"), 1);
 }
 
+TEST_F(SessionAlone, SaysWhenTheFirstCheckpointComes) {
+  struct Case {
+    double interval_s;
+    int64_t interval_steps;
+    const char* text;
+  };
+  const Case cases[] = {
+      {-1, 0,
+       "on cpu, first checkpoint after 10 s "
+       "(GAVEL_CHECKPOINT_INTERVAL_S)"},
+      {2.5, 0,
+       "on cpu, first checkpoint after 2.5 s "
+       "(GAVEL_CHECKPOINT_INTERVAL_S)"},
+      {0, 500,
+       "on cpu, first checkpoint after 500 steps "
+       "(GAVEL_CHECKPOINT_INTERVAL_STEPS)"},
+      {60, 1,
+       "first checkpoint after 60 s (GAVEL_CHECKPOINT_INTERVAL_S) or "
+       "1 step (GAVEL_CHECKPOINT_INTERVAL_STEPS)"},
+      {0, 0, "no checkpoint before the end (GAVEL_CHECKPOINT_INTERVAL_S=0)"}};
+  for (const Case& one : cases) {
+    TemporaryFolder folder;
+    Lines log;
+    SessionOptions options = Alone();
+    options.checkpoint_directory = folder.path();
+    options.log = log.Sink();
+    options.checkpoint_interval_s = one.interval_s;
+    options.checkpoint_interval_steps = one.interval_steps;
+    options.steps_total = 2;
+    EXPECT_EQ(Train(options).exit_code, 0) << log.Text();
+    EXPECT_EQ(log.Count(one.text), 1) << log.Text();
+  }
+}
+
 TEST_F(SessionAlone, CheckpointsDoNotChangeTheResult) {
   SessionOptions options = Alone();
   options.checkpoint_interval_steps = 1;
