@@ -100,7 +100,6 @@ class Engine {
  private:
   template <class E>
   static auto State(E& engine);
-
   // ---- engine.cc: the door, and the journal
   Actions Close();
   void Record(Time now, Event event);
@@ -251,6 +250,7 @@ class Engine {
   void Notify(const Job& job, int rank);
   void AcceleratorFreed(AcceleratorId accelerator);
   void Book(Time now, Job& job, Worker& worker, TimeReceived::Booking& booking);
+  void BookStart(Time now, Job& job, Worker& worker);
   void EndLease(Time now, Job& job, Worker& worker);
   void Quarantine(const Worker& worker, const WorkerKey& key);
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);

@@ -325,6 +325,7 @@ void Engine::On(Time now, const event::LeaseStarted& e) {
   Worker* worker = Find(e.worker);
   if (worker == nullptr) return;
   Touch(*job);
+  BookStart(now, *job, *worker);
   worker->held_epoch = e.epoch;
   worker->held = e.accelerator;
   worker->world_size = job->world_size;

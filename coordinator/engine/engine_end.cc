@@ -35,6 +35,12 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   const bool silent = overdue && !worker.spoke;
   const double unready_s =
       overdue && worker.spoke ? StartTimeout(job, options_) : 0;
+  // One that was stopped and has never asked for a lease was starting all
+  // along.
+  if (exit.stopped && worker.held_epoch == 0 && worker.parked_at == kNever) {
+    worker.process = ProcessState::kLaunching;
+  }
+  BookStart(now, job, worker);
   fill_due_ |= worker.out_of_memory;  // it may run again, elsewhere
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
@@ -43,6 +49,12 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.out_of_memory = false;
   over_.push_back(job.id);
   Touch(job);
+  // Stopped without ever having asked for a lease: it was starting all the
+  // time.
+  if (exit.stopped && worker.parked_at == kNever && worker.held_epoch == 0) {
+    worker.process = ProcessState::kLaunching;
+  }
+  BookStart(now, job, worker);
   worker.process = ProcessState::kNone;
   worker.leaving = false;
   worker.restarting = false;

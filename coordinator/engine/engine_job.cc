@@ -136,6 +136,7 @@ void Engine::Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
     BookJob(now, job);
     if (Job* other = FindLive(job.partner)) BookJob(now, *other);
   }
+  for (Worker& worker : job.workers) BookStart(now, job, worker);
   for (AcceleratorId old : job.assigned) {
     if (assigned_to_.Remove(old, [&](JobId id) { return id == job.id; })) {
       CountAssigned(old, -1);
@@ -226,6 +227,7 @@ void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
+  worker.accrued_at = worker.launch_sent_at;
   worker.launch_repeated_at = kNever;
   if (Rules::Hold(Rule::kNewIncarnationNewEpoch)) ++job.epoch;
   if (worker.launch_sent_at > now) return Due(worker.launch_sent_at);
@@ -293,10 +295,15 @@ void Engine::Pause(Time now, Job& job, int rank, PauseTier tier) {
   Emit(action::SendToWorker{key, PauseRequest{key, position(), epoch, tier}});
 }
 
+// One that has not spoken hears no pause: its agent ends it.
 void Engine::EndWorkers(Time now, Job& job, PauseTier tier) {
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    if (job.workers[static_cast<size_t>(rank)].is_live()) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (!worker.is_live()) continue;
+    if (worker.spoke) {
       Pause(now, job, rank, tier);
+    } else {
+      TellToStop(now, job, worker, options_.stop_grace_s);
     }
   }
 }
@@ -335,23 +342,33 @@ void Engine::AcceleratorFreed(AcceleratorId accelerator) {
   for (const JobId id : assigned_to_.At(accelerator)) NotifyReady(*Find(id));
 }
 
-// Adds what the worker ran since the last booking; its part of the gang's, and
-// of the pair's.
+// Adds what the worker ran, or took to start, since the last booking; its part
+// of the gang's, and of the pair's.
 void Engine::Book(Time now, Job& job, Worker& worker,
                   TimeReceived::Booking& booking) {
-  if (worker.held_epoch == 0) return;
+  const bool leased = worker.held_epoch != 0;
+  const AcceleratorId occupied = Occupied(job, worker);
   const double busy_s = std::max(0.0, now - worker.accrued_at);
-  const double seconds = busy_s / worker.world_size;
-  failure_rate_.AddBusy(busy_s);
+  if (!occupied.valid() || (!leased && busy_s == 0)) return;
+  const uint32_t held_type = cluster_.TypeOf(occupied);
+  if (!leased && held_type >= cluster_.types().size()) return;
+  const double seconds = busy_s / (leased ? worker.world_size : job.world_size);
+  if (leased) failure_rate_.AddBusy(busy_s);
   worker.accrued_at = now;
   job.received_s += seconds;
   const ShareUnit unit = UnitOf(job);
-  const size_t type =
-      job.BookedType(cluster_.TypeOf(worker.held), cluster_.types().size());
+  const size_t type = job.BookedType(held_type, cluster_.types().size());
   const double part_s = unit.packed() ? seconds / 2 : seconds;
   booking.Add(unit, type, part_s);
   // An assignment means whoever runs to run.
   if (result_.is_assignment) booking.Owe(unit, type, part_s);
+}
+
+void Engine::BookStart(Time now, Job& job, Worker& worker) {
+  if (worker.held_epoch != 0) return;
+  TimeReceived::Booking booking(time_received_);
+  Book(now, job, worker, booking);
+  worker.accrued_at = now;
 }
 
 void Engine::EndLease(Time now, Job& job, Worker& worker) {

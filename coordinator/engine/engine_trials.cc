@@ -79,11 +79,15 @@ std::vector<ShareUnit> Engine::TrialsOf(const RoundTable& units,
   return trials;
 }
 
-// A trial is one round at most.
+// A trial is one round at most, also of a job that used it up to start.
 void Engine::StartTrials(Time now) {
   for (const ShareUnit& unit : trials_) {
     Job* job = FindLive(unit.job);
     if (job == nullptr) continue;
+    if (!unit.packed() && !job->assigned.empty()) {
+      const uint32_t type = cluster_.TypeOf(job->assigned.front());
+      if (type < cluster_.types().size()) tried_.emplace(job->id, type);
+    }
     for (Worker& worker : job->workers) CountTrial(now, worker);
   }
   trials_ = std::move(planned_trials_);

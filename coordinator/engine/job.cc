@@ -167,6 +167,14 @@ void AddCosts(const Job& job, RoundUnit& row) {
   }
 }
 
+AcceleratorId Occupied(const Job& job, const Worker& worker) {
+  if (worker.held_epoch != 0) return worker.held;
+  const auto rank = static_cast<size_t>(&worker - job.workers.data());
+  const bool starts =
+      worker.process == ProcessState::kLaunching && rank < job.assigned.size();
+  return starts ? job.assigned[rank] : AcceleratorId();
+}
+
 bool IsRestarting(const Job& job) {
   return std::ranges::any_of(
       job.workers, [](const Worker& worker) { return worker.restarting; });

@@ -306,6 +306,10 @@ void AddCosts(const Job& job, RoundUnit& row);
 
 // Some worker leaves so that all of the gang start again together.
 bool IsRestarting(const Job& job);
+// The accelerator that the worker, one of `job`, keeps from others: that of its
+// lease, or of its place while it starts. So a program that never speaks, or
+// fails at every start, uses up its share.
+AcceleratorId Occupied(const Job& job, const Worker& worker);
 
 // The first to notice a broken gang ends with 75, and may be heard of before
 // the one that broke it: that one's death is a failure all the same.

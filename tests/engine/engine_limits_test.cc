@@ -134,7 +134,7 @@ TEST_F(WorkerLimits, OfAJobCountMore) {
   driver_.At(390);
   EXPECT_EQ(Stops(), 0);
   driver_.Run(job_);
-  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 1});
+  driver_.Step(event::JobCommanded{job_, CommandKind::kHold, 1});
   driver_.Step(event::LeaseEnded{key_, driver_.worker(job_).held_epoch,
                                  Progress(), false});
   driver_.At(680);
@@ -304,6 +304,54 @@ TEST(Stays, CountOverProcessesAndRestarts) {
     EXPECT_EQ(driver.job(job).stays.moves(), 1u);
     EXPECT_EQ(driver.job(job).stays.pausing_s(), 5);
   }
+}
+
+TEST_F(WorkerLimits, OneThatNeverSpokeIsStoppedWhenItsJobIsCancelled) {
+  JobSpec spec;
+  spec.pause_grace_s = 3600;
+  Submit(spec);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel});
+  ASSERT_EQ(Stops(), 1);
+  EXPECT_EQ(driver_.Last<StopWorker>()->worker, key_);
+  EXPECT_EQ(driver_.Last<StopWorker>()->grace_s, 7);
+}
+
+TEST_F(WorkerLimits, ACancelledJobHasNoLimitOfItsOwnToLeave) {
+  JobSpec spec;
+  spec.pause_grace_s = 3600;
+  Submit(spec);
+  driver_.Run(job_);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kCancel});
+  LeaseEnded(driver_.worker(job_).held_epoch);
+  driver_.At(driver_.now + 29);
+  EXPECT_EQ(Stops(), 0);
+  driver_.At(driver_.now + 2);
+  EXPECT_EQ(Stops(), 1);
+}
+
+// Else it would be first in line for ever, and nobody else would run.
+TEST(StartsCount, AsTimeReceivedAlsoOfAProgramThatNeverSpeaks) {
+  EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
+    options.launch_timeout_s = 3600;
+    options.agent_timeout_s = kNever;
+  });
+  const JobId silent = driver.Submit("silent");
+  driver.At(50);
+  const JobId honest = driver.Submit("honest");
+  driver.At(1000);
+  for (int round = 0; round < 6; ++round) {
+    if (!driver.job(honest).assigned.empty()) {
+      if (driver.worker(honest).process == ProcessState::kLaunching) {
+        driver.Hello(driver.Key(honest));
+      }
+      driver.Request(driver.Key(honest), driver.worker(honest).held_epoch != 0);
+    }
+    driver.EndRound();
+  }
+  const double received =
+      driver.engine().ReceivedOf(honest, driver.now).total_s;
+  EXPECT_GT(received, 0.4 * (driver.now - 50));
+  EXPECT_GT(driver.job(silent).received_s, 300);
 }
 
 }  // namespace
