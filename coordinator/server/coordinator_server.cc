@@ -1,99 +1,146 @@
 #include "coordinator/server/coordinator_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/coordinator_impl.h"
+#include "coordinator/server/access/gatekeeper.h"
+#include "coordinator/server/client_requests.h"
+#include "coordinator/server/engine_runner.h"
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/journal/journal.h"
+#include "coordinator/server/message_pipeline.h"
+#include "coordinator/server/peer_links.h"
 #include "coordinator/server/wall_clock.h"
+#include "coordinator/server/wire_counts.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/private_directory.h"
+#include "runtime/transport/router.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
 namespace {
 
-// Between two looks at deadlines and finished commits.
+// Between two checks of deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
 constexpr double kWaitMax_s = 1;
-// So long a revoked key may still be used, and so long a coordinator that was
-// replaced speaks at most.
-constexpr double kLookInterval_s = 1;
+// At most so long a revoked key is still accepted, and a coordinator that was
+// replaced still sends.
+constexpr double kCheckInterval_s = 1;
 // After a client's shutdown, for the answer to leave.
 constexpr double kFarewell_s = 0.1;
 
-// Above any that the lost end of a journal may have begun, also where two
-// losses follow on each other: terms rise by one with each start, and those
-// after a loss are seconds since 1970.
+// Above each term that the lost end of a journal may have begun, also after
+// several losses: terms rise by one with each start, and one after a loss is
+// the seconds since 1970.
 uint64_t TermAfterLoss() { return static_cast<uint64_t>(WallClockNow()); }
 
-}  // namespace
-
-CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
-                              std::string cluster,
-                              std::unique_ptr<Gatekeeper> keeper,
-                              std::unique_ptr<Router> bound)
-    : options(std::move(given)),
-      cluster_id(std::move(cluster)),
-      gatekeeper(std::move(keeper)),
-      router(std::move(bound)),
-      engine(options.engine),
-      clients(
-          engine, agents,
-          [this](const std::string& peer, Message message) {
-            Send(peer, std::move(message));
-          },
-          {options.state_directory, cluster_id, options.policy, options.quota,
-           [this](bool done, const AuditEntry& entry) {
-             gatekeeper->Audit(clock.Now(), done, entry);
-           },
-           [this] { return CountsOf(*router, refused); },
-           [this] { return troubles; }, [this] { router->waker().Wake(); }}),
-      recorder(options.snapshots) {
+CoordinatorServerOptions WithLog(CoordinatorServerOptions options) {
   if (options.log == nullptr) {
     options.log = std::make_shared<spdlog::logger>(
         "gavel", std::make_shared<spdlog::sinks::null_sink_mt>());
   }
+  return options;
+}
+
+}  // namespace
+
+// The coordinator's parts, in the order in which they depend on each other, and
+// the event loop. One thread owns it.
+struct CoordinatorServer::Impl {
+  Impl(CoordinatorServerOptions given, const std::string& cluster_id,
+       std::unique_ptr<Gatekeeper> keeper, std::unique_ptr<Router> bound);
+
+  absl::Status Start(std::unique_ptr<Journal> journal,
+                     std::unique_ptr<Policy> policy);
+  absl::Status Run();
+
+  // One turn of the loop: messages, what the threads have done, deadlines.
+  void Turn();
+  void ReceiveSome();
+  double WaitTime() const;
+  bool Over() const;
+
+  // Once a second: the journal's lock, and what changed outside.
+  void CheckOutside();
+  void ReloadPrincipals();
+  void TakeSettings();
+  ClientRequests::Options ClientOptions(const std::string& cluster_id);
+  event::CoordinatorStarted StartedEvent(uint64_t term) const;
+
+  const CoordinatorServerOptions options;
+  std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
+  std::unique_ptr<Router> router;
+  Engine engine;
+  PeerLinks peers;
+  ClientRequests clients;
+  // Behind the router: its threads wake it.
+  EngineRunner runner;
+  MessagePipeline pipeline;
+  WireReport wire_report;
+  Time stop_at = kNever;
+  Time check_at = 0;
+  bool solve_abandoned = false;
+  std::atomic<bool> stop_requested{false};
+  std::mutex settings_mutex;  // guards the next
+  std::optional<QuotaOptions> new_quota;
+};
+
+CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
+                              const std::string& cluster_id,
+                              std::unique_ptr<Gatekeeper> keeper,
+                              std::unique_ptr<Router> bound)
+    : options(WithLog(std::move(given))),
+      gatekeeper(std::move(keeper)),
+      router(std::move(bound)),
+      engine(options.engine),
+      peers(*gatekeeper, *router, *options.log),
+      clients(
+          engine, peers.agents(),
+          [this](const std::string& peer, Message message) {
+            peers.Send(peer, std::move(message));
+          },
+          ClientOptions(cluster_id)),
+      runner({engine, peers, clients, *options.log,
+              [this] { router->waker().Wake(); }},
+             cluster_id, options.snapshots),
+      pipeline({engine, *gatekeeper, *router, peers, clients, runner,
+                *options.log}) {}
+
+ClientRequests::Options CoordinatorServer::Impl::ClientOptions(
+    const std::string& cluster_id) {
+  ClientRequests::Options client_options;
+  client_options.state_directory = options.state_directory;
+  client_options.cluster_id = cluster_id;
+  client_options.policy = options.policy;
+  client_options.quota = options.quota;
+  client_options.audit = [this](bool done, const AuditEntry& entry) {
+    gatekeeper->Audit(runner.Now(), done, entry);
+  };
+  client_options.wire = [this] {
+    return CountsOf(*router, pipeline.refused());
+  };
+  client_options.troubles = [this] { return runner.troubles(); };
+  client_options.wake = [this] { router->waker().Wake(); };
+  return client_options;
 }
 
 absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
                                             std::unique_ptr<Policy> policy) {
-  const std::string path = journal->path();
-  const EngineClock recovery(0);
-  const auto wake = [this] { router->waker().Wake(); };
-  const auto note = [&](const std::string& what) {
-    options.log->warn("journal {}: {}", path, what);
-  };
   GAVEL_ASSIGN_OR_RETURN(
       const Recorder::Recovered recovered,
-      recorder.Start(std::move(journal), options.engine, &engine, note, wake,
+      runner.Recover(std::move(journal), options.engine, std::move(policy),
                      options.accept_loss ? TermAfterLoss() : 0));
-  options.log->info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
-                    path, recovered.position.seq, recovered.position.term,
-                    recovered.rows_replayed, recovery.Now());
-  clock = EngineClock(recovered.time);
-  persisted_seq = recovered.position.seq;
-  solver = std::make_unique<SolverThread>(std::move(policy), wake);
-  event::CoordinatorStarted started{recovered.term};
-  const DecidingPolicy& set = engine.operated().policy;
-  const bool stays =
-      !set.instead_of.empty() && set.instead_of == options.policy;
-  started.policy = stays ? set.name : options.policy;
-  if (stays) {
-    options.log->info("policy {}: set by `gavel policy` in place of {}",
-                      set.name, set.instead_of);
-  }
-  started.wall_s = WallClockNow();
-  started.after_loss = options.accept_loss;
+  const event::CoordinatorStarted started = StartedEvent(recovered.term);
   if (options.accept_loss) {
     options.log->warn(
         "what came behind row {} is given up: term {} begins, all agents and "
@@ -104,11 +151,28 @@ absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
                        StrCat("behind row ", recovered.position.seq),
                        StrCat("done: term ", recovered.term)});
   }
-  Step(started);
+  runner.CarryOut(runner.Step(started));
   if (!options.prices.empty()) {
-    Step(event::PricesChanged{{options.prices.begin(), options.prices.end()}});
+    runner.CarryOut(runner.Step(
+        event::PricesChanged{{options.prices.begin(), options.prices.end()}}));
   }
-  return halted;
+  return runner.halted();
+}
+
+event::CoordinatorStarted CoordinatorServer::Impl::StartedEvent(
+    uint64_t term) const {
+  event::CoordinatorStarted started{term};
+  const DecidingPolicy& set = engine.operated().policy;
+  const bool stays =
+      !set.instead_of.empty() && set.instead_of == options.policy;
+  started.policy = stays ? set.name : options.policy;
+  if (stays) {
+    options.log->info("policy {}: set by `gavel policy` in place of {}",
+                      set.name, set.instead_of);
+  }
+  started.wall_s = WallClockNow();
+  started.after_loss = options.accept_loss;
+  return started;
 }
 
 absl::Status CoordinatorServer::Impl::Run() {
@@ -120,118 +184,76 @@ absl::Status CoordinatorServer::Impl::Run() {
     std::fflush(options.announce);
   }
   while (!Over()) Turn();
-  if (options.abandon_solves) solve_abandoned = !solver->Stop();
-  if (halted.ok()) options.log->info("stopped");
-  return halted;
+  if (options.abandon_solves) solve_abandoned = !runner.StopSolving();
+  if (runner.halted().ok()) options.log->info("stopped");
+  return runner.halted();
 }
 
 bool CoordinatorServer::Impl::Over() const {
-  return !halted.ok() || stop_requested || clock.Now() >= stop_at;
+  return !runner.halted().ok() || stop_requested || runner.Now() >= stop_at;
 }
 
 void CoordinatorServer::Impl::Turn() {
   ReceiveSome();
-  SendSome();
-  TakeCompletions();
-  if (clock.Now() >= engine.NextDeadline()) Step(event::Tick{});
-  clients.Expire(clock.Now());
-  LookAround();
+  runner.SendSome();
+  runner.TakeCompletions();
+  runner.TakeDeadline();
+  clients.Expire(runner.Now());
+  CheckOutside();
   TakeSettings();
   if (clients.shutdown_requested() && stop_at == kNever) {
     options.log->info("a client asked to stop");
-    stop_at = clock.Now() + kFarewell_s;
+    stop_at = runner.Now() + kFarewell_s;
   }
 }
 
 double CoordinatorServer::Impl::WaitTime() const {
-  if (!outbox.empty()) return 0;
+  if (runner.has_unsent()) return 0;
   const Time next =
       std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
-  return std::clamp(next - clock.Now(), 0.0, kWaitMax_s);
+  return std::clamp(next - runner.Now(), 0.0, kWaitMax_s);
 }
 
 void CoordinatorServer::Impl::ReceiveSome() {
   double wait_s = WaitTime();
-  for (int count = 0; count < kMessagesPerTurnMax && halted.ok(); ++count) {
+  for (int count = 0; count < kMessagesPerTurnMax && runner.halted().ok();
+       ++count) {
     std::optional<Incoming> incoming = router->Receive(wait_s);
     if (!incoming) return;
-    Handle(*std::move(incoming));
+    pipeline.Handle(*std::move(incoming));
     wait_s = 0;
   }
 }
 
-void CoordinatorServer::Impl::SendSome() {
-  const size_t due = outbox.DueNow();
-  for (size_t count = 0; count < due && halted.ok(); ++count) {
-    std::optional<Action> next = outbox.Next();
-    if (!next) return;
-    std::visit([this](auto& a) { Carry(std::move(a)); }, *next);
-  }
-}
-
-void CoordinatorServer::Impl::TakeCompletions() {
-  const CommitThread::State state = recorder.state();
-  if (state.persisted_seq > persisted_seq) {
-    persisted_seq = state.persisted_seq;
-    Step(event::Persisted{persisted_seq});
-  }
-  if (absl::IsAborted(state.status)) return Halt(state.status);
-  if (!state.status.ok()) {
-    return Halt(absl::Status(
-        state.status.code(),
-        ToAbsl(StrCat(state.status.message(),
-                      ": a commit failed, and without the journal nothing may "
-                      "be granted; make room or replace the disk, then start "
-                      "the coordinator again. Jobs run on to the end of their "
-                      "leases"))));
-  }
-  recorder.MaybeSnapshot(engine);
-  if (std::vector<std::string> now = recorder.Troubles(); now != troubles) {
-    troubles = std::move(now);
-    for (const std::string& trouble : troubles)
-      options.log->warn("{}", trouble);
-  }
-  clients.SendAnswers(clock.Now());
-  if (std::optional<event::AllocationReady> answer = solver->TakeAnswer()) {
-    if (answer->result.outcome == SolveOutcome::kFailed) {
-      options.log->error("policy {}: {}", engine.operated().policy.name,
-                         answer->result.detail);
-    }
-    Step(*std::move(answer));
-  }
-}
-
-bool CoordinatorServer::Impl::IsOwner() {
-  const absl::Status owner = recorder.CheckLock();
-  if (!owner.ok()) Halt(owner);
-  return owner.ok();
-}
-
-void CoordinatorServer::Impl::LookAround() {
-  if (clock.Now() < look_at) return;
-  look_at = clock.Now() + kLookInterval_s;
-  if (!IsOwner()) return;
-  if (const auto line =
-          wire_report.Next(clock.Now(), CountsOf(*router, refused))) {
+void CoordinatorServer::Impl::CheckOutside() {
+  if (runner.Now() < check_at) return;
+  check_at = runner.Now() + kCheckInterval_s;
+  if (!runner.IsOwner()) return;
+  if (const auto line = wire_report.Next(
+          runner.Now(), CountsOf(*router, pipeline.refused()))) {
     options.log->warn("{}", *line);
   }
-  for (const std::string& line : gatekeeper->RefusedHandshakes(clock.Now())) {
+  for (const std::string& line : gatekeeper->RefusedHandshakes(runner.Now())) {
     options.log->warn("{}", line);
   }
+  ReloadPrincipals();
+}
+
+void CoordinatorServer::Impl::ReloadPrincipals() {
   const auto reloaded = gatekeeper->Reload();
   if (!reloaded.has_value()) return;
-  if (reloaded->ok()) {
-    for (const std::string& change : **reloaded) {
-      options.log->info("principal {}", change);
-    }
-    options.log->info("principals: {} now", gatekeeper->principals());
-    // Nothing more is sent to one that is not on the list any more: whoever is,
-    // is heard again within a heartbeat.
-    agents = PeerTable<std::string>(kAgentPeersMax);
-  } else {
+  if (!reloaded->ok()) {
     options.log->error("principals unchanged: {}",
                        ToStd(reloaded->status().message()));
+    return;
   }
+  for (const std::string& change : **reloaded) {
+    options.log->info("principal {}", change);
+  }
+  options.log->info("principals: {} now", gatekeeper->principals());
+  // Nothing more is sent to an agent that is no longer on the list; the others
+  // are heard again within a heartbeat.
+  peers.ForgetAgents();
 }
 
 void CoordinatorServer::Impl::TakeSettings() {
@@ -260,7 +282,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Create(
       const PrivateDirectory state,
       PrivateDirectory::Make(options.state_directory, "--state"));
   options.state_directory = state.path();
-  // The journal first: of two reasons to refuse, it is the one that matters.
+  // The journal first: of several reasons to refuse, it is the important one.
   GAVEL_ASSIGN_OR_RETURN(
       std::unique_ptr<Journal> journal,
       Journal::Open(options.state_directory + "/journal.db", options.journal));

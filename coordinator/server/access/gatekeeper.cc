@@ -11,7 +11,7 @@
 namespace gavel {
 namespace {
 
-// Named in one line; the coordinator's log has them all.
+// Changes named in one line of the audit log; the coordinator's log has all.
 constexpr size_t kChangesInAuditMax = 20;
 
 bool RunsOn(const std::string& server, const WorkerKey& key,
@@ -24,19 +24,19 @@ bool RunsOn(const std::string& server, const WorkerKey& key,
   return worker.incarnation == key.incarnation && worker.server == server;
 }
 
-// A second of the event loop counts as so many requests beside the request
-// itself: 200 a second then take at most a fifteenth of the loop.
+// A second of the event loop costs as much as this many requests: 200 requests
+// a second then take at most a fifteenth of the loop.
 constexpr double kRequestsPerLoopSecond = 3000;
 
 bool HasQuota(const Identity& sender) {
   return sender.role == Role::kUser || sender.role == Role::kViewer;
 }
 
-// What a request costs of those that one may make. The next page of a listing
-// is paid for by its bytes (query_thread.h).
+// In requests. The next page of a listing is paid for by its bytes
+// (query_thread.h).
 double CostOf(const Message& message) {
   constexpr double kNextPage = 0.05;
-  // Written down, and perhaps a reason to solve anew.
+  // It is written to the journal, and may start a solve.
   constexpr double kCommand = 5;
   if (std::holds_alternative<CommandRequest>(message)) return kCommand;
   const auto* query = std::get_if<QueryRequest>(&message);
@@ -47,29 +47,29 @@ std::string Error(const absl::Status& why) {
   return std::string(why.message());
 }
 
-std::optional<Message> Refuse(const SubmitRequest& m, const absl::Status& why,
-                              JournalPosition) {
+std::optional<Message> Refusal(const SubmitRequest& m, const absl::Status& why,
+                               JournalPosition) {
   return SubmitReply{m.request, JobId(), Error(why)};
 }
-std::optional<Message> Refuse(const CommandRequest& m, const absl::Status& why,
-                              JournalPosition) {
+std::optional<Message> Refusal(const CommandRequest& m, const absl::Status& why,
+                               JournalPosition) {
   return CommandReply{m.request, Error(why)};
 }
-std::optional<Message> Refuse(const QueryRequest& m, const absl::Status& why,
-                              JournalPosition) {
+std::optional<Message> Refusal(const QueryRequest& m, const absl::Status& why,
+                               JournalPosition) {
   return QueryReply{m.request, "", 0, Error(why)};
 }
-std::optional<Message> Refuse(const LogRequest& m, const absl::Status& why,
-                              JournalPosition) {
+std::optional<Message> Refusal(const LogRequest& m, const absl::Status& why,
+                               JournalPosition) {
   return LogReply{m.request, "", m.offset, true, Error(why)};
 }
-std::optional<Message> Refuse(const AgentHello& m, const absl::Status& why,
-                              JournalPosition position) {
+std::optional<Message> Refusal(const AgentHello& m, const absl::Status& why,
+                               JournalPosition position) {
   return AgentRejected{m.server, position, Error(why), m.incarnation,
                        m.state_id};
 }
 template <class T>
-std::optional<Message> Refuse(const T&, const absl::Status&, JournalPosition) {
+std::optional<Message> Refusal(const T&, const absl::Status&, JournalPosition) {
   return std::nullopt;
 }
 
@@ -91,40 +91,56 @@ absl::Status Gatekeeper::CheckPosition(const Identity& sender,
              "; if the coordinator's key was replaced, start it again"));
 }
 
-absl::Status Gatekeeper::Check(Time now, const Identity& sender,
-                               const Message& message, const Engine& engine) {
-  if (HasQuota(sender) &&
-      !keys_->rates.Take(now, sender.name, CostOf(message))) {
-    return absl::ResourceExhaustedError(
-        StrCat(RoleName(sender.role), " ", sender.name,
-               " asks for more than its requests a second; wait ten seconds, "
-               "ask less often, or have an operator raise --quota-requests"));
+absl::Status Gatekeeper::CheckRate(Time now, const Identity& sender,
+                                   const Message& message) {
+  if (!HasQuota(sender) ||
+      keys_->rates.Take(now, sender.name, CostOf(message))) {
+    return absl::OkStatus();
   }
-  GAVEL_RETURN_IF_ERROR(Authorize(sender, message, engine.jobs()));
-  return CheckPosition(sender, message, engine);
+  return absl::ResourceExhaustedError(
+      StrCat(RoleName(sender.role), " ", sender.name,
+             " asks for more than its requests a second; wait ten seconds, "
+             "ask less often, or have an operator raise --quota-requests"));
 }
 
-absl::StatusOr<Identity> Gatekeeper::Admit(Time now, const Incoming& incoming,
-                                           const Engine& engine) {
+absl::StatusOr<Identity> Gatekeeper::Authenticate(Time now,
+                                                  const Incoming& incoming) {
   if (!keys_.has_value()) {
     return Identity{"", Role::kOperator, "", WorkerKey()};
   }
   std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
-  const absl::Status allowed =
-      sender.has_value()
-          ? Check(now, *sender, incoming.message, engine)
-          : absl::UnauthenticatedError(
-                "this key is not allowed any more; an operator can have it "
-                "allowed with `gavel user add`");
-  if (allowed.ok()) return *std::move(sender);
+  if (sender.has_value()) return *std::move(sender);
+  return Refuse(now, incoming, StrCat("key ", incoming.public_key), "",
+                absl::UnauthenticatedError(
+                    "this key is not allowed any more; an operator can have it "
+                    "allowed with `gavel user add`"));
+}
+
+absl::Status Gatekeeper::Authorize(Time now, const Identity& sender,
+                                   const Incoming& incoming,
+                                   const Engine& engine) {
+  if (!keys_.has_value()) return absl::OkStatus();
+  absl::Status allowed = CheckRate(now, sender, incoming.message);
+  if (allowed.ok()) {
+    allowed = gavel::Authorize(sender, incoming.message, engine.jobs());
+  }
+  if (allowed.ok()) allowed = CheckPosition(sender, incoming.message, engine);
+  if (allowed.ok()) return allowed;
+  return Refuse(now, incoming, sender.name, RoleName(sender.role),
+                std::move(allowed));
+}
+
+absl::Status Gatekeeper::Refuse(Time now, const Incoming& incoming,
+                                std::string who, std::string_view role,
+                                absl::Status why) {
   AuditEntry entry;
-  entry.who = sender ? sender->name : StrCat("key ", incoming.public_key);
-  entry.role = sender ? std::string(RoleName(sender->role)) : "";
+  entry.who = std::move(who);
+  entry.role = std::string(role);
   entry.from = incoming.address;
   entry.action = MessageName(incoming.message);
-  entry.result = StrCat("refused: ", allowed.message());
+  entry.result = StrCat("refused: ", why.message());
   audit_.Refusal(now, entry);
-  return allowed;
+  return why;
 }
 
 void Gatekeeper::Charge(Time now, const Identity& sender, double loop_s) {
@@ -205,7 +221,7 @@ std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position) {
-  return std::visit([&](const auto& m) { return Refuse(m, why, position); },
+  return std::visit([&](const auto& m) { return Refusal(m, why, position); },
                     message);
 }
 

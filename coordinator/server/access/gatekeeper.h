@@ -1,7 +1,7 @@
-// What the coordinator's event loop asks before it does anything with a
-// message: who sent it, and whether he may; it writes the audit log of both,
-// and seals the journal positions that leave (position_proofs.h).
-// Without keys everything is allowed, from this machine. Not thread-safe.
+// What the message pipeline asks about each message: who sent it, and whether
+// that sender may. Writes the audit log, and seals the journal positions of
+// messages that leave (position_proofs.h). Without keys everything is allowed,
+// from this machine. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_GATEKEEPER_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_GATEKEEPER_H_
 
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,40 +28,43 @@ namespace gavel {
 
 class Gatekeeper {
  public:
-  // With keys: who they belong to, and the proofs of the coordinator's own.
+  // Who has which key, and the proofs of the coordinator's own positions.
   struct Keys {
     std::unique_ptr<AccessList> access;
     PositionProofs proofs;
     RequestRates rates;
   };
-  // `keys` nothing: connections have none.
+  // Without `keys`, connections have none either.
   Gatekeeper(std::optional<Keys> keys, AuditLog audit)
       : keys_(std::move(keys)), audit_(std::move(audit)) {}
 
-  // The sender, if it may send this. UNAUTHENTICATED: its key is not (any
-  // more) on the list; cut the connection. PERMISSION_DENIED: see Authorize, or
-  // it shows a journal position that the engine does not know without the proof
-  // that a coordinator of this key gave it out. RESOURCE_EXHAUSTED: a user or
-  // viewer asks too often. Refusals are in the audit log. Without keys: an
-  // operator without a name.
-  absl::StatusOr<Identity> Admit(Time now, const Incoming& incoming,
-                                 const Engine& engine);
+  // Who sent it, by its key. UNAUTHENTICATED: the key is not on the list (any
+  // more); cut the connection. Without keys: an operator without a name.
+  absl::StatusOr<Identity> Authenticate(Time now, const Incoming& incoming);
 
-  // A request of a user or viewer took so much of the event loop's time: it is
-  // on the account of its requests.
+  // Whether `sender` may send this. RESOURCE_EXHAUSTED: a user or viewer asks
+  // too often. PERMISSION_DENIED: see gavel::Authorize, or the message shows a
+  // journal position that the engine does not know, without the proof that a
+  // coordinator of this key issued it.
+  absl::Status Authorize(Time now, const Identity& sender,
+                         const Incoming& incoming, const Engine& engine);
+  // Refusals of both are in the audit log.
+
+  // A request took `loop_s` of the event loop's time: a user or viewer pays for
+  // it as for further requests.
   void Charge(Time now, const Identity& sender, double loop_s);
 
-  // Puts its proof to the position that the message carries, if any. Without
-  // keys there are none.
+  // Adds the proof to the journal position that the message carries, if any.
+  // Without keys there are no proofs.
   void Seal(Message* message);
 
-  // Keys of workers that start and end, of an agent's message that was
-  // admitted and that the engine did not refuse; those alone that the engine
-  // has on that agent's server.
+  // Adds and removes the keys of workers of which an agent tells, when they are
+  // on that agent's server as the engine has it. `message` was authorised, and
+  // the engine has accepted it.
   void NoteWorkers(const Message& message, const std::map<JobId, Job>& jobs);
 
-  // What came of an action that was admitted. One that failed counts as a
-  // refusal: nobody fills the disk with those, nor hides an operator's.
+  // The result of an authorised action. One that failed is limited in rate as a
+  // refusal is: no user can fill the disk or hide an operator's actions.
   void Audit(Time now, bool done, const AuditEntry& entry) {
     if (done || entry.role == RoleName(Role::kOperator)) {
       audit_.Action(entry);
@@ -74,8 +78,8 @@ class Gatekeeper {
     if (keys_.has_value()) keys_->rates.SetLimit(per_s_max);
   }
 
-  // The list of principals, if it has changed: what has, a line each, or why it
-  // can't be read. In the audit log, too.
+  // Reads the list of principals again if it has changed: a line for each
+  // change, or why it can't be read. In the audit log, too.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
   // Handshakes that were refused lately, a line each; in the audit log, too.
   std::vector<std::string> RefusedHandshakes(Time now);
@@ -84,17 +88,19 @@ class Gatekeeper {
   }
 
  private:
-  absl::Status Check(Time now, const Identity& sender, const Message& message,
-                     const Engine& engine);
+  absl::Status CheckRate(Time now, const Identity& sender,
+                         const Message& message);
   absl::Status CheckPosition(const Identity& sender, const Message& message,
                              const Engine& engine) const;
+  absl::Status Refuse(Time now, const Incoming& incoming, std::string who,
+                      std::string_view role, absl::Status why);
 
   std::optional<Keys> keys_;
   AuditLog audit_;
 };
 
 // The answer that tells a client or an agent that its message was refused;
-// nothing for those that are not answered.
+// nothing where a refusal has no answer.
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position);

@@ -1,0 +1,162 @@
+#include "coordinator/server/engine_runner.h"
+
+#include <utility>
+#include <variant>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "spdlog/spdlog.h"
+
+namespace gavel {
+
+absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
+    std::unique_ptr<Journal> journal, const EngineOptions& options,
+    std::unique_ptr<Policy> policy, uint64_t term_min) {
+  const std::string path = journal->path();
+  const EngineClock recovery(0);
+  const auto note = [&](const std::string& what) {
+    parts_.log.warn("journal {}: {}", path, what);
+  };
+  GAVEL_ASSIGN_OR_RETURN(
+      const Recorder::Recovered recovered,
+      recorder_.Start(std::move(journal), options, &parts_.engine, note,
+                      parts_.wake, term_min));
+  parts_.log.info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
+                  path, recovered.position.seq, recovered.position.term,
+                  recovered.rows_replayed, recovery.Now());
+  clock_ = EngineClock(recovered.time);
+  persisted_seq_ = recovered.position.seq;
+  solver_ = std::make_unique<SolverThread>(std::move(policy), parts_.wake);
+  return recovered;
+}
+
+void EngineRunner::CarryOut(Actions actions) {
+  const bool many = actions.size() > Outbox::kSentAtOnceMax;
+  for (Action& action : actions) {
+    for (Action& now : outbox_.Take(std::move(action), many)) {
+      std::visit([this](auto& a) { Carry(std::move(a)); }, now);
+    }
+  }
+}
+
+void EngineRunner::SendSome() {
+  const size_t due = outbox_.DueNow();
+  for (size_t count = 0; count < due && halted_.ok(); ++count) {
+    std::optional<Action> next = outbox_.Next();
+    if (!next) return;
+    std::visit([this](auto& a) { Carry(std::move(a)); }, *next);
+  }
+}
+
+void EngineRunner::TakeDeadline() {
+  if (Now() >= parts_.engine.NextDeadline()) CarryOut(Step(event::Tick{}));
+}
+
+void EngineRunner::TakeCompletions() {
+  if (!TakeCommits()) return;
+  recorder_.MaybeSnapshot(parts_.engine);
+  TakeTroubles();
+  parts_.clients.SendAnswers(Now());
+  TakeSolution();
+}
+
+bool EngineRunner::TakeCommits() {
+  const CommitThread::State state = recorder_.state();
+  if (state.persisted_seq > persisted_seq_) {
+    persisted_seq_ = state.persisted_seq;
+    CarryOut(Step(event::Persisted{persisted_seq_}));
+  }
+  if (state.status.ok()) return true;
+  Halt(absl::IsAborted(state.status)
+           ? state.status
+           : absl::Status(
+                 state.status.code(),
+                 ToAbsl(StrCat(
+                     state.status.message(),
+                     ": a commit failed, and without the journal nothing may "
+                     "be granted; make room or replace the disk, then start "
+                     "the coordinator again. Jobs run on to the end of their "
+                     "leases"))));
+  return false;
+}
+
+void EngineRunner::TakeTroubles() {
+  std::vector<std::string> now = recorder_.Troubles();
+  if (now == troubles_) return;
+  troubles_ = std::move(now);
+  for (const std::string& trouble : troubles_) parts_.log.warn("{}", trouble);
+}
+
+void EngineRunner::TakeSolution() {
+  std::optional<event::AllocationReady> answer = solver_->TakeAnswer();
+  if (!answer) return;
+  if (answer->result.outcome == SolveOutcome::kFailed) {
+    parts_.log.error("policy {}: {}", parts_.engine.operated().policy.name,
+                     answer->result.detail);
+  }
+  CarryOut(Step(*std::move(answer)));
+}
+
+bool EngineRunner::IsOwner() {
+  const absl::Status owner = recorder_.CheckLock();
+  if (!owner.ok()) Halt(owner);
+  return owner.ok();
+}
+
+void EngineRunner::NoteLaunch(const WorkerLaunched& launched) {
+  Log(facts_.Of(launched, parts_.engine));
+}
+
+void EngineRunner::Carry(action::Persist&& action) {
+  parts_.clients.Note(*action.event);
+  for (const Fact& fact : facts_.Observe(*action.event, parts_.engine)) {
+    Log(fact);
+  }
+  recorder_.Append(std::move(action), parts_.engine);
+}
+
+void EngineRunner::Carry(action::SolvePolicy&& action) {
+  solver_->Solve(std::move(action));
+}
+
+// A renewal writes no row, so a commit can't show that a successor has taken
+// the journal. This process may have been suspended since the worker asked, and
+// the successor may count the lease as over: so the lock is checked. A
+// successor that starts after the check waits as long as this grant, which
+// counts from the request.
+void EngineRunner::Carry(action::SendToWorker&& action) {
+  if (std::holds_alternative<LeaseGrant>(action.message) && !IsOwner()) return;
+  parts_.peers.SendToWorker(action.worker, std::move(action.message));
+}
+
+void EngineRunner::Carry(action::SendToAgent&& action) {
+  if (const auto* rejected = std::get_if<AgentRejected>(&action.message)) {
+    Log(ClusterFacts::Of(*rejected));
+  } else if (const auto* stop = std::get_if<StopWorker>(&action.message)) {
+    Log(facts_.Of(Now(), *stop, parts_.engine));
+  }
+  if (auto* welcome = std::get_if<AgentWelcome>(&action.message)) {
+    welcome->cluster_id = cluster_id_;
+  }
+  parts_.peers.SendToAgent(action.server, std::move(action.message));
+}
+
+void EngineRunner::Carry(action::Reply&& action) {
+  parts_.clients.Answer(action);
+}
+
+void EngineRunner::Carry(action::Halt&& action) {
+  Halt(absl::AbortedError(action.reason));
+}
+
+void EngineRunner::Halt(absl::Status why) {
+  if (!halted_.ok()) return;
+  parts_.log.critical("{}", ToStd(why.message()));
+  halted_ = std::move(why);
+}
+
+void EngineRunner::Log(const std::optional<Fact>& fact) {
+  if (fact.has_value()) parts_.log.log(fact->level, "{}", fact->text);
+}
+
+}  // namespace gavel

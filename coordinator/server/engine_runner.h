@@ -1,0 +1,115 @@
+// Runs the engine: gives it events and the time, and carries out the actions
+// that it returns: rows to the journal, problems to the solver, messages to
+// their peers, answers to clients. Also brings the engine what the journal's
+// and the solver's threads have finished.
+//
+// The coordinator's event loop owns one. Not thread-safe; borrows the engine,
+// the options, the links to peers, the client requests and the log.
+#ifndef GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
+#define GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/server/client_requests.h"
+#include "coordinator/server/cluster_facts.h"
+#include "coordinator/server/engine_clock.h"
+#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/outbox.h"
+#include "coordinator/server/peer_links.h"
+#include "coordinator/server/solver_thread.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "spdlog/logger.h"
+
+namespace gavel {
+
+class EngineRunner {
+ public:
+  struct Parts {
+    Engine& engine;
+    PeerLinks& peers;
+    ClientRequests& clients;
+    spdlog::logger& log;
+    std::function<void()> wake;  // the event loop; any thread
+  };
+  EngineRunner(Parts parts, std::string cluster_id, SnapshotOptions snapshots)
+      : parts_(std::move(parts)),
+        cluster_id_(std::move(cluster_id)),
+        recorder_(snapshots) {}
+
+  // First. Brings the engine to the state of the journal and begins a term.
+  // `term_min`: as of Journal::BeginTerm.
+  absl::StatusOr<Recorder::Recovered> Recover(std::unique_ptr<Journal> journal,
+                                              const EngineOptions& options,
+                                              std::unique_ptr<Policy> policy,
+                                              uint64_t term_min);
+
+  // One event, and the actions that it asks for, in order.
+  Actions Step(const Event& event) { return parts_.engine.Step(Now(), event); }
+  void CarryOut(Actions actions);
+
+  // Events which no message brings.
+  void TakeCompletions();
+  void TakeDeadline();
+  // Messages to many go out in parts; the next part.
+  void SendSome();
+  bool has_unsent() const { return !outbox_.empty(); }
+
+  // False: another coordinator has the journal, and this one has halted.
+  bool IsOwner();
+  // Tells the log of a launch that an agent reports.
+  void NoteLaunch(const WorkerLaunched& launched);
+  // False: the solver's thread was left alone, as of SolverThread::Stop.
+  bool StopSolving() { return solver_->Stop(); }
+
+  Time Now() const { return clock_.Now(); }
+  // The newest durable position. Messages show nothing newer: a peer that saw a
+  // row which is lost later would halt the next coordinator.
+  JournalPosition PersistedPosition() const {
+    return {parts_.engine.position().term, persisted_seq_};
+  }
+  // What a person has to see to.
+  const std::vector<std::string>& troubles() const { return troubles_; }
+  // Why it has halted; OK while it runs.
+  const absl::Status& halted() const { return halted_; }
+
+ private:
+  void Carry(action::Persist&& action);
+  void Carry(action::SolvePolicy&& action);
+  void Carry(action::SendToWorker&& action);
+  void Carry(action::SendToAgent&& action);
+  void Carry(action::Reply&& action);
+  void Carry(action::Halt&& action);
+
+  // False: it has halted.
+  bool TakeCommits();
+  void TakeTroubles();
+  void TakeSolution();
+  void Halt(absl::Status why);
+  void Log(const std::optional<Fact>& fact);
+
+  const Parts parts_;
+  const std::string cluster_id_;  // Journal::cluster_id
+  EngineClock clock_{0};
+  ClusterFacts facts_;
+  Outbox outbox_;
+  uint64_t persisted_seq_ = 0;         // the last that the engine was told
+  std::vector<std::string> troubles_;  // the last that were logged
+  absl::Status halted_;
+  // Last: their threads wake the event loop, and end first.
+  std::unique_ptr<SolverThread> solver_;
+  Recorder recorder_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
