@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "coordinator/workload/file_keys.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "simulator/fluid_simulation.h"
@@ -41,7 +42,8 @@ absl::Status CheckProfiling(const SimulationOptions& options) {
 
 absl::Status CheckOptions(const SimulationOptions& options) {
   GAVEL_RETURN_IF_ERROR(CheckFigure("the round duration",
-                                    options.engine.round_duration_s, 0, true));
+                                    options.engine.round_duration_s,
+                                    kRoundDurationMin_s, false));
   GAVEL_RETURN_IF_ERROR(CheckFigure("the reset interval",
                                     options.engine.reset_interval_s, 0, false));
   GAVEL_RETURN_IF_ERROR(

@@ -1,7 +1,12 @@
 #include "coordinator/cli/commands.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <string>
+#include <vector>
+
+#include "core/text.h"
 
 namespace gavel {
 
@@ -11,6 +16,20 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string message(status.message());
   std::fprintf(stderr, "gavel: %s\n", message.c_str());
   return kExitFailed;
+}
+
+std::string CheckAboveZero(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool good = end != text.c_str() && *end == '\0' && value > 0 &&
+                    value < std::numeric_limits<double>::infinity();
+  return good ? "" : StrCat(text, " is not a number above 0");
+}
+
+void PrintNotices(const std::vector<std::string>& notices) {
+  for (const std::string& notice : notices) {
+    std::fprintf(stderr, "gavel: note: %s\n", notice.c_str());
+  }
 }
 
 int DaemonExitCodeOf(const absl::Status& status) {

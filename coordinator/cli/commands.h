@@ -92,6 +92,11 @@ void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);
 int ExitCodeOf(const absl::Status& status);
 // The same, of a daemon that has ended so.
 int DaemonExitCodeOf(const absl::Status& status);
+// For CLI::Option::check, whose own checks print the largest double there is.
+// Empty: fine.
+std::string CheckAboveZero(const std::string& text);
+// Writes a line "gavel: note: NOTICE" to stderr for each.
+void PrintNotices(const std::vector<std::string>& notices);
 
 }  // namespace gavel
 

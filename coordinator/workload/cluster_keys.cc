@@ -6,7 +6,8 @@ namespace gavel {
 namespace {
 
 constexpr double kRoundMax_s = 30 * 24 * 3600;
-constexpr NumberRange kRoundLength = {.above_min = true, .max = kRoundMax_s};
+constexpr NumberRange kRoundLength = {.min = kRoundDurationMin_s,
+                                      .max = kRoundMax_s};
 
 constexpr FileKey kClusterRows[] = {
     {.name = "scheduling",

@@ -7,6 +7,7 @@
 
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/workload/file_keys.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -37,6 +38,13 @@ absl::Status CheckNumber(const char* name, double value, bool above_zero) {
                        above_zero ? "above 0" : "from 0 on"));
 }
 
+absl::Status CheckRound(double round_duration_s) {
+  if (round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
+  return Refuse(StrCat("--round-duration ", round_duration_s,
+                       " is too short; give at least ", kRoundDurationMin_s,
+                       " s"));
+}
+
 absl::Status CheckNumbers(const SimulationSpec& spec) {
   struct Number {
     const char* name;
@@ -60,7 +68,7 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
     GAVEL_RETURN_IF_ERROR(
         CheckNumber(number.name, number.value, number.above_zero));
   }
-  return absl::OkStatus();
+  return CheckRound(spec.round_duration_s);
 }
 
 absl::Status CheckNames(const SimulationSpec& spec) {

@@ -121,7 +121,7 @@ TEST_F(BadInputTest, AWrongCommandLineIsTwo) {
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.errors, HasSubstr("no command \"gavel frobnicate\""));
   EXPECT_THAT(Run({"coordinator", "--round-duration", "-1"}).errors,
-              HasSubstr("-1 is not a number of seconds above 0"));
+              HasSubstr("-1 is not a number above 0"));
   EXPECT_EQ(Run({"queue", "--nonsense"}).exit_code, 2);
   EXPECT_EQ(Run({"local"}).exit_code, 2);
   EXPECT_EQ(Run({}).exit_code, 2);

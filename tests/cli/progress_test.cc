@@ -1,5 +1,6 @@
 #include "coordinator/cli/daemon/progress.h"
 
+#include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

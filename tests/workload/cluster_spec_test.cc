@@ -201,9 +201,10 @@ TEST(ClusterSpec, ValuesOutOfRangeAreNamedWithTheRange) {
   for (const auto& [line, error] : cases) {
     EXPECT_THAT(ParseAccelerator(line), StatusIs(kInvalidArgument, error));
   }
-  for (const char* value : {"0", "-1", "inf", "nan", "1e9"}) {
-    EXPECT_THAT(Parse("[scheduling]\nround_duration_s = " + std::string(value)),
-                StatusIs(kInvalidArgument, "write a number above 0 to 2592000"))
+  for (const char* value : {"0", "0.05", "-1", "inf", "nan", "1e9"}) {
+    EXPECT_THAT(
+        Parse("[scheduling]\nround_duration_s = " + std::string(value)),
+        StatusIs(kInvalidArgument, "write a number from 0.1 to 2592000"))
         << value;
   }
 }

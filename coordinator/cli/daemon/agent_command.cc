@@ -108,7 +108,7 @@ void AddLogFlags(CLI::App& command, LogLimits* limits) {
           [limits](double days) { limits->age_s = days * kDay_s; },
           "how long output is kept")
       ->type_name("DAYS")
-      ->check(CLI::PositiveNumber)
+      ->check(CheckAboveZero)
       ->default_str(StrCat(limits->age_s / kDay_s));
 }
 

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/workload/file_keys.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -20,23 +21,21 @@ namespace {
 constexpr int kReferenceModels = 26;
 constexpr size_t kThroughputBytesMax = size_t{256} << 20;
 
-// Parsed already; CLI11's own check would print the largest double there is.
-std::string AboveZero(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const bool good = end != text.c_str() && *end == '\0' && value > 0 &&
-                    value < std::numeric_limits<double>::infinity();
-  return good ? "" : StrCat(text, " is not a number of seconds above 0");
+std::string LongEnough(const std::string& text) {
+  const std::string wrong = CheckAboveZero(text);
+  if (!wrong.empty()) return wrong;
+  if (std::strtod(text.c_str(), nullptr) >= kRoundDurationMin_s) return "";
+  return StrCat(text, " s is too short; give at least ", kRoundDurationMin_s);
 }
 
 }  // namespace
 
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
   const auto seconds = [&](const char* name, std::optional<double>* value,
-                           const char* help) {
-    command.add_option(name, *value, help)
-        ->type_name("SECONDS")
-        ->check(AboveZero);
+                           const char* help,
+                           std::string (*check)(const std::string&) =
+                               CheckAboveZero) {
+    command.add_option(name, *value, help)->type_name("SECONDS")->check(check);
   };
   command.add_option("--policy", flags->policy,
                      "max_min_fairness_perf (default), fifo, ...; a name that "
@@ -59,9 +58,10 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
                   "(default 50); 0: none")
       ->check(CLI::Range(0.0, 100.0));
   seconds("--round-duration", &flags->round_duration_s,
-          "length of a round (default 360)");
+          "length of a round, from 0.1 on (default 360)", LongEnough);
   seconds("--lease-duration", &flags->lease_duration_s,
-          "length of a lease (default 60, at most a round)");
+          "length of a lease, from 0.1 on (default 60, at most a round)",
+          LongEnough);
   seconds("--start-timeout", &flags->start_timeout_s,
           "for a worker to start, before its process is ended, while no bytes "
           "are read; a job's start_timeout_s counts more (default 120)");

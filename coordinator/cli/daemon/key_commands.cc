@@ -266,7 +266,7 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   add->add_option("--weight-max", options->allowance.weight_max,
                   "largest weight that one of its jobs may have")
-      ->check(CLI::PositiveNumber)
+      ->check(CheckAboveZero)
       ->capture_default_str();
   add->add_option("--public-key", options->public_key,
                   "as `gavel keygen` printed it")

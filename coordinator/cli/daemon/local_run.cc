@@ -285,8 +285,9 @@ absl::Status LocalRun::End(absl::Status result) {
       terminal_.Show(
           RenderQueue(progress_.last().rows, terminal_.table_width()));
     }
-    Say(absl::StrFormat("%d rounds, %.1f s\n", progress_.last().status.rounds,
-                        progress_.last().at));
+    const auto rounds = progress_.last().status.rounds;
+    Say(absl::StrFormat("%d %s, %.1f s\n", rounds,
+                        rounds == 1 ? "round" : "rounds", progress_.last().at));
   }
   if (options_.summary_path.empty()) return result;
   const absl::Status written = WriteSummary();

@@ -157,7 +157,7 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
           ->capture_default_str();
   command->add_option("--timeout", options->timeout_s, "for each run")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber)
+      ->check(CheckAboveZero)
       ->capture_default_str();
   command
       ->add_option("--ignore", options->ignored,
