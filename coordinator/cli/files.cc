@@ -95,6 +95,12 @@ absl::Status ReplaceFile(const std::string& path, const std::string& text) {
       StrCat(path, " can't be written: ", error.message()));
 }
 
+std::string JournalIn(const std::string& path) {
+  std::error_code error;
+  const fs::path journal = fs::path(path) / "journal.db";
+  return fs::is_regular_file(journal, error) ? journal.string() : path;
+}
+
 absl::Status CheckWritable(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {

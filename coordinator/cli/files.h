@@ -19,6 +19,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 absl::Status WriteFile(const std::string& path, const std::string& text);
 // The old file or the new one, whatever happens meanwhile.
 absl::Status ReplaceFile(const std::string& path, const std::string& text);
+// A coordinator's journal: `path`, or the one in it when it is a coordinator's
+// state directory.
+std::string JournalIn(const std::string& path);
 // With all of its parents; one that is there stays.
 absl::Status MakeDirectory(const std::string& path);
 // "gavel-results/NAME", where commands keep results that the user has named no

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/status.h"
@@ -219,7 +220,11 @@ absl::StatusOr<SimulationStore> SimulationStore::Open(const std::string& path) {
   auto database = SqliteDatabase::Open(path);
   if (!database.ok()) return Annotate(database.status(), path);
   SimulationStore store(path, *std::move(database));
-  const absl::Status status = store.Prepare();
+  absl::Status status = store.Prepare();
+  if (absl::StrContains(status.message(), "not a database")) {
+    status = absl::DataLossError(
+        "this is not a database; name the RESULTS.db of a `gavel sweep`");
+  }
   if (!status.ok()) return Annotate(status, path);
   return store;
 }
@@ -230,6 +235,12 @@ absl::StatusOr<SimulationStore> SimulationStore::OpenExisting(
   if (!std::filesystem::exists(path, error)) {
     return absl::NotFoundError(
         StrCat(path, ": no such file; `gavel sweep` makes results"));
+  }
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        StrCat(path,
+               ": this is a directory; name the results of `gavel sweep`"
+               " in it"));
   }
   return Open(path);
 }

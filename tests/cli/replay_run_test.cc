@@ -164,6 +164,20 @@ TEST_F(ReplayRunTest, OnlyWhatIsAskedForIsShown) {
   EXPECT_THAT(Text(), HasSubstr("JobSubmitted: \"job-5\""));
 }
 
+TEST_F(ReplayRunTest, WhatTheJournalDoesNotHaveIsAnError) {
+  WriteJournal();
+  ReplayOptions options;
+  options.path = path();
+  const auto show = [](const ReplayStep&) { return true; };
+  options.from = rows_ + 1;
+  EXPECT_THAT(ReplayJournal(options, show),
+              StatusIs(absl::StatusCode::kOutOfRange, "behind the last row"));
+  options.from = 1;
+  options.job = JobId(77);
+  EXPECT_THAT(ReplayJournal(options, show),
+              StatusIs(absl::StatusCode::kNotFound, "names job 77"));
+}
+
 TEST_F(ReplayRunTest, ADamagedRowIsNamed) {
   WriteJournal();
   auto database = SqliteDatabase::Open(path());

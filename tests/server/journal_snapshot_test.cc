@@ -324,7 +324,7 @@ TEST_F(JournalSnapshotTest, ACopyIsReadWithoutSideFiles) {
   EXPECT_FALSE(std::filesystem::exists(copy + "-wal"));
   EXPECT_FALSE(std::filesystem::exists(copy + "-shm"));
   EXPECT_THAT(SqliteDatabase::OpenReadOnly(folder_.path() + "/none.db"),
-              StatusIs(kNotFound, "none.db"));
+              StatusIs(kNotFound, "No such file"));
 }
 
 TEST_F(JournalSnapshotTest, RowsThatTheyStandForAreVerifiedSomeAtATime) {

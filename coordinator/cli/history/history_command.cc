@@ -7,6 +7,7 @@
 #include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/history_table.h"
 #include "coordinator/cli/wall_time.h"
@@ -25,22 +26,6 @@ struct HistoryOptions : ClientOptions {
   std::string file;
 };
 
-// The latest of that name; 0: a number is an id.
-absl::StatusOr<uint64_t> FindInFile(const HistoryOptions& options) {
-  char* end = nullptr;
-  const uint64_t id = std::strtoull(options.job.c_str(), &end, 10);
-  if (end != options.job.c_str() && *end == '\0' && id > 0) return id;
-  GAVEL_ASSIGN_OR_RETURN(const Json rows,
-                         ReadHistoryFile(options.file, HistoryFilter()));
-  uint64_t found = 0;
-  for (const Json& row : rows) {
-    if (row.value("name", "") == options.job) found = row.value("job", found);
-  }
-  if (found != 0) return found;
-  return absl::NotFoundError(
-      StrCat("there is no job named \"", options.job, "\" in it"));
-}
-
 absl::StatusOr<Json> Fetch(HistoryOptions options) {
   HistoryFilter& filter = options.filter;
   const double now_s = WallClockNow();
@@ -51,10 +36,11 @@ absl::StatusOr<Json> Fetch(HistoryOptions options) {
     GAVEL_ASSIGN_OR_RETURN(filter.until_s, ParseWallTime(options.until, now_s));
   }
   if (!options.file.empty()) {
+    options.file = JournalIn(options.file);
     if (!options.job.empty()) {
-      absl::StatusOr<uint64_t> job = FindInFile(options);
-      GAVEL_RETURN_IF_ERROR(Annotate(job.status(), options.file));
-      filter.job = *job;
+      GAVEL_ASSIGN_OR_RETURN(const JobId job,
+                             FindJobInFile(options.file, options.job));
+      filter.job = job.value();
     }
     absl::StatusOr<Json> rows = ReadHistoryFile(options.file, filter);
     GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), options.file));

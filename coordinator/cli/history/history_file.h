@@ -15,6 +15,11 @@ namespace gavel {
 absl::StatusOr<Json> ReadHistoryFile(const std::string& path,
                                      const HistoryFilter& filter);
 
+// A number is an id; a name, the latest job of that name. NOT_FOUND: none. The
+// error names the file.
+absl::StatusOr<JobId> FindJobInFile(const std::string& path,
+                                    const std::string& job);
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_CLI_HISTORY_HISTORY_FILE_H_

@@ -5,6 +5,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/replay_run.h"
 #include "coordinator/cli/wall_time.h"
 #include "core/status.h"
@@ -15,7 +17,7 @@ namespace {
 
 struct ReplayFlags {
   ReplayOptions run;
-  uint64_t job = 0;
+  std::string job;  // id or name; empty: all
   bool no_solve = false;
   bool step = false;       // waits for Enter
   bool different = false;  // shows only what is decided otherwise
@@ -60,7 +62,11 @@ absl::Status Run(ReplayFlags flags) {
     return absl::InvalidArgumentError(
         "--from must be a row from 1 on, and not behind --to");
   }
-  if (flags.job > 0) flags.run.job = JobId(flags.job);
+  flags.run.path = JournalIn(flags.run.path);
+  if (!flags.job.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(flags.run.job,
+                           FindJobInFile(flags.run.path, flags.job));
+  }
   flags.run.solve = !flags.no_solve;
   GAVEL_ASSIGN_OR_RETURN(
       const ReplaySummary summary,
@@ -93,7 +99,9 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
       "replay",
       "Decides an incident again, event by event, from a coordinator's "
       "journal, which it only reads; a coordinator may be running on it");
-  command->add_option("journal", flags->run.path, "STATE/journal.db, or a copy")
+  command
+      ->add_option("journal", flags->run.path,
+                   "STATE, its journal.db, or a copy")
       ->required()
       ->type_name("HISTORY.db");
   command->add_option("--from", flags->run.from, "first row that is shown")
@@ -102,7 +110,7 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
   command->add_option("--to", flags->run.to, "last row that is shown")
       ->type_name("SEQ");
   command->add_option("--job", flags->job, "only what names this job")
-      ->type_name("ID");
+      ->type_name("ID|NAME");
   command->add_option("--policy", flags->run.policy,
                       "decides by this one, not by the one of then");
   command->add_flag("--no-solve", flags->no_solve,

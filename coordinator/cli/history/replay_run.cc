@@ -32,6 +32,7 @@ constexpr size_t kDifferencesMax = 8;
 struct Incident {
   std::optional<JournalSnapshot> start;
   std::vector<JournalRow> rows;
+  uint64_t last_row = 0;  // of the journal
 };
 
 // The name of the policy that decides from this event on; empty: as before.
@@ -80,7 +81,13 @@ absl::StatusOr<Incident> ReadIncident(const ReplayOptions& options) {
     incident.rows.push_back(row);
     return absl::OkStatus();
   };
-  GAVEL_RETURN_IF_ERROR(RecoverChain(database, into).status());
+  GAVEL_ASSIGN_OR_RETURN(const ChainEnd end, RecoverChain(database, into));
+  incident.last_row = end.position.seq;
+  if (options.from > 1 && options.from > incident.last_row) {
+    return absl::OutOfRangeError(
+        StrCat("--from ", options.from, " is behind the last row, ",
+               incident.last_row, "; give a row of the journal"));
+  }
   return incident;
 }
 
@@ -446,6 +453,7 @@ absl::StatusOr<ReplaySummary> ReplayJournal(
   Replay replay(options, engine_options, std::move(policy));
   GAVEL_RETURN_IF_ERROR(replay.Begin(*incident));
   const std::vector<JournalRow>& rows = incident->rows;
+  bool named = !options.job.valid();
   for (size_t begin = 0; begin < rows.size();) {
     if (rows[begin].seq > options.to) break;
     size_t end = begin + 1;
@@ -459,8 +467,14 @@ absl::StatusOr<ReplaySummary> ReplayJournal(
     const bool shown =
         step.last_row >= options.from &&
         (!options.job.valid() || step.jobs.contains(options.job));
+    named |= shown;
     if (shown && !show(step)) break;
     begin = end;
+  }
+  if (!named) {
+    return absl::NotFoundError(StrCat(options.path,
+                                      ": none of the rows asked for names job ",
+                                      options.job.value()));
   }
   return replay.summary;
 }

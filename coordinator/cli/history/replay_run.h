@@ -65,7 +65,8 @@ struct ReplaySummary {
 };
 
 // Calls `show` for each step in [from, to] that names the job; false ends it.
-// DATA_LOSS: damaged, naming the row. NOT_FOUND: no such file or policy.
+// DATA_LOSS: damaged, naming the row. NOT_FOUND: no such file or policy, or
+// no step names the job. OUT_OF_RANGE: `from` is behind the last row.
 absl::StatusOr<ReplaySummary> ReplayJournal(
     const ReplayOptions& options,
     const std::function<bool(const ReplayStep&)>& show);

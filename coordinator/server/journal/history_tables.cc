@@ -408,9 +408,9 @@ absl::StatusOr<HistoryPage> PageOf(const QueryRequest& request,
   GAVEL_ASSIGN_OR_RETURN(HistoryFilter filter,
                          ParseHistoryFilter(request.filter));
   if (request.job.valid()) filter.job = request.job.value();
-  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
-                         SqliteDatabase::OpenReadOnly(path));
-  return ReadHistory(database, filter, request.cursor);
+  absl::StatusOr<SqliteDatabase> database = SqliteDatabase::OpenReadOnly(path);
+  GAVEL_RETURN_IF_ERROR(Annotate(database.status(), path));
+  return ReadHistory(*database, filter, request.cursor);
 }
 
 }  // namespace

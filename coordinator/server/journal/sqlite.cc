@@ -45,6 +45,11 @@ absl::Status ErrorOf(sqlite3* database, int result) {
   return {CodeOf(result), text};
 }
 
+// Callers name the file.
+absl::Status ErrorOf(int error_number) {
+  return {absl::ErrnoToStatusCode(error_number), std::strerror(error_number)};
+}
+
 std::string EscapeUri(std::string_view path) {
   std::string escaped;
   for (const char c : path) {
@@ -138,7 +143,7 @@ void SqliteDatabase::Close::operator()(sqlite3* database) const {
 
 absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+  if (descriptor < 0) return ErrorOf(errno);
   close(descriptor);
   sqlite3* opened = nullptr;
   const int result =
@@ -155,9 +160,8 @@ absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
 absl::StatusOr<SqliteDatabase> SqliteDatabase::OpenReadOnly(
     const std::string& path) {
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, ToAbsl(path));
-  }
+  if (stat(path.c_str(), &info) != 0) return ErrorOf(errno);
+  if (S_ISDIR(info.st_mode)) return ErrorOf(EISDIR);
   const bool has_wal =
       stat((path + "-wal").c_str(), &info) == 0 && info.st_size > 0;
   sqlite3* opened = nullptr;
