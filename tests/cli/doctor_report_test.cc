@@ -2,6 +2,7 @@
 #include "coordinator/cli/doctor/doctor_report.h"
 
 #include "coordinator/cli/doctor/doctor_account.h"
+#include "coordinator/cli/doctor/doctor_advice.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -9,6 +10,7 @@ namespace gavel::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -60,6 +62,18 @@ TEST(DoctorReport, ToleranceIsAPartOfTheLargerValue) {
       CompareReports(expected, ParseReport("1 a 0x1p+10\n1 b nan\n"), 0, 1)
           .size(),
       2);
+}
+
+TEST(DoctorAdvice, OneNameThatDiffersAloneIsTheSuspect) {
+  ExaminedRun run;
+  run.name = "restored";
+  run.from_step = 5;
+  const ReportDifference difference = {6, "average", "0x1p+0", "0x1p+1"};
+  EXPECT_THAT(AdviseOnDifference(run, difference, {}, "loss").problem,
+              HasSubstr("only `average` differs, `loss` of the same step is "
+                        "equal: the number behind `average` is not tracked"));
+  EXPECT_THAT(AdviseOnDifference(run, difference, {}).problem,
+              HasSubstr("optimizer's state"));
 }
 
 TEST(DoctorAccount, HasLoopsAndWhatIsTracked) {

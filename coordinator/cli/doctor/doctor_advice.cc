@@ -242,7 +242,8 @@ Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
 
 Advice AdviseOnDifference(const ExaminedRun& run,
                           const ReportDifference& difference,
-                          const DoctorAccount& account) {
+                          const DoctorAccount& account,
+                          const std::string& equal_name) {
   Advice advice;
   const std::string seen = SuspectByAccount(account);
   const bool restored = run.name == "restored";
@@ -253,6 +254,10 @@ Advice AdviseOnDifference(const ExaminedRun& run,
       "\n  Suspect: ");
   if (!seen.empty() && run.name != "paused") {
     StrAppend(&advice.problem, seen);
+  } else if (restored && !equal_name.empty()) {
+    StrAppend(&advice.problem, "only `", difference.name, "` differs, `",
+              equal_name, "` of the same step is equal: the number behind `",
+              difference.name, "` is not tracked; Track() it");
   } else if (restored) {
     StrAppend(&advice.problem, SuspectAfterRestart(run.from_step, difference));
   } else if (run.name == "moved") {

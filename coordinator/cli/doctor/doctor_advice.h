@@ -33,10 +33,12 @@ Advice AdviseOnReference(const DoctorRun& alone, const std::string& program);
 Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run);
 
 // The suspect for the earliest of a run's differences: what the account says is
-// not tracked, a `break`, else the usual one.
+// not tracked, a `break`, else the usual one. `equal_name`: where it is the
+// run's only difference, another name that is equal at its step; else empty.
 Advice AdviseOnDifference(const ExaminedRun& run,
                           const ReportDifference& difference,
-                          const DoctorAccount& account);
+                          const DoctorAccount& account,
+                          const std::string& equal_name = "");
 
 // All that was reported is equal, and tracked state is not. `names`: of it.
 Advice AdviseOnState(const ExaminedRun& run, const std::string& names,

@@ -269,6 +269,21 @@ void DoctorExamination::Measure() {
   }
 }
 
+namespace {
+
+// "loss" if it was reported at that step, too.
+std::string OtherNameAt(const std::vector<ReportedValue>& values,
+                        const ReportDifference& difference) {
+  std::string other;
+  for (const ReportedValue& one : values) {
+    if (one.step != difference.step || one.name == difference.name) continue;
+    if (other.empty() || one.name == "loss") other = one.name;
+  }
+  return other;
+}
+
+}  // namespace
+
 // Lost state is told apart from randomness by a second undisturbed run, made
 // only now.
 absl::Status DoctorExamination::Explain() {
@@ -291,8 +306,11 @@ absl::Status DoctorExamination::Explain() {
     });
     if (!advice_.empty()) continue;
     if (!run.differences.empty()) {
+      const bool only_one = run.differences.size() == 1 && unsteady.empty();
+      const ReportDifference& first = run.differences.front();
       advice_ =
-          AdviseOnDifference(run, run.differences.front(), alone_.account);
+          AdviseOnDifference(run, first, alone_.account,
+                             only_one ? OtherNameAt(alone_.values, first) : "");
     } else if (!run.state_differences.empty()) {
       advice_ = AdviseOnState(run, FirstNames(run.state_differences),
                               alone_.last_step(), alone_.account);
