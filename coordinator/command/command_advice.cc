@@ -69,6 +69,27 @@ constexpr Foreign kForeign[] = {
     {"worker.py", "agent"},
 };
 
+// What is no command, and where it is described.
+struct Topic {
+  std::string_view word;
+  std::string_view place;
+};
+
+constexpr Topic kTopics[] = {
+    {"cluster", "`gavel help --files` and docs/files.md tell its keys"},
+    {"files", "`gavel help --files` prints the keys of all files"},
+    {"job", "`gavel help --files` and docs/files.md tell its keys"},
+    {"policies",
+     "`gavel solve --list-policies` names them, `gavel solve --example POLICY` "
+     "shows what one reads"},
+    {"throughput", "docs/simulator.md has the form of a throughput file"},
+    {"throughputs",
+     "docs/simulator.md has the form of a throughput file, and `gavel profile` "
+     "measures one"},
+    {"traces",
+     "docs/simulator.md has their forms, and `gavel trace generate` draws one"},
+};
+
 // Flags of the original's scripts, and our option; that of the sweeps, which
 // are keys of a file here, are in docs/from-gavel.md.
 struct OriginalFlag {
@@ -187,6 +208,10 @@ std::string Unknown(const CLI::App& command, const std::string& before,
   const bool top = command.get_parent() == nullptr;
   const std::vector<std::string> ours =
       top ? OursFor(word, names) : std::vector<std::string>();
+  const auto* topic = std::ranges::find(kTopics, word, &Topic::word);
+  if (top && topic != std::end(kTopics)) {
+    return StrCat(text, "; ", topic->place);
+  }
   if (!ours.empty()) {
     return StrCat(text, "; here it is ", Suggestion(before, ours));
   }

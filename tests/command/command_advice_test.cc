@@ -52,6 +52,12 @@ TEST_F(CommandAdviceTest, TheNearestNameIsSuggested) {
                     Not(HasSubstr("did you mean"))));
 }
 
+TEST_F(CommandAdviceTest, TopicsAreNamedWithTheirPlace) {
+  EXPECT_THAT(Unknown({"throughputs"}), HasSubstr("docs/simulator.md"));
+  EXPECT_THAT(Unknown({"policies"}), HasSubstr("gavel solve --list-policies"));
+  EXPECT_THAT(Unknown({"policies"}), Not(HasSubstr("did you mean")));
+}
+
 TEST_F(CommandAdviceTest, WordsOfOtherSchedulersAreOurs) {
   EXPECT_EQ(Unknown({"scancel", "7"}),
             "there is no command \"gavel scancel\"; here it is `gavel cancel`");
