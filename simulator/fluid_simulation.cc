@@ -268,7 +268,9 @@ SimulationResult FluidSimulation::Result() const {
   result.stopped = result.complete ? "" : stopped_;
   result.unfit = unfit_;
   const Time end = result.complete ? last_end_ : now_;
-  result.makespan_s = std::max(0.0, end - work_.job(0).arrival_s);
+  const Time first_arrival = work_.job(0).arrival_s;
+  const double makespan_s = std::max(0.0, end - first_arrival);
+  if (last_end_ > first_arrival) result.makespan_s = makespan_s;
   result.total_cost = total_cost_;
   result.solves = solves_;
   double busy_s = 0;
@@ -278,12 +280,10 @@ SimulationResult FluidSimulation::Result() const {
     busy_s += busy_s_[type];
     accelerators += count;
     result.utilization[work_.types()[type]] =
-        count * result.makespan_s > 0
-            ? busy_s_[type] / (count * result.makespan_s)
-            : 0;
+        count * makespan_s > 0 ? busy_s_[type] / (count * makespan_s) : 0;
   }
-  if (accelerators * result.makespan_s > 0) {
-    result.cluster_utilization = busy_s / (accelerators * result.makespan_s);
+  if (accelerators * makespan_s > 0) {
+    result.cluster_utilization = busy_s / (accelerators * makespan_s);
   }
   return result;
 }

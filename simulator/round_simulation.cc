@@ -361,21 +361,22 @@ SimulationResult RoundSimulation::Result() const {
   result.stopped = result.complete ? "" : stopped_;
   result.unfit = unfit_;
   const Time end = result.complete ? last_end_ : queue_.now();
-  result.makespan_s = std::max(0.0, end - first_arrival_);
+  const double makespan_s = std::max(0.0, end - first_arrival_);
+  if (last_end_ > first_arrival_) result.makespan_s = makespan_s;
   double busy_s = 0;
   double accelerators = 0;
   const std::vector<int> capacity = engine_.cluster().Capacity();
   for (size_t type = 0; type < busy_s_.size() && type < capacity.size();
        ++type) {
     const double used = busy_s_[type] + busy_[type] * (queue_.now() - busy_at_);
-    const double available = capacity[type] * result.makespan_s;
+    const double available = capacity[type] * makespan_s;
     result.utilization[work_.types()[type]] =
         available > 0 ? used / available : 0;
     busy_s += used;
     accelerators += capacity[type];
   }
-  if (accelerators > 0 && result.makespan_s > 0) {
-    result.cluster_utilization = busy_s / (accelerators * result.makespan_s);
+  if (accelerators > 0 && makespan_s > 0) {
+    result.cluster_utilization = busy_s / (accelerators * makespan_s);
   }
   result.total_cost = counters_.cost;
   result.preemptions = counters_.preemptions;

@@ -321,6 +321,9 @@ SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs) const {
   result.p50_jct_s = Percentile(jcts, 0.5);
   result.p99_jct_s = Percentile(jcts, 0.99);
   result.avg_rho = rho / ended;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (jcts.empty()) result.max_rho = result.worst_share = kNone;
+  result.makespan_s = kNone;  // the simulation knows it
   result.jobs = std::move(jobs);
   return result;
 }

@@ -116,12 +116,11 @@ struct SimulationResult {
   double p99_jct_s = 0;
   uint64_t slo_jobs = 0;
   uint64_t slo_violations = 0;  // ended after their deadline
-  double avg_rho = 0;
-  double max_rho = 0;
-  // Least share received / target among the window's jobs that ended.
-  double worst_share = 0;
+  double avg_rho = 0;           // these three: of the window's jobs that ended
+  double max_rho = 0;           // NaN: none did
+  double worst_share = 0;       // least share received / target
   // Of all jobs, those outside the window too.
-  double makespan_s = 0;           // from the first arrival to the last end
+  double makespan_s = 0;  // from the first arrival to the last end; NaN: none
   double cluster_utilization = 0;  // busy time / (accelerators x makespan)
   std::map<std::string, double> utilization;  // the same by type
   double total_cost = 0;

@@ -83,6 +83,12 @@ void PriceSeries::DropWhatDoesNotChange() {
   }
 }
 
+std::vector<std::string> PriceSeries::Types() const {
+  std::vector<std::string> types;
+  for (const auto& [type, prices] : prices_) types.push_back(type);
+  return types;
+}
+
 double PriceSeries::At(std::string_view type, Time time) const {
   const auto found = prices_.find(type);
   if (found == prices_.end()) return 0;

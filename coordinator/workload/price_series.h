@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/units.h"
@@ -27,6 +28,8 @@ class PriceSeries {
                                            std::string_view source);
 
   bool empty() const { return prices_.empty(); }
+  bool Has(std::string_view type) const { return prices_.contains(type); }
+  std::vector<std::string> Types() const;
   // Before its first price a type has that one; one that is not named: 0.
   double At(std::string_view type, Time time) const;
   // When the next price of any type changes after `time`; kNever: never.

@@ -53,9 +53,22 @@ std::string Shown(std::string_view name, const std::string& text) {
 }  // namespace
 
 RunLabels::RunLabels(const std::vector<StoredRun>& runs) {
+  FindVarying(runs, [](const StoredRun& run) -> const SimulationSpec& {
+    return run.spec;
+  });
+}
+
+RunLabels::RunLabels(const std::vector<SimulationSpec>& specs) {
+  FindVarying(specs, [](const SimulationSpec& spec) -> const SimulationSpec& {
+    return spec;
+  });
+}
+
+template <class Runs, class SpecOf>
+void RunLabels::FindVarying(const Runs& runs, const SpecOf& spec_of) {
   std::map<std::string, std::set<std::string>> texts;
-  for (const StoredRun& run : runs) {
-    VisitFields(run.spec, [&](const char* name, const auto& value) {
+  for (const auto& run : runs) {
+    VisitFields(spec_of(run), [&](const char* name, const auto& value) {
       texts[name].insert(FieldText(value));
     });
   }
@@ -95,6 +108,18 @@ std::string RunLabels::Scheduler(const SimulationSpec& spec) const {
 
 std::string RunLabels::Workload(const SimulationSpec& spec) const {
   return Join(spec, false);
+}
+
+std::string RunLabels::Run(const SimulationSpec& spec) const {
+  std::string label = Scheduler(spec);
+  if (const std::string workload = Workload(spec); !workload.empty()) {
+    StrAppend(&label, ", ", workload);
+  }
+  if (Varies("rate_per_h") || Varies("trace") || Varies("jobs")) {
+    StrAppend(&label, ", ", LoadLabel(spec));
+  }
+  if (Varies("seed")) StrAppend(&label, ", seed ", spec.seed);
+  return label;
 }
 
 std::string LoadLabel(const SimulationSpec& spec) {

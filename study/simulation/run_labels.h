@@ -16,6 +16,7 @@ namespace gavel {
 class RunLabels {
  public:
   explicit RunLabels(const std::vector<StoredRun>& runs);
+  explicit RunLabels(const std::vector<SimulationSpec>& specs);
 
   // What schedules: "max_min_fairness_perf, move_aware". The policy always, the
   // rest where it varies.
@@ -23,11 +24,15 @@ class RunLabels {
   // What there is to do, and on what, without rate, seed and number of jobs:
   // "v100:4,p100:4, multi gpu". May be empty.
   std::string Workload(const SimulationSpec& spec) const;
+  // The two, and load and seed where they vary: "fifo, 2.5 jobs/h, seed 1".
+  std::string Run(const SimulationSpec& spec) const;
   // Names of all fields that vary, and their texts (files without folders).
   const std::vector<std::string>& varying() const { return names_; }
   std::vector<std::string> Texts(const SimulationSpec& spec) const;
 
  private:
+  template <class Runs, class SpecOf>
+  void FindVarying(const Runs& runs, const SpecOf& spec_of);
   bool Varies(std::string_view name) const { return varying_.count(name) > 0; }
   std::string Join(const SimulationSpec& spec, bool scheduler) const;
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
@@ -81,6 +82,9 @@ absl::StatusOr<Watched> Simulate(const SimulateOptions& options,
   StopSignals signals;
   SimulationInputCache cache;
   GAVEL_ASSIGN_OR_RETURN(SimulationInputs inputs, cache.Load(spec));
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> notices,
+                         cache.CheckRuns({&spec, 1}));
+  PrintNotices(notices);
   inputs.options.record_rounds = options.record_rounds;
   Watcher watcher;
   RunControl control = watcher.Control();
@@ -119,10 +123,10 @@ absl::Status RunReplay(const SimulateOptions& options) {
   StopSignals signals;
   Watcher watcher;
   signals.Attach([&watcher] { watcher.Stop(); });
-  const absl::StatusOr<std::string> text =
-      SimulateReplay({options.replay, flags.spec, options.cluster_given,
-                      options.round_duration_given, options.output},
-                     watcher.Control());
+  const absl::StatusOr<std::string> text = SimulateReplay(
+      {JournalIn(options.replay), flags.spec, options.cluster_given,
+       options.round_duration_given, options.record_rounds, options.output},
+      watcher.Control());
   signals.Attach(nullptr);
   watcher.Clear();
   GAVEL_RETURN_IF_ERROR(text.status());
@@ -131,6 +135,10 @@ absl::Status RunReplay(const SimulateOptions& options) {
 }
 
 absl::Status Run(const SimulateOptions& options) {
+  if (options.record_rounds && options.output.empty()) {
+    return absl::InvalidArgumentError(
+        "--record-rounds writes into the results; give --output OUT.json");
+  }
   if (!options.replay.empty()) return RunReplay(options);
   GAVEL_ASSIGN_OR_RETURN(const SimulationSpec spec, SpecOf(options.flags));
   if (!options.output.empty()) {
@@ -150,6 +158,11 @@ absl::Status Run(const SimulateOptions& options) {
   }
   if (watched.run.status == RunStatus::kError) {
     return absl::InternalError(watched.run.detail);
+  }
+  const SimulationResult& result = watched.run.result;
+  if (!result.complete && !(result.cluster_utilization > 0)) {
+    return absl::FailedPreconditionError(
+        StrCat("no job ran: ", watched.run.detail));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/json.h"
 #include "core/status.h"
@@ -15,11 +16,12 @@ namespace {
 
 absl::StatusOr<SimulationRun> Simulate(const Past& past,
                                        const SimulationSpec& spec,
-                                       bool cluster_given,
+                                       const ReplaySpec& replay,
                                        const RunControl& control) {
   SimulationInputCache cache;
   GAVEL_ASSIGN_OR_RETURN(SimulationOptions options, cache.LoadOptions(spec));
-  if (!cluster_given) options.cluster = past.cluster;
+  options.record_rounds = replay.record_rounds;
+  if (!replay.cluster_given) options.cluster = past.cluster;
   std::vector<PredictedJob> jobs;
   for (const PastJob& job : past.jobs) jobs.push_back(job.job);
   GAVEL_ASSIGN_OR_RETURN(const SimulationInputs inputs,
@@ -28,6 +30,28 @@ absl::StatusOr<SimulationRun> Simulate(const Past& past,
   if (!watched.started) return absl::InvalidArgumentError(watched.run.detail);
   if (watched.stopped) return absl::CancelledError("stopped");
   return std::move(watched.run);
+}
+
+std::string TypesOf(const std::vector<ClusterPart>& cluster) {
+  std::vector<std::string> types;
+  for (const ClusterPart& part : cluster) types.push_back(part.type);
+  return absl::StrJoin(types, ", ");
+}
+
+// The jobs have throughputs only on types that their cluster had.
+absl::Status CheckTypes(const Past& past,
+                        const std::vector<ClusterPart>& cluster) {
+  for (const PastJob& job : past.jobs) {
+    for (const ClusterPart& part : cluster) {
+      const auto rate = job.job.steps_per_s.find(part.type);
+      if (rate != job.job.steps_per_s.end() && rate->second > 0) {
+        return absl::OkStatus();
+      }
+    }
+  }
+  return absl::FailedPreconditionError(
+      StrCat("no job has a throughput on ", TypesOf(cluster),
+             "; the journal has ", TypesOf(past.cluster)));
 }
 
 std::string TextOf(const Past& past, const std::vector<ClusterPart>& cluster,
@@ -71,6 +95,11 @@ absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
   if (!replay.round_duration_given && past.round_duration_s > 0) {
     spec.round_duration_s = past.round_duration_s;
   }
+  std::vector<ClusterPart> cluster = past.cluster;
+  if (replay.cluster_given) {
+    GAVEL_ASSIGN_OR_RETURN(cluster, ParseCluster(spec.cluster));
+  }
+  GAVEL_RETURN_IF_ERROR(CheckTypes(past, cluster));
   std::vector<std::string> policies = {spec.policy};
   if (!past.policy.empty() && past.policy != spec.policy) {
     policies.insert(policies.begin(), past.policy);
@@ -80,14 +109,10 @@ absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
   for (const std::string& policy : policies) {
     spec.policy = policy;
     GAVEL_ASSIGN_OR_RETURN(const SimulationRun run,
-                           Simulate(past, spec, replay.cluster_given, control));
+                           Simulate(past, spec, replay, control));
     outcomes.push_back(
         SimulatedOutcome(past, run.result, StrCat("simulated: ", policy)));
     runs.push_back(SummaryJson(spec, run));
-  }
-  std::vector<ClusterPart> cluster = past.cluster;
-  if (replay.cluster_given) {
-    GAVEL_ASSIGN_OR_RETURN(cluster, ParseCluster(spec.cluster));
   }
   const std::string text = StrCat(TextOf(past, cluster, spec.round_duration_s),
                                   RenderOutcomes(outcomes));

@@ -16,7 +16,8 @@ struct ReplaySpec {
   SimulationSpec spec;                // what schedules, and what it costs
   bool cluster_given = false;         // else the accelerators that joined
   bool round_duration_given = false;  // else the coordinator's
-  std::string output;                 // JSON; empty: none
+  bool record_rounds = false;
+  std::string output;  // JSON; empty: none
 };
 
 // The comparison as a table. Simulates the journaled policy, too, where it is

@@ -81,7 +81,7 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
       ->capture_default_str();
   command.add_option("--queue", spec.queue, "global or per_type")
       ->capture_default_str();
-  command.add_option("--round-duration", spec.round_duration_s)
+  command.add_option("--round-duration", spec.round_duration_s, "from 0.1 on")
       ->type_name("SECONDS")
       ->capture_default_str();
   command
@@ -148,6 +148,10 @@ absl::Status CheckSource(const SimulationFlags& flags) {
   }
   if (flags.generate && !flags.rate_per_h && !flags.all_at_zero) {
     return Refuse("with --generate give --rate JOBS/H, or --static");
+  }
+  if (flags.generate && !flags.all_at_zero && *flags.rate_per_h == 0) {
+    return Refuse(
+        "--rate 0: give jobs per hour above 0, or --static for all at time 0");
   }
   if (flags.all_at_zero && flags.rate_per_h.value_or(0) != 0) {
     return Refuse("--static and --rate exclude each other; give one");

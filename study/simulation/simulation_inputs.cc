@@ -1,11 +1,15 @@
 #include "study/simulation/simulation_inputs.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/workload/trace_generator.h"
 #include "coordinator/workload/trace_steps.h"
@@ -97,6 +101,44 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   return options;
 }
 
+// What the runs with the same prices have.
+struct PricedRuns {
+  std::set<std::string> types;
+  std::set<std::string> policies;  // that go by prices
+};
+
+// "per cost", "normalized by cost".
+bool GoesByPrices(const std::string& policy) {
+  return policy.find("cost") != std::string::npos;
+}
+
+absl::Status CheckPrices(const std::string& text, const PriceSeries& prices,
+                         const PricedRuns& runs,
+                         std::vector<std::string>* notices) {
+  if (prices.empty()) {
+    for (const std::string& policy : runs.policies) {
+      notices->push_back(StrCat(policy,
+                                " goes by prices, and there are none: each "
+                                "accelerator counts as 1; give prices"));
+    }
+    return absl::OkStatus();
+  }
+  // A file and "gcp" may well have prices of other clusters.
+  const bool written_here = text != "gcp" && !IsPricesFile(text);
+  for (const std::string& type : prices.Types()) {
+    if (!written_here || runs.types.contains(type)) continue;
+    return absl::InvalidArgumentError(
+        StrCat("prices \"", text, "\": the cluster has no ", type, "; it has ",
+               absl::StrJoin(runs.types, ", ")));
+  }
+  for (const std::string& type : runs.types) {
+    if (prices.Has(type)) continue;
+    notices->push_back(
+        StrCat(type, " has no price in \"", text, "\" and counts as free"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const SimulationInputCache::File>>
@@ -175,6 +217,52 @@ absl::StatusOr<SimulationOptions> SimulationInputCache::LoadOptions(
   GAVEL_ASSIGN_OR_RETURN(options.overheads, LoadOverheads(spec.overheads));
   GAVEL_ASSIGN_OR_RETURN(options.prices, LoadPrices(spec.prices));
   return options;
+}
+
+// Jobs that are known by their durations only need no throughputs.
+absl::Status SimulationInputCache::CheckTypes(
+    const SimulationSpec& run, const std::vector<ClusterPart>& cluster) {
+  GAVEL_ASSIGN_OR_RETURN(const auto table, LoadThroughputs(run.throughputs));
+  for (const ClusterPart& part : cluster) {
+    if (part.count == 0 || table->FindType(part.type).has_value()) continue;
+    bool needed = run.trace.empty();
+    if (!needed) {
+      GAVEL_ASSIGN_OR_RETURN(const auto trace, LoadTrace(run, table));
+      needed = std::ranges::any_of(trace->jobs, [&](const TraceJob& job) {
+        const std::string& type = trace->templates[job.job_template].type;
+        return table->FindRow(type, job.scale_factor).has_value();
+      });
+    }
+    if (!needed) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        StrCat("accelerator type \"", part.type, "\" of the cluster ",
+               run.cluster, " is not in ", run.throughputs, ", which has ",
+               absl::StrJoin(table->types(), ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> SimulationInputCache::CheckRuns(
+    std::span<const SimulationSpec> runs) {
+  std::set<std::array<std::string, 3>> seen;
+  std::map<std::string, PricedRuns> priced;
+  for (const SimulationSpec& run : runs) {
+    GAVEL_ASSIGN_OR_RETURN(const auto cluster, ParseCluster(run.cluster));
+    if (seen.insert({run.trace, run.throughputs, run.cluster}).second) {
+      GAVEL_RETURN_IF_ERROR(CheckTypes(run, cluster));
+    }
+    PricedRuns& same = priced[run.prices];
+    for (const ClusterPart& part : cluster) {
+      if (part.count > 0) same.types.insert(part.type);
+    }
+    if (GoesByPrices(run.policy)) same.policies.insert(run.policy);
+  }
+  std::vector<std::string> notices;
+  for (const auto& [text, same] : priced) {
+    GAVEL_ASSIGN_OR_RETURN(const PriceSeries prices, LoadPrices(text));
+    GAVEL_RETURN_IF_ERROR(CheckPrices(text, prices, same, &notices));
+  }
+  return notices;
 }
 
 absl::StatusOr<SimulationInputs> SimulationInputCache::Load(

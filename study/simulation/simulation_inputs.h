@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "simulator/trace_simulation.h"
@@ -30,6 +32,12 @@ class SimulationInputCache {
   // All of the spec that is neither trace nor throughputs.
   absl::StatusOr<SimulationOptions> LoadOptions(const SimulationSpec& spec);
 
+  // Before the first of `runs`. INVALID_ARGUMENT: a cluster has a type that its
+  // jobs' throughputs lack; --prices has one that no cluster has. The notices:
+  // types without a price, policies that want prices and have none.
+  absl::StatusOr<std::vector<std::string>> CheckRuns(
+      std::span<const SimulationSpec> runs);
+
   absl::StatusOr<std::shared_ptr<const ThroughputTable>> LoadThroughputs(
       const std::string& path);
 
@@ -46,6 +54,8 @@ class SimulationInputCache {
   absl::StatusOr<std::shared_ptr<const Trace>> LoadTrace(
       const SimulationSpec& spec,
       const std::shared_ptr<const ThroughputTable>& throughputs);
+  absl::Status CheckTypes(const SimulationSpec& run,
+                          const std::vector<ClusterPart>& cluster);
   absl::StatusOr<Overheads> LoadOverheads(const std::string& overheads);
   absl::StatusOr<PriceSeries> LoadPrices(const std::string& prices);
 

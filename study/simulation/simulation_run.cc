@@ -108,6 +108,13 @@ class Loop {
       GiveUp(&run, late ? RunStatus::kCannotDrain : RunStatus::kError,
              run.result.stopped);
     }
+    const bool none_fits = run.result.jobs.empty() && !run.result.unfit.empty();
+    if (run.status == RunStatus::kOk && none_fits) {
+      GiveUp(
+          &run, RunStatus::kError,
+          StrCat("no job fits the cluster; job ", run.result.unfit.front().job,
+                 ": ", run.result.unfit.front().reason));
+    }
     ComputeStretches(inputs_, &run);
     return watched;
   }

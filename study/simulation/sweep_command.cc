@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
@@ -38,17 +40,55 @@ absl::StatusOr<std::string> DatabaseOf(const SweepCommandOptions& options) {
   return MakeResultsPath(fs::path(options.sweep).stem().string() + ".db");
 }
 
+absl::Status ErrorsStatus(size_t errors, size_t runs) {
+  if (errors == 0) return absl::OkStatus();
+  return absl::InternalError(StrCat(errors, " of ", runs,
+                                    " runs ended in an error; --retry runs "
+                                    "them again"));
+}
+
+bool IsError(const StoredRun& run) {
+  return run.run.status == RunStatus::kError;
+}
+
+absl::Status StatusOf(const std::vector<StoredRun>& runs) {
+  return ErrorsStatus(static_cast<size_t>(std::ranges::count_if(runs, IsError)),
+                      runs.size());
+}
+
+// The outcome of a search has no runs: those that end are counted.
+class SearchTally {
+ public:
+  void Add(const SweepProgress& progress) {
+    runs_ += progress.ended.size();
+    for (const EndedRun& ended : progress.ended) errors_ += IsError(ended.run);
+  }
+  absl::Status Status() const { return ErrorsStatus(errors_, runs_); }
+
+ private:
+  size_t runs_ = 0;
+  size_t errors_ = 0;
+};
+
 absl::Status Run(const SweepCommandOptions& options) {
   StopSignals signals;
   GAVEL_ASSIGN_OR_RETURN(const SweepSpec spec, ReadSweep(options.sweep));
   GAVEL_ASSIGN_OR_RETURN(const std::string path, DatabaseOf(options));
   GAVEL_ASSIGN_OR_RETURN(SimulationStore store, SimulationStore::Open(path));
   SimulationInputCache inputs;
+  const absl::StatusOr<std::vector<std::string>> notices =
+      inputs.CheckRuns(spec.runs);
+  GAVEL_RETURN_IF_ERROR(Annotate(notices.status(), options.sweep));
+  PrintNotices(*notices);
   Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
   SweepScreen screen("sweep");
   signals.Attach([&sweep] { sweep.Stop(); });
+  SearchTally tally;
   const absl::StatusOr<SweepOutcome> outcome =
-      sweep.Run([&](const SweepProgress& progress) { screen.Show(progress); });
+      sweep.Run([&](const SweepProgress& progress) {
+        tally.Add(progress);
+        screen.Show(progress);
+      });
   signals.Attach(nullptr);
   screen.Clear();
   GAVEL_RETURN_IF_ERROR(outcome.status());
@@ -60,7 +100,7 @@ absl::Status Run(const SweepCommandOptions& options) {
   }
   std::printf("results in %s; `gavel report %s` draws them\n", path.c_str(),
               path.c_str());
-  return absl::OkStatus();
+  return spec.search ? tally.Status() : StatusOf(outcome->runs);
 }
 
 }  // namespace

@@ -8,16 +8,11 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/simulation/rate_search.h"
-#include "study/simulation/run_labels.h"
 
 namespace gavel {
 namespace {
 
 constexpr std::chrono::milliseconds kShowEvery(200);
-
-std::string LabelOf(const SimulationSpec& spec) {
-  return StrCat(spec.policy, ", ", LoadLabel(spec), ", seed ", spec.seed);
-}
 
 // What the rest of the sweep needs to know of it.
 void DropDetails(StoredRun* run) {
@@ -33,10 +28,17 @@ Sweep::Sweep(SweepSpec spec, const SweepOptions& options,
              SimulationStore& store, SimulationInputCache& inputs,
              MakeSimulation make)
     : spec_(std::move(spec)),
+      labels_(spec_.runs),
       options_(options),
       store_(store),
       inputs_(inputs),
       make_(std::move(make)) {}
+
+// A search has no rate in its own specs.
+std::string Sweep::LabelOf(const SimulationSpec& spec) const {
+  const std::string label = labels_.Run(spec);
+  return spec_.search ? StrCat(label, ", ", LoadLabel(spec)) : label;
+}
 
 bool Sweep::IsSettled(const StoredRun& run) const {
   return !options_.retry || run.run.status == RunStatus::kOk ||
@@ -134,7 +136,7 @@ bool Sweep::Keep(StoredRun* run) {
   }
   DropDetails(run);
   known_.insert_or_assign(run->key, *run);
-  ended_.push_back(*run);
+  ended_.push_back({LabelOf(run->spec), *run});
   ++done_;
   return true;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "study/simulation/run_labels.h"
 #include "study/simulation/simulation_inputs.h"
 #include "study/simulation/simulation_store.h"
 #include "study/simulation/sweep_spec.h"
@@ -31,6 +32,11 @@ struct SweepOptions {
   bool retry = false;
 };
 
+struct EndedRun {
+  std::string label;  // what tells it from the sweep's other runs
+  StoredRun run;      // without jobs, usage and leases
+};
+
 // How far a sweep is. A search counts as its most runs until it has ended.
 struct SweepProgress {
   size_t runs = 0;     // to do in all, without those that were there before
@@ -39,7 +45,7 @@ struct SweepProgress {
   double fraction = 0;
   std::vector<std::string> active;  // "max_min_fairness_perf, 2.5 jobs/h  45 %"
   // Of runs that have ended since the last call, in that order.
-  std::vector<StoredRun> ended;  // without jobs, usage and leases
+  std::vector<EndedRun> ended;
 };
 
 struct SearchAnswer {
@@ -84,6 +90,7 @@ class Sweep {
                                     const std::string& key);
   Watched RunWatched(const SimulationSpec& spec, Active* active);
   bool GoesOn(Active* active, double fraction);
+  std::string LabelOf(const SimulationSpec& spec) const;
   std::optional<StoredRun> Known(const std::string& key);
   bool IsSettled(const StoredRun& run) const;
   bool Keep(StoredRun* run);
@@ -92,6 +99,7 @@ class Sweep {
   absl::StatusOr<SweepOutcome> Outcome();
 
   const SweepSpec spec_;
+  const RunLabels labels_;
   const SweepOptions options_;
   SimulationStore& store_;
   SimulationInputCache& inputs_;
@@ -107,7 +115,7 @@ class Sweep {
   absl::Status error_;
   std::map<std::string, StoredRun> known_;
   std::set<const Active*> active_;
-  std::vector<StoredRun> ended_;
+  std::vector<EndedRun> ended_;
   std::vector<SearchAnswer> answers_;
   size_t total_ = 0;
   size_t done_ = 0;

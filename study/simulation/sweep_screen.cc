@@ -146,11 +146,9 @@ std::string RenderSearches(const std::vector<SearchAnswer>& searches,
 }  // namespace
 
 void SweepScreen::ShowLines(const SweepProgress& progress) {
-  for (const StoredRun& run : progress.ended) {
-    std::printf("[%zu/%zu] %s, %s, seed %llu: %s\n", ++told_, progress.runs,
-                run.spec.policy.c_str(), LoadLabel(run.spec).c_str(),
-                static_cast<unsigned long long>(run.spec.seed),
-                ResultOf(run).c_str());
+  for (const EndedRun& ended : progress.ended) {
+    std::printf("[%zu/%zu] %s: %s\n", ++told_, progress.runs,
+                ended.label.c_str(), ResultOf(ended.run).c_str());
   }
   std::fflush(stdout);
 }

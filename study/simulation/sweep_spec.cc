@@ -285,6 +285,7 @@ absl::StatusOr<SweepSpec> ParseSweep(std::string_view toml,
   RefuseUnknownKeys(reader);
   SweepSpec sweep;
   SimulationSpec base;
+  reader.Require("throughputs", "throughputs = \"FILE.json\"");
   ReadWindow(reader, &base);
   reader.Read("unknown_types", base.unknown_types);
   ReadRecord(reader, &sweep.record);

@@ -240,8 +240,16 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   const Ended one = Run({"replay", journal(), "--job", "3"});
   EXPECT_THAT(one.output, HasSubstr("\"broken\""));
   EXPECT_THAT(one.output, Not(HasSubstr("\"first\"")));
+  const Ended named = Run({"replay", state(), "--job", "broken"});
+  EXPECT_EQ(named.output, one.output) << named.errors;
+  EXPECT_EQ(Run({"replay", state(), "--job", "nobody"}).exit_code, 1);
   EXPECT_EQ(ReadText(journal()), before);
 
+  const Ended elsewhere =
+      Run({"simulate", "--replay", journal(), "--cluster", "v100:1"});
+  EXPECT_EQ(elsewhere.exit_code, 1);
+  EXPECT_THAT(elsewhere.errors,
+              HasSubstr("no job has a throughput on v100; the journal has "));
   const Ended simulated =
       Run({"simulate", "--replay", journal(), "--policy", "fifo"});
   EXPECT_EQ(simulated.exit_code, 0) << simulated.errors;
@@ -293,7 +301,8 @@ TEST_F(DurabilityTest, BadFilesAreRefusedWithAReason) {
       arguments.push_back(path);
       const Ended ended = Run(arguments);
       EXPECT_EQ(ended.exit_code, 1) << command << " " << path;
-      EXPECT_THAT(ended.errors, HasSubstr(path)) << command;
+      EXPECT_THAT(ended.errors, HasSubstr("gavel: " + path)) << command;
+      EXPECT_THAT(ended.errors, Not(HasSubstr(path + ": " + path))) << command;
     }
   }
 }

@@ -139,6 +139,38 @@ TEST_F(SimulateTest, ATimeLimitEndsARunThatIsNotComplete) {
   const Json json = Json::parse(ReadText(Path("out.json")));
   EXPECT_TRUE(json["avg_jct_s"].is_null());
   EXPECT_EQ(json["complete"], false);
+  for (const char* key : {"makespan_s", "max_rho", "worst_share"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
+  }
+  EXPECT_THAT(ended.output, HasSubstr("worst share           - of its target"));
+}
+
+TEST_F(SimulateTest, NoJobThatFitsIsAnError) {
+  const std::string trace =
+      Write("large.toml",
+            "[[job]]\ntype = \"ResNet-18 (batch size 64)\"\n"
+            "scale_factor = 8\nsteps_total = 1000\n");
+  const Ended ended = Simulate({"--trace", trace});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("no job fits the cluster; job 0: scale"));
+  EXPECT_THAT(ended.output, HasSubstr("0 of 1 jobs ended"));
+  const Ended late = Simulate({"--trace",
+                               Write("late.toml",
+                                     "[[job]]\ntype = \"A3C\"\n"
+                                     "steps_total = 1000\narrival_s = 500\n"),
+                               "--time-limit", "100"});
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.errors, HasSubstr("no job ran: the time limit"));
+}
+
+TEST_F(SimulateTest, PricesThatAreOfNoUseAreSaid) {
+  const std::string trace = WriteTrace();
+  ExpectRefused(Simulate({"--trace", trace, "--prices", "v100=2,a100x=1"}),
+                "the cluster has no a100x");
+  const Ended none =
+      Simulate({"--trace", trace, "--policy", "max_throughput_per_cost"});
+  EXPECT_EQ(none.exit_code, 0) << none.errors;
+  EXPECT_THAT(none.errors, HasSubstr("gavel: note: max_throughput_per_cost"));
 }
 
 TEST_F(SimulateTest, OptionsThatContradictEachOtherAreRefused) {
@@ -151,6 +183,9 @@ TEST_F(SimulateTest, OptionsThatContradictEachOtherAreRefused) {
       Simulate({"--generate", "--jobs", "5", "--rate", "2", "--static"}),
       "exclude each other");
   ExpectRefused(Simulate({"--trace", trace, "--jobs", "5"}), "--generate");
+  ExpectRefused(Simulate({"--generate", "--jobs", "5", "--rate", "0"}),
+                "--static");
+  ExpectRefused(Simulate({"--trace", trace, "--record-rounds"}), "--output");
   ExpectRefused(Run({"simulate", "--trace", trace}), "--throughputs");
 }
 
@@ -162,6 +197,7 @@ TEST_F(SimulateTest, FiguresThatMakeNoSenseAreRefused) {
   };
   const Case cases[] = {{{"--round-duration", "-360"}, "--round-duration"},
                         {{"--round-duration", "nan"}, "--round-duration"},
+                        {{"--round-duration", "0.05"}, "at least 0.1"},
                         {{"--time-limit", "-1"}, "--time-limit"},
                         {{"--window", "5"}, "4000:5000"},
                         {{"--window", "0:9"}, "the 3 jobs"},
@@ -289,7 +325,33 @@ TEST_F(SimulateTest, AStoppedSweepGoesOnWhereItWas) {
   }
   const Ended rest = Run({"sweep", sweep, "-j", "1", "--output", results});
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_EQ(Count(rest.output, "] fifo_perf"), 6 - told);
+  EXPECT_EQ(Count(rest.output, "] fifo_perf, seed "), 6 - told);
+}
+
+TEST_F(SimulateTest, ASweepWithErrorsFailsAndItsLinesNameWhatVaries) {
+  const std::string trace =
+      Write("large.toml",
+            "[[job]]\ntype = \"ResNet-18 (batch size 64)\"\n"
+            "scale_factor = 4\nsteps_total = 1000\n");
+  const std::string sweep =
+      Write("large-sweep.toml",
+            "throughputs = \"throughputs.json\"\ntrace = \"large.toml\"\n"
+            "clusters = [\"v100:2\", \"v100:8\"]\npolicy = \"fifo_perf\"\n");
+  const Ended ended = Run({"sweep", sweep, "--output", Path("results.db")});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("1 of 2 runs ended in an error"));
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("] fifo_perf, v100:2: error: no job fits"),
+                    HasSubstr("] fifo_perf, v100:8: average JCT"),
+                    Not(HasSubstr("seed"))));
+  const Ended lacking =
+      Run({"sweep",
+           Write("h100.toml",
+                 "throughputs = \"throughputs.json\"\n"
+                 "clusters = [\"v100:2\", \"h100:2\"]\nrates = [1]\n"
+                 "jobs = 20\n"),
+           "--output", Path("none.db")});
+  ExpectRefused(lacking, "\"h100\" of the cluster");
 }
 
 TEST_F(SimulateTest, ResultsWithoutANameAreInAFolderOfTheirOwn) {
@@ -324,7 +386,9 @@ TEST_F(SimulateTest, BadSweepsReportsAndReproductionsAreRefused) {
   EXPECT_EQ(Run({"sweep", WriteSweep(""), "-j", "0"}).exit_code, 2);
   ExpectRefused(Run({"report", Path("none.db")}), "gavel sweep");
   ExpectRefused(Run({"report", Write("text.db", std::string(200, 'x'))}),
-                "text.db");
+                "text.db: this is not a database; name the RESULTS.db");
+  ExpectRefused(Run({"report", folder()}),
+                "gavel: " + folder() + ": this is a directory; name");
   ExpectRefused(Run({"reproduce", "las-singel", "--throughputs", "t.json"}),
                 "las-single");
   ExpectRefused(Run({"reproduce", "las-single"}), "--throughputs");

@@ -65,6 +65,7 @@ TEST(SimulationSpec, EachWrongFieldIsNamedWithItsRemedy) {
       {[](SimulationSpec& s) { s.rate_per_h = -1; }, "--rate"},
       {[](SimulationSpec& s) { s.rate_per_h = std::nan(""); }, "--rate"},
       {[](SimulationSpec& s) { s.round_duration_s = 0; }, "--round-duration"},
+      {[](SimulationSpec& s) { s.round_duration_s = 0.05; }, "at least 0.1 s"},
       {[](SimulationSpec& s) { s.fixed_duration_s = -2; }, "--fixed-duration"},
       {[](SimulationSpec& s) { s.scale_factor_max = 0; }, "--scale-factor-max"},
       {[](SimulationSpec& s) { s.failures_per_hour = -1; },
@@ -177,6 +178,38 @@ TEST_F(InputsTest, TheKeyIsOfWhatFilesSayNotOfWhereTheyAre) {
   seeded.seed = 3;
   ASSERT_OK_AND_ASSIGN(const std::string third, cache_.KeyOf(seeded));
   EXPECT_NE(key, third);
+}
+
+TEST_F(InputsTest, TypesWithoutThroughputsAreRefusedBeforeTheFirstRun) {
+  SimulationSpec other = spec_;
+  other.cluster = "v100:4,h100:2";
+  EXPECT_OK(cache_.CheckRuns(std::vector{spec_}));
+  EXPECT_THAT(cache_.CheckRuns(std::vector{spec_, other}),
+              StatusIs(kInvalidArgument, "\"h100\" of the cluster"));
+  // Known by their durations only, jobs run anywhere.
+  other.trace = Write("jobs.csv", "duration_s,num_gpus,arrival_s\n100,1,0\n");
+  EXPECT_OK(cache_.CheckRuns(std::vector{other}));
+}
+
+TEST_F(InputsTest, PricesAreComparedWithTheClusters) {
+  spec_.policy = "max_throughput_per_cost";
+  const auto unpriced = cache_.CheckRuns(std::vector{spec_});
+  ASSERT_OK(unpriced);
+  EXPECT_THAT(*unpriced, ::testing::ElementsAre(::testing::HasSubstr(
+                             "max_throughput_per_cost goes by prices")));
+  spec_.prices = "v100=2,a100x=1";
+  EXPECT_THAT(cache_.CheckRuns(std::vector{spec_}),
+              StatusIs(kInvalidArgument, "has no a100x; it has v100"));
+  spec_.prices = "v100=2";
+  spec_.trace = Write("jobs.csv", "duration_s,num_gpus,arrival_s\n100,1,0\n");
+  SimulationSpec other = spec_;
+  other.cluster = "k80:2";
+  const auto partly = cache_.CheckRuns(std::vector{spec_, other});
+  ASSERT_OK(partly);
+  EXPECT_THAT(*partly,
+              ::testing::ElementsAre(::testing::HasSubstr("k80 has no price")));
+  spec_.prices = "gcp";  // may have more
+  EXPECT_OK(cache_.CheckRuns(std::vector{spec_}));
 }
 
 TEST_F(InputsTest, BadFilesAreNamed) {

@@ -117,6 +117,11 @@ TEST(SweepSpec, WhatIsWrongIsPointedAt) {
   }
 }
 
+TEST(SweepSpec, AMissingKeyIsNamedAsAKey) {
+  EXPECT_THAT(Parse(""),
+              StatusIs(kInvalidArgument, "throughputs = \"FILE.json\""));
+}
+
 TEST(SweepSpec, TooManyRunsAreRefused) {
   EXPECT_THAT(Parse("throughputs = \"t.json\"\njobs = 1\n"
                     "rates = {from = 1, to = 2, count = 9999}\n"
