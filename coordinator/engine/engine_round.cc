@@ -408,7 +408,8 @@ Reason Engine::WhyUnranked(JobId id, Time now) const {
       return WhyMoving(job, static_cast<int>(rank));
     }
     if (worker.process != ProcessState::kJoined) {
-      return {ReasonCode::kStarting, first.server, 0, 0};
+      return {ReasonCode::kStarting, first.server, IdleStart(now, worker),
+              StartTimeout(job, options_)};
     }
     if (const WorkerKey* holder = HeldByOther(job.assigned[rank], job)) {
       return {ReasonCode::kWaitsForRelease, first.info.type,

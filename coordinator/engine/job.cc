@@ -53,6 +53,20 @@ std::string HeldAfterHanging(const Reason& reason) {
       reason.subject);
 }
 
+// Programs that start well speak, or read, more often.
+constexpr double kIdleStartToTell_s = 30;
+
+std::string Starting(const Reason& reason) {
+  std::string text = StrCat("starting on ", reason.subject);
+  if (reason.first < kIdleStartToTell_s) return text;
+  StrAppend(&text, absl::StrFormat(
+                       ": for %.0f s its process has given no sign and read no "
+                       "byte, and it is ended after %.0f s; does a file system "
+                       "hang that it needs, such as its checkpoint_directory?",
+                       reason.first, reason.second));
+  return text;
+}
+
 std::string HeldSilent(const Reason& reason) {
   return absl::StrFormat(
       "held: failed %d times in a row: it never spoke to the coordinator; does "
@@ -227,7 +241,7 @@ std::string RenderReason(const Reason& reason) {
           "reachable, or its throughput is 0 on all of them",
           static_cast<int>(reason.first));
     case ReasonCode::kStarting:
-      return StrCat("starting on ", reason.subject);
+      return Starting(reason);
     case ReasonCode::kPausing:
       return "pausing: to stop at the next iteration boundary";
     case ReasonCode::kEnding:

@@ -139,9 +139,9 @@ enum class ReasonCode : uint8_t {
   kNoServer,         // no accelerator has joined
   kPriority,         // type; numbers: place in line, % of its share received
   kNotInAllocation,  // the policy left it out
-  kStarting,         // process is being launched
-  kPausing,          // asked to pause, not yet released
-  kEnding,           // its loop is over, its process is about to end
+  kStarting,  // text: server; numbers: seconds without a sign of it, the limit
+  kPausing,   // asked to pause, not yet released
+  kEnding,    // its loop is over, its process is about to end
   kWaitsForRelease,  // its accelerator is still held; numbers: job id
   kUnusable,         // scale factor fits no type that is there; number: it
   kHeldFailures,     // numbers: failures, exit code or -signal

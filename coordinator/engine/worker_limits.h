@@ -58,6 +58,12 @@ inline bool NoteBytes(Time now, const BytesMoved& moved, Worker& worker) {
   return true;
 }
 
+// Seconds that a process which starts has neither spoken nor moved a byte.
+inline double IdleStart(Time now, const Worker& worker) {
+  if (worker.launch_sent_at == kNever) return 0;
+  return std::max(0.0, now - std::max(worker.launch_sent_at, worker.bytes_at));
+}
+
 // Whether one more lease may begin now, which counts then.
 inline bool TakeLeaseStart(Time now, Worker& worker) {
   if (now - worker.lease_starts_since >= kLeaseStartsWindow_s) {

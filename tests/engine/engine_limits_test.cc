@@ -69,6 +69,20 @@ class WorkerLimits : public ::testing::Test {
   uint64_t bytes_ = 0;
 };
 
+TEST_F(WorkerLimits, WhyTellsOfAStartThatGivesNoSign) {
+  Submit();
+  const auto why = [&] {
+    return RenderReason(driver_.engine().Why(job_, driver_.now));
+  };
+  driver_.At(driver_.now + 20);
+  EXPECT_EQ(why(), "starting on here");
+  driver_.At(driver_.now + 60);
+  EXPECT_THAT(why(), HasSubstr("for 80 s its process has given no sign"));
+  EXPECT_THAT(why(), HasSubstr("ended after 120 s"));
+  driver_.Step(event::WorkerBusy{{key_, {}, 1000}});
+  EXPECT_EQ(why(), "starting on here");
+}
+
 TEST_F(WorkerLimits, AProgramThatSpeaksAtOnceStartsItsLimitThen) {
   Submit();
   driver_.At(100);
