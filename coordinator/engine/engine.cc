@@ -137,6 +137,7 @@ void Engine::Record(Time now, Event event) {
     start->queue = options_.queue;
     start->memory_rounds = options_.memory_rounds;
     start->settings = given_;
+    if (start->after_loss) start->numbers_from = start->term;
   }
   if (!options_.journal) return Apply(now, event);
   const auto kept = std::make_shared<const Event>(std::move(event));

@@ -179,6 +179,7 @@ class Engine {
   void On(Time now, const event::PolicyChanged& e);
   void On(Time now, const event::ServerForgotten& e);
   void TakePolicyOf(const event::CoordinatorStarted& e);
+  void PassLostNumbers(Time now, uint64_t from);
   void BarTypes(const Job& job);
   void Release(Job& job);
   void Leave(Time now, const event::AcceleratorsDrained& e);
@@ -449,6 +450,8 @@ class Engine {
   // Of the event's term, whatever the options are now.
   double round_duration_s_, lease_duration_s_;
   Time leases_until_ = -kNever;
+  uint64_t numbers_from_ = 0;         // CoordinatorStarted::numbers_from
+  Time lost_leases_until_ = -kNever;  // those that lost rows granted
   MechanismKind mechanism_;
   QueueKind queue_;
   double memory_rounds_;

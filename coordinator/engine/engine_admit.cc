@@ -314,6 +314,9 @@ void Engine::AnswerRequest(Time now, Job& job, Worker& worker,
     if (WaitsForGang(job, key.rank, job.epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);
     }
+    if (now < lost_leases_until_) {
+      return Deny(key, job, request.nonce, lost_leases_until_ - now);
+    }
     if (!TakeLeaseStart(now, worker)) {
       return Deny(key, job, request.nonce, kRetryAfter_s);
     }

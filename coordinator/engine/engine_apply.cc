@@ -64,6 +64,7 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   // Ids that were given to jobs that are lost are given to no others: their
   // workers may still run.
   if (e.after_loss) next_job_ += kLostIdsMax;
+  if (e.numbers_from > 0) PassLostNumbers(now, e.numbers_from);
   if (term_starts_.size() > kTermsKept) {
     term_starts_.erase(term_starts_.begin());
   }
@@ -124,6 +125,18 @@ void Engine::On(Time now, const event::CoordinatorStarted& e) {
   Due(now);
 }
 
+// Agents start no incarnation, workers take no grant and checkpoint directories
+// take no generation below the highest number that they have seen, which may be
+// in a row that is lost. The term after a loss is the time of the day in
+// seconds: numbers rise more slowly, and are below it also where the same copy
+// was restored before. A lost row may have granted a lease, of any job and any
+// accelerator: none is granted until all of them are over.
+void Engine::PassLostNumbers(Time now, uint64_t from) {
+  numbers_from_ = std::max(numbers_from_, from);
+  lost_leases_until_ = LeasesOver(now);
+  for (auto& [id, job] : jobs_) job.epoch = std::max(job.epoch + 1, from);
+}
+
 void Engine::On(Time now, const event::JobSubmitted& e) {
   const JobId id(next_job_++);
   const auto entry = jobs_.try_emplace(jobs_.end(), id);
@@ -134,6 +147,7 @@ void Engine::On(Time now, const event::JobSubmitted& e) {
   job.id = id;
   job.spec = e.spec;
   job.submitted_at = now;
+  job.epoch = numbers_from_;
   job.scale_factor = job.world_size = e.spec.scale_factor;
   job.workers.resize(static_cast<size_t>(e.spec.scale_factor));
   throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
@@ -229,6 +243,9 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
       const WorkerKey key{id, rank, worker.incarnation};
       const bool live = worker.process == ProcessState::kLaunching ||
                         worker.process == ProcessState::kJoined;
+      // The row of its end is lost, and acknowledged: nobody repeats it. A
+      // process that has started since has a higher incarnation.
+      const bool lost = worker.incarnation < numbers_from_;
       if (!live || worker.server != hello.server || running.erase(key) > 0) {
         continue;
       }
@@ -241,13 +258,15 @@ void Engine::Reconcile(Time now, const AgentHello& hello, const Agent& before) {
         // It holds no lease and gets none: its successor has another number.
         Quarantine(worker, key);
         ProcessEnded(now, job, rank, EndedWithAgent(hello.server, worker, key));
-      } else if (swept && !worker.unswept &&
-                 (worker.process == ProcessState::kJoined ||
+      } else if ((swept || lost) && !worker.unswept &&
+                 (worker.process == ProcessState::kJoined || lost ||
                   Rules::Hold(Rule::kNewAgentEndsLaunches))) {
         // Also one that is only being launched: the agent before may have
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.
-        ProcessEnded(now, job, rank, EndedWithAgent(hello.server, worker, key));
+        WorkerExited exit = EndedWithAgent(hello.server, worker, key);
+        exit.launch_hung &= !lost;
+        ProcessEnded(now, job, rank, exit);
       } else if (worker.process == ProcessState::kLaunching &&
                  worker.launch_repeated_at != kNever) {
         // The launch was lost, or is on its way: once more, by the same key.

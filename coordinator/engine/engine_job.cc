@@ -213,7 +213,7 @@ void Engine::ReviveDone(Time now, Job& job) {
 void Engine::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   Touch(job);
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  worker.incarnation += 1;
+  worker.incarnation = std::max(worker.incarnation + 1, numbers_from_);
   worker.process = ProcessState::kLaunching;
   worker.server = cluster_.accelerator(where).server;
   worker.leaving = false;

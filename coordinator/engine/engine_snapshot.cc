@@ -32,7 +32,7 @@ auto Engine::State(E& e) {
       e.changes_[kIsolated].jobs, e.changes_[kIsolated].all, e.speeds_,
       e.profiling_s_, e.leases_until_, e.trials_, e.planned_trials_,
       e.failure_rate_, e.term_starts_, e.launches_, e.operated_.policy,
-      e.operated_.drains);
+      e.operated_.drains, e.numbers_from_, e.lost_leases_until_);
   return std::tuple_cat(before, std::tuple(RowsAgain{&e.result_.allocation}),
                         after);
 }

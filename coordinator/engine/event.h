@@ -66,6 +66,10 @@ struct CoordinatorStarted {
   // The journal is an older copy, and what came behind it is given up: who saw
   // rows of earlier terms that are not there is believed all the same.
   bool after_loss = false;
+  // Set by the engine after a loss: epochs and incarnations that are given from
+  // here on are at least this, above any that lost rows can have given. 0: not
+  // told, or no loss.
+  uint64_t numbers_from = 0;
 };
 
 // What a job has received of its share; as Engine::ReceivedOf tells it.

@@ -44,7 +44,7 @@ namespace event {
 auto Fields(As<CoordinatorStarted> auto& e) {
   return std::tie(e.term, e.round_duration_s, e.lease_duration_s, e.mechanism,
                   e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings,
-                  e.after_loss);
+                  e.after_loss, e.numbers_from);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
 auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }

@@ -23,6 +23,7 @@ namespace gavel {
 class EngineDriver {
  public:
   static constexpr double kAgentTimeout_s = 1000;
+  static constexpr uint64_t kTermAfterLoss = 1'700'000'000;
 
   explicit EngineDriver(int accelerators = 1, std::string policy = "fifo",
                         const std::function<void(EngineOptions&)>& adjust = {})
@@ -235,6 +236,20 @@ class EngineDriver {
   // A coordinator that starts again on what is on disk.
   void Restart(const std::function<void(EngineOptions&)>& adjust = {}) {
     if (adjust) adjust(options_);
+    const uint64_t term = Replay();
+    Step(event::CoordinatorStarted{term + 1});
+  }
+
+  // On a copy that holds the first `count` rows; what came behind is given up.
+  void RestartAfterLoss(size_t count) {
+    rows.resize(count);
+    Replay();
+    event::CoordinatorStarted started{kTermAfterLoss};
+    started.after_loss = true;
+    Step(started);
+  }
+
+  uint64_t Replay() {
     engine_ = std::make_unique<Engine>(options_);
     invariants_.Restarted();
     uint64_t term = 0;
@@ -242,7 +257,7 @@ class EngineDriver {
       engine_->Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
       term = row.term;
     }
-    Step(event::CoordinatorStarted{term + 1});
+    return term;
   }
 
   const Engine& engine() const { return *engine_; }

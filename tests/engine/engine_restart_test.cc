@@ -1,6 +1,7 @@
 // A coordinator that starts again on its journal.
 #include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
+#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
@@ -150,6 +151,94 @@ TEST(Restart, ReplayGivesTheSameStateAsLiving) {
     EXPECT_EQ(replayed.allocation().allocation.Row(id),
               driver.engine().allocation().allocation.Row(id));
   }
+}
+
+// ---- on a copy of the journal that lacks its last rows
+
+// An agent starts nothing at or below the incarnations that it has seen, and a
+// worker takes no grant below its epoch.
+TEST(Loss, NumbersPassAllThatLostRowsCanHaveGiven) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const size_t copied = driver.rows.size();
+  for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 0, 9);
+  driver.RestartAfterLoss(copied);
+  driver.JoinServer("here", 1);
+  EXPECT_GE(driver.Last<LaunchWorker>()->worker.incarnation,
+            EngineDriver::kTermAfterLoss);
+  EXPECT_GE(driver.job(job).epoch, EngineDriver::kTermAfterLoss);
+  EXPECT_GE(driver.job(driver.Submit("b")).epoch, EngineDriver::kTermAfterLoss);
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+}
+
+// Its end was acknowledged in rows that are lost: its agent repeats nothing.
+TEST(Loss, AProcessThatItsAgentDoesNotListStartsAtOnce) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const size_t copied = driver.rows.size();
+  driver.Gone(key, 0, 9);
+  driver.RestartAfterLoss(copied);
+  driver.actions.clear();
+  driver.JoinServer("here", 1);
+  ASSERT_EQ(driver.Count<LaunchWorker>(), 1);
+  EXPECT_NE(driver.Last<LaunchWorker>()->worker, key);
+}
+
+TEST(Loss, NoParkedProcessIsClaimedThatItsAgentDoesNotList) {
+  EngineDriver driver;
+  const JobId first = driver.Submit("a");
+  const WorkerKey key = driver.Run(first);
+  driver.Step(event::LeaseEnded{key, driver.worker(first).held_epoch,
+                                Progress(), false});
+  ASSERT_THAT(driver.engine().MemoryText(driver.job(first)),
+              testing::HasSubstr("parked"));
+  driver.RestartAfterLoss(driver.rows.size());
+  driver.JoinServer("here", 1);
+  EXPECT_EQ(driver.engine().MemoryText(driver.job(first)), "");
+}
+
+TEST(Loss, AProcessThatRunsOnIsKept) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.RestartAfterLoss(driver.rows.size());
+  driver.JoinServer("here", 1, {{key, 17}});
+  EXPECT_EQ(driver.Key(job), key);
+}
+
+// The lost rows may have granted any accelerator to anybody.
+TEST(Loss, NoLeaseIsGrantedBeforeThoseOfBeforeAreOver) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.RestartAfterLoss(driver.rows.size());
+  driver.JoinServer("here", 1);
+  driver.Run(job);
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
+  EXPECT_GT(driver.Last<LeaseDenied>()->retry_after_s, 9);
+  // A restart forgets none of it.
+  driver.Restart();
+  driver.JoinServer("here", 1, {{driver.Key(job), 17}});
+  driver.Request(driver.Key(job));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
+  driver.At(driver.now + 10.5);
+  driver.Request(driver.Key(job));
+  EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
+}
+
+TEST(Loss, IsRememberedInASnapshot) {
+  EngineDriver driver;
+  driver.RestartAfterLoss(driver.rows.size());
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver.engine().Snapshot());
+  Engine restored(driver.engine().options());
+  ASSERT_OK(restored.Restore(bytes));
+  JobSpec spec;
+  spec.name = "a";
+  spec.argv = {"./train"};
+  spec.scale_factor = 1;
+  restored.Step(driver.now, event::JobSubmitted{spec, 1});
+  EXPECT_GE(restored.jobs().begin()->second.epoch,
+            EngineDriver::kTermAfterLoss);
 }
 
 }  // namespace
