@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 
 namespace gavel {
 

@@ -3,7 +3,7 @@
 // and the stop agreement. Made anew by each Join(). Training thread only, but
 // for what says otherwise.
 //
-// Design section 5, gangs. session_gang.cc drives it.
+// Design section 5, gangs. session/gang_membership.h drives it.
 #ifndef GAVEL_ITERATOR_GANG_H_
 #define GAVEL_ITERATOR_GANG_H_
 

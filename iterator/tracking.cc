@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 #include "iterator/status_conversion.h"
 #include "iterator/tracked_item.h"
 

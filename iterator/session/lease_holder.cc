@@ -5,7 +5,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 #include "iterator/step_profile_memory.h"
 #include "runtime/checkpoint/checkpoint_interval.h"
 #include "runtime/checkpoint/rng_state.h"

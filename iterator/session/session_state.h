@@ -7,8 +7,8 @@
 // Attend() looks at each in turn. session_state.cc has the boundary and the
 // loop, session_pause.cc pausing and resuming, session_gang.cc what differs
 // when several processes train together, session_finish.cc the ends.
-#ifndef GAVEL_ITERATOR_SESSION_STATE_H_
-#define GAVEL_ITERATOR_SESSION_STATE_H_
+#ifndef GAVEL_ITERATOR_SESSION_SESSION_STATE_H_
+#define GAVEL_ITERATOR_SESSION_SESSION_STATE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -27,17 +27,17 @@
 #include "iterator/checkpoints.h"
 #include "iterator/examination.h"
 #include "iterator/gang.h"
-#include "iterator/lease_thread.h"
 #include "iterator/log.h"
 #include "iterator/loop_position.h"
 #include "iterator/optimizer_check.h"
-#include "iterator/signals.h"
-#include "iterator/status_board.h"
+#include "iterator/session/lease_thread.h"
+#include "iterator/session/signals.h"
+#include "iterator/session/status_board.h"
+#include "iterator/session/uncaught_exception.h"
 #include "iterator/step_mark.h"
 #include "iterator/step_profile.h"
 #include "iterator/step_stats.h"
 #include "iterator/tracked_state.h"
-#include "iterator/uncaught_exception.h"
 
 namespace gavel::internal {
 
@@ -270,4 +270,4 @@ class SessionState {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_SESSION_STATE_H_
+#endif  // GAVEL_ITERATOR_SESSION_SESSION_STATE_H_

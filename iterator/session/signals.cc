@@ -1,4 +1,4 @@
-#include "iterator/signals.h"
+#include "iterator/session/signals.h"
 
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 
 #include <unistd.h>
 

@@ -5,8 +5,8 @@
 //
 // One session of a process at a time has the handler. The host's own one is
 // called for all else, and put back by Restore.
-#ifndef GAVEL_ITERATOR_UNCAUGHT_EXCEPTION_H_
-#define GAVEL_ITERATOR_UNCAUGHT_EXCEPTION_H_
+#ifndef GAVEL_ITERATOR_SESSION_UNCAUGHT_EXCEPTION_H_
+#define GAVEL_ITERATOR_SESSION_UNCAUGHT_EXCEPTION_H_
 
 #include <functional>
 #include <string>
@@ -38,4 +38,4 @@ class UncaughtException {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_UNCAUGHT_EXCEPTION_H_
+#endif  // GAVEL_ITERATOR_SESSION_UNCAUGHT_EXCEPTION_H_

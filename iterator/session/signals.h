@@ -2,8 +2,8 @@
 // only where the host left the default one, and taken away by Restore. The
 // second signal meets the default handler again. One session of a process at a
 // time has them.
-#ifndef GAVEL_ITERATOR_SIGNALS_H_
-#define GAVEL_ITERATOR_SIGNALS_H_
+#ifndef GAVEL_ITERATOR_SESSION_SIGNALS_H_
+#define GAVEL_ITERATOR_SESSION_SIGNALS_H_
 
 #include "iterator/boundary_gate.h"
 
@@ -31,4 +31,4 @@ class Signals {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_SIGNALS_H_
+#endif  // GAVEL_ITERATOR_SESSION_SIGNALS_H_

@@ -1,7 +1,7 @@
 // What is wrong with a session, one entry per cause: the first fatal error
 // stays, the others come and go. Thread-safe.
-#ifndef GAVEL_ITERATOR_STATUS_BOARD_H_
-#define GAVEL_ITERATOR_STATUS_BOARD_H_
+#ifndef GAVEL_ITERATOR_SESSION_STATUS_BOARD_H_
+#define GAVEL_ITERATOR_SESSION_STATUS_BOARD_H_
 
 #include <atomic>
 #include <mutex>
@@ -62,4 +62,4 @@ class StatusBoard {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_STATUS_BOARD_H_
+#endif  // GAVEL_ITERATOR_SESSION_STATUS_BOARD_H_

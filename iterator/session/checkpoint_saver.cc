@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 
 namespace gavel::internal {
 

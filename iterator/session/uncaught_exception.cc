@@ -1,4 +1,4 @@
-#include "iterator/uncaught_exception.h"
+#include "iterator/session/uncaught_exception.h"
 
 #include <atomic>
 #include <cstdlib>

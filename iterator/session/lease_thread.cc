@@ -1,4 +1,4 @@
-#include "iterator/lease_thread.h"
+#include "iterator/session/lease_thread.h"
 
 #include <algorithm>
 #include <chrono>

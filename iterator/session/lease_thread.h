@@ -6,8 +6,8 @@
 //
 // Thread-safety: all functions may be called by the training thread.
 // Ownership: gate, stats, board and log are borrowed and must live longer.
-#ifndef GAVEL_ITERATOR_LEASE_THREAD_H_
-#define GAVEL_ITERATOR_LEASE_THREAD_H_
+#ifndef GAVEL_ITERATOR_SESSION_LEASE_THREAD_H_
+#define GAVEL_ITERATOR_SESSION_LEASE_THREAD_H_
 
 #include <atomic>
 #include <functional>
@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "iterator/boundary_gate.h"
 #include "iterator/log.h"
-#include "iterator/status_board.h"
+#include "iterator/session/status_board.h"
 #include "iterator/step_stats.h"
 #include "runtime/lease/lease_machine.h"
 #include "runtime/transport/dealer.h"
@@ -120,4 +120,4 @@ class LeaseThread {
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_ITERATOR_LEASE_THREAD_H_
+#endif  // GAVEL_ITERATOR_SESSION_LEASE_THREAD_H_

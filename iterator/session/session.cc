@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "gavel/profile.h"
-#include "iterator/session_state.h"
+#include "iterator/session/session_state.h"
 #include "iterator/status_conversion.h"
 #include "runtime/torch_errors.h"
 
