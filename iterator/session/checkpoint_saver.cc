@@ -1,200 +1,193 @@
-// Checkpoints of the session, and its ends.
-#include <cstdio>
-#include <cstdlib>
-#include <iostream>
+#include "iterator/session/checkpoint_saver.h"
+
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/session/session_state.h"
 
 namespace gavel::internal {
+namespace {
 
-Generation SessionState::NextGeneration() const {
-  return {generation_epoch_, stats_.steps_done()};
+// While a save is under way, its outcome is looked for this often.
+constexpr int64_t kSaveLookInterval_ns = 50'000'000;
+
+}  // namespace
+
+absl::Status CheckpointSaver::Open() {
+  const SessionOptions& options = context_.options;
+  if (options.checkpoint_directory.empty()) {
+    context_.log.Info(
+        "no checkpoints are written: GAVEL_CHECKPOINT_DIRECTORY is not set");
+    return absl::OkStatus();
+  }
+  GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
+      options.checkpoint_directory, options.checkpoints_kept, options.rank,
+      [this](Generation generation, const absl::Status& status) {
+        SaveDone(generation, status);
+      }));
+  for (const std::string& note : checkpoints_.notes()) {
+    const std::string line =
+        StrCat("fell back to an earlier checkpoint: ", note);
+    context_.log.Warning(line);
+    context_.board.SetCheckpoint(absl::DataLossError(line));
+  }
+  if (restored() == nullptr) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(state_.Restore(*restored()));
+  const Generation generation = checkpoints_.latest();
+  context_.log.Info(StrCat("going on from ", GenerationName(generation), " in ",
+                           options.checkpoint_directory));
+  epoch_ = generation.epoch;
+  restored_step_ = generation.step;
+  context_.stats.SetStepsDone(generation.step);
+  context_.stats.SetLastGeneration(generation);
+  return absl::OkStatus();
 }
 
-absl::Status SessionState::Commit(std::vector<HostCopy>* copies) {
-  ScheduleCheckpoint();
-  if (!CanCommit()) return CannotCommit();
+Generation CheckpointSaver::NextGeneration() const {
+  return {epoch_, context_.stats.steps_done()};
+}
+
+void CheckpointSaver::Schedule() {
+  schedule_.Restart(Now(), context_.stats.steps_done(), gang_.world_size());
+}
+
+// By steps: at exactly these, after waiting for the save before. By time: not
+// before that save is done.
+bool CheckpointSaver::IsDue(int64_t now_ns) const {
+  return IsDueBySteps() || IsDueByTime(now_ns);
+}
+
+bool CheckpointSaver::IsDueBySteps() const {
+  return enabled() && context_.stats.steps_done() >= schedule_.due_step();
+}
+
+bool CheckpointSaver::IsDueByTime(int64_t now_ns) const {
+  return enabled() && now_ns >= schedule_.due_ns() && !IsBusy();
+}
+
+uint64_t CheckpointSaver::NextLook_step() const {
+  return enabled() ? schedule_.due_step() : kNoStep;
+}
+
+int64_t CheckpointSaver::NextLook_ns(int64_t now_ns) const {
+  if (IsBusy()) return now_ns + kSaveLookInterval_ns;
+  return enabled() ? schedule_.due_ns() : kNever_ns;
+}
+
+absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies) {
+  Schedule();
+  if (!state_.CanCollect()) return SayCannotCommit(), absl::OkStatus();
   const Generation generation = NextGeneration();
-  if (!checkpoints_.enabled()) return absl::OkStatus();
+  if (!enabled()) return absl::OkStatus();
   const int64_t begin_ns = Now_ns();
-  // One save at a time; and what is under way may be this generation.
-  WaitForSave().IgnoreError();
+  // One save at a time. The one under way may be this generation.
+  WaitAndTell().IgnoreError();
   if (checkpoints_.IsCommitted(generation)) return absl::OkStatus();
   const int64_t copy_begin_ns = Now_ns();
-  const RuntimeSpan span(profile_.ring(), "checkpoint copy");
-  profile_.CountCheckpoint();
-  checkpoint_begin_ns_ = copy_begin_ns;
+  const RuntimeSpan span(context_.profile.ring(), "checkpoint copy");
+  context_.profile.CountCheckpoint();
+  begin_ns_ = copy_begin_ns;
   save_ = {generation.step,
            generation == save_generation_ ? save_.attempt + 1 : 1};
   save_generation_ = generation;
   gang_.BeginSave(save_);
   Snapshot snapshot;
-  absl::Status status = CollectSnapshot(&snapshot);
+  absl::Status status = state_.Collect(&snapshot);
   if (status.ok()) {
     status = checkpoints_.Begin(generation, std::move(snapshot),
                                 OptionsOfSave(), copies);
   }
-  checkpoint_stall_s_ = ToSeconds(Now_ns() - copy_begin_ns);
-  stats_.AddPausing(Now_ns() - begin_ns);
-  ScheduleCheckpoint();
-  if (!status.ok()) CheckpointDone(generation, status);
+  schedule_.SetStall(ToSeconds(Now_ns() - copy_begin_ns));
+  context_.stats.AddPausing(Now_ns() - begin_ns);
+  Schedule();
+  if (!status.ok()) SaveDone(generation, status);
   return status;
 }
 
-absl::Status SessionState::WaitForSave() {
-  if (lease_thread_) lease_thread_->SetSaving(true);
-  absl::Status status = checkpoints_.Wait();
-  if (lease_thread_) lease_thread_->SetSaving(false);
+void CheckpointSaver::SayCannotCommit() {
+  if (!enabled()) return;
+  Wait().IgnoreError();  // so that latest() is the last one
+  const Generation latest = checkpoints_.latest();
+  context_.log.Info(
+      StrCat("no checkpoint is taken inside a step; a restart goes on ",
+             latest == Generation() ? "from the beginning"
+                                    : StrCat("from ", GenerationName(latest)),
+             " (call StepDone() before an evaluation to have one there)"));
+}
+
+absl::Status CheckpointSaver::WaitAndTell() {
+  link_.SetSaving(true);
+  absl::Status status = Wait();
+  link_.SetSaving(false);
   return status;
 }
 
-// Asked by the writer's thread.
-CommitOptions SessionState::OptionsOfSave() {
+// The writer's thread calls these functions.
+CommitOptions CheckpointSaver::OptionsOfSave() {
   CommitOptions options;
-  options.world_size = world_size_;
-  options.gang_wait_s = options_.gang_wait_s;
+  options.world_size = gang_.world_size();
+  options.gang_wait_s = context_.options.gang_wait_s;
   options.before_commit = [this] {
-    if (!IsRejected()) return absl::OkStatus();
+    if (!link_.rejected()) return absl::OkStatus();
     return absl::CancelledError(
         "the coordinator has given this job to another process");
   };
-  options.gives_up = [this, save = save_] {
-    if (!gang_broken_.load(std::memory_order_acquire)) {
-      return gang_.SaveStatus(save);
-    }
-    return absl::CancelledError("the gang is broken");
-  };
+  options.gives_up = [this, save = save_] { return gang_.SaveStatus(save); };
   options.all_have_begun = [this, save = save_] {
     return gang_.AllHaveBegun(save);
   };
   return options;
 }
 
-// The writer's thread calls this, or the training thread when there was no
-// copy to write.
-void SessionState::CheckpointDone(Generation generation,
-                                  const absl::Status& status) {
-  board_.SetCheckpoint(status);
-  if (profile_.ring() != nullptr) {
-    profile_.ring()->AddRuntime(RuntimeEvent{"checkpoint", checkpoint_begin_ns_,
-                                             Now_ns(),
-                                             RuntimeEvent::Row::kWriter});
+void CheckpointSaver::SaveDone(Generation generation,
+                               const absl::Status& status) {
+  context_.board.SetCheckpoint(status);
+  if (TraceRing* const ring = context_.profile.ring(); ring != nullptr) {
+    ring->AddRuntime(RuntimeEvent{"checkpoint", begin_ns_, Now_ns(),
+                                  RuntimeEvent::Row::kWriter});
   }
   if (status.ok()) {
-    stats_.SetLastGeneration(generation);  // for the next report
+    context_.stats.SetLastGeneration(generation);  // for the next report
   } else if (checkpoints_.IsSuperseded(generation)) {
-    Fail(status);  // training on would be for nothing
+    context_.Fail(status);  // nothing that is trained here will be kept
   } else {
-    log_.Warning(StrCat("no checkpoint this time: ", status.message()));
+    context_.log.Warning(StrCat("no checkpoint this time: ", status.message()));
   }
   // The others wait for this rank's part.
   if (!status.ok()) gang_.FailSave(save_);
   const bool whole = gang_.Settle(generation.step, status.ok());
-  if (status.ok() || whole || !managed()) return;
-  // The lost rank starts again from the last generation, and can't meet others
+  if (status.ok() || whole || !context_.managed()) return;
+  // The lost rank starts again from the last generation. It can't join others
   // that wait in memory with a later step.
-  gate_.Pause({PauseTier::kStop,
-               "the gang is broken: a rank was lost before the generation of "
-               "its stop was written"});
+  context_.gate.Pause(
+      {PauseTier::kStop,
+       "the gang is broken: a rank was lost before the generation of "
+       "its stop was written"});
 }
 
-void SessionState::PrepareCheckpoints() {
-  checkpoints_prepared_ = true;
+void CheckpointSaver::SettleGang() {
+  if (checkpoints_.IsWriting(NextGeneration())) return;
+  gang_.Settle(context_.stats.steps_done(), /*written=*/true);
+}
+
+void CheckpointSaver::PrepareOnce() {
+  if (std::exchange(prepared_, true)) return;
   Snapshot snapshot;
-  // What is wrong with the state is said when it is saved.
-  if (checkpoints_.enabled() && CanCommit() &&
-      CollectSnapshot(&snapshot).ok()) {
-    checkpoints_.Prepare(snapshot, world_size_);
+  // An error in the state is reported when it is saved.
+  if (enabled() && state_.CanCollect() && state_.Collect(&snapshot).ok()) {
+    checkpoints_.Prepare(snapshot, gang_.world_size());
   }
 }
 
-absl::Status SessionState::CollectSnapshot(Snapshot* snapshot) {
-  GAVEL_RETURN_IF_ERROR(tracked_.Collect(snapshot));
-  if (!at_boundary_) return mark_.Restore(snapshot), absl::OkStatus();
-  return position_.Collect(accelerator_.last_device(), stats_.steps_done(),
-                           snapshot);
+void CheckpointSaver::RaiseEpoch(uint64_t epoch) {
+  epoch_ = std::max(epoch_, epoch);
 }
 
-void SessionState::EndProcess(const std::string& why) {
-  log_.Info(StrCat("leaving the process after step ", stats_.steps_done(), ": ",
-                   why));
-  accelerator_.Unlock();
-  checkpoints_.Wait().IgnoreError();  // what was begun is in the last report
-  FinishProfile();
-  gang_.WaitForOthers();
-  lease_thread_->Finish({kExitEvicted, why, stats_.Read()});
-  std::cout.flush();
-  std::clog.flush();
-  std::fflush(nullptr);
-  // Neither destructors nor atexit handlers of the host: they belong to a
-  // program that has come to its end.
-  std::_Exit(kExitEvicted);
-}
-
-void SessionState::EndOutOfMemory(const std::string& what) {
-  const std::string why =
-      StrCat("out of memory after step ", stats_.steps_done(), ": ", what);
-  log_.Error(
-      StrCat(why, "; the job goes on elsewhere, from its last generation"));
-  if (std::this_thread::get_id() == training_thread_) {
-    checkpoints_.Wait().IgnoreError();  // what was begun is in the last report
-  }
-  lease_thread_->Finish({kExitFailed, why, stats_.Read()});
-  std::cout.flush();
-  std::clog.flush();
-  std::fflush(nullptr);
-  std::_Exit(kExitFailed);
-}
-
-void SessionState::SayIfFinishedBefore() {
-  if (restored_step_ != stats_.steps_done()) return;
-  log_.Warning(StrCat(
-      "this job was finished before: ", options_.checkpoint_directory,
-      " has its end at step ", *restored_step_,
-      ", and nothing was trained now; raise its steps or epochs to train on, "
-      "or give an empty GAVEL_CHECKPOINT_DIRECTORY to begin again"));
-}
-
-int SessionState::Finish() {
-  if (finish_done_) return exit_code_;
-  examination_.Finish(stats_.steps_done());
-  if (started_ && !evicted_ && !board_.has_fatal()) {
-    at_boundary_ = true;  // the program has come to its end
-    gang_.End();
-    absl::Status status = Commit();
-    if (status.ok()) status = WaitForSave();
-    // Done means that the result is on disk.
-    if (!status.ok() && gang_.broken()) {
-      evicted_ = true;
-      log_.Warning(StrCat("the gang is broken at its end: ", gang_.why_broken(),
-                          "; it starts again from the last generation"));
-      board_.SetEnded(std::move(status));
-    } else if (!status.ok()) {
-      Fail(std::move(status));
-    }
-  }
-  finish_done_ = true;
-  WaitForSave().IgnoreError();
-  FinishProfile();
-  signals_.Restore();
-  uncaught_exception_.Restore();
-  exit_code_ = board_.has_fatal() ? kExitFailed
-               : evicted_         ? kExitEvicted
-                                  : kExitDone;
-  if (exit_code_ == kExitDone) SayIfFinishedBefore();
-  accelerator_.Unlock();
-  gang_.Leave(exit_code_ == kExitDone ? Leaving::kDone : Leaving::kBroken);
-  gang_.WaitForOthers();
-  if (lease_thread_) {
-    lease_thread_->Finish(
-        {exit_code_, std::string(board_.Get().message()), stats_.Read()});
-    lease_thread_.reset();
-  }
-  return exit_code_;
+void CheckpointSaver::RemoveLeftovers() {
+  context_.Warn(checkpoints_.RemoveLeftovers(epoch_));
 }
 
 }  // namespace gavel::internal

@@ -1,14 +1,12 @@
-// Pausing and resuming, as the training thread does it inside a boundary
-// (design: leases, pausing, one owner per accelerator).
+#include "iterator/session/lease_holder.h"
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "iterator/session/session_state.h"
-#include "iterator/step_profile_memory.h"
-#include "runtime/checkpoint/checkpoint_interval.h"
-#include "runtime/checkpoint/rng_state.h"
 
 namespace gavel::internal {
 namespace {
@@ -19,237 +17,207 @@ std::string ThreadsText(int threads) {
   return StrCat(threads, threads == 1 ? " thread" : " threads");
 }
 
-// Behind "running alone ...": when the first periodic checkpoint comes.
-std::string FirstCheckpointText(const SessionOptions& options) {
-  if (options.checkpoint_directory.empty()) return "";  // said before
-  std::string when;
-  if (options.checkpoint_interval_s != 0) {
-    const double interval_s = options.checkpoint_interval_s < 0
-                                  ? kCheckpointIntervalMin_s
-                                  : options.checkpoint_interval_s;
-    when = StrCat(interval_s, " s (GAVEL_CHECKPOINT_INTERVAL_S)");
-  }
-  if (options.checkpoint_interval_steps > 0) {
-    StrAppend(&when, when.empty() ? "" : " or ",
-              options.checkpoint_interval_steps,
-              options.checkpoint_interval_steps == 1 ? " step" : " steps",
-              " (GAVEL_CHECKPOINT_INTERVAL_STEPS)");
-  }
-  if (when.empty()) {
-    return ", no checkpoint before the end (GAVEL_CHECKPOINT_INTERVAL_S=0)";
-  }
-  return StrCat(", first checkpoint after ", when);
-}
-
 }  // namespace
 
-bool SessionState::AnswerCalls() {
-  if (!managed()) return gate_.stop_requested() ? StopAlone() : true;
-  if (!accelerator_.held()) return WaitForLease();
-  const BoundaryGate::Calls calls = gate_.Take(/*wait=*/false);
+bool LeaseHolder::AnswerCalls() {
+  if (!state_.accelerator().held()) return WaitForLease();
+  const BoundaryGate::Calls calls = context_.gate.Take(/*wait=*/false);
   if (calls.stop) return Park({PauseTier::kEvict, "ended by a signal"});
   if (calls.pause) return Park(*calls.pause);
   if (calls.threads) UseThreads(*calls.threads);
-  if (calls.checkpoint) checkpoint_due_ns_ = Now_ns();
-  // The lease thread says the same soon, but a lease binds without it.
-  if (gate_.IsDeadlineOver(Now_ns())) {
+  if (calls.checkpoint) saver_.RequestAt(Now_ns());
+  // The lease thread will say so, too, but a lease binds without it.
+  if (context_.gate.IsDeadlineOver(Now_ns())) {
     return Park({PauseTier::kPark, "lease ended"});
   }
   return true;
 }
 
-// Its partner on a CPU slot came to its end.
-void SessionState::UseThreads(int threads) {
-  const absl::StatusOr<bool> changed = accelerator_.UseThreads(threads);
-  Warn(changed.status());
+// The other job of a shared CPU slot has come or gone.
+void LeaseHolder::UseThreads(int threads) {
+  const absl::StatusOr<bool> changed = state_.UseThreads(threads);
+  context_.Warn(changed.status());
   if (!changed.value_or(false)) return;
-  log_.Info(
-      StrCat(ThreadsText(threads), " from step ", stats_.steps_done(), " on"));
+  context_.log.Info(StrCat(ThreadsText(threads), " from step ",
+                           context_.stats.steps_done(), " on"));
 }
 
-bool SessionState::StopAlone() {
-  stopped_ = evicted_ = true;
-  const std::string line =
-      StrCat("ended by a signal after step ", stats_.steps_done());
-  log_.Info(line);
-  Commit().IgnoreError();
-  SettleGang();
-  board_.SetEnded(absl::CancelledError(line));
-  return false;
-}
-
-bool SessionState::Park(const lease_action::Pause& pause) {
+bool LeaseHolder::Park(const lease_action::Pause& pause) {
   const int64_t begin_ns = Now_ns();
-  log_.Info(StrCat("paused after step ", stats_.steps_done(), " on ",
-                   accelerator_.uuid(), ": ", pause.why));
-  stats_.CountPause();
-  const RuntimeSpan span(profile_.ring(), "pause");
-  profile_.MarkMemory(begin_ns, device());
+  context_.log.Info(StrCat("paused after step ", context_.stats.steps_done(),
+                           " on ", state_.accelerator().uuid(), ": ",
+                           pause.why));
+  context_.stats.CountPause();
+  const RuntimeSpan span(context_.profile.ring(), "pause");
+  context_.profile.MarkMemory(begin_ns, state_.device());
   TellMemory();
-  lease_thread_->Post(lease_event::Progressed{stats_.Read()});
+  link_.Post(lease_event::Progressed{context_.stats.Read()});
   const bool keep = pause.tier == PauseTier::kKeep;
-  const bool saves = pause.tier != PauseTier::kStop && !IsRejected();
-  BeforeMove();
-  // What stays on the accelerator is read while it is still ours.
-  if (saves && keep) Commit().IgnoreError();  // counts its own time
+  const bool saves = pause.tier != PauseTier::kStop && !link_.rejected();
+  state_.BeforeMove();
+  // What stays on the accelerator is copied while the accelerator is still
+  // held.
+  if (saves && keep) saver_.Commit().IgnoreError();  // counts its own time
   // What leaves it does not wait for a save that is under way.
-  const bool parks = saves && !keep && !checkpoints_.IsBusy();
+  const bool parks = saves && !keep && !saver_.IsBusy();
   if (parks) ParkInCheckpoint();
   const int64_t release_ns = Now_ns();
-  if (!ReleaseAccelerator(keep)) return false;
-  stats_.AddPausing(Now_ns() - release_ns);
+  if (!Release(keep)) return false;
+  context_.stats.AddPausing(Now_ns() - release_ns);
   TellMemory();
-  // The accelerator is free for the next job from here on; the disk write goes
-  // on beside it.
-  lease_thread_->Post(lease_event::Parked{lease_epoch_, stats_.Read()});
+  // The accelerator is free for the next job from here on. The save continues
+  // in the background.
+  link_.Post(lease_event::Parked{epoch_, context_.stats.Read()});
   if (saves && !keep) {
-    if (!parks) Commit().IgnoreError();
+    if (!parks) saver_.Commit().IgnoreError();
     TellMemory();
-    lease_thread_->Post(lease_event::Progressed{stats_.Read()});
+    link_.Post(lease_event::Progressed{context_.stats.Read()});
   }
-  SettleGang();
-  if (StrongerThan(pause.tier, PauseTier::kPark)) EndProcess(pause.why);
-  WriteProfile();
+  saver_.SettleGang();
+  if (StrongerThan(pause.tier, PauseTier::kPark)) exit_.Evict(pause.why);
+  context_.WriteProfile(state_.device());
   return WaitForLease();
 }
 
 // One copy for both: the checkpoint is written from it, and the state comes
-// back from it. What can't be committed here moves as it does without
-// checkpoints.
-void SessionState::ParkInCheckpoint() {
+// back from it. Where nothing can be committed, the state moves as it does
+// without checkpoints.
+void LeaseHolder::ParkInCheckpoint() {
   std::vector<HostCopy> copies;
-  if (!Commit(&copies).ok()) return;  // said there
-  Warn(tracked_.Park(copies));
+  if (!saver_.Commit(&copies).ok()) return;  // reported there
+  context_.Warn(state_.Park(copies));
 }
 
-bool SessionState::ReleaseAccelerator(bool keep) {
-  const RuntimeSpan span(profile_.ring(), "leave accelerator");
-  absl::Status status = accelerator_.Release(tracked_, keep);
-  AfterMove(accelerator_.device());
-  gate_.ForgetLease();
+bool LeaseHolder::Release(bool keep) {
+  const RuntimeSpan span(context_.profile.ring(), "leave accelerator");
+  const absl::Status status = state_.Release(keep);
+  context_.gate.ForgetLease();
   if (status.ok()) return true;
-  Fail(Annotate(status, StrCat("leaving accelerator ", accelerator_.uuid())));
+  context_.Fail(Annotate(
+      status, StrCat("leaving accelerator ", state_.accelerator().uuid())));
   return false;
 }
 
-bool SessionState::WaitForLease() {
+bool LeaseHolder::WaitForLease() {
   while (true) {
-    const BoundaryGate::Calls calls = gate_.Take(/*wait=*/true);
+    const BoundaryGate::Calls calls = context_.gate.Take(/*wait=*/true);
     const bool ends =
         calls.stop ||
         (calls.pause && StrongerThan(calls.pause->tier, PauseTier::kPark));
     if (!ends && !calls.pause && calls.resume && Resume(*calls.resume)) {
       return true;
     }
-    if (board_.has_fatal()) return false;
+    if (context_.board.has_fatal()) return false;
     if (calls.resume && (ends || calls.pause)) {
       // Granted and taken back before it was used.
-      lease_thread_->Post(
-          lease_event::Parked{calls.resume->epoch, stats_.Read()});
+      link_.Post(
+          lease_event::Parked{calls.resume->epoch, context_.stats.Read()});
     }
     if (!ends) continue;
     const bool wants_state =
         calls.stop || calls.pause->tier == PauseTier::kEvict;
-    if (wants_state && !IsRejected()) Commit().IgnoreError();
-    EndProcess(calls.stop ? "ended by a signal" : calls.pause->why);
+    if (wants_state && !link_.rejected()) saver_.Commit().IgnoreError();
+    exit_.Evict(calls.stop ? "ended by a signal" : calls.pause->why);
   }
 }
 
-bool SessionState::Resume(const lease_action::Resume& lease) {
+bool LeaseHolder::Resume(const lease_action::Resume& lease) {
   const int64_t begin_ns = Now_ns();
-  const std::string last_uuid = accelerator_.uuid();
-  const at::Device last_device = accelerator_.last_device();
-  const RuntimeSpan span(profile_.ring(), "take accelerator");
-  BeforeMove();
-  absl::Status status = accelerator_.Take(lease, tracked_);
-  AfterMove(accelerator_.device());
-  if (status.ok() && !device().is_cpu()) checkpoints_.AllowPinned();
-  if (status.ok()) status = MoveRandom(last_device);
-  if (status.ok()) {
-    status = position_.SetShard(options_.rank, lease.world_size);
-  }
+  const std::string last_uuid = state_.accelerator().uuid();
+  const RuntimeSpan span(context_.profile.ring(), "take accelerator");
+  absl::Status status = state_.Take(lease);
+  if (state_.OnGpu()) saver_.AllowPinned();
   if (status.ok()) status = JoinLeased(lease);
-  board_.SetAccelerator(status);
-  if (!status.ok()) {
-    const std::string why(status.message());
-    log_.Warning(StrCat("can't take the leased accelerator: ", why));
-    accelerator_.Release(tracked_).IgnoreError();
-    lease_thread_->Post(lease_event::ResumeFailed{
-        lease.epoch, why,
-        accelerator_.device_failed()        ? ReleaseCause::kDeviceFailed
-        : absl::IsResourceExhausted(status) ? ReleaseCause::kOutOfMemory
-                                            : ReleaseCause::kResumeFailed});
-    return false;
-  }
-  lease_epoch_ = lease.epoch;
-  generation_epoch_ = std::max(generation_epoch_, lease.epoch);
-  world_size_ = lease.world_size;
+  context_.board.SetAccelerator(status);
+  if (!status.ok()) return ResumeFailed(lease, status), false;
+  epoch_ = lease.epoch;
+  saver_.RaiseEpoch(lease.epoch);
+  gang_.SetWorldSize(lease.world_size);
   if (!last_uuid.empty()) {
-    stats_.AddPausing(Now_ns() - begin_ns);
-    if (last_uuid != accelerator_.uuid()) stats_.CountMove();
+    context_.stats.AddPausing(Now_ns() - begin_ns);
+    if (last_uuid != state_.accelerator().uuid()) context_.stats.CountMove();
   }
-  gate_.HoldLease();
+  context_.gate.HoldLease();
   TellMemory();
-  lease_thread_->Post(lease_event::Resumed{lease.epoch});
-  log_.Info(StrCat("running from step ", stats_.steps_done(), " on ",
-                   lease.accelerator.uuid, " (", lease.accelerator.type, ", ",
-                   device().is_cpu() ? ThreadsText(lease.accelerator.threads)
-                                     : lease.accelerator.device,
-                   ")"));
-  if (accelerator_.slow_down_factor() > 1) {
-    log_.Warning(StrCat("DEMONSTRATION: ", lease.accelerator.uuid,
-                        " is slowed down artificially, each step takes ",
-                        accelerator_.slow_down_factor(), " times as long"));
-  }
+  link_.Post(lease_event::Resumed{lease.epoch});
+  SayRunning(lease);
   return true;
 }
 
-// For the coordinator's budgets.
-void SessionState::TellMemory() {
-  const uint64_t state = tracked_.SizeBytes();
-  const at::Device device = accelerator_.device();
-  const bool on_accelerator = accelerator_.held() || accelerator_.kept();
-  uint64_t on_device = on_accelerator ? state : 0;
-  if (on_accelerator && !device.is_cpu()) {
-    const MemoryUse use = ReadMemory(device);
-    on_device = static_cast<uint64_t>(
-        accelerator_.held() ? use.reserved_high_bytes : use.reserved_bytes);
+void LeaseHolder::ResumeFailed(const lease_action::Resume& lease,
+                               const absl::Status& status) {
+  const std::string why(status.message());
+  context_.log.Warning(StrCat("can't take the leased accelerator: ", why));
+  state_.Abandon();
+  link_.Post(lease_event::ResumeFailed{
+      lease.epoch, why,
+      state_.accelerator().device_failed() ? ReleaseCause::kDeviceFailed
+      : absl::IsResourceExhausted(status)  ? ReleaseCause::kOutOfMemory
+                                           : ReleaseCause::kResumeFailed});
+}
+
+void LeaseHolder::SayRunning(const lease_action::Resume& lease) {
+  context_.log.Info(
+      StrCat("running from step ", context_.stats.steps_done(), " on ",
+             lease.accelerator.uuid, " (", lease.accelerator.type, ", ",
+             state_.device().is_cpu() ? ThreadsText(lease.accelerator.threads)
+                                      : lease.accelerator.device,
+             ")"));
+  const double factor = state_.accelerator().slow_down_factor();
+  if (factor > 1) {
+    context_.log.Warning(
+        StrCat("DEMONSTRATION: ", lease.accelerator.uuid,
+               " is slowed down artificially, each step takes ", factor,
+               " times as long"));
   }
-  // Steps take more of a GPU than the state does.
-  memory_due_ns_ = accelerator_.held() && managed() && !device.is_cpu()
+}
+
+void LeaseHolder::TellMemory() {
+  const TrainingState::Sizes sizes = state_.ReadSizes();
+  // On a GPU steps take more than the state does.
+  memory_due_ns_ = state_.OnGpu() && context_.managed()
                        ? Now_ns() + kTellMemory_ns
                        : kNever_ns;
-  // A CPU slot's memory stays with the process; what left a GPU is in the copy.
-  const uint64_t in_host = accelerator_.last_device().is_cpu()
-                               ? state
-                               : state - tracked_.parked_bytes();
-  stats_.SetMemory(
-      state, on_device,
-      checkpoints_.arena_size_bytes() + (on_accelerator ? 0 : in_host));
+  context_.stats.SetMemory(sizes.state, sizes.on_device,
+                           saver_.arena_size_bytes() + sizes.in_host);
 }
 
-// A job that moves to another GPU goes on with the same random numbers there.
-absl::Status SessionState::MoveRandom(at::Device from) {
-  const at::Device to = accelerator_.device();
-  if (from == to || from.is_cpu() || to.is_cpu()) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const std::string state, GetRngState(from));
-  return SetRngState(to, state);
-}
-
-bool SessionState::TakeDeviceAlone() {
-  BeforeMove();
-  absl::Status status =
-      accelerator_.Use(options_.device, options_.gang.local_rank, tracked_);
-  AfterMove(accelerator_.device());
-  if (status.ok() && !device().is_cpu()) checkpoints_.AllowPinned();
+bool LeaseHolder::TakeAlone() {
+  absl::Status status = state_.UseAlone();
+  if (status.ok() && state_.OnGpu()) saver_.AllowPinned();
   if (status.ok()) status = JoinAlone();
-  if (!status.ok()) return Fail(std::move(status)), false;
-  gate_.NeedNoLease();
-  log_.Info(StrCat(world_size_ > 1 ? "running without a coordinator from step "
-                                   : "running alone from step ",
-                   stats_.steps_done(), " on ", accelerator_.device().str(),
-                   FirstCheckpointText(options_)));
+  if (!status.ok()) return context_.Fail(std::move(status)), false;
+  context_.gate.NeedNoLease();
+  context_.log.Info(
+      StrCat(gang_.world_size() > 1 ? "running without a coordinator from step "
+                                    : "running alone from step ",
+             context_.stats.steps_done(), " on ", state_.device().str(),
+             FirstCheckpointText(context_.options)));
   return true;
+}
+
+absl::Status LeaseHolder::JoinLeased(const lease_action::Resume& lease) {
+  if (lease.world_size < 2) return absl::OkStatus();
+  absl::Status status = JoinGang(gang_.PlanLeased(lease));
+  // The gang is at another step: the state in memory is of no use.
+  if (absl::IsAborted(status)) exit_.Evict(std::string(status.message()));
+  // Not possible in this build, whatever the lease.
+  if (absl::IsFailedPrecondition(status)) context_.Fail(status);
+  return status;
+}
+
+absl::Status LeaseHolder::JoinAlone() {
+  if (gang_.world_size() < 2) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(GangPlan plan, gang_.PlanAlone());
+  if (context_.options.rank == 0) saver_.RemoveLeftovers();
+  return JoinGang(std::move(plan));
+}
+
+absl::Status LeaseHolder::JoinGang(GangPlan plan) {
+  const RuntimeSpan span(context_.profile.ring(), "join gang");
+  // A gang begins once the save of the one before is written or has failed.
+  saver_.Wait().IgnoreError();
+  return gang_.Join(std::move(plan), state_.device());
 }
 
 }  // namespace gavel::internal

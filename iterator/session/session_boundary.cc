@@ -1,13 +1,17 @@
-// Boundaries outside of an Iterator: in evaluation, warm-up, and loops of the
-// program's own.
+// The slow path of a boundary: of an Iterator, and outside of one (in
+// evaluation, warm-up, and loops of the program's own).
 //
-// A generation is only ever of a step's end, since a restart begins there. In
-// such a place the process can pause (everything stays in memory), but a
-// checkpoint needs the state of the last step's end: live, when StepDone() was
-// called just before; else by the mark, which is set where a loop or a step was
-// left, while nobody has written to the tensors since.
+// Outside of an Iterator the process can always pause, as everything stays in
+// memory. A checkpoint needs the state of a step's end (TrainingState): that of
+// now, when StepDone() was called just before; else that of the mark, which is
+// set where a loop or a step is left.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
 #include "core/status.h"
-#include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/session/session_state.h"
 #include "runtime/torch_errors.h"
@@ -15,8 +19,18 @@
 namespace gavel::internal {
 namespace {
 
-// A checkpoint that is due where none can be taken is looked at again then.
+// A checkpoint that is due where none can be taken is tried again after this.
 constexpr int64_t kCheckpointRetry_ns = 100'000'000;
+
+// Sleeps as long as the step would take more on a slower accelerator. For
+// demonstrations only; the log of each such lease says so.
+void SlowDown(double factor, StepStats& stats) {
+  if (factor <= 1) return;
+  const int64_t begin_ns = Now_ns();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(
+      std::llround((factor - 1) * static_cast<double>(stats.last_step_ns()))));
+  stats.AddRunning(Now_ns() - begin_ns);
+}
 
 }  // namespace
 
@@ -34,12 +48,22 @@ void SessionState::StepDone() {
   }
   CountStep(Now_ns());
   if (position_.inside()) {
-    step_counted_ = true;  // so that the Iterator does not count it, too
-    SetMark();
+    step_counted_ = true;  // so that the Iterator does not count it again
+    if (saver_.enabled()) state_.SetMark();
   } else {
     position_.BeginOwnLoop();
     step_done_ = true;
   }
+}
+
+bool SessionState::Attend(bool after_step) {
+  if (stopped()) return false;
+  state_.SetAtStepEnd(true);
+  const bool continues = AttendGuarded(after_step);
+  state_.SetAtStepEnd(false);
+  context_.stats.MarkBoundary(Now_ns());
+  context_.profile.EndBoundary();
+  return continues;
 }
 
 bool SessionState::AttendOutside(bool after_step) {
@@ -49,79 +73,88 @@ bool SessionState::AttendOutside(bool after_step) {
         "beginning at a boundary", [&]() -> absl::Status { return Start(); });
     if (!status.ok()) Fail(std::move(status));
   }
-  if (!MayGoOn()) return false;
-  // All steps were done before this process began: there is no lease to ask
-  // for.
-  if (managed() && !asks_for_lease_) return true;
+  if (!MayContinue()) return false;
+  // All steps were done before this process began: it needs no lease.
+  if (context_.managed() && !asks_for_lease_) return true;
   const int64_t begin_ns = Now_ns();
-  at_boundary_ = after_step;
-  const bool goes_on = AttendPlace(after_step);
-  at_boundary_ = false;
-  if (is_first && goes_on) {
-    Warn(position_.RestoreRandom(accelerator_.last_device()));
+  state_.SetAtStepEnd(after_step);
+  const bool continues = AttendGuarded(after_step);
+  state_.SetAtStepEnd(false);
+  if (is_first && continues) {
+    context_.Warn(position_.RestoreRandom(state_.accelerator().last_device()));
   }
   if (after_step || is_first) {
-    stats_.MarkBoundary(Now_ns());
-    profile_.EndBoundary();
+    context_.stats.MarkBoundary(Now_ns());
+    context_.profile.EndBoundary();
   } else {
-    stats_.Skip(Now_ns() - begin_ns);  // the step's time goes on behind it
+    context_.stats.Skip(Now_ns() - begin_ns);  // no part of the step's time
     attention_ns_ = std::max(attention_ns_, begin_ns + kCheckpointRetry_ns);
   }
-  return goes_on && MayGoOn();
+  return continues && MayContinue();
 }
 
-bool SessionState::MayGoOn() const {
-  if (board_.has_fatal() || evicted_ || finish_done_) return false;
-  return !used_up_ || iterator_used_;
+bool SessionState::MayContinue() const {
+  if (context_.board.has_fatal() || control_.evicted() || finish_done_) {
+    return false;
+  }
+  return !control_.used_up() || iterator_used_;
 }
 
-bool SessionState::CanCommit() const {
-  return at_boundary_ || mark_.Holds(stats_.steps_done(), tracked_);
-}
-
-absl::Status SessionState::CannotCommit() {
-  if (!checkpoints_.enabled()) return absl::OkStatus();
-  checkpoints_.Wait().IgnoreError();  // one may be under way
-  const Generation latest = checkpoints_.latest();
-  log_.Info(
-      StrCat("no checkpoint is taken inside a step; a restart goes on ",
-             latest == Generation() ? "from the beginning"
-                                    : StrCat("from ", GenerationName(latest)),
-             " (call StepDone() before an evaluation to have one there)"));
-  return absl::OkStatus();
-}
-
-void SessionState::SetMark() {
-  if (!checkpoints_.enabled()) return;
-  Snapshot snapshot;
-  at_boundary_ = true;
-  absl::Status status = CollectSnapshot(&snapshot);
-  at_boundary_ = false;
-  if (status.ok()) status = mark_.Set(stats_.steps_done(), snapshot, tracked_);
-  if (!status.ok()) Fail(std::move(status));
-}
-
-void SessionState::WriteProfile() {
-  profile_.MarkMemory(Now_ns(), device());
-  Warn(profile_.Write(stats_));
-}
-
-void SessionState::FinishProfile() {
-  if (!started_) return;
-  WriteProfile();
-  for (const std::string& line : profile_.Table(stats_)) log_.Info(line);
-}
-
-void SessionState::BeforeMove() {
-  mark_held_ = mark_.Holds(stats_.steps_done(), tracked_);
-}
-
-void SessionState::AfterMove(at::Device device) {
-  absl::Status status = CatchAsStatus("moving the batch", [&] {
-    if (batch_owner_ != nullptr) batch_owner_->PlaceBatch(device);
-    return mark_held_ ? mark_.Rebase(tracked_) : absl::OkStatus();
+// Nothing of ours throws into the host's loop.
+bool SessionState::AttendGuarded(bool after_step) {
+  bool continues = false;
+  examination_.SetQuiet(true);
+  absl::Status status = CatchAsStatus("at a boundary", [&] {
+    continues = AttendAll(after_step);
+    return absl::OkStatus();
   });
-  if (!status.ok()) Fail(std::move(status));
+  examination_.SetQuiet(false);
+  if (status.ok()) return continues;
+  return Fail(std::move(status)), false;
+}
+
+// In order of severity.
+bool SessionState::AttendAll(bool after_step) {
+  if (after_step && !control_.EndGangStep()) return false;
+  if (after_step && !AttendStep()) return false;
+  const int64_t begin_ns = Now_ns();
+  if (!control_.Attend(step_counted_ || !position_.inside())) return false;
+  const bool is_due = !gang_.joined() && saver_.IsDue(Now_ns());
+  if (is_due && state_.CanCollect()) saver_.Commit().IgnoreError();
+  if (after_step) saver_.PrepareOnce();
+  context_.profile.Exclude(Now_ns() - begin_ns);
+  context_.Warn(context_.profile.Tick(Now_ns(), device(), context_.stats));
+  if (Now_ns() >= lease_.memory_due_ns()) lease_.TellMemory();
+  SetAttention();
+  return true;
+}
+
+bool SessionState::AttendStep() {
+  SlowDown(state_.accelerator().slow_down_factor(), context_.stats);
+  examination_.StepDone(context_.stats.steps_done());
+  if (!optimizer_check_.done()) {
+    absl::Status status = optimizer_check_.Check();
+    if (!status.ok()) return Fail(std::move(status)), false;
+  }
+  if (!control_.BudgetIsUsedUp()) return true;
+  control_.UseUpBudget();
+  saver_.Commit().IgnoreError();
+  return false;
+}
+
+void SessionState::SetAttention() {
+  attention_step_ = saver_.NextLook_step();
+  if (context_.options.steps_total > 0) {
+    attention_step_ = std::min(
+        attention_step_, static_cast<uint64_t>(context_.options.steps_total));
+  }
+  attention_ns_ =
+      std::min({saver_.NextLook_ns(Now_ns()), context_.profile.next_tick_ns(),
+                lease_.memory_due_ns()});
+  if (!optimizer_check_.done() || state_.accelerator().slow_down_factor() > 1 ||
+      gang_.joined() || examination_.on()) {
+    attention_step_ = 0;  // every step
+  }
 }
 
 }  // namespace gavel::internal
