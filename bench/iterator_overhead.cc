@@ -30,7 +30,7 @@
 #include "gavel/iterator.h"
 #include "gavel/profile.h"
 #include "gavel/session.h"
-#include "tests/iterator/fake_coordinator.h"
+#include "tests/support/coordinator_thread.h"
 
 // ---- counted allocations
 
@@ -114,7 +114,7 @@ class ArmedSession {
 
  private:
   std::string folder_;
-  gavel::testing::FakeCoordinator coordinator_;
+  gavel::testing::CoordinatorThread coordinator_;
   at::Tensor tensor_;
   std::unique_ptr<gavel::Session> session_;
 };

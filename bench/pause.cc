@@ -40,7 +40,7 @@
 #include "gavel/session.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
-#include "tests/iterator/fake_coordinator.h"
+#include "tests/support/coordinator_thread.h"
 
 extern char** environ;
 
@@ -55,7 +55,7 @@ using gavel::bench::Row;
 namespace fs = std::filesystem;
 using gavel::bench::MakeWorkload;
 using gavel::bench::Workload;
-using gavel::testing::FakeCoordinator;
+using gavel::testing::CoordinatorThread;
 
 // The cores of this machine, on both sides.
 const int kThreads =
@@ -242,7 +242,7 @@ class Job {
 
  private:
   gavel::AcceleratorInfo slot_;
-  FakeCoordinator coordinator_;
+  CoordinatorThread coordinator_;
   std::unique_ptr<Workload> workload_;
   std::unique_ptr<gavel::Session> session_;
 };

@@ -18,7 +18,7 @@
 #include "coordinator/workload/throughput_writer.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/profile/profile_leases.h"
+#include "runtime/transport/lease_granter.h"
 
 namespace gavel {
 namespace {
@@ -59,7 +59,7 @@ class CellRun {
  public:
   CellRun(const std::vector<ProfileWorkload>& workloads,
           const ProfileCell& cell, const ProfileOptions& options,
-          ProfileLeases& leases)
+          LeaseGranter& leases)
       : workloads_(workloads),
         cell_(cell),
         options_(options),
@@ -91,7 +91,7 @@ class CellRun {
   const std::vector<ProfileWorkload>& workloads_;
   const ProfileCell& cell_;
   const ProfileOptions& options_;
-  ProfileLeases& leases_;
+  LeaseGranter& leases_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<std::unique_ptr<ChildProcess>> children_;
 };
@@ -105,7 +105,7 @@ absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
   launch.checkpoint_directory =
       StrCat(options_.folder, "/checkpoints-", job + 1);
   launch.environment = workload.environment;
-  const std::vector<AcceleratorInfo>& places = leases_.jobs()[job].places;
+  const std::vector<AcceleratorInfo>& places = leases_.jobs()[job].terms.places;
   launch.world_size = static_cast<int>(places.size());
   WorkerPlace place;
   place.coordinator = leases_.endpoint();
@@ -134,9 +134,9 @@ absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
 // When all jobs of the cell had made their first steps.
 std::optional<Time> CellRun::TrainsFrom() const {
   Time from = 0;
-  for (const ProfiledJob& job : leases_.jobs()) {
-    if (job.reports.empty()) return std::nullopt;
-    const ProfileReport& first = job.reports.front();
+  for (const LeasedJob& job : leases_.jobs()) {
+    if (job.rates.empty()) return std::nullopt;
+    const ReportedRate& first = job.rates.front();
     from = std::max(from, first.at - first.window_s);
   }
   return from;
@@ -146,7 +146,7 @@ std::vector<ProfileSample> CellRun::Samples(size_t job) const {
   std::vector<ProfileSample> samples;
   const std::optional<Time> from = TrainsFrom();
   if (!from) return samples;
-  for (const ProfileReport& report : leases_.jobs()[job].reports) {
+  for (const ReportedRate& report : leases_.jobs()[job].rates) {
     if (report.at - report.window_s < *from + options_.warm_up_s) continue;
     samples.push_back({report.steps_per_s, report.window_s});
   }
@@ -168,7 +168,7 @@ bool CellRun::IsEnough() const {
 
 // Empty: it goes on.
 std::string CellRun::WhyOver() const {
-  for (const ProfiledJob& job : leases_.jobs()) {
+  for (const LeasedJob& job : leases_.jobs()) {
     if (job.out_of_memory) return "out of memory";
     if (!job.error.empty()) return StrCat("failed: ", job.error);
   }
@@ -179,7 +179,7 @@ std::string CellRun::WhyOver() const {
     return code > 0 ? StrCat("its program exited with ", code)
                     : StrCat("its program died of signal ", -code);
   }
-  for (const ProfiledJob& job : leases_.jobs()) {
+  for (const LeasedJob& job : leases_.jobs()) {
     if (Now() - job.stepped_at <= options_.timeout_s) continue;
     return job.steps_done == 0 ? StrCat("no steps within ", options_.timeout_s,
                                         " s; is its loop a gavel::Iterator?")
@@ -209,13 +209,13 @@ std::vector<ProfileFigure> CellRun::Figures(const std::string& why) const {
 }
 
 absl::StatusOr<std::vector<ProfileFigure>> CellRun::Run() {
-  std::vector<ProfiledJob> jobs(measured());
-  for (ProfiledJob& job : jobs) {
-    job.places = cell_.places;
-    job.slots = cell_.beside ? 1 : 2;
+  std::vector<LeasedJob> jobs(measured());
+  for (LeasedJob& job : jobs) {
+    job.terms.places = cell_.places;
+    job.terms.slots = cell_.beside ? 1 : 2;
   }
   for (const AcceleratorInfo& info : cell_.neighbours) {
-    jobs.emplace_back().places = {info};
+    jobs.emplace_back().terms.places = {info};
   }
   const size_t count = jobs.size();
   const uint64_t incarnation = leases_.Begin(std::move(jobs));
@@ -249,7 +249,7 @@ class ProfileRun {
 
  private:
   absl::Status ReadTable();
-  absl::Status Measure(const ProfileCell& cell, ProfileLeases& leases);
+  absl::Status Measure(const ProfileCell& cell, LeaseGranter& leases);
   absl::Status Write() const;
   bool IsKnown(const ProfileCell& cell) const {
     return std::ranges::all_of(KeysOf(cell, workloads_), [&](const auto& key) {
@@ -283,7 +283,7 @@ absl::Status ProfileRun::Write() const {
 }
 
 absl::Status ProfileRun::Measure(const ProfileCell& cell,
-                                 ProfileLeases& leases) {
+                                 LeaseGranter& leases) {
   GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileFigure> figures,
                          CellRun(workloads_, cell, options_, leases).Run());
   const std::vector<ProfileKey> keys = KeysOf(cell, workloads_);
@@ -307,8 +307,8 @@ absl::Status ProfileRun::Measure(const ProfileCell& cell,
 absl::Status ProfileRun::Run() {
   GAVEL_RETURN_IF_ERROR(ReadTable());
   GAVEL_RETURN_IF_ERROR(MakeDirectory(options_.folder));
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<ProfileLeases> leases,
-                         ProfileLeases::Open());
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseGranter> leases,
+                         LeaseGranter::Open());
   for (size_t i = 0; i < cells_.size(); ++i) {
     if (options_.show) {
       options_.show(i, cells_.size(), TitleOf(cells_[i], workloads_));

@@ -13,7 +13,7 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/profile/profile_leases.h"
+#include "runtime/transport/lease_granter.h"
 
 namespace gavel {
 namespace {
@@ -29,13 +29,13 @@ constexpr size_t kJob = 0;
 class RoundEndRun {
  public:
   RoundEndRun(const PreemptionOptions& options, const ProfileWorkload& workload,
-              RoundEnd end, ProfileLeases& leases)
+              RoundEnd end, LeaseGranter& leases)
       : options_(options), workload_(workload), end_(end), leases_(leases) {}
 
   absl::StatusOr<PreemptionRecord> Run();
 
  private:
-  const ProfiledJob& job() const { return leases_.jobs()[kJob]; }
+  const LeasedJob& job() const { return leases_.jobs()[kJob]; }
   absl::Status Start();
   absl::Status Train();
   absl::Status TakeBack(PauseTier tier);
@@ -53,7 +53,7 @@ class RoundEndRun {
   const PreemptionOptions& options_;
   const ProfileWorkload& workload_;
   const RoundEnd end_;
-  ProfileLeases& leases_;
+  LeaseGranter& leases_;
   std::unique_ptr<ChildProcess> child_;
   std::vector<std::string> traces_;
   uint64_t epoch_ = 1;
@@ -92,11 +92,11 @@ absl::Status RoundEndRun::Wait(const std::string& what, double timeout_s,
 }
 
 absl::Status RoundEndRun::Start() {
-  ProfiledJob one;
-  one.places = {options_.accelerator};
+  LeasedJob one;
+  one.terms.places = {options_.accelerator};
   one.epoch = epoch_;
   if (child_ != nullptr) one.steps_done = job().steps_done;
-  if (end_ == RoundEnd::kExtended) one.lease_s = options_.round_s;
+  if (end_ == RoundEnd::kExtended) one.terms.duration_s = options_.round_s;
   LaunchWorker launch;
   launch.server = "preemption";
   launch.job_name = "preemption";
@@ -153,7 +153,7 @@ absl::Status RoundEndRun::TakeBack(PauseTier tier) {
                              [&] { return job().released_at >= 0; }));
   one.released_s = job().released_at;
   if (tier == PauseTier::kPark) {
-    leases_.GiveAgain(kJob);
+    leases_.GrantNext(kJob);
     return absl::OkStatus();
   }
   return CollectProcess();
@@ -275,8 +275,8 @@ std::vector<MeasuredRound> RoundsOf(const PreemptionRecord& record, int rounds,
 absl::Status RunPreemption(const PreemptionOptions& options,
                            PreemptionRounds* all) {
   all->clear();
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<ProfileLeases> leases,
-                         ProfileLeases::Open());
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseGranter> leases,
+                         LeaseGranter::Open());
   const size_t count = options.workloads.size() * kRoundEnds.size();
   for (const ProfileWorkload& workload : options.workloads) {
     PreemptionRounds::value_type ends;

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "gavel/session.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -54,12 +54,12 @@ class PairOnGpu : public ::testing::Test {
       return reports.empty() ? 0 : reports.back().progress.steps_done;
     }
     std::string own;
-    FakeCoordinator coordinator;
+    CoordinatorThread coordinator;
     std::optional<WorkerProcess> process;
   };
 
   // The libraries of CUDA take seconds to load.
-  static bool Eventually(const FakeCoordinator& coordinator,
+  static bool Eventually(const CoordinatorThread& coordinator,
                          const std::function<bool()>& happened) {
     return coordinator.Wait(happened) || coordinator.Wait(happened) ||
            coordinator.Wait(happened);

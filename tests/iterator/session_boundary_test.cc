@@ -18,9 +18,9 @@
 #include "core/generation.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -34,12 +34,12 @@ class SessionBoundary : public SessionTest {
     return options;
   }
   SessionOptions Alone() { return Unbothered(SessionTest::Alone()); }
-  SessionOptions Under(const FakeCoordinator& coordinator) {
+  SessionOptions Under(const CoordinatorThread& coordinator) {
     return Unbothered(SessionTest::Under(coordinator.endpoint()));
   }
   // An evaluation that goes on until the job was paused and runs elsewhere.
   static void EvaluateUntilMoved(Session& session,
-                                 FakeCoordinator& coordinator) {
+                                 CoordinatorThread& coordinator) {
     coordinator.PauseThenGrant(CpuSlot("slot-b"));
     const auto give_up =
         std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -68,7 +68,7 @@ class SessionBoundary : public SessionTest {
 };
 
 TEST_F(SessionBoundary, ALongEvaluationBetweenLoopsPausesAndMoves) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   training.after_epoch = [&](Session& session, torch::nn::Module&) {
@@ -87,7 +87,7 @@ TEST_F(SessionBoundary, ALongEvaluationBetweenLoopsPausesAndMoves) {
 }
 
 TEST_F(SessionBoundary, ALongEvaluationInsideAStepPausesAndMoves) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   training.after_step = [&](Session& session) {
@@ -102,7 +102,7 @@ TEST_F(SessionBoundary, ALongEvaluationInsideAStepPausesAndMoves) {
 }
 
 TEST_F(SessionBoundary, AWarmUpMayPauseToo) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   torch::Tensor weight = torch::ones({2});
   auto session = Session::Create(Under(coordinator));
@@ -323,7 +323,7 @@ TEST_F(SessionBoundary, ALoopOfOnesOwnGoesOnAfterItWasKilled) {
 }
 
 TEST_F(SessionBoundary, ALoopOfOnesOwnPausesAndMoves) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   const OwnLoop outcome =
       TrainOwnLoop(Under(coordinator), [&](Session& session) {

@@ -14,8 +14,8 @@
 
 #include "gavel/session.h"
 #include "runtime/device/device_move.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -45,7 +45,7 @@ class SessionGpu : public ::testing::Test {
         c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(0);
     return static_cast<int64_t>(total - free);
   }
-  SessionOptions Under(const FakeCoordinator& coordinator) {
+  SessionOptions Under(const CoordinatorThread& coordinator) {
     SessionOptions options = Options();
     options.coordinator = coordinator.endpoint();
     options.job = 1;
@@ -55,7 +55,7 @@ class SessionGpu : public ::testing::Test {
     return options;
   }
   // Trains and pauses after step 8; `paused` is called meanwhile.
-  Outcome TrainWithPause(FakeCoordinator& coordinator, PauseTier tier,
+  Outcome TrainWithPause(CoordinatorThread& coordinator, PauseTier tier,
                          const std::function<void()>& running,
                          const std::function<void()>& paused) {
     AcceleratorInfo gpu = CpuSlot("gpu-0");
@@ -117,7 +117,7 @@ TEST_F(SessionGpu, PausingGivesTheMemoryBackAndChangesNothing) {
   // The context and the libraries' kernels are loaded, and nothing else.
   ASSERT_TRUE(ReleaseMemory(at::Device("cuda:0")).ok());
   const int64_t context_bytes = UsedBytes();
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   int64_t running_bytes = 0, parked_bytes = -1, parked_used_bytes = 0;
   const Outcome outcome = TrainWithPause(
       coordinator, PauseTier::kPark, [&] { running_bytes = ReservedBytes(); },
@@ -136,7 +136,7 @@ TEST_F(SessionGpu, PausingGivesTheMemoryBackAndChangesNothing) {
 // The steps' own memory goes back, and what stays is told in full.
 TEST_F(SessionGpu, AKeptJobTellsAllThatItsAllocatorHolds) {
   const Outcome whole = Train(Options());
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   int64_t running_bytes = 0, kept_bytes = 0;
   const Outcome outcome = TrainWithPause(
       coordinator, PauseTier::kKeep,

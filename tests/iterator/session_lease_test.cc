@@ -12,9 +12,9 @@
 
 #include "gavel/session.h"
 #include "runtime/device/accelerator_lock.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -35,7 +35,7 @@ class SessionLease : public SessionTest {
 };
 
 TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   training.after_step = [&](Session&) {
@@ -69,7 +69,7 @@ TEST_F(SessionLease, TrainsUnderALeaseAndReports) {
 }
 
 TEST_F(SessionLease, HelloGoesOutBeforeTheProgramLoadsItsData) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   const auto session = Session::Create(Under(coordinator.endpoint()));
   ASSERT_TRUE(coordinator.Wait(
       [&] { return !coordinator.Heard<WorkerHello>().empty(); }));
@@ -83,7 +83,7 @@ TEST_F(SessionLease, HelloGoesOutBeforeTheProgramLoadsItsData) {
 }
 
 TEST_F(SessionLease, TheLastWordWaitsForAConnectionThatIsRenewed) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   int steps = 0;
@@ -102,7 +102,7 @@ TEST_F(SessionLease, TheLastWordWaitsForAConnectionThatIsRenewed) {
 }
 
 TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   bool asked = false;
@@ -138,7 +138,7 @@ TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
   for (const PauseTier tier : {PauseTier::kKeep, PauseTier::kPark}) {
     SCOPED_TRACE(static_cast<int>(tier));
     const TemporaryFolder folder;
-    FakeCoordinator coordinator;
+    CoordinatorThread coordinator;
     coordinator.Grant(CpuSlot("slot-a"));
     TrainingOptions training;
     bool asked = false;
@@ -167,7 +167,7 @@ TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
 }
 
 TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
-  auto coordinator = std::make_unique<FakeCoordinator>();
+  auto coordinator = std::make_unique<CoordinatorThread>();
   const std::string endpoint = coordinator->endpoint();
   coordinator->Grant(CpuSlot("slot-a"), /*duration_s=*/1.5);
   std::thread restart;
@@ -183,7 +183,7 @@ TEST_F(SessionLease, ALeaseEndsWithoutItsCoordinatorAndTrainingGoesOnLater) {
         }
         seen_unavailable = session.status().code() == StatusCode::kUnavailable;
         EXPECT_FALSE(IsLocked("slot-a"));
-        coordinator = std::make_unique<FakeCoordinator>(endpoint);
+        coordinator = std::make_unique<CoordinatorThread>(endpoint);
         coordinator->Grant(CpuSlot("slot-a"));
         coordinator->Grant(CpuSlot("slot-a"));  // at a higher epoch
       });
@@ -204,7 +204,7 @@ TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
   auto other = AcceleratorLock::Acquire(folder_.path() + "/run", "slot-a",
                                         LockSlots::kOne, 0);
   ASSERT_TRUE(other.ok()) << other.status();
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   std::thread release([&] {
     EXPECT_TRUE(coordinator.Wait(
@@ -223,7 +223,7 @@ TEST_F(SessionLease, ALockHeldByAnotherIsReportedAndTheLeaseGivenBack) {
 
 // The partner on its slot has ended, and a renewal says so.
 TEST_F(SessionLease, TakesTheThreadsThatARenewalTells) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Share(0);
   coordinator.Grant(CpuSlot("slot-a"), 0.6);
   TrainingOptions training;
@@ -249,7 +249,7 @@ TEST_F(SessionLease, TakesTheThreadsThatARenewalTells) {
 }
 
 TEST_F(SessionLease, WritesACheckpointWhenItIsAskedAndGoesOn) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   TrainingOptions training;
   const auto written = [&] {
@@ -271,7 +271,7 @@ TEST_F(SessionLease, WritesACheckpointWhenItIsAskedAndGoesOn) {
 
 // Of a slot's memory, as declared, each of a pair has a part.
 TEST_F(SessionLease, AStateThatExceedsItsPartOfASlotGivesTheLeaseBack) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Share(/*memory_limit_bytes=*/100);
   coordinator.Grant(CpuSlot("slot-a"));
   std::thread alone([&] {
@@ -292,7 +292,7 @@ TEST_F(SessionLease, AStateThatExceedsItsPartOfASlotGivesTheLeaseBack) {
 }
 
 TEST_F(SessionLease, ASlowDownFactorIsLabelled) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   AcceleratorInfo slot = CpuSlot("slot-a");
   slot.slow_down_factor = 3;
   coordinator.Grant(slot);
@@ -307,7 +307,7 @@ TEST_F(SessionLease, ASlowDownFactorIsLabelled) {
 }
 
 TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   AcceleratorInfo none = CpuSlot("gpu-63");
   none.device = "cuda:63";
   coordinator.Grant(none);
@@ -325,7 +325,7 @@ TEST_F(SessionLease, ADeviceThatIsNotThereGivesTheLeaseBack) {
 }
 
 TEST_F(SessionLease, AJobWhoseStepsAreDoneNeedsNoLease) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   SessionOptions options = Under(coordinator.endpoint());
   options.steps_total = 5;

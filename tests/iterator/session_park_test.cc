@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "gavel/session.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -40,7 +40,7 @@ class SessionPark : public SessionTest {
   }
 
   std::string checkpoints_ = folder_.path() + "/checkpoints";
-  FakeCoordinator coordinator_;
+  CoordinatorThread coordinator_;
   SessionOptions options_;
 };
 

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "runtime/checkpoint/generation_store.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -102,7 +102,7 @@ class SessionProcess : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::string checkpoints_ = folder_.path() + "/checkpoints";
-  FakeCoordinator coordinator_;
+  CoordinatorThread coordinator_;
 };
 
 TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {

@@ -14,8 +14,8 @@
 
 #include "gavel/iterator.h"
 #include "gavel/profile.h"
-#include "tests/iterator/fake_coordinator.h"
 #include "tests/iterator/training.h"
+#include "tests/support/coordinator_thread.h"
 
 namespace gavel::testing {
 namespace {
@@ -172,7 +172,7 @@ TEST_F(SessionProfile, TheTraceHasItAll) {
 }
 
 TEST_F(SessionProfile, TheTraceIsWrittenAtAPause) {
-  FakeCoordinator coordinator;
+  CoordinatorThread coordinator;
   coordinator.Grant(CpuSlot("slot-a"));
   SessionOptions options = Options();
   options.trace_file = TracePath();

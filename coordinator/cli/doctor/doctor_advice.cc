@@ -136,27 +136,27 @@ Advice AdviseOnReference(const DoctorRun& alone, const std::string& program) {
   return {};
 }
 
-Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run) {
-  if (!lease.asked()) {
+Advice AdviseOnLease(const DoctorLeases& leases, const ExaminedRun& run) {
+  if (!leases.asked) {
     return {StrCat("run under a coordinator (", run.name,
                    "), it never asked for a lease."),
             kBeginFromEnvironment};
   }
-  if (!lease.granted()) {
+  if (!leases.granted) {
     return {
         "it spoke with the coordinator, but never asked for a lease: it "
         "did not come to its training loop.",
         "wrap the training loop in gavel::Iterator"};
   }
-  if (!lease.released()) {
+  if (!leases.released) {
     return {StrCat("it could not be ", run.name,
                    ": asked to give its lease back, it did not come to a "
                    "boundary between two steps."),
             "give more --steps; each turn of the training loop must be one of "
             "gavel::Iterator"};
   }
-  if (!lease.resumed()) {
-    return {StrCat("it was paused after step ", lease.paused_after_step(),
+  if (!leases.resumed) {
+    return {StrCat("it was paused after step ", leases.paused_after_step,
                    " and ended without going on."),
             "let only gavel::Iterator end the loop, and see its output"};
   }

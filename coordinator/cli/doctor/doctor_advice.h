@@ -30,7 +30,7 @@ Advice AdviseOnEnd(const DoctorRun& run, const char* what, double timeout_s);
 Advice AdviseOnReference(const DoctorRun& alone, const std::string& program);
 
 // A run under a lease was not paused, or did not go on.
-Advice AdviseOnLease(const DoctorLease& lease, const ExaminedRun& run);
+Advice AdviseOnLease(const DoctorLeases& leases, const ExaminedRun& run);
 
 // The suspect for the earliest of a run's differences: what the account says is
 // not tracked, a `break`, else the usual one. `equal_name`: where it is the

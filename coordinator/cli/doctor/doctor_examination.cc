@@ -145,14 +145,6 @@ double DoctorExamination::SlowDownFactor(int attempt) const {
   return std::clamp(kSlowStep_s / step_s, 2.0, kSlowDownFactorMax);
 }
 
-absl::StatusOr<DoctorRun> DoctorExamination::RunWithLease(const char* name,
-                                                          DoctorLease* lease) {
-  return RunOnce({.name = name,
-                  .checkpoints = StrCat(name, ".checkpoints"),
-                  .lease = lease,
-                  .interrupt_after_step = alone_.last_step() / 2});
-}
-
 absl::Status DoctorExamination::RunLeased(const char* name,
                                           const std::string& second_device) {
   const bool moves =
@@ -167,16 +159,19 @@ absl::Status DoctorExamination::RunLeased(const char* name,
     second.uuid = moves ? "doctor-2" : first.uuid;
     second.device = second_device;
     second.slow_down_factor = 1;
-    GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<DoctorLease> lease,
-                           DoctorLease::Open(first, second));
     const std::string run_name =
         attempt == 0 ? std::string(name) : StrCat(name, ".slowly");
-    GAVEL_ASSIGN_OR_RETURN(const DoctorRun run,
-                           RunWithLease(run_name.c_str(), lease.get()));
+    GAVEL_ASSIGN_OR_RETURN(
+        const DoctorRun run,
+        RunOnce({.name = run_name,
+                 .checkpoints = StrCat(run_name, ".checkpoints"),
+                 .leases = {{first, second}},
+                 .interrupt_after_step = alone_.last_step() / 2}));
+    const DoctorLeases& leases = run.leases;
     const bool in_time =
-        lease->released() && lease->paused_after_step() < alone_.last_step();
-    if (in_time || !lease->granted() || run.exit_code != 0 || attempt == 1) {
-      JudgeLeased(name, run, *lease, attempt == 0);
+        leases.released && leases.paused_after_step < alone_.last_step();
+    if (in_time || !leases.granted || run.exit_code != 0 || attempt == 1) {
+      JudgeLeased(name, run, attempt == 0);
       break;
     }
   }
@@ -184,26 +179,26 @@ absl::Status DoctorExamination::RunLeased(const char* name,
 }
 
 void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
-                                    const DoctorLease& lease,
                                     bool at_full_speed) {
+  const DoctorLeases& leases = run.leases;
   ExaminedRun& examined = Compare(name, run, 0);
-  examined.interrupted_at = lease.paused_after_step();
-  const bool hangs = run.timed_out && lease.interrupted() && !lease.released();
+  examined.interrupted_at = leases.paused_after_step;
+  const bool hangs = run.timed_out && leases.interrupted && !leases.released;
   const std::string what = StrCat("the program, ", name, ",");
   if (!hangs && EndedBadly(run, what.c_str())) return;
-  advice_ = AdviseOnLease(lease, examined);
+  advice_ = AdviseOnLease(leases, examined);
   if (!advice_.empty()) return;
   DoctorMeasures& measures = found_.measures;
   if (!measures.pause_s) {
-    measures.pause_s = lease.pause_s();
-    measures.lost_s = lease.lost_s();
+    measures.pause_s = leases.pause_s;
+    measures.lost_s = leases.lost_s;
   }
   if (at_full_speed && !measures.leased_step_s) {
     measures.leased_step_s = run.StepDuration_s(examined.interrupted_at);
     measures.step_s = alone_.StepDuration_s(examined.interrupted_at);
   }
   Say(name, absl::StrFormat("after step %d, accelerator free in %.1f ms; %s",
-                            examined.interrupted_at, 1e3 * lease.pause_s(),
+                            examined.interrupted_at, 1e3 * leases.pause_s,
                             ResultOf(examined)));
 }
 

@@ -76,7 +76,7 @@ struct Examined {
   DoctorMeasures measures;
 };
 
-// Errors: those of RunUnderDoctor and DoctorLease.
+// Errors: those of RunUnderDoctor.
 absl::StatusOr<Examined> Examine(const DoctorProgram& program,
                                  const ExaminationOptions& options);
 

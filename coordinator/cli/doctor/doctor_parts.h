@@ -36,10 +36,8 @@ class DoctorExamination {
   absl::Status Pause() { return RunLeased("paused", program_.device); }
   absl::Status Move() { return RunLeased("moved", options_.move_to); }
   absl::Status RunLeased(const char* name, const std::string& second_device);
-  absl::StatusOr<DoctorRun> RunWithLease(const char* name, DoctorLease* lease);
   double SlowDownFactor(int attempt) const;
-  void JudgeLeased(const char* name, const DoctorRun& run,
-                   const DoctorLease& lease, bool at_full_speed);
+  void JudgeLeased(const char* name, const DoctorRun& run, bool at_full_speed);
   absl::Status Interrupt();
   absl::Status StopByBudget();
   absl::Status Resume();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/transport/lease_granter.h"
 
 namespace gavel {
 namespace {
@@ -33,6 +35,7 @@ constexpr double kStepMin_s = 1e-3;
 constexpr size_t kReportBytesMax = 16 << 20;
 constexpr int64_t kTailBytes = 2048;
 constexpr size_t kTailLines = 10;
+constexpr size_t kJob = 0;  // of the granter: the program's
 
 // Ours, but for what a job or a gang of its own would be told.
 std::vector<std::string> EnvironmentOf(
@@ -115,7 +118,9 @@ class Watch {
  private:
   ProcessSpec Spec() const;
   absl::Status WaitForEnd(ChildProcess* child);
-  void TurnLease(double now_s);
+  absl::Status OpenLeases();
+  void TurnLeases(double now_s);
+  void MayInterrupt(double now_s);
   uint64_t StepsCommitted() const;
   uint64_t StepsDone() const;
   double Now_s() const {
@@ -128,6 +133,7 @@ class Watch {
   const std::string account_path_;
   const Clock::time_point begin_ = Clock::now();
   ReportTail tail_;
+  std::unique_ptr<LeaseGranter> granter_;  // null: it runs alone
   DoctorRun run_;
 };
 
@@ -144,9 +150,9 @@ ProcessSpec Watch::Spec() const {
       {"OMP_NUM_THREADS", StrCat(program_.threads)},
       {"OMP_WAIT_POLICY", "PASSIVE"},
   };
-  if (options_.lease != nullptr) {
+  if (granter_ != nullptr) {
     variables.merge(std::map<std::string, std::string>{
-        {"GAVEL_WORKER_COORDINATOR", options_.lease->endpoint()},
+        {"GAVEL_WORKER_COORDINATOR", granter_->endpoint()},
         {"GAVEL_JOB", "1"},
         {"GAVEL_INCARNATION", "1"},
         {"GAVEL_RANK", "0"},
@@ -173,13 +179,42 @@ uint64_t Watch::StepsDone() const {
   return std::max(reported, StepsCommitted());
 }
 
-void Watch::TurnLease(double now_s) {
-  DoctorLease& lease = *options_.lease;
-  lease.Turn(now_s);
-  if (lease.granted() && !lease.interrupted() &&
-      StepsDone() >= options_.interrupt_after_step) {
-    lease.Interrupt(now_s);
+absl::Status Watch::OpenLeases() {
+  if (!options_.leases) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(granter_, LeaseGranter::Open());
+  LeasedJob job;
+  job.terms.places = {options_.leases->front()};
+  granter_->Begin({job});
+  return absl::OkStatus();
+}
+
+void Watch::TurnLeases(double now_s) {
+  if (granter_ == nullptr) return;
+  granter_->Turn(now_s, 0);
+  const LeasedJob& job = granter_->jobs()[kJob];
+  DoctorLeases& leases = run_.leases;
+  leases.asked = job.heard;
+  leases.granted |= job.granted_at >= 0;
+  leases.lost_s = job.pausing_s;
+  if (leases.released) {
+    leases.resumed |= job.runs;
+  } else if (job.released_at >= 0) {
+    leases.released = true;
+    leases.paused_after_step = job.steps_done;
+    if (leases.interrupted) leases.pause_s = job.released_at - job.asked_at;
+    granter_->terms(kJob).places = {options_.leases->back()};
+    granter_->GrantNext(kJob);
   }
+}
+
+void Watch::MayInterrupt(double now_s) {
+  DoctorLeases& leases = run_.leases;
+  if (!leases.granted || leases.interrupted || leases.released ||
+      StepsDone() < options_.interrupt_after_step) {
+    return;
+  }
+  leases.interrupted = true;
+  granter_->TakeBack(now_s, kJob, PauseTier::kPark);
 }
 
 // Until the program has ended or was killed.
@@ -190,7 +225,8 @@ absl::Status Watch::WaitForEnd(ChildProcess* child) {
   while (!child->Ended()) {
     const double now_s = Now_s();
     tail_.Read(now_s);
-    if (options_.lease != nullptr) TurnLease(now_s);
+    TurnLeases(now_s);
+    MayInterrupt(now_s);
     const uint64_t committed = kill_before > 0 ? StepsCommitted() : 0;
     run_.killed = committed > 0 && committed < kill_before;
     run_.timed_out = now_s > timeout_s;
@@ -206,7 +242,7 @@ absl::Status Watch::WaitForEnd(ChildProcess* child) {
   run_.exit_code = child->Collect();
   run_.duration_s = Now_s();
   tail_.Read(run_.duration_s);
-  if (options_.lease != nullptr) options_.lease->Turn(run_.duration_s);
+  TurnLeases(run_.duration_s);
   // It may have come to its end before the signal did.
   if (run_.exit_code != -SIGKILL) run_.killed = false;
   return absl::OkStatus();
@@ -215,6 +251,7 @@ absl::Status Watch::WaitForEnd(ChildProcess* child) {
 absl::StatusOr<DoctorRun> Watch::Run() {
   std::error_code error;
   fs::create_directories(run_.checkpoint_directory, error);
+  GAVEL_RETURN_IF_ERROR(OpenLeases());
   const ProcessSpec spec = Spec();
   GAVEL_RETURN_IF_ERROR(CheckInPath(spec));
   GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));

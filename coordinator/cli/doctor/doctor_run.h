@@ -5,6 +5,7 @@
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -15,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "coordinator/cli/doctor/doctor_account.h"
 #include "coordinator/cli/doctor/doctor_checkpoint.h"
-#include "coordinator/cli/doctor/doctor_lease.h"
 #include "coordinator/cli/doctor/doctor_report.h"
+#include "core/messages.h"
 
 namespace gavel {
 
@@ -38,11 +39,26 @@ struct DoctorRunOptions {
   // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is
   // there; 0: the program ends by itself.
   uint64_t kill_before_step = 0;
-  // Borrowed; null: it runs alone. Asked to interrupt when that many steps are
-  // done, by report or checkpoint.
-  DoctorLease* lease = nullptr;
+  // The accelerators of its two leases. The first is asked back when so many
+  // steps are done, by report or checkpoint; the second is granted as soon as
+  // the first is released. Nothing: it runs alone.
+  std::optional<std::array<AcceleratorInfo, 2>> leases = std::nullopt;
   uint64_t interrupt_after_step = 0;
   double timeout_s = 0;  // 0: the program's
+};
+
+// What became of the leases of a run.
+struct DoctorLeases {
+  bool asked = false;  // the program ever spoke with the coordinator
+  bool granted = false;
+  bool interrupted = false;  // asked to release the first
+  bool released = false;
+  bool resumed = false;  // it runs under the second
+  // Once released: the steps done by then, and the time that it took.
+  uint64_t paused_after_step = 0;
+  double pause_s = 0;
+  // As the program told it last: time lost to saving, releasing and restoring.
+  double lost_s = 0;
 };
 
 // When a step was first heard of, in seconds since the program was started.
@@ -58,6 +74,7 @@ struct DoctorRun {
   double duration_s = 0;
   std::vector<ReportedValue> values;
   DoctorAccount account;
+  DoctorLeases leases;
   std::vector<StepTime> step_times;  // of steps that reported, ascending
   std::optional<DoctorCheckpoint> last_checkpoint;  // committed, at the end
   std::string checkpoint_directory;
@@ -72,6 +89,7 @@ struct DoctorRun {
 };
 
 // NOT_FOUND and others of SpawnProcess: it can't be started. CANCELLED: stop.
+// Others as of LeaseGranter::Open.
 absl::StatusOr<DoctorRun> RunUnderDoctor(const DoctorProgram& program,
                                          const DoctorRunOptions& options);
 

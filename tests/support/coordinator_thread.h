@@ -1,10 +1,11 @@
-// A coordinator of a few lines, on a thread of its own: it grants the lease it
-// is told to, and keeps what it hears. It follows docs/protocol.md in what a
-// worker can see of it.
-#ifndef GAVEL_TESTS_ITERATOR_FAKE_COORDINATOR_H_
-#define GAVEL_TESTS_ITERATOR_FAKE_COORDINATOR_H_
+// A LeaseGranter on a thread of its own, for tests and benches of one worker,
+// JobId 1. It keeps all messages that it gets.
+//
+// Thread-safety: all functions may be called from any thread but its own. They
+// return when they have taken effect.
+#ifndef GAVEL_TESTS_SUPPORT_COORDINATOR_THREAD_H_
+#define GAVEL_TESTS_SUPPORT_COORDINATOR_THREAD_H_
 
-#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -16,17 +17,17 @@
 #include <vector>
 
 #include "core/messages.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/lease_granter.h"
 
 namespace gavel::testing {
 
-class FakeCoordinator {
+class CoordinatorThread {
  public:
   // `endpoint` as of Router::Bind.
-  explicit FakeCoordinator(const std::string& endpoint = "tcp://127.0.0.1:0");
-  ~FakeCoordinator();
+  explicit CoordinatorThread(const std::string& endpoint = "tcp://127.0.0.1:0");
+  ~CoordinatorThread();
 
-  std::string endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return endpoint_; }
 
   // Grants `accelerator` from now on, at a new epoch.
   void Grant(const AcceleratorInfo& accelerator, double duration_s = 60);
@@ -36,13 +37,13 @@ class FakeCoordinator {
   void SetThreads(int threads);
   // Asks for the present lease back; no grants until the next Grant.
   void Pause(PauseTier tier = PauseTier::kPark);
-  // As soon as the present lease was given back, grants this one.
+  // Grants this one as soon as the present lease is given back.
   void PauseThenGrant(const AcceleratorInfo& accelerator,
                       PauseTier tier = PauseTier::kPark);
   // Wants a checkpoint at the next boundary.
   void WantCheckpoint();
   void Reject(const std::string& reason);
-  // Ends the worker's connection, which connects again.
+  // Ends the worker's connection; the worker connects again.
   void Cut();
 
   // Of this type, in the order of arrival.
@@ -50,8 +51,9 @@ class FakeCoordinator {
   std::vector<T> Heard() const {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<T> messages;
-    for (const Message& message : heard_) {
-      if (const T* one = std::get_if<T>(&message)) messages.push_back(*one);
+    for (const Incoming& incoming : heard_) {
+      const T* const one = std::get_if<T>(&incoming.message);
+      if (one != nullptr) messages.push_back(*one);
     }
     return messages;
   }
@@ -60,27 +62,17 @@ class FakeCoordinator {
 
  private:
   void Run();
-  void Answer(const Incoming& incoming);
-  Message AnswerTo(const LeaseRequest& request) const;
+  // Runs `command` on the thread, which owns the granter.
+  void Do(std::function<void()> command);
 
-  std::unique_ptr<Router> router_;
+  std::unique_ptr<LeaseGranter> granter_;
   std::string endpoint_;
-  std::atomic<bool> stopping_{false};
-  mutable std::mutex mutex_;  // all below
+  std::optional<AcceleratorInfo> next_;  // granted after a release
+  mutable std::mutex mutex_;             // all below
   mutable std::condition_variable changed_;
-  std::vector<Message> heard_;
-  std::vector<Message> to_send_;
-  std::string peer_;
-  std::optional<Incoming> last_;
-  bool cut_ = false;
-  WorkerKey worker_;
-  uint64_t epoch_ = 0;
-  bool granting_ = false;
-  AcceleratorInfo accelerator_;
-  double duration_s_ = 60;
-  int slots_ = 2;
-  uint64_t memory_limit_bytes_ = 0;
-  std::optional<AcceleratorInfo> next_;
+  std::vector<Incoming> heard_;
+  std::function<void()> command_;  // empty: none is waiting
+  bool stopping_ = false;
   std::thread thread_;
 };
 
@@ -89,4 +81,4 @@ AcceleratorInfo CpuSlot(const std::string& uuid);
 
 }  // namespace gavel::testing
 
-#endif  // GAVEL_TESTS_ITERATOR_FAKE_COORDINATOR_H_
+#endif  // GAVEL_TESTS_SUPPORT_COORDINATOR_THREAD_H_
