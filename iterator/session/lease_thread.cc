@@ -84,7 +84,7 @@ void LeaseThread::Stop() {
 }
 
 void LeaseThread::Run() {
-  // Else the first messages are lost, and said again a second later.
+  // Else the first messages are lost and repeated a second later.
   WaitUntilConnected([this] { return stopping_.load(); });
   while (!stopping_.load(std::memory_order_acquire)) Turn();
   Turn();  // what was posted last
@@ -149,9 +149,9 @@ void LeaseThread::Step(const LeaseEvent& event) {
 
 void LeaseThread::Do(const lease_action::Send& send) {
   if (std::holds_alternative<LeaseRequest>(send.message)) watch_.Sent(Now());
-  // A message that can't be sent is as one that got lost: asked for again. But
-  // the last word is said once, and the coordinator may be renewing the
-  // connection just now.
+  // A message that can't be sent is like a lost one and is repeated. But the
+  // last one is sent only once, and the coordinator may be renewing the
+  // connection at this moment.
   if (std::holds_alternative<WorkerFinished>(send.message)) {
     WaitUntilConnected([] { return false; });
   }
@@ -167,7 +167,7 @@ void LeaseThread::Do(const lease_action::Extend& extend) {
 }
 
 void LeaseThread::Do(const lease_action::Pause& pause) {
-  // What the machine says of a rejected worker; a coordinator that only evicts
+  // The machine says so of a rejected worker. A coordinator that only evicts
   // wants the checkpoint.
   if (pause.why.starts_with("rejected")) {
     rejected_.store(true, std::memory_order_release);
@@ -181,7 +181,7 @@ void LeaseThread::Do(const lease_action::Checkpoint&) {
 
 void LeaseThread::ReportProgress() {
   next_report_ = Now() + kReportInterval_s;
-  // Steps that a restore counts were not done here.
+  // Steps before a restore were not done by this process.
   if (!machine_.started()) return;
   Progress progress = shared_.stats.Read();
   window_.Measure(shared_.stats, &progress);

@@ -1,8 +1,8 @@
-// The thread that speaks with the coordinator: it owns the connection and the
-// lease machine, carries out the machine's actions (a grant or pause goes to
-// the gate), and reports steps about once a second, and bytes that were moved
-// every five. Started when the session is made, under an agent only: the
-// coordinator hears of the process before it restores and loads its data.
+// The thread that speaks with the coordinator. It owns the connection and the
+// lease machine, carries out the machine's actions (a grant or a pause goes to
+// the gate), and reports steps about once a second and moved bytes every five.
+// Under an agent it starts with the session, so that the coordinator hears of
+// the process before that restores and loads its data.
 //
 // Thread-safety: all functions may be called by the training thread.
 // Ownership: gate, stats, board and log are borrowed and must live longer.
@@ -27,14 +27,14 @@
 
 namespace gavel::internal {
 
-// Tells when the coordinator has left requests without an answer for long.
-// Values; lease thread only.
+// Notices that the coordinator has not answered requests for a long time.
+// No I/O; lease thread only.
 class CoordinatorWatch {
  public:
   static constexpr double kSilenceMax_s = 5;
 
   void Sent(Time now) { unanswered_since_ = std::min(unanswered_since_, now); }
-  // True when it was silent, and said to be.
+  // True when IsSilent() had said so before.
   bool Heard();
   // True once for each silence.
   bool IsSilent(Time now);
@@ -56,17 +56,17 @@ class LeaseThread {
     Log& log;
   };
 
-  // INVALID_ARGUMENT: `coordinator` is no address. Whether somebody listens
-  // there turns out later.
+  // INVALID_ARGUMENT: `coordinator` is no address. Does not wait for a
+  // connection.
   static absl::StatusOr<std::unique_ptr<LeaseThread>> Start(
       const std::string& coordinator, const LeaseOptions& options,
       Shared shared);
-  // Ends without a word to the coordinator, unless Finish was called.
+  // Sends nothing more; call Finish() before to tell the coordinator.
   ~LeaseThread();
 
   void Post(LeaseEvent event);
   // Sends what is posted and `finished`, then ends the thread. Takes about
-  // 0.1 s, so that the message gets out; a second more without a connection.
+  // 0.1 s for the message to leave; a second more without a connection.
   void Finish(const lease_event::Finished& finished);
   // The training thread waits for a checkpoint to be written.
   void SetSaving(bool saving) {

@@ -31,7 +31,7 @@ void Replace(int signal_number, void (*from)(int), void (*to)(int)) {
   struct sigaction action = {};
   action.sa_handler = to;
   sigemptyset(&action.sa_mask);
-  // Back to the default for the next one; system calls of the host go on.
+  // The next one gets the default. System calls of the host are restarted.
   action.sa_flags = SA_RESETHAND | SA_RESTART;
   sigaction(signal_number, &action, nullptr);
 }

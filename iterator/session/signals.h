@@ -1,7 +1,7 @@
 // SIGTERM and SIGINT end the loop at its next boundary. Handlers are installed
-// only where the host left the default one, and taken away by Restore. The
-// second signal meets the default handler again. One session of a process at a
-// time has them.
+// only where the host left the default one, and removed by Restore. A second
+// signal gets the default handler again. One session of a process at a time
+// has them.
 #ifndef GAVEL_ITERATOR_SESSION_SIGNALS_H_
 #define GAVEL_ITERATOR_SESSION_SIGNALS_H_
 

@@ -1,5 +1,5 @@
-// What is wrong with a session, one entry per cause: the first fatal error
-// stays, the others come and go. Thread-safe.
+// The errors of a session, one entry per cause. The first fatal error stays;
+// each of the others is replaced by the next of its cause. Thread-safe.
 #ifndef GAVEL_ITERATOR_SESSION_STATUS_BOARD_H_
 #define GAVEL_ITERATOR_SESSION_STATUS_BOARD_H_
 
@@ -13,7 +13,7 @@ namespace gavel::internal {
 
 class StatusBoard {
  public:
-  // True for the first one.
+  // True when this is the first one.
   bool SetFatal(absl::Status status) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!fatal_.ok()) return false;
@@ -35,12 +35,12 @@ class StatusBoard {
     std::lock_guard<std::mutex> lock(mutex_);
     accelerator_ = std::move(status);
   }
-  // Why the loop was ended from outside; no error of the program.
+  // Why the loop was ended from outside; not an error of the program.
   void SetEnded(absl::Status status) {
     std::lock_guard<std::mutex> lock(mutex_);
     ended_ = std::move(status);
   }
-  // The gravest.
+  // The most severe one.
   absl::Status Get() const {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const absl::Status* status :

@@ -17,7 +17,7 @@ std::atomic<UncaughtException::OutOfMemory*> terminate_listener{nullptr};
 std::atomic<std::terminate_handler> hosts_handler{nullptr};
 
 [[noreturn]] void OnTerminate() {
-  // Whatever goes wrong in here terminates, too, and finds no listener.
+  // An exception in here terminates, too, and is not reported.
   auto* const listener = terminate_listener.exchange(nullptr);
   if (listener != nullptr && std::current_exception() != nullptr) {
     const absl::Status thrown =
@@ -49,7 +49,7 @@ void UncaughtException::Install(OutOfMemory out_of_memory) {
 void UncaughtException::Restore() {
   OutOfMemory* mine = &out_of_memory_;
   if (!terminate_listener.compare_exchange_strong(mine, nullptr)) return;
-  // Not when the host has put its own there meanwhile.
+  // Not when the host has installed its own meanwhile.
   if (std::get_terminate() == OnTerminate) {
     std::set_terminate(hosts_handler.exchange(nullptr));
   }

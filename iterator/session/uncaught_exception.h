@@ -1,10 +1,10 @@
-// What a step throws and nobody catches ends the process. When memory ran out,
-// the coordinator is to hear of it before: the job then goes to another type
-// instead of failing. std::terminate is the only place that sees it, as the
-// exception need not pass any destructor of ours.
+// An uncaught exception of a step ends the process. When memory ran out, the
+// coordinator must hear of it first: the job then moves to another type instead
+// of failing. Only a std::terminate handler sees such an exception, which may
+// pass no destructor of ours.
 //
-// One session of a process at a time has the handler. The host's own one is
-// called for all else, and put back by Restore.
+// One session of a process at a time has the handler. The host's own handler is
+// called for everything else, and Restore puts it back.
 #ifndef GAVEL_ITERATOR_SESSION_UNCAUGHT_EXCEPTION_H_
 #define GAVEL_ITERATOR_SESSION_UNCAUGHT_EXCEPTION_H_
 
@@ -20,8 +20,8 @@ bool IsOutOfMemory(const absl::Status& status);
 
 class UncaughtException {
  public:
-  // Called once, by the thread that terminates, with what was thrown; should
-  // not return.
+  // Called once by the thread that terminates, with the exception's text;
+  // should not return.
   using OutOfMemory = std::function<void(const std::string& what)>;
 
   UncaughtException() = default;

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kPoll_s = 0.05;
 constexpr size_t kTableBytesMax = size_t{64} << 20;
-// Fewer say nothing of how they scatter.
+// With fewer samples their spread is not known.
 constexpr size_t kSamplesMin = 3;
 
 std::string TitleOf(const ProfileCell& cell,
@@ -41,7 +41,7 @@ std::string TitleOf(const ProfileCell& cell,
   return cell.spread ? title + ", spread" : title;
 }
 
-// Those of one cell: of a pair each of the other.
+// The keys of one cell: two when it is a pair, each beside the other.
 std::vector<ProfileKey> KeysOf(const ProfileCell& cell,
                                const std::vector<ProfileWorkload>& workloads) {
   ProfileKey key{workloads[cell.workload].type, cell.scale_factor,
@@ -65,7 +65,7 @@ class CellRun {
         options_(options),
         leases_(leases) {}
 
-  // By job. CANCELLED: stopped.
+  // One figure per measured job. CANCELLED: stopped.
   absl::StatusOr<std::vector<ProfileFigure>> Run();
 
  private:
@@ -73,7 +73,7 @@ class CellRun {
     return workloads_[job == 1 && cell_.beside ? *cell_.beside
                                                : cell_.workload];
   }
-  // The others are its neighbours.
+  // The jobs after these are neighbours, which only keep the server busy.
   size_t measured() const { return cell_.beside ? 2 : 1; }
   absl::Status Start(size_t job, uint64_t incarnation);
   std::string WhyOver() const;
@@ -131,7 +131,7 @@ absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
   return absl::OkStatus();
 }
 
-// When all jobs of the cell had made their first steps.
+// From when on all jobs of the cell have made steps; nothing: not yet.
 std::optional<Time> CellRun::TrainsFrom() const {
   Time from = 0;
   for (const LeasedJob& job : leases_.jobs()) {
@@ -166,7 +166,7 @@ bool CellRun::IsEnough() const {
   return least_s >= options_.measure_s * (precise ? 1 : kLongestFactor);
 }
 
-// Empty: it goes on.
+// Why the run is over; empty: it is not.
 std::string CellRun::WhyOver() const {
   for (const LeasedJob& job : leases_.jobs()) {
     if (job.out_of_memory) return "out of memory";
@@ -232,7 +232,7 @@ absl::StatusOr<std::vector<ProfileFigure>> CellRun::Run() {
     why = WhyOver();
   }
   leases_.Turn(Now(), 0);
-  // What came last may spoil it.
+  // A failure may have come last.
   if (why.empty()) why = WhyOver();
   return Figures(why);
 }
@@ -288,7 +288,7 @@ absl::Status ProfileRun::Measure(const ProfileCell& cell,
                          CellRun(workloads_, cell, options_, leases).Run());
   const std::vector<ProfileKey> keys = KeysOf(cell, workloads_);
   if (keys.size() == 2 && keys[0] == keys[1]) {
-    // Beside itself: what the two did on average.
+    // A workload beside itself: the mean of both.
     figures[0].steps_per_s =
         (figures[0].steps_per_s + figures[1].steps_per_s) / 2;
     figures[0].half_width =

@@ -21,11 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kTurn_s = 0.002;
-// For what a process said just before it ended.
+// For messages that a process sent just before it ended.
 constexpr double kLastWords_s = 0.1;
 constexpr size_t kJob = 0;
 
-// One program through all rounds, which end in one way.
+// One program through all rounds, which all end in the same way.
 class RoundEndRun {
  public:
   RoundEndRun(const PreemptionOptions& options, const ProfileWorkload& workload,
@@ -103,7 +103,7 @@ absl::Status RoundEndRun::Start() {
   launch.argv = workload_.argv;
   launch.checkpoint_directory = File("checkpoints");
   launch.environment = workload_.environment;
-  // Only what a round's end asks for is saved.
+  // Only the round's end saves a checkpoint.
   launch.environment.emplace_back("GAVEL_CHECKPOINT_INTERVAL_S", "0");
   traces_.push_back(File(StrCat("trace-", traces_.size(), ".json")));
   launch.environment.emplace_back("GAVEL_TRACE_FILE", traces_.back());
@@ -125,7 +125,8 @@ absl::Status RoundEndRun::Start() {
   return absl::OkStatus();
 }
 
-// Under one lease: a round from its grant, the first one from its first step.
+// One round under one lease: from the grant, the first round from its first
+// step.
 absl::Status RoundEndRun::Train() {
   GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,
                              [&] { return job().granted_at >= 0; }));
@@ -168,7 +169,7 @@ absl::Status RoundEndRun::CollectProcess() {
                        " when it was evicted"));
 }
 
-// The last lease: until a step was made under it.
+// Under the last lease, until a step is made.
 absl::Status RoundEndRun::End() {
   const uint64_t steps = job().steps_done;
   GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,

@@ -42,7 +42,7 @@ bool AllAtStepZero(const std::vector<ReportedValue>& values) {
       values, [](const ReportedValue& one) { return one.step == 0; });
 }
 
-// Where a run that was restored begins to differ tells what it lost.
+// The step at which a restored run begins to differ shows what it lost.
 std::string SuspectAfterRestart(uint64_t from_step,
                                 const ReportDifference& difference) {
   if (difference.step > from_step) {

@@ -1,6 +1,6 @@
-// What `gavel doctor` says to what it finds: why a run was of no use, which
-// state is the usual suspect for a difference, and the remedies. Pure but for
-// the output of a run, which is read; thread-safe.
+// What `gavel doctor` says about what it finds: why a run was of no use, which
+// state is the usual cause of a difference, and the remedies. Pure, except that
+// it reads the output of a run; thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_ADVICE_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_ADVICE_H_
 
@@ -29,7 +29,7 @@ Advice AdviseOnEnd(const DoctorRun& run, const char* what, double timeout_s);
 // report, one step only, a value that is no number, or only constants.
 Advice AdviseOnReference(const DoctorRun& alone, const std::string& program);
 
-// A run under a lease was not paused, or did not go on.
+// A run under leases was not paused, or did not continue.
 Advice AdviseOnLease(const DoctorLeases& leases, const ExaminedRun& run);
 
 // The suspect for the earliest of a run's differences: what the account says is

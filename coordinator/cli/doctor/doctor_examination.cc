@@ -11,10 +11,10 @@
 namespace gavel {
 namespace {
 
-// Steps that are too quick to be paused are stretched to about that.
+// Steps that are too short to be paused are stretched to about this.
 constexpr double kSlowStep_s = 0.03;
 constexpr double kSlowDownFactorMax = 1000;
-// Of the time that a run may take, for one with more steps.
+// The part of the timeout that a run with more steps may take.
 constexpr double kLongerRunPart = 0.5;
 
 }  // namespace
@@ -103,7 +103,7 @@ absl::Status DoctorExamination::RunAlone() {
   return absl::OkStatus();
 }
 
-// 0: it has enough, ends by itself, or would take too long.
+// 0: the run has enough, ends by itself, or would take too long.
 uint64_t DoctorExamination::MoreSteps() const {
   if (options_.steps_given || alone_.last_step() < steps_) return 0;
   const uint64_t wanted =

@@ -1,6 +1,6 @@
-// The parts of an examination, in their order; doctor_examination.cc and
-// doctor_restart.cc (what is killed and started again) have them, and no one
-// else needs this. Not thread-safe.
+// The parts of an examination, in their order. Internal to
+// doctor_examination.cc and doctor_restart.cc, which has the run that is killed
+// and started again. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
 

@@ -28,16 +28,16 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Steps of a small model take about that; its next commit takes longer.
+// A step of a small model takes about this long, its next commit longer.
 constexpr auto kPollInterval = std::chrono::microseconds(100);
-// Shorter ones can't be told apart by that.
+// Shorter steps can't be told apart at that interval.
 constexpr double kStepMin_s = 1e-3;
 constexpr size_t kReportBytesMax = 16 << 20;
 constexpr int64_t kTailBytes = 2048;
 constexpr size_t kTailLines = 10;
 constexpr size_t kJob = 0;  // of the granter: the program's
 
-// Ours, but for what a job or a gang of its own would be told.
+// Our own environment without the variables of a job or a gang.
 std::vector<std::string> EnvironmentOf(
     const std::map<std::string, std::string>& run) {
   std::vector<std::string> environment;
@@ -52,7 +52,7 @@ std::vector<std::string> EnvironmentOf(
   return environment;
 }
 
-// The same, with words that suit a command line.
+// Fails as SpawnProcess would, with a message that suits a command line.
 absl::Status CheckInPath(const ProcessSpec& spec) {
   const std::string& program = spec.argv.front();
   for (const std::string& path : ProgramCandidates(spec)) {
@@ -74,7 +74,7 @@ class ReportTail {
   void Read(double now_s) {
     if (!file_.is_open()) file_.open(path_, std::ios::binary);
     if (!file_.is_open()) return;
-    file_.clear();  // of its last end
+    file_.clear();  // the end of file of the last read
     for (std::string part; std::getline(file_, part);) {
       line_ += part;
       if (file_.eof()) return;  // the rest of the line is to come
@@ -172,7 +172,7 @@ uint64_t Watch::StepsCommitted() const {
   return last ? last->generation.step : 0;
 }
 
-// A step reports before it is counted: the value of step 9 is of the tenth.
+// A step reports before it is counted: a value at step 9 is of the tenth step.
 uint64_t Watch::StepsDone() const {
   const uint64_t reported =
       tail_.times().empty() ? 0 : tail_.times().back().step + 1;
@@ -243,7 +243,7 @@ absl::Status Watch::WaitForEnd(ChildProcess* child) {
   run_.duration_s = Now_s();
   tail_.Read(run_.duration_s);
   TurnLeases(run_.duration_s);
-  // It may have come to its end before the signal did.
+  // It may have ended before the signal arrived.
   if (run_.exit_code != -SIGKILL) run_.killed = false;
   return absl::OkStatus();
 }

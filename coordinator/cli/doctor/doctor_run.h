@@ -1,7 +1,7 @@
-// One run of a training program under `gavel doctor`: with a step budget, a
-// checkpoint directory and a file for what it reports; alone, or with leases of
-// a coordinator that asks for one back on the way; perhaps killed. Not
-// thread-safe; a program dies with the thread that runs it.
+// One run of a training program under `gavel doctor`, with a step budget, a
+// checkpoint directory and a report file. It runs alone, or under two leases of
+// which the first is asked back, and may be killed. Not thread-safe; the
+// program dies with the thread that runs it.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 
