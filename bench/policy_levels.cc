@@ -1,14 +1,35 @@
 #include "bench/policy_levels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
-#include "bench/policy_checks.h"
 #include "bench/table.h"
 #include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/linear_program.h"
+#include "tests/policy/checker.h"
 
 namespace gavel::bench {
+namespace {
+
+double Accelerators(const PolicyProblem& problem) {
+  double all = 0;
+  for (const int count : problem.capacity) all += count;
+  return all;
+}
+
+// With an equal part of the time on each accelerator, steps/s.
+double Proportional(const PolicyProblem& problem, size_t m) {
+  double rate = 0;
+  for (size_t j = 0; j < problem.types.size(); ++j) {
+    rate += problem.Row(m)[j] * problem.capacity[j];
+  }
+  return rate / Accelerators(problem);
+}
+
+}  // namespace
 
 double Question::Level(size_t m, double steps_per_s) const {
   if (demand.curve == DemandCurve::kRamp) return steps_per_s / demand.a[m];
@@ -22,32 +43,114 @@ double Question::Rate(size_t m, double level) const {
                     : std::numeric_limits<double>::infinity();
 }
 
-Question Proportional(const Arrays& arrays) {
-  return {{DemandCurve::kRamp, arrays.target, {}, {}}, LevelMax(arrays)};
+std::vector<double> Fastest(const PolicyProblem& problem) {
+  std::vector<double> fastest;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    fastest.push_back(*std::ranges::max_element(problem.Row(m)));
+  }
+  return fastest;
 }
 
-Question Finishing(const Arrays& arrays, const PolicyProblem& problem) {
-  Question question{{DemandCurve::kFinish, {}, {}, {}}, 0};
-  double all = 0;
-  for (const double one : arrays.capacity) all += one;
-  for (size_t m = 0; m < arrays.jobs; ++m) {
+std::vector<double> FairTargets(const PolicyProblem& problem) {
+  std::vector<double> targets;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
     const PolicyJob& job = problem.jobs[m];
-    double isolated = 0;
-    for (size_t j = 0; j < arrays.types; ++j) {
-      isolated +=
-          arrays.throughputs[m * arrays.types + j] * arrays.capacity[j] / all;
-    }
-    isolated *= std::min(
-        1.0, all / (static_cast<double>(arrays.jobs) * arrays.gang[m]));
+    targets.push_back(job.weight / job.scale_factor * Proportional(problem, m));
+  }
+  return targets;
+}
+
+Question Proportional(const PolicyProblem& problem,
+                      std::vector<double> targets) {
+  Question question{{DemandCurve::kRamp, std::move(targets), {}, {}},
+                    kInfinity};
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    question.level_max =
+        std::min(question.level_max,
+                 question.Level(m, *std::ranges::max_element(problem.Row(m))));
+  }
+  return question;
+}
+
+Question Finishing(const PolicyProblem& problem) {
+  Question question{{DemandCurve::kFinish, {}, {}, {}}, 0};
+  const double all = Accelerators(problem);
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    const double isolated =
+        Proportional(problem, m) *
+        std::min(1.0, all / (static_cast<double>(problem.jobs.size()) *
+                             job.scale_factor));
     question.demand.a.push_back(job.steps_remaining);
     question.demand.b.push_back(job.isolated_s +
                                 job.steps_remaining / isolated);
     question.demand.c.push_back(job.time_since_start_s);
     question.level_max =
-        std::min(question.level_max, question.Level(m, arrays.fastest[m]));
+        std::min(question.level_max,
+                 question.Level(m, *std::ranges::max_element(problem.Row(m))));
   }
   return question;
 }
+
+PriceJobs JobsOf(const PolicyProblem& problem) {
+  PriceJobs jobs = MakePriceJobs(
+      problem.jobs.size(), {problem.capacity.begin(), problem.capacity.end()});
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    jobs.accelerators[m] = problem.jobs[m].scale_factor;
+    const std::span<const double> row = problem.Row(m);
+    for (size_t j = 0; j < row.size(); ++j) jobs.Throughput(m, j) = row[j];
+  }
+  return jobs;
+}
+
+namespace {
+
+// max t, T_m(X) >= t target_m.
+LinearProgram ProgramOf(const PolicyProblem& problem,
+                        const Question& question) {
+  LinearProgram program;
+  const size_t count = problem.types.size();
+  std::vector<std::vector<LpEntry>> types(count);
+  for (const PolicyJob& job : problem.jobs) {
+    for (size_t j = 0; j < count; ++j) {
+      const int column = program.AddColumn(0, 0, 1);
+      types[j].push_back({column, static_cast<double>(job.scale_factor) /
+                                      problem.capacity[j]});
+    }
+  }
+  // Levels of about 1 for the solver.
+  const double unit = question.level_max;
+  const int level = program.AddColumn(1, 0, kInfinity);
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    std::vector<LpEntry> time;
+    std::vector<LpEntry> rate;
+    for (size_t j = 0; j < count; ++j) {
+      const auto column = static_cast<int>(m * count + j);
+      time.push_back({column, 1});
+      rate.push_back({column, question.Level(m, problem.Row(m)[j]) / unit});
+    }
+    rate.push_back({level, -1});
+    program.AddRow(-kInfinity, 1, time);
+    program.AddRow(0, kInfinity, rate);
+  }
+  for (const std::vector<LpEntry>& row : types) {
+    program.AddRow(-kInfinity, 1, row);
+  }
+  return program;
+}
+
+double LeastLevel(const PolicyProblem& problem, const Question& question,
+                  std::span<const double> shares) {
+  const std::vector<double> rates =
+      testing::FittingThroughputs(problem, shares);
+  double least = kInfinity;
+  for (size_t m = 0; m < rates.size(); ++m) {
+    least = std::min(least, question.Level(m, rates[m]));
+  }
+  return least;
+}
+
+}  // namespace
 
 PriceOptions OfBench() {
   PriceOptions options;
@@ -55,23 +158,21 @@ PriceOptions OfBench() {
   return options;
 }
 
-void Verify(const Arrays& arrays, const Question& question,
+void Verify(const PolicyProblem& problem, const Question& question,
             const PriceLevel& level, std::span<const double> shares,
             Solved* solved) {
-  solved->level = LeastValue(arrays, shares, [&](size_t m, double rate) {
-    return question.Level(m, rate);
-  });
+  solved->level = LeastLevel(problem, question, shares);
   solved->bound = level.bound;
   // A rounding above the bound: there a job costs more than all that already
   // had all it can have.
-  const double above = level.bound + kRounding * std::abs(level.bound);
-  solved->cost = LeastCost(arrays, level.prices,
-                           [&](size_t m) { return question.Rate(m, above); });
+  const double above = level.bound + 1e-10 * std::abs(level.bound);
+  solved->cost = testing::CheapestCost(
+      problem, level.prices, [&](size_t m) { return question.Rate(m, above); });
 }
 
-Solved ByPrices(const Arrays& arrays, const Question& question) {
+Solved ByPrices(const PolicyProblem& problem, const Question& question) {
   const double start_s = CpuSeconds();
-  const PriceJobs jobs = JobsOf(arrays);
+  const PriceJobs jobs = JobsOf(problem);
   PriceDemand demand = question.demand;
   PadDemand(jobs, &demand);
   Solved solved;
@@ -79,45 +180,31 @@ Solved ByPrices(const Arrays& arrays, const Question& question) {
   const PriceLevel level =
       HighestLevel(jobs, demand, question.level_max, OfBench());
   const std::vector<double> shares =
-      SharesOf(jobs, PassOf(jobs, demand), level.mixture, OfBench().version);
+      SharesOf(jobs, PassOf(jobs, demand), level.mixture);
   solved.seconds = CpuSeconds() - start_s;
-  Verify(arrays, question, level, shares, &solved);
+  Verify(problem, question, level, shares, &solved);
   return solved;
-}
-
-void VerifyClasses(const Arrays& arrays, const PriceClasses& classes,
-                   std::span<const size_t> class_of, const PriceLevel& level,
-                   Solved* solved) {
-  std::vector<double> shares;
-  for (size_t m = 0; m < arrays.jobs; ++m) {
-    const std::vector<double> row =
-        classes.Shares({class_of[m], arrays.target[m]}, level.mixture);
-    shares.insert(shares.end(), row.begin(), row.end());
-  }
-  Verify(arrays, Proportional(arrays), level, shares, solved);
 }
 
 namespace {
 
-Solved ByMethod(const Arrays& arrays, LpMethod method, double seconds_max) {
+Solved ByMethod(const PolicyProblem& problem, const Question& question,
+                LpMethod method, double seconds_max) {
   const double start_s = CpuSeconds();
-  const LinearProgram program = ProgramOf(arrays);
+  const LinearProgram program = ProgramOf(problem, question);
   HighsSolver solver(program, {.method = method, .seconds_max = seconds_max});
   const LpSolution solution = solver.Solve();
   Solved solved;
   solved.seconds = CpuSeconds() - start_s;
   if (solution.outcome == SolveOutcome::kOptimal) {
-    const Question question = Proportional(arrays);
-    solved.level = LeastValue(
-        arrays, solution.column_values,
-        [&](size_t m, double rate) { return question.Level(m, rate); });
+    solved.level = LeastLevel(problem, question, solution.column_values);
   }
   return solved;
 }
 
 }  // namespace
 
-Solved ByHighs(const Arrays& arrays) {
+Solved ByHighs(const PolicyProblem& problem, const Question& question) {
   struct {
     LpMethod method;
     const char* name;
@@ -134,7 +221,7 @@ Solved ByHighs(const Arrays& arrays) {
     const double seconds_max =
         found ? std::clamp(2 * best.seconds, 0.01, kHighsSeconds)
               : kHighsSeconds;
-    const Solved run = ByMethod(arrays, method, seconds_max);
+    const Solved run = ByMethod(problem, question, method, seconds_max);
     std::printf("  HiGHS, %s: %.2f ms%s\n", name, run.seconds * 1e3,
                 run.level > 0 ? "" : ", stopped");
     if (best.seconds == 0 ||
@@ -143,8 +230,9 @@ Solved ByHighs(const Arrays& arrays) {
       fastest = method;
     }
   }
-  if (best.level <= 0 || arrays.jobs > kHighsMedianJobs) return best;
-  return MedianOf([&] { return ByMethod(arrays, fastest, kHighsSeconds); });
+  if (best.level <= 0 || problem.jobs.size() > kHighsMedianJobs) return best;
+  return MedianOf(
+      [&] { return ByMethod(problem, question, fastest, kHighsSeconds); });
 }
 
 }  // namespace gavel::bench

@@ -1,6 +1,7 @@
 // The highest level of demands that rise together (max-min fairness, makespan,
 // finish-time fairness), timed by prices and by HiGHS from the same arrays, and
-// verified by neither's code (policy_checks.h). Of bench/policy_solver.cc.
+// verified by neither's code (tests/policy/checker.h). Of
+// bench/policy_solver.cc.
 #ifndef GAVEL_BENCH_POLICY_LEVELS_H_
 #define GAVEL_BENCH_POLICY_LEVELS_H_
 
@@ -9,8 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/policy_instances.h"
-#include "coordinator/policy/lp/price_classes.h"
+#include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/policy.h"
@@ -32,10 +32,18 @@ struct Question {
   double Rate(size_t m, double level) const;
 };
 
-// Max-min fairness and makespan.
-Question Proportional(const Arrays& arrays);
+// `targets`: [n] steps/s at level 1.
+Question Proportional(const PolicyProblem& problem,
+                      std::vector<double> targets);
+// Of max-min fairness: w_m / s_m times what an equal part of the time on each
+// accelerator gives.
+std::vector<double> FairTargets(const PolicyProblem& problem);
 // Finish-time fairness: levels are -rho, as finish_time_fairness.cc has it.
-Question Finishing(const Arrays& arrays, const PolicyProblem& problem);
+Question Finishing(const PolicyProblem& problem);
+// [n] on its fastest type, steps/s.
+std::vector<double> Fastest(const PolicyProblem& problem);
+// What the price method is given.
+PriceJobs JobsOf(const PolicyProblem& problem);
 
 struct Solved {
   double seconds = 0;  // of processor time
@@ -59,17 +67,12 @@ Solved MedianOf(Solve solve) {
 PriceOptions OfBench();
 
 // Fills in what X and the level's prices prove.
-void Verify(const Arrays& arrays, const Question& question,
+void Verify(const PolicyProblem& problem, const Question& question,
             const PriceLevel& level, std::span<const double> shares,
             Solved* solved);
-// The same of jobs in classes: X is worked out for this only.
-void VerifyClasses(const Arrays& arrays, const PriceClasses& classes,
-                   std::span<const size_t> class_of, const PriceLevel& level,
-                   Solved* solved);
-
-Solved ByPrices(const Arrays& arrays, const Question& question);
-// Max-min fairness by the fastest of HiGHS' methods, each of which is told.
-Solved ByHighs(const Arrays& arrays);
+Solved ByPrices(const PolicyProblem& problem, const Question& question);
+// By the fastest of HiGHS' methods, each of which is told.
+Solved ByHighs(const PolicyProblem& problem, const Question& question);
 
 }  // namespace gavel::bench
 

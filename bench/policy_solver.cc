@@ -3,51 +3,43 @@
 // one run. What the price method needs of its own (jobs in blocks, classes) is
 // part of its time, and shown apart. Then whole policies, with each solver.
 // Processor time on both sides. What was found is verified by neither solver's
-// code (policy_checks.h); a gap too large, or another value than HiGHS', ends
-// the program with code 3.
+// code (tests/policy/checker.h); a gap too large, or another value than HiGHS',
+// ends the program with code 3.
 //
 // HiGHS is stopped after kHighsSeconds (policy_levels.h); its row says so, and
 // the ratio is then the least that it can be.
 //
-//   bench_policy_solver [--out FILE.json] [--reference DIR] [--jobs-max N]
-//                       [--check]
+//   bench_policy_solver [--out FILE.json] [--jobs-max N] [--check]
 //
-// --reference: the folder with the original Gavel's table of throughputs, where
-// it is not found by itself; random rows without it. --jobs-max: nothing larger
-// than this. --check: verifies, and judges no times.
+// --jobs-max: nothing larger than this. --check: verifies, and judges no times.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <optional>
-#include <random>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/policy_checks.h"
-#include "bench/policy_instances.h"
+#include "bench/checks.h"
 #include "bench/policy_levels.h"
 #include "bench/table.h"
-#include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_water.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 
 namespace gavel::bench {
 namespace {
 
 constexpr double kPolicyGapMax = 1e-6;
 // Between solvers, of an objective and of one job's rate.
-constexpr double kAgreeMax = 1e-7;
+constexpr double kAgreeMax = 1e-6;
 constexpr double kRatesAgreeMax = 1e-6;
 // A policy by HiGHS is not asked for ten times the jobs after this long.
 constexpr double kPolicySeconds = 0.6;
@@ -57,7 +49,6 @@ constexpr size_t kSizes[] = {100, 1000, 10'000, 100'000, 1'000'000};
 
 struct Options {
   std::string out;
-  std::filesystem::path reference = ReferenceFolder();
   size_t jobs_max = 1'000'000;
   bool check = false;
 };
@@ -92,6 +83,28 @@ void Check(const std::string& what, const Solved& prices, const Solved& highs,
   }
 }
 
+// A tenth of the accelerators that all jobs together could use.
+testing::ProblemShape Crowded(size_t jobs, size_t types) {
+  return {.types_min = types,
+          .types_max = types,
+          .jobs_min = jobs,
+          .jobs_max = jobs,
+          .capacity_min = 8 + static_cast<int>(jobs / 50 / types),
+          .capacity_more = 0,
+          .capacity_per_job = 0.08 / static_cast<double>(types)};
+}
+
+PolicyProblem CrowdedProblem(size_t jobs, size_t types) {
+  PolicyProblem problem =
+      testing::RandomProblem(jobs + types, Crowded(jobs, types));
+  // Every job can use the first type.
+  for (size_t m = 0; m < jobs; ++m) {
+    double& first = problem.throughputs[m * types];
+    first = first > 0 ? first : 1;
+  }
+  return problem;
+}
+
 std::string Jobs(std::string_view what, size_t jobs) {
   return StrCat(what, ", ", jobs, " jobs");
 }
@@ -99,13 +112,13 @@ std::string Jobs(std::string_view what, size_t jobs) {
 void MaxMin(const Options& options, Findings* findings) {
   double highs_1e4_ms = 0;
   for (const size_t jobs : SizesUpTo(options.jobs_max)) {
-    const Arrays arrays = RandomArrays(jobs, 5);
-    const Question question = Proportional(arrays);
-    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
+    const PolicyProblem problem = CrowdedProblem(jobs, 5);
+    const Question question = Proportional(problem, FairTargets(problem));
+    const Solved prices = MedianOf([&] { return ByPrices(problem, question); });
     Row row{Jobs("max-min", jobs), prices.seconds * 1e3, "ms"};
     Solved highs;
     if (jobs <= 100'000) {
-      highs = ByHighs(arrays);
+      highs = ByHighs(problem, question);
       SetPeer(highs, &row);
     } else {
       row.peer = "HiGHS, 10000 jobs";
@@ -125,11 +138,13 @@ void MaxMin(const Options& options, Findings* findings) {
 
 void Memory(const Options& options, Findings* findings) {
   if (options.jobs_max < 1'000'000) return;
-  const Arrays arrays = RandomArrays(1'000'000, 10);
-  const Solved prices = ByPrices(arrays, Proportional(arrays));
-  const std::string name = Jobs("max-min, 10 types", arrays.jobs);
+  constexpr size_t kJobs = 1'000'000;
+  const PolicyProblem problem = CrowdedProblem(kJobs, 10);
+  const Solved prices =
+      ByPrices(problem, Proportional(problem, FairTargets(problem)));
+  const std::string name = Jobs("max-min, 10 types", kJobs);
   Check(name, prices, {}, &findings->checks);
-  findings->Add({name, prices.seconds * 1e3, "ms"});
+  findings->Add({name, prices.seconds * 1e3, "ms", "", 0, ValueAtMost(2000)});
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   findings->Add({"  peak memory with its input",
@@ -137,120 +152,29 @@ void Memory(const Options& options, Findings* findings) {
                  ValueAtMost(400)});
 }
 
-// The rows of the original's table of throughputs, or random ones.
-Kinds KindsOfJobs(const Options& options, std::string* name) {
-  const auto path = options.reference / "data" / "simulation_throughputs.json";
-  std::ifstream file(path);
-  *name = "random kinds";
-  if (!file) {
-    std::printf("no table of throughputs (--reference DIR): random ones\n");
-    return RandomKinds();
-  }
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto table = ThroughputTable::Parse(text.str(), path.string());
-  const auto kinds = table.ok() ? KindsOf(*table) : table.status();
-  if (!kinds.ok()) {
-    std::fprintf(stderr, "%s\n", kinds.status().ToString().c_str());
-    std::exit(2);
-  }
-  *name = "published kinds";
-  return *kinds;
-}
-
-// X on demand, after jobs were sorted into classes.
-void MakespanAgain(const Arrays& arrays, size_t kinds, const Solved& highs,
-                   Findings* findings) {
-  const PriceJobs jobs = JobsOf(arrays);
-  const auto classes = PriceClasses::Of(jobs, arrays.target, kinds);
-  const double level_max = LevelMax(arrays);
-  PriceLevel level;
-  Solved again = MedianOf([&] {
-    Solved solved;
-    const double start_s = CpuSeconds();
-    level =
-        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, OfBench());
-    solved.seconds = CpuSeconds() - start_s;
-    return solved;
-  });
-  VerifyClasses(arrays, *classes, classes->class_of(), level, &again);
-  Row row{"  solved again, X on demand", again.seconds * 1e3, "ms"};
-  SetPeer(highs, &row);
-  row.goal = AtMost(1e-4);
-  Check("makespan, solved again", again, highs, &findings->checks);
-  findings->Add(std::move(row));
-}
-
 // Makespan over few kinds of jobs.
-void Makespan(const Options& options, const Kinds& kinds,
-              const std::string& kinds_name, Findings* findings) {
+void Makespan(const Options& options, Findings* findings) {
   for (const size_t jobs : SizesUpTo(options.jobs_max)) {
-    const Arrays arrays = ClassArrays(jobs, kinds);
-    const Question question = Proportional(arrays);
-    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
-    Row row{
-        Jobs(StrCat("makespan, ", kinds.rows.size(), " ", kinds_name), jobs),
-        prices.seconds * 1e3, "ms"};
+    testing::ProblemShape shape = Crowded(jobs, 3);
+    shape.kinds = 83;  // as many as the published table has
+    shape.weights = shape.unusable = false;
+    const PolicyProblem problem = testing::RandomProblem(jobs, shape);
+    std::vector<double> steps;
+    for (const PolicyJob& job : problem.jobs) {
+      steps.push_back(job.steps_remaining);
+    }
+    const Question question = Proportional(problem, std::move(steps));
+    const Solved prices = MedianOf([&] { return ByPrices(problem, question); });
+    Row row{Jobs("makespan, 83 kinds", jobs), prices.seconds * 1e3, "ms"};
     Solved highs;
     if (jobs <= kHighsMedianJobs) {
-      highs = ByHighs(arrays);
+      highs = ByHighs(problem, question);
       SetPeer(highs, &row);
     }
-    if (jobs == 10'000) row.goal = AtMost(1e-3);
+    if (jobs == 10'000) row.goal = AtMost(1.0 / 500);
     Check(row.name, prices, highs, &findings->checks);
     findings->Add(std::move(row));
-    if (jobs == 10'000) {
-      MakespanAgain(arrays, kinds.rows.size(), highs, findings);
-    }
   }
-}
-
-// Of a million jobs one in a hundred ends, and as many come.
-void Churn(const Options& options, const Kinds& kinds, Findings* findings) {
-  if (options.jobs_max < 1'000'000) return;
-  Arrays arrays = ClassArrays(1'000'000, kinds);
-  const PriceJobs jobs = JobsOf(arrays);
-  std::mt19937_64 random(0);
-  std::uniform_real_distribution<double> change(0.5, 1.5);
-  std::vector<double> cold_ms;
-  std::vector<double> warm_ms;
-  std::vector<double> prices_ms;
-  for (int run = 0; run < 3; ++run) {
-    auto classes = PriceClasses::Of(jobs, arrays.target, kinds.rows.size());
-    const std::vector<size_t> class_of = classes->class_of();
-    PriceLevel level = HighestLevel(classes->Evaluator(), jobs.capacity,
-                                    LevelMax(arrays), OfBench());
-    std::vector<PriceClasses::Member> gone;
-    std::vector<PriceClasses::Member> come;
-    for (size_t m = 0; m < arrays.jobs; m += 100) {
-      gone.push_back({class_of[m], arrays.target[m]});
-      arrays.target[m] *= change(random);
-      come.push_back({class_of[m], arrays.target[m]});
-    }
-    const double level_max = LevelMax(arrays);
-    double start_s = CpuSeconds();
-    classes->Change(std::move(gone), std::move(come));
-    const double changed_s = CpuSeconds();
-    level =
-        HighestLevel(classes->Evaluator(), jobs.capacity, level_max, OfBench(),
-                     {level.prices, level.level, level.mixture, 0.01});
-    warm_ms.push_back((CpuSeconds() - start_s) * 1e3);
-    prices_ms.push_back((CpuSeconds() - changed_s) * 1e3);
-
-    start_s = CpuSeconds();
-    const auto anew = PriceClasses::Of(jobs, arrays.target, kinds.rows.size());
-    const PriceLevel cold =
-        HighestLevel(anew->Evaluator(), jobs.capacity, level_max, OfBench());
-    cold_ms.push_back((CpuSeconds() - start_s) * 1e3);
-    Solved warm;
-    VerifyClasses(arrays, *classes, class_of, level, &warm);
-    Check("1 % churn", warm, {}, &findings->checks);
-    findings->checks.Agree("1 % churn, cold", warm.level, cold.level, kGapMax);
-  }
-  findings->Add({Jobs("1 % churn", arrays.jobs), Median(warm_ms), "ms",
-                 "cold, with classes", Median(cold_ms), AtMost(0.2)});
-  findings->Add({"  of that, the prices", Median(prices_ms), "ms", "", 0,
-                 ValueAtMost(1)});
 }
 
 PolicyResult Demanded(absl::StatusOr<PolicyResult> result,
@@ -269,10 +193,9 @@ PolicyResult Referee(const char* policy, PolicyProblem problem) {
 
 void FinishTime(const Options& options, Findings* findings) {
   for (const size_t jobs : SizesUpTo(options.jobs_max)) {
-    const Arrays arrays = RandomArrays(jobs, 5);
-    const PolicyProblem problem = ProblemOf(arrays);
-    const Question question = Finishing(arrays, problem);
-    const Solved prices = MedianOf([&] { return ByPrices(arrays, question); });
+    const PolicyProblem problem = CrowdedProblem(jobs, 5);
+    const Question question = Finishing(problem);
+    const Solved prices = MedianOf([&] { return ByPrices(problem, question); });
     Row row{Jobs("finish-time fairness", jobs), prices.seconds * 1e3, "ms"};
     if (jobs == 1'000'000) row.goal = ValueAtMost(1000);
     Check(row.name, prices, {}, &findings->checks);
@@ -287,38 +210,48 @@ void FinishTime(const Options& options, Findings* findings) {
 }
 
 // Its first level, and all levels where HiGHS is quick enough to ask.
-void CheckWater(const std::string& name, const Arrays& arrays,
+void CheckWater(const std::string& name, const PolicyProblem& problem,
                 const PriceWater& water, Checks* checks) {
-  const Question question = Proportional(arrays);
-  const PriceJobs jobs = JobsOf(arrays);
+  const Question question = Proportional(problem, FairTargets(problem));
+  const PriceJobs jobs = JobsOf(problem);
   PriceDemand demand = question.demand;
   PadDemand(jobs, &demand);
   const PriceLevel first =
       HighestLevel(jobs, demand, question.level_max, OfBench());
   Solved solved;
-  Verify(arrays, question, first, water.shares, &solved);
+  Verify(problem, question, first, water.shares, &solved);
   Check(name + ", first level", solved, {}, checks);
   checks->Holds(name + ", all stages proved", water.converged);
   checks->Holds(name + ", at most a stage for each type",
-                water.stages <= static_cast<int>(arrays.types));
-  if (arrays.jobs > kRefereeJobs) return;
-  const std::vector<double> highs = AllShares(
-      Referee("max_min_fairness_water_filling_perf", ProblemOf(arrays))
-          .allocation,
-      arrays.jobs, arrays.types);
-  checks->Agree(name + ", HiGHS, the rate that differs most",
-                WorstRatio(arrays, highs, water.shares), 1, kRatesAgreeMax);
+                water.stages <= static_cast<int>(jobs.types));
+  if (jobs.size > kRefereeJobs) return;
+  const std::vector<double> ours =
+      testing::FittingThroughputs(problem, water.shares);
+  const std::vector<double> highs = testing::FittingThroughputs(
+      problem,
+      testing::SharesOf(
+          Referee("max_min_fairness_water_filling_perf", problem).allocation,
+          problem));
+  double worst = 0;
+  for (size_t m = 0; m < ours.size(); ++m) {
+    worst = std::max(worst, std::abs(highs[m] / ours[m] - 1));
+  }
+  checks->Agree(name + ", HiGHS, the rate that differs most", 1 + worst, 1,
+                kRatesAgreeMax);
 }
 
 void WaterFilling(const Options& options, Findings* findings) {
   for (const bool tiers : {false, true}) {
     for (const size_t jobs : SizesUpTo(options.jobs_max)) {
-      const Arrays arrays = tiers ? TieredArrays(jobs) : RandomArrays(jobs, 5);
+      PolicyProblem problem = CrowdedProblem(jobs, 5);
+      if (tiers) testing::RestrictToTiers(&problem);
+      const std::vector<double> targets = FairTargets(problem);
+      const std::vector<double> fastest = Fastest(problem);
       PriceWater water;
       const Solved prices = MedianOf([&] {
         Solved solved;
         const double start_s = CpuSeconds();
-        water = FillByPrices(JobsOf(arrays), arrays.target, arrays.fastest, {});
+        water = FillByPrices(JobsOf(problem), targets, fastest, {});
         solved.seconds = CpuSeconds() - start_s;
         return solved;
       });
@@ -326,7 +259,7 @@ void WaterFilling(const Options& options, Findings* findings) {
       Row row{Jobs(tiers ? "water filling, tiers" : "water filling", jobs),
               prices.seconds * 1e3, "ms"};
       if (goal) row.goal = ValueAtMost(500);
-      CheckWater(row.name, arrays, water, &findings->checks);
+      CheckWater(row.name, problem, water, &findings->checks);
       if (tiers && jobs > 100) {
         findings->checks.Holds(row.name + ", several stages", water.stages > 2);
       }
@@ -363,21 +296,21 @@ void WholePolicy(const std::string& name, const Options& options, bool placed,
   double highs_ms = 0;
   for (const size_t jobs : {100, 1000, 10'000, 100'000, 1'000'000}) {
     if (jobs > options.jobs_max) break;
-    const Arrays arrays = RandomArrays(jobs, 5);
-    PolicyProblem problem =
-        placed ? PlacedProblemOf(arrays) : ProblemOf(arrays);
+    testing::ProblemShape shape = Crowded(jobs, 5);
+    shape.servers = placed;
+    PolicyProblem problem = testing::RandomProblem(jobs + 5, shape);
     problem.solver = SolverChoice::kPrices;
     const PolicyRun prices = Timed(*policy, problem, 3);
-    Row row{Jobs(placed ? name + ", servers of 5" : name, jobs), prices.ms,
-            "ms"};
+    Row row{Jobs(placed ? name + ", servers" : name, jobs), prices.ms, "ms"};
     if (prices.result.outcome != SolveOutcome::kOptimal) {
       row.name += " (not proved)";
     }
     Checks& checks = findings->checks;
     if (!placed) {  // those checks know of types alone
-      const std::vector<double> shares =
-          AllShares(prices.result.allocation, jobs, arrays.types);
-      checks.Holds(row.name + ", X fits", Excess(arrays, shares) <= 1 + 1e-9);
+      checks.Holds(
+          row.name + ", X fits",
+          testing::Excess(problem, testing::SharesOf(prices.result.allocation,
+                                                     problem)) <= 1 + 1e-9);
     }
     checks.Agree(row.name + ", its bound", prices.result.objective,
                  prices.result.bound, kPolicyGapMax);
@@ -404,8 +337,6 @@ bool Parse(int argc, char** argv, Options* options) {
       options->check = true;
     } else if (i + 1 < argc && flag == "--out") {
       options->out = argv[++i];
-    } else if (i + 1 < argc && flag == "--reference") {
-      options->reference = argv[++i];
     } else if (i + 1 < argc && flag == "--jobs-max") {
       options->jobs_max = std::strtoull(argv[++i], nullptr, 10);
     } else {
@@ -423,7 +354,7 @@ int main(int argc, char** argv) {
   Options options;
   if (!Parse(argc, argv, &options)) {
     std::fprintf(stderr,
-                 "usage: %s [--out FILE.json] [--reference DIR] [--jobs-max N] "
+                 "usage: %s [--out FILE.json] [--jobs-max N] "
                  "[--check]\nN is 100 or more\n",
                  argv[0]);
     return 2;
@@ -432,10 +363,7 @@ int main(int argc, char** argv) {
   // First: the peak is of the whole process.
   Memory(options, &findings);
   MaxMin(options, &findings);
-  std::string kinds_name;
-  const Kinds kinds = KindsOfJobs(options, &kinds_name);
-  Makespan(options, kinds, kinds_name, &findings);
-  Churn(options, kinds, &findings);
+  Makespan(options, &findings);
   FinishTime(options, &findings);
   WaterFilling(options, &findings);
   for (const char* policy :

@@ -8,7 +8,7 @@
 #include "coordinator/policy/share/type_prices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/policy_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
@@ -27,7 +27,7 @@ constexpr char kRatio[] = "max_throughput_per_cost";
 
 double Throughput(const PolicyProblem& problem, const PolicyResult& result,
                   size_t job) {
-  return JobThroughputs(problem, result, PolicyView::kReal)[job];
+  return JobThroughputs(problem, result.allocation, false)[job];
 }
 
 void SetDeadline(size_t job, double steps, double seconds,
@@ -220,11 +220,11 @@ TEST(Deadlines, ThoseThatCanBeMetAreMetOnRandomProblems) {
   int met = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    const PolicyProblem problem = GeneralProblem(seed);
+    const PolicyProblem problem = RandomProblem(seed, SmallShape());
     const PolicyResult result = Solved(kDeadlines, problem);
     if (result.outcome != SolveOutcome::kOptimal) continue;
     const std::vector<double> has =
-        JobThroughputs(problem, result, PolicyView::kReal);
+        JobThroughputs(problem, result.allocation, false);
     for (size_t m = 0; m < has.size(); ++m) {
       const PolicyJob& job = problem.jobs[m];
       if (!result.allocation.Contains(job.id)) continue;
@@ -270,7 +270,7 @@ TEST(MaxThroughputPerCost, DeadlinesBuyTimeOfAWorseRatio) {
 TEST(MaxThroughputPerCost, NoMixtureOfTwoAllocationsIsBetter) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
-    const PolicyProblem problem = GeneralProblem(seed);
+    const PolicyProblem problem = RandomProblem(seed, SmallShape());
     const PolicyResult result = Solved(kRatio, problem);
     if (result.allocation.units().empty()) continue;
     EXPECT_LE(result.gap, 1e-7);

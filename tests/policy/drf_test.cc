@@ -1,7 +1,6 @@
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/lexicographic_judge.h"
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

@@ -3,7 +3,8 @@
 
 #include "coordinator/policy/policy.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {

@@ -2,8 +2,7 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/policy_kit.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
@@ -95,7 +94,7 @@ TEST(FinishTimeFairness, TheAgnosticFormLooksAtTheV100) {
 TEST(FinishTimeFairness, PairsNeverHurt) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
-    const PolicyProblem problem = GeneralProblem(seed);
+    const PolicyProblem problem = RandomProblem(seed, SmallShape());
     const double alone = Solved("finish_time_fairness_perf", problem).objective;
     EXPECT_LE(Solved("finish_time_fairness_packed", problem).objective,
               alone * (1 + 1e-8));

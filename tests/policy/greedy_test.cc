@@ -1,7 +1,7 @@
 // The policies that go through a queue and look at throughputs: fifo_perf,
 // fifo_packed, sjf, priority.
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

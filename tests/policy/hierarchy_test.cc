@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

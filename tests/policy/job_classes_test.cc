@@ -10,8 +10,8 @@
 #include "coordinator/policy/share/job_rows.h"
 #include "coordinator/policy/share/pair_table.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

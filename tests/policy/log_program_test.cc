@@ -4,7 +4,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/problems.h"
 
 namespace gavel::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include "coordinator/policy/policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/problems.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {

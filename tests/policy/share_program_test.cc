@@ -5,8 +5,8 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 
 namespace gavel::testing {
 namespace {

@@ -39,16 +39,10 @@ inline Assigned AssignedBy(std::string_view name,
   return assigned;
 }
 
-// Lets two jobs of `problem` (indices, first < second; pairs in order) share
-// every type with these parts of what they have alone.
-inline void AddPair(size_t first, size_t second, double part_of_first,
-                    double part_of_second, PolicyProblem* problem) {
-  problem->pairs.push_back({first, second});
-  for (size_t c = 0; c < problem->columns(); ++c) {
-    problem->pair_throughputs.push_back(problem->Row(first)[c] * part_of_first);
-    problem->pair_throughputs.push_back(problem->Row(second)[c] *
-                                        part_of_second);
-  }
+inline PolicyResult SolvedBy(SolverChoice choice, std::string_view name,
+                             PolicyProblem problem) {
+  problem.solver = choice;
+  return Solved(name, problem);
 }
 
 }  // namespace gavel::testing

@@ -2,8 +2,8 @@
 
 #include "coordinator/policy/policies/nash_product.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
+#include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {

@@ -7,7 +7,7 @@
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "gtest/gtest.h"
-#include "tests/policy/certificate.h"
+#include "tests/policy/problems.h"
 
 namespace gavel::testing {
 namespace {

@@ -5,17 +5,13 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/policy/lp/small_system.h"
+#include "Eigen/LU"
 
 namespace gavel {
 namespace {
 
-// Pivots between two factorisations from nothing. Where throughputs differ by
-// many powers of ten, the rounding of some pivots is more than limits leave, so
-// that a weight would have to be below 0 by more than kLostMax: from the start
-// once more then, and each pivot from nothing.
+// Pivots between two factorisations of the basis.
 constexpr int kRefactorAfter = 20;
-constexpr double kLostMax = 1e-12;
 // Reduced costs up to this part of the values are rounding.
 constexpr double kReducedMin = 1e-13;
 constexpr double kPivotMin = 1e-11;
@@ -25,16 +21,19 @@ constexpr int kStallPivotsMax = 40;
 
 constexpr int kNone = std::numeric_limits<int>::min();
 
+Eigen::Index Index(size_t i) { return static_cast<Eigen::Index>(i); }
+Eigen::Index RowOfSlack(int slack) { return -1 - slack; }
+
 }  // namespace
 
 ColumnMaster::ColumnMaster(size_t rows, bool convex)
     : rows_(rows),
       convex_(convex),
       size_(rows + (convex ? 1 : 0)),
-      inverse_(size_ * size_, 0.0),
-      basic_(size_, 1.0),
-      duals_(size_, 0.0),
-      step_(size_, 0.0),
+      inverse_(Eigen::MatrixXd::Zero(Index(size_), Index(size_))),
+      basic_(Eigen::VectorXd::Ones(Index(size_))),
+      duals_(Eigen::VectorXd::Zero(Index(size_))),
+      step_(Eigen::VectorXd::Zero(Index(size_))),
       prices_(rows, 0.0) {
   for (size_t r = 0; r < rows; ++r) basis_.push_back(-1 - static_cast<int>(r));
 }
@@ -52,49 +51,35 @@ size_t ColumnMaster::Add(double value, std::span<const double> usage) {
 }
 
 void ColumnMaster::Refactor() {
-  SmallSystem system(size_);
+  Eigen::MatrixXd basis = Eigen::MatrixXd::Zero(Index(size_), Index(size_));
   for (size_t i = 0; i < size_; ++i) {
     if (basis_[i] < 0) {
-      system.At(static_cast<size_t>(-1 - basis_[i]), i) = 1;
-      continue;
+      basis(RowOfSlack(basis_[i]), Index(i)) = 1;
+    } else {
+      basis.col(Index(i)) = ColumnOf(static_cast<size_t>(basis_[i]));
     }
-    const double* column = &usage_[static_cast<size_t>(basis_[i]) * size_];
-    for (size_t r = 0; r < size_; ++r) system.At(r, i) = column[r];
   }
-  system.Factor();
-  std::vector<double> unit(size_);
-  for (size_t r = 0; r < size_; ++r) {
-    std::fill(unit.begin(), unit.end(), 0.0);
-    unit[r] = 1;
-    system.Solve(unit);
-    for (size_t i = 0; i < size_; ++i) inverse_[i * size_ + r] = unit[i];
-  }
+  const Eigen::PartialPivLU<Eigen::MatrixXd> factors(basis);
+  inverse_ = factors.inverse();
   // Solved for, not the inverse's sums: these fit to its rounding only.
-  std::fill(basic_.begin(), basic_.end(), 1.0);
-  system.Solve(basic_);
-  for (double& weight : basic_) {
-    lost_ = std::max(lost_, -weight);
-    weight = std::max(0.0, weight);
-  }
+  basic_ = factors.solve(Eigen::VectorXd::Ones(Index(size_))).cwiseMax(0);
   pivots_ = 0;
 }
 
 void ColumnMaster::SetDuals() {
-  std::fill(duals_.begin(), duals_.end(), 0.0);
+  Eigen::VectorXd values = Eigen::VectorXd::Zero(Index(size_));
   for (size_t i = 0; i < size_; ++i) {
-    if (basis_[i] < 0) continue;
-    const double value = values_[static_cast<size_t>(basis_[i])];
-    for (size_t r = 0; r < size_; ++r) {
-      duals_[r] += value * inverse_[i * size_ + r];
+    if (basis_[i] >= 0) {
+      values(Index(i)) = values_[static_cast<size_t>(basis_[i])];
     }
   }
+  duals_ = inverse_.transpose() * values;
 }
 
 // The one that gains most (or the first one that gains); kNone: optimal.
 int ColumnMaster::Entering(bool first) {
   SetDuals();
-  double scale = 0;
-  for (const double dual : duals_) scale = std::max(scale, std::abs(dual));
+  const double scale = duals_.cwiseAbs().maxCoeff();
   const double least = kReducedMin * std::max(scale, 1e-300);
   double best = least;
   int entering = kNone;
@@ -105,17 +90,13 @@ int ColumnMaster::Entering(bool first) {
   };
   for (size_t r = 0; r < rows_; ++r) {
     const int slack = -1 - static_cast<int>(r);
-    if (duals_[r] >= -least) continue;
     if (std::find(basis_.begin(), basis_.end(), slack) == basis_.end()) {
-      consider(-duals_[r], slack);
+      consider(-duals_(Index(r)), slack);
     }
   }
   for (size_t k = 0; k < values_.size(); ++k) {
     if (in_basis_[k]) continue;
-    double reduced = values_[k];
-    const double* column = &usage_[k * size_];
-    for (size_t r = 0; r < size_; ++r) reduced -= duals_[r] * column[r];
-    consider(reduced, static_cast<int>(k));
+    consider(values_[k] - duals_.dot(ColumnOf(k)), static_cast<int>(k));
   }
   return entering;
 }
@@ -123,86 +104,67 @@ int ColumnMaster::Entering(bool first) {
 // Where step_ first reaches 0; of several the largest pivot. size_: nowhere.
 size_t ColumnMaster::Leaving() const {
   double least = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < size_; ++i) {
-    if (step_[i] > kPivotMin) least = std::min(least, basic_[i] / step_[i]);
+  for (Eigen::Index i = 0; i < step_.size(); ++i) {
+    if (step_(i) > kPivotMin) least = std::min(least, basic_(i) / step_(i));
   }
   size_t leaving = size_;
   for (size_t i = 0; i < size_; ++i) {
-    if (step_[i] <= kPivotMin) continue;
-    if (basic_[i] / step_[i] > least + 1e-15) continue;
-    if (leaving == size_ || step_[i] > step_[leaving]) leaving = i;
+    const double step = step_(Index(i));
+    if (step <= kPivotMin || basic_(Index(i)) / step > least + 1e-15) continue;
+    if (leaving == size_ || step > step_(Index(leaving))) leaving = i;
   }
   return leaving;
 }
 
-void ColumnMaster::Pivot(size_t row, int refactor_after) {
+void ColumnMaster::Pivot(size_t row) {
   if (basis_[row] >= 0) in_basis_[static_cast<size_t>(basis_[row])] = 0;
   if (entering_ >= 0) in_basis_[static_cast<size_t>(entering_)] = 1;
   basis_[row] = entering_;
-  if (++pivots_ >= refactor_after) return Refactor();
-  const double pivot = step_[row];
-  for (size_t r = 0; r < size_; ++r) inverse_[row * size_ + r] /= pivot;
-  basic_[row] /= pivot;
-  for (size_t i = 0; i < size_; ++i) {
-    if (i == row || step_[i] == 0) continue;
-    for (size_t r = 0; r < size_; ++r) {
-      inverse_[i * size_ + r] -= step_[i] * inverse_[row * size_ + r];
-    }
-    basic_[i] = std::max(0.0, basic_[i] - step_[i] * basic_[row]);
-  }
+  if (++pivots_ >= kRefactorAfter) return Refactor();
+  const Eigen::Index at = Index(row);
+  const Eigen::RowVectorXd pivot_row = inverse_.row(at) / step_(at);
+  const double weight = basic_(at) / step_(at);
+  inverse_ -= step_ * pivot_row;
+  inverse_.row(at) = pivot_row;
+  basic_ = (basic_ - step_ * weight).cwiseMax(0);
+  basic_(at) = weight;
 }
 
 void ColumnMaster::Solve() {
   assert(basis_.size() == size_);
-  const std::vector<int> start = basis_;
-  Iterate(kRefactorAfter);
-  if (lost_ > kLostMax) {
-    basis_ = start;
-    std::fill(in_basis_.begin(), in_basis_.end(), char{0});
-    for (const int column : start) {
-      if (column >= 0) in_basis_[static_cast<size_t>(column)] = 1;
-    }
-    Iterate(1);
-  }
-  Finish();
-}
-
-void ColumnMaster::Iterate(int refactor_after) {
-  lost_ = 0;
   Refactor();
   int stall = 0;
   for (int i = 0; i < kPivotsMax; ++i) {
     entering_ = Entering(/*first=*/stall > kStallPivotsMax);
     if (entering_ == kNone) break;
-    for (size_t b = 0; b < size_; ++b) {
-      const double* inverse = &inverse_[b * size_];
-      if (entering_ < 0) {
-        step_[b] = inverse[-1 - entering_];
-        continue;
-      }
-      const double* column = &usage_[static_cast<size_t>(entering_) * size_];
-      step_[b] = 0;
-      for (size_t r = 0; r < size_; ++r) step_[b] += inverse[r] * column[r];
+    if (entering_ < 0) {
+      step_ = inverse_.col(RowOfSlack(entering_));
+    } else {
+      step_ = inverse_ * ColumnOf(static_cast<size_t>(entering_));
     }
     const size_t row = Leaving();
     if (row == size_) break;  // rounding: a column that helps uses something
-    stall = basic_[row] > 0 ? 0 : stall + 1;
-    Pivot(row, refactor_after);
+    stall = basic_(Index(row)) > 0 ? 0 : stall + 1;
+    Pivot(row);
   }
   if (pivots_ > 0) Refactor();
+  Finish();
 }
 
 void ColumnMaster::Finish() {
   SetDuals();
-  for (size_t r = 0; r < rows_; ++r) prices_[r] = std::max(0.0, duals_[r]);
+  for (size_t r = 0; r < rows_; ++r) {
+    prices_[r] = std::max(0.0, duals_(Index(r)));
+  }
   // A slack in the basis has no price at all.
-  for (size_t i = 0; i < size_; ++i) {
-    if (basis_[i] < 0) prices_[static_cast<size_t>(-1 - basis_[i])] = 0;
+  for (const int column : basis_) {
+    if (column < 0) prices_[static_cast<size_t>(RowOfSlack(column))] = 0;
   }
   mixture_.clear();
   for (size_t i = 0; i < size_; ++i) {
-    if (basis_[i] < 0 || basic_[i] <= 0) continue;
-    mixture_.emplace_back(static_cast<size_t>(basis_[i]), basic_[i]);
+    const double weight = basic_(Index(i));
+    if (basis_[i] < 0 || weight <= 0) continue;
+    mixture_.emplace_back(static_cast<size_t>(basis_[i]), weight);
   }
   std::sort(mixture_.begin(), mixture_.end());
 }

@@ -1,11 +1,11 @@
-// The master program of the price method (Dantzig and Wolfe 1960): which
-// mixture of columns found so far is best and fits,
+// The restricted master problem of the price method (Dantzig and Wolfe 1960):
+// the best convex combination of the columns found so far that fits,
 //
 //   max sum_k value_k weight_k,  sum_k usage_kr weight_k <= 1 for each row r,
 //   sum_k weight_k = 1 (if it is convex),  weight >= 0,
 //
-// by the primal simplex method on a dense basis of a dozen rows. Columns are
-// added and it goes on from the last basis. Called by the price method only. A
+// by the primal simplex method on a dense basis of a dozen rows. After columns
+// are added it starts from the last basis. Called by the price method only. A
 // value without locks: not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_COLUMN_MASTER_H_
 #define GAVEL_COORDINATOR_POLICY_LP_COLUMN_MASTER_H_
@@ -14,6 +14,8 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "Eigen/Core"
 
 namespace gavel {
 
@@ -44,26 +46,26 @@ class ColumnMaster {
   void Refactor();
   int Entering(bool first);
   size_t Leaving() const;
-  void Pivot(size_t row, int refactor_after);
-  void Iterate(int refactor_after);
+  void Pivot(size_t row);
   void Finish();
   void SetDuals();
-  double Weight(size_t i) const { return basic_[i]; }
+  Eigen::Map<const Eigen::VectorXd> ColumnOf(size_t column) const {
+    return {&usage_[column * size_], static_cast<Eigen::Index>(size_)};
+  }
 
   size_t rows_;
   bool convex_;
-  size_t size_;                  // of the basis
-  std::vector<double> values_;   // [columns]
-  std::vector<double> usage_;    // [columns x size_]
-  std::vector<char> in_basis_;   // [columns]
-  std::vector<int> basis_;       // [size_]
-  std::vector<double> inverse_;  // [size_ x size_] of the basis
-  std::vector<double> basic_;    // [size_] values of the basis
-  std::vector<double> duals_;    // [size_]
-  std::vector<double> step_;     // [size_] the entering column in the basis
+  size_t size_;                 // of the basis
+  std::vector<double> values_;  // [columns]
+  std::vector<double> usage_;   // [columns x size_]
+  std::vector<char> in_basis_;  // [columns]
+  std::vector<int> basis_;      // [size_]
+  Eigen::MatrixXd inverse_;     // of the basis
+  Eigen::VectorXd basic_;       // [size_] values of the basis
+  Eigen::VectorXd duals_;       // [size_]
+  Eigen::VectorXd step_;        // [size_] the entering column in the basis
   int entering_ = 0;
-  int pivots_ = 0;   // since the last Refactor
-  double lost_ = 0;  // how far below 0 weights would have to be
+  int pivots_ = 0;  // since the last Refactor
   std::vector<std::pair<size_t, double>> mixture_;
   std::vector<double> prices_;
 };

@@ -16,10 +16,6 @@ namespace {
 
 // A total shortfall up to this is the solver's tolerance.
 constexpr double kShortfallMax = 1e-9;
-// Where floors take all that there is, the others have more by what is missing
-// of them, times what that is worth to them: they are kept to this there, if
-// rounding allows.
-constexpr double kTightShortfall = 1e-12;
 // Needs above this times a job's fastest are all the same: hopeless.
 constexpr double kNeedMax = 1e4;
 // Relative; a program whose bound is further away is solved another way, too.
@@ -193,10 +189,7 @@ bool DeadlineProgram::SettleFloors() {
   // Whatever accelerators are worth: it is told by whom.
   if (most < 1 - kShortfallMax) return false;
   most = std::min(most, 2.0);
-  PriceProgram::Answer level = prices_->Highest(demand, most);
-  if (!KeepsFloors(level.shares, kTightShortfall)) {
-    level = prices_->Highest(std::move(demand), most, kTightShortfall);
-  }
+  PriceProgram::Answer level = prices_->Highest(std::move(demand), most);
   if (level.bound < 1 - kShortfallMax) {
     proof_ = Proof(level.prices, level.bound);
     return false;

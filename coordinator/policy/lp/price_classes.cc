@@ -3,36 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "core/radix_sort.h"
 
 namespace gavel {
 namespace {
-
-// `demands` ascending without `gone` and with `come`, both ascending; false:
-// one of `gone` is not there.
-bool Merge(std::span<const double> demands,
-           std::span<const PriceClasses::Member> gone,
-           std::span<const PriceClasses::Member> come,
-           std::vector<double>* merged) {
-  merged->reserve(demands.size() + come.size());
-  auto leaving = gone.begin();
-  auto coming = come.begin();
-  for (const double demand : demands) {
-    if (leaving != gone.end() && leaving->a == demand) {
-      ++leaving;
-      continue;
-    }
-    while (coming != come.end() && coming->a <= demand) {
-      merged->push_back((coming++)->a);
-    }
-    merged->push_back(demand);
-  }
-  for (; coming != come.end(); ++coming) merged->push_back(coming->a);
-  return leaving == gone.end();
-}
 
 std::vector<double> SumsOf(std::span<const double> demands) {
   std::vector<double> sums(demands.size() + 1);
@@ -54,27 +30,18 @@ size_t FirstAbove(std::span<const double> demands, size_t first, double limit,
   return *hint;
 }
 
-// Those of class `index`: members are sorted by class.
-std::span<const PriceClasses::Member> OfClass(
-    std::span<const PriceClasses::Member> members, size_t index) {
-  const auto begin = std::ranges::lower_bound(members, index, {},
-                                              &PriceClasses::Member::index);
-  const auto end = std::ranges::upper_bound(members, index, {},
-                                            &PriceClasses::Member::index);
-  return {begin, end};
-}
-
 }  // namespace
 
 std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
                                              std::span<const double> a,
                                              size_t classes_max) {
   PriceClasses out(jobs.types);
-  out.class_of_.reserve(jobs.size);
+  std::vector<size_t> class_of;
+  class_of.reserve(jobs.size);
   std::vector<double> row(jobs.types);
   for (size_t m = 0; m < jobs.size; ++m) {
     for (size_t j = 0; j < jobs.types; ++j) row[j] = jobs.Throughput(m, j);
-    out.class_of_.push_back(out.ClassOf(row, jobs.accelerators[m]));
+    class_of.push_back(out.ClassOf(row, jobs.accelerators[m]));
     if (out.size() > classes_max) return std::nullopt;
   }
   // Sorted all at once, of which each class then takes its own.
@@ -86,7 +53,7 @@ std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
   std::vector<size_t> sizes(out.size());
   for (size_t m = 0; m < jobs.size; ++m) {
     demands[m] = {OrderedBits(a[m]), m};
-    ++sizes[out.class_of_[m]];
+    ++sizes[class_of[m]];
   }
   RadixSort(std::span(demands),
             [](const Demand& x, const Demand& y) { return x.key < y.key; });
@@ -95,10 +62,9 @@ std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
   }
   for (const Demand& demand : demands) {
     const size_t m = demand.job;
-    out.classes_[out.class_of_[m]].demands.push_back(a[m]);
+    out.classes_[class_of[m]].demands.push_back(a[m]);
   }
   for (Class& one : out.classes_) one.sums = SumsOf(one.demands);
-  out.jobs_ = jobs.size;
   return out;
 }
 
@@ -117,33 +83,8 @@ size_t PriceClasses::ClassOf(std::span<const double> throughputs,
   return index;
 }
 
-bool PriceClasses::Change(std::vector<Member> gone, std::vector<Member> come) {
-  const auto by_class = [](const Member& x, const Member& y) {
-    return std::tie(x.index, x.a) < std::tie(y.index, y.a);
-  };
-  std::sort(gone.begin(), gone.end(), by_class);
-  std::sort(come.begin(), come.end(), by_class);
-  std::vector<std::pair<size_t, std::vector<double>>> changed;
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    const std::span<const Member> leaving = OfClass(gone, i);
-    const std::span<const Member> coming = OfClass(come, i);
-    if (leaving.empty() && coming.empty()) continue;
-    changed.emplace_back(i, std::vector<double>());
-    if (!Merge(classes_[i].demands, leaving, coming, &changed.back().second)) {
-      return false;
-    }
-  }
-  for (auto& [index, demands] : changed) {
-    classes_[index].sums = SumsOf(demands);
-    classes_[index].demands = std::move(demands);
-  }
-  jobs_ += come.size();
-  jobs_ -= gone.size();
-  return true;
-}
-
 // Where the flattest edge from `from` leads, the longest of those; `from`
-// itself at the end. As in price_pass_body.h.
+// itself at the end. As in price_pass.cc.
 PriceClasses::Corner PriceClasses::Next(const Class& one, const Corner& from,
                                         std::span<const double> prices) const {
   int best = from.type;
@@ -196,36 +137,6 @@ void PriceClasses::AddSums(const Class& one, double level,
     first = end;
     from = to;
   }
-}
-
-PriceSums PriceClasses::operator()(double level,
-                                   std::span<const double> prices) const {
-  return Evaluator().sums(level, prices);
-}
-
-std::vector<double> PriceClasses::Shares(
-    const Member& member, std::span<const PriceColumn> mixture) const {
-  const Class& one = classes_[member.index];
-  std::vector<double> shares(types_, 0.0);
-  for (const PriceColumn& column : mixture) {
-    const double demand = column.level * member.a;
-    Corner from;
-    Corner to = Next(one, from, column.prices);
-    while (to.rate < demand && to.type != from.type) {
-      from = to;
-      to = Next(one, from, column.prices);
-    }
-    if (to.type < 0 || !(demand > 0)) continue;
-    const double part =
-        to.type == from.type
-            ? 1
-            : std::min(1.0, (demand - from.rate) / (to.rate - from.rate));
-    shares[static_cast<size_t>(to.type)] += column.weight * part;
-    if (from.type >= 0) {
-      shares[static_cast<size_t>(from.type)] += column.weight * (1 - part);
-    }
-  }
-  return shares;
 }
 
 PriceEvaluator PriceClasses::Evaluator() const {

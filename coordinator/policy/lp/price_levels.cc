@@ -9,7 +9,6 @@
 #include "coordinator/policy/lp/column_master.h"
 #include "coordinator/policy/lp/price_classes.h"
 #include "coordinator/policy/lp/price_proof.h"
-#include "coordinator/policy/lp/price_zoom.h"
 #include "coordinator/policy/share/bound.h"
 
 namespace gavel {
@@ -30,14 +29,14 @@ constexpr double kGuess = 1;
 constexpr double kScarceGap = 1e-8;
 // A type of which more than this part is left is not scarce.
 constexpr double kFullPart = 1e-6;
-// Nor is one whose accelerators are worth less than this part of all.
+// Nor is one with accelerators that are worth less than this part of all.
 constexpr double kPricePart = 1e-8;
 // Passes in which neither bound moved: it won't any more.
 constexpr int kLevelStallMax = 60;
-// More jobs than this are looked at by a sample first, one of so many,
+// More jobs than this are first solved for a sample, one job of so many. Its
+// prices are this far off, in 1 / sqrt(size), and found to this gap.
 constexpr size_t kSampleFrom = 20000;
 constexpr size_t kSampleStride = 16;
-// whose prices are this far off, in 1 / sqrt(size), and solved to:
 constexpr double kSampleRoom = 3;
 constexpr double kSampleGap = 1e-5;
 
@@ -302,8 +301,8 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
 
 namespace {
 
-// By classes of equal jobs where there are any, else looking closer and closer
-// at what is open.
+// By classes of equal jobs where there are any; many jobs are first looked at
+// by a sample.
 PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
                       double level_max, const PriceOptions& options,
                       PriceStart start) {
@@ -317,8 +316,6 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
                           jobs.capacity, level_max, options, std::move(start));
     }
   }
-  const PricePass pass = PassOf(jobs, demand);
-  PriceZoom zoom(pass, jobs.capacity, options.version);
   if (start.prices.empty() && jobs.size >= kSampleFrom) {
     const PriceSample sample = SampleJobs(jobs, demand, kSampleStride);
     PriceOptions rough = options;
@@ -328,11 +325,11 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
     const double part =
         kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
     start = {found.prices, found.level, found.mixture, part / 2};
-    zoom.Expect(start.level, PricesOfColumns(jobs, start.prices), part);
   }
+  const PricePass pass = PassOf(jobs, demand);
   PriceEvaluator evaluate;
   evaluate.sums = [&](double level, std::span<const double> prices) {
-    return zoom(level, prices);
+    return SumPass(pass, level, prices);
   };
   evaluate.idle_at_zero =
       demand.curve == DemandCurve::kRamp && demand.b.empty();
@@ -343,7 +340,6 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
     // The start misled it.
     answer = HighestLevel(evaluate, jobs.capacity, level_max, options);
   }
-  answer.work = zoom.work();
   return answer;
 }
 
@@ -369,8 +365,7 @@ void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
 }
 
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
-                             std::span<const PriceColumn> mixture,
-                             PassVersion version) {
+                             std::span<const PriceColumn> mixture) {
   // Nobody demands anything at 0, where a search may have begun.
   const bool idle_at_zero = pass.curve == DemandCurve::kRamp &&
                             pass.b == nullptr && pass.gain == nullptr;
@@ -383,7 +378,7 @@ std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
     points.push_back({column.level, column.weight, prices.back().data()});
   }
   std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
-  AddShares(pass, points, shares, version);
+  AddShares(pass, points, shares);
   return shares;
 }
 

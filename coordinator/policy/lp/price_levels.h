@@ -8,8 +8,9 @@
 // and only if C(t, p) <= 1 for every p: the dual of the linear program, in J
 // variables however many jobs there are. C is convex in t, so that any pass at
 // (t, p) proves that no level is above t - (C - 1) / (dC/dt); its choice of
-// types is a column of a Dantzig-Wolfe master of J + 1 rows, whose mixture can
-// be had and whose duals are the next prices. It ends where both bounds meet.
+// types is a column of a restricted master problem of J + 1 rows (Dantzig and
+// Wolfe): its convex combination is feasible, its duals are the next prices.
+// The search ends where both bounds meet.
 //
 // Called by the policies' solvers. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_LEVELS_H_
@@ -40,10 +41,9 @@ PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns);
 struct PriceOptions {
   double gap_max = 1e-9;  // relative, of the bounds; ends there
   int passes_max = 500;
-  PassVersion version = FastestVersion();
 };
 
-// Part of a mixture: jobs choose by these prices and this level.
+// Part of a convex combination: jobs choose by these prices and this level.
 struct PriceColumn {
   double level = 0;
   double weight = 0;  // > 0; they sum to 1
@@ -68,7 +68,6 @@ struct PriceLevel {
   std::vector<double> scarcity;
   std::vector<PriceColumn> mixture;  // its usage fits
   int passes = 0;
-  double work = 0;         // in passes over all jobs, without those of a sample
   bool converged = false;  // to gap_max
 };
 
@@ -91,8 +90,7 @@ void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
 
 // [blocks x kPriceLanes x J] the shares of the mixture.
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
-                             std::span<const PriceColumn> mixture,
-                             PassVersion version);
+                             std::span<const PriceColumn> mixture);
 
 }  // namespace gavel
 

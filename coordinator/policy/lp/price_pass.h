@@ -1,8 +1,7 @@
-// One pass over all jobs at given accelerator prices: what the jobs cost that
-// have what they demand as cheaply as they can. It is all that the price method
-// (price_levels.h, price_water.h, price_sums.h) does per job, so there are
-// versions for several instruction sets, chosen at run time. All give the same
-// bits: the same operations in the same order, sums in eight lanes by the job's
+// One pass over all jobs at given accelerator prices: the least cost at which
+// each job has its demand. It is all that the price method (price_levels.h,
+// price_water.h, price_sums.h) does per job. The same bits on every processor:
+// the same operations in the same order, sums in eight lanes by the job's
 // index, no fused multiply-adds. Pure, thread-safe.
 //
 // A job of throughputs T_j that demands the rate d solves
@@ -16,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace gavel {
 
@@ -56,65 +54,12 @@ struct PricePoint {
   const double* prices = nullptr;  // [J]
 };
 
-// Prices near `prices` and levels near `level`.
-struct PriceBox {
-  double level = 0;
-  double level_radius = 0;
-  const double* prices = nullptr;  // [J]
-  const double* radius = nullptr;  // [J]
-};
-
-// Usage is worked out to so many powers of the level's distance from that of
-// the box. Of kRamp it is linear; of kFinish the terms left out are below 1e-16
-// of it.
-inline constexpr size_t kPriceTerms = 12;
-
-// What jobs use together that choose the same edge everywhere in a box: of type
-// j sum_k usage[j][k] (level - box level)^k. `gain`: of sum g T x.
-struct PriceSettled {
-  double usage[kPriceTypesMax][kPriceTerms] = {};
-  double gain = 0;
-};
-
-enum class PassVersion : uint8_t { kScalar, kAvx2, kAvx512 };
-
-// This machine can run it.
-bool Supported(PassVersion version);
-// The fastest that it can run.
-PassVersion FastestVersion();
-
 PriceSums SumPass(const PricePass& pass, double level,
-                  std::span<const double> prices, PassVersion version);
+                  std::span<const double> prices);
 
-// Adds weight x_j of each point to `shares`: [blocks x kPriceLanes x J], all 0
-// where there are several points: then any version gives the same bits.
+// Adds weight x_j of each point to `shares`: [blocks x kPriceLanes x J].
 void AddShares(const PricePass& pass, std::span<const PricePoint> points,
-               std::span<double> shares, PassVersion version);
-
-// Sums over the jobs that are settled in `box`; `open` is filled with the
-// others, ascending.
-PriceSettled SplitPass(const PricePass& pass, const PriceBox& box,
-                       std::vector<uint32_t>* open, PassVersion version);
-
-// The versions, one file each: for price_pass.cc.
-namespace price_pass {
-using SumFunction = void (*)(const PricePass&, double, const double*,
-                             PriceSums*);
-using ShareFunction = void (*)(const PricePass&, const PricePoint*, size_t,
-                               double*);
-// Returns how many jobs are open.
-using SplitFunction = size_t (*)(const PricePass&, const PriceBox&,
-                                 PriceSettled*, uint32_t*);
-struct Functions {
-  SumFunction sum = nullptr;
-  ShareFunction share = nullptr;
-  SplitFunction split = nullptr;
-};
-// Null where the compiler can't make them.
-Functions Scalar();
-Functions Avx2();
-Functions Avx512();
-}  // namespace price_pass
+               std::span<double> shares);
 
 }  // namespace gavel
 

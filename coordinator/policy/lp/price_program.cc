@@ -111,8 +111,8 @@ PriceProgram::Answer PriceProgram::Highest(PriceDemand demand, double level_max,
   answer.passes = level.passes;
   answer.converged = level.converged;
   if (level.mixture.empty()) return answer;
-  answer.shares = CellsOf(
-      SharesOf(jobs_, PassOf(jobs_, demand), level.mixture, options_.version));
+  answer.shares =
+      CellsOf(SharesOf(jobs_, PassOf(jobs_, demand), level.mixture));
   answer.prices = ByLimit(level.prices);
   answer.scarcity = ByLimit(level.scarcity);
   return answer;
@@ -194,7 +194,7 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   answer.bound = sum.bound;
   answer.passes = sum.passes;
   answer.converged = sum.converged;
-  answer.shares = CellsOf(SharesOf(jobs_, pass, sum.mixture, options_.version));
+  answer.shares = CellsOf(SharesOf(jobs_, pass, sum.mixture));
   for (size_t i = 0; i < known.size(); ++i) {
     answer.shares[i] += sum.known_weight * known[i];
   }

@@ -1,8 +1,7 @@
 // What prices prove, worked out anew: job by job, over all pairs of points that
-// a job can mix, without the walk along the hull, the vectors, the boxes and
-// the classes by which the prices were found (price_pass.h, price_zoom.h,
-// price_classes.h). Called once with the prices that an answer rests on. Pure
-// functions, thread-safe.
+// a job can mix, without the walk along the hull and the classes by which the
+// prices were found (price_pass.h, price_classes.h). Called once with the
+// prices that an answer rests on. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_
 

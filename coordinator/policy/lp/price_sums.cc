@@ -9,7 +9,6 @@
 
 #include "coordinator/policy/lp/column_master.h"
 #include "coordinator/policy/lp/price_proof.h"
-#include "coordinator/policy/lp/price_zoom.h"
 #include "coordinator/policy/share/bound.h"
 
 namespace gavel {
@@ -29,7 +28,6 @@ class SumSearch {
         rent_(rent),
         options_(options),
         pass_(pass),
-        zoom_(pass, capacity_, options.version),
         master_(capacity_.size(), /*convex=*/true),
         usage_(capacity_.size()) {
     answer_.bound = std::numeric_limits<double>::infinity();
@@ -87,7 +85,7 @@ class SumSearch {
     ++answer_.passes;
     std::vector<double> paid_prices(prices.begin(), prices.end());
     for (size_t j = 0; j < prices.size(); ++j) paid_prices[j] += rent_[j];
-    PriceSums sums = zoom_(0, PricesOfColumns(jobs_, paid_prices));
+    PriceSums sums = SumPass(pass_, 0, PricesOfColumns(jobs_, paid_prices));
     AddParts(jobs_, sums.usage);
     Column column;
     column.usage.assign(sums.usage, sums.usage + capacity_.size());
@@ -167,7 +165,6 @@ class SumSearch {
   std::span<const double> rent_;
   PriceOptions options_;
   const PricePass& pass_;
-  PriceZoom zoom_;
   ColumnMaster master_;
   double gross_ = 0;  // of the mixture, before rent
   std::vector<double> gross_of_;

@@ -1,10 +1,11 @@
 // Water filling by prices (Gavel section 4.3), in at most J stages however
 // many levels there are and without integer variables. Amounts of all jobs rise
 // with the level t, min(t rate_m, cap_m), to the highest level that can be had.
-// There the prices tell who can have no more: who can't do with accelerators
-// that cost nothing. These keep what they have (but for time on such ones that
-// is next to nothing of it), the types with a price are full, and the others
-// rise on from there on what is left of the other types.
+// There the prices tell which jobs can have no more: those that need more than
+// the accelerators that cost nothing. These jobs are frozen at what they have,
+// the types with a price are full, and the other jobs rise on what is left of
+// the other types. Where frozen jobs could exchange what they have
+// (price_water_ties.h), the filling ends without a proof.
 //
 // Caps make C (price_levels.h) neither convex nor concave in t, so a stage
 // comes down from above: at the best bound t so far the master looks for a
@@ -40,9 +41,9 @@ struct WaterCurves {
   std::function<double()> top;
   // [n] at a level above the last end; never falling in it.
   std::function<void(double level, std::span<double> rates)> at;
-  // A stage ended at the level: jobs that are held can have no more, the others
-  // no more than their caps. Levels count from there.
-  std::function<void(double level, const std::vector<bool>& held,
+  // A stage ended at the level: frozen jobs can have no more, the others no
+  // more than their caps. Levels count from there.
+  std::function<void(double level, const std::vector<bool>& frozen,
                      std::span<const double> caps)>
       end;
 };

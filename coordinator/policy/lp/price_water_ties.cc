@@ -1,18 +1,23 @@
 #include "coordinator/policy/lp/price_water_ties.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
-#include <span>
 
 namespace gavel {
 namespace {
 
-// Prices at which a column is this part too dear are those at which it is not.
+// A job that could have this much less than it has still rises: rounding.
+constexpr double kMoreMin = 1e-9;
+// A column that is too dear by this part only is as good as the others.
 constexpr double kTieSlack = 1e-9;
 // Mixtures of two columns that cost the same but for rounding.
 constexpr double kSameCost = 1e-13;
+
+size_t Within(const PriceJobs& jobs, size_t column) {
+  return jobs.within.empty() ? column : jobs.within[column];
+}
 
 // All of the time on a column, or none at all.
 struct Choice {
@@ -47,10 +52,9 @@ std::optional<Line> LineAt(std::span<const Choice> choices, double has) {
   return line;
 }
 
-// What one job may use.
+// The columns that are equally good for one job.
 struct JobTies {
-  uint64_t columns = 0;
-  uint64_t free = 0;         // of these
+  uint64_t free = 0;         // those that cost nothing (bit j)
   int freedom = 0;           // dimensions of what it can choose
   std::vector<double> kind;  // those that are equal here exchange nothing
 };
@@ -74,7 +78,6 @@ JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
     const double paid = cost + line->time;
     const double earned = line->worth * speed;
     if (speed <= 0 || paid - earned > kTieSlack * (paid + earned)) continue;
-    ties.columns |= uint64_t{1} << j;
     // Of free columns only the fastest are among them: any of those.
     const bool another = cost > 0 || ties.free == 0;
     if (cost <= 0) ties.free |= uint64_t{1} << j;
@@ -89,26 +92,43 @@ JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
 
 }  // namespace
 
-std::vector<uint64_t> FindTies(const WaterEnd& end) {
+std::vector<bool> FreeTypes(const PriceJobs& jobs,
+                            std::span<const double> scarcity) {
+  std::vector<bool> free(jobs.types);
+  for (size_t j = 0; j < jobs.types; ++j) {
+    free[j] = scarcity[j] <= 0 && scarcity[Within(jobs, j)] <= 0;
+  }
+  return free;
+}
+
+double FastestFree(const PriceJobs& jobs, const std::vector<bool>& free,
+                   size_t job) {
+  double most = 0;
+  for (size_t j = 0; j < jobs.types; ++j) {
+    if (free[j]) most = std::max(most, jobs.Throughput(job, j));
+  }
+  return most;
+}
+
+bool RisesOn(double has, double most) { return most >= has * (1 - kMoreMin); }
+
+bool ExchangeMatters(const WaterEnd& end) {
   const std::vector<double> prices = PricesOfColumns(end.jobs, end.scarcity);
   const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);
-  std::vector<uint64_t> all(end.has.size(), 0);
   std::vector<Choice> choices;
-  std::set<uint64_t> left;  // free columns of those who have a choice
+  std::set<uint64_t> left;  // free columns of frozen jobs that have a choice
   std::set<std::vector<double>> kinds;
   int freedom = 0;
   for (size_t m = 0; m < end.has.size(); ++m) {
     if (RisesOn(end.has[m], FastestFree(end.jobs, free, m))) continue;
     const JobTies ties = TiesOf(end, prices, m, choices);
     if (ties.freedom <= 0) continue;
-    all[m] = ties.columns;
     left.insert(ties.free);
     if (kinds.insert(ties.kind).second) freedom += ties.freedom;
   }
   const auto scarce = std::ranges::count_if(
       end.scarcity, [](double price) { return price > 0; });
-  if (freedom < scarce || left.size() < 2) return {};
-  return all;
+  return freedom >= scarce && left.size() >= 2;
 }
 
 }  // namespace gavel

@@ -1,24 +1,45 @@
-// Who is held at the end of a stage of water filling by prices (price_water.h)
-// and could have the same on other columns, at no other cost: of three that are
-// as good, a job can do with more of the first and the last or more of the
-// middle one. Together such jobs exchange what they have of the scarce columns,
-// and leave more or less of the free ones to who rises on. Called by
-// price_water.cc. Pure function, thread-safe.
+// How a stage of water filling by prices (price_water.h) ended: which jobs
+// still rise, and whether frozen jobs could exchange scarce columns. Called by
+// price_water.cc. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_TIES_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_TIES_H_
 
-#include <cstdint>
+#include <cstddef>
+#include <span>
 #include <vector>
 
-#include "coordinator/policy/lp/price_water_spare.h"
+#include "coordinator/policy/lp/price_jobs.h"
 
 namespace gavel {
 
-// [n] the columns (bit j) that a held job may use, at the stage's prices, of a
-// job that has a choice; 0 of the others. Empty: no exchange of theirs matters,
-// as what is full leaves each of them one choice, or as they all use the same
-// free columns.
-std::vector<uint64_t> FindTies(const WaterEnd& end);
+// n jobs of the stage on J columns.
+struct WaterEnd {
+  PriceJobs jobs;
+  std::vector<double> has;  // [n] steps/s at the level
+  double level = 0;
+  double bound = 0;  // no higher level can be had
+  bool met = false;
+  bool proved = false;
+  bool at_caps = false;          // all jobs: none rises any more
+  std::vector<double> shares;    // [n x J]
+  std::vector<double> scarcity;  // [J] prices that prove it, if any do
+};
+
+// [J] columns whose accelerators cost nothing.
+std::vector<bool> FreeTypes(const PriceJobs& jobs,
+                            std::span<const double> scarcity);
+// The most that the job can have on those, steps/s.
+double FastestFree(const PriceJobs& jobs, const std::vector<bool>& free,
+                   size_t job);
+// Whether a job that has this much still rises where it could have `most`.
+bool RisesOn(double has, double most);
+
+// Frozen jobs with several choices at the same cost may exchange what they have
+// of scarce columns, and so leave more or less of the free ones to the jobs
+// that rise: the stage's shares are then not the only ones to go on from, and
+// others may be better. False: what is full leaves each of them one choice, or
+// they all use the same free columns.
+bool ExchangeMatters(const WaterEnd& end);
 
 }  // namespace gavel
 

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
 
+#include "Eigen/LU"
 #include "coordinator/policy/lp/log_program.h"
-#include "coordinator/policy/lp/small_system.h"
 
 namespace gavel {
 namespace {
@@ -31,6 +32,8 @@ constexpr double kStepMax = 0.99;
 constexpr double kDependent = 1e-14;
 // A share below this whose price says that it is not wanted is none.
 constexpr double kUnwantedMax = 1e-9;
+
+Eigen::Index Index(size_t i) { return static_cast<Eigen::Index>(i); }
 
 // One inequality, usage + slack = 1 with slack >= 0 at price >= 0. The slack is
 // a variable of its own: as a difference it would lose its last digits.
@@ -72,7 +75,7 @@ struct Job {
   size_t end = 0;
   Inequality time;
   double throughput = 0;  // t = sum of rate share
-  SmallSystem block;
+  Eigen::PartialPivLU<Eigen::MatrixXd> block;
 };
 
 // minimise -sum log t subject to the inequalities; see the header. The barrier
@@ -269,9 +272,9 @@ class InteriorPoint {
   std::vector<Variable> variables_;
   std::vector<Job> jobs_;
   std::vector<Inequality> limits_;
-  SmallSystem schur_;
-  std::vector<double> schur_scale_;
-  std::vector<double> rhs_;  // reused
+  Eigen::FullPivLU<Eigen::MatrixXd> schur_;
+  Eigen::VectorXd schur_scale_;
+  Eigen::VectorXd rhs_;  // reused
 };
 
 void InteriorPoint::Step() {
@@ -291,57 +294,52 @@ void InteriorPoint::Step() {
 // g = rate / t: the Hessian of -log t is g g'.
 void InteriorPoint::FactorBlock(Job& job) {
   const std::span<Variable> variables = Of(job);
-  const size_t size = variables.size();
-  job.block.Reset(size + 2);
-  for (size_t i = 0; i < size; ++i) {
-    job.block.At(i, i) = variables[i].excess / variables[i].share;
-    const double g = variables[i].rate / job.throughput;
-    job.block.At(i, size) = job.block.At(size, i) = g;
-    job.block.At(i, size + 1) = job.block.At(size + 1, i) = 1;
+  const Eigen::Index size = std::ssize(variables);
+  Eigen::MatrixXd block = Eigen::MatrixXd::Zero(size + 2, size + 2);
+  for (Eigen::Index i = 0; i < size; ++i) {
+    const Variable& v = variables[static_cast<size_t>(i)];
+    block(i, i) = v.excess / v.share;
+    block(i, size) = block(size, i) = v.rate / job.throughput;
+    block(i, size + 1) = block(size + 1, i) = 1;
   }
-  job.block.At(size, size) = -1;
-  job.block.At(size + 1, size + 1) = -job.time.slack / job.time.price;
-  job.block.Factor();
+  block(size, size) = -1;
+  block(size + 1, size + 1) = -job.time.slack / job.time.price;
+  job.block.compute(block);
 }
 
 // Block by block, and the system that they leave for the prices of the limits:
 // A M^-1 A' + slack / price, with A the usages of the limits.
 void InteriorPoint::Factor() {
-  schur_.Reset(limits_.size());
-  for (size_t r = 0; r < limits_.size(); ++r) {
-    schur_.At(r, r) = limits_[r].slack / limits_[r].price;
+  const Eigen::Index limits = std::ssize(limits_);
+  Eigen::VectorXd least(limits);
+  for (Eigen::Index r = 0; r < limits; ++r) {
+    const Inequality& limit = limits_[static_cast<size_t>(r)];
+    least(r) = limit.slack / limit.price;
   }
+  Eigen::MatrixXd schur = least.asDiagonal();
   for (Job& job : jobs_) {
     FactorBlock(job);
     const std::span<Variable> variables = Of(job);
+    const Eigen::MatrixXd inverse = job.block.inverse();
     for (size_t k = 0; k < variables.size(); ++k) {
-      rhs_.assign(job.block.size(), 0.0);
-      rhs_[k] = 1;
-      job.block.Solve(rhs_);
       ForEachLimit(variables[k], [&](size_t c, double column) {
         for (size_t i = 0; i < variables.size(); ++i) {
           ForEachLimit(variables[i], [&](size_t r, double row) {
-            schur_.At(r, c) += row * rhs_[i] * column;
+            schur(Index(r), Index(c)) +=
+                row * inverse(Index(i), Index(k)) * column;
           });
         }
       });
     }
   }
+  // Never less than it started with, whatever rounding leaves.
+  schur.diagonal() = schur.diagonal().cwiseMax(least);
   // To a diagonal of ones: rows differ by many orders of magnitude.
-  schur_scale_.resize(limits_.size());
-  for (size_t r = 0; r < limits_.size(); ++r) {
-    // Never less than it started with, whatever rounding leaves.
-    const double least = limits_[r].slack / limits_[r].price;
-    schur_.At(r, r) = std::max(schur_.At(r, r), least);
-    schur_scale_[r] = 1 / std::sqrt(schur_.At(r, r));
-  }
-  for (size_t r = 0; r < limits_.size(); ++r) {
-    for (size_t c = 0; c < limits_.size(); ++c) {
-      schur_.At(r, c) *= schur_scale_[r] * schur_scale_[c];
-    }
-  }
+  schur_scale_ = schur.diagonal().cwiseSqrt().cwiseInverse();
+  schur = schur_scale_.asDiagonal() * schur * schur_scale_.asDiagonal();
   // Limits that bind together have prices that only matter in sum.
-  schur_.Factor(kDependent);
+  schur_.setThreshold(kDependent);
+  schur_.compute(schur);
 }
 
 // Of the Lagrangian with the barrier, downwards, at the prices as they are.
@@ -356,45 +354,45 @@ double InteriorPoint::Gradient(const Job& job, const Variable& v,
 // The Newton step to the point of the central path at sigma: first as if the
 // prices of the limits stayed, then their step, then what it changes.
 void InteriorPoint::Direction(double sigma) {
-  std::vector<double> prices(limits_.size());
-  for (size_t r = 0; r < prices.size(); ++r) {
-    prices[r] = -limits_[r].Side(sigma);
+  Eigen::VectorXd prices(std::ssize(limits_));
+  for (size_t r = 0; r < limits_.size(); ++r) {
+    prices(Index(r)) = -limits_[r].Side(sigma);
   }
   for (Job& job : jobs_) {
-    rhs_.assign(job.block.size(), 0.0);
+    rhs_.setZero(job.block.rows());
     for (size_t i = job.begin; i < job.end; ++i) {
-      rhs_[i - job.begin] = Gradient(job, variables_[i], sigma);
+      rhs_(Index(i - job.begin)) = Gradient(job, variables_[i], sigma);
     }
-    rhs_.back() = job.time.Side(sigma);
-    job.block.Solve(rhs_);
-    job.time.price_step = rhs_.back();
+    rhs_(rhs_.size() - 1) = job.time.Side(sigma);
+    rhs_ = job.block.solve(rhs_).eval();
+    job.time.price_step = rhs_(rhs_.size() - 1);
     for (size_t i = job.begin; i < job.end; ++i) {
-      variables_[i].share_step = rhs_[i - job.begin];
+      const double step = rhs_(Index(i - job.begin));
+      variables_[i].share_step = step;
       ForEachLimit(variables_[i], [&](size_t r, double usage) {
-        prices[r] += usage * rhs_[i - job.begin];
+        prices(Index(r)) += usage * step;
       });
     }
   }
-  for (size_t r = 0; r < prices.size(); ++r) prices[r] *= schur_scale_[r];
-  schur_.Solve(prices);
-  for (size_t r = 0; r < prices.size(); ++r) prices[r] *= schur_scale_[r];
-  for (size_t r = 0; r < prices.size(); ++r) {
-    limits_[r].price_step = prices[r];
+  prices = schur_scale_.cwiseProduct(
+      schur_.solve(schur_scale_.cwiseProduct(prices)).eval());
+  for (size_t r = 0; r < limits_.size(); ++r) {
+    limits_[r].price_step = prices(Index(r));
     limits_[r].StepSlack(sigma);
   }
   for (Job& job : jobs_) {
-    rhs_.assign(job.block.size(), 0.0);
+    rhs_.setZero(job.block.rows());
     for (size_t i = job.begin; i < job.end; ++i) {
       ForEachLimit(variables_[i], [&](size_t r, double usage) {
-        rhs_[i - job.begin] += usage * prices[r];
+        rhs_(Index(i - job.begin)) += usage * prices(Index(r));
       });
     }
-    job.block.Solve(rhs_);
-    job.time.price_step -= rhs_.back();
+    rhs_ = job.block.solve(rhs_).eval();
+    job.time.price_step -= rhs_(rhs_.size() - 1);
     job.time.StepSlack(sigma);
     for (size_t i = job.begin; i < job.end; ++i) {
       Variable& v = variables_[i];
-      v.share_step -= rhs_[i - job.begin];
+      v.share_step -= rhs_(Index(i - job.begin));
       v.excess_step = (sigma - v.excess * v.share_step) / v.share - v.excess;
     }
   }

@@ -352,17 +352,6 @@ std::optional<WaterLevels> AllAtBest(const ShareProblem& problem,
   return levels;
 }
 
-}  // namespace
-
-std::vector<double> LargestAmounts(const ShareProblem& problem,
-                                   std::span<const double> factor) {
-  std::vector<double> amounts = LargestThroughputs(problem);
-  for (size_t m = 0; m < amounts.size(); ++m) amounts[m] *= factor[m];
-  return amounts;
-}
-
-namespace {
-
 WaterLevels LevelsOf(PriceProgram::Answer answer) {
   WaterLevels levels;
   levels.outcome =
@@ -375,6 +364,20 @@ WaterLevels LevelsOf(PriceProgram::Answer answer) {
   return levels;
 }
 
+// Throughputs of one job that differ by more than this are left to HiGHS: a
+// frozen job may hold whole accelerators for the last digit of what it has, and
+// keep those that still rise from them.
+constexpr double kRatioMax = 1e6;
+
+bool HasExtremeRatios(const ShareProblem& problem) {
+  for (size_t m = 0; m < problem.size(); ++m) {
+    const auto [slow, fast] =
+        std::ranges::minmax(problem.Cells(m), {}, &JobCell::throughput);
+    if (fast.throughput > kRatioMax * slow.throughput) return true;
+  }
+  return false;
+}
+
 // By `prices` where the problem has their shape and they prove all stages, else
 // by HiGHS.
 template <class Prices>
@@ -383,7 +386,8 @@ WaterLevels FillEither(const ShareProblem& problem,
                        SolverChoice choice, const LpOptions& options,
                        Prices prices) {
   const bool serves =
-      choice != SolverChoice::kHighs && PriceProgram::Serves(problem);
+      choice != SolverChoice::kHighs && PriceProgram::Serves(problem) &&
+      (choice == SolverChoice::kPrices || !HasExtremeRatios(problem));
   if (serves) {
     WaterLevels levels = LevelsOf(prices());
     if (levels.outcome == SolveOutcome::kOptimal ||
@@ -430,6 +434,13 @@ WaterLevels FillByClasses(std::span<const double> factor, SolverChoice choice,
 }
 
 }  // namespace
+
+std::vector<double> LargestAmounts(const ShareProblem& problem,
+                                   std::span<const double> factor) {
+  std::vector<double> amounts = LargestThroughputs(problem);
+  for (size_t m = 0; m < amounts.size(); ++m) amounts[m] *= factor[m];
+  return amounts;
+}
 
 WaterLevels FillWater(const ShareProblem& problem,
                       std::span<const double> factor, const Demands& demands,

@@ -1,4 +1,4 @@
-#include "tests/policy/share_kit.h"
+#include "tests/policy/checker.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,40 +6,17 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <random>
+#include <utility>
 
+#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
-#include "tests/policy/certificate.h"
 
 namespace gavel::testing {
 namespace {
-
-constexpr double kTolerance = 1e-9;
-
-double Between(std::mt19937_64& random, double low, double high) {
-  return std::uniform_real_distribution<double>(low, high)(random);
-}
-
-void AddPairs(std::mt19937_64& random, PolicyProblem* problem) {
-  for (size_t a = 0; a < problem->jobs.size(); ++a) {
-    for (size_t b = a + 1; b < problem->jobs.size(); ++b) {
-      if (problem->jobs[a].scale_factor != problem->jobs[b].scale_factor) {
-        continue;
-      }
-      if (random() % 4 == 0) continue;
-      problem->pairs.push_back({a, b});
-      for (size_t c = 0; c < problem->columns(); ++c) {
-        for (const size_t m : {a, b}) {
-          const double part = random() % 16 == 0 ? 0 : Between(random, 0.3, 1);
-          problem->pair_throughputs.push_back(part * problem->Row(m)[c]);
-        }
-      }
-    }
-  }
-}
 
 size_t IndexOf(const PolicyProblem& problem, JobId id) {
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
@@ -122,36 +99,22 @@ Usage UsageOf(const PolicyProblem& problem, const Allocation& allocation,
 
 }  // namespace
 
-PolicyProblem RandomPairs(uint64_t seed, size_t jobs_max) {
-  PolicyProblem problem = RandomProblem(seed, jobs_max);
-  std::mt19937_64 random(seed + 1);
-  AddPairs(random, &problem);
-  return problem;
-}
-
-PolicyProblem RandomPlacement(uint64_t seed, size_t jobs_max, bool pairs) {
-  PolicyProblem problem = RandomProblem(seed, jobs_max);
-  std::mt19937_64 random(seed + 2);
-  const size_t types = problem.types.size();
-  std::vector<double> throughputs;
-  for (size_t m = 0; m < problem.jobs.size(); ++m) {
-    const std::span<const double> row = problem.Row(m);
-    throughputs.insert(throughputs.end(), row.begin(), row.end());
-    for (size_t j = 0; j < types; ++j) {
-      const bool alone = problem.jobs[m].scale_factor == 1;
-      throughputs.push_back(row[j] * (alone ? 1 : Between(random, 0.2, 1)));
-    }
+Allocation AllocationOf(const PolicyProblem& problem,
+                        const PolicyResult& result) {
+  if (!result.is_assignment) return result.allocation;
+  std::map<ShareUnit, std::vector<double>> rows;
+  for (const TypeAssignment& entry : result.assignment) {
+    rows[entry.unit].resize(problem.columns());
+    rows[entry.unit][entry.type] += 1;
   }
-  problem.throughputs = std::move(throughputs);
-  for (const int count : problem.capacity) {
-    std::vector<int> servers;
-    for (int left = count; left > 0; left -= servers.back()) {
-      servers.push_back(std::min(left, 1 + static_cast<int>(random() % 4)));
-    }
-    problem.servers.push_back(std::move(servers));
+  std::vector<ShareUnit> units;
+  std::vector<double> shares;
+  for (const auto& [unit, row] : rows) {
+    units.push_back(unit);
+    shares.insert(shares.end(), row.begin(), row.end());
   }
-  if (pairs) AddPairs(random, &problem);
-  return problem;
+  return Allocation::FromRows(std::move(units), problem.columns(),
+                              std::move(shares));
 }
 
 std::string ShareErrors(const PolicyProblem& problem,
@@ -161,17 +124,18 @@ std::string ShareErrors(const PolicyProblem& problem,
     const JobId id = problem.jobs[m].id;
     const bool left_out =
         std::count(result.left_out.begin(), result.left_out.end(), id) == 1;
-    if (left_out == RunsSomewhere(problem, m) ||
-        left_out == result.allocation.Contains(id)) {
+    const bool in =
+        result.is_assignment ? !left_out : result.allocation.Contains(id);
+    if (left_out == RunsSomewhere(problem, m) || left_out == in) {
       StrAppend(&errors, "job ", id.value(), " wrongly left out or in; ");
     }
   }
-  const Usage usage = UsageOf(problem, result.allocation, &errors);
+  const Usage usage = UsageOf(problem, AllocationOf(problem, result), &errors);
   for (const double time : usage.time) {
-    if (time > 1 + kTolerance) StrAppend(&errors, "time ", time, "; ");
+    if (time > 1 + kFeasibility) StrAppend(&errors, "time ", time, "; ");
   }
   for (size_t j = 0; j < usage.type.size(); ++j) {
-    if (usage.type[j] > problem.capacity[j] * (1 + kTolerance)) {
+    if (usage.type[j] > problem.capacity[j] * (1 + kFeasibility)) {
       StrAppend(&errors, "type ", j, ": ", usage.type[j], "; ");
     }
   }
@@ -180,10 +144,30 @@ std::string ShareErrors(const PolicyProblem& problem,
     for (const int size : problem.servers[key.first]) {
       room += size / key.second * key.second;
     }
-    if (used > room * (1 + kTolerance)) {
+    if (used > room * (1 + kFeasibility)) {
       StrAppend(&errors, "gangs of ", key.second, " on type ", key.first,
                 " hold ", used, " of ", room, "; ");
     }
+  }
+  return errors;
+}
+
+std::string AnswerErrors(const PolicyProblem& problem,
+                         const PolicyResult& result, bool minimises) {
+  std::string errors = ShareErrors(problem, result);
+  const bool late = result.outcome == SolveOutcome::kInfeasible &&
+                    result.detail.find("deadline") != std::string::npos;
+  if (result.outcome != SolveOutcome::kOptimal && !late) {
+    StrAppend(&errors, "not optimal: ", result.detail, "; ");
+  }
+  const double sign = minimises ? -1 : 1;
+  const double gap = std::abs(result.bound - result.objective) /
+                     std::max(1.0, std::abs(result.bound));
+  if (!std::isfinite(gap) || gap > kOptimality ||
+      sign * result.objective > sign * result.bound ||
+      std::abs(gap - result.gap) > 1e-12) {
+    StrAppend(&errors, "objective ", result.objective, ", bound ", result.bound,
+              ", gap ", result.gap, "; ");
   }
   return errors;
 }
@@ -350,6 +334,27 @@ double StepsPerCost(const PolicyProblem& problem, const Allocation& allocation,
   return steps / spent;
 }
 
+std::string LateJobs(const PolicyProblem& problem,
+                     const Allocation& allocation) {
+  const std::vector<double> throughputs =
+      JobThroughputs(problem, allocation, false);
+  std::string late;
+  for (size_t m = 0; m < throughputs.size(); ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    if (!(job.deadline_s > 0) || job.deadline_s == PolicyJob::kNoDeadline ||
+        !RunsSomewhere(problem, m)) {
+      continue;
+    }
+    const double needed = job.steps_remaining / job.deadline_s;
+    if (throughputs[m] >= needed * (1 - kOptimality)) continue;
+    StrAppend(&late, "job ", job.id.value(), " has ", throughputs[m], " of ",
+              needed, "; ");
+  }
+  return late;
+}
+
+}  // namespace
+
 // The least value, the least share of all accelerators, the makespan, the
 // largest rho, the sum of steps/s (each over the cost of its type where the
 // name says so), or normalised steps per cost.
@@ -384,33 +389,11 @@ double ObjectiveOf(std::string_view policy, const PolicyProblem& problem,
              : TotalThroughput(problem, allocation, cost);
 }
 
-std::string LateJobs(const PolicyProblem& problem,
-                     const Allocation& allocation) {
-  const std::vector<double> throughputs =
-      JobThroughputs(problem, allocation, false);
-  std::string late;
-  for (size_t m = 0; m < throughputs.size(); ++m) {
-    const PolicyJob& job = problem.jobs[m];
-    if (!(job.deadline_s > 0) || job.deadline_s == PolicyJob::kNoDeadline ||
-        !RunsSomewhere(problem, m)) {
-      continue;
-    }
-    const double needed = job.steps_remaining / job.deadline_s;
-    if (throughputs[m] >= needed * (1 - 1e-6)) continue;
-    StrAppend(&late, "job ", job.id.value(), " has ", throughputs[m], " of ",
-              needed, "; ");
-  }
-  return late;
-}
-
-}  // namespace
-
 std::string FormulaErrors(std::string_view policy, const PolicyProblem& problem,
                           const PolicyResult& result) {
   std::string errors;
   const double objective = ObjectiveOf(policy, problem, result.allocation);
-  if (!(std::abs(result.objective - objective) <=
-        1e-10 * std::abs(objective))) {
+  if (!(std::abs(result.objective - objective) <= 1e-9 * std::abs(objective))) {
     StrAppend(&errors, "objective ", result.objective, " for ", objective,
               "; ");
   }
@@ -428,6 +411,43 @@ double LeastValue(const std::vector<double>& values) {
     if (value < least) least = value;
   }
   return least;
+}
+
+std::vector<double> Sorted(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  std::ranges::sort(values);
+  return values;
+}
+
+std::string LexicographicErrors(const PolicyProblem& problem,
+                                const Allocation& allocation,
+                                const std::vector<double>& values, bool packs,
+                                bool agnostic) {
+  const ShareProblem shares =
+      MakeShareProblem(problem, {.pairs = packs, .agnostic = agnostic});
+  const std::vector<double> now = JobThroughputs(problem, allocation, agnostic);
+  std::string errors;
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const double value = values[shares.jobs[m]];
+    ShareProgram program(shares);
+    program.AddThroughputCost(m, 1 / now[shares.jobs[m]],
+                              program.lp.column_cost);
+    for (size_t k = 0; k < shares.size(); ++k) {
+      const size_t other = shares.jobs[k];
+      if (k == m || values[other] > value * (1 + kOptimality)) continue;
+      // The solver needs some room.
+      program.AddThroughputRow(k, 1 / now[other], {}, 1 - 1e-12, kInfinity);
+    }
+    const LpSolution solution =
+        HighsSolver(program.lp, {.tolerance = 1e-10}).Solve(Restart::kDual);
+    if (solution.outcome == SolveOutcome::kOptimal &&
+        solution.objective <= 1 + kOptimality) {
+      continue;
+    }
+    StrAppend(&errors, "job index ", m, " at ", value, " can rise by ",
+              solution.objective - 1, " ", solution.detail, "; ");
+  }
+  return errors;
 }
 
 }  // namespace gavel::testing
