@@ -12,32 +12,41 @@
 namespace gavel {
 namespace {
 
-// Words of Slurm, of batch systems, of kubectl and of the original Gavel.
+// Words of Slurm, of batch systems, of kubectl, of the original Gavel, and
+// those that people guess.
 struct Foreign {
   std::string_view word;
-  std::string_view ours;  // commands, by commas
+  std::string_view ours;  // what to write behind "gavel", by commas
 };
 
 constexpr Foreign kForeign[] = {
+    {"add-user", "user add"},
+    {"adduser", "user add"},
     {"apply", "submit"},
     {"bjobs", "queue"},
     {"bkill", "cancel"},
     {"bsub", "submit"},
+    {"config", "help --files"},
     {"cordon", "drain"},
     {"create", "submit"},
     {"delete", "cancel"},
     {"describe", "why"},
     {"get", "queue,nodes"},
+    {"health", "status"},
+    {"info", "why,queue,history"},
+    {"job", "why,queue,history"},
     {"jobs", "queue"},
     {"kill", "cancel"},
     {"list", "queue,nodes"},
     {"ls", "queue,nodes"},
+    {"pause", "hold"},
     {"ps", "queue"},
     {"qdel", "cancel"},
     {"qhold", "hold"},
     {"qrls", "release"},
     {"qstat", "queue"},
     {"qsub", "submit"},
+    {"quit", "shutdown"},
     {"rm", "cancel"},
     {"run", "submit,local"},
     {"run_scheduler.py", "coordinator"},
@@ -51,6 +60,8 @@ constexpr Foreign kForeign[] = {
     {"scontrol", "hold,release,requeue,update,drain,resume,why"},
     {"serve", "coordinator"},
     {"server", "coordinator,agent"},
+    {"servers", "nodes"},
+    {"show", "why,queue,history"},
     {"simulate_scheduler_with_generated_jobs.py", "simulate"},
     {"simulate_scheduler_with_trace.py", "simulate"},
     {"sinfo", "nodes"},
@@ -63,8 +74,11 @@ constexpr Foreign kForeign[] = {
     {"sstat", "why"},
     {"start", "submit,coordinator,agent"},
     {"stop", "cancel,shutdown"},
+    {"suspend", "hold"},
     {"top", "queue"},
     {"uncordon", "resume"},
+    {"unhold", "release"},
+    {"version", "--version"},
     {"worker", "agent"},
     {"worker.py", "agent"},
 };
@@ -153,6 +167,8 @@ size_t Distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+bool IsFlag(const std::string& word) { return word.starts_with('-'); }
+
 std::vector<std::string> NamesBelow(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -170,8 +186,9 @@ std::vector<std::string> OursFor(std::string_view word,
   for (const Foreign& foreign : kForeign) {
     if (foreign.word != word) continue;
     std::vector<std::string> ours = absl::StrSplit(ToAbsl(foreign.ours), ',');
-    std::erase_if(
-        ours, [&](const std::string& one) { return !Contains(names, one); });
+    std::erase_if(ours, [&](const std::string& one) {
+      return !IsFlag(one) && !Contains(names, one.substr(0, one.find(' ')));
+    });
     return ours;
   }
   return {};
@@ -223,8 +240,6 @@ std::string Unknown(const CLI::App& command, const std::string& before,
                 " --help` lists them");
 }
 
-bool IsFlag(const std::string& word) { return word.starts_with('-'); }
-
 const CLI::App* Below(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands({})) {
     if (command->get_name() == word) return command;
@@ -235,6 +250,62 @@ const CLI::App* Below(const CLI::App& app, const std::string& word) {
 // "-p" of "-pfifo" is not looked for: CLI11 splits it as its own flags.
 std::string FlagOf(const std::string& word) {
   return word.substr(0, word.find('='));
+}
+
+// Of the command and of the groups of options in it.
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  for (const CLI::App* group : command.get_subcommands({})) {
+    if (!group->get_name().empty()) continue;
+    for (const std::string& name : OptionsOf(*group)) {
+      if (!Contains(names, name)) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// The command that was chosen, and its words: "gavel user add".
+const CLI::App* Chosen(const CLI::App& app, std::string* words) {
+  const CLI::App* command = &app;
+  *words = app.get_name();
+  for (const CLI::App* next = command; next != nullptr; command = next) {
+    next = nullptr;
+    for (const CLI::App* below : command->get_subcommands({})) {
+      if (!below->get_name().empty() && below->parsed()) next = below;
+    }
+    if (next == nullptr) break;
+    StrAppend(words, " ", next->get_name());
+  }
+  return command;
+}
+
+bool HasPlaces(const CLI::App& command) {
+  return std::ranges::any_of(
+      command.get_options(),
+      [](const CLI::Option* option) { return option->get_positional(); });
+}
+
+// What was meant by words that the command does not take; "": unknown.
+std::string MeantBy(const CLI::App& app, const CLI::App& command,
+                    const std::string& words,
+                    const std::vector<std::string>& unexpected) {
+  const std::string& first = unexpected.front();
+  if (IsFlag(first)) {
+    const std::string flag = FlagOf(first);
+    return absl::StrJoin(NearestTo(flag, OptionsOf(command)), ", ");
+  }
+  const std::string all = absl::StrJoin(unexpected, " ");
+  if (Below(app, first) != nullptr) return StrCat(app.get_name(), " ", all);
+  const bool of_job = command.get_option_no_throw("--job") != nullptr;
+  if (of_job && !HasPlaces(command) && unexpected.size() == 1) {
+    return StrCat(words, " --job ", all);
+  }
+  return "";
 }
 
 }  // namespace
@@ -253,6 +324,27 @@ std::string UnknownCommand(const CLI::App& app,
     command = next;
   }
   return "";
+}
+
+std::string UnexpectedWords(const CLI::App& app, bool advised) {
+  std::string words;
+  const CLI::App* command = Chosen(app, &words);
+  const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
+  if (unexpected.empty()) return "";
+  const std::string meant =
+      advised ? "" : MeantBy(app, *command, words, unexpected);
+  return StrCat("`", words, "` does not take \"",
+                absl::StrJoin(unexpected, " "), "\"; ",
+                meant.empty() ? "" : StrCat("did you mean `", meant, "`? "),
+                "`", words, " --help` tells its options");
+}
+
+std::string MissingCommand(const CLI::App& app) {
+  std::string words;
+  const CLI::App* command = Chosen(app, &words);
+  if (command->get_require_subcommand_min() == 0) return "";
+  return command->get_formatter()->make_help(command, words,
+                                             CLI::AppFormatMode::Normal);
 }
 
 std::string FlagsOfOriginal(const CLI::App& app,

@@ -18,6 +18,15 @@ namespace gavel {
 std::string UnknownCommand(const CLI::App& app,
                            const std::vector<std::string>& words);
 
+// What is said of words and flags that the chosen command does not take, in the
+// order in which they were typed. `app`: has parsed. `advised`: what was meant
+// is told otherwise. "": there are none.
+std::string UnexpectedWords(const CLI::App& app, bool advised = false);
+
+// The commands below the chosen one, as its help, where one is to be chosen and
+// none was; "" elsewhere. `app`: has parsed.
+std::string MissingCommand(const CLI::App& app);
+
 // A line for each flag among the words that the command lacks and the original
 // Gavel has, mostly none.
 std::string FlagsOfOriginal(const CLI::App& app,

@@ -49,6 +49,30 @@ absl::StatusOr<std::vector<std::string>> WithConfig(
   return all;
 }
 
+// Also of --help and --version, which CLI11 has as errors.
+int TellWrongLine(CLI::App& app, const std::vector<std::string>& words,
+                  const CLI::ParseError& error) {
+  const auto type = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const bool required = type == CLI::ExitCodes::RequiredError;
+  const std::string originals = FlagsOfOriginal(app, words);
+  std::string unexpected;
+  std::string missing;
+  // What is missing may be what was mistyped.
+  if (required || type == CLI::ExitCodes::ExtrasError) {
+    unexpected = UnexpectedWords(app, /*advised=*/!originals.empty());
+  }
+  if (required) missing = MissingCommand(app);
+  if (!unexpected.empty()) {
+    std::fprintf(stderr, "gavel: %s\n", unexpected.c_str());
+  } else if (!missing.empty()) {
+    std::fputs(missing.c_str(), stderr);
+  } else if (app.exit(error) == 0) {
+    return kExitOk;
+  }
+  std::fputs(originals.c_str(), stderr);
+  return kExitUsage;
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> MakeCommandLine(
@@ -104,9 +128,7 @@ int RunCommandLine(const std::string& version, int argc, char** argv) {
   try {
     app->parse(*std::move(all));
   } catch (const CLI::ParseError& error) {
-    if (app->exit(error) == 0) return kExitOk;
-    std::fputs(FlagsOfOriginal(*app, words).c_str(), stderr);
-    return kExitUsage;
+    return TellWrongLine(*app, words, error);
   }
   return exit_code;
 }

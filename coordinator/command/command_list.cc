@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
@@ -14,18 +15,26 @@ std::vector<std::string> Split(const std::string& text, char by) {
   return absl::StrSplit(text, by, absl::SkipWhitespace());
 }
 
-// CLI11 writes the values of a check as "TEXT:{a,b}"; ours are also "a|b".
+bool IsPlaceholder(const std::string& type) {
+  return std::ranges::any_of(type, absl::ascii_isupper);
+}
+
+// CLI11 writes the values of a check as "TEXT:{a,b}"; ours are also "a|b", of
+// which "A|B" stands for anything.
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
   for (const char* of_policies : {"policy", "example"}) {
     if (std::ranges::count(names, of_policies) > 0) return PolicyNames();
   }
   const std::string type = option.get_type_name();
+  if (type == "POLICY") return PolicyNames();
   const size_t open = type.find('{');
   if (open != std::string::npos) {
     return Split(type.substr(open + 1, type.find('}') - open - 1), ',');
   }
-  if (type.find('|') != std::string::npos) return Split(type, '|');
+  if (type.find('|') != std::string::npos && !IsPlaceholder(type)) {
+    return Split(type, '|');
+  }
   return {};
 }
 

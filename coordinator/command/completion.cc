@@ -14,7 +14,10 @@ _gavel() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at=gavel i words
   for ((i = 1; i < COMP_CWORD; ++i)); do
     case " $(_gavel_commands "$at") " in
-      *" ${COMP_WORDS[i]} "*) at="$at ${COMP_WORDS[i]}" ;;
+      *" ${COMP_WORDS[i]} "*)
+        if [[ -n $(_gavel_options "$at ${COMP_WORDS[i]}") ]]; then
+          at="$at ${COMP_WORDS[i]}"
+        fi ;;
     esac
   done
   if [[ $prev == '=' ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
@@ -37,7 +40,8 @@ constexpr char kZshWalk[] = R"sh(
   local -a below flags choices
   for word in ${words[2,CURRENT-1]}; do
     _gavel_commands $at
-    if (( ${below[(I)$word:*]} )); then at="$at $word"; fi
+    _gavel_options "$at $word"
+    if (( ${below[(I)$word:*]} && $#flags )); then at="$at $word"; fi
   done
   _gavel_values "$at ${words[CURRENT-1]}"
   if (( $#choices )); then
@@ -65,12 +69,17 @@ std::vector<std::string> NamesOf(const Command& command) {
   return names;
 }
 
-// What may follow the command: commands below it, or values of an argument.
-std::vector<std::string> WordsAfter(const Command& command) {
+// What may follow the command: commands below it, or values of an argument; a
+// COMMAND is one of the program's.
+std::vector<std::string> WordsAfter(const Command& command,
+                                    const std::vector<Command>& commands) {
   std::vector<std::string> words = command.commands;
   for (const CommandOption& option : command.options) {
     if (option.place.empty()) continue;
-    words.insert(words.end(), option.values.begin(), option.values.end());
+    const std::vector<std::string>& values = option.argument == "COMMAND"
+                                                 ? commands.front().commands
+                                                 : option.values;
+    words.insert(words.end(), values.begin(), values.end());
   }
   return words;
 }
@@ -126,7 +135,7 @@ std::string BashCompletion(const std::vector<Command>& commands) {
   std::string options;
   std::string values;
   for (const Command& command : commands) {
-    below += BashCase(command.words, WordsAfter(command));
+    below += BashCase(command.words, WordsAfter(command, commands));
     options += BashCase(command.words, NamesOf(command));
     for (const CommandOption& option : command.options) {
       for (const std::string& name : option.names) {
@@ -146,7 +155,7 @@ std::string ZshCompletion(const std::vector<Command>& commands) {
   std::string values;
   for (const Command& command : commands) {
     std::vector<std::string> names;
-    for (const std::string& name : WordsAfter(command)) {
+    for (const std::string& name : WordsAfter(command, commands)) {
       names.push_back(Described(
           name, MeaningOf(commands, StrCat(command.words, " ", name))));
     }

@@ -34,11 +34,28 @@ absl::Status WriteManPages(const CLI::App& app, const std::string& version,
   return absl::OkStatus();
 }
 
+// "gavel help job.toml": the page of the keys of files.
+bool MeansFiles(const HelpOptions& options) {
+  if (options.files) return true;
+  if (options.words.size() != 1) return false;
+  const std::string& word = options.words.front();
+  return word == "files" || word == "job.toml" || word == "cluster.toml";
+}
+
+// Null: there is none.
+CLI::App* SubcommandOf(CLI::App& command, const std::string& word) {
+  for (CLI::App* below : command.get_subcommands({})) {
+    if (below->get_name() == word) return below;
+  }
+  return nullptr;
+}
+
+// NOT_FOUND: there is no such command.
 absl::Status Help(CLI::App& app, const HelpOptions& options) {
   if (!options.man_directory.empty()) {
     return WriteManPages(app, options.version, options.man_directory);
   }
-  if (options.files) {
+  if (MeansFiles(options)) {
     std::fputs(FilesDocument().c_str(), stdout);
     return absl::OkStatus();
   }
@@ -47,7 +64,12 @@ absl::Status Help(CLI::App& app, const HelpOptions& options) {
   CLI::App* command = &app;
   std::string words = app.get_name();
   for (const std::string& word : options.words) {
-    command = command->get_subcommand(word);
+    command = SubcommandOf(*command, word);
+    if (command == nullptr) {
+      return absl::NotFoundError(StrCat("there is no command \"", words, " ",
+                                        word, "\"; `", words,
+                                        " --help` tells what it takes"));
+    }
     StrAppend(&words, " ", word);
   }
   // App::help() would tell of the command that was chosen, which is this one.
@@ -74,7 +96,9 @@ void AddHelpCommands(CLI::App& app, const std::string& version,
                    "writes the manual page of each command there")
       ->type_name("DIRECTORY");
   help->callback([&app, options, exit_code] {
-    *exit_code = ExitCodeOf(Help(app, *options));
+    const absl::Status told = Help(app, *options);
+    *exit_code = ExitCodeOf(told);
+    if (absl::IsNotFound(told)) *exit_code = kExitUsage;
   });
 
   auto shell = std::make_shared<std::string>();

@@ -1,6 +1,7 @@
 // Words and flags that are not ours: each is told what there is.
 #include "coordinator/command/command_advice.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,17 @@ class CommandAdviceTest : public ::testing::Test {
   }
   std::string Flags(const std::vector<std::string>& words) const {
     return FlagsOfOriginal(*app_, words);
+  }
+
+  // What is said of a line whose commands are known.
+  std::string Unexpected(std::vector<std::string> words) {
+    std::ranges::reverse(words);
+    try {
+      app_->parse(words);
+    } catch (const CLI::ParseError&) {
+      return UnexpectedWords(*app_);
+    }
+    return "";
   }
 
   int exit_code_ = 0;
@@ -67,6 +79,57 @@ TEST_F(CommandAdviceTest, WordsOfOtherSchedulersAreOurs) {
   EXPECT_THAT(Unknown({"scontrol"}), HasSubstr("`gavel release`"));
   EXPECT_THAT(Unknown({"simulate_scheduler_with_trace.py"}),
               HasSubstr("`gavel simulate`"));
+}
+
+TEST_F(CommandAdviceTest, GuessedWordsAreOurs) {
+  EXPECT_THAT(Unknown({"version"}), HasSubstr("`gavel --version`"));
+  EXPECT_THAT(Unknown({"servers"}), HasSubstr("`gavel nodes`"));
+  EXPECT_THAT(Unknown({"info", "3"}),
+              HasSubstr("`gavel why`, `gavel queue`, `gavel history`"));
+  EXPECT_THAT(Unknown({"suspend"}), HasSubstr("`gavel hold`"));
+  EXPECT_THAT(Unknown({"config"}), HasSubstr("`gavel help --files`"));
+  EXPECT_THAT(Unknown({"add-user"}), HasSubstr("`gavel user add`"));
+  EXPECT_THAT(Unknown({"health"}), HasSubstr("`gavel status`"));
+  EXPECT_THAT(Unknown({"unhold"}), HasSubstr("`gavel release`"));
+  EXPECT_THAT(Unknown({"quit"}), HasSubstr("`gavel shutdown`"));
+}
+
+TEST_F(CommandAdviceTest, TheNearestOptionIsSuggested) {
+  EXPECT_EQ(Unexpected({"coordinator", "--quota-job", "3"}),
+            "`gavel coordinator` does not take \"--quota-job 3\"; did you mean "
+            "`--quota-jobs`? `gavel coordinator --help` tells its options");
+}
+
+TEST_F(CommandAdviceTest, AMistypedOptionIsToldOfBeforeAMissingOne) {
+  EXPECT_THAT(Unexpected({"keygen", "--nod", "n1"}), HasSubstr("`--node`"));
+  EXPECT_THAT(Unexpected({"--versoin"}), HasSubstr("`--version`"));
+}
+
+TEST_F(CommandAdviceTest, ACommandBehindAnotherOneIsSuggestedAlone) {
+  EXPECT_THAT(Unexpected({"nodes", "drain", "x", "y"}),
+              AllOf(HasSubstr("\"drain x y\""),
+                    HasSubstr("did you mean `gavel drain x y`?")));
+}
+
+TEST_F(CommandAdviceTest, AJobWithoutItsOptionIsSuggestedWithIt) {
+  EXPECT_THAT(Unexpected({"history", "1"}),
+              HasSubstr("did you mean `gavel history --job 1`?"));
+}
+
+TEST_F(CommandAdviceTest, ALineWithoutACommandListsThem) {
+  EXPECT_THAT(Unexpected({}), "");
+  EXPECT_THAT(MissingCommand(*app_),
+              AllOf(HasSubstr("  submit "), HasSubstr("  queue ")));
+}
+
+TEST_F(CommandAdviceTest, TheFileOfPrincipalsIsTakenBehindTheCommandToo) {
+  for (const char* command : {"list", "revoke", "add"}) {
+    const CLI::App* user = app_->get_subcommand("user");
+    EXPECT_NE(
+        user->get_subcommand(command)->get_option_no_throw("--principals"),
+        nullptr)
+        << command;
+  }
 }
 
 TEST_F(CommandAdviceTest, FlagsOfTheOriginalGetAHint) {

@@ -91,6 +91,16 @@ TEST(ManPages, ThereIsOneForEachCommandWithAllOfItsOptions) {
   EXPECT_THAT(pages.front().text, HasSubstr("gavel 1.2.3"));
 }
 
+TEST(CommandList, EveryArgumentByPlaceSaysWhatItIs) {
+  for (const Command& command : Commands()) {
+    for (const CommandOption& option : command.options) {
+      if (!option.place.empty()) {
+        EXPECT_NE(option.argument, "TEXT") << command.words;
+      }
+    }
+  }
+}
+
 TEST(ManPages, NoLineIsTakenForARequest) {
   const Command odd{.words = "gavel odd",
                     .meaning = ".sp is no request, and \\ is a backslash",
@@ -141,6 +151,14 @@ TEST_F(BashCompletionTest, OffersCommandsOptionsAndValues) {
               ElementsAre("rounds"));
   EXPECT_THAT(Offered({"gavel", "completion", "z"}), ElementsAre("zsh"));
   EXPECT_THAT(Offered({"gavel", "submit", "job"}), IsEmpty());  // a file
+  EXPECT_THAT(Offered({"gavel", "drain", ""}), IsEmpty());
+  EXPECT_THAT(Offered({"gavel", "policy", "max_min_fairness_w"}),
+              Contains("max_min_fairness_water_filling"));
+  EXPECT_THAT(Offered({"gavel", "policy", "fifo", "--prev"}),
+              ElementsAre("--preview"));
+  EXPECT_THAT(Offered({"gavel", "help", "canc"}), ElementsAre("cancel"));
+  EXPECT_THAT(Offered({"gavel", "user", "add", "--role", ""}),
+              ElementsAre("user", "operator", "viewer", "node"));
 }
 
 TEST_F(BashCompletionTest, KnowsEveryCommand) {

@@ -125,6 +125,13 @@ std::string PathOf(const UserOptions& options) {
                                     : options.principals;
 }
 
+// For commands that are advised: the file that was given.
+std::string PrincipalsFlag(const UserOptions& options) {
+  return options.principals.empty()
+             ? ""
+             : StrCat(" --principals ", options.principals);
+}
+
 absl::StatusOr<Principals> ReadOrEmpty(const std::string& path) {
   absl::StatusOr<Principals> principals = ReadPrincipals(path);
   if (absl::IsNotFound(principals.status())) return Principals();
@@ -193,7 +200,8 @@ absl::Status AddUser(const UserOptions& options) {
     if (added) return absl::OkStatus();
     return absl::AlreadyExistsError(
         StrCat(options.name, " is in ", path, " already; `gavel user revoke ",
-               options.name, "` first to give it another key or role"));
+               options.name, PrincipalsFlag(options),
+               "` first to give it another key or role"));
   }));
   std::printf(
       "added %s (%s) to %s; a running coordinator knows it within a "
@@ -206,8 +214,9 @@ absl::Status RevokeUser(const UserOptions& options) {
   const std::string path = PathOf(options);
   GAVEL_RETURN_IF_ERROR(Edit(path, [&](Principals* principals) {
     if (principals->erase(options.name) != 0) return absl::OkStatus();
-    return absl::NotFoundError(StrCat(options.name, " is not in ", path,
-                                      "; `gavel user list` shows who is"));
+    return absl::NotFoundError(
+        StrCat(options.name, " is not in ", path, "; `gavel user list",
+               PrincipalsFlag(options), "` shows who is"));
   }));
   std::printf(
       "revoked %s; a running coordinator refuses its messages within "
@@ -242,14 +251,22 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
   CLI::App* user = app.add_subcommand(
       "user", "Who may connect to the coordinator of this machine, as what");
   user->require_subcommand(1);
-  user->add_option("--principals", options->principals,
-                   "the file of them; looked for in ~/.config/gavel and "
-                   "/etc/gavel")
-      ->type_name("FILE");
+  // Before the command below it and behind it.
+  const auto add_principals = [&options](CLI::App* command) {
+    command
+        ->add_option("--principals", options->principals,
+                     "the file of them; looked for in ~/.config/gavel and "
+                     "/etc/gavel")
+        ->type_name("FILE");
+  };
+  add_principals(user);
   CLI::App* add = user->add_subcommand("add", "Allows a key");
+  add_principals(add);
   add->add_option("name", options->name, "of the user; of a server its name")
+      ->type_name("NAME")
       ->required();
   add->add_option("--role", options->role, "user, operator, viewer or node")
+      ->type_name("user|operator|viewer|node")
       ->capture_default_str();
   add->add_option("--unix-user", options->unix_user,
                   "account on the servers that the jobs run as; users and "
@@ -275,12 +292,15 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
   add->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(AddUser(*options)); });
   CLI::App* list = user->add_subcommand("list", "Shows who may connect");
+  add_principals(list);
   list->add_flag("--json", options->json, "JSON instead of text");
   list->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(ListUsers(*options)); });
   CLI::App* revoke = user->add_subcommand(
       "revoke", "Refuses a key from now on, also on open connections");
+  add_principals(revoke);
   revoke->add_option("name", options->name, "of the user or server")
+      ->type_name("NAME")
       ->required();
   revoke->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(RevokeUser(*options)); });
