@@ -15,6 +15,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/messages.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -35,12 +36,17 @@ std::string UserOfSpec(const ProcessSpec& spec) {
 }
 
 std::string HungText(const ProcessSpec& spec, double limit_s) {
-  return StrCat(
-      spec.argv.front(), ": did not come to run within ", limit_s,
-      " s; does the file system of ",
-      spec.working_directory.empty() ? "the program" : spec.working_directory,
-      " (working_directory) hang? See that it answers on this "
-      "server, or correct the job file");
+  // A program by its name alone is looked for in PATH.
+  const std::string& program = spec.argv.front();
+  const std::string directory =
+      spec.working_directory.empty()
+          ? ""
+          : StrCat(" or of ", spec.working_directory, " (working_directory)");
+  return StrCat(program, ": did not come to run within ", limit_s,
+                " s; does the file system of the program", directory,
+                " hang? See that ",
+                directory.empty() ? "it answers" : "both answer",
+                " on this server, or correct the job file");
 }
 
 std::string TooManyHangText(const ProcessSpec& spec) {
@@ -52,6 +58,14 @@ std::string TooManyHangText(const ProcessSpec& spec) {
 }
 
 }  // namespace
+
+std::string ExitText(const ChildExit& exit) {
+  if (exit.signal != 0) return StrCat("killed by signal ", exit.signal);
+  if (exit.exit_code == kExitEvicted) {
+    return StrCat("left with its state saved (", exit.exit_code, ")");
+  }
+  return StrCat("exit code ", exit.exit_code);
+}
 
 Children::Children(std::function<void()> notify, double exec_limit_s)
     : notify_(std::move(notify)),

@@ -44,6 +44,8 @@ struct ChildExit {
   int exit_code = 0;  // 0 when a signal ended it
   int signal = 0;     // 0: it ended by itself
 };
+// "exit code 1", "killed by signal 9", "left with its state saved (75)".
+std::string ExitText(const ChildExit& exit);
 using ChildEvent = std::variant<ChildStarted, ChildNotStarted, ChildExit>;
 
 class Children {

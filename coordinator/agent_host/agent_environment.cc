@@ -88,6 +88,8 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
   variables["TERM"] = "dumb";
   variables["NO_COLOR"] = "1";
   for (const auto& [name, value] : launch.environment) variables[name] = value;
+  // The agent's mark of what this worker starts, which it adds itself.
+  variables.erase("GAVEL_PROCESS");
   AddProtocol(launch, place, &variables);
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) {

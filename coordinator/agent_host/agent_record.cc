@@ -34,12 +34,16 @@ FamilyRest KillRestOf(const RecordedWorker& worker, const std::string& mark) {
   return KillRest({anothers ? 0 : pid, mark, worker.start_time, worker.user});
 }
 
-absl::Status SeeGone(const RecordedWorker& worker, const std::string& mark) {
+// Whether anything of it still ran.
+absl::StatusOr<bool> SeeGone(const RecordedWorker& worker,
+                             const std::string& mark) {
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::duration<double>(AgentRecord::kSweepTimeout_s);
+  bool ran = false;
   while (true) {
     const FamilyRest rest = KillRestOf(worker, mark);
     if (!rest.any()) break;
+    ran = true;
     if (std::chrono::steady_clock::now() > end) {
       if (!rest.in_group) break;  // see kMarkedWait_s
       return absl::DeadlineExceededError(
@@ -50,7 +54,7 @@ absl::Status SeeGone(const RecordedWorker& worker, const std::string& mark) {
     }
     std::this_thread::sleep_for(kSweepInterval);
   }
-  return absl::OkStatus();
+  return ran;
 }
 
 }  // namespace
@@ -127,13 +131,15 @@ std::string AgentRecord::MarkOf(const WorkerKey& worker) const {
                 worker.rank, "-", worker.incarnation);
 }
 
-absl::StatusOr<std::vector<RunningWorker>> AgentRecord::Sweep() {
+absl::StatusOr<AgentRecord::Swept> AgentRecord::Sweep() {
   const std::vector<RecordedWorker> recorded =
       ParseRecord(ReadAll(prefix_ + ".running"), BootId());
-  std::vector<RunningWorker> swept;
+  Swept swept;
   for (const RecordedWorker& worker : recorded) {
-    GAVEL_RETURN_IF_ERROR(SeeGone(worker, MarkOf(worker.running.worker)));
-    swept.push_back(worker.running);
+    GAVEL_ASSIGN_OR_RETURN(const bool ran,
+                           SeeGone(worker, MarkOf(worker.running.worker)));
+    swept.workers.push_back(worker.running);
+    if (ran) swept.ended.push_back(worker.running);
   }
   return swept;
 }

@@ -49,10 +49,14 @@ class AgentRecord {
   // that what it starts is known as its own.
   std::string MarkOf(const WorkerKey& worker) const;
 
+  struct Swept {
+    std::vector<RunningWorker> workers;  // all that were recorded
+    std::vector<RunningWorker> ended;    // of those, who still ran
+  };
   // Kills whatever the last agent of this name recorded and what that started,
   // sees it gone, and says what it was. DEADLINE_EXCEEDED: a process does not
   // die.
-  absl::StatusOr<std::vector<RunningWorker>> Sweep();
+  absl::StatusOr<Swept> Sweep();
 
   // `running` is all that runs.
   absl::Status Write(const std::vector<RunningWorker>& running);

@@ -228,14 +228,14 @@ Time AgentShell::Impl::Now() const {
 }
 
 absl::Status AgentShell::Impl::Run() {
-  GAVEL_ASSIGN_OR_RETURN(std::vector<RunningWorker> swept, record.Sweep());
+  GAVEL_ASSIGN_OR_RETURN(AgentRecord::Swept swept, record.Sweep());
   options.log->info("agent {}: {} accelerators, coordinator {}", options.server,
                     options.accelerators.size(), options.coordinator);
-  for (const RunningWorker& worker : swept) {
+  for (const RunningWorker& worker : swept.ended) {
     options.log->warn("agent {}: ended process {} of job {}, left by the last",
                       options.server, worker.pid, worker.worker.job.value());
   }
-  Step(agent_event::Started{std::move(swept)});
+  Step(agent_event::Started{std::move(swept.workers)});
   while (!Over()) Turn();
   options.log->info("agent {}: stopped", options.server);
   return why_ending;
@@ -329,9 +329,8 @@ void AgentShell::Impl::On(ChildNotStarted&& event) {
 
 void AgentShell::Impl::On(WorkerEnded&& event) {
   const ChildExit& exit = event.exit;
-  options.log->info("agent {}: job {} rank {} ended, code {} signal {}",
-                    options.server, exit.worker.job.value(), exit.worker.rank,
-                    exit.exit_code, exit.signal);
+  options.log->info("agent {}: job {} rank {} ended: {}", options.server,
+                    exit.worker.job.value(), exit.worker.rank, ExitText(exit));
   if (ending) unacknowledged.insert(exit.worker);
   Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal,
                                   std::move(event.error_line)});

@@ -44,6 +44,7 @@ LaunchWorker Launch() {
   launch.environment = {{"DATA", "/data"},
                         {"PATH", "/mine"},
                         {"GAVEL_JOB", "99"},
+                        {"GAVEL_PROCESS", "another's"},
                         {"GAVEL_STEPS", "500"}};
   return launch;
 }
@@ -232,6 +233,12 @@ TEST(AgentRecord, TwoStateDirectoriesAreToldApart) {
   EXPECT_NE(first.incarnation(), second.incarnation());
 }
 
+TEST(ChildExit, IsToldInWords) {
+  EXPECT_EQ(ExitText({WorkerKey(), 1, 0}), "exit code 1");
+  EXPECT_EQ(ExitText({WorkerKey(), 0, 9}), "killed by signal 9");
+  EXPECT_EQ(ExitText({WorkerKey(), 75, 0}), "left with its state saved (75)");
+}
+
 // Stands for processes of an agent that is gone: reaped here, as init would.
 class SweepTest : public ::testing::Test {
  protected:
@@ -255,8 +262,9 @@ TEST_F(SweepTest, WhatWasRecordedIsKilledAndSeenGone) {
   ASSERT_OK_AND_ASSIGN(AgentRecord record,
                        AgentRecord::Open(folder_.path(), "here"));
   ASSERT_OK_AND_ASSIGN(const auto swept, record.Sweep());
-  ASSERT_EQ(swept.size(), 1);
-  EXPECT_EQ(swept[0].pid, pid);
+  ASSERT_EQ(swept.workers.size(), 1);
+  EXPECT_EQ(swept.workers[0].pid, pid);
+  EXPECT_EQ(swept.ended, swept.workers);
   EXPECT_TRUE(ReadProcessInfo(pid)->gone());
   waitpid(pid, nullptr, 0);
 }
@@ -267,9 +275,25 @@ TEST_F(SweepTest, ALaterProcessWithTheSamePidIsLeftInPeace) {
   ASSERT_OK_AND_ASSIGN(AgentRecord record,
                        AgentRecord::Open(folder_.path(), "here"));
   ASSERT_OK_AND_ASSIGN(const auto swept, record.Sweep());
-  EXPECT_EQ(swept.size(), 1);  // the one that was recorded is gone
+  EXPECT_EQ(swept.workers.size(), 1);  // the one that was recorded is gone
+  EXPECT_TRUE(swept.ended.empty());    // and was so before
   EXPECT_FALSE(ReadProcessInfo(pid)->gone());
   kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(SweepTest, AProcessThatHadEndedIsNotEndedAgain) {
+  const pid_t pid = StartSleep();
+  const auto start_time = ReadProcessInfo(pid)->start_time;
+  kill(pid, SIGKILL);
+  siginfo_t ended{};
+  waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT);
+  Record({Recorded(pid, start_time)});
+  ASSERT_OK_AND_ASSIGN(AgentRecord record,
+                       AgentRecord::Open(folder_.path(), "here"));
+  ASSERT_OK_AND_ASSIGN(const auto swept, record.Sweep());
+  EXPECT_EQ(swept.workers.size(), 1);
+  EXPECT_TRUE(swept.ended.empty());
   waitpid(pid, nullptr, 0);
 }
 

@@ -210,8 +210,8 @@ TEST_F(HostileJobsTest, ACopiedMarkKeepsNoAcceleratorAndKillsNobody) {
       environment.substr(at, environment.find('\0', at) - at);
   ASSERT_FALSE(mark.empty());
   const JobId job =
-      SubmitCommand("copy", {"/bin/sh", "-c", "env; exec sleep 300"},
-                    StrCat("[environment]\nGAVEL_PROCESS = \"", mark, "\"\n"));
+      SubmitCommand("copy", {"/usr/bin/env", StrCat(name, mark), "/bin/sh",
+                             "-c", "env; exec sleep 300"});
   EXPECT_TRUE(Eventually([&] { return Runs(job); }));
   // It has ended only when its agent says that its accelerator is free.
   EXPECT_TRUE(ReachesState(endpoint(), "short", "CD"));
