@@ -1,5 +1,6 @@
 #include "runtime/transport/dealer.h"
 
+#include <netdb.h>
 #include <sys/random.h>
 
 #include <array>
@@ -26,6 +27,10 @@ constexpr int kEventsWatched =
     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 // After a refusal that ZeroMQ takes for the last word.
 constexpr double kConnectAgain_s = 1;
+// A coordinator also closes the first handshakes of a key that it does not know
+// yet, and refuses that key in words a second after the first one. Who still
+// closes them after this long has another key.
+constexpr std::chrono::seconds kWrongKeyAfter(2);
 
 // Fresh for each Dealer, and nothing to guess: whoever connects with the id of
 // another takes its place. Ids that begin with a zero byte are ZeroMQ's own.
@@ -45,6 +50,9 @@ struct Dealer::Impl {
   Link link;
   bool shaking = false;            // connected, and the handshake has not ended
   transport::Deadline connect_at;  // again, where ZeroMQ does not
+  // The first of the handshakes that were closed without a word, and followed
+  // by nothing else.
+  transport::Deadline closed_since;
 
   ~Impl() {
     if (events) zmq_socket_monitor(channel.socket.handle(), nullptr, 0);
@@ -112,9 +120,23 @@ struct Dealer::Impl {
     }
   }
 
+  void NoteClosedHandshake() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!closed_since) closed_since = now;
+    if (now - *closed_since >= kWrongKeyAfter) {
+      link.state = LinkState::kWrongKey;
+    } else if (link.state < LinkState::kSilent) {
+      link.state = LinkState::kSilent;
+    }
+  }
+
   void Take(uint16_t event, int32_t value) {
     const bool was_shaking = shaking;
     shaking = event == ZMQ_EVENT_CONNECTED;
+    const bool says_nothing = event == ZMQ_EVENT_CONNECTED ||
+                              event == ZMQ_EVENT_DISCONNECTED ||
+                              event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    if (!says_nothing) closed_since.reset();
     switch (event) {
       case ZMQ_EVENT_CONNECTED:
         if (link.state < LinkState::kSilent) link.state = LinkState::kSilent;
@@ -126,7 +148,7 @@ struct Dealer::Impl {
         link = {LinkState::kConnected, true};
         return;
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-        link.state = LinkState::kWrongKey;
+        NoteClosedHandshake();
         return;
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         link.state = value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
@@ -140,7 +162,7 @@ struct Dealer::Impl {
         break;
       case ZMQ_EVENT_DISCONNECTED:
         if (link.connected()) link.state = LinkState::kSilent;
-        if (was_shaking) link.state = LinkState::kWrongKey;
+        if (was_shaking) NoteClosedHandshake();
         return;
       default:
         return;
@@ -238,6 +260,25 @@ bool IsLoopback(const std::string& endpoint) {
   const absl::StatusOr<transport::Endpoint> parsed =
       transport::ParseEndpoint(endpoint);
   return parsed.ok() && parsed->loopback;
+}
+
+absl::Status CheckEndpoint(const std::string& endpoint) {
+  return transport::ParseEndpoint(endpoint).status();
+}
+
+absl::Status CheckResolves(const std::string& endpoint) {
+  const absl::StatusOr<transport::Endpoint> where =
+      transport::ParseEndpoint(endpoint);
+  if (!where.ok()) return where.status();
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(where->host.c_str(), nullptr, nullptr, &found);
+  if (error == 0) {
+    freeaddrinfo(found);
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(StrCat(
+      "the name ", where->host, " does not resolve (", gai_strerror(error),
+      "); correct the address (--coordinator, GAVEL_COORDINATOR)"));
 }
 
 Waker& Dealer::waker() { return impl_->channel.waker; }

@@ -65,6 +65,12 @@ class Dealer {
 // Whether it is an endpoint of this machine alone, which needs no keys.
 bool IsLoopback(const std::string& endpoint);
 
+// INVALID_ARGUMENT for what is no endpoint, as Dealer::Connect.
+absl::Status CheckEndpoint(const std::string& endpoint);
+// NOT_FOUND: its host is a name that does not resolve. Waits for the name
+// service, which an event loop must not.
+absl::Status CheckResolves(const std::string& endpoint);
+
 }  // namespace gavel
 
 #endif  // GAVEL_RUNTIME_TRANSPORT_DEALER_H_

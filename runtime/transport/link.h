@@ -12,7 +12,8 @@ enum class LinkState : uint8_t {
   kUnknown,    // nothing has come of the first attempt yet
   kNobody,     // nobody listens there, or the network does not lead there
   kSilent,     // somebody listens and says nothing, or the connection broke
-  kWrongKey,   // closed in the handshake: not the coordinator of that key
+  kWrongKey,   // closed in each handshake, for longer than a coordinator of
+               // that key takes to refuse ours
   kOtherMode,  // one of both has keys, the other has none
   kRefused,    // the coordinator does not know our key
   kRevoked,    // it knows that our key was revoked

@@ -110,7 +110,7 @@ TEST_F(Encrypted, ARefusedARevokedAndAWrongKeyAndNobodyAreToldApart) {
   const auto expect = [&](Dealer& dealer, LinkState state,
                           const std::string& text,
                           const std::string& key = "KEY") {
-    for (int i = 0; i < 50 && dealer.link().state != state; ++i) {
+    for (int i = 0; i < 200 && dealer.link().state != state; ++i) {
       EXPECT_FALSE(dealer.WaitUntilConnected(0.1));
     }
     EXPECT_EQ(dealer.link().state, state) << text;
@@ -139,6 +139,32 @@ TEST_F(Encrypted, ARefusedARevokedAndAWrongKeyAndNobodyAreToldApart) {
   expect(*keyed, LinkState::kOtherMode, "no keys there: ");
   open_ = true;
   EXPECT_TRUE(refused->WaitUntilConnected(kSoon_s));
+}
+
+// A coordinator that was just started closes the handshakes of a key that it
+// does not know, since its agent may still tell of it, and then refuses it.
+TEST_F(Encrypted, AKeyThatIsUnknownForAMomentMeetsNoWrongCoordinator) {
+  open_ = false;
+  const auto dealer = Connect(known_, server_.public_key);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < end) {
+    EXPECT_FALSE(dealer->WaitForLink(0.02));
+    EXPECT_NE(dealer->link().state, LinkState::kWrongKey);
+  }
+  EXPECT_GE(asked_, 2);
+  refusal_ = Admission::kRefused;
+  EXPECT_FALSE(dealer->WaitForLink(kSoon_s));
+  EXPECT_EQ(dealer->link().state, LinkState::kRefused);
+}
+
+TEST(Endpoint, ANameThatDoesNotResolveIsTold) {
+  const absl::Status status = CheckResolves("nohost.invalid:7077");
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_EQ(status.message().find("the name nohost.invalid does not resolve"),
+            0U);
+  EXPECT_OK(CheckResolves("127.0.0.1:7077"));
+  EXPECT_OK(CheckResolves("[::1]:7077"));
+  EXPECT_OK(CheckResolves("localhost:7077"));
 }
 
 TEST_F(Encrypted, AKeyThatIsRefusedAfterItWasAllowedCountsAsRevoked) {
