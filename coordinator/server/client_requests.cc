@@ -22,6 +22,7 @@ namespace {
 constexpr char kBusy[] =
     "the coordinator has too many requests to answer; try again";
 constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
+constexpr size_t kReasonMax = 300;  // likewise: why something was not done
 
 // What a command is about, for the audit log.
 std::string ObjectOf(const CommandRequest& request) {
@@ -240,7 +241,9 @@ void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
   if (auto view = views_.ForPage(now, request)) {
     return Ask(from, request.request,
-               [request, view] { return ListQueue(request, *view); });
+               [request, view, name = from.identity.name] {
+                 return ListQueue(request, *view, name);
+               });
   }
   const std::string& reader = ReaderOf(from);
   const auto own = std::ranges::count_if(listings_, [&](const Listing& one) {
@@ -334,7 +337,9 @@ void ClientRequests::SendAnswers(Time now) {
   for (const Listing& listing : std::exchange(listings_, {})) {
     const QueryRequest& request = listing.request;
     Ask(listing.from, request.request,
-        [request, view] { return ListQueue(request, *view); });
+        [request, view, name = listing.from.identity.name] {
+          return ListQueue(request, *view, name);
+        });
   }
 }
 
@@ -352,6 +357,7 @@ void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
   if (options_.audit != nullptr) {
     const bool done = error.empty();
     // Why a job file is wrong may quote it: that is for its owner alone.
+    const bool quotes = client.submitted;
     options_.audit(
         done,
         {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
@@ -359,7 +365,9 @@ void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
          client.submitted && job.valid()
              ? StrCat("job ", job.value(), " ", client.object)
              : client.object,
-         done ? "done" : "not done"});
+         done     ? "done"
+         : quotes ? "not done"
+                  : StrCat("not done: ", PrintableLine(error, kReasonMax))});
   }
   if (client.submitted) {
     send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});

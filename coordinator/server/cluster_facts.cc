@@ -23,6 +23,13 @@ std::string JobText(const Job& job) {
   return StrCat("job ", job.id.value(), " \"", job.spec.name, "\"");
 }
 
+// Its owner ended or held it: that what started was ended is no failure.
+bool IsTakenBack(const Engine& engine, JobId id) {
+  const Job* job = engine.FindJob(id);
+  return job != nullptr && (job->state == JobState::kCancelled ||
+                            job->reason.code == ReasonCode::kHeldByUser);
+}
+
 std::string HowItEnded(const WorkerExited& exit) {
   std::string text = !exit.launch_error.empty() ? exit.launch_error
                      : exit.signal != 0
@@ -206,12 +213,15 @@ void ClusterFacts::On(Facts& facts, const Engine& engine,
                     (exit.exit_code == 0 || exit.exit_code == kExitEvicted);
   const bool unstarted =
       !exit.launch_error.empty() || (starting_.contains(exit.worker) && !fine);
-  if (unstarted && !exit.no_failure) {
+  const bool taken_back =
+      exit.signal != 0 && IsTakenBack(engine, exit.worker.job);
+  if (unstarted && !exit.no_failure && !taken_back) {
     facts.push_back(
         {warn, StrCat(worker, " failed to start: ", HowItEnded(exit))});
   } else {
-    facts.push_back({fine || exit.no_failure || exit.stopped ? info : warn,
-                     StrCat(worker, " ended: ", HowItEnded(exit))});
+    const bool expected = fine || exit.no_failure || exit.stopped || taken_back;
+    facts.push_back(
+        {expected ? info : warn, StrCat(worker, " ended: ", HowItEnded(exit))});
   }
   Forget(exit.worker);
   LookAt(facts, engine, exit.worker.job);

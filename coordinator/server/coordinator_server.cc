@@ -134,12 +134,25 @@ ClientRequests::Options CoordinatorServer::Impl::ClientOptions(
   return client_options;
 }
 
+namespace {
+
+bool AnyWorkerRuns(const Engine& recovered) {
+  return std::ranges::any_of(recovered.jobs(), [](const auto& entry) {
+    return std::ranges::any_of(entry.second.workers, [](const Worker& worker) {
+      return worker.process != ProcessState::kNone;
+    });
+  });
+}
+
+}  // namespace
+
 absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
                                             std::unique_ptr<Policy> policy) {
   GAVEL_ASSIGN_OR_RETURN(
       const Recorder::Recovered recovered,
       runner.Recover(std::move(journal), options.engine, std::move(policy),
                      options.accept_loss ? TermAfterLoss() : 0));
+  if (AnyWorkerRuns(engine)) gatekeeper->ExpectWorkers();
   const event::CoordinatorStarted started = StartedEvent(recovered.term);
   if (options.accept_loss) {
     options.log->warn(

@@ -151,7 +151,6 @@ void EngineRunner::Carry(action::Halt&& action) {
 
 void EngineRunner::Halt(absl::Status why) {
   if (!halted_.ok()) return;
-  parts_.log.critical("{}", ToStd(why.message()));
   halted_ = std::move(why);
 }
 

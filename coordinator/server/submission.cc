@@ -1,6 +1,8 @@
 #include "coordinator/server/submission.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "core/status.h"
@@ -18,6 +20,39 @@ std::string Resolve(const std::string& directory, const std::string& path) {
   return text;
 }
 
+// What agents tell workers (agent_environment.cc).
+constexpr std::string_view kOfAgent[] = {
+    "GAVEL_ADDRESS",       "GAVEL_CHECKPOINT_DIRECTORY",
+    "GAVEL_COORDINATOR",   "GAVEL_COORDINATOR_KEY",
+    "GAVEL_INCARNATION",   "GAVEL_JOB",
+    "GAVEL_JOB_NAME",      "GAVEL_KEY_FILE",
+    "GAVEL_PROCESS",       "GAVEL_RANK",
+    "GAVEL_RUN_DIRECTORY", "GAVEL_SERVER",
+    "GAVEL_WORLD_SIZE",    "GAVEL_WORKER_COORDINATOR"};
+
+// Commands would take the name for an id, or for an option. Jobs of earlier
+// versions, in the journal, may be called so.
+absl::Status CheckJobName(const std::string& source, const std::string& name) {
+  const bool number =
+      std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  if (!number && !name.starts_with('-')) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(source, ": the name \"", name, "\" is taken for ",
+             number ? "the id of a job" : "an option",
+             " by commands; write one with a letter in front, \"job",
+             number ? "-" : "", name, "\" say"));
+}
+
+absl::Status CheckEnvironment(const std::string& source, const JobSpec& spec) {
+  for (const auto& [name, value] : spec.environment) {
+    if (std::ranges::find(kOfAgent, name) == std::end(kOfAgent)) continue;
+    return absl::InvalidArgumentError(
+        StrCat(source, ": [environment] can't set ", name,
+               ", which the agent sets; leave it out, or choose another name"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string DefaultCheckpointDirectory(std::string_view state_directory,
@@ -32,6 +67,8 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
                                        std::string_view cluster_id, JobId id) {
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
                          ParseJobSpec(request.toml, request.source));
+  GAVEL_RETURN_IF_ERROR(CheckJobName(request.source, spec.name));
+  GAVEL_RETURN_IF_ERROR(CheckEnvironment(request.source, spec));
   if (!request.directory.starts_with('/')) {
     return absl::InvalidArgumentError(
         StrCat(request.source, ": the directory of the job file, \"",

@@ -13,7 +13,7 @@ constexpr FileKey kJobRows[] = {
      .kind = KeyKind::kName,
      .required = true,
      .example = R"("resnet-1")",
-     .meaning = "Name of the job."},
+     .meaning = "Name of the job; not digits alone, and no - in front."},
     {.name = "command",
      .kind = KeyKind::kTexts,
      .values = "1 to 1,024 strings, the first not empty",
@@ -187,7 +187,9 @@ constexpr FileKey kJobThroughputRows[] = {
 
 constexpr FileTable kJobTables[] = {
     {"", "At the top of the file, before the first table:", kJobRows},
-    {"[environment]", "Variables of the program's environment.",
+    {"[environment]",
+     "Variables of the program's environment; not those that the agent sets, "
+     "such as `GAVEL_RANK`.",
      kEnvironmentRows},
     {"[throughputs]", "Speed of the whole job, at `scale_factor` workers.",
      kJobThroughputRows},

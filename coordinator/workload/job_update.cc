@@ -1,5 +1,8 @@
 #include "coordinator/workload/job_update.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "core/status.h"
 #include "core/text.h"
 
@@ -28,8 +31,21 @@ absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec) {
         "nothing is to be changed; give one of --weight, --deadline, --entity, "
         "--types, --scale-factor-min and --scale-factor-max");
   }
+  if (update.types && std::ranges::count(*update.types, "") > 0) {
+    return absl::InvalidArgumentError(
+        "--types has an empty name; write v100,p100, or all for any type");
+  }
   ApplyUpdate(update, &spec);
-  return ParseJobSpec(FormatJobSpec(spec), "update").status();
+  // "update:12:1: weight is -1; ...": of a file that nobody wrote.
+  constexpr std::string_view kSource = "update";
+  const absl::Status status =
+      ParseJobSpec(FormatJobSpec(spec), kSource).status();
+  std::string_view message = ToStd(status.message());
+  if (!message.starts_with(kSource)) return status;
+  message.remove_prefix(kSource.size());
+  message.remove_prefix(
+      std::min(message.find_first_not_of(":0123456789 "), message.size()));
+  return {status.code(), ToAbsl(message)};
 }
 
 }  // namespace gavel

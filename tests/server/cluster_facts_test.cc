@@ -74,6 +74,22 @@ TEST(ClusterFacts, AFailedStartIsToldWithItsReason) {
   EXPECT_EQ(logged.With("is held").size(), 1U);
 }
 
+TEST(ClusterFacts, AStartThatItsOwnerCancelledHasNotFailed) {
+  Logged logged;
+  logged.busy.Submit("a");
+  const WorkerExited exit = logged.Exit();
+  WorkerLaunched launched;
+  launched.server = "v100-0";
+  launched.worker = exit.worker;
+  logged.facts.Of(launched, logged.busy.engine);
+  logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  WorkerExited killed = exit;
+  killed.signal = 15;
+  logged.busy.Step(event::WorkerGone{killed});
+  EXPECT_EQ(logged.With("failed to start").size(), 0U);
+  EXPECT_EQ(logged.With("ended: killed by signal 15").size(), 1U);
+}
+
 TEST(ClusterFacts, ALostServerAndAnExpiredLeaseAreTold) {
   EngineOptions options = BusyOptions();
   options.agent_timeout_s = 15;

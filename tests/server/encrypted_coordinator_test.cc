@@ -67,6 +67,14 @@ TEST_F(EncryptedCoordinator, AQuotaIsKeptAndNamed) {
   EXPECT_EQ(Client("olga").SubmitNamed("e").error, "");
 }
 
+TEST_F(EncryptedCoordinator, TheAuditLogSaysWhyACommandWasNotDone) {
+  const std::string error =
+      Client("olga").Command(CommandKind::kCancel, JobId(99)).error;
+  EXPECT_NE(error, "");
+  EXPECT_THAT(Audit(), HasSubstr(StrCat(R"("result":"not done: )",
+                                        error.substr(0, 10))));
+}
+
 TEST_F(EncryptedCoordinator, WhoFailsWithoutEndDoesNotFillTheAuditLog) {
   FakeClient alice = Client("alice");
   for (int i = 0; i < 200; ++i) {

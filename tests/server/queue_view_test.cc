@@ -23,11 +23,12 @@ JobSpec Of(const std::string& owner) {
   return spec;
 }
 
-std::vector<uint64_t> List(const QueueView& view, const std::string& filter) {
+std::vector<uint64_t> List(const QueueView& view, const std::string& filter,
+                           const std::string& reader = "") {
   QueryRequest request{1, QueryKind::kQueue, JobId(), 0, filter};
   std::vector<uint64_t> ids;
   do {
-    const QueryReply reply = ListQueue(request, view);
+    const QueryReply reply = ListQueue(request, view, reader);
     EXPECT_EQ(reply.error, "");
     for (const json& row : json::parse(reply.json)) ids.push_back(row["id"]);
     request.cursor = reply.next_cursor;
@@ -52,6 +53,7 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   EXPECT_THAT(List(*view, R"({"states":["CA"]})"), ElementsAre(2, 3, 4));
   EXPECT_THAT(List(*view, R"({"states":["CA","PD"],"user":"ann"})"),
               ElementsAre(1, 3, 5));
+  EXPECT_THAT(List(*view, R"({"own":true})", "bob"), ElementsAre(2, 4));
   // The last ones that ended.
   EXPECT_THAT(List(*view, R"({"ended_max":2})"), ElementsAre(1, 3, 4, 5));
   EXPECT_THAT(List(*view, R"({"ended_max":1,"user":"bob"})"), ElementsAre(4));

@@ -42,6 +42,21 @@ TEST(RefusedKeys, AnUnknownKeyIsToldOfOnceAMinute) {
   EXPECT_GT(attempts, 300U);
 }
 
+TEST(RefusedKeys, AfterARestartUnknownKeysAreToldOfOnceAgentsCouldReturn) {
+  const auto start = RefusedKeys::Clock::now();
+  RefusedKeys refused;
+  refused.ExpectWorkersUntil(start + seconds(20));
+  refused.Note(start, "worker", "10.0.0.1", "");
+  refused.Note(start, "gone", "10.0.0.1", "");
+  refused.Note(start, "revoked", "10.0.0.1", "alice (user)");
+  ASSERT_EQ(refused.Take(start + seconds(2), Unknown).size(), 1U);
+  EXPECT_TRUE(refused.Take(start + seconds(19), Unknown).empty());
+  const auto known = [](const std::string& key) { return key == "worker"; };
+  const auto told = refused.Take(start + seconds(20), known);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].key, "gone");
+}
+
 TEST(RefusedKeys, ManyKeysTakeBoundedRoom) {
   RefusedKeys refused;
   const auto start = RefusedKeys::Clock::now();

@@ -57,6 +57,31 @@ TEST(Submission, AnUnknownKeyIsNamedWithItsPlace) {
               StatusIs(kInvalidArgument, "job.toml:3:"));
 }
 
+TEST(Submission, ANameThatCommandsWouldMistakeIsRefused) {
+  const auto read = [](const std::string& name) {
+    return ReadSubmission(
+        Request(StrCat("name = \"", name, "\"\ncommand = [\"./train\"]\n")),
+        "/state", "5eed", JobId(7));
+  };
+  EXPECT_THAT(read("12"), StatusIs(kInvalidArgument, "\"job-12\""));
+  EXPECT_THAT(read("-f"), StatusIs(kInvalidArgument, "an option"));
+  EXPECT_OK(read("12a").status());
+  EXPECT_OK(read("a-1").status());
+}
+
+TEST(Submission, VariablesOfTheAgentAreRefused) {
+  const auto read = [](const std::string& name) {
+    return ReadSubmission(
+        Request(StrCat(kPlain, "[environment]\n", name, " = \"1\"\n")),
+        "/state", "5eed", JobId(7));
+  };
+  EXPECT_THAT(read("GAVEL_PROCESS"),
+              StatusIs(kInvalidArgument, "can't set GAVEL_PROCESS"));
+  EXPECT_THAT(read("GAVEL_RANK"), StatusIs(kInvalidArgument, "GAVEL_RANK"));
+  EXPECT_OK(read("GAVEL_CHECKPOINT_INTERVAL_S").status());
+  EXPECT_OK(read("GAVEL_FAILURE_INTERVAL_S").status());
+}
+
 TEST(Submission, ADirectoryThatIsNotAbsoluteIsRefused) {
   SubmitRequest request = Request(kPlain);
   request.directory = "jobs";

@@ -131,6 +131,12 @@ Admission AccessList::Admit(const std::string& public_key,
   return stays ? Admission::kRefused : Admission::kNotYet;
 }
 
+void AccessList::ExpectWorkers() {
+  const std::lock_guard lock(mutex_);
+  refused_.ExpectWorkersUntil(RefusedKeys::Clock::now() +
+                              RefusedKeys::kAgentsReturn);
+}
+
 std::vector<RefusedKey> AccessList::TakeRefused() {
   const std::lock_guard lock(mutex_);
   return refused_.Take(RefusedKeys::Clock::now(),

@@ -43,6 +43,9 @@ class AccessList {
   bool Knows(const std::string& public_key) const;
   // A handshake's: keeps what is refused for TakeRefused.
   Admission Admit(const std::string& public_key, const std::string& address);
+  // Workers ran when the coordinator was started; their agents come back within
+  // RefusedKeys::kAgentsReturn.
+  void ExpectWorkers();
   // Refused handshakes that are to be told of now.
   std::vector<RefusedKey> TakeRefused();
   std::optional<Identity> Find(const std::string& public_key) const;

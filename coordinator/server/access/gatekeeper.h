@@ -81,6 +81,10 @@ class Gatekeeper {
   // Reads the list of principals again if it has changed: a line for each
   // change, or why it can't be read. In the audit log, too.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
+  // At the start, when workers run: see AccessList.
+  void ExpectWorkers() {
+    if (keys_.has_value()) keys_->access->ExpectWorkers();
+  }
   // Handshakes that were refused lately, a line each; in the audit log, too.
   std::vector<std::string> RefusedHandshakes(Time now);
   size_t principals() const {

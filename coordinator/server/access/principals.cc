@@ -77,7 +77,9 @@ absl::Status CheckOwner(const std::string& path) {
     if (errno != ENOENT) return Errno(path);
     return absl::NotFoundError(
         StrCat("there is no principals file ", path,
-               ", so nobody could connect; make it with `gavel user add`"));
+               ", so nobody could connect; make it with `gavel user add "
+               "--principals ",
+               path, "`"));
   }
   const bool ours = info.st_uid == geteuid() || info.st_uid == 0;
   if (ours && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {

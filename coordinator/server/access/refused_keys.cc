@@ -29,7 +29,8 @@ std::vector<RefusedKey> RefusedKeys::Take(
       it = keys_.erase(it);
       continue;
     }
-    if (now >= entry.tell_at && entry.refused.attempts > 0) {
+    const bool early = entry.refused.was.empty() && now < unknown_from_;
+    if (!early && now >= entry.tell_at && entry.refused.attempts > 0) {
       due.push_back(entry.refused);
       entry.refused.attempts = 0;
       entry.tell_at = now + kInterval;

@@ -1,7 +1,8 @@
 // Handshakes that were refused, until the audit log has them: by key, each
 // once in a while with how often it tried. A worker may connect before its
 // agent has told of it, so that an unknown key is told of only when it has
-// stayed unknown for a moment. Bounded; not thread-safe.
+// stayed unknown for a moment, and when the agents had the time to come back
+// after a restart of the coordinator. Bounded; not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
 
@@ -31,6 +32,13 @@ class RefusedKeys {
   // Beyond, some are forgotten untold.
   static constexpr size_t kKeysMax = 4096;
 
+  // At a start that finds workers running: they try at once, and their agents,
+  // which tell of their keys, come back within this.
+  static constexpr std::chrono::seconds kAgentsReturn{20};
+
+  // Until then unknown keys may be those of such workers, and are not told of.
+  void ExpectWorkersUntil(Clock::time_point until) { unknown_from_ = until; }
+
   // One attempt. True: the key has been unknown for longer than a moment.
   bool Note(Clock::time_point now, const std::string& key,
             const std::string& address, const std::string& was);
@@ -46,6 +54,7 @@ class RefusedKeys {
     Clock::time_point last;
     Clock::time_point tell_at;
   };
+  Clock::time_point unknown_from_{};
   std::map<std::string, Entry> keys_;
 };
 

@@ -24,7 +24,8 @@ struct Filter {
   std::optional<size_t> ended_max;
 };
 
-std::optional<Filter> ReadFilter(const std::string& text) {
+std::optional<Filter> ReadFilter(const std::string& text,
+                                 const std::string& reader) {
   Filter filter;
   if (text.empty()) return filter;
   const nlohmann::json json =
@@ -38,6 +39,8 @@ std::optional<Filter> ReadFilter(const std::string& text) {
       }
     } else if (key == "user" && value.is_string()) {
       filter.user = value.get<std::string>();
+    } else if (key == "own" && value == true) {
+      filter.user = reader;
     } else if (key == "name" && value.is_string()) {
       filter.name = value.get<std::string>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
@@ -84,10 +87,11 @@ bool IsKept(const Job& job) {
 
 }  // namespace
 
-QueryReply ListQueue(const QueryRequest& request, const QueueView& view) {
+QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
+                     const std::string& reader) {
   QueryReply reply;
   reply.request = request.request;
-  const std::optional<Filter> filter = ReadFilter(request.filter);
+  const std::optional<Filter> filter = ReadFilter(request.filter, reader);
   if (!filter.has_value()) {
     reply.error = StrCat("\"", request.filter, "\" is no filter of the queue");
     return reply;

@@ -55,9 +55,11 @@ struct QueueView {
 // A page of `view`: rows of jobs above the cursor, which is the last one's id,
 // that `filter` asks for. It is JSON, empty: all. Of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
-// each may be missing; "ended_max": of those finished and cancelled only so
-// many, the latest. `error` is set for what is no filter.
-QueryReply ListQueue(const QueryRequest& request, const QueueView& view);
+// each may be missing; "own": true instead of "user": of `reader`, who asks;
+// "ended_max": of those finished and cancelled only so many, the latest.
+// `error` is set for what is no filter.
+QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
+                     const std::string& reader = "");
 
 // kWhy, or kQueue: of one job.
 QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
