@@ -8,6 +8,8 @@
 
 #include "core/text.h"
 
+#include "coordinator/cli/daemon/daemon_log.h"
+
 namespace gavel {
 
 int ExitCodeOf(const absl::Status& status) {
@@ -33,24 +35,8 @@ void PrintNotices(const std::vector<std::string>& notices) {
 }
 
 int DaemonExitCodeOf(const absl::Status& status) {
-  const int code = ExitCodeOf(status);
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitUsage;
-    case absl::StatusCode::kAlreadyExists:
-      return kExitAlreadyRuns;
-    case absl::StatusCode::kAborted:
-      return kExitFenced;
-    case absl::StatusCode::kResourceExhausted:
-      return kExitDiskFull;
-    case absl::StatusCode::kDataLoss:
-      return kExitDamaged;
-    default:
-      return code;
-  }
+  ExitCodeOf(status);
+  return DaemonCodeOf(status);
 }
 
 }  // namespace gavel

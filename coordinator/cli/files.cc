@@ -48,6 +48,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
     return absl::InvalidArgumentError(
         StrCat(path, ": this is a directory; name a file in it"));
   }
+  // A FIFO would wait for somebody who writes to it.
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::fifo || type == fs::file_type::socket ||
+      type == fs::file_type::block) {
+    return absl::InvalidArgumentError(
+        StrCat(path, ": this is not a regular file; name one"));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::PermissionDeniedError(

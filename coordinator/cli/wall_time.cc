@@ -22,10 +22,11 @@ double ParseAge(const std::string& text) {
   return unit == "d" ? 86400 * count : -1;
 }
 
-}  // namespace
-
-absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s) {
-  if (const double age_s = ParseAge(text); age_s >= 0) return now_s - age_s;
+absl::StatusOr<double> ParseTime(const std::string& text, double now_s,
+                                 bool ahead) {
+  if (const double age_s = ParseAge(text); age_s >= 0) {
+    return ahead ? now_s + age_s : now_s - age_s;
+  }
   for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
                            "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
     std::tm parts{};
@@ -38,7 +39,18 @@ absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s) {
   return absl::InvalidArgumentError(
       StrCat("\"", text,
              "\" is no time; write 2026-11-21, 2026-11-21T18:30, or 2h for two "
-             "hours ago"));
+             "hours ",
+             ahead ? "from now" : "ago"));
+}
+
+}  // namespace
+
+absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s) {
+  return ParseTime(text, now_s, /*ahead=*/false);
+}
+
+absl::StatusOr<double> ParseTimeAhead(const std::string& text, double now_s) {
+  return ParseTime(text, now_s, /*ahead=*/true);
 }
 
 std::string FormatWallTime(double time_s) {

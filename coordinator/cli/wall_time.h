@@ -14,6 +14,8 @@ namespace gavel {
 // "30m", "2h" and "7d" are so long before `now_s`. Seconds since 1970.
 // INVALID_ARGUMENT: none of these.
 absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s);
+// The same, but that "30m" is so long after `now_s`.
+absl::StatusOr<double> ParseTimeAhead(const std::string& text, double now_s);
 
 // "2026-11-21T18:30:05"; "-" for 0, which is "not yet".
 std::string FormatWallTime(double time_s);

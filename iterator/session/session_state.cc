@@ -23,11 +23,10 @@ absl::Status CheckElastic(const SessionOptions& options,
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      StrCat("the job may get ", options.world_size_min, " to ",
-             options.world_size_max,
-             " workers, but its steps depend on their number: wrap a "
-             "gavel::DataLoader with DataLoaderOptions::global_batch_size, or "
-             "take scale_factor_min and scale_factor_max out of the job file"));
+      // Short enough for kErrorLineCharactersMax behind a program's own words.
+      StrCat("its steps depend on the number of workers: set "
+             "DataLoaderOptions::global_batch_size, or `gavel update ",
+             options.job, " --scale-factor-min 0 --scale-factor-max 0`"));
 }
 
 std::string FinishedBeforeText(const SessionOptions& options,

@@ -1,5 +1,7 @@
 // What a user may get wrong: each is told with its remedy, and nothing else is
 // disturbed.
+#include <sys/stat.h>
+
 #include <chrono>
 #include <csignal>
 
@@ -124,9 +126,53 @@ TEST_F(BadInputTest, AWrongCommandLineIsTwo) {
               HasSubstr("-1 is not a number above 0"));
   EXPECT_EQ(Run({"queue", "--nonsense"}).exit_code, 2);
   EXPECT_EQ(Run({"local"}).exit_code, 2);
-  EXPECT_EQ(Run({}).exit_code, 2);
+  const Ended bare = Run({});
+  EXPECT_EQ(bare.exit_code, 2);
+  EXPECT_THAT(bare.errors, AllOf(HasSubstr("  submit "), HasSubstr("  why ")));
+  EXPECT_EQ(Run({"help", "nosuch"}).exit_code, 2);
+  EXPECT_EQ(Run({"help", "policy", "set"}).exit_code, 2);
+  EXPECT_EQ(Run({"help", "job.toml"}).output, Run({"help", "--files"}).output);
+  EXPECT_THAT(Run({"drain", "x", "--by", "2x"}).errors,
+              HasSubstr("2h for two hours from now"));
   EXPECT_EQ(Run({"--help"}).exit_code, 0);
   EXPECT_THAT(Run({"--version"}).output, HasSubstr("gavel 0."));
+}
+
+TEST_F(BadInputTest, AWrongAddressIsNamedBeforeAnyKey) {
+  const Ended port =
+      Run({"coordinator", "--listen", "127.0.0.1:x", "--state", state()});
+  EXPECT_EQ(port.exit_code, 2);
+  EXPECT_THAT(port.errors, HasSubstr("the port is not a number"));
+  const Ended name = Run({"queue", "--coordinator", "nohost.invalid:7077"});
+  EXPECT_EQ(name.exit_code, 1);
+  EXPECT_THAT(name.errors,
+              HasSubstr("the name nohost.invalid does not resolve"));
+}
+
+TEST_F(BadInputTest, AFailedStartIsALineOfJsonWhereTheLogIs) {
+  const Ended start = Run({"coordinator", "--listen", "127.0.0.1:x", "--state",
+                           state(), "--log-format", "json"});
+  EXPECT_EQ(start.exit_code, 2);
+  EXPECT_THAT(start.errors, ::testing::StartsWith("{\"time\":"));
+  EXPECT_THAT(start.errors, HasSubstr(R"("level":"critical")"));
+}
+
+TEST_F(BadInputTest, AFifoIsNoJobFile) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  const Ended submitted = Run({"submit", Path("fifo")});
+  EXPECT_EQ(submitted.exit_code, 1);
+  EXPECT_THAT(submitted.errors, HasSubstr("is not a regular file"));
+}
+
+TEST_F(BadInputTest, ARankThatAJobNeverHasIsNotWaitedFor) {
+  const std::string job = WriteJob("job", {"--steps", "100000"});
+  const auto local = StartLocal({job});
+  const std::string endpoint = EndpointOf(*local);
+  ASSERT_TRUE(ReachesStep(endpoint, "job", 1));
+  const Ended logs =
+      Run({"logs", "job", "-f", "--rank", "3", "--coordinator", endpoint});
+  EXPECT_EQ(logs.exit_code, 1);
+  EXPECT_THAT(logs.errors, HasSubstr("has no rank 3"));
 }
 
 TEST_F(BadInputTest, AnAddressThatIsNotLoopbackIsRefused) {

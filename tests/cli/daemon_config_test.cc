@@ -60,6 +60,16 @@ TEST_F(DaemonConfig, WithoutAFileAllIsAsItWasTyped) {
   EXPECT_THAT(all, ElementsAre("--state", "a"));
 }
 
+TEST_F(DaemonConfig, ChangedKeysAreNamedThatNoReloadTakes) {
+  EXPECT_THAT(ChangedKeys({"--state=a", "--quota-jobs=1", "--config", "x"},
+                          {"--state=b", "--quota-jobs=2", "--config", "x",
+                           "--jobs-as-root"},
+                          {"quota-jobs"}),
+              ElementsAre("state", "jobs-as-root"));
+  EXPECT_THAT(ChangedKeys({"--state=a"}, {"--state=a"}, {}), ElementsAre());
+  EXPECT_THAT(ChangedKeys({"--state=a"}, {}, {}), ElementsAre("state"));
+}
+
 TEST_F(DaemonConfig, WrongKeysAndValuesAreNamedWithTheirLine) {
   const auto with = [&](const std::string& text) {
     return WithConfigFile(command_, {"--config", Write(text)}).status();
@@ -74,7 +84,7 @@ TEST_F(DaemonConfig, WrongKeysAndValuesAreNamedWithTheirLine) {
               StatusIs(kInvalidArgument, "a text or a number"));
   EXPECT_THAT(with("state = \n"), StatusIs(kInvalidArgument, "not TOML"));
   EXPECT_THAT(ParseAgain(command_, {"--config", Write("quota-jobs = 1.5\n")}),
-              StatusIs(kInvalidArgument, "quota-jobs"));
+              StatusIs(kInvalidArgument, "gavel.toml:1:1: "));
   EXPECT_THAT(WithConfigFile(command_, {"--config", "/none.toml"}),
               StatusIs(kNotFound, "/none.toml"));
 }

@@ -43,16 +43,30 @@ TEST_F(DaemonTest, AReloadChangesWhatNeedsNoRestart) {
     return coordinator->errors().find("nothing is changed: ") !=
            std::string::npos;
   })) << coordinator->errors();
+  EXPECT_THAT(coordinator->errors(), HasSubstr("coordinator.toml:4:1: "));
   EXPECT_EQ(submit().exit_code, 1);
-  WriteConfig("weight-max = 10.0\n");
+  WriteConfig("weight-max = 10.0\nstop-grace = 3\n");
   coordinator->Signal(SIGHUP);
   EXPECT_TRUE(Eventually([&] { return submit().exit_code == 0; }))
       << coordinator->errors();
   EXPECT_THAT(
       coordinator->errors(),
       HasSubstr(R"("level":"info","message":"configuration read again)"));
+  EXPECT_TRUE(Eventually([&] {
+    return coordinator->errors().find("stop-grace has changed") !=
+           std::string::npos;
+  })) << coordinator->errors();
   coordinator->Signal(SIGTERM);
   EXPECT_EQ(coordinator->Wait(), 0);
+}
+
+TEST_F(DaemonTest, AHangUpWithoutAConfigurationStopsInOrder) {
+  const auto coordinator =
+      Start({"coordinator", "--listen", "127.0.0.1:0", "--state", state()});
+  ASSERT_NE(EndpointOf(*coordinator), "") << coordinator->errors();
+  coordinator->Signal(SIGHUP);
+  EXPECT_EQ(coordinator->Wait(), 0);
+  EXPECT_THAT(coordinator->errors(), HasSubstr("no --config to read again"));
 }
 
 TEST_F(DaemonTest, AWrongConfigurationIsTwoAndNamesTheLine) {
@@ -83,6 +97,14 @@ TEST_F(DaemonTest, ARestoredBackupIsAcceptedWithItsLoss) {
   EXPECT_EQ(backup.exit_code, 0) << backup.errors;
   EXPECT_EQ(Run({"backup", Path("copy"), "--state", state()}).exit_code, 1)
       << "nothing is written over";
+  EXPECT_THAT(Run({"backup", Path("none/copy"), "--state", state()}).errors,
+              HasSubstr(Path("none/copy") + " can't be written"));
+  std::filesystem::copy_file(Path("copy"), Path("part"));
+  std::filesystem::resize_file(Path("part"),
+                               std::filesystem::file_size(Path("part")) / 2);
+  EXPECT_THAT(Run({"restore", Path("part"), "--state", Path("new")}).errors,
+              HasSubstr(Path("part") + " is incomplete or damaged"));
+  EXPECT_FALSE(std::filesystem::exists(Path("new")));
   submit("lost");
   coordinator->Signal(SIGKILL);
   coordinator->Wait();

@@ -70,6 +70,10 @@ TEST(WallTime, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(*ParseWallTime("90s", 1000), 910);
   EXPECT_EQ(*ParseWallTime("2h", 10000), 2800);
   EXPECT_EQ(*ParseWallTime("1d", 100000), 13600);
+  EXPECT_EQ(*ParseTimeAhead("2h", 10000), 17200);
+  EXPECT_NE(
+      ParseTimeAhead("2x", 0).status().message().find("two hours from now"),
+      std::string::npos);
   const double day = *ParseWallTime("2026-11-21", 0);
   EXPECT_EQ(*ParseWallTime("2026-11-21T18:30", 0), day + 18.5 * 3600);
   EXPECT_EQ(*ParseWallTime("2026-11-21 18:30:05", 0), day + 18.5 * 3600 + 5);

@@ -128,6 +128,8 @@ TEST_F(OperatorTest, UpdateHasTheBoundsOfASubmission) {
   const Ended heavy = Do({"update", "a", "--weight", "1e9"});
   EXPECT_NE(heavy.exit_code, 0);
   EXPECT_THAT(heavy.errors, HasSubstr("weight"));
+  EXPECT_THAT(Do({"update", "a", "--weight", "-1"}).errors,
+              ::testing::StartsWith("gavel: weight"));
   const Ended few = Do({"update", "a", "--scale-factor-min", "4"});
   EXPECT_NE(few.exit_code, 0);
   EXPECT_THAT(few.errors, HasSubstr("exceeds scale_factor"));

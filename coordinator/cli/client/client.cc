@@ -40,6 +40,7 @@ Clock::time_point After(double seconds) {
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     const std::string& endpoint, const KeyFlags& keys) {
+  GAVEL_RETURN_IF_ERROR(CheckResolves(endpoint));
   GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> client_keys,
                          FindClientKeys(endpoint, keys, kClientKeyFile));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
@@ -143,15 +144,28 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;
-  const std::string owner = named ? job.substr(0, slash) : "";
   const std::string name = named ? job.substr(slash + 1) : job;
-  const Json filter = {{"name", name}};
+  Json filter = {{"name", name}};
+  if (named) filter["user"] = job.substr(0, slash);
+  absl::StatusOr<JobId> found = Choose(name, filter);
+  // The caller's own job is meant, where it has one.
+  if (absl::IsInvalidArgument(found.status())) {
+    filter["own"] = true;
+    const absl::StatusOr<JobId> own = Choose(name, filter);
+    if (own.ok()) return own;
+  }
+  if (!absl::IsNotFound(found.status())) return found;
+  return absl::NotFoundError(
+      StrCat("there is no job named \"", job, "\"; `gavel queue` lists them"));
+}
+
+absl::StatusOr<JobId> Client::Choose(const std::string& name,
+                                     const Json& filter) {
   GAVEL_ASSIGN_OR_RETURN(const Json json,
                          Query(QueryKind::kQueue, JobId(), FilterText(filter)));
   const QueueRow* best = nullptr;
   const std::vector<QueueRow> rows = ParseQueue(json);
   for (const QueueRow& row : rows) {
-    if (row.name != name || (named && row.owner != owner)) continue;
     const bool both_live = best != nullptr && !best->Ended() && !row.Ended();
     if (both_live && best->owner != row.owner) {
       return absl::InvalidArgumentError(
@@ -163,8 +177,7 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
     if (best == nullptr || !row.Ended() || best->Ended()) best = &row;
   }
   if (best != nullptr) return JobId(best->id);
-  return absl::NotFoundError(
-      StrCat("there is no job named \"", job, "\"; `gavel queue` lists them"));
+  return absl::NotFoundError("no such job");
 }
 
 void Client::Sleep(double seconds) {

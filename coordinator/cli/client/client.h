@@ -25,8 +25,9 @@ class Client {
   static constexpr double kReplyTimeout_s = 5;
 
   // UNAVAILABLE, with the remedy, when nobody listens there, or nobody who
-  // accepts the key; INVALID_ARGUMENT for what is no endpoint; errors of keys
-  // as those of FindClientKeys.
+  // accepts the key; NOT_FOUND for a name that does not resolve;
+  // INVALID_ARGUMENT for what is no endpoint; errors of keys as those of
+  // FindClientKeys.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& endpoint, const KeyFlags& keys = {});
 
@@ -44,8 +45,8 @@ class Client {
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset);
 
   // A job by its id, its name or "USER/NAME"; of several with that name the one
-  // that has not ended, else the latest. NOT_FOUND: none. INVALID_ARGUMENT:
-  // several users have such a job.
+  // that has not ended, else the latest; of several users' the caller's own.
+  // NOT_FOUND: none. INVALID_ARGUMENT: several others have such a job.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
   // Waits, or until somebody wakes.
@@ -62,6 +63,8 @@ class Client {
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
   absl::Status NoAnswer() const;
+  // The same, of the jobs of that name that pass the filter.
+  absl::StatusOr<JobId> Choose(const std::string& name, const Json& filter);
 
   std::string endpoint_;
   std::unique_ptr<Dealer> dealer_;

@@ -1,13 +1,16 @@
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/rows.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -18,6 +21,27 @@ namespace {
 struct SubmitOptions : ClientOptions {
   std::vector<std::string> paths;
 };
+
+// Types that a job names and no server has, as far as servers are there.
+void WarnOfUnknownTypes(Client& client, const JobFile& file,
+                        const JobSpec& spec) {
+  if (spec.types.empty()) return;
+  const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
+  if (!json.ok()) return;
+  std::set<std::string> known;
+  for (const NodeRow& node : ParseNodes(*json)) {
+    for (const AcceleratorRow& one : node.accelerators) known.insert(one.type);
+  }
+  if (known.empty()) return;
+  for (const std::string& type : spec.types) {
+    if (known.contains(type)) continue;
+    std::fprintf(stderr,
+                 "%s: types names \"%s\", which the cluster does not have; it "
+                 "has %s\n",
+                 file.path.c_str(), type.c_str(),
+                 absl::StrJoin(known, ", ").c_str());
+  }
+}
 
 absl::Status Submit(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<JobFile> files,
@@ -34,6 +58,7 @@ absl::Status Submit(const SubmitOptions& options) {
     for (const std::string& note : WithoutEffect(spec)) {
       std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
     }
+    WarnOfUnknownTypes(*client, file, spec);
     if (options.json) continue;
     std::printf("Submitted job %llu (%s)\n",
                 static_cast<unsigned long long>(job.value()),

@@ -29,13 +29,11 @@ struct DrainOptions : ClientOptions {
   std::string by;
 };
 
-// "2h" is so long from now here.
 absl::StatusOr<double> SecondsUntil(const std::string& time) {
   if (time.empty()) return 0;
-  GAVEL_ASSIGN_OR_RETURN(const double at_s, ParseWallTime(time, 0));
-  if (at_s <= 0) return -at_s;
-  const double left_s = at_s - WallClockNow();
-  if (left_s >= 0) return left_s;
+  const double now_s = WallClockNow();
+  GAVEL_ASSIGN_OR_RETURN(const double at_s, ParseTimeAhead(time, now_s));
+  if (at_s >= now_s) return at_s - now_s;
   return absl::InvalidArgumentError(
       StrCat("--by \"", time, "\" has passed; without it jobs leave now"));
 }

@@ -159,25 +159,29 @@ void AddOptions(CLI::App* command, AgentOptions* options) {
 }
 
 // All but the log's level waits for the next start.
-void Reload(const std::vector<std::string>& typed, spdlog::logger& log) {
+// `last`: the arguments at the start, or at the last reload.
+void Reload(const std::vector<std::string>& typed,
+            std::vector<std::string>* last, spdlog::logger& log) {
   AgentOptions now;
   CLI::App command;
   AddOptions(&command, &now);
-  if (const absl::Status read = ParseAgain(command, typed); !read.ok()) {
-    log.error("nothing is changed: {}", ToStd(read.message()));
+  absl::StatusOr<std::vector<std::string>> read = ParseAgain(command, typed);
+  if (!read.ok()) {
+    log.error("nothing is changed: {}", ToStd(read.status().message()));
     return;
   }
   SetLogLevel(log, now.log.level);
-  log.info(
-      "configuration read again: log-level is as it says now; other keys "
-      "are read at the next start");
+  log.info("configuration read again: log-level is as it says now");
+  WarnOfChangedKeys(ChangedKeys(*last, *read, {"log-level"}), log);
+  *last = *std::move(read);
 }
 
 absl::Status Run(const AgentOptions& options,
                  const std::vector<std::string>& typed) {
   GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
   AgentShellOptions shell_options;
-  shell_options.server = server.name;
+  const std::string name = server.name;
+  shell_options.server = name;
   shell_options.coordinator = options.coordinator;
   GAVEL_ASSIGN_OR_RETURN(
       shell_options.keys,
@@ -201,12 +205,29 @@ absl::Status Run(const AgentOptions& options,
   shell_options.stop_grace_s = options.stop_grace_s;
   shell_options.log_limits = options.log_limits;
   // First, so that no other thread takes the signals: the log has one.
-  StopSignals signals(/*reloads=*/!options.config.empty());
+  StopSignals signals(/*reloads=*/true);
   shell_options.log = MakeStderrLog(options.log);
   const std::shared_ptr<spdlog::logger> log = shell_options.log;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
                          AgentShell::Create(std::move(shell_options)));
-  signals.Attach([&shell] { shell->Stop(); }, [&] { Reload(typed, *log); });
+  AgentOptions again;
+  CLI::App command;
+  AddOptions(&command, &again);
+  std::vector<std::string> last =
+      WithConfigFile(command, typed).value_or(typed);
+  signals.Attach([&shell] { shell->Stop(); },
+                 [&] {
+                   if (!options.config.empty()) {
+                     return Reload(typed, &last, *log);
+                   }
+                   log->info(kHungUp);
+                   shell->Stop();
+                 });
+  // Not at the agent's loop, which waits for no name service.
+  if (const absl::Status found = CheckResolves(options.coordinator);
+      !found.ok()) {
+    log->warn("agent {}: {}; trying on", name, ToStd(found.message()));
+  }
   const absl::Status ended = shell->Run();
   signals.Attach(nullptr);
   return ended;
@@ -224,7 +245,7 @@ void AddAgentCommand(CLI::App& app, std::vector<std::string> typed,
   AddOptions(command, options.get());
   command->footer(kDaemonExitCodes);
   command->callback([options, exit_code, typed = std::move(typed)] {
-    *exit_code = DaemonExitCodeOf(Run(*options, typed));
+    *exit_code = TellEnd(Run(*options, typed), options->log);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "coordinator/cli/files.h"
 #include "coordinator/server/journal/journal.h"
 #include "coordinator/server/journal/journal_chain.h"
 #include "coordinator/server/journal/sqlite.h"
@@ -80,6 +81,22 @@ absl::Status CopyDatabase(const std::string& from, const std::string& to) {
   return copied;
 }
 
+// Before anything is made for it. What the database says of a file that ends in
+// the middle varies.
+absl::Status CheckBackup(const std::string& file) {
+  const absl::Status good = Verify(file).status();
+  switch (good.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kFailedPrecondition:  // of another version
+    case absl::StatusCode::kPermissionDenied:
+      return Annotate(good, file);
+    default:
+      return absl::DataLossError(
+          StrCat(file, " is incomplete or damaged: ", good.message(),
+                 "; copy it again, or restore another backup"));
+  }
+}
+
 absl::StatusOr<JournalPosition> CopyVerified(const std::string& from,
                                              const std::string& to) {
   const std::string part = to + ".part";
@@ -111,6 +128,7 @@ absl::StatusOr<JournalPosition> BackUpJournal(
     return absl::AlreadyExistsError(
         StrCat(file, " is there already; give the backup another name"));
   }
+  GAVEL_RETURN_IF_ERROR(CheckWritable(file));
   return CopyVerified(journal, file);
 }
 
@@ -127,6 +145,7 @@ absl::StatusOr<JournalPosition> RestoreJournal(
                " is there; stop the coordinator, and move its state directory "
                "away first"));
   }
+  GAVEL_RETURN_IF_ERROR(CheckBackup(file));
   GAVEL_ASSIGN_OR_RETURN(const PrivateDirectory state,
                          PrivateDirectory::Make(state_directory, "--state"));
   return CopyVerified(file, state.path() + "/journal.db");

@@ -147,22 +147,31 @@ void AddOptions(CLI::App* command, CoordinatorOptions* options) {
 
 // What a SIGHUP changes; all else waits for the next start.
 constexpr char kReloaded[] =
-    "log-level, weight-min, weight-max and the quotas are as it says now; "
-    "other "
-    "keys are read at the next start";
+    "log-level, weight-min, weight-max and the quotas are as it says now";
+const std::vector<std::string>& ReloadedKeys() {
+  static const std::vector<std::string> keys = {
+      "log-level",          "weight-min",     "weight-max",       "quota-jobs",
+      "quota-accelerators", "quota-requests", "quota-submissions"};
+  return keys;
+}
 
-void Reload(const std::vector<std::string>& typed, CoordinatorServer& server,
+// `last`: the arguments at the start, or at the last reload.
+void Reload(const std::vector<std::string>& typed,
+            std::vector<std::string>* last, CoordinatorServer& server,
             spdlog::logger& log) {
   CoordinatorOptions now;
   CLI::App command;
   AddOptions(&command, &now);
-  if (const absl::Status read = ParseAgain(command, typed); !read.ok()) {
-    log.error("nothing is changed: {}", ToStd(read.message()));
+  absl::StatusOr<std::vector<std::string>> read = ParseAgain(command, typed);
+  if (!read.ok()) {
+    log.error("nothing is changed: {}", ToStd(read.status().message()));
     return;
   }
   SetLogLevel(log, now.log.level);
   server.SetQuota(now.quota);
   log.info("configuration read again: {}", kReloaded);
+  WarnOfChangedKeys(ChangedKeys(*last, *read, ReloadedKeys()), log);
+  *last = *std::move(read);
 }
 
 absl::Status Run(const CoordinatorOptions& options,
@@ -194,7 +203,7 @@ absl::Status Run(const CoordinatorOptions& options,
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
   server_options.snapshots.rows = options.snapshot_rows;
   // First, so that no other thread takes the signals: the log has one.
-  StopSignals signals(/*reloads=*/!options.config.empty());
+  StopSignals signals(/*reloads=*/true);
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   server_options.abandon_solves = true;
@@ -204,15 +213,26 @@ absl::Status Run(const CoordinatorOptions& options,
   std::shared_ptr<spdlog::logger> log = server_options.log;
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
+  CoordinatorOptions again;
+  CLI::App command;
+  AddOptions(&command, &again);
+  std::vector<std::string> last =
+      WithConfigFile(command, typed).value_or(typed);
   signals.Attach([&server] { server->Stop(); },
-                 [&] { Reload(typed, *server, *log); });
+                 [&] {
+                   if (!options.config.empty()) {
+                     return Reload(typed, &last, *server, *log);
+                   }
+                   log->info(kHungUp);
+                   server->Stop();
+                 });
   const absl::Status ended = server->Run();
   signals.Attach(nullptr);
   const bool solves = server->solve_abandoned();
   server.reset();  // what is to be on disk is
   log.reset();     // and this as far as stderr takes it
   if (solves) {
-    const int code = DaemonExitCodeOf(ended);
+    const int code = TellEnd(ended, options.log);
     std::fflush(nullptr);
     std::_Exit(code);
   }
@@ -229,7 +249,7 @@ void AddCoordinatorCommand(CLI::App& app, std::vector<std::string> typed,
   AddOptions(command, options.get());
   command->footer(kDaemonExitCodes);
   command->callback([options, exit_code, typed = std::move(typed)] {
-    *exit_code = DaemonExitCodeOf(Run(*options, typed));
+    *exit_code = TellEnd(Run(*options, typed), options->log);
   });
 }
 

@@ -115,17 +115,70 @@ absl::StatusOr<std::vector<std::string>> WithConfigFile(
   return all;
 }
 
-absl::Status ParseAgain(CLI::App& command,
-                        const std::vector<std::string>& typed) {
-  GAVEL_ASSIGN_OR_RETURN(std::vector<std::string> all,
-                         WithConfigFile(command, typed));
-  std::ranges::reverse(all);  // as CLI11 wants them
-  try {
-    command.parse(all);
-  } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
+namespace {
+
+// "gavel.toml:3:1: " where the text is about an option that the file has.
+std::string PlaceOf(const std::vector<std::string>& typed,
+                    const std::string& text) {
+  const std::string path = ConfigPath(typed);
+  if (path.empty()) return "";
+  const absl::StatusOr<std::string> file = ReadFile(path, kConfigBytesMax);
+  if (!file.ok()) return "";
+  const absl::StatusOr<toml::table> table =
+      ParseToml(*file, path, kConfigBytesMax);
+  if (!table.ok()) return "";
+  for (const auto& [key, value] : *table) {
+    const std::string name(key.str());
+    if (IsTyped(typed, name)) continue;
+    if (!text.starts_with(StrCat("--", name, ":")) &&
+        text.find(StrCat("--", name, " ")) == std::string::npos) {
+      continue;
+    }
+    const toml::source_position& begin = key.source().begin;
+    return StrCat(path, ":", begin.line, ":", begin.column, ": ");
   }
-  return absl::OkStatus();
+  return "";
+}
+
+// "--state=/var" of an option that is not typed as two words.
+std::string KeyOf(const std::string& argument) {
+  const size_t equals = argument.find('=');
+  if (!argument.starts_with("--")) return "";
+  return argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ParseAgain(
+    CLI::App& command, const std::vector<std::string>& typed) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         WithConfigFile(command, typed));
+  std::vector<std::string> reversed(all.rbegin(), all.rend());  // for CLI11
+  try {
+    command.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(
+        ToAbsl(StrCat(PlaceOf(typed, error.what()), error.what())));
+  }
+  return all;
+}
+
+std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
+                                     const std::vector<std::string>& now,
+                                     const std::vector<std::string>& reloaded) {
+  std::vector<std::string> changed;
+  const auto add = [&](const std::vector<std::string>& from,
+                       const std::vector<std::string>& other) {
+    for (const std::string& argument : from) {
+      const std::string key = KeyOf(argument);
+      if (key.empty() || std::ranges::count(other, argument) > 0) continue;
+      if (std::ranges::count(reloaded, key) > 0) continue;
+      if (std::ranges::count(changed, key) == 0) changed.push_back(key);
+    }
+  };
+  add(now, before);
+  add(before, now);
+  return changed;
 }
 
 }  // namespace gavel

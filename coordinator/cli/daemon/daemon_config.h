@@ -27,9 +27,16 @@ absl::StatusOr<std::vector<std::string>> WithConfigFile(
     const CLI::App& command, const std::vector<std::string>& typed);
 
 // Parses such arguments anew, on a SIGHUP: `command` is a fresh App with the
-// same options. INVALID_ARGUMENT also for what the options refuse.
-absl::Status ParseAgain(CLI::App& command,
-                        const std::vector<std::string>& typed);
+// same options. The arguments with those of the file. INVALID_ARGUMENT also for
+// what the options refuse, with file and line.
+absl::StatusOr<std::vector<std::string>> ParseAgain(
+    CLI::App& command, const std::vector<std::string>& typed);
+
+// Keys of the file with another value than `before`, as ParseAgain gave both;
+// but for those of `reloaded`.
+std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
+                                     const std::vector<std::string>& now,
+                                     const std::vector<std::string>& reloaded);
 
 }  // namespace gavel
 

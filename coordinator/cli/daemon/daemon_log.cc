@@ -16,6 +16,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "coordinator/cli/commands.h"
 #include "coordinator/cli/json.h"
 #include "coordinator/server/access/line_thread.h"
 #include "core/status.h"
@@ -46,19 +47,24 @@ std::string UtcText(std::chrono::system_clock::time_point time) {
   return StrCat(text.data(), fraction.data());
 }
 
+std::string JsonLine(std::chrono::system_clock::time_point time,
+                     const std::string& level, const std::string& message) {
+  const Json json = {
+      {"time", UtcText(time)}, {"level", level}, {"message", message}};
+  return json.dump(-1, ' ', /*ensure_ascii=*/true,
+                   Json::error_handler_t::replace) +
+         "\n";
+}
+
 class JsonFormatter : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message,
               spdlog::memory_buf_t& line) override {
     const spdlog::string_view_t level =
         spdlog::level::to_string_view(message.level);
-    const Json json = {{"time", UtcText(message.time)},
-                       {"level", std::string(level.data(), level.size())},
-                       {"message", std::string(message.payload.data(),
-                                               message.payload.size())}};
-    const std::string text = json.dump(-1, ' ', /*ensure_ascii=*/true,
-                                       Json::error_handler_t::replace) +
-                             "\n";
+    const std::string text =
+        JsonLine(message.time, std::string(level.data(), level.size()),
+                 std::string(message.payload.data(), message.payload.size()));
     line.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {
@@ -143,6 +149,49 @@ absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeFileLog(
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("log file ", path)));
   }
   return MakeLog(std::move(file), {});
+}
+
+int DaemonCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitUsage;
+    case absl::StatusCode::kAlreadyExists:
+      return kExitAlreadyRuns;
+    case absl::StatusCode::kAborted:
+      return kExitFenced;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitDiskFull;
+    case absl::StatusCode::kDataLoss:
+      return kExitDamaged;
+    default:
+      return kExitFailed;
+  }
+}
+
+int TellEnd(const absl::Status& status, const LogOptions& options) {
+  if (status.ok()) return kExitOk;
+  std::fflush(stdout);
+  const std::string message(status.message());
+  const std::string line =
+      options.format == "json"
+          ? JsonLine(std::chrono::system_clock::now(), "critical", message)
+          : StrCat("gavel: ", message, "\n");
+  std::fputs(line.c_str(), stderr);
+  return DaemonCodeOf(status);
+}
+
+void WarnOfChangedKeys(const std::vector<std::string>& keys,
+                       spdlog::logger& log) {
+  for (const std::string& key : keys) {
+    log.warn(
+        "{} has changed in the configuration; it is read at the next start",
+        key);
+  }
 }
 
 }  // namespace gavel

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/files/descriptor.h"
@@ -35,6 +36,20 @@ std::shared_ptr<spdlog::logger> MakeStderrLog(const LogOptions& options);
 // INTERNAL when it can't be written.
 absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeFileLog(
     const std::string& path);
+
+// Why a daemon has ended, as its last line: "gavel: MESSAGE", or JSON. OK:
+// none. Its exit code.
+int TellEnd(const absl::Status& status, const LogOptions& options);
+// The exit code alone.
+int DaemonCodeOf(const absl::Status& status);
+
+// Of a SIGHUP to a daemon without --config, as a terminal that closes sends it.
+inline constexpr char kHungUp[] =
+    "SIGHUP, and no --config to read again: it stops in order";
+
+// Each is read at the next start only.
+void WarnOfChangedKeys(const std::vector<std::string>& keys,
+                       spdlog::logger& log);
 
 }  // namespace gavel
 

@@ -59,6 +59,7 @@ void AddKeyFlags(CLI::App& command, KeyFlags* flags) {
 absl::StatusOr<std::optional<CurveClient>> FindClientKeys(
     const std::string& endpoint, const KeyFlags& flags,
     const std::string& name) {
+  GAVEL_RETURN_IF_ERROR(CheckEndpoint(endpoint));
   if (flags.key_file.empty() && IsLoopback(endpoint)) return std::nullopt;
   CurveClient client;
   GAVEL_ASSIGN_OR_RETURN(
@@ -73,17 +74,23 @@ absl::StatusOr<std::optional<CurveClient>> FindClientKeys(
 
 absl::StatusOr<std::optional<CurveKeyPair>> FindCoordinatorKeys(
     const std::string& endpoint, const std::string& key_file) {
+  GAVEL_RETURN_IF_ERROR(CheckEndpoint(endpoint));
   if (key_file.empty() && IsLoopback(endpoint)) return std::nullopt;
   const std::string path =
       key_file.empty() ? FindKeyFile(kCoordinatorKeyFile) : key_file;
   absl::StatusOr<CurveKeyPair> keys = ReadKeyFile(path);
   if (keys.ok()) return *std::move(keys);
   if (!absl::IsNotFound(keys.status())) return keys.status();
-  return absl::NotFoundError(
-      StrCat("there is no key file ", path,
-             "; make it with `gavel keygen --coordinator`. Without keys a "
-             "coordinator listens on this machine only, and ",
-             endpoint, " is beyond it"));
+  const std::filesystem::path named(path);
+  const bool elsewhere = named.filename() == kCoordinatorKeyFile &&
+                         !named.parent_path().empty() &&
+                         named.parent_path() != OwnKeyDirectory();
+  return absl::NotFoundError(StrCat(
+      "there is no key file ", path,
+      "; make it with `gavel keygen --coordinator",
+      elsewhere ? StrCat(" --directory ", named.parent_path().string()) : "",
+      "`. Without keys a coordinator listens on this machine only, and ",
+      endpoint, " is beyond it"));
 }
 
 }  // namespace gavel

@@ -12,6 +12,7 @@
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
+#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -58,6 +59,12 @@ absl::Status Run(const UsageOptions& options) {
   std::map<std::string, UserUsage> usage =
       UsageOf(history, filter.since_s, filter.until_s);
   if (!options.user.empty()) {
+    if (!usage.contains(options.user)) {
+      return absl::NotFoundError(
+          StrCat("no user \"", options.user,
+                 "\" had a job in that time; `gavel usage` lists who had, and "
+                 "--since goes further back"));
+    }
     std::erase_if(
         usage, [&](const auto& entry) { return entry.first != options.user; });
   }
