@@ -80,6 +80,7 @@ std::vector<AcceleratorRow> ParseAccelerators(const Json& json) {
     Read(object, "speed", &row.speed);
     Read(object, "jobs", &row.jobs);
     Read(object, "kept_jobs", &row.kept_jobs);
+    Read(object, "starting_jobs", &row.starting_jobs);
     Read(object, "drained", &row.drained);
     Read(object, "drain_in_s", &row.drain_in_s);
     rows.push_back(std::move(row));

@@ -24,10 +24,11 @@ struct AcceleratorRow {
   std::string device;
   double slow_down_factor = 1;
   double speed = 1;  // below 1: a straggler, that part of its type's speed
-  std::vector<uint64_t> jobs;        // two: a packed pair
-  std::vector<uint64_t> kept_jobs;   // paused, still in its memory
-  bool drained = false;              // by an operator
-  std::optional<double> drain_in_s;  // jobs may stay until then
+  std::vector<uint64_t> jobs;           // two: a packed pair
+  std::vector<uint64_t> kept_jobs;      // paused, still in its memory
+  std::vector<uint64_t> starting_jobs;  // their processes have no lease
+  bool drained = false;                 // by an operator
+  std::optional<double> drain_in_s;     // jobs may stay until then
 };
 
 struct QueueRow {

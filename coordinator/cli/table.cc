@@ -206,7 +206,8 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
       Group& group =
           groups[{one.type, one.slow_down_factor, one.state, one.speed}];
       ++group.count;
-      if (!one.jobs.empty()) group.jobs.push_back(absl::StrJoin(one.jobs, "+"));
+      const auto& jobs = one.jobs.empty() ? one.starting_jobs : one.jobs;
+      if (!jobs.empty()) group.jobs.push_back(absl::StrJoin(jobs, "+"));
       for (const uint64_t job : one.kept_jobs) {
         group.kept.push_back(StrCat(job));
       }

@@ -118,6 +118,17 @@ TEST_F(Operators, DrainByATimeLetsJobsStayUntilThenAtMost) {
   EXPECT_TRUE(driver_.job(job).assigned.empty());
 }
 
+TEST_F(Operators, DrainByATimeGrantsNothingToWhatOnlyStarts) {
+  const JobId job = driver_.Submit("a");
+  Drain("here", 30);
+  driver_.Run(job);
+  EXPECT_EQ(driver_.Count<LeaseGrant>(), 0);
+  EXPECT_EQ(driver_.Count<PauseRequest>(), 0);
+  driver_.At(driver_.now + 31);
+  EXPECT_EQ(driver_.Count<PauseRequest>(), 1);
+  EXPECT_TRUE(driver_.job(job).assigned.empty());
+}
+
 TEST_F(Operators, DrainByATimeEndsWithTheRoundBefore) {
   const JobId job = driver_.Submit("a");
   driver_.Run(job);

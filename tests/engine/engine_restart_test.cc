@@ -192,7 +192,7 @@ TEST(Loss, NoParkedProcessIsClaimedThatItsAgentDoesNotList) {
   driver.Step(event::LeaseEnded{key, driver.worker(first).held_epoch,
                                 Progress(), false});
   ASSERT_THAT(driver.engine().MemoryText(driver.job(first)),
-              testing::HasSubstr("parked"));
+              ::testing::HasSubstr("parked"));
   driver.RestartAfterLoss(driver.rows.size());
   driver.JoinServer("here", 1);
   EXPECT_EQ(driver.engine().MemoryText(driver.job(first)), "");

@@ -172,6 +172,47 @@ TEST_F(QueryTest, NodesShowEachAccelerator) {
   EXPECT_EQ(rows[0]["accelerators"][1]["jobs"], json::array());
 }
 
+json NodesOf(const EngineDriver& driver) {
+  const QueryReply reply =
+      AnswerQuery({1, QueryKind::kNodes, JobId(), 0},
+                  {driver.engine(), driver.now, "max_min_fairness"});
+  return json::parse(reply.json);
+}
+
+TEST(NodesQuery, AnAcceleratorWhoseJobStartsIsNotIdle) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("a");
+  json node = NodesOf(driver)[0];
+  EXPECT_EQ(node["state"], "mixed");
+  EXPECT_EQ(node["accelerators"][0]["state"], "starting");
+  EXPECT_EQ(node["accelerators"][0]["starting_jobs"], json::array({1}));
+  EXPECT_EQ(node["accelerators"][0]["jobs"], json::array());
+  EXPECT_EQ(node["accelerators"][1]["state"], "idle");
+  driver.Run(job);
+  node = NodesOf(driver)[0];
+  EXPECT_EQ(node["accelerators"][0]["state"], "allocated");
+  EXPECT_EQ(node["accelerators"][0]["starting_jobs"], json::array());
+}
+
+// Its process is there until its agent says that it has ended.
+TEST(NodesQuery, AServerIsDrainedOnceWhatStartedThereIsGone) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Key(job);
+  event::AcceleratorsDrained drained{"here"};
+  drained.until = driver.now;
+  driver.Step(drained);
+  ASSERT_EQ(driver.Last<StopWorker>()->worker, key);
+  json node = NodesOf(driver)[0];
+  EXPECT_EQ(node["state"], "draining");
+  EXPECT_EQ(node["accelerators"][0]["state"], "draining");
+  EXPECT_EQ(node["accelerators"][0]["starting_jobs"], json::array({1}));
+  driver.Gone(key, 0, 15);
+  node = NodesOf(driver)[0];
+  EXPECT_EQ(node["state"], "drained");
+  EXPECT_EQ(node["accelerators"][0]["state"], "drained");
+}
+
 // What jobs that came from elsewhere found there.
 TEST(NodesQuery, TellsHowFastAStragglerIs) {
   EngineDriver driver(3, "max_min_fairness");

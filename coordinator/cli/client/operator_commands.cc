@@ -40,6 +40,7 @@ absl::StatusOr<double> SecondsUntil(const std::string& time) {
 
 struct Left {
   std::set<uint64_t> jobs;
+  std::set<uint64_t> starting;  // none of `jobs`: they hold no lease
   double within_s = 0;
 };
 
@@ -54,22 +55,40 @@ Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
       }
       left.jobs.insert(one.jobs.begin(), one.jobs.end());
       left.jobs.insert(one.kept_jobs.begin(), one.kept_jobs.end());
+      left.starting.insert(one.starting_jobs.begin(), one.starting_jobs.end());
       left.within_s = std::max(left.within_s, one.drain_in_s.value_or(0));
     }
   }
+  for (const uint64_t job : left.jobs) left.starting.erase(job);
   return left;
 }
 
+std::string JobsText(const std::set<uint64_t>& jobs) {
+  return StrCat(jobs.size() == 1 ? "job " : "jobs ", absl::StrJoin(jobs, ", "));
+}
+
 std::string DrainText(const std::string& target, const Left& left) {
-  if (left.jobs.empty()) return StrCat("Drained ", target, ": nobody is there");
-  const bool one = left.jobs.size() == 1;
-  std::string text = StrCat(
-      "Draining ", target, ": ", one ? "job " : "jobs ",
-      absl::StrJoin(left.jobs, ", "),
-      one ? " is there, and leaves at the " : " are there, and leave at the ");
-  if (left.within_s <= 0) return text + "next boundary";
-  return StrCat(text, "end of the round, in ", FormatElapsed(left.within_s),
+  if (left.jobs.empty() && left.starting.empty()) {
+    return StrCat("Drained ", target, ": nobody is there");
+  }
+  std::string text = StrCat("Draining ", target, ": ");
+  if (!left.jobs.empty()) {
+    StrAppend(&text, JobsText(left.jobs),
+              left.jobs.size() == 1 ? " is there, and leaves at the "
+                                    : " are there, and leave at the ");
+    if (left.within_s <= 0) {
+      StrAppend(&text, "next boundary");
+    } else {
+      StrAppend(&text, "end of the round, in ", FormatElapsed(left.within_s),
                 " at the latest");
+    }
+  }
+  if (left.starting.empty()) return text;
+  StrAppend(&text, left.jobs.empty() ? "" : "; ", JobsText(left.starting),
+            left.starting.size() == 1 ? " is" : " are",
+            " starting or leaving there, without a lease");
+  if (left.within_s > 0) return text + ", and get none";
+  return text + ": their processes end now";
 }
 
 absl::Status Drain(const DrainOptions& options, CommandKind kind) {
@@ -88,6 +107,7 @@ absl::Status Drain(const DrainOptions& options, CommandKind kind) {
     changed.push_back({{"target", target},
                        {"drained", kind == CommandKind::kDrain},
                        {"jobs", left.jobs},
+                       {"starting_jobs", left.starting},
                        {"within_s", left.within_s}});
     if (options.json) continue;
     std::printf("%s\n", kind == CommandKind::kDrain

@@ -23,27 +23,33 @@ bool HasLeft(const Accelerator& accelerator, const Engine& engine) {
 
 std::string_view AcceleratorStateName(const Accelerator& accelerator,
                                       const Engine& engine, bool held,
-                                      bool stands_still) {
+                                      bool starting, bool stands_still) {
   if (accelerator.state == AcceleratorState::kLost) return "lost";
   if (accelerator.state == AcceleratorState::kUnreachable) {
     return HasLeft(accelerator, engine) ? "down" : "unreachable";
   }
   if (engine.quarantined().contains(accelerator.id)) return "quarantined";
   if (accelerator.drained || accelerator.leaving) {
-    return held ? "draining" : "drained";
+    return held || starting ? "draining" : "drained";
   }
-  if (!held) return "idle";
+  if (!held) return starting ? "starting" : "idle";
   return stands_still ? "hung" : "allocated";
 }
 
 struct Nodes {
   Nodes(const Engine& of, Time at);
+  bool InUse(AcceleratorId id) const {
+    return holders.contains(id) || starting.contains(id);
+  }
+  // A process that holds no lease, and is not parked for a later one.
+  void AddStarting(const Job& job, size_t rank);
 
   const Engine& engine;
   const Time now;
   std::multimap<AcceleratorId, JobId> holders;   // who run there now
   std::set<AcceleratorId> hung;                  // whose holder makes no steps
   std::multimap<AcceleratorId, JobId> kept;      // paused, still in its memory
+  std::multimap<AcceleratorId, JobId> starting;  // processes without a lease
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
 
@@ -54,10 +60,31 @@ Nodes::Nodes(const Engine& of, Time at) : engine(of), now(at) {
     }
     for (const Worker& worker : job.workers) {
       if (worker.held_epoch != 0) holders.emplace(worker.held, id);
+      AddStarting(job, static_cast<size_t>(&worker - job.workers.data()));
       if (!worker.is_parked()) continue;
       parked_bytes[worker.server] += worker.progress.host_bytes;
       if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
     }
+  }
+}
+
+// One that has lost its accelerator already counts for all of its server that
+// are to be free.
+void Nodes::AddStarting(const Job& job, size_t rank) {
+  const Worker& worker = job.workers[rank];
+  if (!worker.is_live() || worker.held_epoch != 0) return;
+  if (worker.is_parked() && !worker.leaving) return;
+  const Cluster& cluster = engine.cluster();
+  if (!worker.leaving && rank < job.assigned.size() &&
+      cluster.accelerator(job.assigned[rank]).server == worker.server) {
+    starting.emplace(job.assigned[rank], job.id);
+    return;
+  }
+  const auto server = cluster.servers().find(worker.server);
+  if (server == cluster.servers().end()) return;
+  for (const AcceleratorId id : server->second) {
+    const Accelerator& place = cluster.accelerator(id);
+    if (place.drained || place.leaving) starting.emplace(id, job.id);
   }
 }
 
@@ -77,10 +104,12 @@ Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
           {"device", accelerator.info.device},
           {"slow_down_factor", accelerator.info.slow_down_factor},
           {"state", AcceleratorStateName(accelerator, nodes.engine, held,
+                                         nodes.starting.contains(id),
                                          nodes.hung.contains(id))},
           {"speed", nodes.engine.speeds().Of(id)},
           {"jobs", jobs(nodes.holders)},
           {"kept_jobs", jobs(nodes.kept)},
+          {"starting_jobs", jobs(nodes.starting)},
           {"drained", accelerator.drained},
           // Until then jobs may stay, in seconds from now.
           {"drain_in_s", until == drains.end()
@@ -97,7 +126,7 @@ std::string_view ServerState(const Nodes& nodes,
   size_t usable = 0;
   for (const AcceleratorId id : accelerators) {
     const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
-    held += nodes.holders.contains(id) ? 1 : 0;
+    held += nodes.InUse(id) ? 1 : 0;
     reachable += accelerator.state == AcceleratorState::kUsable ? 1 : 0;
     usable += accelerator.usable() ? 1 : 0;
   }
