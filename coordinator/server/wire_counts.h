@@ -18,21 +18,26 @@ struct WireCounts {
   uint64_t messages_refused = 0;     // that their senders may not send
   uint64_t connections_refused = 0;  // handshakes, and too many of an address
   uint64_t connections_cut = 0;      // for what they sent
+  uint64_t handshakes_failed = 0;    // before any key was asked for
   friend bool operator==(const WireCounts&, const WireCounts&) = default;
 };
 
 inline WireCounts CountsOf(const Router& router, uint64_t messages_refused) {
   return {router.frames_dropped(), messages_refused,
-          router.connections_refused(), router.connections_cut()};
+          router.connections_refused(), router.connections_cut(),
+          router.handshakes_failed()};
 }
 
 // The log's line, at most once a minute.
 class WireReport {
  public:
   static constexpr double kInterval_s = 60;
+  // Fewer new ones are no reason for a line: checks of whether the port is open
+  // break their handshakes off.
+  static constexpr uint64_t kHandshakesToTell = 100;
 
   std::optional<std::string> Next(Time now, const WireCounts& counts) {
-    if (counts == told_ || now < next_at_) return std::nullopt;
+    if (now < next_at_ || !IsNews(counts)) return std::nullopt;
     next_at_ = now + kInterval_s;
     const auto part = [](uint64_t all, uint64_t before) {
       return StrCat(all, " (", all - before, " new)");
@@ -46,12 +51,21 @@ class WireReport {
                part(counts.connections_refused, told_.connections_refused),
                ", connections cut ",
                part(counts.connections_cut, told_.connections_cut),
+               ", handshakes failed ",
+               part(counts.handshakes_failed, told_.handshakes_failed),
                "; `gavel audit` tells whose messages were refused");
     told_ = counts;
     return line;
   }
 
  private:
+  bool IsNews(WireCounts counts) const {
+    const uint64_t failed = counts.handshakes_failed - told_.handshakes_failed;
+    if (failed >= kHandshakesToTell) return true;
+    counts.handshakes_failed = told_.handshakes_failed;
+    return counts != told_;
+  }
+
   WireCounts told_;
   Time next_at_ = 0;
 };

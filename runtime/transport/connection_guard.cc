@@ -43,6 +43,13 @@ constexpr int kLookShare = 50;
 // with no name, and the Router hears nobody without a name.
 constexpr int kEnforceDomain = 93;
 
+// Whoever is refused by key is counted by the handler.
+constexpr int kHandshakeFailures =
+    ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+// Taken at once of what ZeroMQ tells; its thread waits for room when too much
+// is there.
+constexpr int kEventsAtOnceMax = 256;
+
 // Frames of a ZAP request, in the order of the specification.
 enum RequestFrame : size_t {
   kVersion,
@@ -193,7 +200,8 @@ ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
     socket.set(zmq::sockopt::zap_domain, kDomain);
   }
   if (zmq_socket_monitor(socket.handle(), kEvents,
-                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0) {
+                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |
+                             kHandshakeFailures) != 0) {
     throw zmq::error_t();
   }
   events_ = zmq::socket_t(context, zmq::socket_type::pair);
@@ -242,7 +250,9 @@ void ConnectionGuard::Wait() {
         std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()));
   }
   zmq::poll(items.data(), items.size(), wait);
-  if ((items[0].revents & ZMQ_POLLIN) != 0) TakeEvent();
+  if ((items[0].revents & ZMQ_POLLIN) != 0) {
+    for (int i = 0; i < kEventsAtOnceMax && TakeEvent();) ++i;
+  }
   for (size_t i = 0; i < handlers_.size(); ++i) {
     if ((items[first + i].revents & ZMQ_POLLIN) != 0) {
       AnswerHandshake(handlers_[i]);
@@ -298,9 +308,10 @@ void ConnectionGuard::AnswerHandshake(Handler& handler) {
   }
 }
 
-void ConnectionGuard::TakeEvent() {
+bool ConnectionGuard::TakeEvent() {
   const std::vector<zmq::message_t> parts = ReceiveParts(events_);
-  if (parts.empty() || parts[0].size() < 6) return;
+  if (parts.empty()) return false;
+  if (parts[0].size() < 6) return true;
   uint16_t event = 0;
   int32_t descriptor = -1;
   std::memcpy(&event, parts[0].data(), sizeof event);
@@ -308,6 +319,8 @@ void ConnectionGuard::TakeEvent() {
               sizeof descriptor);
   if (event == ZMQ_EVENT_ACCEPTED) Accepted(descriptor);
   if (event == ZMQ_EVENT_DISCONNECTED) Closed(descriptor);
+  if ((event & kHandshakeFailures) != 0) ++failed_;
+  return true;
 }
 
 void ConnectionGuard::Accepted(int descriptor) {

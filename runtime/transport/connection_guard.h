@@ -109,6 +109,9 @@ class ConnectionGuard {
   // Connections closed for too many of one address, handshakes refused.
   // Thread-safe.
   uint64_t connections_refused() const { return refused_; }
+  // Handshakes that failed or were broken off before any key was asked for.
+  // Thread-safe.
+  uint64_t handshakes_failed() const { return failed_; }
   // Connections ended for what came by them. Thread-safe.
   uint64_t connections_cut() const { return cut_; }
 
@@ -138,7 +141,8 @@ class ConnectionGuard {
   void BindHandler();
   void ReplaceHandlers();
   void AnswerHandshake(Handler& handler);
-  void TakeEvent();
+  // False: there is none.
+  bool TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
   void LookAround();
@@ -157,6 +161,7 @@ class ConnectionGuard {
   Waker stop_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> cut_{0};
   // By descriptor. The thread alone adds and removes, under the mutex; others
   // look up under it.

@@ -217,6 +217,10 @@ uint64_t Router::connections_refused() const {
   return impl_->guard->connections_refused();
 }
 
+uint64_t Router::handshakes_failed() const {
+  return impl_->guard->handshakes_failed();
+}
+
 uint64_t Router::connections_cut() const {
   return impl_->guard->connections_cut();
 }

@@ -87,6 +87,8 @@ class Router {
   uint64_t frames_dropped() const;
   // Handshakes refused, and connections closed for too many of one address.
   uint64_t connections_refused() const;
+  // Handshakes that failed or were broken off before any key was asked for.
+  uint64_t handshakes_failed() const;
   // Those ended for what they sent: offences, or parts of a message without
   // end.
   uint64_t connections_cut() const;

@@ -29,6 +29,9 @@ constexpr int kKeepAliveProbes = 3;
 // Connections that wait to be accepted: all workers come back at once when the
 // coordinator has been away. The kernel's own limit (somaxconn) is below it.
 constexpr int kBacklog = 65'535;
+// One thread accepts, and has its turn of the processor among all others of a
+// busy machine; handshakes, which cost most, are shared by all of these.
+constexpr int kRouterThreads = 3;
 constexpr int kReconnectInterval_ms_min = 200;
 constexpr int kReconnectInterval_ms_max = 10'000;
 // On one machine a refused connection costs nothing, and a restarted
@@ -207,6 +210,9 @@ bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
 void Channel::Open(zmq::socket_type type, const Endpoint& where) {
   context.set(zmq::ctxopt::max_sockets,
               std::min(kSocketsMax, context.get(zmq::ctxopt::socket_limit)));
+  if (type == zmq::socket_type::router) {
+    context.set(zmq::ctxopt::io_threads, kRouterThreads);
+  }
   socket = zmq::socket_t(context, type);
   SetSocketOptions(
       socket,

@@ -110,7 +110,7 @@ class QueryTest : public ::testing::Test {
 
   Engine engine_;
   Time now_ = 0;
-  const WireCounts wire_ = {1, 2, 3, 4};
+  const WireCounts wire_ = {1, 2, 3, 4, 5};
 };
 
 TEST_F(QueryTest, AnEmptyQueueIsAnEmptyArray) {
@@ -327,7 +327,8 @@ TEST_F(QueryTest, StatusCountsJobsByState) {
   EXPECT_EQ(status["kept_out"], (json{{"frames_dropped", 1},
                                       {"messages_refused", 2},
                                       {"connections_refused", 3},
-                                      {"connections_cut", 4}}));
+                                      {"connections_cut", 4},
+                                      {"handshakes_failed", 5}}));
   EXPECT_EQ(status["troubles"], json({"row 7"}));
   EXPECT_EQ(status["profiling"], json({{"percentage_max", 50.0},
                                        {"accelerators", 0},

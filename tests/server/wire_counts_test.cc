@@ -25,5 +25,17 @@ TEST(WireReport, TellsWhatHasGrownOnceAMinute) {
   EXPECT_THAT(*second, HasSubstr("connections cut 2 (2 new)"));
 }
 
+// A port that is looked at now and then is no news, a flood is.
+TEST(WireReport, TellsOfHandshakesThatFailOnceThereAreMany) {
+  WireReport report;
+  WireCounts counts;
+  counts.handshakes_failed = WireReport::kHandshakesToTell - 1;
+  EXPECT_FALSE(report.Next(0, counts).has_value());
+  ++counts.handshakes_failed;
+  const auto line = report.Next(1, counts);
+  ASSERT_TRUE(line.has_value());
+  EXPECT_THAT(*line, HasSubstr("handshakes failed 100 (100 new)"));
+}
+
 }  // namespace
 }  // namespace gavel

@@ -89,6 +89,17 @@ TEST_F(Encrypted, AnUnknownKeyDoesNot) {
   EXPECT_GE(router_->connections_refused(), 1U);
 }
 
+// Of those no key is asked for.
+TEST_F(Encrypted, HandshakesThatAreNotForThisCoordinatorAreCounted) {
+  const auto dealer = Connect(known_, NewKeys().public_key);
+  for (int i = 0; i < 500 && router_->handshakes_failed() == 0; ++i) {
+    dealer->Receive(0.01).IgnoreError();
+  }
+  EXPECT_GE(router_->handshakes_failed(), 1U);
+  EXPECT_EQ(router_->connections_refused(), 0U);
+  EXPECT_EQ(asked_, 0);
+}
+
 TEST_F(Encrypted, AKeyThatIsAllowedLaterGetsThroughThen) {
   open_ = false;
   const auto dealer = Connect(known_, server_.public_key);

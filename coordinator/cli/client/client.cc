@@ -47,7 +47,12 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
                          Dealer::Connect(endpoint, {client_keys}));
   const std::string public_key =
       client_keys.has_value() ? client_keys->own.public_key : "";
-  if (!dealer->WaitForLink(kConnectTimeout_s)) {
+  bool connected = dealer->WaitForLink(kConnectTimeout_s);
+  const LinkState state = dealer->link().state;
+  if (state == LinkState::kUnknown || state == LinkState::kSilent) {
+    connected = connected || dealer->WaitForLink(kBusyTimeout_s);
+  }
+  if (!connected) {
     return absl::UnavailableError(
         LinkText(dealer->link(), endpoint, public_key));
   }

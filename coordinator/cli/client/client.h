@@ -22,6 +22,9 @@ inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
 class Client {
  public:
   static constexpr double kConnectTimeout_s = 4;
+  // And so much longer where somebody seems to listen: the kernel tries again
+  // after 1, 3 and 7 s when so many connect that it can't take all.
+  static constexpr double kBusyTimeout_s = 8;
   static constexpr double kReplyTimeout_s = 5;
 
   // UNAVAILABLE, with the remedy, when nobody listens there, or nobody who
