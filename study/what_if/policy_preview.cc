@@ -88,6 +88,7 @@ class Solver {
     }
     // Solving waits for the disk: one problem, of all jobs.
     Step(oldest_s, event::Persisted{engine_.position().seq});
+    NoteRunning(live);
   }
 
   // Shares by the ids of `live`.
@@ -122,13 +123,52 @@ class Solver {
     }
   }
 
+  // The engine has started nothing: where jobs run is as the coordinator tells,
+  // for policies that let them go on.
+  void NoteRunning(const LiveState& live) {
+    if (problem_ == nullptr) return;
+    auto problem = std::make_shared<PolicyProblem>(*problem_);
+    for (const Json& node : live.nodes) {
+      for (const Json& one : node.value("accelerators", Json::array())) {
+        const auto type =
+            std::ranges::find(problem->types, one.value("type", ""));
+        if (type == problem->types.end()) continue;
+        const std::vector<PolicyJob*> jobs = JobsOn(one, *problem);
+        for (PolicyJob* job : jobs) {
+          job->running_on = static_cast<int>(type - problem->types.begin());
+          if (jobs.size() != 2) continue;
+          job->running_with = jobs[job == jobs[0] ? 1 : 0]->id;
+        }
+      }
+    }
+    problem_ = std::move(problem);
+  }
+
+  // Rows of the problem; those that start count as running.
+  std::vector<PolicyJob*> JobsOn(const Json& accelerator,
+                                 PolicyProblem& problem) const {
+    std::vector<PolicyJob*> jobs;
+    for (const char* key : {"jobs", "starting_jobs"}) {
+      for (const Json& id : accelerator.value(key, Json::array())) {
+        const auto known = std::ranges::find(ids_, id.get<uint64_t>());
+        const JobId job(static_cast<uint64_t>(known - ids_.begin()) + 1);
+        const auto row = std::ranges::find(problem.jobs, job, &PolicyJob::id);
+        if (row != problem.jobs.end()) jobs.push_back(&*row);
+      }
+    }
+    return jobs;
+  }
+
   void Join(const Json& node) {
     AgentHello hello;
     hello.server = StrCat(node.value("server", ""), "-", ++joined_);
     hello.incarnation = 1;
     for (const Json& one : node.value("accelerators", Json::array())) {
       const std::string state = one.value("state", "");
-      if (state != "idle" && state != "allocated" && state != "hung") continue;
+      if (state != "idle" && state != "starting" && state != "allocated" &&
+          state != "hung") {
+        continue;
+      }
       AcceleratorInfo info;
       info.type = one.value("type", "");
       info.uuid = StrCat("a", hello.accelerators.size());

@@ -2,9 +2,8 @@
 // policies solve the problem that the engine makes of what a coordinator tells
 // of its jobs. Pure.
 //
-// What it does not know: who holds which accelerator at present, pairs that
-// were measured, and, for finish-time fairness, how each job would have fared
-// alone.
+// What it does not know: pairs that were measured, and, for finish-time
+// fairness, how each job would have fared alone.
 #ifndef GAVEL_STUDY_WHAT_IF_POLICY_PREVIEW_H_
 #define GAVEL_STUDY_WHAT_IF_POLICY_PREVIEW_H_
 

@@ -55,7 +55,9 @@ std::vector<ClusterPart> ClusterOf(const Json& nodes) {
     const std::string server = node.value("server", "");
     for (const Json& one : node.value("accelerators", Json::array())) {
       const std::string state = one.value("state", "");
-      if (state != "idle" && state != "allocated") continue;
+      if (state != "idle" && state != "starting" && state != "allocated") {
+        continue;
+      }
       ++counts[{server, one.value("type", "")}];
     }
   }

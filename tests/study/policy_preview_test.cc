@@ -54,6 +54,28 @@ TEST_F(PolicyPreviewTest, SaysWhoGainsAndLosesWhichShare) {
   EXPECT_EQ(PreviewJson(preview)["jobs"].size(), 2u);
 }
 
+// fifo lets jobs go on that run, however late they came.
+TEST_F(PolicyPreviewTest, KnowsWhichJobsRun) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(3, 100, 1);
+  AddJob(7, 10, 1);
+  live_.nodes[0]["accelerators"][0]["jobs"] = Json::array({uint64_t{7}});
+  ASSERT_OK_AND_ASSIGN(const PolicyPreview preview, Preview(live_, "fifo"));
+  EXPECT_NEAR(preview.jobs[0].after, 0, 1e-6);
+  EXPECT_NEAR(preview.jobs[1].after, 1, 1e-6);
+}
+
+TEST_F(PolicyPreviewTest, CountsAcceleratorsOfJobsThatStart) {
+  AddJob(3, 10, 1);
+  AddJob(7, 100, 1);
+  Json& accelerator = live_.nodes[0]["accelerators"][0];
+  accelerator["state"] = "starting";
+  accelerator["starting_jobs"] = Json::array({uint64_t{3}});
+  live_.status["policy"] = "max_min_fairness";
+  ASSERT_OK_AND_ASSIGN(const PolicyPreview preview, Preview(live_, "fifo"));
+  EXPECT_NEAR(preview.jobs[0].after, 1, 1e-6);
+}
+
 TEST_F(PolicyPreviewTest, RefusesWhatItCannotSolve) {
   EXPECT_THAT(Preview(live_, "max_min_fairness").status(),
               StatusIs(absl::StatusCode::kFailedPrecondition, "no jobs"));
