@@ -81,13 +81,13 @@ class RecorderTest : public JournalFixture {
     return back;
   }
 
-  json History(const HistoryFilter& filter) {
+  json History(const HistoryFilter& filter, double now_s = 0) {
     auto database = SqliteDatabase::OpenReadOnly(path());
     EXPECT_OK(database);
     json all = json::array();
     uint64_t cursor = 0;
     do {
-      const auto page = ReadHistory(*database, filter, cursor);
+      const auto page = ReadHistory(*database, filter, cursor, now_s);
       EXPECT_OK(page);
       EXPECT_LE(page->json.size(), 64u * 1024);
       json part = json::parse(page->json);
@@ -256,6 +256,26 @@ TEST_F(RecorderTest, ATermThatIsNotInTheJournalIsSaidAndNotBegunAgain) {
   ASSERT_EQ(back.notes.size(), 1u);
   EXPECT_NE(back.notes[0].find("term 9 was begun here and is not in it"),
             std::string::npos);
+}
+
+// Its lease has not ended, so no row tells of it.
+TEST_F(RecorderTest, HistoryOfARunningJobIsUpToNow) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.now = 10;
+    busy.Submit("first", 500);
+    busy.Submit("second");
+    for (uint64_t i = 1; i <= 3; ++i) {
+      busy.now += 60;
+      busy.ReportAll(i * 100, /*steps_per_s=*/4);
+    }
+  });
+  const json jobs = History(HistoryFilter(), /*now_s=*/1'000'310);
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0]["run_s"], 300);
+  EXPECT_EQ(jobs[0]["accelerator_s"]["v100"], 300);
+  EXPECT_EQ(jobs[0]["steps_done"], 300);
+  EXPECT_EQ(jobs[1]["run_s"], 0);
 }
 
 TEST_F(RecorderTest, HistoryTellsWhatBecameOfAJob) {

@@ -1,5 +1,6 @@
 #include "coordinator/server/journal/history_tables.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -242,6 +244,37 @@ Json ReadRow(const SqliteStatement& row, const Table& table) {
   return json;
 }
 
+// Adds what a job has had since rows of it were written: its leases that run,
+// up to now, and the steps of its last report.
+absl::Status AddUpToNow(SqliteDatabase& database, double now_s, Json& job) {
+  const auto id = job.value("job", uint64_t{0});
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement leases,
+      database.Prepare("SELECT rank, type, from_s FROM history_leases"
+                       " WHERE job = ? AND to_s = 0"));
+  leases.BindInteger(1, id);
+  while (true) {
+    GAVEL_ASSIGN_OR_RETURN(const bool found, leases.Step());
+    if (!found) break;
+    const double held_s = std::max(0.0, now_s - leases.Real(2));
+    if (leases.Integer(0) == 0) {
+      job["run_s"] = job.value("run_s", 0.0) + held_s;
+    }
+    Json& of_type = job["accelerator_s"][std::string(leases.Blob(1))];
+    of_type = (of_type.is_number() ? of_type.get<double>() : 0) + held_s;
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement steps,
+      database.Prepare("SELECT MAX(steps_done) FROM history_steps"
+                       " WHERE job = ?"));
+  steps.BindInteger(1, id);
+  GAVEL_ASSIGN_OR_RETURN(const bool found, steps.Step());
+  if (!found) return absl::OkStatus();
+  job["steps_done"] =
+      std::max(job.value("steps_done", uint64_t{0}), steps.Integer(0));
+  return absl::OkStatus();
+}
+
 // -1: the table has no such column.
 int ColumnOf(const Table& table, std::string_view name) {
   for (size_t i = 0; i < table.fields.size(); ++i) {
@@ -359,7 +392,7 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
-                                        uint64_t cursor) {
+                                        uint64_t cursor, double now_s) {
   const Table* table = FindTable(filter.table);
   if (table == nullptr) return absl::InvalidArgumentError("no such table");
   const std::string sql = SelectOf(*table, filter);
@@ -376,9 +409,15 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
       break;
     }
     const uint64_t key = select.Integer(0);
-    if (wanted.Takes(select) && !rows.Add(ReadRow(select, *table))) {
-      page.next_cursor = cursor;
-      break;
+    if (wanted.Takes(select)) {
+      Json row = ReadRow(select, *table);
+      if (now_s > 0 && row.value("over", 1) == 0) {
+        GAVEL_RETURN_IF_ERROR(AddUpToNow(database, now_s, row));
+      }
+      if (!rows.Add(std::move(row))) {
+        page.next_cursor = cursor;
+        break;
+      }
     }
     cursor = key;
   }
@@ -410,7 +449,7 @@ absl::StatusOr<HistoryPage> PageOf(const QueryRequest& request,
   if (request.job.valid()) filter.job = request.job.value();
   absl::StatusOr<SqliteDatabase> database = SqliteDatabase::OpenReadOnly(path);
   GAVEL_RETURN_IF_ERROR(Annotate(database.status(), path));
-  return ReadHistory(*database, filter, request.cursor);
+  return ReadHistory(*database, filter, request.cursor, WallClockNow());
 }
 
 }  // namespace

@@ -44,10 +44,12 @@ struct HistoryPage {
   uint64_t next_cursor = 0;  // 0: that was all
 };
 // Looks at a bounded number of rows: a page may be empty and not the last.
+// `now_s` > 0, since 1970: jobs that are not over are as of then, with the
+// leases that run and the steps last reported. 0: as they were written.
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
-                                        uint64_t cursor);
-// All of its pages.
+                                        uint64_t cursor, double now_s = 0);
+// All of its pages, as written: whoever wrote the file may have stopped.
 absl::StatusOr<nlohmann::ordered_json> ReadAllHistory(
     SqliteDatabase& database, const HistoryFilter& filter);
 
