@@ -49,12 +49,6 @@ void Engine::ProcessEnded(Time now, Job& job, int rank,
   worker.out_of_memory = false;
   over_.push_back(job.id);
   Touch(job);
-  // Stopped without ever having asked for a lease: it was starting all the
-  // time.
-  if (exit.stopped && worker.parked_at == kNever && worker.held_epoch == 0) {
-    worker.process = ProcessState::kLaunching;
-  }
-  BookStart(now, job, worker);
   worker.process = ProcessState::kNone;
   worker.leaving = false;
   worker.restarting = false;
