@@ -60,9 +60,9 @@ std::string RenderLine(const std::vector<Column>& columns,
 }
 
 std::vector<std::string> Distinct(const QueueRow& row,
-                                  std::string AcceleratorRow::*field) {
+                                  std::string HeldAcceleratorRow::*field) {
   std::vector<std::string> values;
-  for (const AcceleratorRow& accelerator : row.accelerators) {
+  for (const HeldAcceleratorRow& accelerator : row.accelerators) {
     const std::string& value = accelerator.*field;
     if (std::ranges::find(values, value) == values.end()) {
       values.push_back(value);
@@ -74,7 +74,7 @@ std::vector<std::string> Distinct(const QueueRow& row,
 std::string AcceleratorCell(const QueueRow& row) {
   if (row.accelerators.empty()) return kNone;
   const std::string types =
-      absl::StrJoin(Distinct(row, &AcceleratorRow::type), ",");
+      absl::StrJoin(Distinct(row, &HeldAcceleratorRow::type), ",");
   const size_t count = row.accelerators.size();
   return count == 1 ? types : StrCat(types, " x", count);
 }
@@ -83,7 +83,7 @@ std::string AcceleratorCell(const QueueRow& row) {
 std::string PlaceCell(const QueueRow& row) {
   if (row.accelerators.size() == 1) return row.accelerators.front().uuid;
   if (row.accelerators.empty()) return StrCat("(", row.reason, ")");
-  return absl::StrJoin(Distinct(row, &AcceleratorRow::server), ",");
+  return absl::StrJoin(Distinct(row, &HeldAcceleratorRow::server), ",");
 }
 
 std::string StepsCell(const QueueRow& row) {
@@ -92,8 +92,8 @@ std::string StepsCell(const QueueRow& row) {
 }
 
 std::string LossCell(const QueueRow& row) {
-  const auto it = row.scalars.find("loss");
-  return it == row.scalars.end() ? kNone : FormatScalar(it->second);
+  const double* const loss = FindNamed(row.scalars, "loss");
+  return loss == nullptr ? kNone : FormatScalar(*loss);
 }
 
 std::string ShareCell(const QueueRow& row) {
@@ -245,13 +245,13 @@ std::string RenderStatusLine(const StatusRow& status) {
   if (status.round_ends_in_s) {
     StrAppend(&line, absl::StrFormat(", ends in %.1f s of %g s",
                                      *status.round_ends_in_s,
-                                     status.round_duration_s));
+                                     status.round_duration_s.value_or(0)));
   }
   StrAppend(&line, "; ", status.policy, "; jobs:");
   for (const char* letters : {"R", "CG", "S", "PD", "CD", "F", "CA"}) {
-    const auto it = status.jobs.find(letters);
-    if (it == status.jobs.end() || it->second == 0) continue;
-    StrAppend(&line, " ", it->second, " ", StateWord(letters));
+    const uint64_t* const count = FindNamed(status.jobs, letters);
+    if (count == nullptr || *count == 0) continue;
+    StrAppend(&line, " ", *count, " ", StateWord(letters));
   }
   return line;
 }
@@ -265,26 +265,28 @@ std::string RenderStatus(const StatusRow& status) {
   for (const std::string& trouble : status.troubles) {
     StrAppend(&text, "TROUBLE: ", trouble, "\n");
   }
-  if (status.profiling_percentage_max > 0) {
+  if (status.profiling.percentage_max > 0) {
     StrAppend(&text,
               absl::StrFormat("profiling: on %d accelerators, %.2f "
                               "accelerator-hours so far; at most %g %% of each "
                               "type",
-                              status.profiling_accelerators,
-                              status.profiling_s / 3600,
-                              status.profiling_percentage_max),
+                              status.profiling.accelerators,
+                              status.profiling.accelerator_s / 3600,
+                              status.profiling.percentage_max),
               "\n");
   }
-  if (status.failure_interval_s > 0) {
+  if (status.failures.interval_s > 0) {
     StrAppend(&text,
               absl::StrFormat("workers lost: %d in %.2f hours; one is "
                               "expected to fail every %.2f hours",
-                              status.workers_lost, status.busy_s / 3600,
-                              status.failure_interval_s / 3600),
+                              status.failures.workers_lost,
+                              status.failures.busy_s / 3600,
+                              status.failures.interval_s / 3600),
               "\n");
   }
-  if (status.outcome.empty()) return text;
-  StrAppend(&text, "last allocation: ", status.outcome, " by ", status.solver);
+  if (!status.outcome) return text;
+  StrAppend(&text, "last allocation: ", *status.outcome, " by ",
+            status.solver.value_or(""));
   if (status.objective) {
     StrAppend(&text, absl::StrFormat(", objective %.4g", *status.objective));
   }

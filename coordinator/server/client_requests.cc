@@ -220,7 +220,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
                        StrCat("there is no job ", request.job.value(),
                               "; `gavel queue` lists them"));
   }
-  std::vector<ThroughputView> throughputs;
+  std::vector<ThroughputRow> throughputs;
   if (request.kind == QueryKind::kWhy)
     throughputs = ThroughputsOf(*job, engine_);
   JobView view = views_.MakeOne(*job, now);

@@ -34,8 +34,10 @@ absl::Status Set(const PolicyOptions& options, Client& client) {
 
 absl::Status ShowPreview(const PolicyOptions& options, Client& client,
                          LiveState live) {
-  GAVEL_ASSIGN_OR_RETURN(live.nodes, client.Query(QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(live.jobs, client.Query(QueryKind::kForecast));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client.Query(QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client.Query(QueryKind::kForecast));
+  live.nodes = ParseNodes(nodes);
+  live.jobs = ParseForecast(jobs);
   GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
                          Preview(live, options.name));
   const std::string text =
@@ -54,10 +56,11 @@ absl::Status Run(const PolicyOptions& options) {
                          Client::Connect(options.coordinator, options.keys));
   if (!options.name.empty() && !options.preview) return Set(options, *client);
   LiveState live;
-  GAVEL_ASSIGN_OR_RETURN(live.status, client->Query(QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json status, client->Query(QueryKind::kStatus));
+  live.status = ParseStatus(status);
   if (options.preview) return ShowPreview(options, *client, std::move(live));
-  const std::string policy = live.status.value("policy", "");
-  const std::string own = live.status.value("policy_option", policy);
+  const std::string policy = live.status.policy;
+  const std::string own = live.status.policy_option.value_or(policy);
   if (options.json) {
     const Json json = {{"policy", policy}, {"policy_option", own}};
     std::printf("%s\n", json.dump(2).c_str());

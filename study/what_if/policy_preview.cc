@@ -25,41 +25,30 @@ namespace {
 // A change of less is none.
 constexpr double kShareTolerance = 0.005;
 
-double NumberIn(const Json& row, const char* key, double otherwise) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_number() ? found->get<double>()
-                                                  : otherwise;
-}
-
-JobSpec SpecOf(const Json& row) {
+JobSpec SpecOf(const ForecastRow& row) {
   JobSpec spec;
-  spec.name = StrCat("job-", row.value("id", uint64_t{0}));
+  spec.name = StrCat("job-", row.id);
   spec.argv = {"-"};
-  spec.app = row.value("app", "");
-  spec.entity = row.value("entity", "");
-  spec.owner = row.value("owner", "");
-  spec.weight = NumberIn(row, "weight", 1);
-  spec.owner_weight = NumberIn(row, "owner_weight", 1);
-  spec.scale_factor = row.value("scale_factor", 1);
-  spec.steps_total = static_cast<uint64_t>(NumberIn(row, "steps_left", 0));
-  if (const double deadline_s = NumberIn(row, "deadline_s", 0);
-      deadline_s > 0) {
-    spec.deadline_s = deadline_s;
-  }
-  spec.throughputs = RatesIn(row, "throughputs");
+  spec.app = row.app;
+  spec.entity = row.entity;
+  spec.owner = row.owner;
+  spec.weight = row.weight;
+  spec.owner_weight = row.owner_weight;
+  spec.scale_factor = row.scale_factor;
+  spec.steps_total = static_cast<uint64_t>(row.steps_left.value_or(0));
+  if (row.deadline_s.value_or(0) > 0) spec.deadline_s = row.deadline_s;
+  spec.throughputs = {row.throughputs.begin(), row.throughputs.end()};
   return spec;
 }
 
 // As the coordinator decides; of what it does not tell, the default.
-EngineOptions OptionsOf(const Json& status, const Policy& policy) {
+EngineOptions OptionsOf(const StatusRow& status, const Policy& policy) {
   EngineOptions options;
   options.journal = false;
-  options.user_shares = status.value("user_shares", false);
-  options.placement_sensitive = status.value("placement_sensitive", false);
-  for (const Json& row : status.value("entities", Json::array())) {
-    options.entities.push_back({row.value("name", ""),
-                                NumberIn(row, "weight", 1),
-                                row.value("policy", "")});
+  options.user_shares = status.user_shares;
+  options.placement_sensitive = status.placement_sensitive.value_or(false);
+  for (const EntityRow& row : status.entities) {
+    options.entities.push_back({row.name, row.weight, row.policy});
   }
   SetUpFor(policy, &options);
   options.solve_gap_s_per_job = 0;
@@ -72,19 +61,16 @@ class Solver {
   Solver(const LiveState& live, const Policy& policy)
       : policy_(policy), engine_(OptionsOf(live.status, policy)) {
     Step(0, event::CoordinatorStarted{1});
-    for (const Json& node : live.nodes) Join(node);
-    std::vector<const Json*> rows;
-    for (const Json& row : live.jobs) rows.push_back(&row);
-    std::ranges::stable_sort(rows, std::greater<>(), [](const Json* row) {
-      return NumberIn(*row, "age_s", 0);
-    });
-    const double oldest_s =
-        rows.empty() ? 0 : NumberIn(*rows.front(), "age_s", 0);
-    for (const Json* row : rows) {
+    for (const NodeRow& node : live.nodes) Join(node);
+    std::vector<const ForecastRow*> rows;
+    for (const ForecastRow& row : live.jobs) rows.push_back(&row);
+    std::ranges::stable_sort(rows, std::greater<>(), &ForecastRow::age_s);
+    const double oldest_s = rows.empty() ? 0 : rows.front()->age_s;
+    for (const ForecastRow* row : rows) {
       event::JobSubmitted submitted{SpecOf(*row)};
-      submitted.received.total_s = NumberIn(*row, "received_s", 0);
-      ids_.push_back(row->value("id", uint64_t{0}));
-      Step(oldest_s - NumberIn(*row, "age_s", 0), std::move(submitted));
+      submitted.received.total_s = row->received_s;
+      ids_.push_back(row->id);
+      Step(oldest_s - row->age_s, std::move(submitted));
     }
     // Solving waits for the disk: one problem, of all jobs.
     Step(oldest_s, event::Persisted{engine_.position().seq});
@@ -128,10 +114,9 @@ class Solver {
   void NoteRunning(const LiveState& live) {
     if (problem_ == nullptr) return;
     auto problem = std::make_shared<PolicyProblem>(*problem_);
-    for (const Json& node : live.nodes) {
-      for (const Json& one : node.value("accelerators", Json::array())) {
-        const auto type =
-            std::ranges::find(problem->types, one.value("type", ""));
+    for (const NodeRow& node : live.nodes) {
+      for (const AcceleratorRow& one : node.accelerators) {
+        const auto type = std::ranges::find(problem->types, one.type);
         if (type == problem->types.end()) continue;
         const std::vector<PolicyJob*> jobs = JobsOn(one, *problem);
         for (PolicyJob* job : jobs) {
@@ -145,12 +130,12 @@ class Solver {
   }
 
   // Rows of the problem; those that start count as running.
-  std::vector<PolicyJob*> JobsOn(const Json& accelerator,
+  std::vector<PolicyJob*> JobsOn(const AcceleratorRow& accelerator,
                                  PolicyProblem& problem) const {
     std::vector<PolicyJob*> jobs;
-    for (const char* key : {"jobs", "starting_jobs"}) {
-      for (const Json& id : accelerator.value(key, Json::array())) {
-        const auto known = std::ranges::find(ids_, id.get<uint64_t>());
+    for (const auto* ids : {&accelerator.jobs, &accelerator.starting_jobs}) {
+      for (const uint64_t id : *ids) {
+        const auto known = std::ranges::find(ids_, id);
         const JobId job(static_cast<uint64_t>(known - ids_.begin()) + 1);
         const auto row = std::ranges::find(problem.jobs, job, &PolicyJob::id);
         if (row != problem.jobs.end()) jobs.push_back(&*row);
@@ -159,18 +144,16 @@ class Solver {
     return jobs;
   }
 
-  void Join(const Json& node) {
+  void Join(const NodeRow& node) {
     AgentHello hello;
-    hello.server = StrCat(node.value("server", ""), "-", ++joined_);
+    hello.server = StrCat(node.server, "-", ++joined_);
     hello.incarnation = 1;
-    for (const Json& one : node.value("accelerators", Json::array())) {
-      const std::string state = one.value("state", "");
-      if (state != "idle" && state != "starting" && state != "allocated" &&
-          state != "hung") {
-        continue;
-      }
+    for (const AcceleratorRow& one : node.accelerators) {
+      const bool usable = one.state == "idle" || one.state == "starting" ||
+                          one.state == "allocated" || one.state == "hung";
+      if (!usable) continue;
       AcceleratorInfo info;
-      info.type = one.value("type", "");
+      info.type = one.type;
       info.uuid = StrCat("a", hello.accelerators.size());
       hello.accelerators.push_back(std::move(info));
     }
@@ -202,14 +185,13 @@ std::string Percent(double share) {
 absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
                                       const std::string& policy) {
   PolicyPreview preview;
-  preview.before = live.status.value("policy", "");
+  preview.before = live.status.policy;
   preview.after = policy;
   GAVEL_ASSIGN_OR_RETURN(auto after, SharesUnder(live, policy));
   GAVEL_ASSIGN_OR_RETURN(auto before, SharesUnder(live, preview.before));
-  for (const Json& row : live.jobs) {
-    const uint64_t id = row.value("id", uint64_t{0});
-    preview.jobs.push_back({id, row.value("name", ""), row.value("owner", ""),
-                            before[id], after[id]});
+  for (const ForecastRow& row : live.jobs) {
+    preview.jobs.push_back(
+        {row.id, row.name, row.owner, before[row.id], after[row.id]});
   }
   return preview;
 }

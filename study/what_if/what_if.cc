@@ -26,39 +26,31 @@ constexpr size_t kOthersShown = 20;
 // The new job comes after those that wait already.
 constexpr double kMoment_s = 1e-3;
 
-// As the coordinator tells it; null stands for "no end".
-PredictedJob JobOf(const Json& row) {
+PredictedJob JobOf(const ForecastRow& row) {
   PredictedJob job;
-  job.id = row.value("id", uint64_t{0});
-  job.name = row.value("name", "");
-  job.entity = row.value("entity", "");
-  job.weight = row.value("weight", 1.0);
-  job.scale_factor = row.value("scale_factor", 1);
-  const auto steps = row.find("steps_left");
-  job.steps = steps != row.end() && steps->is_number()
-                  ? std::max(1.0, steps->get<double>())
-                  : kEndlessSteps;
-  job.steps_per_s = RatesIn(row, "throughputs");
-  job.received.total_s = row.value("received_s", 0.0);
-  const Json received = row.value("received", Json::object());
-  for (const auto& [type, on] : received.items()) {
-    job.received.types.push_back(
-        {type, on.value("since_reset_s", 0.0), on.value("deficit_s", 0.0)});
+  job.id = row.id;
+  job.name = row.name;
+  job.entity = row.entity;
+  job.weight = row.weight;
+  job.scale_factor = row.scale_factor;
+  job.steps = std::max(1.0, row.steps_left.value_or(kEndlessSteps));
+  job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
+  job.received.total_s = row.received_s;
+  for (const auto& [type, on] : row.received) {
+    job.received.types.push_back({type, on.since_reset_s, on.deficit_s});
   }
   return job;
 }
 
 // Accelerators that may be used.
-std::vector<ClusterPart> ClusterOf(const Json& nodes) {
+std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes) {
   std::map<std::pair<std::string, std::string>, int> counts;
-  for (const Json& node : nodes) {
-    const std::string server = node.value("server", "");
-    for (const Json& one : node.value("accelerators", Json::array())) {
-      const std::string state = one.value("state", "");
-      if (state != "idle" && state != "starting" && state != "allocated") {
-        continue;
-      }
-      ++counts[{server, one.value("type", "")}];
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      const bool usable = one.state == "idle" || one.state == "starting" ||
+                          one.state == "allocated";
+      if (!usable) continue;
+      ++counts[{node.server, one.type}];
     }
   }
   return PartsOf(counts);
@@ -66,28 +58,28 @@ std::vector<ClusterPart> ClusterOf(const Json& nodes) {
 
 // As the coordinator decides; of what it does not tell, the default.
 SimulationOptions OptionsOf(const LiveState& live) {
-  const Json& status = live.status;
+  const StatusRow& status = live.status;
   SimulationOptions options;
-  options.policy = status.value("policy", options.policy);
+  if (!status.policy.empty()) options.policy = status.policy;
   options.cluster = ClusterOf(live.nodes);
   options.record_rounds = true;
   EngineOptions& engine = options.engine;
   engine.round_duration_s =
-      status.value("round_duration_s", engine.round_duration_s);
-  engine.mechanism =
-      FindMechanism(status.value("mechanism", "")).value_or(engine.mechanism);
-  engine.queue = FindQueue(status.value("queue", "")).value_or(engine.queue);
-  engine.memory_rounds = status.value("memory_rounds", engine.memory_rounds);
+      status.round_duration_s.value_or(engine.round_duration_s);
+  engine.mechanism = FindMechanism(status.mechanism).value_or(engine.mechanism);
+  engine.queue = FindQueue(status.queue).value_or(engine.queue);
+  engine.memory_rounds = status.memory_rounds.value_or(engine.memory_rounds);
   engine.reset_interval_s =
-      status.value("reset_interval_s", engine.reset_interval_s);
+      status.reset_interval_s.value_or(engine.reset_interval_s);
   engine.placement_sensitive =
-      status.value("placement_sensitive", engine.placement_sensitive);
+      status.placement_sensitive.value_or(engine.placement_sensitive);
   return options;
 }
 
 // Its own figures; of types that it does not name, those of a job of the same
 // app that is there.
-absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const Json& jobs) {
+absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
+                                    const std::vector<ForecastRow>& jobs) {
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
@@ -97,11 +89,10 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const Json& jobs) {
   job.steps = static_cast<double>(spec.steps_total);
   job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
   const std::string app = spec.app.empty() ? spec.name : spec.app;
-  for (const Json& row : jobs) {
-    const std::string other = row.value("app", "");
-    if ((other.empty() ? row.value("name", "") : other) == app &&
-        row.value("scale_factor", 1) == spec.scale_factor) {
-      job.steps_per_s = RatesIn(row, "throughputs");
+  for (const ForecastRow& row : jobs) {
+    if ((row.app.empty() ? row.name : row.app) == app &&
+        row.scale_factor == spec.scale_factor) {
+      job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
     }
   }
   for (const auto& [type, rate] : spec.throughputs) {
@@ -117,8 +108,8 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const Json& jobs) {
         "nobody knows how fast the job is; give it [throughputs] by "
         "accelerator type, or the app of a job that runs");
   }
-  for (uint64_t id = 0; const Json& row : jobs) {
-    id = std::max(id, row.value("id", uint64_t{0}));
+  for (uint64_t id = 0; const ForecastRow& row : jobs) {
+    id = std::max(id, row.id);
     job.id = id + 1;
   }
   if (job.id == 0) job.id = 1;
@@ -195,7 +186,7 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   WhatIf answer;
   answer.policy = options.policy;
   std::vector<PredictedJob> jobs;
-  for (const Json& row : live.jobs) {
+  for (const ForecastRow& row : live.jobs) {
     jobs.push_back(JobOf(row));
     answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
   }

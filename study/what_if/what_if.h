@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/json.h"
+#include "coordinator/cli/rows.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/units.h"
 
@@ -22,9 +23,9 @@ namespace gavel {
 
 // Answers of the coordinator: kStatus, kNodes, kForecast.
 struct LiveState {
-  Json status;
-  Json nodes;
-  Json jobs;
+  StatusRow status;
+  std::vector<NodeRow> nodes;
+  std::vector<ForecastRow> jobs;
 };
 
 struct WhatIfJob {

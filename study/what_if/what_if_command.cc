@@ -27,10 +27,11 @@ absl::Status Run(const WhatIfOptions& options) {
                          ParseJobSpec(files.front().text, options.job));
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                          Client::Connect(options.coordinator, options.keys));
-  LiveState live;
-  GAVEL_ASSIGN_OR_RETURN(live.status, client->Query(QueryKind::kStatus));
-  GAVEL_ASSIGN_OR_RETURN(live.nodes, client->Query(QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(live.jobs, client->Query(QueryKind::kForecast));
+  GAVEL_ASSIGN_OR_RETURN(const Json status, client->Query(QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client->Query(QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client->Query(QueryKind::kForecast));
+  const LiveState live{ParseStatus(status), ParseNodes(nodes),
+                       ParseForecast(jobs)};
   absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"

@@ -61,8 +61,7 @@ TEST(LocalProgress, TheSummaryNamesEachAcceleratorOnce) {
     }
   }
   QueueRow last = Row(1, "CD", "");
-  last.generation_epoch = 4;
-  last.generation_step = 250;
+  last.last_generation = {4, 250};
   StatusRow status;
   status.rounds = 7;
   progress.Take({9, status, {last}});

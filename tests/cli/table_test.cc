@@ -15,12 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-AcceleratorRow OnServer(const std::string& server, const std::string& type) {
-  AcceleratorRow row;
-  row.server = server;
-  row.type = type;
-  row.uuid = server + "-0";
-  return row;
+HeldAcceleratorRow OnServer(const std::string& server,
+                            const std::string& type) {
+  return {server, type, server + "-0"};
 }
 
 AcceleratorRow InUse(const std::string& type, const std::string& state,
@@ -113,7 +110,7 @@ TEST(Table, LinesFitTheWidthWhateverIsInThem) {
   row.accelerators.front().uuid = std::string(64, 'u');
   row.steps_done = row.steps_total = 18'000'000'000'000'000'000u;
   row.pauses = row.moves = 4'000'000'000;
-  row.scalars["loss"] = -1.23456e-300;
+  row.scalars = {{"loss", -1.23456e-300}};
   for (const size_t width : {100, 120, 200}) {
     std::istringstream lines(RenderQueue({row}, width));
     std::string line;

@@ -90,6 +90,8 @@ void RunReply(std::string_view bytes) {
   for (const QueueRow& row : ParseQueue(*json)) StateWord(row.state);
   ParseNodes(*json);
   ParseStatus(*json);
+  ParseWhy(*json);
+  ParseForecast(*json);
 }
 
 std::vector<std::string> JobSeeds() {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/server/query/json_text.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"

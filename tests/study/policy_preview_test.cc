@@ -33,7 +33,16 @@ class PolicyPreviewTest : public ::testing::Test {
                           {"throughputs", {{"v100", 1.0}}}});
   }
 
-  LiveState live_;
+  // As the coordinator sends it.
+  struct LiveJson {
+    operator LiveState() const {
+      return {ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+    }
+    Json status;
+    Json nodes;
+    Json jobs;
+  };
+  LiveJson live_;
 };
 
 TEST_F(PolicyPreviewTest, SaysWhoGainsAndLosesWhichShare) {

@@ -32,7 +32,16 @@ class WhatIfTest : public ::testing::Test {
                           {"throughputs", {{"v100", rate}}}});
   }
 
-  LiveState live_;
+  // As the coordinator sends it.
+  struct LiveJson {
+    operator LiveState() const {
+      return {ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+    }
+    Json status;
+    Json nodes;
+    Json jobs;
+  };
+  LiveJson live_;
   JobSpec spec_;
 };
 

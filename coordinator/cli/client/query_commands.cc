@@ -95,18 +95,15 @@ std::string RenderStatusJson(const Json& json, size_t) {
 
 // The reason in full, and what is known of the job's throughputs.
 std::string RenderWhy(const Json& json, size_t) {
-  // The shape is the coordinator's; value() takes a default for what is not.
+  const WhyRow why = ParseWhy(json);
   std::string text =
-      StrCat("job ", json.value("job", uint64_t{0}), " ",
-             json.value("name", ""), ": ", json.value("reason", ""), "\n");
+      StrCat("job ", why.job, " ", why.name, ": ", why.reason, "\n");
   StrAppend(&text,
             absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
-                            100 * json.value("share_target", 0.0),
-                            100 * json.value("share_got", 0.0)));
-  for (const Json& one : json.value("throughputs", Json::array())) {
-    StrAppend(&text, "throughput on ", one.value("type", ""), ": ",
-              FormatRate(one.value("steps_per_s", 0.0)), " steps/s (",
-              one.value("source", ""), ")\n");
+                            100 * why.share_target, 100 * why.share_got));
+  for (const ThroughputRow& one : why.throughputs) {
+    StrAppend(&text, "throughput on ", one.type, ": ",
+              FormatRate(one.steps_per_s), " steps/s (", one.source, ")\n");
   }
   return text;
 }

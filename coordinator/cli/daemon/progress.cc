@@ -1,10 +1,12 @@
 #include "coordinator/cli/daemon/progress.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/server/query/row_json.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -12,11 +14,15 @@ namespace {
 
 std::string PlaceOf(const QueueRow& row) {
   std::string place;
-  for (const AcceleratorRow& accelerator : row.accelerators) {
+  for (const HeldAcceleratorRow& accelerator : row.accelerators) {
     StrAppend(&place, place.empty() ? " on " : ", ", accelerator.uuid, " (",
               accelerator.type, ")");
   }
   return place;
+}
+
+std::map<std::string, double> ByName(const Named<double>& scalars) {
+  return {scalars.begin(), scalars.end()};
 }
 
 std::string LineOf(Time at, const QueueRow& row) {
@@ -28,7 +34,7 @@ std::string LineOf(Time at, const QueueRow& row) {
   if (row.steps_per_s > 0) {
     StrAppend(&line, ", ", FormatRate(row.steps_per_s), " steps/s");
   }
-  for (const auto& [name, value] : row.scalars) {
+  for (const auto& [name, value] : ByName(row.scalars)) {
     StrAppend(&line, ", ", name, " ", FormatScalar(value));
   }
   StrAppend(&line,
@@ -57,20 +63,21 @@ Json AcceleratorsUsed(uint64_t job, const Json& leases) {
 }
 
 Json SummaryOf(const QueueRow& row, const Json& leases) {
+  const GenerationRow generation =
+      row.last_generation.value_or(GenerationRow{});
   return {{"id", row.id},
           {"name", row.name},
           {"state", StateWord(row.state)},
           {"reason", row.reason},
           {"steps", row.steps_done},
-          {"scalars", row.scalars},
+          {"scalars", ByName(row.scalars)},
           {"pauses", row.pauses},
           {"moves", row.moves},
           {"pausing_s", row.pausing_s},
           {"share_target", row.share_target},
           {"share_got", row.share_got},
           {"accelerators_used", AcceleratorsUsed(row.id, leases)},
-          {"final_generation",
-           {{"epoch", row.generation_epoch}, {"step", row.generation_step}}},
+          {"final_generation", ToJson(generation)},
           {"checkpoint_directory", row.checkpoint_directory}};
 }
 

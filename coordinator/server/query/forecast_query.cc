@@ -4,11 +4,10 @@
 #include <limits>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/row_json.h"
 
 namespace gavel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Of the slowest rank, and what it has done since it told.
 double StepsDone(const Job& job, Time now) {
@@ -24,38 +23,33 @@ double StepsDone(const Job& job, Time now) {
   return job.workers.empty() ? 0 : least;
 }
 
-Json ForecastRow(const Job& job, const QueryView& view) {
-  Json steps_left;
-  if (job.spec.steps_total > 0) {
-    steps_left = std::max(1.0, static_cast<double>(job.spec.steps_total) -
-                                   StepsDone(job, view.now));
+ForecastRow RowOf(const Job& job, const QueryView& view) {
+  const JobSpec& spec = job.spec;
+  ForecastRow row;
+  row.id = job.id.value();
+  row.name = spec.name;
+  row.app = spec.app;
+  row.entity = spec.entity;
+  row.owner = spec.owner;
+  row.weight = spec.weight;
+  row.owner_weight = spec.owner_weight;
+  row.deadline_s = spec.deadline_s;
+  row.scale_factor = job.scale_factor;
+  if (spec.steps_total > 0) {
+    row.steps_left = std::max(
+        1.0, static_cast<double>(spec.steps_total) - StepsDone(job, view.now));
+  }
+  row.age_s = view.now - job.submitted_at;
+  for (const std::string& type : view.engine.cluster().types()) {
+    row.throughputs.emplace_back(
+        type, view.engine.throughputs().Get(job.id, type).steps_per_s);
   }
   const event::Received received = view.engine.ReceivedOf(job.id, view.now);
-  Json on_types = Json::object();
+  row.received_s = received.total_s;
   for (const event::Received::OnType& on : received.types) {
-    on_types[on.type] = {{"since_reset_s", on.since_reset_s},
-                         {"deficit_s", on.deficit_s}};
+    row.received.push_back({on.type, {on.since_reset_s, on.deficit_s}});
   }
-  Json throughputs = Json::object();
-  for (const std::string& type : view.engine.cluster().types()) {
-    throughputs[type] = view.engine.throughputs().Get(job.id, type).steps_per_s;
-  }
-  return {
-      {"id", job.id.value()},
-      {"name", job.spec.name},
-      {"app", job.spec.app},
-      {"entity", job.spec.entity},
-      {"owner", job.spec.owner},
-      {"weight", job.spec.weight},
-      {"owner_weight", job.spec.owner_weight},
-      {"deadline_s",
-       job.spec.deadline_s.has_value() ? Json(*job.spec.deadline_s) : Json()},
-      {"scale_factor", job.scale_factor},
-      {"steps_left", std::move(steps_left)},
-      {"age_s", view.now - job.submitted_at},
-      {"throughputs", std::move(throughputs)},
-      {"received_s", received.total_s},
-      {"received", std::move(on_types)}};
+  return row;
 }
 
 }  // namespace
@@ -65,7 +59,8 @@ void AnswerForecast(const QueryRequest& request, const QueryView& view,
   JsonPage page;
   reply->next_cursor =
       page.AddFrom(view.engine.jobs(), request.cursor, [&](const Job& job) {
-        return job.active() ? ForecastRow(job, view) : Json();
+        return job.active() ? ToJson(RowOf(job, view))
+                            : nlohmann::ordered_json();
       });
   reply->json = page.Take();
 }

@@ -1,7 +1,9 @@
 #include "coordinator/server/query/job_view.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "coordinator/server/query/query.h"
 #include "core/text.h"
@@ -82,8 +84,8 @@ bool Hold(const JobFacts& facts, const Job& job) {
          facts.steps_total == spec.steps_total;
 }
 
-std::vector<AcceleratorName> HeldBy(const Job& job, const Cluster& cluster) {
-  std::vector<AcceleratorName> held;
+std::vector<HeldAcceleratorRow> HeldBy(const Job& job, const Cluster& cluster) {
+  std::vector<HeldAcceleratorRow> held;
   for (const Worker& worker : job.workers) {
     if (worker.held_epoch == 0) continue;
     if (held.size() == kAcceleratorsPerRowMax) break;
@@ -98,38 +100,14 @@ std::string TextOf(const JobView& job, const Reason& reason) {
   return StrCat(RenderReason(reason), job.notes);
 }
 
-void WriteHeld(const JobView& job, JsonText* json) {
-  json->Key("accelerators");
-  json->Begin('[');
-  for (const AcceleratorName& name : job.held) {
-    json->Begin('{');
-    json->Field("server", name.server);
-    json->Field("type", name.type);
-    json->Field("uuid", name.uuid);
-    json->End('}');
-  }
-  json->End(']');
-}
-
-void WriteGeneration(Generation generation, JsonText* json) {
-  if (generation == Generation{}) return json->NullField("last_generation");
-  json->Key("last_generation");
-  json->Begin('{');
-  json->Field("epoch", generation.epoch);
-  json->Field("step", generation.step);
-  json->End('}');
-}
-
 // How its last process ended, when that is why it is held.
-void WriteExit(const Reason& reason, JsonText* json) {
-  if (reason.code != ReasonCode::kHeldFailures) return json->NullField("exit");
+std::optional<ExitRow> ExitOf(const Reason& reason) {
+  if (reason.code != ReasonCode::kHeldFailures) return std::nullopt;
+  ExitRow exit;
+  exit.failures = static_cast<int>(reason.first);
   const int end = static_cast<int>(reason.second);
-  json->Key("exit");
-  json->Begin('{');
-  json->Field("failures", static_cast<int>(reason.first));
-  end >= 0 ? json->Field("exit_code", end) : json->NullField("exit_code");
-  end < 0 ? json->Field("signal", -end) : json->NullField("signal");
-  json->End('}');
+  (end >= 0 ? exit.exit_code : exit.signal) = std::abs(end);
+  return exit;
 }
 
 }  // namespace
@@ -162,98 +140,87 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   return view;
 }
 
-void WriteQueueRow(const JobView& job, const WaitingLine& line, Time now,
-                   JsonText* json) {
+void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                  QueueRow* row) {
   Reason reason = job.reason;
   line.Tell(job.id, &reason);
-  json->Begin('{');
-  json->Field("id", job.id.value());
-  json->Field("name", job.facts->name);
-  json->Field("state", job.state);
-  json->Field("owner", job.facts->owner);
-  json->Field("app", job.facts->app);
-  json->Field("entity", job.facts->entity);
-  json->Field("weight", job.facts->weight);
-  json->Field("scale_factor", job.scale_factor);
-  json->Field("scale_factor_asked", job.facts->scale_factor_asked);
-  json->Field("scale_factor_min", job.facts->scale_factor_min);
-  json->Field("scale_factor_max", job.facts->scale_factor_max);
-  WriteHeld(job, json);
-  json->Field("steps_done", job.progress.steps_done);
-  json->Field("steps_total", job.facts->steps_total);
-  json->Field("steps_per_s", job.progress.steps_per_s);
-  json->Key("scalars");
-  json->Begin('{');
-  for (const auto& [name, value] : job.scalars) json->TextField(name, value);
-  json->End('}');
-  json->Field("share_target", job.shares.target);
-  json->Field("share_got", job.shares.received);
-  json->Field("pauses", job.progress.pauses);
-  json->Field("moves", job.progress.moves);
-  json->Field("pausing_s", job.progress.pausing_s);
-  json->Field("epoch", job.epoch);
-  json->Field("incarnations", job.progress.incarnations);
-  WriteGeneration(job.progress.last_generation, json);
-  json->Field("reason", TextOf(job, reason));
-  json->Field("memory", job.memory);
-  json->Field("submitted_at_s", job.submitted_at);
-  job.over ? json->Field("ended_at_s", job.ended_at)
-           : json->NullField("ended_at_s");
-  json->Field("age_s", (job.over ? job.ended_at : now) - job.submitted_at);
-  json->Field("received_s", job.received_s);
-  json->Field("failures_in_a_row", job.failures_in_a_row);
-  json->Field("checkpoint_directory", job.facts->checkpoint_directory);
-  WriteExit(reason, json);
-  json->End('}');
+  const JobFacts& facts = *job.facts;
+  row->id = job.id.value();
+  row->name = facts.name;
+  row->state = job.state;
+  row->owner = facts.owner;
+  row->app = facts.app;
+  row->entity = facts.entity;
+  row->weight = facts.weight;
+  row->scale_factor = job.scale_factor;
+  row->scale_factor_asked = facts.scale_factor_asked;
+  row->scale_factor_min = facts.scale_factor_min;
+  row->scale_factor_max = facts.scale_factor_max;
+  row->accelerators = job.held;
+  row->steps_done = job.progress.steps_done;
+  row->steps_total = facts.steps_total;
+  row->steps_per_s = job.progress.steps_per_s;
+  row->scalars = job.scalars;
+  row->share_target = job.shares.target;
+  row->share_got = job.shares.received;
+  row->pauses = job.progress.pauses;
+  row->moves = job.progress.moves;
+  row->pausing_s = job.progress.pausing_s;
+  row->epoch = job.epoch;
+  row->incarnations = job.progress.incarnations;
+  const Generation generation = job.progress.last_generation;
+  row->last_generation.reset();
+  if (generation != Generation{}) {
+    row->last_generation = {generation.epoch, generation.step};
+  }
+  row->reason = TextOf(job, reason);
+  row->memory = job.memory;
+  row->submitted_at_s = job.submitted_at;
+  row->ended_at_s.reset();
+  if (job.over) row->ended_at_s = job.ended_at;
+  row->age_s = (job.over ? job.ended_at : now) - job.submitted_at;
+  row->received_s = job.received_s;
+  row->failures_in_a_row = job.failures_in_a_row;
+  row->checkpoint_directory = facts.checkpoint_directory;
+  row->exit = ExitOf(reason);
 }
 
-std::vector<ThroughputView> ThroughputsOf(const Job& job,
-                                          const Engine& engine) {
-  std::vector<ThroughputView> list;
+std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
+  std::vector<ThroughputRow> list;
   if (IsOver(job)) return list;
   for (const std::string& type : engine.cluster().types()) {
     const Throughput known = engine.throughputs().Get(job.id, type);
     const auto given = job.spec.throughputs.find(type);
-    ThroughputView view{type, known.steps_per_s, std::nullopt,
-                        engine.throughputs().IsExcluded(job.id, type)
-                            ? "out of memory"
-                            : SourceName(known.source)};
-    if (given != job.spec.throughputs.end()) view.given = given->second;
-    list.push_back(std::move(view));
+    ThroughputRow row;
+    row.type = type;
+    row.steps_per_s = known.steps_per_s;
+    if (given != job.spec.throughputs.end()) row.given = given->second;
+    row.source = engine.throughputs().IsExcluded(job.id, type)
+                     ? "out of memory"
+                     : SourceName(known.source);
+    list.push_back(std::move(row));
   }
   return list;
 }
 
-std::string WhyJson(const JobView& job, const WaitingLine& line,
-                    const std::vector<ThroughputView>& throughputs) {
+WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                std::vector<ThroughputRow> throughputs) {
   Reason reason = job.reason;
   line.Tell(job.id, &reason);
-  JsonText json;
-  json.Begin('{');
-  json.Field("job", job.id.value());
-  json.Field("name", job.facts->name);
-  json.Field("state", job.state);
-  json.Field("reason", TextOf(job, reason));
-  json.Field("memory", job.memory);
-  json.Field("code", CodeName(reason.code));
-  json.Key("throughputs");
-  json.Begin('[');
-  for (const ThroughputView& one : throughputs) {
-    json.Begin('{');
-    json.Field("type", one.type);
-    json.Field("steps_per_s", one.steps_per_s);
-    one.given ? json.Field("given", *one.given) : json.NullField("given");
-    json.Field("source", one.source);
-    json.End('}');
+  WhyRow row;
+  row.job = job.id.value();
+  row.name = job.facts->name;
+  row.state = job.state;
+  row.reason = TextOf(job, reason);
+  row.memory = job.memory;
+  row.code = CodeName(reason.code);
+  row.throughputs = std::move(throughputs);
+  row.share_target = job.shares.target;
+  row.share_got = job.shares.received;
+  if (reason.code == ReasonCode::kPriority) {
+    row.place = static_cast<int>(reason.first);
   }
-  json.End(']');
-  json.Field("share_target", job.shares.target);
-  json.Field("share_got", job.shares.received);
-  reason.code == ReasonCode::kPriority
-      ? json.Field("place", static_cast<int>(reason.first))
-      : json.NullField("place");
-  json.End('}');
-  return json.Take();
+  return row;
 }
 
 }  // namespace gavel

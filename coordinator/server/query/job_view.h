@@ -1,20 +1,19 @@
-// A job as `gavel queue` and `gavel why` tell it: copied from the engine on the
-// event loop, written as JSON on any thread. Values; the functions are pure.
+// A job as `gavel queue` and `gavel why` show it: copied from the engine on the
+// event loop, made into a row (rows.h) on any thread. Values; the functions are
+// pure.
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_JOB_VIEW_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_JOB_VIEW_H_
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/waiting_line.h"
-#include "coordinator/server/query/json_text.h"
+#include "coordinator/server/query/rows.h"
 #include "core/ids.h"
 #include "core/units.h"
 
@@ -46,12 +45,6 @@ struct JobProgress {
   Generation last_generation;
 };
 
-struct AcceleratorName {
-  std::string server;
-  std::string type;
-  std::string uuid;
-};
-
 struct JobView {
   JobId id;
   std::shared_ptr<const JobFacts> facts;
@@ -63,8 +56,8 @@ struct JobView {
   std::string memory;
   int scale_factor = 1;
   JobProgress progress;
-  std::vector<AcceleratorName> held;  // the first kAcceleratorsPerRowMax
-  std::vector<std::pair<std::string, double>> scalars;
+  std::vector<HeldAcceleratorRow> held;  // the first kAcceleratorsPerRowMax
+  Named<double> scalars;
   JobShares shares;
   double received_s = 0;
   Time submitted_at = 0;
@@ -79,20 +72,15 @@ struct JobView {
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
                std::shared_ptr<const JobFacts> before);
 
-// A row of the queue, as of `now`.
-void WriteQueueRow(const JobView& job, const WaitingLine& line, Time now,
-                   JsonText* json);
+// The queue's row of the job, as of `now`. Fills one that may have been another
+// job's, which saves allocations.
+void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                  QueueRow* row);
 
 // What `gavel why` adds; of one job alone.
-struct ThroughputView {
-  std::string type;
-  double steps_per_s = 0;
-  std::optional<double> given;
-  std::string_view source;
-};
-std::vector<ThroughputView> ThroughputsOf(const Job& job, const Engine& engine);
-std::string WhyJson(const JobView& job, const WaitingLine& line,
-                    const std::vector<ThroughputView>& throughputs);
+std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
+WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                std::vector<ThroughputRow> throughputs);
 
 }  // namespace gavel
 

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/row_json.h"
 
 namespace gavel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Its agent has ended in order.
 bool HasLeft(const Accelerator& accelerator, const Engine& engine) {
@@ -88,34 +87,33 @@ void Nodes::AddStarting(const Job& job, size_t rank) {
   }
 }
 
-Json AcceleratorJson(const Nodes& nodes, AcceleratorId id) {
+AcceleratorRow RowOf(const Nodes& nodes, AcceleratorId id) {
   const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
   const auto jobs = [id](const std::multimap<AcceleratorId, JobId>& by_place) {
-    Json list = Json::array();
+    std::vector<uint64_t> list;
     const auto [begin, end] = by_place.equal_range(id);
     for (auto it = begin; it != end; ++it) list.push_back(it->second.value());
     return list;
   };
-  const bool held = nodes.holders.contains(id);
+  AcceleratorRow row;
+  row.type = accelerator.info.type;
+  row.uuid = accelerator.info.uuid;
+  row.device = accelerator.info.device;
+  row.slow_down_factor = accelerator.info.slow_down_factor;
+  row.state = AcceleratorStateName(
+      accelerator, nodes.engine, nodes.holders.contains(id),
+      nodes.starting.contains(id), nodes.hung.contains(id));
+  row.speed = nodes.engine.speeds().Of(id);
+  row.jobs = jobs(nodes.holders);
+  row.kept_jobs = jobs(nodes.kept);
+  row.starting_jobs = jobs(nodes.starting);
+  row.drained = accelerator.drained;
   const std::map<AcceleratorId, Time>& drains = nodes.engine.operated().drains;
-  const auto until = drains.find(id);
-  return {{"type", accelerator.info.type},
-          {"uuid", accelerator.info.uuid},
-          {"device", accelerator.info.device},
-          {"slow_down_factor", accelerator.info.slow_down_factor},
-          {"state", AcceleratorStateName(accelerator, nodes.engine, held,
-                                         nodes.starting.contains(id),
-                                         nodes.hung.contains(id))},
-          {"speed", nodes.engine.speeds().Of(id)},
-          {"jobs", jobs(nodes.holders)},
-          {"kept_jobs", jobs(nodes.kept)},
-          {"starting_jobs", jobs(nodes.starting)},
-          {"drained", accelerator.drained},
-          // Until then jobs may stay, in seconds from now.
-          {"drain_in_s", until == drains.end()
-                             ? Json()
-                             : Json(std::max(0.0, until->second - nodes.now))},
-          {"memory_bytes", accelerator.info.memory_bytes}};
+  if (const auto until = drains.find(id); until != drains.end()) {
+    row.drain_in_s = std::max(0.0, until->second - nodes.now);
+  }
+  row.memory_bytes = accelerator.info.memory_bytes;
+  return row;
 }
 
 // As sinfo's, of all its accelerators.
@@ -136,20 +134,19 @@ std::string_view ServerState(const Nodes& nodes,
   return held < accelerators.size() ? "mixed" : "allocated";
 }
 
-Json NodeRow(const Nodes& nodes, const std::string& server,
-             const std::vector<AcceleratorId>& accelerators, size_t from) {
+NodeRow RowOf(const Nodes& nodes, const std::string& server,
+              const std::vector<AcceleratorId>& accelerators, size_t from) {
   const size_t to =
       std::min(accelerators.size(), from + kAcceleratorsPerRowMax);
-  Json list = Json::array();
-  for (size_t i = from; i < to; ++i) {
-    list.push_back(AcceleratorJson(nodes, accelerators[i]));
-  }
+  NodeRow row;
+  row.server = server;
+  row.state = ServerState(nodes, accelerators);
   const auto parked = nodes.parked_bytes.find(server);
-  return {
-      {"server", server},
-      {"state", ServerState(nodes, accelerators)},
-      {"parked_bytes", parked == nodes.parked_bytes.end() ? 0 : parked->second},
-      {"accelerators", std::move(list)}};
+  if (parked != nodes.parked_bytes.end()) row.parked_bytes = parked->second;
+  for (size_t i = from; i < to; ++i) {
+    row.accelerators.push_back(RowOf(nodes, accelerators[i]));
+  }
+  return row;
 }
 
 }  // namespace
@@ -164,7 +161,8 @@ void AnswerNodes(const QueryRequest& request, const QueryView& view,
     for (size_t from = 0; from == 0 || from < accelerators.size();
          from += kAcceleratorsPerRowMax) {
       if (index++ < request.cursor) continue;
-      if (page.Add(NodeRow(nodes, server, accelerators, from))) continue;
+      const NodeRow row = RowOf(nodes, server, accelerators, from);
+      if (page.Add(ToJson(row))) continue;
       reply->next_cursor = index - 1;
       reply->json = page.Take();
       return;

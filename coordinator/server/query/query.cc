@@ -8,15 +8,10 @@
 #include "coordinator/server/query/forecast_query.h"
 #include "coordinator/server/query/json_page.h"
 #include "coordinator/server/query/nodes_query.h"
+#include "coordinator/server/query/row_json.h"
 #include "core/text.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
 
 std::string_view CodeName(ReasonCode code) {
   switch (code) {
@@ -110,77 +105,67 @@ std::string_view SourceName(ThroughputSource source) {
   return "unknown";
 }
 
-Json CountStates(const std::map<JobId, Job>& jobs) {
-  Json counts = Json::object();
+Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs) {
+  Named<uint64_t> counts;
   for (const char* letters : {"PD", "R", "S", "CG", "CD", "F", "CA"}) {
-    counts[letters] = 0;
+    counts.emplace_back(letters, 0);
   }
   for (const auto& [id, job] : jobs) {
-    Json& count = counts[std::string(StateLetters(job))];
-    count = count.get<int>() + 1;
+    ++std::ranges::find(
+          counts, StateLetters(job),
+          [](const auto& count) -> std::string_view { return count.first; })
+          ->second;
   }
   return counts;
 }
 
 namespace {
 
-void AnswerStatus(const QueryView& view, QueryReply* reply) {
+StatusRow StatusOf(const QueryView& view) {
   const Engine& engine = view.engine;
+  const EngineOptions& options = engine.options();
   const PolicyResult& result = engine.allocation();
-  const bool solved = !result.solver.empty();
-  const bool in_round = engine.round_ends_at() != kNever;
   const TrialCost profiling = engine.ProfilingAt(view.now);
   const FailureRate& failures = engine.failure_rate();
-  Json entities = Json::array();
-  for (const PolicyEntity& entity : engine.options().entities) {
-    entities.push_back({{"name", entity.name},
-                        {"weight", entity.weight},
-                        {"policy", entity.policy}});
+  const std::string& instead_of = engine.operated().policy.instead_of;
+  StatusRow row;
+  row.term = engine.position().term;
+  row.seq = engine.position().seq;
+  row.now_s = view.now;
+  row.policy = view.policy;
+  row.policy_option = instead_of.empty() ? row.policy : instead_of;
+  row.user_shares = options.user_shares;
+  for (const PolicyEntity& entity : options.entities) {
+    row.entities.push_back({entity.name, entity.weight, entity.policy});
   }
-  reply->json = DumpJson(
-      {{"term", engine.position().term},
-       {"seq", engine.position().seq},
-       {"now_s", view.now},
-       {"policy", view.policy},
-       {"policy_option", engine.operated().policy.instead_of.empty()
-                             ? Json(view.policy)
-                             : Json(engine.operated().policy.instead_of)},
-       {"user_shares", engine.options().user_shares},
-       {"entities", std::move(entities)},
-       {"mechanism", MechanismName(engine.options().mechanism)},
-       {"queue", QueueName(engine.options().queue)},
-       {"memory_rounds", engine.options().memory_rounds},
-       {"reset_interval_s", engine.options().reset_interval_s},
-       {"placement_sensitive", engine.options().placement_sensitive},
-       {"rounds", engine.rounds()},
-       {"round_duration_s", engine.options().round_duration_s},
-       {"lease_duration_s", engine.options().lease_duration_s},
-       {"round_ends_in_s",
-        in_round ? Json(std::max(0.0, engine.round_ends_at() - view.now))
-                 : Json()},
-       {"outcome", solved ? Json(OutcomeName(result.outcome)) : Json()},
-       {"objective", solved ? Json(result.objective) : Json()},
-       {"bound", solved ? Json(result.bound) : Json()},
-       {"gap", solved ? Json(result.gap) : Json()},
-       {"solver", solved ? Json(result.solver) : Json()},
-       {"detail", result.detail},
-       {"kept_out",
-        {{"frames_dropped", view.wire.frames_dropped},
-         {"messages_refused", view.wire.messages_refused},
-         {"connections_refused", view.wire.connections_refused},
-         {"connections_cut", view.wire.connections_cut},
-         {"handshakes_failed", view.wire.handshakes_failed}}},
-       {"profiling",
-        {{"percentage_max", engine.options().profiling_percentage},
-         {"accelerators", profiling.accelerators},
-         {"accelerator_s", profiling.accelerator_s}}},
-       {"failures",
-        {{"workers_lost", failures.losses()},
-         {"busy_s", failures.busy_s()},
-         {"interval_s", failures.Interval_s()}}},
-       {"troubles", view.troubles},
-       {"jobs",
-        view.counts == nullptr ? CountStates(engine.jobs()) : *view.counts}});
+  row.mechanism = MechanismName(options.mechanism);
+  row.queue = QueueName(options.queue);
+  row.memory_rounds = options.memory_rounds;
+  row.reset_interval_s = options.reset_interval_s;
+  row.placement_sensitive = options.placement_sensitive;
+  row.rounds = engine.rounds();
+  row.round_duration_s = options.round_duration_s;
+  row.lease_duration_s = options.lease_duration_s;
+  if (engine.round_ends_at() != kNever) {
+    row.round_ends_in_s = std::max(0.0, engine.round_ends_at() - view.now);
+  }
+  if (!result.solver.empty()) {
+    row.outcome = OutcomeName(result.outcome);
+    row.objective = result.objective;
+    row.bound = result.bound;
+    row.gap = result.gap;
+    row.solver = result.solver;
+  }
+  row.detail = result.detail;
+  row.kept_out = {view.wire.frames_dropped, view.wire.messages_refused,
+                  view.wire.connections_refused, view.wire.connections_cut,
+                  view.wire.handshakes_failed};
+  row.profiling = {options.profiling_percentage, profiling.accelerators,
+                   profiling.accelerator_s};
+  row.failures = {failures.losses(), failures.busy_s(), failures.Interval_s()};
+  row.troubles = view.troubles;
+  row.jobs = view.counts == nullptr ? CountStates(engine.jobs()) : *view.counts;
+  return row;
 }
 
 bool IsPausing(const Job& job) {
@@ -225,7 +210,7 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
       AnswerNodes(request, view, &reply);
       break;
     case QueryKind::kStatus:
-      AnswerStatus(view, &reply);
+      reply.json = DumpJson(ToJson(StatusOf(view)));
       break;
     case QueryKind::kForecast:
       AnswerForecast(request, view, &reply);

@@ -1,10 +1,9 @@
-// What `gavel nodes` and `status` show, as JSON, and names that what is told of
-// jobs (job_view.h) has in common with it. Pure: reads the engine, changes
-// nothing. The coordinator's event loop calls it between two steps.
+// Answers what `gavel nodes`, `status` and `what-if` ask: rows (rows.h), as
+// JSON. Pure: reads the engine, changes nothing. The coordinator's event loop
+// calls it between two steps.
 //
-// Fields may be added, none changes its meaning. Times are seconds of the
-// engine's clock, which stands still while no coordinator runs; "now_s" is in
-// every status. Figures that are not known are null.
+// Times are seconds of the engine's clock, which stands still while no
+// coordinator runs; "now_s" is in every status.
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_QUERY_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_QUERY_H_
 
@@ -16,10 +15,10 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/server/query/rows.h"
 #include "coordinator/server/wire_counts.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -33,12 +32,12 @@ struct QueryView {
   std::string_view policy;
   WireCounts wire = {};
   std::vector<std::string> troubles = {};  // that a person has to see to
-  // CountStates, where it is known already.
-  const nlohmann::ordered_json* counts = nullptr;
+  // CountStates, where it has been computed already.
+  const Named<uint64_t>* counts = nullptr;
 };
 
 // kNodes: rows of servers; the cursor counts rows. kStatus: one object.
-// kForecast: rows of active jobs. What is told of jobs is in queue_view.h.
+// kForecast: rows of active jobs. Of jobs queue_view.h answers.
 QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
 
 // As squeue's: PD waiting, R running, S paused, CG pausing or ending,
@@ -48,7 +47,7 @@ std::string_view StateLetters(const Job& job);
 std::string_view CodeName(ReasonCode code);
 std::string_view SourceName(ThroughputSource source);
 // Jobs by state letters; looks at each.
-nlohmann::ordered_json CountStates(const std::map<JobId, Job>& jobs);
+Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);
 
 }  // namespace gavel
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/json_text.h"
 #include "coordinator/server/query/query.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -99,6 +100,7 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
   const std::optional<Ended> first = FirstEnded(view, *filter);
   const WaitingLine& line = view.line->Get();
   JsonPage page;
+  QueueRow row;
   JsonText text;
   uint64_t last = request.cursor;
   auto job = std::ranges::upper_bound(
@@ -108,8 +110,9 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     const JobView& one = **job;
     if (!Passes(one, *filter)) continue;
     if (first && one.over && Ended{one.ended_at, one.id} < *first) continue;
-    text = JsonText();
-    WriteQueueRow(one, line, view.now, &text);
+    FillQueueRow(one, line, view.now, &row);
+    text.Clear();
+    text.Value(row);
     if (!page.AddText(text.text())) {
       reply.next_cursor = last;
       break;
@@ -121,18 +124,18 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
 }
 
 QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
-                       const std::vector<ThroughputView>& throughputs,
+                       const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now) {
   QueryReply reply;
   reply.request = request.request;
-  if (request.kind == QueryKind::kWhy) {
-    reply.json = WhyJson(job, line, throughputs);
-    return reply;
-  }
   JsonText json;
-  json.Begin('[');
-  WriteQueueRow(job, line, now, &json);
-  json.End(']');
+  if (request.kind == QueryKind::kWhy) {
+    json.Value(WhyRowOf(job, line, throughputs));
+  } else {
+    std::vector<QueueRow> rows(1);
+    FillQueueRow(job, line, now, &rows.front());
+    json.Value(rows);
+  }
   reply.json = json.Take();
   return reply;
 }
@@ -169,7 +172,7 @@ std::shared_ptr<const QueueView> QueueViews::ForPage(
   return goes_on ? last_ : nullptr;
 }
 
-const nlohmann::ordered_json& QueueViews::CountsAt(Time now) {
+const Named<uint64_t>& QueueViews::CountsAt(Time now) {
   if (now < counts_due_at_) return counts_;
   const auto start = std::chrono::steady_clock::now();
   counts_ = CountStates(engine_.jobs());

@@ -15,9 +15,9 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/waiting_line.h"
 #include "coordinator/server/query/job_view.h"
+#include "coordinator/server/query/rows.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "nlohmann/json.hpp"
 
 namespace gavel {
 
@@ -63,7 +63,7 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
 
 // kWhy, or kQueue: of one job.
 QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
-                       const std::vector<ThroughputView>& throughputs,
+                       const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now);
 
 class QueueViews {
@@ -80,7 +80,7 @@ class QueueViews {
   void NotePlan() { line_.reset(); }
 
   // Jobs by state letters; of some milliseconds ago where there are many.
-  const nlohmann::ordered_json& CountsAt(Time now);
+  const Named<uint64_t>& CountsAt(Time now);
 
   // When Make may be called again.
   Time due_at() const { return due_at_; }
@@ -102,7 +102,7 @@ class QueueViews {
   std::shared_ptr<const QueueView> last_;
   std::shared_ptr<PlanLine> line_;
   Time due_at_ = -kNever;
-  nlohmann::ordered_json counts_;
+  Named<uint64_t> counts_;
   Time counts_due_at_ = -kNever;
 };
 
