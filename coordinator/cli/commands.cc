@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
-
 #include "coordinator/cli/daemon/daemon_log.h"
+#include "core/text.h"
 
 namespace gavel {
 

@@ -1,6 +1,5 @@
-// The scheduling engine: decisions without I/O (design section 4). The server
-// drives it with the real clock and network, the simulator with virtual ones;
-// neither reaches anything below it but through Step.
+// The scheduling engine: decisions without I/O. The server drives it with the
+// real clock and network, the simulator with virtual ones.
 //
 // Not thread-safe. Deterministic: equal events at equal times, equal actions.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_H_
@@ -39,10 +38,8 @@ class Engine {
   // after that event's Persisted.
   Actions Step(Time now, Event event);
   void Reuse(Actions done);  // the memory of what Step returned
-
   // When Step(Tick) wants to be called next; kNever when nothing is due.
   Time NextDeadline() const;
-
   // Recovery: applies one journaled event without any action. After the last
   // row, Step(CoordinatorStarted) opens the new term.
   void Replay(uint64_t seq, uint64_t term, Time time, const Event& event);
