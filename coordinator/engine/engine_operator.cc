@@ -181,16 +181,21 @@ void Engine::Leave(Time now, const event::AcceleratorsDrained& e) {
            std::ranges::any_of(worker.contexts, is_drained);
   };
   for (auto& [id, job] : live_) {
-    if (std::ranges::any_of(job->assigned, is_drained)) {
+    const std::vector<AcceleratorId> places = job->assigned;
+    if (std::ranges::any_of(places, is_drained)) {
       Assign(now, *job, {}, JobId(), PauseTier::kEvict);
     }
-    for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
-      Worker& worker = job->workers[static_cast<size_t>(rank)];
-      if (!worker.is_live() || worker.leaving || !must_go(worker)) continue;
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      Worker& worker = job->workers[rank];
+      // It was to have its first lease there.
+      const bool starts = worker.held_epoch == 0 && rank < places.size() &&
+                          is_drained(places[rank]);
+      if (!worker.is_live() || worker.leaving) continue;
+      if (!starts && !must_go(worker)) continue;
       if (worker.process == ProcessState::kLaunching && !worker.spoke) {
         TellToStop(now, *job, worker, options_.stop_grace_s);
       } else {
-        Pause(now, *job, rank, PauseTier::kEvict);
+        Pause(now, *job, static_cast<int>(rank), PauseTier::kEvict);
       }
     }
   }

@@ -80,7 +80,8 @@ TEST_F(DaemonTest, AWrongConfigurationIsTwoAndNamesTheLine) {
 // Its agent has seen rows that are not in it, and a job that is not.
 TEST_F(DaemonTest, ARestoredBackupIsAcceptedWithItsLoss) {
   WriteCluster(2, 30, 5);
-  const std::string config = WriteConfig("round-duration = 30\n");
+  const std::string config =
+      WriteConfig("round-duration = 30\nlease-duration = 3\n");
   auto coordinator = Start({"coordinator", "--config", config});
   const std::string endpoint = EndpointOf(*coordinator);
   ASSERT_NE(endpoint, "") << coordinator->errors();
