@@ -27,7 +27,7 @@ inline double StartTimeout(const Job& job, const EngineOptions& options) {
   return job.spec.start_timeout_s.value_or(options.launch_timeout_s);
 }
 
-// What a cancelled job would still save is of no use: its own limit is over.
+// A cancelled job has nothing to save, so its own limit does not count.
 inline double PauseGrace(const Job& job, const EngineOptions& options) {
   if (job.state == JobState::kCancelled) return options.pause_grace_s;
   return job.spec.pause_grace_s.value_or(options.pause_grace_s);

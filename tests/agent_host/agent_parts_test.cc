@@ -15,6 +15,7 @@
 #include "coordinator/agent_host/agent_process_info.h"
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/agent_host/unix_account.h"
+#include "coordinator/server/submission.h"
 #include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -78,6 +79,30 @@ TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
   EXPECT_THAT(environment, Contains("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
   EXPECT_THAT(WorkerEnvironment(Launch(), place, {}),
               Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES"))));
+}
+
+// Two lists that have to agree: what agents set, and what a job may not.
+TEST(WorkerEnvironment, NoJobMaySetWhatTheAgentSets) {
+  LaunchWorker launch = Launch();
+  launch.environment.clear();
+  WorkerPlace place;
+  place.key_file = "/keys/7";
+  place.coordinator_key = "KEY";
+  int names = 0;
+  for (const std::string& entry : WorkerEnvironment(launch, place, {})) {
+    if (!entry.starts_with("GAVEL_")) continue;
+    ++names;
+    SubmitRequest request;
+    request.source = "job.toml";
+    request.directory = "/home";
+    request.toml =
+        StrCat("name = \"a\"\ncommand = [\"train\"]\n[environment]\n",
+               entry.substr(0, entry.find('=')), " = \"1\"\n");
+    EXPECT_THAT(ReadSubmission(request, "/state", "5eed", JobId(7)),
+                StatusIs(testing::kInvalidArgument, "which the agent sets"))
+        << entry;
+  }
+  EXPECT_GE(names, 10);
 }
 
 TEST(AgentAccelerators, DifferentProductsAreDifferentTypes) {

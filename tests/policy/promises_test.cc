@@ -382,8 +382,17 @@ TEST_P(Promises, TheSameProblemHasTheSameAnswer) {
       });
 }
 
-TEST_P(Promises, NoAllocationIsBetterForAll) {
-  if (!GetParam().pareto) GTEST_SKIP() << "not promised";
+// Those of the table that promise it.
+std::vector<PolicyPromises> ThosePromising(bool PolicyPromises::*promise) {
+  std::vector<PolicyPromises> those;
+  for (const PolicyPromises& promises : kPromises) {
+    if (promises.*promise) those.push_back(promises);
+  }
+  return those;
+}
+
+class ParetoPromise : public Promises {};
+TEST_P(ParetoPromise, NoAllocationIsBetterForAll) {
   const auto check = [&](const PolicyProblem& problem,
                          const PolicyResult& result) {
     if (!GetParam().limits_gangs) {
@@ -397,24 +406,24 @@ TEST_P(Promises, NoAllocationIsBetterForAll) {
   OnEqualProblems(check);
 }
 
-TEST_P(Promises, EachJobHasWhatAnNthOfTheClusterGives) {
-  if (!GetParam().sharing_incentive) GTEST_SKIP() << "not promised";
+class SharingIncentivePromise : public Promises {};
+TEST_P(SharingIncentivePromise, EachJobHasWhatAnNthOfTheClusterGives) {
   OnEqualProblems(
       [&](const PolicyProblem& problem, const PolicyResult& result) {
         return CheckSharingIncentive(problem, result, GetParam().view);
       });
 }
 
-TEST_P(Promises, NoJobWouldRatherBeAnother) {
-  if (!GetParam().envy_free) GTEST_SKIP() << "not promised";
+class EnvyFreePromise : public Promises {};
+TEST_P(EnvyFreePromise, NoJobWouldRatherBeAnother) {
   OnEqualProblems(
       [&](const PolicyProblem& problem, const PolicyResult& result) {
         return CheckEnvy(problem, result, GetParam().view);
       });
 }
 
-TEST_P(Promises, WrongThroughputsGainNothing) {
-  if (!GetParam().strategy_proof) GTEST_SKIP() << "not promised";
+class StrategyProofPromise : public Promises {};
+TEST_P(StrategyProofPromise, WrongThroughputsGainNothing) {
   OnEqualProblems(
       [&](const PolicyProblem& problem, const PolicyResult& result) {
         return CheckMisreports(*policy_, problem, result, GetParam().view,
@@ -422,16 +431,32 @@ TEST_P(Promises, WrongThroughputsGainNothing) {
       });
 }
 
-TEST_P(Promises, NoJobWaitsForWhatIsFree) {
-  if (!GetParam().work_conserving) GTEST_SKIP() << "not promised";
+class WorkConservingPromise : public Promises {};
+TEST_P(WorkConservingPromise, NoJobWaitsForWhatIsFree) {
   OnGeneralProblems(CheckWorkConserving);
   OnEqualProblems(CheckWorkConserving);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, Promises,
-                         ::testing::ValuesIn(std::begin(kPromises),
-                                             std::end(kPromises)),
+INSTANTIATE_TEST_SUITE_P(Policies, Promises, ::testing::ValuesIn(kPromises),
                          NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Policies, ParetoPromise,
+    ::testing::ValuesIn(ThosePromising(&PolicyPromises::pareto)), NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Policies, SharingIncentivePromise,
+    ::testing::ValuesIn(ThosePromising(&PolicyPromises::sharing_incentive)),
+    NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Policies, EnvyFreePromise,
+    ::testing::ValuesIn(ThosePromising(&PolicyPromises::envy_free)), NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Policies, StrategyProofPromise,
+    ::testing::ValuesIn(ThosePromising(&PolicyPromises::strategy_proof)),
+    NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Policies, WorkConservingPromise,
+    ::testing::ValuesIn(ThosePromising(&PolicyPromises::work_conserving)),
+    NameOf);
 
 TEST(PromisesTable, EveryPolicyHasALine) {
   std::vector<std::string> names;

@@ -223,10 +223,11 @@ absl::Status Run(const AgentOptions& options,
                    log->info(kHungUp);
                    shell->Stop();
                  });
-  // Not at the agent's loop, which waits for no name service.
+  // Here, since the agent's loop must not wait for the name service.
   if (const absl::Status found = CheckResolves(options.coordinator);
       !found.ok()) {
-    log->warn("agent {}: {}; trying on", name, ToStd(found.message()));
+    log->warn("agent {}: {}; the agent keeps trying", name,
+              ToStd(found.message()));
   }
   const absl::Status ended = shell->Run();
   signals.Attach(nullptr);
