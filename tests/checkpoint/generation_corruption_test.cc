@@ -44,6 +44,41 @@ class Corruption : public ::testing::Test {
     ASSERT_TRUE(IsSnapshotOfStep(restored->snapshot, 20));
   }
 
+  static std::string Flipped(std::string bytes, size_t bit) {
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    return bytes;
+  }
+
+  // One bit in `stride` at a time.
+  void FlipBitsOfShards(size_t stride) {
+    for (const std::string& shard : shards_) {
+      const std::string bytes = ReadBytes(shard);
+      for (size_t bit = 0; bit < bytes.size() * 8; bit += stride) {
+        SCOPED_TRACE(bit);
+        WriteBytes(shard, Flipped(bytes, bit));
+        ExpectFallsBack();
+        if (HasFatalFailure()) return;
+      }
+      WriteBytes(shard, bytes);
+    }
+  }
+
+  void FlipBitsOfManifest(size_t stride) {
+    const std::string bytes = ReadBytes(manifest_);
+    size_t flips = 0;
+    size_t rejected = 0;
+    for (size_t bit = 0; bit < bytes.size() * 8; bit += stride) {
+      SCOPED_TRACE(bit);
+      WriteBytes(manifest_, Flipped(bytes, bit));
+      ExpectLatestOrFallsBack();
+      if (HasFatalFailure()) return;
+      ++flips;
+      rejected += store_.Restore()->generation.step == 10 ? 1 : 0;
+    }
+    // Blanks between the values may turn into other blanks, nothing else.
+    EXPECT_GT(rejected * 8, flips * 7);
+  }
+
   TemporaryFolder folder_;
   GenerationStore store_;
   std::string shard_, manifest_;
@@ -74,36 +109,13 @@ TEST_F(Corruption, ManifestTruncatedAtEveryByte) {
   }
 }
 
-TEST_F(Corruption, EveryBitOfTheShardFlipped) {
-  for (const std::string& shard : shards_) {
-    std::string bytes = ReadBytes(shard);
-    for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
-      SCOPED_TRACE(bit);
-      std::string flipped = bytes;
-      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-      WriteBytes(shard, flipped);
-      ExpectFallsBack();
-      if (HasFatalFailure()) return;
-    }
-    WriteBytes(shard, bytes);
-  }
-}
+TEST_F(Corruption, ABitOfEachByteOfTheShardFlipped) { FlipBitsOfShards(9); }
+TEST_F(Corruption, EveryBitOfTheShardFlipped) { FlipBitsOfShards(1); }
 
-TEST_F(Corruption, EveryBitOfTheManifestFlipped) {
-  std::string bytes = ReadBytes(manifest_);
-  int rejected = 0;
-  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
-    SCOPED_TRACE(bit);
-    std::string flipped = bytes;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
-    WriteBytes(manifest_, flipped);
-    ExpectLatestOrFallsBack();
-    if (HasFatalFailure()) return;
-    rejected += store_.Restore()->generation.step == 10 ? 1 : 0;
-  }
-  // Blanks between the values may turn into other blanks, nothing else.
-  EXPECT_GT(rejected, static_cast<int>(bytes.size() * 7));
+TEST_F(Corruption, ABitOfEachByteOfTheManifestFlipped) {
+  FlipBitsOfManifest(9);
 }
+TEST_F(Corruption, EveryBitOfTheManifestFlipped) { FlipBitsOfManifest(1); }
 
 TEST_F(Corruption, BytesAppendedToAShard) {
   WriteBytes(shard_, ReadBytes(shard_) + '\0');
