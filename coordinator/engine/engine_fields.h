@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,8 +14,15 @@
 #include <vector>
 
 #include "coordinator/engine/allocation_rows.h"
-#include "coordinator/engine/engine.h"
+#include "coordinator/engine/engine_values.h"
 #include "coordinator/engine/event.h"
+#include "coordinator/engine/failure_rate.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/jobs/by_accelerator.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/jobs/time_received.h"
+#include "coordinator/throughput/accelerator_speeds.h"
+#include "coordinator/throughput/throughput_matrix.h"
 #include "core/fields.h"
 #include "core/message_fields.h"
 
@@ -221,9 +229,28 @@ auto Fields(As<Accelerator> auto& a) {
 }
 
 auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }
-auto Fields(As<TimeReceived> auto& t) { return TimeReceived::State(t); }
 auto Fields(As<TimeReceived::Seconds> auto& s) {
   return std::tie(s.since_reset, s.owed, s.received);
+}
+// Two fields that nobody reads any more keep their places.
+inline void PutField(Packer& packer, const TimeReceived& time) {
+  const auto [seconds, pairs] = TimeReceived::State(time);
+  packer.Array(4);
+  PutField(packer, seconds);
+  PutField(packer, std::map<JobId, double>());
+  PutField(packer, pairs);
+  PutField(packer, double{0});
+}
+inline void GetField(Unpacker& unpacker, TimeReceived& time) {
+  const auto [seconds, pairs] = TimeReceived::State(time);
+  std::map<JobId, double> unread;
+  double also_unread = 0;
+  unpacker.Enter();
+  GetField(unpacker, seconds);
+  GetField(unpacker, unread);
+  GetField(unpacker, pairs);
+  GetField(unpacker, also_unread);
+  unpacker.Leave();
 }
 auto Fields(As<ThroughputMatrix> auto& t) { return ThroughputMatrix::State(t); }
 auto Fields(As<AcceleratorSpeeds> auto& s) {

@@ -3,67 +3,25 @@
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstddef>
-#include <memory>
-#include <vector>
 
+#include "coordinator/engine/settings.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/policy/policy.h"
-#include "coordinator/workload/throughput_table.h"
 #include "core/units.h"
 
 namespace gavel {
 
-struct EngineOptions {
+// The settings of decisions, and what else the engine goes by.
+struct EngineOptions : DecisionSettings {
   double round_duration_s = 360;  // > 0
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
   // At a new allocation, time received goes on counting, scaled down to at most
   // this many rounds. 0: it starts again, as in the paper.
   double memory_rounds = 8;
-  // A new allocation is made at most this often. 0: whenever jobs or
-  // accelerators come or go.
-  double reset_interval_s = 0;
-  // Nor sooner after the last one than this for each job that is live: a solve
-  // and its row of the journal grow with the jobs, and a burst of submissions
-  // shares them. 0: in a simulation.
-  double solve_gap_s_per_job = 0;
-  // Pairs of jobs are offered to the policy (Policy::packs()), those whose
-  // throughputs together were measured, or are in `throughputs`.
-  bool packing = false;
-  // Fairness is between users first, and jobs second (user_shares.h); of jobs
-  // that have owners.
-  bool user_shares = false;
-  // Problems tell what jobs have done and received (Policy::reads_progress()).
-  bool progress = true;
-  // Jobs run for a round on trial on types for which nobody knows their
-  // throughputs: on at most this part of a type's accelerators at once, but on
-  // one at least; 0: never. [0, 100]
-  double profiling_percentage = 50;
-  // So do, while jobs wait, pairs whose throughputs together nobody knows: on
-  // at most half as many, each job in at most four.
-  bool pair_trials = false;
-  // How far a pause goes, by how long the job is expected to be away (see
-  // engine_memory.cc): it stays on the accelerator up to the first, where the
-  // memory budgets allow; it is evicted beyond the second.
-  double keep_absence_s_max = 0;
-  double park_absence_s_max = kNever;
-  // The policy is asked for consolidated and unconsolidated shares, where a
-  // job's throughputs name "TYPE_unconsolidated" too.
-  bool placement_sensitive = false;
-  // By job type (JobSpec::app): fills in what a job's own throughputs leave
-  // open. May be null.
-  std::shared_ptr<const ThroughputTable> throughputs;
-  // A job whose type the table lacks gets the row of the one that it is most
-  // like, out of so many of each scale factor (ThroughputEstimator). 0: none.
-  int reference_models = 0;
-  std::vector<PolicyEntity> entities;  // JobSpec::entity names one
-  size_t ended_jobs_kept = 10'000;     // for `gavel queue`
-  double lease_duration_s = 60;        // > 0; at most a round's rest is granted
+  size_t ended_jobs_kept = 10'000;  // for `gavel queue`
+  double lease_duration_s = 60;     // > 0; at most a round's rest is granted
   // Clocks of two machines may differ in speed by this much.
   double drift = 0.02;
-  // A round is planned this long before it begins, so that leases are extended
-  // and processes launched in time. At most a quarter of a round.
-  double plan_lead_s = 5;
   // A worker asked to pause that has not released by then is ended by its
   // agent: SIGTERM, and SIGKILL `stop_grace_s` later.
   double pause_grace_s = 60;
@@ -96,9 +54,6 @@ struct EngineOptions {
   // long and for kHangSteps of its steps is ended and counted as failed; a job
   // may say otherwise (JobSpec::hang_timeout_s). 0: never.
   double hang_timeout_s = 600;
-  // An elastic job's number of workers changes at most once in so many rounds,
-  // unless somebody waits; and a change pays off within as many.
-  int resize_rounds = 3;  // >= 1
 };
 
 }  // namespace gavel

@@ -49,7 +49,7 @@ struct Standstill {
 };
 
 // How a process ended that failed: its loop had stood still for `hung_s`
-// (engine_hang.cc); or it was stopped while it started, for it never said hello
+// (hang_watch.h); or it was stopped while it started, for it never said hello
 // (`silent`) or was not ready `unready_s` after it had.
 struct FailedEnd {
   const WorkerExited& exit;

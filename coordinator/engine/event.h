@@ -15,10 +15,10 @@
 
 #include "coordinator/engine/elastic.h"
 #include "coordinator/engine/operator_events.h"
+#include "coordinator/engine/settings.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
-#include "coordinator/workload/throughput_table.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/share_unit.h"
@@ -27,25 +27,9 @@ namespace gavel::event {
 
 // ---- durable
 
-// What else shapes decisions, and comes from flags and files: in the journal,
-// so that a replay decides as was decided. As in EngineOptions.
-struct Settings {
+// DecisionSettings as a row of the journal has them.
+struct Settings : DecisionSettings {
   bool told = false;  // rows of older versions do not tell
-  double reset_interval_s = 0;
-  bool packing = false;
-  bool pair_trials = false;
-  bool placement_sensitive = false;
-  double keep_absence_s_max = 0;
-  double park_absence_s_max = 0;
-  double plan_lead_s = 0;
-  int resize_rounds = 0;
-  std::vector<PolicyEntity> entities;
-  std::shared_ptr<const ThroughputTable> throughputs;
-  int reference_models = 0;
-  double profiling_percentage = 50;
-  double solve_gap_s_per_job = 0;
-  bool progress = true;
-  bool user_shares = false;
 };
 
 // A coordinator took over: first event of a term. Leases of the term before

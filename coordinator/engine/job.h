@@ -158,12 +158,12 @@ enum class ReasonCode : uint8_t {
   kShrunkSlow,    // type; numbers: steps/s with more, with as many as now
   kShrunkToFit,   // type
   kShrunkFailed,  // type; number: workers that did not come together
-  // Checkpoints that move between servers (engine_move.cc).
+  // Checkpoints that move between servers (workers/checkpoints.h).
   kMoving,     // "a to b"; numbers: bytes done, of how many
   kStranded,   // job id and servers; number: step of its last checkpoint
   kTooWide,    // number: scale factor
   kHeldFetch,  // job id and "a to b"; numbers: seconds without a byte, times
-  // Workers whose loop stands still (engine_hang.cc).
+  // Workers whose loop stands still (workers/hang_watch.h).
   kStandsStill,     // "rank 2 on v100"; numbers: seconds, how many are allowed
   kHeldHung,        // text: job id; numbers: failures, seconds
   kHeldDevice,      // accelerators; number: job id
@@ -200,7 +200,7 @@ struct Job {
   JobId id;
   JobSpec spec;
   // Workers that it is planned with: what it asked for, but of an elastic job
-  // (engine_elastic.cc). It counts when it is assigned anew.
+  // (rounds/resizing.h). It counts when it is assigned anew.
   int scale_factor = 1;
   JobState state = JobState::kActive;
   Reason reason;  // of kHeld, kCancelled, kFinished; else see Engine::Why
@@ -232,7 +232,7 @@ struct Job {
   // `isolated_steps` (PolicyJob::isolated_s).
   double isolated_s = 0;
   double isolated_steps = 0;
-  // Both as of `at`, and going on evenly since; see Engine::CountIsolated.
+  // Both as of `at`, and going on evenly since; see engine::IsolatedTime.
   struct Pace {
     double steps_per_s = 0;  // 0: not going on
     double isolated_per_clock = 0;
@@ -268,10 +268,10 @@ struct Job {
   mutable std::vector<double> steps_per_s;  // by type
   mutable bool guessed = false;
   mutable uint64_t usable_version = 0;
-  // The type that an assignment gives it alone: of Engine::result_.
+  // The type that an assignment gives it alone: of engine::AllocationTable.
   uint32_t chosen = kNoIndex;
-  bool live = false;    // in Engine::live_
-  uint8_t touched = 0;  // bits of Engine::Reader; see Engine::Touch
+  bool live = false;    // in engine::JobTable::live()
+  uint8_t touched = 0;  // bits of engine::Changes::Reader
   // Forgotten by a restart: the policy gives it nothing though it would fit.
   bool left_out = false;
   Time target_booked_at = 0;  // target_s counts up to here at least

@@ -5,7 +5,9 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/engine/engine.h"
+#include "coordinator/engine/state/agents.h"
+#include "coordinator/engine/state/job_table.h"
+#include "coordinator/engine/state/lease_book.h"
 #include "coordinator/engine/type_names.h"
 #include "core/text.h"
 
@@ -26,10 +28,8 @@ std::string Held(const Job& job) {
                 job.id.value(), "` lets it go on");
 }
 
-bool MayRelease(const Job& job, const Engine& engine) {
-  return job.state == JobState::kHeld ||
-         (job.active() && (engine.throughputs().HasExclusions(job.id) ||
-                           engine.IsStranded(job)));
+bool MayRelease(const Job& job, bool kept_out) {
+  return job.state == JobState::kHeld || (job.active() && kept_out);
 }
 
 std::string WhyNotRequeued(const Job& job) {
@@ -67,15 +67,16 @@ std::string Types(const Cluster& cluster) {
 }
 
 // Which of its processes may still be on that server; invalid: none.
-JobId JobOn(const std::string& server, const Engine& engine) {
-  for (const auto& [accelerator, worker] : engine.quarantined()) {
-    if (engine.cluster().accelerator(accelerator).server == server) {
+JobId JobOn(const std::string& server, const engine::LeaseBook& leases,
+            const engine::JobTable& jobs, const Cluster& cluster) {
+  for (const auto& [accelerator, worker] : leases.quarantined()) {
+    if (cluster.accelerator(accelerator).server == server) {
       return worker.job;
     }
   }
-  for (const auto& [id, job] : engine.jobs()) {
+  for (const auto& [id, job] : jobs.all()) {
     for (const AcceleratorId place : job.assigned) {
-      if (engine.cluster().accelerator(place).server == server) return id;
+      if (cluster.accelerator(place).server == server) return id;
     }
     for (const Worker& worker : job.workers) {
       if (worker.is_live() && worker.server == server) return id;
@@ -94,15 +95,15 @@ bool HasName(const Job& job) {
   return job.active() || job.state == JobState::kHeld;
 }
 
-std::string WhyNot(const event::JobCommanded& e, const Engine& engine) {
-  const Job* job = engine.FindJob(e.job);
+std::string WhyNot(const event::JobCommanded& e, const Job* job,
+                   bool kept_out) {
   if (job == nullptr) return Unknown(e.job);
   const bool over = !HasName(*job);
   switch (e.kind) {
     case CommandKind::kCancel:
       return over ? Ended(*job) : "";
     case CommandKind::kRelease:
-      if (MayRelease(*job, engine)) return "";
+      if (MayRelease(*job, kept_out)) return "";
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
@@ -117,11 +118,10 @@ std::string WhyNot(const event::JobCommanded& e, const Engine& engine) {
   }
 }
 
-std::string WhyNot(const event::JobUpdated& e, const Engine& engine) {
-  const Job* job = engine.FindJob(e.job);
+std::string WhyNot(const event::JobUpdated& e, const Job* job,
+                   const Cluster& cluster) {
   if (job == nullptr) return Unknown(e.job);
   if (!HasName(*job)) return Ended(*job);
-  const Cluster& cluster = engine.cluster();
   if (!e.update.types || cluster.types().empty()) return "";
   for (const std::string& name : *e.update.types) {
     const bool known =
@@ -135,18 +135,21 @@ std::string WhyNot(const event::JobUpdated& e, const Engine& engine) {
   return "";
 }
 
-std::string WhyNot(const event::ServerForgotten& e, const Engine& engine) {
-  const auto agent = engine.agents().find(e.server);
-  if (agent == engine.agents().end()) {
+std::string WhyNot(const event::ServerForgotten& e,
+                   const engine::Agents& agents,
+                   const engine::LeaseBook& leases,
+                   const engine::JobTable& jobs, const Cluster& cluster) {
+  const Agent* agent = agents.Find(e.server);
+  if (agent == nullptr) {
     return StrCat("there is no server \"", e.server,
                   "\"; `gavel nodes` lists them");
   }
-  if (agent->second.reachable) {
+  if (agent->reachable) {
     return StrCat("server ", e.server,
                   " is there; end its agent first, or `gavel drain ", e.server,
                   "`");
   }
-  if (const JobId job = JobOn(e.server, engine); job.valid()) {
+  if (const JobId job = JobOn(e.server, leases, jobs, cluster); job.valid()) {
     return StrCat("a process of job ", job.value(), " may still run on server ",
                   e.server,
                   "; start its agent once more, so that it ends the process");
@@ -194,8 +197,8 @@ std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
   return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
 }
 
-Reason WhyDrained(const Job& job, const Engine& engine) {
-  const Cluster& cluster = engine.cluster();
+Reason WhyDrained(const Job& job, const Cluster& cluster,
+                  const ThroughputMatrix& throughputs) {
   std::map<std::string, int> count;  // by type, if none were drained
   std::map<std::string, std::set<std::string>> drained;  // servers by type
   for (const Accelerator& accelerator : cluster.accelerators()) {
@@ -207,7 +210,7 @@ Reason WhyDrained(const Job& job, const Engine& engine) {
   }
   std::vector<std::string> texts;
   for (const auto& [type, servers] : drained) {
-    const bool usable = engine.throughputs().Get(job.id, type).steps_per_s > 0;
+    const bool usable = throughputs.Get(job.id, type).steps_per_s > 0;
     if (!usable || count[type] < job.spec.LeastWorkers()) continue;
     texts.push_back(StrCat(type, " of ", absl::StrJoin(servers, " and ")));
   }

@@ -1,5 +1,5 @@
 // Whether what an operator or an owner wants can be done, and what of it a job
-// waits for. Of an engine that is only read; pure, stateless.
+// waits for. Parts of the engine are only read; pure, stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_OPERATOR_RULES_H_
 #define GAVEL_COORDINATOR_ENGINE_OPERATOR_RULES_H_
 
@@ -9,10 +9,15 @@
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/jobs/cluster.h"
+#include "coordinator/throughput/throughput_matrix.h"
 
 namespace gavel {
 
-class Engine;
+namespace engine {
+class Agents;
+class JobTable;
+class LeaseBook;
+}  // namespace engine
 
 // Names are of their owners: two users may each have a "train".
 std::string NameOf(const JobSpec& spec);
@@ -20,9 +25,15 @@ std::string NameOf(const JobSpec& spec);
 bool HasName(const Job& job);
 
 // Why it can't be done, with the remedy; empty: it can.
-std::string WhyNot(const event::JobCommanded& e, const Engine& engine);
-std::string WhyNot(const event::JobUpdated& e, const Engine& engine);
-std::string WhyNot(const event::ServerForgotten& e, const Engine& engine);
+// `job`: the one of the event; null: there is none. `kept_out`: it is excluded
+// from some type, or stranded, which a release undoes for an active job too.
+std::string WhyNot(const event::JobCommanded& e, const Job* job, bool kept_out);
+std::string WhyNot(const event::JobUpdated& e, const Job* job,
+                   const Cluster& cluster);
+std::string WhyNot(const event::ServerForgotten& e,
+                   const engine::Agents& agents,
+                   const engine::LeaseBook& leases,
+                   const engine::JobTable& jobs, const Cluster& cluster);
 // Also finds out what was meant, and names it in full.
 std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 
@@ -31,7 +42,8 @@ std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 
 // kDrained, where the job could run but for what is drained.
-Reason WhyDrained(const Job& job, const Engine& engine);
+Reason WhyDrained(const Job& job, const Cluster& cluster,
+                  const ThroughputMatrix& throughputs);
 
 }  // namespace gavel
 

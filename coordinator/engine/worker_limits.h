@@ -1,5 +1,5 @@
 // How often and how long a worker may try to start, how long to leave
-// (engine_sweep.cc), and how often to begin a lease. The times count from the
+// (workers/sweeper.h), and how often to begin a lease. The times count from the
 // last sign of work: as long as bytes of its data, state or checkpoint move, a
 // process is busy, and not stuck. Pure functions.
 #ifndef GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_

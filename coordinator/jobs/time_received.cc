@@ -116,7 +116,6 @@ void TimeReceived::Age(double keep_s) {
 
 void TimeReceived::Remove(JobId job) {
   seconds_.erase({job, JobId()});
-  of_old_snapshots_.erase(job);
   const auto found = pairs_.find(job);
   if (found == pairs_.end()) return;
   const std::vector<ShareUnit> pairs = std::move(found->second);

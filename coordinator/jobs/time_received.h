@@ -62,8 +62,7 @@ class TimeReceived {
   };
   template <class T>
   static auto State(T& t) {
-    return std::tie(t.seconds_, t.of_old_snapshots_, t.pairs_,
-                    t.head_start_of_old_snapshots_s_);
+    return std::tie(t.seconds_, t.pairs_);
   }
 
   // Add and Owe of one unit after another, which finds ascending ones without a
@@ -83,10 +82,8 @@ class TimeReceived {
 
  private:
   std::map<ShareUnit, Seconds> seconds_;
-  std::map<JobId, double> of_old_snapshots_;  // not read
   // The pairs of a job that have an entry above, from both sides.
   std::map<JobId, std::vector<ShareUnit>> pairs_;
-  [[maybe_unused]] double head_start_of_old_snapshots_s_ = 0;  // not read
 };
 
 }  // namespace gavel

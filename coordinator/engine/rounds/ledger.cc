@@ -1,0 +1,131 @@
+#include "coordinator/engine/rounds/ledger.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace gavel::engine {
+
+void Ledger::TakeReceived(JobId id, const event::Received& received) {
+  jobs_.at(id).received_s = received.total_s;
+  for (const event::Received::OnType& on : received.types) {
+    const auto type = std::ranges::find(cluster_.types(), on.type);
+    if (type == cluster_.types().end()) continue;
+    const auto index = static_cast<size_t>(type - cluster_.types().begin());
+    time_received_.Begin(id, index, on.since_reset_s, on.deficit_s);
+  }
+}
+
+// Adds what the worker ran, or took to start, since the last booking; its part
+// of the gang's, and of the pair's.
+void Ledger::Book(Time now, Job& job, Worker& worker,
+                  TimeReceived::Booking& booking) {
+  const bool leased = worker.held_epoch != 0;
+  const AcceleratorId occupied = Occupied(job, worker);
+  const double busy_s = std::max(0.0, now - worker.accrued_at);
+  if (!occupied.valid() || (!leased && busy_s == 0)) return;
+  const uint32_t held_type = cluster_.TypeOf(occupied);
+  if (!leased && held_type >= cluster_.types().size()) return;
+  const double seconds = busy_s / (leased ? worker.world_size : job.world_size);
+  if (leased) failure_rate_.AddBusy(busy_s);
+  worker.accrued_at = now;
+  job.received_s += seconds;
+  const ShareUnit unit = jobs_.UnitOf(job);
+  const size_t type = job.BookedType(held_type, cluster_.types().size());
+  const double part_s = unit.packed() ? seconds / 2 : seconds;
+  booking.Add(unit, type, part_s);
+  // An assignment means whoever runs to run.
+  if (allocation_.result().is_assignment) booking.Owe(unit, type, part_s);
+}
+
+void Ledger::BookStart(Time now, Job& job, Worker& worker) {
+  if (worker.held_epoch != 0) return;
+  BookWorker(now, job, worker);
+  worker.accrued_at = now;
+}
+
+void Ledger::BookAll(Time now) {
+  if (now == booked_at_ || allocation_.result().is_assignment) return;
+  TimeReceived::Booking received(time_received_);
+  for (auto& [id, job] : jobs_.live()) {
+    if (!job->active()) continue;
+    for (Worker& worker : job->workers) Book(now, *job, worker, received);
+    BookTarget(now, *job);
+  }
+  const double elapsed = std::max(0.0, now - booked_at_);
+  booked_at_ = now;
+  if (elapsed == 0) return;
+  TimeReceived::Booking owed(time_received_);
+  auto live = jobs_.live().begin();
+  const Allocation& allocation = allocation_.result().allocation;
+  for (size_t u = 0; u < allocation.units().size(); ++u) {
+    const ShareUnit& unit = allocation.units()[u];
+    const std::span<const double> row = allocation.RowAt(u);
+    if (!IsShare(row)) continue;
+    while (live != jobs_.live().end() && live->first < unit.job) ++live;
+    if (live == jobs_.live().end()) return;
+    if (live->first != unit.job || !candidates_.MayRun(*live->second)) continue;
+    if (unit.packed() && !candidates_.MayRun(unit)) continue;
+    for (size_t type = 0; type < row.size(); ++type) {
+      if (row[type] > 0) owed.Owe(unit, type, row[type] * elapsed);
+    }
+  }
+}
+
+void Ledger::BookJob(Time now, Job& job) {
+  TimeReceived::Booking booking(time_received_);
+  for (Worker& worker : job.workers) Book(now, job, worker, booking);
+}
+
+double Ledger::TargetSince(const Job& job, Time now) const {
+  const Time since =
+      std::max({booked_at_, job.target_booked_at, job.counted_since});
+  return job.target_share * std::max(0.0, now - since);
+}
+
+void Ledger::BookTarget(Time now, Job& job) {
+  if (job.counted_since == kNever || !job.active()) return;
+  job.target_s += TargetSince(job, now);
+  job.target_booked_at = now;
+}
+
+double Ledger::SecondsReceived(const Job& job, Time now) const {
+  double received = job.received_s;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    received += std::max(0.0, now - worker.accrued_at) / worker.world_size;
+  }
+  return received;
+}
+
+JobShares Ledger::SharesOf(JobId id, Time now) const {
+  const Job& job = *jobs_.Find(id);
+  const Time until = job.active() ? now : job.ended_at;
+  const double elapsed = until - job.counted_since;
+  if (!(elapsed > 0)) return {};
+  double target = job.target_s;
+  double received = job.received_s;
+  if (job.active()) {
+    target += TargetSince(job, now);
+    received = SecondsReceived(job, now);
+  }
+  return {std::min(1.0, target / elapsed), std::min(1.0, received / elapsed)};
+}
+
+void Ledger::BookWorker(Time now, Job& job, Worker& worker) {
+  TimeReceived::Booking booking(time_received_);
+  Book(now, job, worker, booking);
+}
+
+void Ledger::BeginAllocation() {
+  // Under an assignment nobody is ahead or behind: it says who runs.
+  if (allocation_.result().is_assignment) return;
+  if (terms_.memory_rounds() > 0) {
+    time_received_.Age(terms_.memory_rounds() * terms_.round_duration_s());
+  } else {
+    time_received_.Reset();
+  }
+}
+
+}  // namespace gavel::engine

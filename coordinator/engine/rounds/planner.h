@@ -1,0 +1,87 @@
+// Plans a round: who would run where.
+//
+// A policy that says who runs (an assignment) leaves most jobs where they are:
+// only those are planned anew whose place may be another one. Of shares every
+// job's place is open in every round. Decides nothing; rounds.h does.
+//
+// Not thread-safe. No snapshot fields: after a restart all are planned.
+#ifndef GAVEL_COORDINATOR_ENGINE_ROUNDS_PLANNER_H_
+#define GAVEL_COORDINATOR_ENGINE_ROUNDS_PLANNER_H_
+
+#include <optional>
+#include <vector>
+
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/engine_values.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/rounds/allocation_table.h"
+#include "coordinator/engine/rounds/candidates.h"
+#include "coordinator/engine/rounds/round_rows.h"
+#include "coordinator/engine/rounds/trial_book.h"
+#include "coordinator/engine/state/agents.h"
+#include "coordinator/engine/state/assigned_accelerators.h"
+#include "coordinator/engine/state/changes.h"
+#include "coordinator/engine/state/job_table.h"
+#include "coordinator/engine/state/terms.h"
+#include "coordinator/engine/workers/checkpoints.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class Planner {
+ public:
+  // Borrowed, and outlive this.
+  Planner(const Terms& terms, const JobTable& jobs, Changes& changes,
+          const Cluster& cluster, AssignedAccelerators& assigned,
+          const Agents& agents, const EngineOptions& options,
+          const AllocationTable& allocation, const Checkpoints& checkpoints,
+          const Candidates& candidates, const TrialBook& trials,
+          const RoundRows& rows)
+      : terms_(terms),
+        jobs_(jobs),
+        changes_(changes),
+        cluster_(cluster),
+        assigned_(assigned),
+        agents_(agents),
+        options_(options),
+        allocation_(allocation),
+        checkpoints_(checkpoints),
+        candidates_(candidates),
+        trials_(trials),
+        rows_(rows) {}
+
+  // What a job gets depends on the others, or on more than what touches it.
+  bool PlansWhole() const;
+  // `types`, where there are any: those on which somebody is to be placed. Of
+  // an assignment, where each type is placed by itself, the others may be left
+  // out.
+  RoundPlan PlanAll(Time at, bool keep_running,
+                    const std::vector<bool>& types = {});
+
+ private:
+  bool IsSettled(const Job& job) const;
+  std::optional<std::vector<JobId>> Unsettled();
+  RoundAssignment PlaceJobs(const std::vector<JobId>& jobs, bool keep_running,
+                            const std::vector<bool>& types);
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  Changes& changes_;
+  const Cluster& cluster_;
+  AssignedAccelerators& assigned_;
+  const Agents& agents_;
+  const EngineOptions& options_;
+  const AllocationTable& allocation_;
+  const Checkpoints& checkpoints_;
+  const Candidates& candidates_;
+  const TrialBook& trials_;
+  const RoundRows& rows_;
+  std::vector<JobId> unsettled_;  // by the last plan, unless all are
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_ROUNDS_PLANNER_H_

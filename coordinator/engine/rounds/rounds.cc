@@ -1,0 +1,199 @@
+#include "coordinator/engine/rounds/rounds.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace gavel::engine {
+
+void Rounds::PlanRoundAhead(Time now) {
+  ledger_.BookAll(now);
+  resizing_.ResizeJobs(now, round_.ends_at(), /*keep_running=*/false);
+  RoundPlan plan = planner_.PlanAll(round_.ends_at(), /*keep_running=*/false);
+  // The journal tells everybody's place, and so do renewals of leases.
+  if (options_.journal || options_.renewals) Complete(plan);
+  recorder_.Record(
+      now,
+      event::RoundPlanned{plan.places.Release(), std::move(plan.jobs),
+                          std::move(plan.trials), plan.places.ReleaseClaims()});
+}
+
+// With those who go on as they are.
+void Rounds::Complete(RoundPlan& plan) const {
+  if (!plan.jobs.has_value()) return;
+  std::vector<RoundAssignment::Entry> places = plan.places.Release();
+  auto planned = plan.jobs->begin();
+  for (const auto& [id, job] : jobs_.live()) {
+    while (planned != plan.jobs->end() && *planned < id) ++planned;
+    const bool goes_on = planned == plan.jobs->end() || *planned != id;
+    if (goes_on && !job->assigned.empty()) {
+      places.emplace_back(ShareUnit{id, JobId()}, job->assigned);
+    }
+  }
+  std::sort(places.begin(), places.end());
+  plan = {std::nullopt, RoundAssignment(std::move(places)), {}};
+}
+
+void Rounds::On(Time now, const event::RoundPlanned& e) {
+  ledger_.BookAll(now);
+  round_.ForgetPlans();
+  round_.Plan(e.jobs);
+  trials_.Plan(e.trials);
+  for (const auto& [id, type] : e.claims) {
+    if (Job* job = jobs_.FindLive(id)) job->planned_claim = type;
+  }
+  for (const auto& [unit, places] : e.places) {
+    for (const JobId id : {unit.job, unit.partner}) {
+      Job* found = jobs_.FindLive(id);
+      if (found == nullptr) continue;
+      Job& job = *found;
+      job.planned = places;
+      job.planned_partner = id == unit.job ? unit.partner : unit.job;
+      if (job.assigned.empty()) {
+        if (!job.AnyLive() && !job.AllDone()) {
+          processes_.EnsureProcesses(now, job, job.planned);
+        }
+      } else if (jobs_.Unchanged(job, job.planned, job.planned_partner)) {
+        processes_.NoticeHolders(job);
+      }
+      checkpoints_.Prefetch(job);
+    }
+  }
+}
+
+void Rounds::On(Time now, const event::RoundStarted& e) {
+  ledger_.BookAll(now);
+  const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
+  round_.Begin(now);
+  trials_.StartTrials(now);
+  std::vector<AcceleratorId> next;  // its memory goes from job to job
+  const auto begin = [&](Job& job) {
+    const bool replanned = round_.IsReplanned(job);
+    next.clear();
+    std::swap(next, job.planned);
+    const int claimed = std::exchange(job.planned_claim, -1);
+    if (!job.active()) return;
+    if (replanned) job.claimed = next.empty() ? -1 : claimed;
+    const auto tier = tiers.find(job.id);
+    if (replanned) {
+      assignments_.Assign(
+          now, job, next, job.planned_partner,
+          tier == tiers.end() ? PauseTier::kPark : tier->second);
+    }
+    // Whoever asked too late in the last round to begin in it.
+    if (!job.HoldsAny()) processes_.NotifyReady(job);
+  };
+  if (round_.replanned().has_value()) {
+    // And whoever has changed since it was planned.
+    std::vector<JobId> jobs = *round_.replanned();
+    jobs.insert(jobs.end(), changes_.Touched(Changes::kPlan).begin(),
+                changes_.Touched(Changes::kPlan).end());
+    std::ranges::sort(jobs);
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+    for (const JobId id : jobs) {
+      if (Job* job = jobs_.FindLive(id)) begin(*job);
+    }
+  } else {
+    for (auto& [id, job] : jobs_.live()) begin(*job);
+  }
+  round_.EndPlan(/*stop=*/jobs_.active() == 0);
+  agenda_.FillSoon();
+}
+
+void Rounds::Fill(Time now) {
+  agenda_.BeginFill();
+  if (round_.ends_at() == kNever) return;
+  resizing_.ResizeJobs(now, now, /*keep_running=*/true);
+  event::UnitsAssigned fill;
+  RoundPlan plan;
+  if (const std::vector<bool> types = FillableTypes(); !types.empty()) {
+    plan = planner_.PlanAll(now, /*keep_running=*/true, types);
+    if (plan.jobs.has_value()) changes_.filled().Note(types);
+  }
+  for (auto& [unit, places] : plan.places.Release()) {
+    const Job& job = *jobs_.Find(unit.job);
+    if (!job.assigned.empty()) continue;
+    if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
+    // Not what another job is still assigned to (it is not to be disturbed).
+    const bool free = std::ranges::all_of(
+        places, [&](AcceleratorId a) { return assigned_.IsFree(a); });
+    if (free) fill.places.emplace_back(unit, std::move(places));
+  }
+  fill.claims = plan.places.ReleaseClaims();
+  std::erase_if(fill.claims, [&](const RoundAssignment::Claim& claim) {
+    return !jobs_.at(claim.first).assigned.empty();
+  });
+  if (!fill.places.empty()) recorder_.Record(now, std::move(fill));
+  if (round_.planned()) PlanRoundAhead(now);
+}
+
+// By type: somebody waits, and may go there, for enough of it is nobody's.
+// Empty: all of it is false.
+std::vector<bool> Rounds::FillableTypes() {
+  const uint64_t version = throughputs_.version();
+  if (changes_.all(Changes::kFill) || changes_.idle().version != version)
+    changes_.idle().types.Forget();
+  changes_.idle().version = version;
+  const std::vector<JobId> changed = changes_.Take(Changes::kFill, jobs_);
+  const bool whole = planner_.PlansWhole();
+  std::vector<bool> open(assigned_.free().size());  // nobody has been found yet
+  for (size_t type = 0; type < open.size(); ++type) {
+    open[type] =
+        assigned_.free()[type] > 0 && (whole || !changes_.filled().Has(type));
+  }
+  std::vector<bool> found(assigned_.free().size(), false);
+  const auto look = [&](const Job& job) {
+    if (!job.assigned.empty() || !allocation_.IsAllocated(job)) return;
+    const uint32_t chosen = allocation_.Chosen(job);
+    for (size_t type = 0; type < open.size(); ++type) {
+      if (!open[type] || assigned_.free()[type] < job.scale_factor) continue;
+      if (chosen == kNoIndex ? !figures_.UsableTypes(job)[type]
+                             : type != chosen) {
+        continue;
+      }
+      if (!candidates_.MayRun(job)) break;
+      found[type] = true;
+      open[type] = false;
+    }
+  };
+  for (const JobId id : changed) {
+    if (const Job* job = jobs_.FindLive(id)) look(*job);
+  }
+  for (size_t type = 0; type < open.size(); ++type) {
+    if (changes_.idle().types.Has(type)) open[type] = false;
+  }
+  // There may be a million who wait.
+  for (const auto& [id, job] : jobs_.waiting()) {
+    if (std::ranges::find(open, true) == open.end()) break;
+    look(*job);
+  }
+  changes_.idle().types.Note(open);
+  if (std::ranges::find(found, true) == found.end()) found.clear();
+  return found;
+}
+
+void Rounds::On(Time now, const event::UnitsAssigned& e) {
+  for (const auto& [unit, places] : e.places) {
+    jobs_.at(unit.job).claimed = -1;
+    assignments_.Assign(now, jobs_.at(unit.job), places, unit.partner);
+    if (unit.packed())
+      assignments_.Assign(now, jobs_.at(unit.partner), places, unit.job);
+  }
+  for (const auto& [id, type] : e.claims) {
+    if (Job* job = jobs_.FindLive(id)) job->claimed = type;
+  }
+}
+
+void Rounds::Look(Time now) {
+  if (now < round_.PlanDue()) return;
+  // What is chosen for one lease is chosen anew; the plan is remade when the
+  // answer is there.
+  if (allocation_.result().each_round) agenda_.SolveSoon();
+  PlanRoundAhead(now);
+}
+
+}  // namespace gavel::engine

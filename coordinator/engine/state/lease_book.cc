@@ -1,0 +1,119 @@
+#include "coordinator/engine/state/lease_book.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/rules.h"
+
+namespace gavel::engine {
+
+bool LeaseBook::CanStart(const Job& job) const {
+  if (!job.active() || job.assigned.empty()) return false;
+  if (!job.AllJoined() && Rules::Hold(Rule::kGangStartsTogether)) return false;
+  for (size_t rank = job.assigned.size(); rank < job.workers.size(); ++rank) {
+    if (job.workers[rank].held_epoch != 0) return false;  // it leaves
+  }
+  for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
+    const Worker& worker = job.workers[rank];
+    const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
+    if (worker.leaving || worker.server != next.server) return false;
+    if (!next.usable()) return false;
+    if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
+    if (HeldByOther(next.id, job) != nullptr &&
+        Rules::Hold(Rule::kAcceleratorIsFree)) {
+      return false;
+    }
+    if (LeavingMemory(next.id, job) != nullptr) return false;
+  }
+  return true;
+}
+
+const WorkerKey* LeaseBook::HeldByOther(AcceleratorId accelerator,
+                                        const Job& job) const {
+  const auto quarantine = quarantined_.find(accelerator);
+  if (quarantine != quarantined_.end() && Rules::Hold(Rule::kQuarantineBars)) {
+    return &quarantine->second;
+  }
+  for (const WorkerKey& key : holders_.At(accelerator)) {
+    if (key.job == job.id) continue;
+    const Job& other = jobs_.at(key.job);
+    const Worker& worker = jobs_.WorkerOf(key);
+    const bool has_half = worker.held_epoch == other.epoch ||
+                          !Rules::Hold(Rule::kPartnerTakesHalf);
+    if (jobs_.Together(job, key.job) && has_half) continue;
+    return &key;
+  }
+  return nullptr;
+}
+
+const WorkerKey* LeaseBook::LeavingMemory(AcceleratorId accelerator,
+                                          const Job& job) const {
+  const auto [begin, end] = contexts_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    if (it->second.job == job.id) continue;
+    const Worker& worker = jobs_.WorkerOf(it->second);
+    if (worker.is_parked() && worker.leaving) return &it->second;
+  }
+  return nullptr;
+}
+
+void LeaseBook::Begin(AcceleratorId accelerator, const WorkerKey& worker) {
+  holders_.Add(accelerator, worker);
+}
+
+void LeaseBook::End(AcceleratorId accelerator, JobId job) {
+  holders_.Remove(accelerator,
+                  [&](const WorkerKey& key) { return key.job == job; });
+}
+
+bool LeaseBook::IsQuarantined(const WorkerKey& worker,
+                              std::string_view server) const {
+  return std::ranges::any_of(quarantined_, [&](const auto& entry) {
+    return entry.second == worker &&
+           cluster_.accelerator(entry.first).server == server;
+  });
+}
+
+void LeaseBook::Quarantine(const Worker& worker, const WorkerKey& key) {
+  if (!Rules::Hold(Rule::kAbandonedIsQuarantined)) return;
+  std::set<AcceleratorId> used = worker.contexts;
+  if (worker.held_epoch != 0) used.insert(worker.held);
+  for (const AcceleratorId id : used) quarantined_.emplace(id, key);
+}
+
+std::optional<AcceleratorId> LeaseBook::EndQuarantine(const WorkerKey& worker) {
+  const auto found = std::ranges::find_if(
+      quarantined_, [&](const auto& entry) { return entry.second == worker; });
+  if (found == quarantined_.end()) return std::nullopt;
+  const AcceleratorId freed = found->first;
+  quarantined_.erase(found);
+  return freed;
+}
+
+void LeaseBook::AddContext(AcceleratorId accelerator, const WorkerKey& worker) {
+  contexts_.emplace(accelerator, worker);
+}
+
+void LeaseBook::EndContexts(const WorkerKey& worker) {
+  std::erase_if(contexts_,
+                [&](const auto& entry) { return entry.second == worker; });
+}
+
+std::vector<WorkerKey> LeaseBook::Contexts(AcceleratorId accelerator) const {
+  std::vector<WorkerKey> workers;
+  const auto [begin, end] = contexts_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) workers.push_back(it->second);
+  return workers;
+}
+
+std::set<WorkerKey> LeaseBook::ParkedOn(AcceleratorId accelerator) const {
+  std::set<WorkerKey> parked;
+  const auto [begin, end] = contexts_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    const Worker& worker = jobs_.WorkerOf(it->second);
+    if (worker.is_parked() && !worker.leaving) parked.insert(it->second);
+  }
+  return parked;
+}
+
+}  // namespace gavel::engine

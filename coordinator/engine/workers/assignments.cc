@@ -1,0 +1,83 @@
+#include "coordinator/engine/workers/assignments.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "core/rules.h"
+
+namespace gavel::engine {
+
+// It is assigned with another number of workers. Whoever can't stay ends, with
+// a checkpoint; who was done, with a gang that did not come to its end, starts
+// again with the new one.
+void Assignments::ChangeWorldSize(Time now, Job& job, int world_size) {
+  const bool grows = world_size > job.world_size;
+  job.world_size = world_size;
+  job.resizing_since = job.HoldsAny() ? now : kNever;
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.process == ProcessState::kDone) {
+      worker.process = ProcessState::kNone;
+    }
+    if (!worker.is_live()) continue;
+    if (!grows && rank < world_size) continue;
+    worker.restarting |= grows;
+    processes_.Pause(now, job, rank, PauseTier::kEvict);
+  }
+}
+
+void Assignments::NoteResized(Time now, Job& job) {
+  if (job.resizing_since == kNever) return;
+  const bool all = std::ranges::all_of(job.gang(), [&](const Worker& worker) {
+    return worker.held_epoch == job.epoch;
+  });
+  if (!all) return;
+  job.resize_s = now - job.resizing_since;
+  job.resizing_since = kNever;
+}
+
+void Assignments::Assign(Time now, Job& job,
+                         const std::vector<AcceleratorId>& next, JobId partner,
+                         PauseTier tier) {
+  if (jobs_.Unchanged(job, next, partner)) return;
+  agenda_.MakeRoomSoon();
+  changes_.Touch(job);
+  if (allocation_.result().is_assignment) {
+    // As the unit that it was until now; so was its partner.
+    ledger_.BookJob(now, job);
+    if (Job* other = jobs_.FindLive(job.partner)) ledger_.BookJob(now, *other);
+  }
+  for (Worker& worker : job.workers) ledger_.BookStart(now, job, worker);
+  for (AcceleratorId old : job.assigned) {
+    assigned_.Remove(old, job.id);
+  }
+  const bool resized =
+      !next.empty() && static_cast<int>(next.size()) != job.world_size;
+  if (next.empty()) job.resizing_since = kNever;
+  if (resized && Rules::Hold(Rule::kGangIsOfItsSize)) {
+    ChangeWorldSize(now, job, static_cast<int>(next.size()));
+  }
+  job.assigned = next;
+  jobs_.NoteWaiting(job);
+  job.partner = next.empty() ? JobId() : partner;
+  for (AcceleratorId accelerator : next) {
+    assigned_.Add(accelerator, job.id);
+  }
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.held_epoch == 0 || (resized && worker.leaving)) continue;
+    const bool stays =
+        next.empty() ||
+        (static_cast<size_t>(rank) < next.size() &&
+         cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
+             worker.server);
+    processes_.Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
+  }
+  if (next.empty()) return;
+  ++job.epoch;
+  processes_.EnsureProcesses(now, job, next);
+  processes_.NotifyReady(job);
+}
+
+}  // namespace gavel::engine

@@ -1,0 +1,352 @@
+#include "coordinator/engine/workers/endings.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/worker_limits.h"
+#include "core/launch_errors.h"
+#include "core/rules.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+namespace {
+
+constexpr int kHungLaunchesMax = 2;
+
+// A program that can't use those of so many servers is itself what is wrong, or
+// so many accelerators where no other server has such.
+constexpr size_t kAccusedMax = 2;
+
+}  // namespace
+
+void Endings::On(Time now, const event::WorkerGone& e) {
+  const WorkerKey& key = e.exit.worker;
+  while (const auto freed = leases_.EndQuarantine(key)) {
+    processes_.AcceleratorFreed(*freed);
+  }
+  if (Worker* worker = jobs_.Find(key)) {
+    worker->hung_s = e.hung_s;
+    ProcessEnded(now, *jobs_.Find(key.job), key.rank, e.exit);
+  }
+}
+
+void Endings::On(Time now, const event::WorkerAbandoned& e) {
+  Worker* worker = jobs_.Find(e.worker);
+  Job* job = jobs_.Find(e.worker.job);
+  if (worker == nullptr) return;
+  leases_.Quarantine(*worker, e.worker);
+  const WorkerExited exit = EndedWithAgent(worker->server, *worker, e.worker);
+  assignments_.Assign(now, *job, {}, JobId());
+  ProcessEnded(now, *job, e.worker.rank, exit);
+  agenda_.FillSoon();
+}
+
+// One that has grown and does not come together, however often it is tried (a
+// step may have too few samples for so many), goes back to what it asked for,
+// and does not try that size again.
+bool Endings::GiveUpSize(Time now, Job& job) {
+  const int size = job.world_size;
+  if (size <= job.spec.scale_factor || job.assigned.empty()) return false;
+  const std::string type = cluster_.accelerator(job.assigned.front()).info.type;
+  throughputs_.ExcludeSize(job.id, type, size);
+  job.scale_factor = job.spec.scale_factor;
+  job.failed_starts = 0;
+  job.resized_at = now;
+  job.resize_reason = {ReasonCode::kShrunkFailed, type,
+                       static_cast<double>(size), 0};
+  round_.ForgetPlan(job);
+  assignments_.Assign(now, job, {}, JobId());
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+  return true;
+}
+
+void Endings::ProcessEnded(Time now, Job& job, int rank,
+                           const WorkerExited& exit) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (IsLoss(worker, exit)) ledger_.AddLoss();
+  const bool leaving =
+      worker.out_of_memory ||
+      (worker.leaving && (job.failure_counted || !DiedByItself(worker, exit)));
+  const bool restarts = worker.out_of_memory && job.is_gang();
+  const bool fetched_nothing = !worker.leaving &&
+                               worker.process == ProcessState::kLaunching &&
+                               exit.launch_error == kStoppedWhileFetching;
+  // Not that it was quick: it was waited for, and stopped.
+  const bool overdue =
+      worker.process == ProcessState::kLaunching && exit.stopped;
+  const bool silent = overdue && !worker.spoke;
+  const double unready_s =
+      overdue && worker.spoke ? StartTimeout(job, options_) : 0;
+  // One that was stopped and has never asked for a lease was starting all
+  // along.
+  if (exit.stopped && worker.held_epoch == 0 && worker.parked_at == kNever) {
+    worker.process = ProcessState::kLaunching;
+  }
+  ledger_.BookStart(now, job, worker);
+  // It may run again, elsewhere.
+  if (worker.out_of_memory) agenda_.FillSoon();
+  const std::set<AcceleratorId> contexts = std::move(worker.contexts);
+  worker.contexts.clear();
+  worker.parked_at = kNever;
+  worker.kept_on = AcceleratorId();
+  worker.out_of_memory = false;
+  jobs_.MayBeOver(job);
+  changes_.Touch(job);
+  worker.process = ProcessState::kNone;
+  worker.leaving = false;
+  worker.restarting = false;
+  worker.finished = false;
+  worker.unswept = false;
+  const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent, unready_s};
+  EndLease(now, job, worker);
+  worker.pause_sent_at = kNever;
+  worker.stop_sent_at = kNever;
+  worker.launch_sent_at = kNever;
+  worker.last_nonce = 0;
+  checkpoints_.EndFetch({job.id, rank, worker.incarnation});
+  if (!contexts.empty()) {
+    leases_.EndContexts({job.id, rank, worker.incarnation});
+  }
+  for (const AcceleratorId freed : contexts) processes_.AcceleratorFreed(freed);
+  const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
+  const bool of_gang = rank < job.world_size;
+  if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
+    worker.process = ProcessState::kDone;
+    if (job.AllDone()) {
+      EndJob(now, job, JobState::kFinished,
+             Reason{ReasonCode::kFinished, "", 0, 0});
+    }
+    processes_.ReviveDone(now, job);
+    return;
+  }
+  if (!job.active()) return;
+  if (fetched_nothing && GiveUpFetching(now, job, worker.server)) return;
+  if (exit.launch_hung && GiveUpLaunching(now, job, exit)) return;
+  const bool failed = !leaving && !exit.no_failure && !exit.launch_hung &&
+                      !(by_itself && exit.exit_code == kExitEvicted);
+  if (failed) {
+    CountFailure(now, job, end);
+  } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
+    processes_.RestartGang(
+        now, job);  // no failure, but the others can't go on alone
+  }
+  if (job.active() && !job.assigned.empty()) {
+    processes_.EnsureProcesses(now, job, job.assigned);
+  }
+}
+
+// A launch that came to nothing: it did not get to exec, or its agent was lost
+// over it. One other try, and it is held: a job whose directory hangs does not
+// occupy, or take down, one server after the other.
+bool Endings::GiveUpLaunching(Time now, Job& job, const WorkerExited& exit) {
+  if (++job.hung_launches < kHungLaunchesMax) return false;
+  const std::string why = exit.launch_error.empty()
+                              ? "its agent was lost meanwhile"
+                              : exit.launch_error;
+  EndJob(
+      now, job, JobState::kHeld,
+      Reason{ReasonCode::kHeldHungLaunch, StrCat("on ", exit.server, ": ", why),
+             static_cast<double>(job.id.value()),
+             static_cast<double>(job.hung_launches)});
+  return true;
+}
+
+void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
+  const WorkerExited& exit = end.exit;
+  ++job.failures_in_a_row;
+  job.failure_counted = true;
+  job.last_error = exit.error_line;
+  if (!exit.launch_error.empty()) {
+    // Trying again would end the same way.
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldLaunch, exit.launch_error, 0, 0});
+  }
+  if (job.failures_in_a_row < job.spec.retries_max ||
+      !Rules::Hold(Rule::kRetriesAreBounded)) {
+    return processes_.RestartGang(now, job);
+  }
+  const auto failures = static_cast<double>(job.failures_in_a_row);
+  if (end.hung_s > 0) {
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldHung, std::to_string(job.id.value()),
+                         failures, end.hung_s});
+  }
+  if (end.silent) {
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldSilent,
+                         std::to_string(job.id.value()), failures, 0});
+  }
+  if (end.unready_s > 0) {
+    return EndJob(
+        now, job, JobState::kHeld,
+        Reason{ReasonCode::kHeldUnready, std::to_string(job.id.value()),
+               failures, end.unready_s});
+  }
+  EndJob(now, job, JobState::kHeld,
+         Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),
+                static_cast<double>(job.failures_in_a_row),
+                static_cast<double>(exit.signal != 0 ? -exit.signal
+                                                     : exit.exit_code),
+                job.last_error});
+}
+
+void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
+                     PauseTier tier) {
+  ledger_.BookAll(now);
+  ledger_.BookTarget(now, job);
+  isolated_.SettleIsolated(job);
+  assignments_.Assign(now, job, {}, JobId());
+  round_.ForgetPlan(job);
+  changes_.Touch(job);
+  jobs_.End(job, state);
+  job.reason = std::move(reason);
+  job.ended_at = now;
+  processes_.EndWorkers(now, job, tier);
+  accusations_.WithdrawAccusations(job.id);
+  if (state != JobState::kHeld) {
+    throughputs_.RemoveJob(job.id);
+    speeds_.RemoveJob(job.id);
+    ledger_.RemoveJob(job.id);
+    trials_.ForgetJob(job.id);
+  }
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+}
+
+void Endings::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
+  if (Rules::Hold(Rule::kGivenUpEpochEnds)) ++job.epoch;
+  if (job.is_gang() && cause == ReleaseCause::kResumeFailed &&
+      ++job.failed_starts >= StartsMax(job)) {
+    if (GiveUpSize(now, job)) return;
+    return EndJob(now, job, JobState::kHeld,
+                  Reason{ReasonCode::kHeldGang, std::to_string(job.id.value()),
+                         static_cast<double>(job.failed_starts), 0});
+  }
+  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+    if (job.workers[rank].held_epoch != 0) {
+      processes_.Pause(now, job, static_cast<int>(rank), PauseTier::kPark);
+    }
+  }
+}
+
+void Endings::EndLease(Time now, Job& job, Worker& worker) {
+  if (worker.held_epoch == 0) return;
+  ledger_.BookWorker(now, job, worker);
+  trials_.CountTrial(now, worker);
+  const AcceleratorId freed = worker.held;
+  leases_.End(freed, job.id);
+  worker.asked_at = now;
+  agenda_.Due(now + StartTimeout(job, options_));
+  worker.held_epoch = 0;
+  worker.held = AcceleratorId();
+  worker.hung_s = 0;
+  agenda_.MakeRoomSoon();
+  if (!worker.leaving) {
+    worker.pause_sent_at = kNever;
+    worker.stop_sent_at = kNever;
+  }
+  processes_.AcceleratorFreed(freed);
+}
+
+void Endings::On(Time now, const event::AcceleratorLost& e) {
+  const AcceleratorId lost = cluster_.Find(e.server, e.uuid);
+  if (!lost.valid()) return;
+  cluster_.MarkLost(lost);
+  assigned_.Recount();
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+  while (!assigned_.JobsOn(lost).empty()) {
+    assignments_.Assign(now, jobs_.at(assigned_.JobsOn(lost).front()), {},
+                        JobId());
+  }
+  Job* accuser = jobs_.Find(e.job);
+  if (accuser == nullptr || !accuser->active()) return;
+  accusations_.Accuse(lost, e.job);
+  std::vector<std::string> accused;
+  std::set<std::string> servers;
+  for (const AcceleratorId accelerator : accusations_.AccusedBy(e.job)) {
+    accused.push_back(cluster_.accelerator(accelerator).info.uuid);
+    servers.insert(cluster_.accelerator(accelerator).server);
+  }
+  const bool others =
+      std::ranges::any_of(cluster_.accelerators(), [&](const auto& other) {
+        return other.usable() &&
+               other.info.type == cluster_.accelerator(lost).info.type &&
+               !servers.contains(other.server);
+      });
+  if ((others ? servers.size() : accused.size()) < kAccusedMax) return;
+  EndJob(now, *accuser, JobState::kHeld,
+         Reason{ReasonCode::kHeldDevice, absl::StrJoin(accused, " nor "),
+                static_cast<double>(e.job.value()), 0});
+}
+
+void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
+                          Time now) {
+  if (!job.active()) return;
+  const std::string& type = cluster_.accelerator(where).info.type;
+  if (partner.valid()) {
+    throughputs_.ExcludePair(job.id, partner, type);
+    if (Job* other = jobs_.Find(partner)) {
+      measurements_.KeepPairCell(job, *other, type);
+      measurements_.KeepPairCell(*other, job, type);
+    }
+  } else {
+    throughputs_.Exclude(job.id, type);
+  }
+  round_.ForgetPlan(job);
+  assignments_.Assign(now, job, {}, JobId());
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+}
+
+void Endings::GiveUpFetches(Time now) {
+  for (auto& [id, live] : jobs_.live()) {
+    Job& job = *live;
+    if (!job.active() || !checkpoints_.IsStranded(job)) continue;
+    const bool waits = std::ranges::any_of(job.workers, [](const Worker& w) {
+      return w.process == ProcessState::kLaunching;
+    });
+    if (!waits) continue;
+    assignments_.Assign(now, job, {}, JobId());
+    for (Worker& worker : job.workers) {
+      if (worker.process != ProcessState::kLaunching) continue;
+      processes_.TellToStop(now, job, worker, /*grace_s=*/0);
+    }
+  }
+}
+
+// The launch of a process on `server` was ended as no byte of its checkpoint
+// came any more. It is tried again, but not for ever: others may have its
+// accelerators meanwhile. Both agents are there, so only a person can tell why
+// they do not reach each other.
+bool Endings::GiveUpFetching(Time now, Job& job, const std::string& server) {
+  if (++job.failed_starts < StartsMax(job)) return false;
+  EndJob(
+      now, job, JobState::kHeld,
+      Reason{ReasonCode::kHeldFetch,
+             StrCat(job.id.value(), " ",
+                    checkpoints_.SourceFor(job, server).server, " to ", server),
+             StartTimeout(job, options_),
+             static_cast<double>(job.failed_starts)});
+  return true;
+}
+
+WorkerExited EndedWithAgent(const std::string& server, const Worker& worker,
+                            const WorkerKey& key) {
+  WorkerExited exit;
+  exit.launch_hung = worker.process == ProcessState::kLaunching &&
+                     !worker.spoke && !worker.leaving;
+  exit.server = server;
+  exit.worker = key;
+  exit.signal = 9;
+  exit.no_failure = true;
+  return exit;
+}
+
+}  // namespace gavel::engine

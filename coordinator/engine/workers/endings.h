@@ -1,0 +1,121 @@
+// How leases, processes and jobs end, and what of it is a failure. Events:
+// WorkerGone, WorkerAbandoned, AcceleratorLost. Not thread-safe; stateless.
+#ifndef GAVEL_COORDINATOR_ENGINE_WORKERS_ENDINGS_H_
+#define GAVEL_COORDINATOR_ENGINE_WORKERS_ENDINGS_H_
+
+#include <string>
+
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/engine_values.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/rounds/isolated_time.h"
+#include "coordinator/engine/rounds/ledger.h"
+#include "coordinator/engine/rounds/measurements.h"
+#include "coordinator/engine/rounds/round_clock.h"
+#include "coordinator/engine/rounds/trial_book.h"
+#include "coordinator/engine/state/agenda.h"
+#include "coordinator/engine/state/assigned_accelerators.h"
+#include "coordinator/engine/state/changes.h"
+#include "coordinator/engine/state/job_table.h"
+#include "coordinator/engine/state/lease_book.h"
+#include "coordinator/engine/workers/accusations.h"
+#include "coordinator/engine/workers/assignments.h"
+#include "coordinator/engine/workers/checkpoints.h"
+#include "coordinator/engine/workers/processes.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/throughput/accelerator_speeds.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class Endings {
+ public:
+  // Borrowed, and outlive this.
+  Endings(Agenda& agenda, JobTable& jobs, Changes& changes, Cluster& cluster,
+          ThroughputMatrix& throughputs, AcceleratorSpeeds& speeds,
+          AssignedAccelerators& assigned, LeaseBook& leases,
+          const EngineOptions& options, Checkpoints& checkpoints,
+          Measurements& measurements, Ledger& ledger, IsolatedTime& isolated,
+          TrialBook& trials, RoundClock& round, Processes& processes,
+          Assignments& assignments, Accusations& accusations)
+      : agenda_(agenda),
+        jobs_(jobs),
+        changes_(changes),
+        cluster_(cluster),
+        throughputs_(throughputs),
+        speeds_(speeds),
+        assigned_(assigned),
+        leases_(leases),
+        options_(options),
+        checkpoints_(checkpoints),
+        measurements_(measurements),
+        ledger_(ledger),
+        isolated_(isolated),
+        trials_(trials),
+        round_(round),
+        processes_(processes),
+        assignments_(assignments),
+        accusations_(accusations) {}
+
+  void On(Time now, const event::WorkerGone& e);
+  void On(Time now, const event::WorkerAbandoned& e);
+  // The process of that rank is gone. May end the job, or start it again.
+  void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
+  // The job leaves its state for that one: it loses its accelerators, and its
+  // processes are asked to end.
+  void EndJob(Time now, Job& job, JobState state, Reason reason,
+              PauseTier tier = PauseTier::kStop);
+  // A worker stopped on its own (its lease ran out, the accelerator was not to
+  // be had, its gang did not come together): no lease of this epoch again, for
+  // any of the gang.
+  void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
+  // The worker holds its accelerator no more.
+  void EndLease(Time now, Job& job, Worker& worker);
+  // A job that was measured on such a type is believed. Of one that was not,
+  // the program may be at fault, built without CUDA, say: its word holds until
+  // it ends, or can't use those of another server either.
+  void On(Time now, const event::AcceleratorLost& e);
+  // It does not fit there: not again, and that is no failure of its own.
+  void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
+  // The jobs whose processes wait for a checkpoint that nobody can send any
+  // more: others may have their accelerators.
+  void GiveUpFetches(Time now);
+
+ private:
+  bool GiveUpSize(Time now, Job& job);
+  bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
+  void CountFailure(Time now, Job& job, const FailedEnd& end);
+  bool GiveUpFetching(Time now, Job& job, const std::string& server);
+
+  Agenda& agenda_;
+  JobTable& jobs_;
+  Changes& changes_;
+  Cluster& cluster_;
+  ThroughputMatrix& throughputs_;
+  AcceleratorSpeeds& speeds_;
+  AssignedAccelerators& assigned_;
+  LeaseBook& leases_;
+  const EngineOptions& options_;
+  Checkpoints& checkpoints_;
+  Measurements& measurements_;
+  Ledger& ledger_;
+  IsolatedTime& isolated_;
+  TrialBook& trials_;
+  RoundClock& round_;
+  Processes& processes_;
+  Assignments& assignments_;
+  Accusations& accusations_;
+};
+
+// As far as anybody can tell: its agent is gone, or can't be asked. Perhaps
+// over the launch of this worker.
+WorkerExited EndedWithAgent(const std::string& server, const Worker& worker,
+                            const WorkerKey& key);
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_WORKERS_ENDINGS_H_

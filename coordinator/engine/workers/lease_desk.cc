@@ -1,0 +1,304 @@
+#include "coordinator/engine/workers/lease_desk.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "coordinator/engine/worker_limits.h"
+#include "core/launch_errors.h"
+#include "core/rules.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+namespace {
+
+// Denied workers ask again after this, though a notice comes before.
+constexpr double kRetryAfter_s = 2;
+
+// The other ranks of a gang, while rank 0 opens its store; the same.
+constexpr double kGangRetry_s = 0.5;
+
+// A lease shorter than this is not begun; nor one of a gang that is shorter
+// than this part of a whole one, for its ranks stop some time ahead of the end,
+// and would have come together for nothing.
+constexpr double kLeaseMin_s = 0.05;
+constexpr double kGangLeaseMin = 0.1;
+
+}  // namespace
+
+void LeaseDesk::Reject(const WorkerKey& worker, std::string reason) {
+  outbox_.EmitNow(action::SendToWorker{
+      worker,
+      WorkerRejected{worker, outbox_.durable_position(), std::move(reason)}});
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerJoined& e) {
+  const WorkerKey& key = e.hello.worker;
+  Worker* worker = jobs_.Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, StrCat("job ", key.job.value(), " rank ", key.rank,
+                              " does not run as incarnation ", key.incarnation,
+                              " any more"));
+  }
+  const bool news = e.hello.ready || !worker->spoke;
+  if (worker->process == ProcessState::kLaunching && news)
+    recorder_.Record(now, e);
+  // Also the answer to a repeated hello.
+  outbox_.Emit(action::SendToWorker{
+      key, LeaseNotice{key, outbox_.position(), jobs_.Find(key.job)->epoch}});
+  outbox_.Flush();
+}
+
+void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
+  Worker* worker = jobs_.Find(e.worker);
+  const bool is_held = worker != nullptr && worker->held_epoch == e.epoch;
+  if (worker == nullptr || e.epoch == 0 ||
+      (!is_held && Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
+    return;
+  }
+  const AcceleratorId held = worker->held;
+  const JobId job = e.worker.job;
+  const bool failed = e.cause == ReleaseCause::kDeviceFailed;
+  // The speeds of reports that were not journaled, which decisions go by.
+  worker->unjournaled.MoveInto(e.progress);
+  recorder_.Record(now, std::move(e));
+  if (failed) AdmitFailedDevice(now, job, held);
+}
+
+void LeaseDesk::Admit(Time now, event::StepsReported e) {
+  Worker* worker = jobs_.Find(e.worker);
+  if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
+    return;
+  }
+  if (now - worker->reported_at < options_.report_interval_s) {
+    worker->unjournaled.Add(e.progress);
+    return hang_.NoteSteps(now, *worker, e.progress);
+  }
+  worker->reported_at = now;
+  worker->unjournaled.MoveInto(e.progress);
+  recorder_.Record(now, std::move(e));
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
+  const WorkerKey& key = e.exit.worker;
+  const Worker* worker = jobs_.Find(key);
+  const bool current = worker != nullptr && worker->server == e.exit.server &&
+                       (worker->process == ProcessState::kLaunching ||
+                        worker->process == ProcessState::kJoined);
+  const bool quarantined = leases_.IsQuarantined(key, e.exit.server);
+  agents_.DropStranger(key, e.exit.server);
+  // Its agent does not know it, which says nothing yet: asked again later.
+  const bool holds =
+      current ? worker->held_epoch != 0 && worker->unswept : quarantined;
+  if (holds && e.exit.no_failure && !e.exit.launch_error.empty() &&
+      now < agents_.SweptAt(e.exit.server)) {
+    return;
+  }
+  if (current || quarantined) {
+    event::WorkerGone gone = e;
+    gone.hung_s = current ? worker->hung_s : 0;
+    recorder_.Record(now, std::move(gone));
+  }
+  // Only once it is on disk: the agent repeats until then.
+  outbox_.Emit(
+      action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
+  outbox_.Flush();
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerBusy& e) {
+  Worker* worker = jobs_.Find(e.message.worker);
+  if (worker != nullptr) NoteBytes(now, e.message, *worker);
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
+  // The lease is over; the exit code that counts comes from the agent.
+  const bool out_of_memory =
+      e.message.exit_code != 0 && TellsOutOfMemory(e.message.detail);
+  Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
+                               WithoutSpeed(e.message.progress), true,
+                               out_of_memory ? ReleaseCause::kOutOfMemory
+                                             : ReleaseCause::kPaused});
+}
+
+void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
+  const LeaseRequest& request = e.request;
+  const WorkerKey& key = request.worker;
+  Job* job = jobs_.Find(key.job);
+  Worker* worker = jobs_.Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, "another incarnation has taken its place");
+  }
+  // Its hello comes first (and is repeated until answered), and an old request
+  // must not be taken for a new one.
+  if (worker->process == ProcessState::kLaunching) return;
+  if (request.nonce <= worker->last_nonce) return;
+  worker->last_nonce = request.nonce;
+  worker->asked_at = now;
+  // Asked before its loop ended, and late: it only has to exit.
+  if (worker->finished) return;
+  AnswerRequest(now, *job, *worker, request);
+}
+
+void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
+                              const LeaseRequest& request) {
+  const WorkerKey& key = request.worker;
+  // The release itself was lost on the way; this says the same.
+  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch &&
+      Rules::Hold(Rule::kReleaseIsRepaired)) {
+    Admit(now, event::LeaseEnded{key, worker.held_epoch,
+                                 WithoutSpeed(worker.progress), false});
+  }
+  if (worker.leaving) {
+    const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
+    const uint64_t epoch =
+        worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
+    outbox_.Emit(action::SendToWorker{
+        key, PauseRequest{key, outbox_.position(), epoch, tier}});
+    return outbox_.Flush();
+  }
+  if (worker.held_epoch != 0) {
+    if ((worker.pause_sent_at != kNever || MustGo(job, key.rank)) &&
+        Rules::Hold(Rule::kPausingIsNotRenewed)) {
+      processes_.Pause(now, job, key.rank, worker.pause_tier);
+      return outbox_.Flush();
+    }
+    // It is about to be killed; should nobody reach it, its lease ends.
+    if (worker.hung_s > 0) return;
+    if (key.rank == 0) processes_.NoteGang(job, worker, request);
+    // Granted, but it never heard of it, and the address is not known (any
+    // more): nothing to start with.
+    if (!request.holding &&
+        processes_.WaitsForGang(job, key.rank, worker.held_epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
+    }
+    // Its first grant may still wait for the disk; then so does this one.
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/worker.lease_seq <= outbox_.persisted());
+  }
+  // It was left behind when its gang became smaller.
+  if (leases_.CanStart(job) && key.rank >= job.world_size) {
+    return Reject(key, StrCat("job ", job.id.value(), " runs with ",
+                              job.world_size, " workers now"));
+  }
+  const double whole_s =
+      std::min(terms_.lease_duration_s(), terms_.round_duration_s());
+  const double least_s = job.is_gang()
+                             ? std::max(kLeaseMin_s, kGangLeaseMin * whole_s)
+                             : kLeaseMin_s;
+  if (leases_.CanStart(job) && round_.LeaseHorizon(job) - now >= least_s) {
+    if (processes_.WaitsForGang(job, key.rank, job.epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
+    }
+    if (now < leases_.lost_until()) {
+      return Deny(key, job, request.nonce, leases_.lost_until() - now);
+    }
+    if (!TakeLeaseStart(now, worker)) {
+      return Deny(key, job, request.nonce, kRetryAfter_s);
+    }
+    recorder_.Record(
+        now, event::LeaseStarted{key, job.epoch,
+                                 job.assigned[static_cast<size_t>(key.rank)]});
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/!Rules::Hold(Rule::kGrantsAfterPersist));
+  }
+  Deny(key, job, request.nonce, kRetryAfter_s);
+}
+
+// It names the epoch, so it may not overtake the event that raised it.
+void LeaseDesk::Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
+                     double retry_after_s) {
+  outbox_.Emit(action::SendToWorker{
+      key,
+      LeaseDenied{key, outbox_.position(), job.epoch, nonce, retry_after_s}});
+  outbox_.Flush();
+}
+
+// Renewals never wait behind an fsync; the first grant of an epoch always does.
+void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
+                      bool renewal) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  LeaseGrant grant;
+  grant.worker = key;
+  grant.position = renewal ? outbox_.durable_position() : outbox_.position();
+  grant.epoch = worker.held_epoch;
+  grant.nonce = nonce;
+  grant.duration_s = std::max(
+      0.0,
+      std::min(options_.lease_duration_s, Rules::Hold(Rule::kLeaseEndsWithRound)
+                                              ? round_.LeaseHorizon(job) - now
+                                              : kNever));
+  AddPart(job, rank, grant);
+  grant.world_size = worker.world_size;
+  if (rank != 0 && job.gang_epoch == worker.held_epoch) {
+    grant.gang_address = job.gang_address;
+  }
+  // A renewal may end before an earlier one, where a plan was taken back, and
+  // be lost: then the worker has the earlier one.
+  const Time expires = now + grant.duration_s * (1 + options_.drift);
+  worker.lease_expires = Rules::Hold(Rule::kLongestGrantCounts)
+                             ? std::max(worker.lease_expires, expires)
+                             : expires;
+  agenda_.Due(worker.lease_expires);
+  if (renewal) {
+    outbox_.EmitNow(action::SendToWorker{key, std::move(grant)});
+  } else {
+    outbox_.Emit(action::SendToWorker{key, std::move(grant)});
+  }
+}
+
+// The lease was given back for its device's sake. Nothing is wrong with one
+// that another job runs on at this moment.
+void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
+  if (!leases_.Holders(where).empty()) return;
+  const Accelerator& accelerator = cluster_.accelerator(where);
+  if (accelerator.state == AcceleratorState::kLost) return;
+  // Not all that was measured is in the journal: whether it is believed is.
+  const std::string& type = accelerator.info.type;
+  const bool believed =
+      throughputs_.Get(job, type).source == ThroughputSource::kMeasured &&
+      !throughputs_.IsExcluded(job, type);
+  recorder_.Record(
+      now, event::AcceleratorLost{accelerator.server, accelerator.info.uuid,
+                                  believed ? JobId() : job});
+}
+
+// What `rank` has of its accelerator: all, or its part beside a partner.
+// Of the threads of a CPU slot each of the two has half, at least one, the
+// first of them an odd one. Left behind, a job has all of them again.
+// Of the memory, in bytes without its context, each has what it was seen to
+// need, and half of the rest. Where that is too little for one, it runs out of
+// memory and is not packed so again, instead of taking its partner down with
+// it.
+void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  grant.accelerator = cluster_.accelerator(worker.held).info;
+  if (!job.partner.valid()) return;
+  grant.slots = 1;
+  AcceleratorInfo& info = grant.accelerator;
+  if (jobs_.Together(job, job.partner)) {
+    const int odd = job.id < job.partner ? 1 : 0;
+    info.threads = std::max(1, (info.threads + odd) / 2);
+  }
+  if (info.memory_bytes <= 2 * info.context_bytes) return;
+  const auto room =
+      static_cast<double>(info.memory_bytes - 2 * info.context_bytes);
+  const auto own = static_cast<double>(worker.need_bytes);
+  double other = 0;
+  const Job& partner = jobs_.at(job.partner);
+  for (size_t i = 0; i < partner.assigned.size(); ++i) {
+    if (partner.assigned[i] != worker.held) continue;
+    other = static_cast<double>(partner.workers[i].need_bytes);
+  }
+  const double needs = own + other;
+  const double limit =
+      needs > room ? room * own / needs : own + (room - needs) / 2;
+  grant.memory_limit_bytes =
+      std::max<uint64_t>(1, static_cast<uint64_t>(limit));
+}
+
+}  // namespace gavel::engine
