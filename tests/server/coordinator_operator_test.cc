@@ -76,8 +76,7 @@ TEST_F(CoordinatorOperatorTest, DrainsAndResumesAServerOverRestarts) {
   EXPECT_EQ(Do(CommandKind::kResume, "here"), "");
   EXPECT_EQ(Node()["state"], "idle");
   EXPECT_THAT(Do(CommandKind::kResume, "here"), HasSubstr("is not drained"));
-  EXPECT_THAT(Audit(),
-              AllOf(HasSubstr("\"drain\""), HasSubstr("\"resume\"")));
+  EXPECT_THAT(Audit(), AllOf(HasSubstr("\"drain\""), HasSubstr("\"resume\"")));
 }
 
 TEST_F(CoordinatorOperatorTest, AgentThatHasLeftIsDownAtOnce) {
