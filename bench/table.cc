@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "gavel_paths.h"
 #include "nlohmann/json.hpp"
 
 namespace gavel::bench {

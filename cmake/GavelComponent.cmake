@@ -2,7 +2,7 @@
 #   gavel_component(NAME n [PURE] SOURCES f... [HEADERS f...] [DEPENDS component...] [PACKAGES target...])
 #   gavel_shared_library(NAME n OF component)       lib<n>.so of the component, all it uses hidden inside
 #   gavel_program(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
-#   gavel_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [LABELS l...] [TIMEOUT s] [UNITY OFF]
+#   gavel_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [LABELS l...] [TIMEOUT s]
 #              [NIGHTLY Suite.Case...])               Cases that only `gavel-dev test --nightly` runs
 #   gavel_command_test(NAME n SOURCES f... [DEPENDS component...] [NEEDS target...] [NIGHTLY Suite.Case...] [TIMEOUT s])
 #   gavel_bench(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
@@ -143,12 +143,13 @@ function(gavel_program)
   gavel_executable(${arg_NAME} "." "${arg_SOURCES}" "${arg_DEPENDS}" "${arg_PACKAGES}")
 endfunction()
 
-# GAVEL_REFERENCE_DIR in the target's code, where there is that folder.
-function(gavel_know_reference target)
-  if(EXISTS "${GAVEL_REFERENCE_DIR}")
-    target_compile_definitions(${target} PRIVATE GAVEL_REFERENCE_DIR="${GAVEL_REFERENCE_DIR}")
-  endif()
-endfunction()
+# gavel_paths.h, which tests and benchmarks include: a header, since a definition for all of them would keep the
+# compiler cache of one clone from serving another.
+set(gavel_paths_folder ${PROJECT_BINARY_DIR}/paths)
+if(EXISTS "${GAVEL_REFERENCE_DIR}")
+  set(gavel_has_reference TRUE)
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/gavel_paths.h.in ${gavel_paths_folder}/gavel_paths.h)
 
 # What `gavel-dev test FOLDER` builds: tests_<folder>, of the folder of tests/ that this is called in.
 function(gavel_add_to_folder target)
@@ -160,32 +161,21 @@ function(gavel_add_to_folder target)
 endfunction()
 
 function(gavel_test)
-  cmake_parse_arguments(arg "" "NAME;TIMEOUT;UNITY" "SOURCES;DEPENDS;PACKAGES;LABELS;NIGHTLY" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;TIMEOUT" "SOURCES;DEPENDS;PACKAGES;LABELS;NIGHTLY" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
   if(GAVEL_SANITIZE)
     math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
   endif()
-  if(NOT DEFINED arg_UNITY)
-    set(arg_UNITY ${GAVEL_UNITY_TESTS})
-  endif()
   gavel_executable(${arg_NAME} tests "${arg_SOURCES}" "${arg_DEPENDS}"
                    "${arg_PACKAGES};GTest::gmock;GTest::gtest_main")
   if(NOT TARGET ${arg_NAME})
     return()
   endif()
-  # Most of a test's compile time is its headers: several files at once, unless the option says no.
-  if(arg_UNITY)
-    set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    # A unity file makes g++ take a class of a .cc file for one of a header.
-    target_compile_options(${arg_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  endif()
   # Compiled in little more than half the time; what takes long at run time is in libraries.
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_compile_definitions(${arg_NAME} PRIVATE GAVEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-                             GAVEL_BINARY_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-  gavel_know_reference(${arg_NAME})
+  target_include_directories(${arg_NAME} PRIVATE ${gavel_paths_folder})
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   gavel_add_to_folder(${arg_NAME})
   list(APPEND arg_LABELS ${folder})
@@ -232,6 +222,6 @@ function(gavel_bench)
   gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};table.cc" "${arg_DEPENDS}"
                    "${arg_PACKAGES};gavel::json")
   if(TARGET bench_${arg_NAME})
-    gavel_know_reference(bench_${arg_NAME})
+    target_include_directories(bench_${arg_NAME} PRIVATE ${gavel_paths_folder})
   endif()
 endfunction()

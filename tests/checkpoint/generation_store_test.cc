@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/status.h"
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "gavel_paths.h"
 #include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/shard_files.h"

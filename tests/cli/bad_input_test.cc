@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gavel_paths.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/gavel_fixture.h"
 

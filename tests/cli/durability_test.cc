@@ -12,6 +12,7 @@
 
 #include "coordinator/cli/commands.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {

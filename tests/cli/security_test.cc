@@ -11,6 +11,7 @@
 
 #include "coordinator/cli/daemon/daemon_options.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"
 

@@ -16,6 +16,7 @@
 #include "coordinator/command/files_document.h"
 #include "coordinator/command/man_page.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

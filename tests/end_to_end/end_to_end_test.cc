@@ -13,6 +13,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "examples/demo/run_alone.h"
+#include "gavel_paths.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "runtime/generation/manifest.h"
 #include "tests/support/checkpoint_directory.h"

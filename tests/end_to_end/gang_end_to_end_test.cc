@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/support/free_port.h"
 #include "tests/support/gavel_fixture.h"
 

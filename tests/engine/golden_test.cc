@@ -25,6 +25,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "gtest/gtest.h"
 #include "tests/engine/describe.h"
 #include "tests/simulation/world/virtual_cluster.h"

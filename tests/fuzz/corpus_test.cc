@@ -11,6 +11,7 @@
 
 #include "core/codec.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "gtest/gtest.h"
 #include "msgpack.hpp"
 #include "tests/fuzz/targets.h"

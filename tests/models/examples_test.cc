@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "models/rgb_image.h"
 #include "tests/models/temporary_folder.h"

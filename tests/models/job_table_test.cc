@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "study/profile/profile_spec.h"
 #include "tests/support/gavel_fixture.h"

@@ -16,6 +16,7 @@
 #include "coordinator/cli/doctor/doctor_checkpoint.h"
 #include "coordinator/cli/doctor/doctor_report.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/support/free_port.h"
 
 namespace gavel::testing {

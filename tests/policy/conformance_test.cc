@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/policy/policy.h"
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/reliability/cluster_fixture.h"
 
 namespace gavel::testing {

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "gavel_paths.h"
 #include "gtest/gtest.h"
 #include "tests/simulator/trace_fixture.h"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "gavel_paths.h"
 #include "simulator/trace_simulation.h"
 
 namespace gavel::testing {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {

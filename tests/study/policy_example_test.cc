@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "study/solve/policy_answer.h"

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "coordinator/workload/throughput_table.h"
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 #include "tests/support/status_matchers.h"
 

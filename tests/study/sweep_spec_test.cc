@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "study/simulation/rate_search.h"

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {

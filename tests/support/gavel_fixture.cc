@@ -6,6 +6,7 @@
 
 #include "core/generation.h"
 #include "core/text.h"
+#include "gavel_paths.h"
 
 namespace gavel::testing {
 namespace {

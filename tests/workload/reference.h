@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "gavel_paths.h"
+
 namespace gavel::testing {
 
 #ifdef GAVEL_REFERENCE_DIR
