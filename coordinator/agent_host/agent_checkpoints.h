@@ -1,7 +1,7 @@
-// The checkpoints of a server that shares none with others: where they lie, and
-// the streams by which they move. An agent started with --own-checkpoints owns
-// one. Thread-safe; all but TakeEvents may wait for a disk or for the directory
-// of users.
+// The checkpoints of a server that shares no directory with other servers:
+// their location, and the streams that move them. An agent started with
+// --own-checkpoints owns one. Thread-safe; all but TakeEvents may wait for a
+// disk or for the user database.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_CHECKPOINTS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_CHECKPOINTS_H_
 
@@ -32,15 +32,14 @@ class AgentCheckpoints {
   static absl::StatusOr<std::unique_ptr<AgentCheckpoints>> Open(
       AgentCheckpointsOptions options);
 
-  // What others need to read from here.
+  // Other agents read from here with these.
   const std::string& endpoint() const { return stream_->endpoint(); }
   const std::string& public_key() const { return stream_->public_key(); }
 
-  // Where the checkpoints of a job lie here, of which the coordinator says that
-  // they are in `given`; made when it is not there, for the `account` that the
-  // job runs as. Two jobs have the same one here when they have there.
-  // INVALID_ARGUMENT: `given` is not absolute. PERMISSION_DENIED: it belongs to
-  // somebody else.
+  // The local directory for checkpoints that the coordinator places in `given`;
+  // created for `account`, which the job runs as. Jobs that share `given` share
+  // it. INVALID_ARGUMENT: `given` is not absolute. PERMISSION_DENIED: it
+  // belongs to another user.
   absl::StatusOr<std::string> DirectoryFor(
       const std::string& given, const std::optional<UnixAccount>& account);
 
@@ -48,7 +47,7 @@ class AgentCheckpoints {
   void Do(const agent_action::CancelFetch& action);
   void Do(const agent_action::OfferCheckpoint& action);
 
-  // What the agent machine is to hear since the last call.
+  // Events for the agent machine since the last call.
   std::vector<AgentEvent> TakeEvents();
 
  private:

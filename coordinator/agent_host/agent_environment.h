@@ -1,6 +1,6 @@
-// The environment of a worker's process: little of the agent's own, the job's,
-// then what the protocol wants it to know (docs/protocol.md). Pure; an agent
-// calls it at each launch. Stateless, thread-safe.
+// The environment of a worker's process: a few variables of the agent, those of
+// the job, and those of the protocol (docs/protocol.md). Pure; called at each
+// launch. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_ENVIRONMENT_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_ENVIRONMENT_H_
 
@@ -25,10 +25,10 @@ struct WorkerPlace {
   std::string coordinator_key = "";  // public
 };
 
-// "NAME=value", sorted by name. `own`: the agent's environment. GPUs that the
-// server did not declare are hidden; of the others a worker sees all, since it
-// moves between them without starting again. The job's [environment] may
-// replace anything but GAVEL_* of the protocol and torchrun's variables.
+// "NAME=value", sorted by name. `own`: the agent's environment. A worker sees
+// all declared GPUs of the server, since it moves between them without a
+// restart, and no others. The job's [environment] may replace all variables but
+// the protocol's GAVEL_* and torchrun's.
 std::vector<std::string> WorkerEnvironment(
     const LaunchWorker& launch, const WorkerPlace& place,
     const std::map<std::string, std::string>& own);

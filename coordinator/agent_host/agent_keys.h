@@ -1,7 +1,7 @@
-// The keys of an agent's workers: each process gets a pair of its own, whose
-// secret half lies in a file that only its user can read, until it ends. The
-// coordinator is told the public half with the messages that tell of the
-// process. Thread-safe: no file is touched under the lock.
+// The key pairs of an agent's workers, one for each process. The secret key is
+// in a file that only the process's user can read, and is removed at its end;
+// the public key goes to the coordinator with the messages about the process.
+// Thread-safe: no file is touched under the lock.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_KEYS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_KEYS_H_
 
@@ -25,7 +25,7 @@ class WorkerKeys {
   static absl::StatusOr<std::unique_ptr<WorkerKeys>> Open(
       const std::string& directory);
 
-  // Path of a new key's file, which belongs to `account`, or to this user.
+  // The path of a new key file, owned by `account` or by this user.
   absl::StatusOr<std::string> Mint(const WorkerKey& worker,
                                    const std::optional<UnixAccount>& account);
   void Forget(const WorkerKey& worker);

@@ -2,12 +2,11 @@
 //
 //   LOGS/CLUSTER/JOB.RANK/    owner   0.log   1.log   ...
 //
-// of segments of kLogSegmentBytes; the oldest go when there are too many, and
-// whole folders when all logs together are too large or old. CLUSTER keeps jobs
-// of other clusters (and of this one with a new journal) apart, whose ids are
-// the same; a folder that still is another job's is put aside, never appended
-// to. All of it belongs to the agent's user. Not thread-safe; blocks on the
-// disk, so that agents have a thread for it (worker_outputs.h).
+// of segments of kLogSegmentBytes. The oldest segments are removed when there
+// are too many, and whole folders when all logs together are too large or old.
+// CLUSTER separates jobs with equal ids of other clusters or journals. A folder
+// of another job is renamed, never appended to. All files belong to the agent's
+// user. Not thread-safe; blocks on the disk (see worker_outputs.h).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
 
@@ -51,7 +50,7 @@ class WorkerLog {
                                         const LogOwner& owner,
                                         const LogLimits& limits);
 
-  // What can't be written (a full disk) is lost, and said.
+  // Data that can't be written (a full disk) is lost, with an error.
   absl::Status Append(std::string_view data);
 
  private:
@@ -68,16 +67,15 @@ class WorkerLog {
   Descriptor claim_{-1};  // locked, so that the folder is not pruned
 };
 
-// The next piece from `request.offset` on, which counts from the beginning of
-// the output, also where that is gone: then the oldest that is there, after a
-// line that says so. `runs`: more may come; without it `ended` is set once all
-// has been read.
+// The next piece from `request.offset` on, counted from the beginning of all
+// output. Where that part was removed: the oldest that is there, after a line
+// that says so. `runs`: more may come; else `ended` is set once all is read.
 LogReply ReadWorkerLog(const std::string& logs_directory,
                        const std::string& cluster, const LogRequest& request,
                        bool runs);
 
-// Removes what is too old, then of the user with the most the oldest, until
-// the rest is small enough. What a WorkerLog of any process has open stays.
+// Removes logs that are too old, then the oldest of the user with the most
+// bytes, until the rest fits. Logs that a WorkerLog has open stay.
 void PruneLogs(const std::string& logs_directory, const LogLimits& limits);
 
 }  // namespace gavel

@@ -1,7 +1,7 @@
-// Starts one process: exec of argv, never a shell. Whatever a job names (its
-// directory, its program) is touched by the new process alone, which may hang
-// there. Stateless; any thread may call it, but the process dies with the
-// thread that did (PR_SET_PDEATHSIG), so that no agent leaves orphans.
+// Starts one process: exec of argv, never a shell. Only the new process touches
+// the job's directory and program, whose file system may hang. Stateless; the
+// process dies with the thread that started it (PR_SET_PDEATHSIG), so that no
+// agent leaves orphans.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_PROCESS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_PROCESS_H_
 
@@ -25,14 +25,14 @@ struct ProcessSpec {
   std::vector<std::string> argv;
   std::string working_directory;         // empty: the agent's own
   std::vector<std::string> environment;  // all of it, as NAME=value
-  // One of these entries that no other process has: what has inherited it was
-  // started by this process. Empty: none.
+  // An entry of `environment` that is unique to this process: a process that
+  // has it too was started by this one. Empty: none.
   std::string mark;
-  // Gets stdout and stderr, at its end; created 0600. Not with `output`.
+  // stdout and stderr are appended to it; created 0600. Not with `output`.
   std::string output_path;
   int output = -1;  // gets them instead; borrowed until the fork
-  // Changed to before anything of the job is touched: its directory, program
-  // and files are reached as that user. Nothing: stays this process's user.
+  // The user to change to before anything of the job is touched; nothing: this
+  // process's user.
   std::optional<UnixAccount> account;
 };
 
@@ -51,19 +51,18 @@ struct ForkedProcess {
 // memory or descriptor left), and those of opening `output_path`.
 absl::StatusOr<ForkedProcess> ForkProcess(const ProcessSpec& spec);
 
-// Nothing: it is still on its way. OK: exec has happened, or it was killed
-// before, which waiting for it tells. Else it ends without having run, with an
-// error for the user that names the remedy: NOT_FOUND (no such program or
-// directory), PERMISSION_DENIED (not executable), FAILED_PRECONDITION (not a
-// program for this machine) and others. Does not block.
+// Does not block. Nothing: exec is still to come. OK: exec has happened, or the
+// process was killed before it (waitpid tells which). Else the process ends
+// without running the program, with an error for the user and its remedy:
+// NOT_FOUND (no such program or directory), PERMISSION_DENIED (not executable),
+// FAILED_PRECONDITION (not a program for this machine) and others.
 //
-// A process that was sent SIGKILL and is still on its way never runs a line of
-// the program, however long a file system keeps it: the signal comes first.
+// After SIGKILL a process that has not reached exec never runs the program.
 std::optional<absl::Status> ExecResult(const ProcessSpec& spec,
                                        const ForkedProcess& process);
 
-// Both, for commands that have nothing else to do: waits for exec, 10 s at
-// most (DEADLINE_EXCEEDED), and for the end of what did not come to it.
+// ForkProcess and ExecResult in one, for commands that may block: waits at most
+// 10 s for exec (DEADLINE_EXCEEDED), and for the end of a process that failed.
 absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec);
 
 // Where exec looks for argv[0], in this order.

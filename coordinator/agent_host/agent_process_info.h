@@ -1,5 +1,5 @@
-// What /proc says of processes, so that a pid that has gone to another process
-// is not taken for the old one. Agents use it. Stateless, thread-safe.
+// What /proc says of processes. The start time tells a process from a later one
+// with the same pid. Agents use it. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_PROCESS_INFO_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_PROCESS_INFO_H_
 
@@ -19,7 +19,7 @@ struct ProcessInfo {
   bool gone() const { return state == 'Z' || state == 'X'; }
 };
 
-// The text of /proc/PID/stat; nothing when it is none.
+// Of the text of /proc/PID/stat; nothing when it is malformed.
 std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat);
 
 // Nothing when there is no such process.
@@ -30,8 +30,8 @@ std::optional<uid_t> UserOfProcess(pid_t pid);
 // A worker's process, and what was started by it.
 struct ProcessFamily {
   pid_t group = 0;  // that it led; 0: the pid is another's by now
-  // An entry "NAME=value" of the environment that they were started with, by
-  // which those are found that left the group. Empty: none are.
+  // An entry "NAME=value" of their environment, which finds those that left the
+  // group. Empty: none are found.
   std::string mark;
   uint64_t start_time = 0;  // of the first; nobody older is looked at
   uid_t user = 0;           // whose processes may have the mark
@@ -44,19 +44,18 @@ struct FamilyRest {
   bool any() const { return in_group || marked; }
 };
 
-// How long marked processes outside the group are waited for. Its user may have
-// put the mark into processes of other origin, which come again for ever: they
-// keep no accelerator from counting as free.
+// How long marked processes outside the group are waited for. A user can put
+// the mark into any process; such processes must not keep an accelerator
+// occupied for ever.
 inline constexpr double kMarkedWait_s = 10;
 
-// Kills what still runs of it: call again until there is nothing. A mark counts
-// in processes of the family's user alone, since anybody can copy it.
-// Processes whose environment this process may not read are not found by it,
-// nor those that wait for a disk at this moment: to read of one that a lost
-// file system holds would take as long.
+// Kills the processes that still run; call it until there are none. The mark
+// counts only in processes of the family's user, since anybody can copy it.
+// Processes whose environment is not readable are not found by the mark, nor
+// those in disk sleep, which would block the reader as well.
 FamilyRest KillRest(const ProcessFamily& family);
 
-// Differs after each start of the machine: pids and start times begin anew.
+// The id of this boot of the machine. Pids and start times begin anew with it.
 std::string BootId();
 
 }  // namespace gavel

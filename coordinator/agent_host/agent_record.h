@@ -1,6 +1,6 @@
-// What an agent keeps in its state directory from one life to the next: the
-// lock that keeps a second agent of the same name away, its incarnation number,
-// and which workers run. Owned by the agent's thread; not thread-safe.
+// The state that an agent keeps across restarts in its state directory: a lock
+// against a second agent of the same name, its incarnation, and the workers
+// that run. Owned by the agent's thread; not thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 
@@ -31,7 +31,7 @@ struct RecordedWorker {
 
 class AgentRecord {
  public:
-  // A process that was killed is seen gone within this, or Sweep gives up.
+  // Sweep waits at most this long for a killed process to end.
   static constexpr double kSweepTimeout_s = 10;
 
   // Files: STATE/agent-SERVER.lock, .incarnation and .running; the directory is
@@ -45,17 +45,16 @@ class AgentRecord {
   // Of this state directory, drawn at random when it was first used.
   const std::string& state_id() const { return state_id_; }
 
-  // "GAVEL_PROCESS=...", of no other worker's process: for its environment, so
-  // that what it starts is known as its own.
+  // "GAVEL_PROCESS=...", unique to the worker's process: an environment entry
+  // that identifies the processes it starts.
   std::string MarkOf(const WorkerKey& worker) const;
 
   struct Swept {
     std::vector<RunningWorker> workers;  // all that were recorded
     std::vector<RunningWorker> ended;    // of those, who still ran
   };
-  // Kills whatever the last agent of this name recorded and what that started,
-  // sees it gone, and says what it was. DEADLINE_EXCEEDED: a process does not
-  // die.
+  // Kills the processes that the last agent of this name recorded, and their
+  // descendants, and waits for their end. DEADLINE_EXCEEDED: one does not die.
   absl::StatusOr<Swept> Sweep();
 
   // `running` is all that runs.

@@ -1,11 +1,10 @@
-// A server's agent as a process part: drives the AgentMachine with the real
-// clock, ZeroMQ and real processes. `gavel agent` runs one, `gavel local` one
-// per server of its cluster file.
+// A server's agent: drives the AgentMachine with the real clock, ZeroMQ and
+// real processes. `gavel agent` runs one, `gavel local` one per server of its
+// cluster file.
 //
-// Run() belongs to one thread; workers die with the process. Stop() may
-// be called from any, and from a signal handler. Its loop waits for messages
-// alone: launches, processes, their output and the agent's files have threads
-// inside (agent_workers.h).
+// Run() belongs to one thread. Stop() may be called from any thread, and from a
+// signal handler. The loop waits for messages only: launches, processes, their
+// output and the agent's files have their own threads (agent_workers.h).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_SHELL_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_SHELL_H_
 
@@ -41,9 +40,9 @@ struct AgentShellOptions {
   // Checkpoints lie on this server alone (in the state directory), and move by
   // streams between the agents. Else all servers see the same directories.
   bool own_checkpoints = false;
-  // At the agent's end the coordinator lets its jobs leave, each with a
-  // checkpoint, for at most so long. Workers that are left get SIGTERM, and
-  // SIGKILL `stop_grace_s` later.
+  // At the agent's end its jobs have this long to leave, each with a
+  // checkpoint. The remaining workers get SIGTERM, and SIGKILL `stop_grace_s`
+  // later.
   double drain_timeout_s = 0;
   double stop_grace_s = 10;
   // A launch that does not come to exec within this is given up.
@@ -61,9 +60,9 @@ class AgentShell {
       AgentShellOptions options);
   ~AgentShell();
 
-  // First ends what an earlier agent left. Then serves until Stop() (OK), or
-  // until the coordinator does not want it (FAILED_PRECONDITION with its
-  // reason). No worker runs any more when it returns.
+  // Ends the processes that an earlier agent left, then serves until Stop()
+  // (OK) or until the coordinator rejects the agent (ABORTED with its reason).
+  // No worker runs when it returns.
   absl::Status Run();
 
   // A second time: without waiting for jobs to leave.

@@ -1,12 +1,11 @@
-// The workers of an agent as its loop sees them: asked to start and to stop,
-// and told of. What may wait for a disk, a directory of users or a program's
-// file system is done on three threads inside: one prepares launches and keeps
-// records, one has the processes (agent_children.h), one their output
-// (worker_outputs.h).
+// The workers of an agent, for its loop. Work that may wait for a disk, the
+// user database or a program's file system runs on three threads: one prepares
+// launches and keeps records, one owns the processes (agent_children.h), one
+// their output (worker_outputs.h).
 //
-// Belongs to the agent's thread, and never keeps it waiting but in its
-// destructor. `notify` is called on other threads when TakeEvents has
-// something; it must not block, nor call back.
+// Belongs to the agent's thread; only the destructor blocks. `notify` is called
+// on other threads when TakeEvents has something; it must not block, nor call
+// back.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
 
@@ -55,8 +54,8 @@ using WorkerEvent =
 
 class AgentWorkers {
  public:
-  // For the last output of a worker to be read: a log's disk that hangs keeps
-  // no accelerator from counting as free.
+  // The wait for a worker's last output. A log disk that hangs must not keep an
+  // accelerator occupied.
   static constexpr double kOutputWait_s = 2;
 
   explicit AgentWorkers(AgentWorkersOptions options);
@@ -91,7 +90,7 @@ class AgentWorkers {
   // TakeEvents is due then, whether notified or not.
   Time NextDeadline() const;
 
-  // None is there, nor on its way.
+  // No worker runs or is being started.
   bool empty() const { return live_.empty(); }
 
  private:

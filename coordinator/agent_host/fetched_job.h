@@ -1,7 +1,6 @@
-// One job whose checkpoint an agent fetches: the machine that decides, and the
-// files that it decides about. GenerationStream keeps one for each job; that it
-// stays when a fetch is over lets the next one trust the files of the last.
-// I/O; not thread-safe.
+// One job whose checkpoint an agent fetches: the state machine of the fetch and
+// the job's files. GenerationStream keeps it after a fetch, so that the next
+// one need not verify the same files again. I/O; not thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_FETCHED_JOB_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_FETCHED_JOB_H_
 
@@ -26,8 +25,8 @@ struct FetchedJob {
         inbox(file_system, given_directory),
         now(clock) {}
 
-  // Carries out what concerns files, as their owner; what the machine wants
-  // next. Send, Done and GiveUp are the caller's.
+  // Carries out the actions on files, as their owner, and returns the machine's
+  // next actions. Send, Done and GiveUp are the caller's.
   StreamReceiver::Actions DoOnDisk(const stream_receiver::Action& action);
 
   const std::string directory;

@@ -1,7 +1,6 @@
-// While one lives, this thread opens, makes and removes files as another user
-// of the machine: what a job's owner may do with files in their name, and no
-// more (setfsuid(2)). Only root can; for anybody else, and without an account,
-// nothing changes. To be destroyed on the thread that made it.
+// While it lives, this thread accesses files as another user of the machine
+// (setfsuid(2)). Without an account, or when this process is not root, nothing
+// changes. To be destroyed on the thread that made it.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_FILE_USER_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_FILE_USER_H_
 

@@ -1,12 +1,12 @@
-// A generation of a job that is on its way here from another server: its
-// folder, its files, and its commit, by the same order as a local one
-// (runtime/checkpoint/generation_store.h): only what is whole, verified and
-// durable gets its manifest. The stream's thread owns one for each job that is
-// fetched. I/O through the FileSystem; not thread-safe.
+// A generation that is being received from another server: its folder, files
+// and commit. As for a local one (runtime/checkpoint/generation_store.h), the
+// manifest appears when all files are whole, verified and durable. The stream's
+// thread owns one for each fetched job. I/O through the FileSystem; not
+// thread-safe.
 //
-// What lies here already is not fetched again: files that an earlier generation
-// has with equal checksums become hard links, and what an attempt that was cut
-// off has left is gone on with.
+// Files that are here already are not fetched again: those of an earlier
+// generation with equal checksums become hard links, and an interrupted attempt
+// is resumed.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_GENERATION_INBOX_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_GENERATION_INBOX_H_
 
@@ -39,15 +39,15 @@ class GenerationInbox {
     bool already_here = false;  // it, or a later one
     std::vector<StreamFile> files;
   };
-  // Gets ready for `generation`. DATA_LOSS, FAILED_PRECONDITION: the manifest
-  // is none, or of a newer Gavel. Else the FileSystem's errors, here and below;
-  // after one the attempt is to be discarded.
+  // Prepares the attempt at `generation`. DATA_LOSS: the manifest is damaged.
+  // FAILED_PRECONDITION: it is of a newer version. Else the FileSystem's
+  // errors, here and below; after an error the caller discards the attempt.
   absl::StatusOr<Need> Prepare(Generation generation,
                                std::string_view manifest);
 
   absl::Status Write(uint64_t file, uint64_t offset, std::string_view data);
-  // Durable, and compared with the manifest. False: it is not what that says,
-  // and its bytes are gone.
+  // Makes the file durable and compares it with the manifest. False: it differs
+  // and was removed.
   absl::StatusOr<bool> Finish(uint64_t file);
   // All files are finished. OK: it is a generation, and durable.
   absl::Status Commit();

@@ -1,8 +1,7 @@
-// The channel between a worker's stdout and stderr and its agent. A
-// pseudo-terminal, since every C library, Python and others write to one line
-// by line, whatever language the program is in and however it was linked; to a
-// file or pipe they write in blocks of kilobytes, which a reader of the log
-// sees minutes later. Stateless, thread-safe.
+// The channel between a worker's stdout and stderr and its agent. It is a
+// pseudo-terminal, since C libraries, Python and others write to a terminal
+// line by line, and to a file or pipe in blocks that a reader of the log would
+// see minutes later. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_OUTPUT_CHANNEL_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_OUTPUT_CHANNEL_H_
 
@@ -19,10 +18,9 @@ struct OutputChannel {
   Descriptor writer;
 };
 
-// What is written arrives unchanged: no line ends are translated. The terminal
-// is nobody's controlling one, so that no signal comes from it. Where there are
-// no pseudo-terminals (or none left) it is a pipe. The writer belongs to
-// `account`, which may so open /dev/stdout.
+// Bytes arrive unchanged. The terminal is not a controlling one, so no signal
+// comes from it. Where there is no free pseudo-terminal it is a pipe. The
+// writer belongs to `account`, which can open /dev/stdout that way.
 absl::StatusOr<OutputChannel> OpenOutputChannel(
     const std::optional<UnixAccount>& account);
 

@@ -1,6 +1,6 @@
-// A thread that does one task after the other: what may wait for a disk or a
-// directory service, on behalf of an event loop that must not. Thread-safe. The
-// poster bounds how many wait.
+// A thread that runs tasks in order, for an event loop that must not wait for a
+// disk or a directory service. Thread-safe. The caller bounds the number of
+// waiting tasks.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_TASK_THREAD_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_TASK_THREAD_H_
 

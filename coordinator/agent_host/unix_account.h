@@ -22,11 +22,11 @@ struct UnixAccount {
   std::vector<gid_t> groups;  // supplementary
 };
 
-// The account that an agent of this process's user changes to for a job of
-// `name`; nothing when no change is needed: it is this user's own, or (empty
-// name: connections have no keys) nobody's. NOT_FOUND: this machine has no such
-// user. PERMISSION_DENIED: it is root, or this agent is not and so runs its own
-// user's jobs only.
+// The account that the agent changes to for a job of user `name`. Nothing when
+// no change is needed: it is this process's user, or `name` is empty
+// (connections have no keys). NOT_FOUND: this machine has no such user.
+// PERMISSION_DENIED: it is root, or this agent is not root and so runs only its
+// own user's jobs.
 absl::StatusOr<std::optional<UnixAccount>> AccountOfJob(
     const std::string& name);
 

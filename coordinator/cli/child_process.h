@@ -1,5 +1,5 @@
-// A program that a command runs and watches itself, and all that it started:
-// killed when this goes. Not thread-safe; it dies with the thread that made it.
+// A program that a command runs and watches. The destructor kills it with all
+// processes it started. Not thread-safe; it dies with the thread that made it.
 #ifndef GAVEL_COORDINATOR_CLI_CHILD_PROCESS_H_
 #define GAVEL_COORDINATOR_CLI_CHILD_PROCESS_H_
 
@@ -17,8 +17,8 @@ class ChildProcess {
 
   bool Ended() const;
   void Kill() const;
-  // Waits for the end; what the program left behind ends, too. Its exit code,
-  // or minus the signal that ended it.
+  // Waits for the end and kills what the program left behind. The exit code, or
+  // minus the signal that ended it.
   int Collect();
 
  private:

@@ -43,19 +43,18 @@ void AddLocalCommand(CLI::App& app, int* exit_code);
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code);
 
-// What changes something: submit, cancel, release, hold, requeue, checkpoint,
-// shutdown.
+// submit, cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 
-// What operators do: drain, resume, policy; and update, of a job.
+// drain, resume, update; policy.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
 void AddPolicyCommand(CLI::App& app, int* exit_code);
 
-// What only asks: queue, nodes, why, status; and logs.
+// queue, nodes, why, status; logs.
 void AddQueryCommands(CLI::App& app, int* exit_code);
 void AddLogsCommand(CLI::App& app, int* exit_code);
 
-// What was, and what would be: of the journal, and of the live state.
+// history, usage and replay read the journal; what-if reads the live state.
 void AddHistoryCommand(CLI::App& app, int* exit_code);
 void AddUsageCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);
@@ -64,19 +63,20 @@ void AddWhatIfCommand(CLI::App& app, int* exit_code);
 // A policy on problems in a file; needs no coordinator.
 void AddSolveCommand(CLI::App& app, int* exit_code);
 
-// Copies of the journal, and back: backup, restore.
+// backup, restore.
 void AddBackupCommands(CLI::App& app, int* exit_code);
 
-// Keys, who may connect, and what was done: keygen, user, audit.
+// keygen, user, audit.
 void AddKeyCommands(CLI::App& app, int* exit_code);
 
 // Measures throughputs of workloads on this machine.
 void AddProfileCommand(CLI::App& app, int* exit_code);
 
-// What makes and shows traces; needs no coordinator.
+// Makes and shows traces; needs no coordinator.
 void AddTraceCommand(CLI::App& app, int* exit_code);
 
-// Simulations: one, many into a database, what came of them, and the paper's.
+// Simulations: one, many into a database, their report, and the paper's
+// results.
 void AddSimulateCommand(CLI::App& app, int* exit_code);
 void AddSweepCommand(CLI::App& app, int* exit_code);
 void AddReportCommand(CLI::App& app, int* exit_code);
@@ -90,7 +90,7 @@ void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);
-// The same, of a daemon that has ended so.
+// The same for a daemon, with the exit codes above.
 int DaemonExitCodeOf(const absl::Status& status);
 // For CLI::Option::check, whose own checks print the largest double there is.
 // Empty: fine.

@@ -1,5 +1,4 @@
-// Reads the files that the user names, and writes those that are asked for.
-// Stateless, thread-safe.
+// Reads and writes the files that the user names. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_FILES_H_
 #define GAVEL_COORDINATOR_CLI_FILES_H_
 
@@ -24,10 +23,10 @@ absl::Status ReplaceFile(const std::string& path, const std::string& text);
 std::string JournalIn(const std::string& path);
 // With all of its parents; one that is there stays.
 absl::Status MakeDirectory(const std::string& path);
-// "gavel-results/NAME", where commands keep results that the user has named no
-// file for; makes the folder.
+// "gavel-results/NAME", for results without a file name from the user; makes
+// the folder.
 absl::StatusOr<std::string> MakeResultsPath(const std::string& name);
-// Before hours of work whose end WriteFile is to keep.
+// To be called before long work whose result WriteFile is to keep.
 absl::Status CheckWritable(const std::string& path);
 
 absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path);
@@ -39,8 +38,8 @@ struct JobFile {
   std::string name;       // of the job
 };
 
-// Parsed once, so that most errors are told before anything is submitted.
-// Two jobs of one name are an error, too.
+// Parses the files, so that most errors show before anything is submitted. Two
+// jobs of one name are an error, too.
 absl::StatusOr<std::vector<JobFile>> ReadJobFiles(
     const std::vector<std::string>& paths);
 

@@ -1,5 +1,5 @@
-// Reading JSON that people write: a field, checked, or an error that says what
-// is wrong with it and what to give. Called by policy_case*.cc. Pure functions,
+// Checked access to the fields of JSON that people write; errors say what is
+// wrong and what to give. Called by policy_case*.cc. Pure functions,
 // thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
 #define GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_

@@ -1,6 +1,5 @@
-// A bar that tells how far long work is, and when it will be done; and
-// durations and amounts as people read them. Pure: numbers in, text out.
-// Stateless, thread-safe.
+// A progress bar with the time left, and readable durations and amounts. Pure;
+// stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_PROGRESS_BAR_H_
 #define GAVEL_COORDINATOR_CLI_PROGRESS_BAR_H_
 

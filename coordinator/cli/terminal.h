@@ -1,5 +1,5 @@
-// Standard output as a terminal: its size, and text that replaces itself.
-// Not thread-safe.
+// Standard output as a terminal: its size, and text that replaces the text
+// before. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
 #define GAVEL_COORDINATOR_CLI_TERMINAL_H_
 
@@ -17,8 +17,8 @@ class Terminal {
   // The same for tables; kUncut when it is none: a file or pipe gets all.
   size_t table_width() const;
 
-  // Shows `text` in the place of what Show showed last; lines beyond the
-  // terminal's height are left out. On a file or pipe it only writes.
+  // Replaces the text of the last call; lines beyond the terminal's height are
+  // left out. On a file or pipe it only writes.
   void Show(const std::string& text);
 
  private:

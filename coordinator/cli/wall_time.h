@@ -1,5 +1,4 @@
-// Points in time as people write and read them, in the machine's time zone.
-// Stateless, thread-safe.
+// Points in time as text, in the machine's time zone. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_WALL_TIME_H_
 #define GAVEL_COORDINATOR_CLI_WALL_TIME_H_
 

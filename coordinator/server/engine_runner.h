@@ -77,7 +77,7 @@ class EngineRunner {
   JournalPosition PersistedPosition() const {
     return {parts_.engine.position().term, persisted_seq_};
   }
-  // What a person has to see to.
+  // Problems for an operator.
   const std::vector<std::string>& troubles() const { return troubles_; }
   // Why it has halted; OK while it runs.
   const absl::Status& halted() const { return halted_; }

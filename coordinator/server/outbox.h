@@ -1,8 +1,8 @@
-// What the engine sends to many at once (a round's notices to thousands of
-// workers): it goes out a part at a time, so that what comes in meanwhile is
-// answered in between. To one receiver in the engine's order: an answer takes
-// with it what waits for who gets it. The coordinator's event loop owns one.
-// Not thread-safe.
+// Messages that the engine sends to many receivers at once, such as a round's
+// notices to thousands of workers. They go out in parts, so that requests are
+// answered in between. The order of messages to one receiver is the engine's:
+// an answer is sent behind the messages that wait for its receiver. The
+// coordinator's event loop owns one. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 #define GAVEL_COORDINATOR_SERVER_OUTBOX_H_
 
@@ -34,8 +34,9 @@ class Outbox {
     return std::max(kSentAtOnceMax, waiting_.size() / kTurnsMax);
   }
 
-  // What is to be carried out now, in order: what waits for the receiver of
-  // `action`, and that. Nothing when it waits, a message of many.
+  // The actions to carry out now, in order: those that wait for the receiver of
+  // `action`, then `action`. Nothing when `action` itself waits, as one of
+  // many.
   std::vector<Action> Take(Action&& action, bool of_many);
 
   // The next one that waits, in order.

@@ -24,18 +24,16 @@ namespace gavel {
 class SolverThread {
  public:
   SolverThread(std::unique_ptr<Policy> policy, std::function<void()> notify);
-  // Waits for the problem being solved, unless stopped before: solvers have
-  // iteration limits.
+  // Waits for the problem being solved, unless stopped before.
   ~SolverThread();
   SolverThread(const SolverThread&) = delete;
   SolverThread& operator=(const SolverThread&) = delete;
 
-  // For the problem that is being solved when it is stopped.
+  // How long Stop waits for the problem that is being solved.
   static constexpr double kFarewell_s = 0.2;
-  // Solves nothing more; once. False: a problem is still being solved, which
-  // may take minutes: its thread is left alone. It touches nothing of others
-  // any more, but the process is to end without destructors of statics
-  // (std::_Exit).
+  // Solves nothing more; to be called once. False: a problem is still being
+  // solved, which may take minutes, and its thread is detached. It uses only
+  // its own data from then on, but the process must end by std::_Exit.
   bool Stop();
 
   // Takes the place of a problem that still waits. Where it names another

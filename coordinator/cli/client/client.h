@@ -22,15 +22,14 @@ inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
 class Client {
  public:
   static constexpr double kConnectTimeout_s = 4;
-  // And so much longer where somebody seems to listen: the kernel tries again
-  // after 1, 3 and 7 s when so many connect that it can't take all.
+  // Added when a server seems to listen: with too many connections at once the
+  // kernel retries after 1, 3 and 7 s.
   static constexpr double kBusyTimeout_s = 8;
   static constexpr double kReplyTimeout_s = 5;
 
-  // UNAVAILABLE, with the remedy, when nobody listens there, or nobody who
-  // accepts the key; NOT_FOUND for a name that does not resolve;
-  // INVALID_ARGUMENT for what is no endpoint; errors of keys as those of
-  // FindClientKeys.
+  // UNAVAILABLE, with the remedy: no coordinator listens there, or it refuses
+  // the key. NOT_FOUND: the name does not resolve. INVALID_ARGUMENT: not an
+  // endpoint. Errors of keys as of FindClientKeys.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& endpoint, const KeyFlags& keys = {});
 
@@ -47,12 +46,13 @@ class Client {
   // Errors about the log itself are in the reply.
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset);
 
-  // A job by its id, its name or "USER/NAME"; of several with that name the one
-  // that has not ended, else the latest; of several users' the caller's own.
-  // NOT_FOUND: none. INVALID_ARGUMENT: several others have such a job.
+  // A job by its id, its name or "USER/NAME". Of several with that name: the
+  // one that has not ended, else the latest; of several users: the caller's
+  // own. NOT_FOUND: none. INVALID_ARGUMENT: several other users have such a
+  // job.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
-  // Waits, or until somebody wakes.
+  // Returns early at a Wake.
   void Sleep(double seconds);
   Waker& waker() { return dealer_->waker(); }
 

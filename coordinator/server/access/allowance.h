@@ -1,5 +1,5 @@
-// Which weights and entities a submitter's jobs may have. The coordinator asks
-// before it takes a submission or a change of either. Pure, thread-safe.
+// The weights and entities that a submitter's jobs may have. The coordinator
+// checks submissions and updates. Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_ALLOWANCE_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_ALLOWANCE_H_
 

@@ -1,8 +1,8 @@
-// Who did what, from where, and what came of it: one line of JSON for each
-// action of a user or operator, and for what was refused or failed; only ever
-// appended to, in files of bounded size (rotating_file.h). Names and codes,
-// never what a request contains. The coordinator's event loop hands it lines,
-// which a thread inside writes; `gavel audit` reads them. Not thread-safe.
+// One line of JSON for each action of a user or operator and for each refusal
+// or failure: who, what, from where, and the result. Append-only, in files of
+// bounded size (rotating_file.h). Names and codes, never the content of a
+// request. A thread inside writes the lines; `gavel audit` reads them. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_AUDIT_LOG_H_
 
@@ -31,9 +31,9 @@ struct AuditEntry {
 
 class AuditLog {
  public:
-  // Refusals and failures of one key that are written within a minute, so that
-  // nobody hides another's behind its own; and of all, beyond which each key
-  // still has its first. The number of the others follows.
+  // Refusals and failures that are written within a minute, of one key and of
+  // all keys, so that no key hides another's. Beyond the latter each key still
+  // gets its first. The number of lines left out follows.
   static constexpr int kRefusalsPerMinuteMax = 60;
   static constexpr int kRefusalsPerMinuteOfAllMax = 1200;
   static constexpr size_t kKeysPerMinuteMax = 4096;
@@ -41,9 +41,8 @@ class AuditLog {
   // Creates the file, mode 0600; follows no link.
   static absl::StatusOr<AuditLog> Open(const std::string& path);
 
-  // What can't be written is counted and told with the next entry: an audit
-  // log on a full or stuck disk does not stop a cluster. `now`: as of the event
-  // loop.
+  // Lines that can't be written are counted in the next entry: a full or stuck
+  // disk does not stop the cluster. `now`: as of the event loop.
   void Action(const AuditEntry& entry) { Write(entry); }
   void Refusal(Time now, const AuditEntry& entry);
 

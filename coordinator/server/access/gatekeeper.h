@@ -38,7 +38,7 @@ class Gatekeeper {
   Gatekeeper(std::optional<Keys> keys, AuditLog audit)
       : keys_(std::move(keys)), audit_(std::move(audit)) {}
 
-  // Who sent it, by its key. UNAUTHENTICATED: the key is not on the list (any
+  // The sender, by its key. UNAUTHENTICATED: the key is not on the list (any
   // more); cut the connection. Without keys: an operator without a name.
   absl::StatusOr<Identity> Authenticate(Time now, const Incoming& incoming);
 

@@ -1,6 +1,6 @@
-// Writes lines on a thread of its own, so that no event loop waits for what
-// takes them: a terminal that is stopped, a pipe that nobody reads, a disk.
-// The daemons' logs and the audit log each own one.
+// Writes lines on a thread of its own, so that no event loop waits for a
+// stopped terminal, a full pipe or a disk. The daemons' logs and the audit log
+// each own one.
 //
 // Thread-safe; Append never waits.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_LINE_THREAD_H_
@@ -26,8 +26,8 @@ class LineThread {
   // At the end, for those that still wait.
   static constexpr double kFarewell_s = 1;
 
-  // Called on the thread, a line at a time. It may wait, but no longer than
-  // until it is asked to stop. False: the line is lost.
+  // Called on the thread, a line at a time. It may wait until it is asked to
+  // stop. False: the line is lost.
   using Write =
       std::function<bool(std::string_view line, const std::stop_token& stop)>;
 

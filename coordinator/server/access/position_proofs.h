@@ -1,8 +1,8 @@
-// Proofs that this coordinator, in whatever life of its, gave a journal
-// position out: whoever shows a later one than the journal has stops the
-// coordinator, so a position that was made up must not. Made with a key that is
-// derived from the coordinator's secret one, which outlives the journal (keyed
-// BLAKE2b, RFC 7693, of 128 bits). The gatekeeper owns one. Not thread-safe.
+// MACs showing that this coordinator issued a journal position, in any
+// incarnation. A peer that shows a later position than the journal has stops
+// the coordinator, and a forged one must not. The MAC is a keyed BLAKE2b (RFC
+// 7693) of 128 bits, with a key derived from the coordinator's secret key,
+// which outlives the journal. The gatekeeper owns one. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_POSITION_PROOFS_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_POSITION_PROOFS_H_
 

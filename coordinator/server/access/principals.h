@@ -1,5 +1,5 @@
-// Who there is: the file of principals, one table each, that `gavel user`
-// writes and a coordinator with keys reads.
+// The file of principals, one table each, which `gavel user` writes and a
+// coordinator with keys reads.
 //
 //   [alice]
 //   role = "user"          # user, operator, viewer or node

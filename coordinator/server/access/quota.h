@@ -1,4 +1,4 @@
-// How much of the cluster one user may ask for. The coordinator asks before it
+// Limits of what one user may ask for. The coordinator checks them before it
 // takes a submission; operators have no quota. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_QUOTA_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_QUOTA_H_

@@ -1,8 +1,8 @@
-// Handshakes that were refused, until the audit log has them: by key, each
-// once in a while with how often it tried. A worker may connect before its
-// agent has told of it, so that an unknown key is told of only when it has
-// stayed unknown for a moment, and when the agents had the time to come back
-// after a restart of the coordinator. Bounded; not thread-safe.
+// Refused handshakes by key, for the audit log: each key at most once in an
+// interval, with the number of attempts. A worker may connect before its agent
+// has announced it, so an unknown key is reported only when it stays unknown
+// for a moment, and not before agents had time to return after a restart of the
+// coordinator. Bounded; not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_REFUSED_KEYS_H_
 
@@ -27,22 +27,22 @@ class RefusedKeys {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kMoment{1};
-  // Between two that are told of one key, and before it is forgotten.
+  // Between two reports of one key, and before it is forgotten.
   static constexpr std::chrono::seconds kInterval{60};
   // Beyond, some are forgotten untold.
   static constexpr size_t kKeysMax = 4096;
 
-  // At a start that finds workers running: they try at once, and their agents,
-  // which tell of their keys, come back within this.
+  // At a start with running workers: they connect at once, and their agents,
+  // which announce their keys, within this time.
   static constexpr std::chrono::seconds kAgentsReturn{20};
 
-  // Until then unknown keys may be those of such workers, and are not told of.
+  // Until then unknown keys may belong to such workers, and are not reported.
   void ExpectWorkersUntil(Clock::time_point until) { unknown_from_ = until; }
 
   // One attempt. True: the key has been unknown for longer than a moment.
   bool Note(Clock::time_point now, const std::string& key,
             const std::string& address, const std::string& was);
-  // Those that are to be told of now; `known`: it is allowed after all.
+  // The keys to report now. `known`: the key is allowed by now.
   std::vector<RefusedKey> Take(
       Clock::time_point now,
       const std::function<bool(const std::string&)>& known);

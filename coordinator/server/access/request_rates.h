@@ -1,6 +1,6 @@
-// How much of something each may have: a bucket of tokens for each. Requests of
-// users and viewers, asked before one costs anything, whatever becomes of it;
-// bytes of answers, counted behind them. Not thread-safe.
+// Token buckets by name: requests of users and viewers, which are taken before
+// the request is handled; bytes of answers, which are counted afterwards. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_REQUEST_RATES_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_REQUEST_RATES_H_
 
@@ -15,10 +15,9 @@ namespace gavel {
 
 class RequestRates {
  public:
-  // What a bucket holds: as much as so long a time allows for.
+  // A bucket holds the tokens of this long.
   static constexpr double kBurst_s = 10;
-  // Buckets at once; beyond, all are full again, so that the table does not
-  // grow.
+  // At most this many buckets; beyond, all are dropped, and so full again.
   static constexpr size_t kBucketsMax = 65536;
 
   // `per_s_max`: of each, a second; 0: no limit.
@@ -39,7 +38,7 @@ class RequestRates {
     if (per_s_max_ <= 0) return 0;
     return std::max(0.0, -Fill(now, who).tokens / per_s_max_);
   }
-  // Counts what `who` has had, also where that is more than there was.
+  // Takes `cost`, even if that is more than there is.
   void Spend(Time now, const std::string& who, double cost) {
     if (per_s_max_ > 0) Fill(now, who).tokens -= cost;
   }

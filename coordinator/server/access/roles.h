@@ -1,5 +1,5 @@
-// Who may send what: the one table of roles and messages. Whatever is not in it
-// is refused. The coordinator's event loop asks it for every message. Pure;
+// Which role may send which message. A message that the table does not allow is
+// refused. The coordinator's event loop asks for every message. Pure;
 // stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_ACCESS_ROLES_H_
 #define GAVEL_COORDINATOR_SERVER_ACCESS_ROLES_H_
@@ -20,10 +20,10 @@
 
 namespace gavel {
 
-// kUser: submits jobs, and does with its own what it likes. kOperator: with
-// all, and with the coordinator. kViewer: looks at the queue. kNode: the agent
-// of the server of that name. kWorker: one process of a job, as long as it
-// runs; never in a file of principals.
+// kUser: submits jobs and controls its own. kOperator: controls all jobs and
+// the coordinator. kViewer: reads the queue. kNode: the agent of the server of
+// that name. kWorker: one process of a job while it runs; never in a file of
+// principals.
 enum class Role : uint8_t { kUser, kOperator, kViewer, kNode, kWorker };
 inline constexpr std::array<std::string_view, 5> kRoleNames = {
     "user", "operator", "viewer", "node", "worker"};  // in the order of Role
@@ -31,14 +31,14 @@ inline constexpr std::array<std::string_view, 5> kRoleNames = {
 inline constexpr std::string_view RoleName(Role role) {
   return kRoleNames[static_cast<size_t>(role)];
 }
-// Who needs an account on the servers, as which its jobs run.
+// Whether the role needs an account on the servers, for its jobs.
 inline constexpr bool RunsJobs(Role role) {
   return role == Role::kUser || role == Role::kOperator;
 }
 // Those that a principal may have: all but kWorker.
 std::optional<Role> FindRole(std::string_view name);
 
-// Who sent a message, as its key proves.
+// The sender of a message, proven by its key.
 struct Identity {
   std::string name;  // of the principal; of a worker: "job 3 rank 0"
   Role role = Role::kViewer;

@@ -1,8 +1,8 @@
-// Commits journal rows on a thread of its own, so that nothing that need not be
-// journaled (a lease's renewal) ever waits behind an fsync. Rows that arrive
-// during a commit go into the next one together. Between commits it writes
-// snapshots and prunes, a short transaction at a time, and then verifies older
-// rows. The coordinator's event loop owns one.
+// Commits journal rows on a thread of its own, so that events without a row (a
+// lease's renewal) never wait for an fsync. Rows that arrive during a commit
+// form the next one. Between commits it writes snapshots, prunes, and verifies
+// older rows, one short transaction at a time. The coordinator's event loop
+// owns one.
 //
 // Thread-safe. `notify` is called on the commit thread, after each commit and
 // after a failure; it must not block, nor call back.
@@ -40,8 +40,7 @@ class CommitThread {
   // In the order of seq; `history` is committed with it. Dropped after a
   // failure.
   void Append(JournalRow row, std::vector<HistoryRow> history = {});
-  // The engine after some row that is on disk. Written by and by; rows that
-  // follow do not wait for it.
+  // The engine after a durable row. Written in parts; later rows do not wait.
   void Snapshot(JournalSnapshot snapshot);
 
   struct State {
@@ -50,7 +49,7 @@ class CommitThread {
     absl::Status status;         // once not OK, nothing is committed any more
     absl::Status maintenance;    // of the last snapshot that had no room
     absl::Status damage;         // of rows that a snapshot stands for
-    // The last two, for people who have to see to them; mostly there are none.
+    // The last two as text for an operator.
     std::vector<std::string> Troubles() const;
   };
   State state() const;

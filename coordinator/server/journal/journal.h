@@ -5,15 +5,13 @@
 // The coordinator reads it at its start; from then on its commit thread alone
 // owns it.
 //
-// SQLite takes damage in the WAL for the WAL's end: rows that were committed
-// are then missing without a trace here, which is what the journal positions in
-// every message are for.
+// SQLite takes damage in the WAL for its end: committed rows are then missing
+// without a trace in the file. The journal positions in messages reveal that.
 //
-// One coordinator writes it, and the file lock sees to that. Should the lock be
-// gone while its holder lives (its file removed, a file system that does not
-// honour it), the one that starts later is the owner: each transaction looks
-// whether the last row is still the one that this journal knows, and a writer
-// that finds another one writes nothing any more.
+// The file lock ensures a single writer. If the lock is lost (its file was
+// removed, or the file system does not honour it), the coordinator that started
+// last is the owner: each transaction checks that the last row is still the one
+// that this journal knows, and a writer that finds another stops writing.
 //
 // Not thread-safe, but may be handed from thread to thread. Every error names
 // the file and what to do.
@@ -71,41 +69,35 @@ class Journal {
   // As RecoverChain; once, before the first Append.
   absl::Status Recover(const RecoverInto& into);
 
-  // The term of a start: above the journal's last one and above any that was
-  // begun here, also where the journal has lost the rows of it since. It is on
-  // disk, in PATH.term, before anybody hears of it. DATA_LOSS: that file says
-  // no term. After Recover.
-  // `term_min`: it is at least that.
+  // The term of this start, at least `term_min`: above the journal's last one
+  // and above any that was begun here, even if the journal has lost its rows.
+  // Durable in PATH.term before it is used. DATA_LOSS: that file has no term.
+  // After Recover.
   absl::StatusOr<uint64_t> BeginTerm(uint64_t term_min = 0) const;
 
-  // Makes room on disk for the WAL in its usual length, which takes a third off
-  // the time of each Append until the WAL has had that length; where there is
-  // no room it grows as it must. After Recover. After a failure as after
-  // Append's.
+  // Extends the WAL to its usual length, which makes the first Appends a third
+  // faster. Does nothing on a full disk. After Recover; errors as of Append.
   absl::Status ReserveWal();
 
-  // Commits all of `rows` and what they mean for the history, or none: on disk
-  // when it returns OK. They follow on each other and on what is there. After a
-  // failure nothing is ever written again, since a failed fsync must not be
-  // retried: every later call returns the same error. ABORTED: another
-  // coordinator has written since.
+  // Commits `rows` and their history, all or nothing: durable when it returns
+  // OK. The rows' seq continue the journal's. After a failure nothing is ever
+  // written again, since a failed fsync must not be retried: every later call
+  // returns the same error. ABORTED: another coordinator has written since.
   absl::Status Append(std::span<const JournalRow> rows,
                       std::span<const HistoryRow> history = {});
 
-  // `bytes` are the engine after a row that is there, or after the last one.
-  // Maintain() writes them; until then, or when the disk is full, the snapshots
-  // before count.
+  // Maintain() writes the snapshot, of the engine after a committed row. Until
+  // then, or when the disk is full, the earlier snapshots count.
   void StartSnapshot(JournalSnapshot snapshot);
   void StartSnapshot(std::string bytes) {
     StartSnapshot(JournalSnapshot{end_, std::move(bytes)});
   }
-  // One short transaction of what is to be done besides rows: writes a part of
-  // the snapshot, removes what is no longer needed. False: nothing is left.
+  // One short transaction: writes a part of the snapshot, or removes old parts
+  // or rows. False: nothing is left to do.
   absl::StatusOr<bool> Maintain();
 
-  // Verifies some of the rows that Recover passed over, as a snapshot stands
-  // for them. False: none is left. DATA_LOSS: names the row; no more of them
-  // are verified, and all else goes on.
+  // Verifies some of the rows before the snapshot that Recover began from.
+  // False: none is left. DATA_LOSS names the row; verification then ends.
   absl::StatusOr<bool> VerifySome();
 
   // ABORTED: another coordinator has taken the lock since, or its file is gone.
@@ -113,8 +105,8 @@ class Journal {
   absl::Status CheckLock() const;
 
   const std::string& path() const { return path_; }
-  // 16 hexadecimal digits, random, made with the file: what this journal's job
-  // ids are told apart by from those of any other.
+  // 16 random hexadecimal digits, made with the file: they distinguish this
+  // journal's job ids from those of any other.
   const std::string& cluster_id() const { return cluster_id_; }
   // Of the last row; zeros when there is none.
   JournalPosition position() const { return end_.position; }

@@ -1,7 +1,7 @@
-// All that outlives the coordinator's process: brings the engine back at the
-// start, then passes its rows and their history to the commit thread, and takes
-// a snapshot now and then so that the next start is short. The event loop owns
-// one. Not thread-safe; the engine is borrowed for each call.
+// Persistence of the coordinator: recovers the engine at the start, passes rows
+// and their history to the commit thread, and takes snapshots, so that the next
+// start is short. The event loop owns one. Not thread-safe; the engine is
+// borrowed for each call.
 #ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_RECORDER_H_
 #define GAVEL_COORDINATOR_SERVER_JOURNAL_RECORDER_H_
 
@@ -27,8 +27,7 @@ struct SnapshotOptions {
   uint64_t bytes = 16 * 1024 * 1024;
 };
 
-// How to bring both back from a journal; borrows all. `rows` counts what had to
-// be replayed.
+// Recovers both from a journal; borrows all. `rows` counts the replayed rows.
 RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,
                         HistoryProjector* projector, uint64_t* rows);
 
@@ -44,10 +43,9 @@ class Recorder {
 
   explicit Recorder(SnapshotOptions options) : options_(options) {}
 
-  // `term_min`: as of Journal::BeginTerm. Sets `engine` to what the journal
-  // says, begins a term, and starts the commit thread. Each damaged snapshot
-  // that was passed over is told to `note`, and that rows are lost that were
-  // there.
+  // Recovers `engine` from the journal, begins a term, and starts the commit
+  // thread. `note` gets a line for each damaged snapshot that was skipped, and
+  // one when rows were lost. `term_min`: as of Journal::BeginTerm.
   absl::StatusOr<Recovered> Start(std::unique_ptr<Journal> journal,
                                   const EngineOptions& engine_options,
                                   Engine* engine, const Note& note,
@@ -59,7 +57,7 @@ class Recorder {
   // Tells the thread that makes snapshots what is on disk, and when one is due.
   void MaybeSnapshot(const Engine& engine);
   CommitThread::State state() const { return commits_->state(); }
-  // What a person has to see to; mostly nothing.
+  // Problems for an operator.
   std::vector<std::string> Troubles() const;
   absl::Status CheckLock() const { return commits_->CheckLock(); }
   double WallTime(Time now) const { return projector_.WallTime(now); }

@@ -1,7 +1,6 @@
-// Makes the journal's snapshots off the event loop. It follows the rows as they
-// come to disk, with an engine and a history of its own, which are then what a
-// replay of the rows gives; a snapshot is those as bytes. The recorder owns
-// one.
+// Makes the journal's snapshots off the event loop. It replays durable rows
+// into its own engine and history projector; a snapshot is these two as bytes.
+// The recorder owns one.
 //
 // Thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_SNAPSHOT_THREAD_H_
@@ -28,7 +27,7 @@ namespace gavel {
 
 class SnapshotThread {
  public:
-  // It gives up when so many rows wait for it: it does not keep up.
+  // It gives up when this many rows wait: it does not keep up.
   static constexpr size_t kRowsMax = 256 * 1024;
 
   // Called on the thread with each snapshot; it must not block.
@@ -49,7 +48,7 @@ class SnapshotThread {
   };
   // In the order of seq.
   void Append(Row row);
-  // It has given up: there are no more snapshots until the next start.
+  // It has given up; there are no snapshots until the next start.
   bool lost() const;
   // All rows up to `end` are on disk; `snapshot`: one is to be made of them. It
   // is passed over while another one is under way.
