@@ -2,13 +2,10 @@
 #ifndef GAVEL_TESTS_AGENT_AGENT_MACHINE_FIXTURE_H_
 #define GAVEL_TESTS_AGENT_AGENT_MACHINE_FIXTURE_H_
 
-#include <cstdint>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "coordinator/agent/agent_machine.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 
@@ -34,6 +31,19 @@ std::vector<T> MessagesOf(const AgentActions& actions) {
   return found;
 }
 
+// The one that there is to be of it.
+template <class T>
+T OnlyAction(const AgentActions& actions) {
+  const std::vector<T> found = ActionsOf<T>(actions);
+  EXPECT_EQ(found.size(), 1u);
+  return found.empty() ? T() : found.front();
+}
+template <class T>
+T OnlyMessage(const AgentActions& actions) {
+  const std::vector<T> found = MessagesOf<T>(actions);
+  EXPECT_EQ(found.size(), 1u);
+  return found.empty() ? T() : found.front();
+}
 inline std::vector<WorkerKey> SpawnsOf(const AgentActions& actions) {
   std::vector<WorkerKey> found;
   for (const auto& spawn : ActionsOf<agent_action::Spawn>(actions)) {
@@ -60,7 +70,7 @@ inline AgentOptions Options() {
   return options;
 }
 
-class AgentMachineTest : public ::testing::Test {
+class AgentMachineTest : public Test {
  protected:
   AgentMachineTest() : machine_(Options()) {}
 
@@ -111,6 +121,12 @@ class AgentMachineTest : public ::testing::Test {
 
   JournalPosition position_ = {1, 10};
   AgentMachine machine_;
+};
+
+// The same, started and welcome.
+class WelcomeAgent : public AgentMachineTest {
+ protected:
+  WelcomeAgent() { StartAndWelcome(); }
 };
 
 }  // namespace gavel

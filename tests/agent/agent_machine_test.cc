@@ -2,18 +2,12 @@
 // life").
 #include <csignal>
 #include <limits>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/agent_machine_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 // ---- hello and heartbeats
 
@@ -24,13 +18,12 @@ TEST_F(AgentMachineTest, DoesNothingBeforeItIsStarted) {
 }
 
 TEST_F(AgentMachineTest, SaysHelloWithItsAcceleratorsAndWhoRuns) {
-  const auto hellos = MessagesOf<AgentHello>(Start(3));
-  ASSERT_THAT(hellos, SizeIs(1));
-  EXPECT_EQ(hellos[0].server, "node-1");
-  EXPECT_EQ(hellos[0].incarnation, 4u);
-  EXPECT_EQ(hellos[0].address, "127.0.0.1");
-  EXPECT_EQ(hellos[0].accelerators, Options().accelerators);
-  EXPECT_THAT(hellos[0].running, IsEmpty());
+  const auto hellos = OnlyMessage<AgentHello>(Start(3));
+  EXPECT_EQ(hellos.server, "node-1");
+  EXPECT_EQ(hellos.incarnation, 4u);
+  EXPECT_EQ(hellos.address, "127.0.0.1");
+  EXPECT_EQ(hellos.accelerators, Options().accelerators);
+  EXPECT_THAT(hellos.running, IsEmpty());
   EXPECT_THAT(MessagesOf<AgentHello>(Start(3)), IsEmpty());
 }
 
@@ -56,11 +49,10 @@ TEST_F(AgentMachineTest, OnceWelcomeItSendsHeartbeatsAsOftenAsAsked) {
   Hear(0.5, Welcome(3));
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 3.5);
   EXPECT_THAT(Tick(3.4), IsEmpty());
-  const auto beats = MessagesOf<AgentHeartbeat>(Tick(3.5));
-  ASSERT_THAT(beats, SizeIs(1));
-  EXPECT_EQ(beats[0].server, "node-1");
-  EXPECT_EQ(beats[0].incarnation, 4u);
-  EXPECT_EQ(beats[0].highest_seen, position_);
+  const auto beats = OnlyMessage<AgentHeartbeat>(Tick(3.5));
+  EXPECT_EQ(beats.server, "node-1");
+  EXPECT_EQ(beats.incarnation, 4u);
+  EXPECT_EQ(beats.highest_seen, position_);
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 6.5);
 }
 
@@ -75,34 +67,29 @@ TEST_F(AgentMachineTest, TheHeartbeatIntervalIsBounded) {
   }
 }
 
-TEST_F(AgentMachineTest, SaysHelloAgainWhenTheTermRises) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, SaysHelloAgainWhenTheTermRises) {
   LaunchAndStart(0, Key(1, 1), 100);
   position_ = {2, 0};
-  const auto hellos = MessagesOf<AgentHello>(Hear(0.5, Stop(Key(9, 9), 1)));
-  ASSERT_THAT(hellos, SizeIs(1));
-  EXPECT_EQ(hellos[0].highest_seen, position_);
-  EXPECT_THAT(hellos[0].running, ElementsAre(RunningWorker{Key(1, 1), 100}));
+  const auto hellos = OnlyMessage<AgentHello>(Hear(0.5, Stop(Key(9, 9), 1)));
+  EXPECT_EQ(hellos.highest_seen, position_);
+  EXPECT_THAT(hellos.running, ElementsAre(RunningWorker{Key(1, 1), 100}));
   EXPECT_THAT(MessagesOf<AgentHello>(Tick(1.5)), SizeIs(1));  // until welcome
   Hear(2.1, Welcome());
   EXPECT_THAT(MessagesOf<AgentHello>(Tick(3.1)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, AWelcomeThatNamesNobodyIsAnsweredByAHello) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AWelcomeThatNamesNobodyIsAnsweredByAHello) {
   position_ = {2, 0};
   EXPECT_THAT(MessagesOf<AgentHello>(Hear(5, HelloWanted())), SizeIs(1));
   Hear(5.1, Welcome());  // this one answers it
   EXPECT_THAT(MessagesOf<AgentHello>(Tick(6.1)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, ADoubledWelcomeChangesNothing) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ADoubledWelcomeChangesNothing) {
   EXPECT_THAT(MessagesOf<AgentHello>(Hear(1, Welcome())), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, ManyWishesForAHelloCauseAtMostOneASecond) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ManyWishesForAHelloCauseAtMostOneASecond) {
   size_t hellos = 0;
   for (Time now = 5; now < 10; now += 0.01) {
     hellos += MessagesOf<AgentHello>(Hear(now, HelloWanted())).size();
@@ -122,48 +109,40 @@ TEST_F(AgentMachineTest, MessagesOfALowerTermAreIgnored) {
   EXPECT_THAT(Hear(1, Welcome()), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, MessagesToAnotherServerAreIgnored) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, MessagesToAnotherServerAreIgnored) {
   LaunchWorker launch = Launch(Key(1, 1));
   launch.server = "node-2";
   EXPECT_THAT(Hear(1, launch), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, ShowsTheHighestPositionThatItSaw) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ShowsTheHighestPositionThatItSaw) {
   position_ = {1, 50};
   Hear(1, Launch(Key(1, 1)));
   position_ = {1, 40};
   Hear(1.1, Launch(Key(2, 1)));
-  const auto beats = MessagesOf<AgentHeartbeat>(Tick(2));
-  ASSERT_THAT(beats, SizeIs(1));
-  EXPECT_EQ(beats[0].highest_seen, (JournalPosition{1, 50}));
+  const auto beats = OnlyMessage<AgentHeartbeat>(Tick(2));
+  EXPECT_EQ(beats.highest_seen, (JournalPosition{1, 50}));
 }
 
 // ---- launching
 
-TEST_F(AgentMachineTest, LaunchesAProcessRecordsItAndSaysSo) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, LaunchesAProcessRecordsItAndSaysSo) {
   const auto spawns =
-      ActionsOf<agent_action::Spawn>(Hear(1, Launch(Key(1, 1))));
-  ASSERT_THAT(spawns, SizeIs(1));
-  EXPECT_THAT(spawns[0].launch.argv, ElementsAre("./train"));
+      OnlyAction<agent_action::Spawn>(Hear(1, Launch(Key(1, 1))));
+  EXPECT_THAT(spawns.launch.argv, ElementsAre("./train"));
   EXPECT_THAT(machine_.Running(), IsEmpty());
   EXPECT_FALSE(machine_.Idle());
 
   const AgentActions actions = Started(1.1, Key(1, 1), 100);
-  const auto records = ActionsOf<agent_action::RecordRunning>(actions);
-  ASSERT_THAT(records, SizeIs(1));
-  EXPECT_THAT(records[0].running, ElementsAre(RunningWorker{Key(1, 1), 100}));
-  const auto launched = MessagesOf<WorkerLaunched>(actions);
-  ASSERT_THAT(launched, SizeIs(1));
-  EXPECT_EQ(launched[0].server, "node-1");
-  EXPECT_EQ(launched[0].worker, Key(1, 1));
-  EXPECT_EQ(launched[0].pid, 100);
+  const auto records = OnlyAction<agent_action::RecordRunning>(actions);
+  EXPECT_THAT(records.running, ElementsAre(RunningWorker{Key(1, 1), 100}));
+  const auto launched = OnlyMessage<WorkerLaunched>(actions);
+  EXPECT_EQ(launched.server, "node-1");
+  EXPECT_EQ(launched.worker, Key(1, 1));
+  EXPECT_EQ(launched.pid, 100);
 }
 
-TEST_F(AgentMachineTest, ARepeatedLaunchStartsNothingButIsAnswered) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ARepeatedLaunchStartsNothingButIsAnswered) {
   Hear(1, Launch(Key(1, 1)));
   EXPECT_THAT(Hear(1.05, Launch(Key(1, 1))), IsEmpty());
   Started(1.1, Key(1, 1), 100);
@@ -172,41 +151,35 @@ TEST_F(AgentMachineTest, ARepeatedLaunchStartsNothingButIsAnswered) {
   EXPECT_THAT(MessagesOf<WorkerLaunched>(actions), SizeIs(1));
 }
 
-TEST_F(AgentMachineTest, RanksAndJobsRunBesideOneAnother) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, RanksAndJobsRunBesideOneAnother) {
   for (const WorkerKey& key : {Key(1, 1, 0), Key(1, 1, 1), Key(2, 1, 0)}) {
     EXPECT_THAT(SpawnsOf(Hear(1, Launch(key))), ElementsAre(key));
   }
 }
 
-TEST_F(AgentMachineTest, ALaunchThatFailsIsAnExitWithItsError) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ALaunchThatFailsIsAnExitWithItsError) {
   Hear(1, Launch(Key(1, 1)));
-  const auto exits = MessagesOf<WorkerExited>(machine_.Step(
+  const auto exits = OnlyMessage<WorkerExited>(machine_.Step(
       1.1, agent_event::ProcessNotStarted{Key(1, 1), "./train: no such file"}));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].launch_error, "./train: no such file");
+  EXPECT_EQ(exits.launch_error, "./train: no such file");
   EXPECT_TRUE(machine_.Idle());
   EXPECT_THAT(MessagesOf<WorkerExited>(Tick(2.1)), SizeIs(1));
 }
 
-TEST_F(AgentMachineTest, AWorkerThatExitedIsNotStartedAgain) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AWorkerThatExitedIsNotStartedAgain) {
   LaunchAndStart(1, Key(1, 1), 100);
   Exited(2, Key(1, 1), 3);
   const AgentActions before = Hear(2.1, Launch(Key(1, 1)));
   EXPECT_THAT(SpawnsOf(before), IsEmpty());
-  const auto exits = MessagesOf<WorkerExited>(before);
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].exit_code, 3);
-  EXPECT_EQ(exits[0].highest_seen, position_);
+  const auto exits = OnlyMessage<WorkerExited>(before);
+  EXPECT_EQ(exits.exit_code, 3);
+  EXPECT_EQ(exits.highest_seen, position_);
   // Nor when the launch is so late that the exit was acknowledged before it.
   Hear(2.2, Acknowledge(Key(1, 1)));
   EXPECT_THAT(Hear(2.3, Launch(Key(1, 1))), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, AnOlderIncarnationIsKilledAndGoneBeforeANewerStarts) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnOlderIncarnationIsKilledAndGoneBeforeANewerStarts) {
   LaunchAndStart(1, Key(1, 1), 100);
   const AgentActions actions = Hear(2, Launch(Key(1, 2)));
   EXPECT_THAT(SignalsOf(actions), ElementsAre(SIGKILL));
@@ -220,8 +193,7 @@ TEST_F(AgentMachineTest, AnOlderIncarnationIsKilledAndGoneBeforeANewerStarts) {
   EXPECT_THAT(SpawnsOf(Exited(4, Key(1, 2), 1)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, AnOlderIncarnationThatIsStillStartingIsKilledFirst) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnOlderIncarnationThatIsStillStartingIsKilledFirst) {
   Hear(1, Launch(Key(1, 1)));
   EXPECT_THAT(Hear(1.1, Launch(Key(1, 2))), IsEmpty());
   EXPECT_THAT(SignalsOf(Started(1.2, Key(1, 1), 100)), ElementsAre(SIGKILL));
@@ -229,16 +201,14 @@ TEST_F(AgentMachineTest, AnOlderIncarnationThatIsStillStartingIsKilledFirst) {
               ElementsAre(Key(1, 2)));
 }
 
-TEST_F(AgentMachineTest, AnOlderIncarnationInItsGraceIsNotWaitedFor) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnOlderIncarnationInItsGraceIsNotWaitedFor) {
   Hear(1, Launch(Key(1, 1)));
   Hear(1.1, Stop(Key(1, 1), 30));
   Hear(1.2, Launch(Key(1, 2)));
   EXPECT_THAT(SignalsOf(Started(1.3, Key(1, 1), 100)), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, ANewerStartsWhenTheOlderFailsToStart) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ANewerStartsWhenTheOlderFailsToStart) {
   Hear(1, Launch(Key(1, 1)));
   Hear(1.1, Launch(Key(1, 2)));
   EXPECT_THAT(SpawnsOf(machine_.Step(
@@ -246,40 +216,34 @@ TEST_F(AgentMachineTest, ANewerStartsWhenTheOlderFailsToStart) {
               ElementsAre(Key(1, 2)));
 }
 
-TEST_F(AgentMachineTest, OfTwoThatWaitOnlyTheNewestStarts) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, OfTwoThatWaitOnlyTheNewestStarts) {
   LaunchAndStart(1, Key(1, 1), 100);
   Hear(2, Launch(Key(1, 2)));
-  const auto exits = MessagesOf<WorkerExited>(Hear(2.1, Launch(Key(1, 3))));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].worker, Key(1, 2));
-  EXPECT_NE(exits[0].launch_error, "");
+  const auto exits = OnlyMessage<WorkerExited>(Hear(2.1, Launch(Key(1, 3))));
+  EXPECT_EQ(exits.worker, Key(1, 2));
+  EXPECT_NE(exits.launch_error, "");
   EXPECT_THAT(SpawnsOf(Exited(3, Key(1, 1), 0, SIGKILL)),
               ElementsAre(Key(1, 3)));
 }
 
-TEST_F(AgentMachineTest, AnOlderIncarnationIsNeverStartedAfterANewer) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnOlderIncarnationIsNeverStartedAfterANewer) {
   LaunchAndStart(1, Key(1, 2), 100);
   EXPECT_THAT(Hear(1.5, Launch(Key(1, 1))), IsEmpty());
 }
 
 // ---- its end
 
-TEST_F(AgentMachineTest, SaysEachSecondThatItLeavesUntilItIsGone) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, SaysEachSecondThatItLeavesUntilItIsGone) {
   const auto leaves =
-      MessagesOf<AgentLeaving>(machine_.Step(5, agent_event::Leaving{}));
-  ASSERT_THAT(leaves, SizeIs(1));
-  EXPECT_EQ(leaves[0].server, "node-1");
-  EXPECT_EQ(leaves[0].incarnation, 4u);
-  EXPECT_FALSE(leaves[0].gone);
+      OnlyMessage<AgentLeaving>(machine_.Step(5, agent_event::Leaving{}));
+  EXPECT_EQ(leaves.server, "node-1");
+  EXPECT_EQ(leaves.incarnation, 4u);
+  EXPECT_FALSE(leaves.gone);
   EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(5.9)), IsEmpty());
   EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(6)), SizeIs(1));
-  const auto gone = MessagesOf<AgentLeaving>(
+  const auto gone = OnlyMessage<AgentLeaving>(
       machine_.Step(6.5, agent_event::Leaving{/*gone=*/true}));
-  ASSERT_THAT(gone, SizeIs(1));
-  EXPECT_TRUE(gone[0].gone);
+  EXPECT_TRUE(gone.gone);
   EXPECT_THAT(MessagesOf<AgentLeaving>(Tick(9)), IsEmpty());
 }
 

@@ -1,42 +1,25 @@
 // How an agent stops workers and tells their ends (docs/protocol.md, "An
 // agent's life").
 #include <csignal>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/agent_machine_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
-constexpr double kTolerance_s = 1e-9;
-
 // ---- stopping
 
-TEST_F(AgentMachineTest, StopSendsSigtermAndAfterTheGraceSigkill) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, StopSendsSigtermAndAfterTheGraceSigkill) {
   LaunchAndStart(1, Key(1, 1), 100);
   const auto signals =
-      ActionsOf<agent_action::SignalProcess>(Hear(2, Stop(Key(1, 1), 1.5)));
-  ASSERT_THAT(signals, SizeIs(1));
-  EXPECT_EQ(signals[0].worker, Key(1, 1));
-  EXPECT_EQ(signals[0].pid, 100);
-  EXPECT_EQ(signals[0].signal, SIGTERM);
+      OnlyAction<agent_action::SignalProcess>(Hear(2, Stop(Key(1, 1), 1.5)));
+  EXPECT_EQ(signals.worker, Key(1, 1));
+  EXPECT_EQ(signals.pid, 100);
+  EXPECT_EQ(signals.signal, SIGTERM);
   EXPECT_THAT(SignalsOf(Tick(3.4)), IsEmpty());
   EXPECT_THAT(SignalsOf(Tick(3.5)), ElementsAre(SIGKILL));
   EXPECT_THAT(SignalsOf(Tick(9)), IsEmpty());
-}
-
-TEST_F(AgentMachineTest, TheNextDeadlineIsTheEndOfTheGrace) {
-  StartAndWelcome();
-  LaunchAndStart(0.5, Key(1, 1), 100);
-  Hear(0.6, Stop(Key(1, 1), 0.5));
-  EXPECT_NEAR(machine_.NextDeadline(), 1.1, kTolerance_s);
 }
 
 TEST_F(AgentMachineTest, AnExitTellsWhetherItWasAskedFor) {
@@ -46,20 +29,17 @@ TEST_F(AgentMachineTest, AnExitTellsWhetherItWasAskedFor) {
     LaunchAndStart(1, Key(1, 1), 100);
     if (stopped) Hear(2, Stop(Key(1, 1), 5));
     const auto exits =
-        MessagesOf<WorkerExited>(Exited(3, Key(1, 1), 0, SIGKILL));
-    ASSERT_THAT(exits, SizeIs(1));
-    EXPECT_EQ(exits[0].stopped, stopped);
+        OnlyMessage<WorkerExited>(Exited(3, Key(1, 1), 0, SIGKILL));
+    EXPECT_EQ(exits.stopped, stopped);
   }
 }
 
-TEST_F(AgentMachineTest, StopWithoutGraceKillsAtOnce) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, StopWithoutGraceKillsAtOnce) {
   LaunchAndStart(1, Key(1, 1), 100);
   EXPECT_THAT(SignalsOf(Hear(2, Stop(Key(1, 1), 0))), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, RepeatedStopsNeverLengthenTheGrace) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, RepeatedStopsNeverLengthenTheGrace) {
   LaunchAndStart(1, Key(1, 1), 100);
   Hear(2, Stop(Key(1, 1), 10));
   EXPECT_THAT(SignalsOf(Hear(5, Stop(Key(1, 1), 10))), IsEmpty());
@@ -67,8 +47,7 @@ TEST_F(AgentMachineTest, RepeatedStopsNeverLengthenTheGrace) {
   EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, ALaterStopDoesNotPostponeTheKill) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ALaterStopDoesNotPostponeTheKill) {
   LaunchAndStart(1, Key(1, 1), 100);
   Hear(2, Stop(Key(1, 1), 10));
   Hear(5, Stop(Key(1, 1), 10));
@@ -84,8 +63,7 @@ TEST_F(AgentMachineTest, AStopAfterTheKillIsWithoutEffect) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
 }
 
-TEST_F(AgentMachineTest, ALaterStopDoesNotLengthenTheGraceOfAStart) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ALaterStopDoesNotLengthenTheGraceOfAStart) {
   Hear(1, Launch(Key(1, 1)));
   Hear(1.1, Stop(Key(1, 1), 2));
   Hear(1.2, Stop(Key(1, 1), 20));
@@ -93,15 +71,13 @@ TEST_F(AgentMachineTest, ALaterStopDoesNotLengthenTheGraceOfAStart) {
   EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, AnEndlessGraceEnds) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnEndlessGraceEnds) {
   LaunchAndStart(1, Key(1, 1), 100);
   Hear(2, Stop(Key(1, 1), kNever));
   EXPECT_THAT(SignalsOf(Tick(2 + 24 * 3600.0)), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, AStopBeforeTheProcessStartedStopsItWhenItHas) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AStopBeforeTheProcessStartedStopsItWhenItHas) {
   Hear(1, Launch(Key(1, 1)));
   EXPECT_THAT(SignalsOf(Hear(1.1, Stop(Key(1, 1), 2))), IsEmpty());
   EXPECT_THAT(SignalsOf(Started(5, Key(1, 1), 100)), ElementsAre(SIGTERM));
@@ -109,23 +85,19 @@ TEST_F(AgentMachineTest, AStopBeforeTheProcessStartedStopsItWhenItHas) {
   EXPECT_THAT(SignalsOf(Tick(7)), ElementsAre(SIGKILL));
 }
 
-TEST_F(AgentMachineTest, AStopOfAWaitingLaunchCancelsIt) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AStopOfAWaitingLaunchCancelsIt) {
   LaunchAndStart(1, Key(1, 1), 100);
   Hear(2, Launch(Key(1, 2)));
-  const auto exits = MessagesOf<WorkerExited>(Hear(2.1, Stop(Key(1, 2), 0)));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].worker, Key(1, 2));
-  EXPECT_EQ(exits[0].launch_error, "stopped before it started");
+  const auto exits = OnlyMessage<WorkerExited>(Hear(2.1, Stop(Key(1, 2), 0)));
+  EXPECT_EQ(exits.worker, Key(1, 2));
+  EXPECT_EQ(exits.launch_error, "stopped before it started");
   EXPECT_THAT(SpawnsOf(Exited(3, Key(1, 1), 0, SIGKILL)), IsEmpty());
 }
 
-TEST_F(AgentMachineTest, AStopOfWhoDoesNotRunIsAnsweredByItsExit) {
-  StartAndWelcome();
-  const auto exits = MessagesOf<WorkerExited>(Hear(1, Stop(Key(5, 2), 1)));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].worker, Key(5, 2));
-  EXPECT_NE(exits[0].launch_error, "");
+TEST_F(WelcomeAgent, AStopOfWhoDoesNotRunIsAnsweredByItsExit) {
+  const auto exits = OnlyMessage<WorkerExited>(Hear(1, Stop(Key(5, 2), 1)));
+  EXPECT_EQ(exits.worker, Key(5, 2));
+  EXPECT_NE(exits.launch_error, "");
   // Its launch, overtaken on the way, must not make the answer false.
   EXPECT_THAT(SpawnsOf(Hear(1.1, Launch(Key(5, 2)))), IsEmpty());
   EXPECT_THAT(SpawnsOf(Hear(1.2, Launch(Key(5, 3)))), ElementsAre(Key(5, 3)));
@@ -149,29 +121,24 @@ TEST_F(AgentMachineTest, AStopBeforeItsOwnWelcomeIsNotAnswered) {
   EXPECT_THAT(MessagesOf<WorkerExited>(Hear(0, Stop(Key(1, 1), 0))), SizeIs(1));
 }
 
-TEST_F(AgentMachineTest, AStopOfWhoExitedRepeatsHowItEnded) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AStopOfWhoExitedRepeatsHowItEnded) {
   LaunchAndStart(1, Key(1, 1), 100);
   Exited(2, Key(1, 1), 0);
-  const auto exits = MessagesOf<WorkerExited>(Hear(2.1, Stop(Key(1, 1), 0)));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].launch_error, "");
+  const auto exits = OnlyMessage<WorkerExited>(Hear(2.1, Stop(Key(1, 1), 0)));
+  EXPECT_EQ(exits.launch_error, "");
 }
 
 // ---- exits
 
-TEST_F(AgentMachineTest, ExitsAreRecordedAndRepeatedUntilAcknowledged) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ExitsAreRecordedAndRepeatedUntilAcknowledged) {
   LaunchAndStart(1, Key(1, 1), 100);
   const AgentActions actions = Exited(2, Key(1, 1), 75);
-  const auto records = ActionsOf<agent_action::RecordRunning>(actions);
-  ASSERT_THAT(records, SizeIs(1));
-  EXPECT_THAT(records[0].running, IsEmpty());
-  const auto exits = MessagesOf<WorkerExited>(actions);
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].server, "node-1");
-  EXPECT_EQ(exits[0].exit_code, 75);
-  EXPECT_EQ(exits[0].signal, 0);
+  const auto records = OnlyAction<agent_action::RecordRunning>(actions);
+  EXPECT_THAT(records.running, IsEmpty());
+  const auto exits = OnlyMessage<WorkerExited>(actions);
+  EXPECT_EQ(exits.server, "node-1");
+  EXPECT_EQ(exits.exit_code, 75);
+  EXPECT_EQ(exits.signal, 0);
   EXPECT_TRUE(machine_.Idle());
 
   EXPECT_THAT(MessagesOf<WorkerExited>(Tick(2.9)), IsEmpty());
@@ -194,16 +161,14 @@ TEST_F(AgentMachineTest, TheNextDeadlineIsTheNextReportOfAnExit) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
 }
 
-TEST_F(AgentMachineTest, AnExitTellsTheSignal) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AnExitTellsTheSignal) {
   LaunchAndStart(1, Key(1, 1), 100);
-  const auto exits = MessagesOf<WorkerExited>(Exited(2, Key(1, 1), 0, SIGSEGV));
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].signal, SIGSEGV);
+  const auto exits =
+      OnlyMessage<WorkerExited>(Exited(2, Key(1, 1), 0, SIGSEGV));
+  EXPECT_EQ(exits.signal, SIGSEGV);
 }
 
-TEST_F(AgentMachineTest, EventsOfUnknownProcessesAreIgnored) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, EventsOfUnknownProcessesAreIgnored) {
   EXPECT_THAT(Exited(1, Key(8, 1), 0), IsEmpty());
   EXPECT_THAT(Started(1, Key(8, 1), 100), IsEmpty());
   LaunchAndStart(1, Key(1, 1), 100);
@@ -213,9 +178,8 @@ TEST_F(AgentMachineTest, EventsOfUnknownProcessesAreIgnored) {
 
 TEST_F(AgentMachineTest, WhatWasSweptIsToldBeforeTheHello) {
   const AgentActions actions = Start(0, {{Key(1, 1), 77}});
-  const auto records = ActionsOf<agent_action::RecordRunning>(actions);
-  ASSERT_THAT(records, SizeIs(1));
-  EXPECT_THAT(records[0].running, IsEmpty());
+  const auto records = OnlyAction<agent_action::RecordRunning>(actions);
+  EXPECT_THAT(records.running, IsEmpty());
   const auto sends = ActionsOf<agent_action::Send>(actions);
   ASSERT_THAT(sends, SizeIs(2));
   const auto* exit = std::get_if<WorkerExited>(&sends[0].message);
@@ -230,8 +194,7 @@ TEST_F(AgentMachineTest, WhatWasSweptIsToldBeforeTheHello) {
 
 // ---- rejected
 
-TEST_F(AgentMachineTest, RejectedItKillsAllAndQuits) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, RejectedItKillsAllAndQuits) {
   LaunchAndStart(1, Key(1, 1), 100);
   LaunchAndStart(1, Key(2, 1), 101);
   Hear(1, Launch(Key(2, 2)));  // waits, and kills 101
@@ -239,9 +202,8 @@ TEST_F(AgentMachineTest, RejectedItKillsAllAndQuits) {
   const AgentActions actions =
       Hear(2, AgentRejected{"node-1", position_, "node-1 is there already", 4});
   EXPECT_THAT(SignalsOf(actions), ElementsAre(SIGKILL));
-  const auto quits = ActionsOf<agent_action::Quit>(actions);
-  ASSERT_THAT(quits, SizeIs(1));
-  EXPECT_EQ(quits[0].reason, "node-1 is there already");
+  const auto quits = OnlyAction<agent_action::Quit>(actions);
+  EXPECT_EQ(quits.reason, "node-1 is there already");
 
   // What was starting dies too, and what was waiting never starts.
   EXPECT_THAT(SignalsOf(Started(2.1, Key(3, 1), 102)), ElementsAre(SIGKILL));
@@ -254,8 +216,7 @@ TEST_F(AgentMachineTest, RejectedItKillsAllAndQuits) {
   EXPECT_EQ(machine_.NextDeadline(), kNever);
 }
 
-TEST_F(AgentMachineTest, AfterQuittingItSaysAndTakesNothing) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, AfterQuittingItSaysAndTakesNothing) {
   const AgentRejected rejected{"node-1", position_, "no", 4};
   Hear(2, rejected);
   EXPECT_THAT(Hear(2.1, rejected), IsEmpty());
@@ -266,8 +227,7 @@ TEST_F(AgentMachineTest, AfterQuittingItSaysAndTakesNothing) {
 
 // Agents count their incarnations in each state directory anew: the answer to
 // the late hello of one that was lost with its directory is not for this one.
-TEST_F(AgentMachineTest, ARejectionOfAnotherStateDirectorysAgentIsIgnored) {
-  StartAndWelcome();
+TEST_F(WelcomeAgent, ARejectionOfAnotherStateDirectorysAgentIsIgnored) {
   LaunchAndStart(1, Key(1, 1), 100);
   const AgentActions actions =
       Hear(2, AgentRejected{"node-1", position_, "a newer one", 4, "lost"});
@@ -287,7 +247,7 @@ TEST_F(AgentMachineTest, ATickAtTheDeadlineAlwaysMovesIt) {
     if (i == 60) Hear(next, Stop(Key(1, 1), 2));
     if (i == 120) Exited(next, Key(1, 1), 0, SIGKILL);
     const Time due = machine_.NextDeadline();
-    EXPECT_THAT(Tick(due), ::testing::Not(IsEmpty()));
+    EXPECT_THAT(Tick(due), Not(IsEmpty()));
     ASSERT_GT(machine_.NextDeadline(), due);
   }
 }

@@ -1,23 +1,14 @@
 #include "core/codec.h"
 
-#include <random>
-#include <set>
 #include <variant>
 
 #include "core/message_fields.h"
-#include "gmock/gmock.h"
 #include "tests/support/field_count.h"
 #include "tests/support/random_fields.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::IsOk;
-using testing::kFailedPrecondition;
-using testing::kInvalidArgument;
-using testing::kResourceExhausted;
-using testing::StatusIs;
 
 constexpr size_t kTypes = std::variant_size_v<Message>;
 constexpr size_t kTypeByte = 4;
@@ -251,34 +242,15 @@ TEST(Codec, AFrameCutAnywhereIsRefused) {
     SCOPED_TRACE(MessageName(message));
     const std::string frame = Encode(message);
     for (size_t size = 0; size < frame.size(); ++size) {
-      EXPECT_THAT(DecodeMessage(frame.substr(0, size)),
-                  StatusIs(kInvalidArgument, ""))
-          << size;
+      EXPECT_THAT(DecodeMessage(frame.substr(0, size)), IsInvalid("")) << size;
     }
-    EXPECT_THAT(DecodeMessage(frame + '\0'),
-                StatusIs(kInvalidArgument, "behind the array"));
-  }
-}
-
-TEST(Codec, AFlippedBitIsRefusedOrGivesAnotherWholeMessage) {
-  for (const Message& message : Filled(3)) {
-    SCOPED_TRACE(MessageName(message));
-    const std::string frame = Encode(message);
-    for (size_t bit = 0; bit < frame.size() * 8; ++bit) {
-      std::string flipped = frame;
-      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
-      const auto read = DecodeMessage(flipped);
-      if (!read.ok()) continue;
-      EXPECT_FALSE(Same(*read, message)) << bit;
-      EXPECT_THAT(EncodeMessage(*read), IsOk());
-    }
+    EXPECT_THAT(DecodeMessage(frame + '\0'), IsInvalid("behind the array"));
   }
 }
 
 TEST(Codec, ErrorsNameTheMessageAndTheField) {
   EXPECT_THAT(DecodeMessage(Header(TypeOf<LeaseGrant>()) + "\x91\x91\xc3"),
-              StatusIs(kInvalidArgument,
-                       "LeaseGrant: field 1.1 is a boolean, not an integer"));
+              IsInvalid("LeaseGrant: field 1.1 is a boolean, not an integer"));
 }
 
 // Frozen: all versions, past and to come, write and read it like this.
@@ -299,10 +271,8 @@ TEST(Codec, ARefusalOfAVersionStaysWhatItIs) {
 
 TEST(Codec, ARefusalIsReadWithinBounds) {
   using namespace std::string_literals;
-  EXPECT_THAT(DecodeMessage("GVL\x00"s),
-              StatusIs(kInvalidArgument, "not a frame"));
-  EXPECT_THAT(DecodeMessage("GVL\x00\x02"s),
-              StatusIs(kInvalidArgument, "without its versions"));
+  EXPECT_THAT(DecodeMessage("GVL\x00"s), IsInvalid("not a frame"));
+  EXPECT_THAT(DecodeMessage("GVL\x00\x02"s), IsInvalid("without its versions"));
   const absl::Status read =
       DecodeMessage("GVL\x00\x02\x02\x1b[2J\xff\n"s + std::string(60000, 'x'))
           .status();
@@ -321,16 +291,16 @@ TEST(Codec, AnotherProtocolVersionSaysWhichSideToUpdate) {
 }
 
 TEST(Codec, ForeignTrafficIsRefused) {
-  EXPECT_THAT(DecodeMessage(""), StatusIs(kInvalidArgument, "not a frame"));
-  EXPECT_THAT(DecodeMessage("GVL\x01"), StatusIs(kInvalidArgument, "not a fr"));
+  EXPECT_THAT(DecodeMessage(""), IsInvalid("not a frame"));
+  EXPECT_THAT(DecodeMessage("GVL\x01"), IsInvalid("not a fr"));
   EXPECT_THAT(DecodeMessage("GET / HTTP/1.1\r\n"),
-              StatusIs(kInvalidArgument, "is the port right?"));
+              IsInvalid("is the port right?"));
 }
 
 TEST(Codec, UnknownTypesAreRefused) {
   for (const size_t type : {size_t{0}, kTypes + 1, size_t{255}}) {
     EXPECT_THAT(DecodeMessage(Header(type) + "\x90"),
-                StatusIs(kInvalidArgument, "is not known here"));
+                IsInvalid("is not known here"));
   }
 }
 
@@ -342,7 +312,7 @@ TEST(Codec, LongFramesAreRefusedOnBothSides) {
   EXPECT_THAT(EncodeMessage(request),
               StatusIs(kResourceExhausted, "SubmitRequest: a frame of "));
   EXPECT_THAT(DecodeMessage(std::string(kFrameBytesMax + 1, 'G')),
-              StatusIs(kInvalidArgument, "exceeds the 65536 allowed"));
+              IsInvalid("exceeds the 65536 allowed"));
 }
 
 TEST(Codec, TheLongestFrameIsAccepted) {
@@ -375,41 +345,7 @@ TEST(Codec, UnknownChoicesAreRefused) {
   std::string frame = Encode(request);
   frame.back() = 4;
   EXPECT_THAT(DecodeMessage(frame),
-              StatusIs(kInvalidArgument, "PauseRequest: field 4 is a choice"));
-}
-
-TEST(Codec, SurvivesRandomBodies) {
-  std::mt19937_64 random(11);
-  for (int i = 0; i < 50000; ++i) {
-    std::string frame = Header(1 + random() % kTypes);
-    const size_t size = random() % 60;
-    for (size_t j = 0; j < size; ++j) {
-      frame.push_back(static_cast<char>(random()));
-    }
-    if (size > 0 && i % 4 != 0)
-      frame[5] = static_cast<char>(0x90 | random() % 9);
-    const auto read = DecodeMessage(frame);
-    if (read.ok()) {
-      EXPECT_THAT(EncodeMessage(*read), IsOk());
-    }
-  }
-}
-
-// Several bytes of real messages changed at once: deeper than random bodies.
-TEST(Codec, SurvivesDamagedMessages) {
-  std::mt19937_64 random(12);
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    for (const Message& message : Filled(seed)) {
-      std::string frame = Encode(message);
-      for (size_t n = 1 + random() % 4; n > 0; --n) {
-        frame[random() % frame.size()] = static_cast<char>(random());
-      }
-      const auto read = DecodeMessage(frame);
-      if (read.ok()) {
-        EXPECT_THAT(EncodeMessage(*read), IsOk());
-      }
-    }
-  }
+              IsInvalid("PauseRequest: field 4 is a choice"));
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "core/error_line.h"
 
-#include <string>
-
 #include "core/messages.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

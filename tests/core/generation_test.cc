@@ -1,17 +1,12 @@
 #include "core/generation.h"
 
-#include <algorithm>
 #include <limits>
 #include <random>
-#include <set>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
 

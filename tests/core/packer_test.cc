@@ -1,21 +1,14 @@
 #include "core/packer.h"
 
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <random>
 
 #include "core/fields.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::IsOk;
-using testing::kInvalidArgument;
-using testing::kResourceExhausted;
-using testing::StatusIs;
 
 template <class T>
 std::string ArrayOf(const T& value) {
@@ -171,25 +164,23 @@ TEST(Unpacker, SaysWhetherItPassedOverFields) {
 
 TEST(Unpacker, NamesTheFieldOfAnotherType) {
   EXPECT_THAT(ErrorOf<uint64_t>(ArrayOf(-1)),
-              StatusIs(kInvalidArgument, "field 1 is a negative integer"));
+              IsInvalid("field 1 is a negative integer"));
   EXPECT_THAT(ErrorOf<bool>(ArrayOf(1)),
-              StatusIs(kInvalidArgument, "is an integer, not a boolean"));
-  EXPECT_THAT(ErrorOf<double>(ArrayOf(1)),
-              StatusIs(kInvalidArgument, "not a 64-bit float"));
+              IsInvalid("is an integer, not a boolean"));
+  EXPECT_THAT(ErrorOf<double>(ArrayOf(1)), IsInvalid("not a 64-bit float"));
   EXPECT_THAT(ErrorOf<std::string>(ArrayOf(true)),
-              StatusIs(kInvalidArgument, "is a boolean, not a string"));
+              IsInvalid("is a boolean, not a string"));
   EXPECT_THAT(ErrorOf<int64_t>(ArrayOf(1.5)),
-              StatusIs(kInvalidArgument, "is a 64-bit float, not an integer"));
+              IsInvalid("is a 64-bit float, not an integer"));
 }
 
 TEST(Unpacker, RefusesIntegersThatDoNotFit) {
   const uint64_t huge = std::numeric_limits<uint64_t>::max();
-  EXPECT_THAT(ErrorOf<int64_t>(ArrayOf(huge)),
-              StatusIs(kInvalidArgument, "integer of 64 bits"));
+  EXPECT_THAT(ErrorOf<int64_t>(ArrayOf(huge)), IsInvalid("integer of 64 bits"));
   EXPECT_THAT(ErrorOf<int>(ArrayOf(int64_t{1} << 31)),
-              StatusIs(kInvalidArgument, "beyond 32 bits"));
+              IsInvalid("beyond 32 bits"));
   EXPECT_THAT(ErrorOf<int>(ArrayOf(-(int64_t{1} << 31) - 1)),
-              StatusIs(kInvalidArgument, "beyond 32 bits"));
+              IsInvalid("beyond 32 bits"));
 }
 
 TEST(Unpacker, NamesTheFieldInsideNestedArrays) {
@@ -206,7 +197,7 @@ TEST(Unpacker, NamesTheFieldInsideNestedArrays) {
   unpacker.Enter();
   unpacker.Get(value);
   unpacker.Get(value);
-  EXPECT_THAT(unpacker.status(), StatusIs(kInvalidArgument, "field 2.2 is"));
+  EXPECT_THAT(unpacker.status(), IsInvalid("field 2.2 is"));
   EXPECT_EQ(value, 2);
 }
 
@@ -227,7 +218,7 @@ TEST(Unpacker, TheFirstErrorStaysAndReadsAfterItGiveDefaults) {
   unpacker.Leave();
   unpacker.Fail("is late");
   EXPECT_EQ(value, 5);
-  EXPECT_THAT(unpacker.status(), StatusIs(kInvalidArgument, "field 1 is a bo"));
+  EXPECT_THAT(unpacker.status(), IsInvalid("field 1 is a bo"));
 }
 
 TEST(Unpacker, RefusesWhatIsNotOneArray) {
@@ -235,16 +226,15 @@ TEST(Unpacker, RefusesWhatIsNotOneArray) {
     return Unpacker(bytes).status();
   };
   using namespace std::string_view_literals;
-  EXPECT_THAT(error(""), StatusIs(kInvalidArgument, "msgpack"));
-  EXPECT_THAT(error("\x07"), StatusIs(kInvalidArgument, "not an array"));
-  EXPECT_THAT(error("\x80"), StatusIs(kInvalidArgument, "not an array"));
-  EXPECT_THAT(error("\x91"), StatusIs(kInvalidArgument, "msgpack"));
-  EXPECT_THAT(error("\x91\x07\x07"),
-              StatusIs(kInvalidArgument, "1 bytes behind the array"));
-  EXPECT_THAT(error("\x91\xc1"), StatusIs(kInvalidArgument, "msgpack"));
-  EXPECT_THAT(error("\x91\x81\x01\x01"), StatusIs(kInvalidArgument, "map"));
-  EXPECT_THAT(error("\x91\xc4\x01\x01"), StatusIs(kInvalidArgument, "bin"));
-  EXPECT_THAT(error("\x91\xd4\x01\x01"), StatusIs(kInvalidArgument, "ext"));
+  EXPECT_THAT(error(""), IsInvalid("msgpack"));
+  EXPECT_THAT(error("\x07"), IsInvalid("not an array"));
+  EXPECT_THAT(error("\x80"), IsInvalid("not an array"));
+  EXPECT_THAT(error("\x91"), IsInvalid("msgpack"));
+  EXPECT_THAT(error("\x91\x07\x07"), IsInvalid("1 bytes behind the array"));
+  EXPECT_THAT(error("\x91\xc1"), IsInvalid("msgpack"));
+  EXPECT_THAT(error("\x91\x81\x01\x01"), IsInvalid("map"));
+  EXPECT_THAT(error("\x91\xc4\x01\x01"), IsInvalid("bin"));
+  EXPECT_THAT(error("\x91\xd4\x01\x01"), IsInvalid("ext"));
 }
 
 TEST(Unpacker, ReadsOfRefusedBytesAreDefaults) {
@@ -268,18 +258,18 @@ std::string HugeArray(uint32_t size) {
 TEST(Unpacker, DeclaredLengthsBeyondTheInputAreRefusedAtOnce) {
   for (const uint32_t size : {0xffffffffU, 0x10000000U, 4097U, 4096U, 6U}) {
     EXPECT_THAT(Unpacker(HugeArray(size)).status(),
-                StatusIs(kInvalidArgument, "array size overflow"))
+                IsInvalid("array size overflow"))
         << size;
   }
   using namespace std::string_view_literals;
   EXPECT_THAT(Unpacker("\x91\xdb\xff\xff\xff\xff"sv).status(),
-              StatusIs(kInvalidArgument, "msgpack"));
+              IsInvalid("msgpack"));
 }
 
 TEST(Unpacker, BoundsArraysEvenWhenTheirElementsAreThere) {
   const std::string elements(kArrayElementsMax + 1, '\x01');
   EXPECT_THAT(Unpacker(HugeArray(kArrayElementsMax + 1) + elements).status(),
-              StatusIs(kInvalidArgument, "array size overflow"));
+              IsInvalid("array size overflow"));
   EXPECT_THAT(Unpacker(HugeArray(kArrayElementsMax) +
                        elements.substr(0, kArrayElementsMax))
                   .status(),
@@ -295,7 +285,7 @@ TEST(Unpacker, BoundsStringsEvenWhenTheirBytesAreThere) {
   };
   EXPECT_THAT(Unpacker(with_string(kStringBytesMax)).status(), IsOk());
   EXPECT_THAT(Unpacker(with_string(kStringBytesMax + 1)).status(),
-              StatusIs(kInvalidArgument, "str size overflow"));
+              IsInvalid("str size overflow"));
 }
 
 TEST(Unpacker, BoundsTheDepthOfArrays) {
@@ -304,9 +294,9 @@ TEST(Unpacker, BoundsTheDepthOfArrays) {
   };
   EXPECT_THAT(Unpacker(nested(kArrayDepthMax)).status(), IsOk());
   EXPECT_THAT(Unpacker(nested(kArrayDepthMax + 1)).status(),
-              StatusIs(kInvalidArgument, "depth size overflow"));
+              IsInvalid("depth size overflow"));
   EXPECT_THAT(Unpacker(nested(60000)).status(),
-              StatusIs(kInvalidArgument, "depth size overflow"));
+              IsInvalid("depth size overflow"));
 }
 
 TEST(Unpacker, SurvivesRandomBytes) {
@@ -333,7 +323,7 @@ TEST(Packer, RowsOfTheJournalMayBeLarger) {
   packer.Put(std::string(kStringBytesMax + 1, 'x'));
   EXPECT_THAT(packer.status(), IsOk());
   const std::string bytes = packer.Take();
-  EXPECT_THAT(Unpacker(bytes).status(), StatusIs(kInvalidArgument, "array"));
+  EXPECT_THAT(Unpacker(bytes).status(), IsInvalid("array"));
 
   Unpacker unpacker(bytes, kJournalLimits);
   uint64_t number = 0;
@@ -399,8 +389,7 @@ TEST(Fields, AnEmptyArrayIsAllDefaults) {
 }
 
 TEST(Fields, AnUnknownEnumeratorIsRefused) {
-  EXPECT_THAT(ReadOuter("\x91\x02"),
-              StatusIs(kInvalidArgument, "field 1 is a choice"));
+  EXPECT_THAT(ReadOuter("\x91\x02"), IsInvalid("field 1 is a choice"));
 }
 
 TEST(Fields, AMapWithAKeyTwiceIsRefused) {
@@ -414,8 +403,7 @@ TEST(Fields, AMapWithAKeyTwiceIsRefused) {
     packer.Put(std::string_view("key"));
     packer.Put(1.0);
   }
-  EXPECT_THAT(ReadOuter(packer.Take()),
-              StatusIs(kInvalidArgument, "field 3 names a key twice"));
+  EXPECT_THAT(ReadOuter(packer.Take()), IsInvalid("field 3 names a key twice"));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "core/queue.h"
 
-#include <memory>
-
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

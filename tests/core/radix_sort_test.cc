@@ -1,16 +1,12 @@
 #include "core/radix_sort.h"
 
-#include <algorithm>
 #include <compare>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <limits>
 #include <random>
 #include <span>
-#include <vector>
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

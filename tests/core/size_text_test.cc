@@ -1,6 +1,6 @@
 #include "core/size_text.h"
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

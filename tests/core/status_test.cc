@@ -1,19 +1,10 @@
 #include "core/status.h"
 
-#include <memory>
-#include <string>
-
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::IsOk;
-using testing::kInvalidArgument;
-using testing::kNotFound;
-using testing::StatusIs;
 
 absl::StatusOr<std::unique_ptr<int>> Half(int value) {
   if (value % 2 != 0) return absl::InvalidArgumentError("odd");
@@ -38,8 +29,8 @@ absl::Status CheckBoth(const absl::Status& first, const absl::Status& second,
 
 TEST(AssignOrReturn, AssignsOrReturns) {
   EXPECT_EQ(Quarter(12).value(), 3);
-  EXPECT_THAT(Quarter(6), StatusIs(kInvalidArgument, "odd"));
-  EXPECT_THAT(Quarter(5), StatusIs(kInvalidArgument, "odd"));
+  EXPECT_THAT(Quarter(6), IsInvalid("odd"));
+  EXPECT_THAT(Quarter(5), IsInvalid("odd"));
 }
 
 TEST(ReturnIfError, ReturnsTheFirstErrorAndIsOneStatement) {
@@ -49,8 +40,7 @@ TEST(ReturnIfError, ReturnsTheFirstErrorAndIsOneStatement) {
   EXPECT_THAT(CheckBoth(ok, ok, true), IsOk());
   EXPECT_THAT(CheckBoth(a, b, true), StatusIs(kNotFound, "a"));
   EXPECT_THAT(CheckBoth(ok, b, true), StatusIs(kNotFound, "b"));
-  EXPECT_THAT(CheckBoth(ok, b, false),
-              StatusIs(absl::StatusCode::kUnknown, "else"));
+  EXPECT_THAT(CheckBoth(ok, b, false), StatusIs(kUnknown, "else"));
 }
 
 TEST(Annotate, PutsThePrefixInFrontAndKeepsTheCode) {

@@ -1,8 +1,7 @@
 #include "runtime/generation/generation_directory.h"
 
-#include "gtest/gtest.h"
 #include "tests/checkpoint/simulated_disk.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

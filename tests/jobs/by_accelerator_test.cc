@@ -1,17 +1,10 @@
 #include "coordinator/jobs/by_accelerator.h"
 
-#include <utility>
-
 #include "core/ids.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Pair;
 
 constexpr AcceleratorId kFirst(1);
 constexpr AcceleratorId kThird(3);

@@ -1,10 +1,6 @@
 #include "coordinator/jobs/cluster.h"
 
-#include <utility>
-#include <vector>
-
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -16,8 +12,12 @@ AcceleratorInfo Info(const std::string& type, const std::string& uuid) {
   return info;
 }
 
-TEST(Cluster, TypesAreInTheOrderOfTheirFirstAppearance) {
+class ClusterTest : public Test {
+ protected:
   Cluster cluster;
+};
+
+TEST_F(ClusterTest, TypesAreInTheOrderOfTheirFirstAppearance) {
   ASSERT_OK(cluster.Join("b", {Info("v100", "0"), Info("k80", "1")}));
   ASSERT_OK(cluster.Join("a", {Info("k80", "0"), Info("a100", "1")}));
   EXPECT_EQ(cluster.types(), (std::vector<std::string>{"v100", "k80", "a100"}));
@@ -26,8 +26,7 @@ TEST(Cluster, TypesAreInTheOrderOfTheirFirstAppearance) {
   EXPECT_EQ(cluster.TypeIndex("h200"), -1);
 }
 
-TEST(Cluster, AcceleratorsAreNumberedFromOneInTheOrderSeen) {
-  Cluster cluster;
+TEST_F(ClusterTest, AcceleratorsAreNumberedFromOneInTheOrderSeen) {
   ASSERT_OK(cluster.Join("b", {Info("v100", "x"), Info("k80", "y")}));
   ASSERT_OK(cluster.Join("a", {Info("k80", "x")}));
   ASSERT_EQ(cluster.accelerators().size(), 3u);
@@ -41,8 +40,7 @@ TEST(Cluster, AcceleratorsAreNumberedFromOneInTheOrderSeen) {
             (std::vector<AcceleratorId>{AcceleratorId(3)}));
 }
 
-TEST(Cluster, AServerThatReturnsGetsItsAcceleratorsBackByUuid) {
-  Cluster cluster;
+TEST_F(ClusterTest, AServerThatReturnsGetsItsAcceleratorsBackByUuid) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
   cluster.MarkUnreachable("s");
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0}));
@@ -55,8 +53,7 @@ TEST(Cluster, AServerThatReturnsGetsItsAcceleratorsBackByUuid) {
   EXPECT_EQ(cluster.accelerator(AcceleratorId(1)).index, 1);
 }
 
-TEST(Cluster, WhatAServerNoLongerDeclaresIsNotUsable) {
-  Cluster cluster;
+TEST_F(ClusterTest, WhatAServerNoLongerDeclaresIsNotUsable) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
   ASSERT_OK(cluster.Join("s", {Info("v100", "y"), Info("v100", "z")}));
   EXPECT_EQ(cluster.accelerators().size(), 3u);
@@ -65,8 +62,7 @@ TEST(Cluster, WhatAServerNoLongerDeclaresIsNotUsable) {
             AcceleratorState::kUnreachable);
 }
 
-TEST(Cluster, ALostAcceleratorStaysLostWhenItsServerReturns) {
-  Cluster cluster;
+TEST_F(ClusterTest, ALostAcceleratorStaysLostWhenItsServerReturns) {
   const std::vector<AcceleratorInfo> declared = {Info("v100", "x"),
                                                  Info("v100", "y")};
   ASSERT_OK(cluster.Join("s", declared));
@@ -92,8 +88,7 @@ void ExpectUsableCounted(const Cluster& cluster) {
   EXPECT_EQ(cluster.Capacity(), capacity);
 }
 
-TEST(Cluster, WhatIsUsableIsCountedWhateverComesAndGoes) {
-  Cluster cluster;
+TEST_F(ClusterTest, WhatIsUsableIsCountedWhateverComesAndGoes) {
   ASSERT_OK(cluster.Join("a", {Info("v100", "0"), Info("k80", "1")}));
   ASSERT_OK(cluster.Join("b", {Info("k80", "0")}));
   ExpectUsableCounted(cluster);
@@ -110,8 +105,7 @@ TEST(Cluster, WhatIsUsableIsCountedWhateverComesAndGoes) {
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0, 1, 2}));
 }
 
-TEST(Cluster, WhatIsUsableIsCountedFromItsState) {
-  Cluster cluster;
+TEST_F(ClusterTest, WhatIsUsableIsCountedFromItsState) {
   ASSERT_OK(cluster.Join("a", {Info("v100", "0"), Info("k80", "1")}));
   cluster.MarkLost(AcceleratorId(1));
   Cluster copy;
@@ -121,8 +115,7 @@ TEST(Cluster, WhatIsUsableIsCountedFromItsState) {
   EXPECT_EQ(copy.Capacity(), cluster.Capacity());
 }
 
-TEST(Cluster, EqualUuidsOnTwoServersAreTwoAccelerators) {
-  Cluster cluster;
+TEST_F(ClusterTest, EqualUuidsOnTwoServersAreTwoAccelerators) {
   ASSERT_OK(cluster.Join("a", {Info("cpu", "0")}));
   ASSERT_OK(cluster.Join("b", {Info("cpu", "0")}));
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{2}));
@@ -130,22 +123,19 @@ TEST(Cluster, EqualUuidsOnTwoServersAreTwoAccelerators) {
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
 }
 
-TEST(Cluster, ADuplicateUuidIsRefusedAndChangesNothing) {
-  Cluster cluster;
+TEST_F(ClusterTest, ADuplicateUuidIsRefusedAndChangesNothing) {
   EXPECT_THAT(cluster.Join("s", {Info("cpu", "0"), Info("cpu", "0")}),
-              StatusIs(kInvalidArgument, "server s"));
+              IsInvalid("server s"));
   EXPECT_TRUE(cluster.accelerators().empty());
   EXPECT_TRUE(cluster.servers().empty());
 }
 
-TEST(Cluster, AnUnknownServerMayBeUnreachable) {
-  Cluster cluster;
+TEST_F(ClusterTest, AnUnknownServerMayBeUnreachable) {
   cluster.MarkUnreachable("nobody");
   EXPECT_TRUE(cluster.servers().empty());
 }
 
-TEST(Cluster, DrainedAcceleratorsDoNotCountAndStaySoOverAJoin) {
-  Cluster cluster;
+TEST_F(ClusterTest, DrainedAcceleratorsDoNotCountAndStaySoOverAJoin) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x"), Info("v100", "y")}));
   cluster.SetDrained(AcceleratorId(1), true);
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
@@ -158,8 +148,7 @@ TEST(Cluster, DrainedAcceleratorsDoNotCountAndStaySoOverAJoin) {
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
 }
 
-TEST(Cluster, AServerThatLeavesIsUsableAfterItsNextJoin) {
-  Cluster cluster;
+TEST_F(ClusterTest, AServerThatLeavesIsUsableAfterItsNextJoin) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
   cluster.SetLeaving("s");
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{0}));
@@ -167,8 +156,7 @@ TEST(Cluster, AServerThatLeavesIsUsableAfterItsNextJoin) {
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1}));
 }
 
-TEST(Cluster, AForgottenServerIsNoMoreButItsIdsAreNotGivenAgain) {
-  Cluster cluster;
+TEST_F(ClusterTest, AForgottenServerIsNoMoreButItsIdsAreNotGivenAgain) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
   ASSERT_OK(cluster.Join("t", {Info("k80", "x")}));
   EXPECT_EQ(cluster.places().size(), 2u);

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -17,8 +17,12 @@ constexpr ShareUnit kPair{kJob, kOther};
 constexpr ShareUnit kOtherPair{kOther, kThird};
 using Row = std::vector<double>;
 
-TEST(TimeReceived, AddsUpByUnitAndType) {
+class TimeReceivedTest : public Test {
+ protected:
   TimeReceived received;
+};
+
+TEST_F(TimeReceivedTest, AddsUpByUnitAndType) {
   received.Add(kAlone, 1, 10);
   received.Add(kAlone, 0, 5);
   received.Add(kAlone, 1, 2);
@@ -53,8 +57,7 @@ TEST(TimeReceived, ABookingAddsTheSameInWhateverOrderUnitsCome) {
             (std::vector<double>{0, 0}));
 }
 
-TEST(TimeReceived, APairHasItsOwnTime) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, APairHasItsOwnTime) {
   received.Add(kAlone, 0, 10);
   received.Add(kPair, 0, 3);
   EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{10}));
@@ -62,8 +65,7 @@ TEST(TimeReceived, APairHasItsOwnTime) {
   EXPECT_EQ(received.SinceReset(kOtherAlone, 1), (Row{0}));
 }
 
-TEST(TimeReceived, AResetForgetsOnlyWhatWasSinceTheLastOne) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, AResetForgetsOnlyWhatWasSinceTheLastOne) {
   received.Owe(kAlone, 0, 4);
   received.Add(kAlone, 0, 10);
   received.Reset();
@@ -74,8 +76,7 @@ TEST(TimeReceived, AResetForgetsOnlyWhatWasSinceTheLastOne) {
   EXPECT_EQ(received.Deficit(kAlone, 1), (Row{-9}));
 }
 
-TEST(TimeReceived, ADeficitIsWhatWasOwedLessWhatWasReceived) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, ADeficitIsWhatWasOwedLessWhatWasReceived) {
   received.Owe(kPair, 1, 100);
   EXPECT_EQ(received.Deficit(kPair, 2), (Row{0, 100}));
   received.Add(kPair, 1, 30);
@@ -85,8 +86,7 @@ TEST(TimeReceived, ADeficitIsWhatWasOwedLessWhatWasReceived) {
   EXPECT_EQ(received.SinceReset(kPair, 2), (Row{5, 30}));
 }
 
-TEST(TimeReceived, AgeingKeepsTheFractions) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, AgeingKeepsTheFractions) {
   received.Add(kAlone, 0, 300);
   received.Add(kOtherAlone, 0, 100);
   received.Age(/*keep_s=*/30);
@@ -96,8 +96,7 @@ TEST(TimeReceived, AgeingKeepsTheFractions) {
   EXPECT_EQ(received.SinceReset(kAlone, 1), (Row{30}));
 }
 
-TEST(TimeReceived, AgeingScalesBothSidesOfTheDeficitsWhenTheyAreLong) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, AgeingScalesBothSidesOfTheDeficitsWhenTheyAreLong) {
   received.Owe(kAlone, 0, 10 * kDeficitMemory);
   received.Add(kAlone, 1, 2 * kDeficitMemory);
   received.Owe(kPair, 0, 4 * kDeficitMemory);
@@ -110,8 +109,7 @@ TEST(TimeReceived, AgeingScalesBothSidesOfTheDeficitsWhenTheyAreLong) {
   EXPECT_EQ(received.Deficit(kPair, 1), (Row{kDeficitMemory / 2}));
 }
 
-TEST(TimeReceived, ADebtThatIsNeverPaidStaysWithinItsMemory) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, ADebtThatIsNeverPaidStaysWithinItsMemory) {
   for (int round = 0; round < 1000; ++round) {
     received.Owe(kAlone, 0, 360);
     received.Owe(kOtherAlone, 0, 180);
@@ -123,8 +121,7 @@ TEST(TimeReceived, ADebtThatIsNeverPaidStaysWithinItsMemory) {
   EXPECT_NEAR(received.Deficit(kOtherAlone, 1)[0], most / 2, 1e-6);
 }
 
-TEST(TimeReceived, NeverFalls) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, NeverFalls) {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> uniform(-5, 10);
   const auto sum = [&] {
@@ -149,8 +146,7 @@ TEST(TimeReceived, NeverFalls) {
   }
 }
 
-TEST(TimeReceived, ARemovedOrUnknownJobHasReceivedNothing) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, ARemovedOrUnknownJobHasReceivedNothing) {
   received.Add(kAlone, 0, 10);
   received.Owe(kAlone, 0, 10);
   received.Remove(kJob);
@@ -160,8 +156,7 @@ TEST(TimeReceived, ARemovedOrUnknownJobHasReceivedNothing) {
   }
 }
 
-TEST(TimeReceived, ARemovedJobTakesItsPairsAlongAndNothingElse) {
-  TimeReceived received;
+TEST_F(TimeReceivedTest, ARemovedJobTakesItsPairsAlongAndNothingElse) {
   received.Add(kPair, 0, 3);
   received.Add(kOtherPair, 0, 5);
   received.Add(kOtherAlone, 0, 7);

@@ -1,20 +1,16 @@
 // How a lease ends, and what a worker says of it (docs/protocol.md, "A worker's
 // life").
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/lease/lease_machine_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using State = LeaseMachine::State;
 
 // ---- the end of a lease
 
-TEST_F(LeaseMachineTest, PausesAtTheDeadline) {
-  Run();
+TEST_F(RunningLease, PausesAtTheDeadline) {
   Time now = 0;
   LeaseActions actions;
   while (machine_.state() == State::kRunning) {
@@ -23,15 +19,13 @@ TEST_F(LeaseMachineTest, PausesAtTheDeadline) {
     actions = Tick(now);
   }
   EXPECT_DOUBLE_EQ(now, 60);
-  const auto pauses = ActionsOf<lease_action::Pause>(actions);
-  ASSERT_THAT(pauses, SizeIs(1));
-  EXPECT_EQ(pauses[0].tier, PauseTier::kPark);
-  EXPECT_EQ(pauses[0].why, "lease ended");
+  const auto pauses = OnlyAction<lease_action::Pause>(actions);
+  EXPECT_EQ(pauses.tier, PauseTier::kPark);
+  EXPECT_EQ(pauses.why, "lease ended");
   EXPECT_EQ(machine_.NextDeadline(), kNever);
 }
 
-TEST_F(LeaseMachineTest, ALeaseThatEndsBeforeTheAcceleratorWasTakenPausesToo) {
-  Start(0);
+TEST_F(StartedLease, ALeaseThatEndsBeforeTheAcceleratorWasTakenPausesToo) {
   Hear(0.1, Grant(5));
   EXPECT_THAT(ActionsOf<lease_action::Pause>(Tick(60)), SizeIs(1));
   Step(60.1, lease_event::Resumed{5});
@@ -40,16 +34,14 @@ TEST_F(LeaseMachineTest, ALeaseThatEndsBeforeTheAcceleratorWasTakenPausesToo) {
               SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, AGrantThatComesAtTheDeadlineComesTooLate) {
-  Run();
+TEST_F(RunningLease, AGrantThatComesAtTheDeadlineComesTooLate) {
   Tick(59);
   const LeaseActions actions = Hear(60, Grant(5));
   EXPECT_THAT(ActionsOf<lease_action::Extend>(actions), IsEmpty());
   EXPECT_THAT(ActionsOf<lease_action::Pause>(actions), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, NoGrantRevivesALeaseThatIsPausing) {
-  Run();
+TEST_F(RunningLease, NoGrantRevivesALeaseThatIsPausing) {
   Tick(20);
   Hear(20.5, PauseOf(5));
   EXPECT_THAT(Hear(21, Grant(5)), IsEmpty());
@@ -57,8 +49,7 @@ TEST_F(LeaseMachineTest, NoGrantRevivesALeaseThatIsPausing) {
   EXPECT_DOUBLE_EQ(machine_.deadline(), 60);
 }
 
-TEST_F(LeaseMachineTest, TrainsOnWhileTheCoordinatorIsAwayThenParksAndAsksOn) {
-  Run();
+TEST_F(RunningLease, TrainsOnWhileTheCoordinatorIsAwayThenParksAndAsksOn) {
   while (machine_.state() == State::kRunning) Tick(machine_.NextDeadline());
   EXPECT_THAT(MessagesOf<LeaseRequest>(Step(61, lease_event::Parked{5, {}})),
               SizeIs(1));
@@ -73,54 +64,43 @@ TEST_F(LeaseMachineTest, TrainsOnWhileTheCoordinatorIsAwayThenParksAndAsksOn) {
 
 // ---- pausing
 
-TEST_F(LeaseMachineTest, APauseRequestPausesAndAsksForNothingMeanwhile) {
-  Run();
-  const auto pauses = ActionsOf<lease_action::Pause>(Hear(9, PauseOf(5)));
-  ASSERT_THAT(pauses, SizeIs(1));
-  EXPECT_EQ(pauses[0].tier, PauseTier::kPark);
+TEST_F(RunningLease, APauseRequestPausesAndAsksForNothingMeanwhile) {
+  const auto pauses = OnlyAction<lease_action::Pause>(Hear(9, PauseOf(5)));
+  EXPECT_EQ(pauses.tier, PauseTier::kPark);
   EXPECT_EQ(machine_.NextDeadline(), kNever);
   EXPECT_THAT(Tick(60), IsEmpty());
 }
 
-TEST_F(LeaseMachineTest, APauseRequestOfAnotherEpochIsIgnored) {
-  Run();
+TEST_F(RunningLease, APauseRequestOfAnotherEpochIsIgnored) {
   EXPECT_THAT(Hear(9, PauseOf(4)), IsEmpty());
   EXPECT_THAT(Hear(9, PauseOf(6, PauseTier::kEvict)), IsEmpty());
   EXPECT_EQ(machine_.state(), State::kRunning);
 }
 
-TEST_F(LeaseMachineTest, OnlyAHigherTierPausesASecondTime) {
-  Run();
-  Hear(9, PauseOf(5));
-  EXPECT_THAT(Hear(9.1, PauseOf(5)), IsEmpty());
-  EXPECT_THAT(Hear(9.2, PauseOf(5, PauseTier::kEvict)), SizeIs(1));
-  EXPECT_THAT(Hear(9.3, PauseOf(5, PauseTier::kPark)), IsEmpty());
-  EXPECT_THAT(Hear(9.4, PauseOf(5, PauseTier::kStop)), SizeIs(1));
+TEST_F(RunningLease, OnlyAHigherTierPausesASecondTime) {
+  const std::pair<PauseTier, size_t> asked[] = {
+      {PauseTier::kKeep, 1}, {PauseTier::kPark, 1},  {PauseTier::kKeep, 0},
+      {PauseTier::kPark, 0}, {PauseTier::kEvict, 1}, {PauseTier::kPark, 0},
+      {PauseTier::kStop, 1}};
+  for (const auto& [tier, pauses] : asked) {
+    EXPECT_THAT(Hear(9, PauseOf(5, tier)), SizeIs(pauses));
+  }
 }
 
-TEST_F(LeaseMachineTest, ParkedReleasesThenAsksWithTheEpochGivenUp) {
-  Run();
+TEST_F(RunningLease, ParkedReleasesThenAsksWithTheEpochGivenUp) {
   Hear(9, PauseOf(5));
   const LeaseActions actions = Step(10, lease_event::Parked{5, Steps(90)});
   ASSERT_THAT(actions, SizeIs(2));
-  const auto released = MessagesOf<LeaseReleased>({actions[0]});
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].worker, kWorker);
-  EXPECT_EQ(released[0].epoch, 5u);
-  EXPECT_EQ(released[0].progress.steps_done, 90u);
+  const auto released = OnlyMessage<LeaseReleased>({actions[0]});
+  EXPECT_EQ(released.worker, kWorker);
+  EXPECT_EQ(released.epoch, 5u);
+  EXPECT_EQ(released.progress.steps_done, 90u);
   ASSERT_THAT(MessagesOf<LeaseRequest>({actions[1]}), SizeIs(1));
   EXPECT_FALSE(last_request_.holding);
   EXPECT_EQ(last_request_.released_epoch, 5u);
 }
 
-TEST_F(LeaseMachineTest, NothingIsReleasedBeforeItIsParked) {
-  Run();
-  EXPECT_THAT(MessagesOf<LeaseReleased>(Hear(9, PauseOf(5))), IsEmpty());
-  EXPECT_THAT(MessagesOf<LeaseReleased>(Tick(70)), IsEmpty());
-}
-
-TEST_F(LeaseMachineTest, ParkedOfAnotherEpochOrTwiceIsIgnored) {
-  Run();
+TEST_F(RunningLease, ParkedOfAnotherEpochOrTwiceIsIgnored) {
   Hear(9, PauseOf(5));
   EXPECT_THAT(Step(9.5, lease_event::Parked{4, {}}), IsEmpty());
   Step(10, lease_event::Parked{5, {}});
@@ -128,8 +108,7 @@ TEST_F(LeaseMachineTest, ParkedOfAnotherEpochOrTwiceIsIgnored) {
               IsEmpty());
 }
 
-TEST_F(LeaseMachineTest, AWorkerThatParksByItselfReleasesToo) {
-  Run();
+TEST_F(RunningLease, AWorkerThatParksByItselfReleasesToo) {
   EXPECT_THAT(MessagesOf<LeaseReleased>(Step(9, lease_event::Parked{5, {}})),
               SizeIs(1));
 }
@@ -168,12 +147,10 @@ TEST_F(LeaseMachineTest, AParkedWorkerIsNotParkedAgain) {
   EXPECT_EQ(machine_.state(), State::kWaiting);
 }
 
-TEST_F(LeaseMachineTest, AKeptWorkerReleasesAndGoesOnAsking) {
-  Run();
+TEST_F(RunningLease, AKeptWorkerReleasesAndGoesOnAsking) {
   const auto pauses =
-      ActionsOf<lease_action::Pause>(Hear(9, PauseOf(5, PauseTier::kKeep)));
-  ASSERT_THAT(pauses, SizeIs(1));
-  EXPECT_EQ(pauses[0].tier, PauseTier::kKeep);
+      OnlyAction<lease_action::Pause>(Hear(9, PauseOf(5, PauseTier::kKeep)));
+  EXPECT_EQ(pauses.tier, PauseTier::kKeep);
   EXPECT_THAT(MessagesOf<LeaseReleased>(Step(10, lease_event::Parked{5, {}})),
               SizeIs(1));
   EXPECT_EQ(machine_.state(), State::kWaiting);
@@ -183,14 +160,6 @@ TEST_F(LeaseMachineTest, AKeptWorkerReleasesAndGoesOnAsking) {
       ActionsOf<lease_action::Pause>(Hear(13, PauseOf(5, PauseTier::kEvict))),
       SizeIs(1));
   EXPECT_EQ(machine_.state(), State::kEnded);
-}
-
-TEST_F(LeaseMachineTest, KeepingIsTheWeakestPause) {
-  Run();
-  EXPECT_THAT(Hear(9, PauseOf(5, PauseTier::kKeep)), SizeIs(1));
-  EXPECT_THAT(Hear(9.1, PauseOf(5, PauseTier::kPark)), SizeIs(1));
-  EXPECT_THAT(Hear(9.2, PauseOf(5, PauseTier::kKeep)), IsEmpty());
-  EXPECT_THAT(Hear(9.3, PauseOf(5, PauseTier::kEvict)), SizeIs(1));
 }
 
 TEST_F(LeaseMachineTest, AKeptWorkerMayBeKeptOrParkedTheNextTime) {
@@ -207,25 +176,24 @@ TEST_F(LeaseMachineTest, AKeptWorkerMayBeKeptOrParkedTheNextTime) {
   }
 }
 
-TEST_F(LeaseMachineTest, AReleaseSaysWhyItWas) {
-  Start(0);
+TEST_F(StartedLease, AReleaseSaysWhyItWas) {
   Hear(0.1, Grant(5));
-  auto released =
-      MessagesOf<LeaseReleased>(Step(1, lease_event::ResumeFailed{5, "busy"}));
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].cause, ReleaseCause::kResumeFailed);
+  auto released = OnlyMessage<LeaseReleased>(
+      Step(1, lease_event::ResumeFailed{5, "lock held by 812"}));
+  EXPECT_EQ(released.epoch, 5u);
+  EXPECT_EQ(released.progress.steps_done, 40u);
+  EXPECT_EQ(released.cause, ReleaseCause::kResumeFailed);
+  EXPECT_EQ(machine_.state(), State::kWaiting);
   Tick(6);
   Hear(6.1, Grant(6));
-  released = MessagesOf<LeaseReleased>(Step(
+  released = OnlyMessage<LeaseReleased>(Step(
       7, lease_event::ResumeFailed{6, "too big", ReleaseCause::kOutOfMemory}));
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].cause, ReleaseCause::kOutOfMemory);
+  EXPECT_EQ(released.cause, ReleaseCause::kOutOfMemory);
   Tick(12);
   Hear(12.1, Grant(7));
   Step(12.2, lease_event::Resumed{7});
-  released = MessagesOf<LeaseReleased>(Step(13, lease_event::Parked{7, {}}));
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].cause, ReleaseCause::kPaused);
+  released = OnlyMessage<LeaseReleased>(Step(13, lease_event::Parked{7, {}}));
+  EXPECT_EQ(released.cause, ReleaseCause::kPaused);
 }
 
 TEST_F(LeaseMachineTest, AParkedWorkerIgnoresPausesOlderThanItKnows) {
@@ -237,27 +205,23 @@ TEST_F(LeaseMachineTest, AParkedWorkerIgnoresPausesOlderThanItKnows) {
   EXPECT_EQ(machine_.state(), State::kWaiting);
 }
 
-TEST_F(LeaseMachineTest, AWorkerThatNeverRanCanBeStopped) {
-  Start(0);
-  EXPECT_THAT(Hear(1, PauseOf(1, PauseTier::kStop)), SizeIs(1));
-  EXPECT_EQ(machine_.state(), State::kEnded);
+TEST_F(LeaseMachineTest, AWorkerThatNeverRanCanBeStoppedOrRejected) {
+  for (const Message& message :
+       std::vector<Message>{PauseOf(1, PauseTier::kStop), Rejected()}) {
+    machine_ = LeaseMachine({.worker = kWorker});
+    Start(0);
+    EXPECT_THAT(ActionsOf<lease_action::Pause>(Hear(1, message)), SizeIs(1));
+    EXPECT_EQ(machine_.state(), State::kEnded);
+  }
 }
 
-TEST_F(LeaseMachineTest, ARejectedWorkerGivesUpItsLeaseAndEnds) {
-  Run();
-  const auto pauses = ActionsOf<lease_action::Pause>(Hear(9, Rejected()));
-  ASSERT_THAT(pauses, SizeIs(1));
-  EXPECT_EQ(pauses[0].tier, PauseTier::kEvict);
-  EXPECT_THAT(pauses[0].why, ::testing::HasSubstr("unknown job"));
+TEST_F(RunningLease, ARejectedWorkerGivesUpItsLeaseAndEnds) {
+  const auto pauses = OnlyAction<lease_action::Pause>(Hear(9, Rejected()));
+  EXPECT_EQ(pauses.tier, PauseTier::kEvict);
+  EXPECT_THAT(pauses.why, HasSubstr("unknown job"));
   EXPECT_THAT(Hear(9.1, Rejected()), IsEmpty());
   EXPECT_THAT(MessagesOf<LeaseReleased>(Step(10, lease_event::Parked{5, {}})),
               SizeIs(1));
-  EXPECT_EQ(machine_.state(), State::kEnded);
-}
-
-TEST_F(LeaseMachineTest, AWaitingWorkerThatIsRejectedEndsAtOnce) {
-  Start(0);
-  EXPECT_THAT(ActionsOf<lease_action::Pause>(Hear(1, Rejected())), SizeIs(1));
   EXPECT_EQ(machine_.state(), State::kEnded);
 }
 
@@ -278,8 +242,7 @@ TEST_F(LeaseMachineTest, MessagesOfALowerTermAreIgnored) {
   EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(20.5, Grant(5))), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, EveryRequestShowsTheHighestPositionSeen) {
-  Start(0);
+TEST_F(StartedLease, EveryRequestShowsTheHighestPositionSeen) {
   EXPECT_EQ(last_request_.highest_seen, JournalPosition());
   position_ = {3, 8};
   Hear(0.1, Denied(1, 1));
@@ -289,26 +252,21 @@ TEST_F(LeaseMachineTest, EveryRequestShowsTheHighestPositionSeen) {
   EXPECT_EQ(last_request_.highest_seen, (JournalPosition{3, 8}));
 }
 
-TEST_F(LeaseMachineTest, SoDoReportsAndEnds) {
-  Run();
+TEST_F(RunningLease, SoDoReportsAndEnds) {
   const auto reports =
-      MessagesOf<StepReport>(Step(30, lease_event::Progressed{Steps(50)}));
-  ASSERT_THAT(reports, SizeIs(1));
-  EXPECT_EQ(reports[0].highest_seen, last_request_.highest_seen);
-  EXPECT_NE(reports[0].highest_seen, JournalPosition());
+      OnlyMessage<StepReport>(Step(30, lease_event::Progressed{Steps(50)}));
+  EXPECT_EQ(reports.highest_seen, last_request_.highest_seen);
+  EXPECT_NE(reports.highest_seen, JournalPosition());
   Hear(31, PauseOf(5));
   const auto released =
-      MessagesOf<LeaseReleased>(Step(32, lease_event::Parked{5, {}}));
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].highest_seen, reports[0].highest_seen);
+      OnlyMessage<LeaseReleased>(Step(32, lease_event::Parked{5, {}}));
+  EXPECT_EQ(released.highest_seen, reports.highest_seen);
   const auto finished =
-      MessagesOf<WorkerFinished>(Step(33, lease_event::Finished{75, "", {}}));
-  ASSERT_THAT(finished, SizeIs(1));
-  EXPECT_EQ(finished[0].highest_seen, reports[0].highest_seen);
+      OnlyMessage<WorkerFinished>(Step(33, lease_event::Finished{75, "", {}}));
+  EXPECT_EQ(finished.highest_seen, reports.highest_seen);
 }
 
-TEST_F(LeaseMachineTest, APositionShownToAnotherWorkerIsNotTaken) {
-  Start(0);
+TEST_F(StartedLease, APositionShownToAnotherWorkerIsNotTaken) {
   LeaseDenied other = Denied(9, 60);
   other.worker.rank = 0;
   other.position = {50, 0};
@@ -320,21 +278,7 @@ TEST_F(LeaseMachineTest, APositionShownToAnotherWorkerIsNotTaken) {
 
 // ---- failures to resume
 
-TEST_F(LeaseMachineTest, AnAcceleratorThatCantBeTakenIsGivenBack) {
-  Start(0);
-  Hear(0.1, Grant(5));
-  const LeaseActions actions =
-      Step(0.5, lease_event::ResumeFailed{5, "lock held by 812"});
-  ASSERT_THAT(actions, SizeIs(1));
-  const auto released = MessagesOf<LeaseReleased>(actions);
-  ASSERT_THAT(released, SizeIs(1));
-  EXPECT_EQ(released[0].epoch, 5u);
-  EXPECT_EQ(released[0].progress.steps_done, 40u);
-  EXPECT_EQ(machine_.state(), State::kWaiting);
-}
-
-TEST_F(LeaseMachineTest, AfterAFailureItAsksAgainOnlyAfterADelay) {
-  Start(0);
+TEST_F(StartedLease, AfterAFailureItAsksAgainOnlyAfterADelay) {
   Hear(0.1, Grant(5));
   Step(0.5, lease_event::ResumeFailed{5, ""});
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 5.5);
@@ -344,15 +288,13 @@ TEST_F(LeaseMachineTest, AfterAFailureItAsksAgainOnlyAfterADelay) {
   EXPECT_EQ(last_request_.released_epoch, 5u);
 }
 
-TEST_F(LeaseMachineTest, AFailureOfAnotherEpochIsIgnored) {
-  Start(0);
+TEST_F(StartedLease, AFailureOfAnotherEpochIsIgnored) {
   Hear(0.1, Grant(5));
   EXPECT_THAT(Step(0.5, lease_event::ResumeFailed{4, ""}), IsEmpty());
   EXPECT_EQ(machine_.state(), State::kResuming);
 }
 
-TEST_F(LeaseMachineTest, AFailureAfterAnEvictionReleasesAndEnds) {
-  Start(0);
+TEST_F(StartedLease, AFailureAfterAnEvictionReleasesAndEnds) {
   Hear(0.1, Grant(5));
   Hear(0.2, PauseOf(5, PauseTier::kEvict));
   EXPECT_THAT(
@@ -363,18 +305,15 @@ TEST_F(LeaseMachineTest, AFailureAfterAnEvictionReleasesAndEnds) {
 
 // ---- reports
 
-TEST_F(LeaseMachineTest, ProgressIsReportedWhileRunning) {
-  Run();
+TEST_F(RunningLease, ProgressIsReportedWhileRunning) {
   const auto reports =
-      MessagesOf<StepReport>(Step(1, lease_event::Progressed{Steps(50)}));
-  ASSERT_THAT(reports, SizeIs(1));
-  EXPECT_EQ(reports[0].worker, kWorker);
-  EXPECT_EQ(reports[0].epoch, 5u);
-  EXPECT_EQ(reports[0].progress.steps_done, 50u);
+      OnlyMessage<StepReport>(Step(1, lease_event::Progressed{Steps(50)}));
+  EXPECT_EQ(reports.worker, kWorker);
+  EXPECT_EQ(reports.epoch, 5u);
+  EXPECT_EQ(reports.progress.steps_done, 50u);
 }
 
-TEST_F(LeaseMachineTest, NothingIsReportedWithoutALease) {
-  Start(0);
+TEST_F(StartedLease, NothingIsReportedWithoutALease) {
   EXPECT_THAT(Step(0.5, lease_event::Progressed{}), IsEmpty());
   Hear(0.6, Grant(5));
   EXPECT_THAT(Step(0.7, lease_event::Progressed{}), IsEmpty());
@@ -388,9 +327,8 @@ TEST_F(LeaseMachineTest, TheCheckpointOfAPauseIsReportedOnce) {
       IsEmpty());
   progress.last_generation = {5, 90};
   const auto reports =
-      MessagesOf<StepReport>(Step(10.2, lease_event::Progressed{progress}));
-  ASSERT_THAT(reports, SizeIs(1));
-  EXPECT_EQ(reports[0].progress.last_generation, (Generation{5, 90}));
+      OnlyMessage<StepReport>(Step(10.2, lease_event::Progressed{progress}));
+  EXPECT_EQ(reports.progress.last_generation, (Generation{5, 90}));
   EXPECT_THAT(
       MessagesOf<StepReport>(Step(10.3, lease_event::Progressed{progress})),
       IsEmpty());
@@ -398,31 +336,27 @@ TEST_F(LeaseMachineTest, TheCheckpointOfAPauseIsReportedOnce) {
 
 // ---- the end
 
-TEST_F(LeaseMachineTest, FinishedIsToldOnceAndEndsEverything) {
-  Run();
+TEST_F(RunningLease, FinishedIsToldOnceAndEndsEverything) {
   const LeaseActions actions =
       Step(30, lease_event::Finished{0, "all epochs done", Steps(100)});
-  const auto finished = MessagesOf<WorkerFinished>(actions);
-  ASSERT_THAT(finished, SizeIs(1));
-  EXPECT_EQ(finished[0].worker, kWorker);
-  EXPECT_EQ(finished[0].epoch, 5u);
-  EXPECT_EQ(finished[0].exit_code, 0);
-  EXPECT_EQ(finished[0].detail, "all epochs done");
-  EXPECT_EQ(finished[0].progress.steps_done, 100u);
+  const auto finished = OnlyMessage<WorkerFinished>(actions);
+  EXPECT_EQ(finished.worker, kWorker);
+  EXPECT_EQ(finished.epoch, 5u);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_EQ(finished.detail, "all epochs done");
+  EXPECT_EQ(finished.progress.steps_done, 100u);
   EXPECT_EQ(machine_.state(), State::kEnded);
   EXPECT_EQ(machine_.NextDeadline(), kNever);
   EXPECT_THAT(Step(31, lease_event::Finished{}), IsEmpty());
   EXPECT_THAT(Hear(32, PauseOf(5, PauseTier::kStop)), IsEmpty());
 }
 
-TEST_F(LeaseMachineTest, AnEvictedWorkerStillTellsThatItFinished) {
-  Run();
+TEST_F(RunningLease, AnEvictedWorkerStillTellsThatItFinished) {
   Hear(9, PauseOf(5, PauseTier::kEvict));
   Step(10, lease_event::Parked{5, {}});
   const auto finished =
-      MessagesOf<WorkerFinished>(Step(11, lease_event::Finished{75, "", {}}));
-  ASSERT_THAT(finished, SizeIs(1));
-  EXPECT_EQ(finished[0].exit_code, 75);
+      OnlyMessage<WorkerFinished>(Step(11, lease_event::Finished{75, "", {}}));
+  EXPECT_EQ(finished.exit_code, 75);
 }
 
 // ---- time
@@ -433,14 +367,13 @@ TEST_F(LeaseMachineTest, ATickAtTheDeadlineAlwaysMovesIt) {
   Step(1e9, lease_event::Resumed{5});
   while (machine_.NextDeadline() != kNever) {
     const Time next = machine_.NextDeadline();
-    EXPECT_THAT(Tick(next), ::testing::Not(IsEmpty()));
+    EXPECT_THAT(Tick(next), Not(IsEmpty()));
     ASSERT_GT(machine_.NextDeadline(), next);
   }
   EXPECT_EQ(machine_.state(), State::kPausing);
 }
 
-TEST_F(LeaseMachineTest, ATickBeforeTheDeadlineIsHarmless) {
-  Run();
+TEST_F(RunningLease, ATickBeforeTheDeadlineIsHarmless) {
   const Time due = machine_.NextDeadline();
   for (Time now = 0.3; now < due; now += 0.1) {
     EXPECT_THAT(Tick(now), IsEmpty());

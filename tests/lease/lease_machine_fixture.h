@@ -2,13 +2,10 @@
 #ifndef GAVEL_TESTS_LEASE_LEASE_MACHINE_FIXTURE_H_
 #define GAVEL_TESTS_LEASE_LEASE_MACHINE_FIXTURE_H_
 
-#include <cstdint>
-#include <utility>
 #include <variant>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "runtime/lease/lease_machine.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 
@@ -40,7 +37,21 @@ std::vector<T> ActionsOf(const LeaseActions& actions) {
   return found;
 }
 
-class LeaseMachineTest : public ::testing::Test {
+// The one that there is to be of it.
+template <class T>
+T OnlyMessage(const LeaseActions& actions) {
+  const std::vector<T> found = MessagesOf<T>(actions);
+  EXPECT_EQ(found.size(), 1u);
+  return found.empty() ? T() : found.front();
+}
+template <class T>
+T OnlyAction(const LeaseActions& actions) {
+  const std::vector<T> found = ActionsOf<T>(actions);
+  EXPECT_EQ(found.size(), 1u);
+  return found.empty() ? T() : found.front();
+}
+
+class LeaseMachineTest : public Test {
  protected:
   LeaseMachineTest() : machine_({.worker = kWorker}) {}
 
@@ -98,6 +109,18 @@ class LeaseMachineTest : public ::testing::Test {
   JournalPosition position_ = {1, 10};
   LeaseMachine machine_;
   LeaseRequest last_request_;
+};
+
+// The same, started at 0.
+class StartedLease : public LeaseMachineTest {
+ protected:
+  StartedLease() { Start(0); }
+};
+
+// The same, training.
+class RunningLease : public LeaseMachineTest {
+ protected:
+  void SetUp() override { Run(); }
 };
 
 }  // namespace gavel

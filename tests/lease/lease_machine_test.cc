@@ -1,18 +1,13 @@
 // How a worker asks for its lease, gets and renews it (docs/protocol.md, "A
 // worker's life").
 #include <limits>
-#include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/lease/lease_machine_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using State = LeaseMachine::State;
 
 constexpr double kTolerance_s = 1e-9;
@@ -41,13 +36,9 @@ TEST_F(LeaseMachineTest, SaysHelloFirstThenAsks) {
   EXPECT_EQ(request[0].released_epoch, 0u);
 }
 
-TEST_F(LeaseMachineTest, StartsOnlyOnce) {
-  Start(0);
-  EXPECT_THAT(Start(0.5), IsEmpty());
-}
+TEST_F(StartedLease, StartsOnlyOnce) { EXPECT_THAT(Start(0.5), IsEmpty()); }
 
-TEST_F(LeaseMachineTest, RepeatsHelloEachSecondUntilAnyAnswerComes) {
-  Start(0);
+TEST_F(StartedLease, RepeatsHelloEachSecondUntilAnyAnswerComes) {
   EXPECT_THAT(MessagesOf<WorkerHello>(Tick(0.9)), IsEmpty());
   EXPECT_THAT(MessagesOf<WorkerHello>(Tick(1)), SizeIs(1));
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 2);  // the next request is later
@@ -57,8 +48,7 @@ TEST_F(LeaseMachineTest, RepeatsHelloEachSecondUntilAnyAnswerComes) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 62.5);
 }
 
-TEST_F(LeaseMachineTest, AnAnswerToAnotherIncarnationIsNone) {
-  Start(0);
+TEST_F(StartedLease, AnAnswerToAnotherIncarnationIsNone) {
   LeaseDenied denied = Denied(1, 60);
   denied.worker.incarnation = 6;
   Hear(0.5, denied);
@@ -67,8 +57,7 @@ TEST_F(LeaseMachineTest, AnAnswerToAnotherIncarnationIsNone) {
 
 // ---- asking
 
-TEST_F(LeaseMachineTest, NoncesRiseWithEveryRequest) {
-  Start(0);
+TEST_F(StartedLease, NoncesRiseWithEveryRequest) {
   uint64_t nonce = last_request_.nonce;
   for (int i = 0; i < 20; ++i) {
     Tick(machine_.NextDeadline());
@@ -80,8 +69,7 @@ TEST_F(LeaseMachineTest, NoncesRiseWithEveryRequest) {
   EXPECT_GT(nonce, 5u);
 }
 
-TEST_F(LeaseMachineTest, UnansweredRequestsAreRepeatedLessAndLessOften) {
-  Start(0);
+TEST_F(StartedLease, UnansweredRequestsAreRepeatedLessAndLessOften) {
   Hear(0, Notice(1));  // ends the hellos
   std::vector<Time> asked;
   while (asked.size() < 8) {
@@ -96,8 +84,7 @@ TEST_F(LeaseMachineTest, UnansweredRequestsAreRepeatedLessAndLessOften) {
   EXPECT_NEAR(asked[7] - asked[6], 5, kTolerance_s);
 }
 
-TEST_F(LeaseMachineTest, AnAnswerSlowerThanTheIntervalIsHeardAtLast) {
-  Start(0);
+TEST_F(StartedLease, AnAnswerSlowerThanTheIntervalIsHeardAtLast) {
   constexpr double kRoundTrip_s = 3;
   std::vector<std::pair<Time, LeaseGrant>> answers = {{3, Grant(5)}};
   uint64_t nonce = last_request_.nonce;
@@ -118,16 +105,14 @@ TEST_F(LeaseMachineTest, AnAnswerSlowerThanTheIntervalIsHeardAtLast) {
   EXPECT_EQ(machine_.state(), State::kResuming);
 }
 
-TEST_F(LeaseMachineTest, AfterADenialItAsksWhenTold) {
-  Start(0);
+TEST_F(StartedLease, AfterADenialItAsksWhenTold) {
   Hear(0.5, Denied(2, 7));
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 7.5);
   EXPECT_THAT(Tick(7.4), IsEmpty());
   EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(7.5)), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, ADenialOfAnEarlierRequestDoesNotDelay) {
-  Start(0);
+TEST_F(StartedLease, ADenialOfAnEarlierRequestDoesNotDelay) {
   const LeaseDenied late = Denied(2, 30);
   Tick(1);
   Hear(1.1, late);
@@ -145,8 +130,7 @@ TEST_F(LeaseMachineTest, WaitsAreBoundedWhateverTheDenialSays) {
   }
 }
 
-TEST_F(LeaseMachineTest, ADenialWithAHigherEpochRaisesTheKnownEpoch) {
-  Start(0);
+TEST_F(StartedLease, ADenialWithAHigherEpochRaisesTheKnownEpoch) {
   Hear(0.1, Denied(9, 2));
   Tick(2.1);
   EXPECT_EQ(last_request_.epoch, 9u);
@@ -155,28 +139,24 @@ TEST_F(LeaseMachineTest, ADenialWithAHigherEpochRaisesTheKnownEpoch) {
   EXPECT_THAT(ActionsOf<lease_action::Resume>(Hear(2.3, Grant(9))), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, ANoticeMakesItAskNow) {
-  Start(0);
+TEST_F(StartedLease, ANoticeMakesItAskNow) {
   Hear(0.5, Denied(1, 30));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4, Notice(2))), SizeIs(1));
   EXPECT_EQ(last_request_.epoch, 2u);
 }
 
-TEST_F(LeaseMachineTest, ANoticeRightAfterAnAnswerIsNotPutOff) {
-  Start(0);
+TEST_F(StartedLease, ANoticeRightAfterAnAnswerIsNotPutOff) {
   Hear(0.001, Denied(1, 30));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(0.002, Notice(2))), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, ANoticeOfALowerEpochIsIgnored) {
-  Start(0);
+TEST_F(StartedLease, ANoticeOfALowerEpochIsIgnored) {
   Hear(0.5, Denied(3, 30));
   EXPECT_THAT(Hear(4, Notice(2)), IsEmpty());
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 30.5);
 }
 
-TEST_F(LeaseMachineTest, DoubledNoticesKeepTheirDistance) {
-  Start(0);
+TEST_F(StartedLease, DoubledNoticesKeepTheirDistance) {
   Hear(0.5, Denied(1, 30));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4, Notice(2))), SizeIs(1));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Hear(4.01, Notice(2))), IsEmpty());
@@ -186,15 +166,13 @@ TEST_F(LeaseMachineTest, DoubledNoticesKeepTheirDistance) {
 
 // ---- granted
 
-TEST_F(LeaseMachineTest, AGrantResumesOnItsAccelerator) {
-  Start(0);
-  const auto resumes = ActionsOf<lease_action::Resume>(Hear(0.25, Grant(5)));
-  ASSERT_THAT(resumes, SizeIs(1));
-  EXPECT_EQ(resumes[0].epoch, 5u);
-  EXPECT_EQ(resumes[0].accelerator.uuid, "gpu-0");
-  EXPECT_EQ(resumes[0].slots, 1);
-  EXPECT_EQ(resumes[0].world_size, 2);
-  EXPECT_EQ(resumes[0].gang_address, "10.0.0.7:4100");
+TEST_F(StartedLease, AGrantResumesOnItsAccelerator) {
+  const auto resumes = OnlyAction<lease_action::Resume>(Hear(0.25, Grant(5)));
+  EXPECT_EQ(resumes.epoch, 5u);
+  EXPECT_EQ(resumes.accelerator.uuid, "gpu-0");
+  EXPECT_EQ(resumes.slots, 1);
+  EXPECT_EQ(resumes.world_size, 2);
+  EXPECT_EQ(resumes.gang_address, "10.0.0.7:4100");
   EXPECT_EQ(machine_.state(), State::kResuming);
   Step(0.3, lease_event::Resumed{4});
   EXPECT_EQ(machine_.state(), State::kResuming);
@@ -208,8 +186,7 @@ TEST_F(LeaseMachineTest, TheLeaseCountsFromWhenItsRequestWasSent) {
   EXPECT_DOUBLE_EQ(machine_.deadline(), 160);
 }
 
-TEST_F(LeaseMachineTest, OnlyTheGrantOfTheLatestNonceCounts) {
-  Start(0);
+TEST_F(StartedLease, OnlyTheGrantOfTheLatestNonceCounts) {
   const LeaseGrant early = Grant(5);
   Tick(1);
   ASSERT_NE(last_request_.nonce, early.nonce);
@@ -217,17 +194,12 @@ TEST_F(LeaseMachineTest, OnlyTheGrantOfTheLatestNonceCounts) {
   EXPECT_EQ(machine_.state(), State::kWaiting);
   Hear(1.2, Grant(5));
   EXPECT_DOUBLE_EQ(machine_.deadline(), 61);
+  LeaseGrant never_asked_for = Grant(5);
+  ++never_asked_for.nonce;
+  EXPECT_THAT(Hear(1.3, never_asked_for), IsEmpty());
 }
 
-TEST_F(LeaseMachineTest, AGrantOfANonceNeverSentIsIgnored) {
-  Start(0);
-  LeaseGrant grant = Grant(5);
-  ++grant.nonce;
-  EXPECT_THAT(Hear(0.1, grant), IsEmpty());
-}
-
-TEST_F(LeaseMachineTest, AGrantToAnotherWorkerOrIncarnationIsIgnored) {
-  Start(0);
+TEST_F(StartedLease, AGrantToAnotherWorkerOrIncarnationIsIgnored) {
   for (const WorkerKey& other :
        {WorkerKey{JobId(4), 1, 7}, WorkerKey{JobId(3), 0, 7},
         WorkerKey{JobId(3), 1, 6}, WorkerKey{JobId(3), 1, 8}}) {
@@ -238,24 +210,21 @@ TEST_F(LeaseMachineTest, AGrantToAnotherWorkerOrIncarnationIsIgnored) {
   EXPECT_EQ(machine_.state(), State::kWaiting);
 }
 
-TEST_F(LeaseMachineTest, AGrantThatArrivesAfterItsEndIsNotUsed) {
-  Start(0);
+TEST_F(StartedLease, AGrantThatArrivesAfterItsEndIsNotUsed) {
   EXPECT_THAT(ActionsOf<lease_action::Resume>(Hear(0.9, Grant(5, 0.8))),
               IsEmpty());
   EXPECT_EQ(machine_.state(), State::kWaiting);
   EXPECT_NEAR(machine_.NextDeadline(), 0.95, kTolerance_s);
 }
 
-TEST_F(LeaseMachineTest, ADurationThatIsNoneIsIgnored) {
-  Start(0);
+TEST_F(StartedLease, ADurationThatIsNoneIsIgnored) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double duration_s : {0.0, -1.0, 1e12, double{kNever}, nan}) {
     EXPECT_THAT(Hear(0.1, Grant(5, duration_s)), IsEmpty()) << duration_s;
   }
 }
 
-TEST_F(LeaseMachineTest, ADoubledGrantResumesOnce) {
-  Start(0);
+TEST_F(StartedLease, ADoubledGrantResumesOnce) {
   const LeaseGrant grant = Grant(5);
   EXPECT_THAT(Hear(0.1, grant), SizeIs(1));
   EXPECT_THAT(Hear(0.2, grant), IsEmpty());
@@ -270,8 +239,7 @@ TEST_F(LeaseMachineTest, AGrantOfAnEpochThatWasGivenUpIsIgnored) {
 
 // ---- renewing
 
-TEST_F(LeaseMachineTest, AsksAgainWhenAThirdOfTheLeaseIsOverAtTheLatest) {
-  Run();
+TEST_F(RunningLease, AsksAgainWhenAThirdOfTheLeaseIsOverAtTheLatest) {
   const Time asks = machine_.NextDeadline();
   EXPECT_GE(asks, 12);
   EXPECT_LE(asks, 20);
@@ -281,61 +249,46 @@ TEST_F(LeaseMachineTest, AsksAgainWhenAThirdOfTheLeaseIsOverAtTheLatest) {
   EXPECT_EQ(last_request_.epoch, 5u);
 }
 
-TEST_F(LeaseMachineTest, ARenewalExtendsFromWhenItWasAskedFor) {
-  Run();
+TEST_F(RunningLease, ARenewalExtendsFromWhenItWasAskedFor) {
   Tick(20);
-  const auto extends = ActionsOf<lease_action::Extend>(Hear(21, Grant(5)));
-  ASSERT_THAT(extends, SizeIs(1));
-  EXPECT_EQ(extends[0].epoch, 5u);
-  EXPECT_DOUBLE_EQ(extends[0].deadline, 80);
+  const auto extends = OnlyAction<lease_action::Extend>(Hear(21, Grant(5)));
+  EXPECT_EQ(extends.epoch, 5u);
+  EXPECT_DOUBLE_EQ(extends.deadline, 80);
   EXPECT_GE(machine_.NextDeadline(), 32);
   EXPECT_LE(machine_.NextDeadline(), 40);
   EXPECT_EQ(machine_.state(), State::kRunning);
 }
 
-TEST_F(LeaseMachineTest, ARenewalTellsOfOtherThreads) {
-  Run();
+TEST_F(RunningLease, ARenewalTellsOfOtherThreads) {
   Tick(20);
   LeaseGrant same = Grant(5, 40);  // to the end that it has
   EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(21, same)), IsEmpty());
   same.accelerator.threads = 3;
-  const auto extends = ActionsOf<lease_action::Extend>(Hear(21.1, same));
-  ASSERT_THAT(extends, SizeIs(1));
-  EXPECT_EQ(extends[0].threads, 3);
+  const auto extends = OnlyAction<lease_action::Extend>(Hear(21.1, same));
+  EXPECT_EQ(extends.threads, 3);
   EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(21.2, same)), IsEmpty());
 }
 
-TEST_F(LeaseMachineTest, RenewsWhileTheAcceleratorIsStillBeingTaken) {
-  Start(0);
+TEST_F(StartedLease, RenewsWhileTheAcceleratorIsStillBeingTaken) {
   Hear(0.1, Grant(5));
   EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(20)), SizeIs(1));
   EXPECT_THAT(ActionsOf<lease_action::Extend>(Hear(20.1, Grant(5))), SizeIs(1));
   EXPECT_EQ(machine_.state(), State::kResuming);
 }
 
-TEST_F(LeaseMachineTest, ALostRenewalIsAskedForAgainWithinTheLease) {
-  Run();
+TEST_F(RunningLease, ALostRenewalIsAskedForAgainWithinTheLease) {
   Tick(20);
   EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(21)), SizeIs(1));
   Hear(21.1, Grant(5));
   EXPECT_DOUBLE_EQ(machine_.deadline(), 81);
 }
 
-TEST_F(LeaseMachineTest, AShortLeaseIsRenewedAtMostAtTheMinimalInterval) {
-  Start(0);
+TEST_F(StartedLease, AShortLeaseIsRenewedAtMostAtTheMinimalInterval) {
   Hear(0.001, Grant(5, 0.06));
   EXPECT_NEAR(machine_.NextDeadline(), 0.051, kTolerance_s);
 }
 
-TEST_F(LeaseMachineTest, AShortLeaseIsAskedForAgainBeforeItsEnd) {
-  Start(0);
-  Hear(0.01, Grant(5, 0.9));
-  Tick(0.3);
-  EXPECT_THAT(MessagesOf<LeaseRequest>(Tick(0.6)), SizeIs(1));
-}
-
-TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionSoon) {
-  Run();
+TEST_F(RunningLease, ANoticeWhileRunningAsksForTheExtensionSoon) {
   Hear(3, Notice(5));
   const Time asks = machine_.NextDeadline();
   EXPECT_GE(asks, 3);
@@ -348,23 +301,20 @@ TEST_F(LeaseMachineTest, ANoticeWhileRunningAsksForTheExtensionSoon) {
   EXPECT_TRUE(last_request_.holding);
 }
 
-TEST_F(LeaseMachineTest, ANoticeOfTheNextEpochDoesNotRenewTheOneHeld) {
-  Run();
+TEST_F(RunningLease, ANoticeOfTheNextEpochDoesNotRenewTheOneHeld) {
   const Time renews = machine_.NextDeadline();
   EXPECT_THAT(Hear(3, Notice(6)), IsEmpty());
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), renews);
 }
 
-TEST_F(LeaseMachineTest, AGrantOfAnotherEpochDoesNotReplaceTheOneHeld) {
-  Run();
+TEST_F(RunningLease, AGrantOfAnotherEpochDoesNotReplaceTheOneHeld) {
   Tick(20);
   EXPECT_THAT(Hear(20.1, Grant(6)), IsEmpty());
   EXPECT_EQ(machine_.epoch(), 5u);
   EXPECT_DOUBLE_EQ(machine_.deadline(), 60);
 }
 
-TEST_F(LeaseMachineTest, ADeniedRenewalTrainsOnToTheEnd) {
-  Run();
+TEST_F(RunningLease, ADeniedRenewalTrainsOnToTheEnd) {
   Tick(20);
   EXPECT_THAT(Hear(20.1, Denied(5, 50)), IsEmpty());
   EXPECT_EQ(machine_.state(), State::kRunning);
@@ -395,8 +345,7 @@ TEST_F(LeaseMachineTest, ALeaseThatIsNotExtendedIsSeldomAskedFor) {
 
 // A coordinator that was away and is back just before the end still finds it
 // running: what goes unanswered is asked again at the pace of what is left.
-TEST_F(LeaseMachineTest, UnansweredNearTheEndItAsksAtFullPace) {
-  Run();
+TEST_F(RunningLease, UnansweredNearTheEndItAsksAtFullPace) {
   Tick(20);
   Hear(20, Grant(5, 3));  // until 23, although the lease was to 60
   Tick(21);
@@ -412,8 +361,7 @@ TEST_F(LeaseMachineTest, UnansweredNearTheEndItAsksAtFullPace) {
   }
 }
 
-TEST_F(LeaseMachineTest, ANoticeExtendsALeaseThatWasNotToBeLonger) {
-  Run();
+TEST_F(RunningLease, ANoticeExtendsALeaseThatWasNotToBeLonger) {
   Tick(20);
   Hear(20, Grant(5, 40));  // the round's end stays at 60
   Hear(30, Notice(5));
@@ -427,8 +375,7 @@ TEST_F(LeaseMachineTest, ANoticeExtendsALeaseThatWasNotToBeLonger) {
 
 // ---- gangs
 
-TEST_F(LeaseMachineTest, AGangsAddressIsToldAtOnceAndWithEveryRequest) {
-  Start(0);
+TEST_F(StartedLease, AGangsAddressIsToldAtOnceAndWithEveryRequest) {
   Hear(0.1, Grant(5));
   Step(1, lease_event::GangOpened{5, "10.0.0.7:4100"});
   EXPECT_EQ(last_request_.gang_address, "10.0.0.7:4100");
@@ -439,8 +386,7 @@ TEST_F(LeaseMachineTest, AGangsAddressIsToldAtOnceAndWithEveryRequest) {
   EXPECT_EQ(last_request_.gang_address, "10.0.0.7:4100");
 }
 
-TEST_F(LeaseMachineTest, AGangsAddressEndsWithItsLease) {
-  Start(0);
+TEST_F(StartedLease, AGangsAddressEndsWithItsLease) {
   Hear(0.1, Grant(5));
   Step(1, lease_event::GangOpened{5, "10.0.0.7:4100"});
   Step(2, lease_event::ResumeFailed{5, "rank 1 did not come"});
@@ -451,8 +397,7 @@ TEST_F(LeaseMachineTest, AGangsAddressEndsWithItsLease) {
   EXPECT_EQ(last_request_.gang_address, "");
 }
 
-TEST_F(LeaseMachineTest, AGangOpenedOfAnEpochNotHeldSaysNothing) {
-  Start(0);
+TEST_F(StartedLease, AGangOpenedOfAnEpochNotHeldSaysNothing) {
   EXPECT_THAT(Step(0.1, lease_event::GangOpened{5, "a:1"}), IsEmpty());
   Hear(0.2, Grant(5));
   EXPECT_THAT(Step(0.3, lease_event::GangOpened{4, "a:1"}), IsEmpty());
@@ -460,16 +405,14 @@ TEST_F(LeaseMachineTest, AGangOpenedOfAnEpochNotHeldSaysNothing) {
   EXPECT_EQ(last_request_.gang_address, "");
 }
 
-TEST_F(LeaseMachineTest, ARequestWhileHoldingNamesTheEpochHeld) {
-  Run();
+TEST_F(RunningLease, ARequestWhileHoldingNamesTheEpochHeld) {
   Hear(1, Denied(6, 1));  // its nonce is answered, but the epoch is news
   Tick(20);
   EXPECT_TRUE(last_request_.holding);
   EXPECT_EQ(last_request_.epoch, 5u);
 }
 
-TEST_F(LeaseMachineTest, ACheckpointIsWrittenOnlyWhileItHoldsALease) {
-  Start(0);
+TEST_F(StartedLease, ACheckpointIsWrittenOnlyWhileItHoldsALease) {
   const CheckpointRequest request{kWorker, position_};
   EXPECT_TRUE(Hear(0.1, request).empty());
   Hear(0.2, Grant(5));

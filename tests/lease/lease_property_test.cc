@@ -1,14 +1,10 @@
 // Lease machines of two jobs that share one accelerator, against a simple
 // reference coordinator, over a network that drops, doubles, delays and
 // reorders, with clocks that drift and a coordinator that restarts. By seed.
-#include <algorithm>
-#include <map>
 #include <random>
-#include <set>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "runtime/lease/lease_machine.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -133,7 +129,7 @@ class World {
   }
 
   uint64_t resumed() const { return workers_[0].resumed + workers_[1].resumed; }
-  static bool failed() { return ::testing::Test::HasFailure(); }
+  static bool failed() { return Test::HasFailure(); }
 
  private:
   double Uniform(double low, double high) {

@@ -1,22 +1,18 @@
 // How a worker says that it is there before it is ready, and that it is at work
 // (docs/protocol.md, "A worker's life").
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/lease/lease_machine_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using State = LeaseMachine::State;
 
 TEST_F(LeaseMachineTest, SaysHelloBeforeItIsReadyAndAsksForNothing) {
   const auto hellos =
-      MessagesOf<WorkerHello>(Step(1, lease_event::Began{4711}));
-  ASSERT_THAT(hellos, SizeIs(1));
-  EXPECT_FALSE(hellos[0].ready);
-  EXPECT_EQ(hellos[0].pid, 4711);
+      OnlyMessage<WorkerHello>(Step(1, lease_event::Began{4711}));
+  EXPECT_FALSE(hellos.ready);
+  EXPECT_EQ(hellos.pid, 4711);
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 2);
   EXPECT_THAT(Tick(2), SizeIs(1));  // again
   Hear(2.5, Notice(1));
@@ -39,9 +35,8 @@ TEST_F(LeaseMachineTest, ALateNoticeDoesNotAnswerTheSecondHello) {
 TEST_F(LeaseMachineTest, WhoIsToEndBeforeItIsReadyAsksForNothing) {
   Step(0, lease_event::Began{1});
   const auto pauses =
-      ActionsOf<lease_action::Pause>(Hear(1, PauseOf(1, PauseTier::kEvict)));
-  ASSERT_THAT(pauses, SizeIs(1));
-  EXPECT_EQ(pauses[0].tier, PauseTier::kEvict);
+      OnlyAction<lease_action::Pause>(Hear(1, PauseOf(1, PauseTier::kEvict)));
+  EXPECT_EQ(pauses.tier, PauseTier::kEvict);
   EXPECT_THAT(Start(2), IsEmpty());
 }
 
@@ -50,17 +45,15 @@ TEST_F(LeaseMachineTest, TellsOfBytesWhileItStartsIfTheyRose) {
   Step(1, lease_event::Began{1});
   Hear(1.1, Notice(1));
   const auto told =
-      MessagesOf<BytesMoved>(Step(5, lease_event::BytesCounted{1 << 20}));
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].worker, kWorker);
-  EXPECT_EQ(told[0].bytes, uint64_t{1} << 20);
+      OnlyMessage<BytesMoved>(Step(5, lease_event::BytesCounted{1 << 20}));
+  EXPECT_EQ(told.worker, kWorker);
+  EXPECT_EQ(told.bytes, uint64_t{1} << 20);
   const uint64_t few = (1 << 20) + kBytesRiseMin - 1;
   EXPECT_THAT(Step(10, lease_event::BytesCounted{few}), IsEmpty());
   EXPECT_THAT(Step(15, lease_event::BytesCounted{few + 1}), SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, TellsOfBytesWhileItStopsAndNotWhileItTrains) {
-  Run();
+TEST_F(RunningLease, TellsOfBytesWhileItStopsAndNotWhileItTrains) {
   const uint64_t training = uint64_t{1} << 30;
   EXPECT_THAT(
       MessagesOf<BytesMoved>(Step(5, lease_event::BytesCounted{training})),
@@ -76,8 +69,7 @@ TEST_F(LeaseMachineTest, TellsOfBytesWhileItStopsAndNotWhileItTrains) {
               SizeIs(1));
 }
 
-TEST_F(LeaseMachineTest, TellsOfBytesWhileItsLoopWaitsForACheckpoint) {
-  Run();
+TEST_F(RunningLease, TellsOfBytesWhileItsLoopWaitsForACheckpoint) {
   EXPECT_THAT(Step(5, lease_event::BytesCounted{1 << 30}), IsEmpty());
   EXPECT_THAT(MessagesOf<BytesMoved>(
                   Step(10, lease_event::BytesCounted{2 << 29, true})),

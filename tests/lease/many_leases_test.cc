@@ -1,16 +1,14 @@
 // A thousand lease machines at once: a coordinator has to answer all of them.
 #include <array>
-#include <cstdint>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "runtime/lease/lease_machine.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 // Granted or told at once, they do not all ask at once.
-class ManyLeases : public ::testing::Test {
+class ManyLeases : public Test {
  protected:
   static constexpr int kMachines = 1000;
 

@@ -2,11 +2,9 @@
 // ranks of any speed that read old words, come late or are lost.
 #include "runtime/lease/stop_agreement.h"
 
-#include <algorithm>
 #include <random>
-#include <vector>
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -31,8 +29,12 @@ struct Pair {
   }
 };
 
-TEST(StopAgreement, NothingStopsWhatNobodyWantsToStop) {
+class StopAgreement : public Test {
+ protected:
   Pair pair;
+};
+
+TEST_F(StopAgreement, NothingStopsWhatNobodyWantsToStop) {
   for (uint64_t step = 0; step < 100; ++step) {
     EXPECT_EQ(pair.rank0.Pass(step), Passage::kGoOn);
     EXPECT_EQ(pair.rank1.Pass(step), Passage::kGoOn);
@@ -40,8 +42,7 @@ TEST(StopAgreement, NothingStopsWhatNobodyWantsToStop) {
   }
 }
 
-TEST(StopAgreement, ARankThatSaidYesWaitsAtThatStepUntilAllHave) {
-  Pair pair;
+TEST_F(StopAgreement, ARankThatSaidYesWaitsAtThatStepUntilAllHave) {
   ASSERT_EQ(pair.rank0.Pass(0), Passage::kGoOn);
   ASSERT_EQ(pair.rank1.Pass(0), Passage::kGoOn);
   pair.rank1.Want(StopKind::kStop);
@@ -53,8 +54,7 @@ TEST(StopAgreement, ARankThatSaidYesWaitsAtThatStepUntilAllHave) {
   EXPECT_EQ(pair.rank1.Pass(1), Passage::kStop);
 }
 
-TEST(StopAgreement, ARankThatIsBeyondTheStepMovesItFurther) {
-  Pair pair;
+TEST_F(StopAgreement, ARankThatIsBeyondTheStepMovesItFurther) {
   pair.rank0.Pass(0);
   pair.rank1.Pass(0);
   pair.rank0.Want(StopKind::kStop);
@@ -76,8 +76,7 @@ TEST(StopAgreement, ARankThatIsBeyondTheStepMovesItFurther) {
   EXPECT_EQ(pair.rank1.Pass(3), Passage::kStop);
 }
 
-TEST(StopAgreement, ACheckpointGoesOnAndAStopThatIsWantedMeanwhileFollows) {
-  Pair pair;
+TEST_F(StopAgreement, ACheckpointGoesOnAndAStopThatIsWantedMeanwhileFollows) {
   pair.rank0.Pass(0);
   pair.rank1.Pass(0);
   pair.rank0.Want(StopKind::kCheckpoint);
@@ -91,8 +90,7 @@ TEST(StopAgreement, ACheckpointGoesOnAndAStopThatIsWantedMeanwhileFollows) {
   }
 }
 
-TEST(StopAgreement, ACheckpointThatBindsIsNotAskedForTwice) {
-  Pair pair;
+TEST_F(StopAgreement, ACheckpointThatBindsIsNotAskedForTwice) {
   pair.rank0.Pass(0);
   pair.rank1.Pass(0);
   pair.rank0.Want(StopKind::kCheckpoint);
@@ -109,8 +107,7 @@ TEST(StopAgreement, ACheckpointThatBindsIsNotAskedForTwice) {
   }
 }
 
-TEST(StopAgreement, GoingPastAStopThatBindsWithoutAskingIsSaid) {
-  Pair pair;
+TEST_F(StopAgreement, GoingPastAStopThatBindsWithoutAskingIsSaid) {
   pair.rank0.Pass(0);
   pair.rank1.Pass(0);
   pair.rank0.Want(StopKind::kStop);
@@ -118,8 +115,7 @@ TEST(StopAgreement, GoingPastAStopThatBindsWithoutAskingIsSaid) {
   EXPECT_EQ(pair.rank0.Pass(2), Passage::kMissed);
 }
 
-TEST(StopAgreement, ASilentRankIsLostAndOneThatIsDoneIsNot) {
-  Pair pair;
+TEST_F(StopAgreement, ASilentRankIsLostAndOneThatIsDoneIsNot) {
   pair.Talk(1, 1);
   const auto hear = [&](Time now, std::optional<MemberWord> word1) {
     return pair.leader.Hear(
@@ -143,16 +139,14 @@ TEST(StopAgreement, ASilentRankIsLostAndOneThatIsDoneIsNot) {
   EXPECT_TRUE(done.leader.all_left());
 }
 
-TEST(StopAgreement, ARankThatLeavesAtAStepOfItsOwnBreaksTheGangAtOnce) {
-  Pair pair;
+TEST_F(StopAgreement, ARankThatLeavesAtAStepOfItsOwnBreaksTheGangAtOnce) {
   pair.Talk(1, 1);
   pair.rank1.Leave(Leaving::kBroken);
   pair.Talk(1, 1.02);
   EXPECT_EQ(pair.rank0.lost_rank(1.02), 1);
 }
 
-TEST(StopAgreement, ARankThatCannotWriteItsPartIsKnownToAll) {
-  Pair pair;
+TEST_F(StopAgreement, ARankThatCannotWriteItsPartIsKnownToAll) {
   const Save first{20, 1};
   pair.Talk(1);
   EXPECT_EQ(pair.rank0.failed_rank(first), -1);
@@ -172,8 +166,7 @@ TEST(StopAgreement, ARankThatCannotWriteItsPartIsKnownToAll) {
   EXPECT_EQ(pair.rank1.lost_rank(0), -1);
 }
 
-TEST(StopAgreement, ASaveHasBegunWhenAllRanksThatAreThereHaveBegunIt) {
-  Pair pair;
+TEST_F(StopAgreement, ASaveHasBegunWhenAllRanksThatAreThereHaveBegunIt) {
   const Save first{20, 1};
   pair.Talk(1);
   pair.rank1.BeginSave(first);
@@ -192,8 +185,7 @@ TEST(StopAgreement, ASaveHasBegunWhenAllRanksThatAreThereHaveBegunIt) {
   EXPECT_TRUE(pair.rank1.all_have_begun({20, 2}));
 }
 
-TEST(StopAgreement, ARankIsLeftBehindByOneWhoseLoopHasEnded) {
-  Pair pair;
+TEST_F(StopAgreement, ARankIsLeftBehindByOneWhoseLoopHasEnded) {
   pair.Talk(1, 1);
   pair.rank0.End();
   pair.Talk(1, 2);
@@ -205,10 +197,10 @@ TEST(StopAgreement, ARankIsLeftBehindByOneWhoseLoopHasEnded) {
   EXPECT_FALSE(pair.rank1.is_left_behind(2.1 + kEndedRankWait_s));
 }
 
-TEST(StopAgreement, RanksThatAllRestStopWhereTheyAre) {
+TEST_F(StopAgreement, RanksThatAllRestStopWhereTheyAre) {
   for (const bool later_binds : {false, true}) {
     SCOPED_TRACE(later_binds);
-    Pair pair;
+    pair = Pair();
     pair.rank0.Pass(0);
     pair.rank1.Pass(0);
     if (later_binds) {
@@ -232,8 +224,7 @@ TEST(StopAgreement, RanksThatAllRestStopWhereTheyAre) {
   }
 }
 
-TEST(StopAgreement, ARankThatHasRestedGoesPastOrWaitsAsAnyOther) {
-  Pair pair;
+TEST_F(StopAgreement, ARankThatHasRestedGoesPastOrWaitsAsAnyOther) {
   pair.rank0.Pass(0);
   pair.rank1.Pass(0);
   EXPECT_EQ(pair.rank0.Pass(1, false), Passage::kGoOn);
@@ -257,13 +248,13 @@ TEST(StopAgreement, ARankThatHasRestedGoesPastOrWaitsAsAnyOther) {
   }
 }
 
-TEST(StopAgreement, ASilentLeaderIsLost) {
+TEST_F(StopAgreement, ASilentLeaderIsLost) {
   StopMember member(0, 10);
   EXPECT_EQ(member.lost_rank(10 + kRankSilenceMax_s), -1);
   EXPECT_EQ(member.lost_rank(10.1 + kRankSilenceMax_s), 0);
 }
 
-TEST(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
+TEST_F(StopAgreement, WordsSurviveTheirEncodingAndOthersAreRefused) {
   MemberWord member{7,
                     8,
                     StopKind::kStop,
@@ -479,7 +470,7 @@ TEST(StopAgreementProperty, AllRanksStopAtOneStepOrKnowWhoWasLost) {
     Gang gang(seed);
     gang.Run();
     gang.Check(seed);
-    if (::testing::Test::HasFatalFailure()) return;
+    if (Test::HasFatalFailure()) return;
   }
 }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

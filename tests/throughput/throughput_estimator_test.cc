@@ -1,18 +1,14 @@
 #include "coordinator/throughput/throughput_estimator.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using Cell = ThroughputEstimator::Cell;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();

@@ -2,13 +2,10 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr JobId kJob(1);
 
@@ -18,16 +15,19 @@ void ExpectThroughput(const Throughput& throughput, double steps_per_s,
   EXPECT_EQ(throughput.source, source);
 }
 
-TEST(ThroughputMatrix, AGivenFigureIsTaken) {
+class ThroughputMatrixTest : public Test {
+ protected:
   ThroughputMatrix matrix;
+};
+
+TEST_F(ThroughputMatrixTest, AGivenFigureIsTaken) {
   matrix.AddJob(kJob, {{"v100", 10}, {"k80", 0}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGiven);
   ExpectThroughput(matrix.Get(kJob, "k80"), 0, ThroughputSource::kGiven);
   EXPECT_FALSE(matrix.NeedsTrial(kJob, "k80"));
 }
 
-TEST(ThroughputMatrix, AMeasurementCountsMoreThanWhatWasGiven) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AMeasurementCountsMoreThanWhatWasGiven) {
   matrix.AddJob(kJob, {{"v100", 10}});
   // A given figure counts like a second of measuring.
   EXPECT_TRUE(matrix.Measure(kJob, "v100", 5, 9));
@@ -36,8 +36,7 @@ TEST(ThroughputMatrix, AMeasurementCountsMoreThanWhatWasGiven) {
   EXPECT_NEAR(matrix.Get(kJob, "v100").steps_per_s, 5, 0.01);
 }
 
-TEST(ThroughputMatrix, WhatWasMeasuredWhereItShouldNotRunCountsAlone) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, WhatWasMeasuredWhereItShouldNotRunCountsAlone) {
   matrix.AddJob(kJob, {{"v100", 0}});
   matrix.Measure(kJob, "v100", 5, 1);
   ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kMeasured);
@@ -57,8 +56,7 @@ TEST(ThroughputMatrix, AnOldMeasurementCountsForLessThanANewOne) {
   EXPECT_NEAR(after(-5), 15, 1e-9);  // a clock that fell is none
 }
 
-TEST(ThroughputMatrix, AnEstimateIsABetterGuessAndStillOne) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AnEstimateIsABetterGuessAndStillOne) {
   matrix.AddJob(kJob, {{"k80", 1}});
   matrix.AddJob(JobId(2), {{"k80", 2}, {"v100", 20}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGuessed);
@@ -76,8 +74,7 @@ TEST(ThroughputMatrix, AnEstimateIsABetterGuessAndStillOne) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, AFigureThatIsFarOffIsTold) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AFigureThatIsFarOffIsTold) {
   matrix.AddJob(kJob, {{"v100", 40}, {"k80", 10}});
   matrix.Measure(kJob, "v100", 22, 5);
   EXPECT_EQ(matrix.Contradicted(kJob, "v100").given, -1);  // too early to tell
@@ -92,8 +89,7 @@ TEST(ThroughputMatrix, AFigureThatIsFarOffIsTold) {
   EXPECT_EQ(matrix.Contradicted(JobId(7), "v100").measured, -1);
 }
 
-TEST(ThroughputMatrix, ASpeedThatHasDriftedIsTold) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, ASpeedThatHasDriftedIsTold) {
   matrix.AddJob(kJob, {});
   Time now = 0;
   const auto run = [&](double steps_per_s, int minutes) {
@@ -111,8 +107,7 @@ TEST(ThroughputMatrix, ASpeedThatHasDriftedIsTold) {
   EXPECT_EQ(matrix.Contradicted(kJob, "v100").before, -1);
 }
 
-TEST(ThroughputMatrix, WhatWasThoughtOfAPairIsAPrior) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, WhatWasThoughtOfAPairIsAPrior) {
   matrix.AddJob(kJob, {});
   matrix.AddJob(JobId(2), {});
   // As thought: nothing to solve for.
@@ -121,8 +116,7 @@ TEST(ThroughputMatrix, WhatWasThoughtOfAPairIsAPrior) {
   EXPECT_NEAR(*matrix.Together(JobId(2), kJob, "v100"), 3.5, 1e-9);
 }
 
-TEST(ThroughputMatrix, AJobWithoutAnyFigureCountsAllTypesAlike) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AJobWithoutAnyFigureCountsAllTypesAlike) {
   matrix.AddJob(kJob, {});
   matrix.AddJob(JobId(2), {{"v100", 8}, {"k80", 2}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 1, ThroughputSource::kGuessed);
@@ -130,8 +124,7 @@ TEST(ThroughputMatrix, AJobWithoutAnyFigureCountsAllTypesAlike) {
   EXPECT_TRUE(matrix.NeedsTrial(kJob, "v100"));
 }
 
-TEST(ThroughputMatrix, AGuessScalesTheOwnFigureByTheMedianRatioOfOthers) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AGuessScalesTheOwnFigureByTheMedianRatioOfOthers) {
   matrix.AddJob(kJob, {{"k80", 3}});
   matrix.AddJob(JobId(2), {{"v100", 8}, {"k80", 2}});    // 4
   matrix.AddJob(JobId(3), {{"v100", 100}, {"k80", 1}});  // 100
@@ -141,22 +134,19 @@ TEST(ThroughputMatrix, AGuessScalesTheOwnFigureByTheMedianRatioOfOthers) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 9, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, AGuessFromSeveralKnownTypesIsTheirMean) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AGuessFromSeveralKnownTypesIsTheirMean) {
   matrix.AddJob(kJob, {{"k80", 1}, {"p100", 10}, {"t4", 1000}});
   matrix.AddJob(JobId(2), {{"v100", 4}, {"k80", 1}});   // says 4
   matrix.AddJob(JobId(3), {{"v100", 2}, {"p100", 1}});  // says 20
   ExpectThroughput(matrix.Get(kJob, "v100"), 12, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, WithoutRatiosAGuessIsTheOwnMean) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, WithoutRatiosAGuessIsTheOwnMean) {
   matrix.AddJob(kJob, {{"k80", 2}, {"p100", 4}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 3, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, ZerosNeverMakeAGuess) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, ZerosNeverMakeAGuess) {
   matrix.AddJob(kJob, {{"k80", 5}, {"p100", 0}});
   matrix.AddJob(JobId(2), {{"v100", 0}, {"k80", 2}});
   matrix.AddJob(JobId(3), {{"v100", 2}, {"k80", 0}});
@@ -165,8 +155,7 @@ TEST(ThroughputMatrix, ZerosNeverMakeAGuess) {
   ExpectThroughput(matrix.Get(JobId(4), "t4"), 1, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, MeasurementsAreAWeightedMeanOfTheLastMinute) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, MeasurementsAreAWeightedMeanOfTheLastMinute) {
   matrix.AddJob(kJob, {});
   matrix.Measure(kJob, "v100", 10, 30);
   matrix.Measure(kJob, "v100", 20, 30);
@@ -176,16 +165,14 @@ TEST(ThroughputMatrix, MeasurementsAreAWeightedMeanOfTheLastMinute) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 25, ThroughputSource::kMeasured);
 }
 
-TEST(ThroughputMatrix, OldSpeedIsForgottenWithinAFewMinutes) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, OldSpeedIsForgottenWithinAFewMinutes) {
   matrix.AddJob(kJob, {});
   for (int i = 0; i < 100; ++i) matrix.Measure(kJob, "v100", 10, 5);
   for (int i = 0; i < 60; ++i) matrix.Measure(kJob, "v100", 30, 5);
   EXPECT_NEAR(matrix.Get(kJob, "v100").steps_per_s, 30, 0.5);
 }
 
-TEST(ThroughputMatrix, ASmallChangeIsNoise) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, ASmallChangeIsNoise) {
   matrix.AddJob(kJob, {{"v100", 100}});
   EXPECT_FALSE(matrix.Measure(kJob, "v100", 104, 60));
   EXPECT_FALSE(matrix.Measure(kJob, "v100", 97, 60));
@@ -193,8 +180,7 @@ TEST(ThroughputMatrix, ASmallChangeIsNoise) {
   EXPECT_FALSE(matrix.Measure(kJob, "v100", 90, 60));
 }
 
-TEST(ThroughputMatrix, SlowDriftIsNoticedInTheEnd) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, SlowDriftIsNoticedInTheEnd) {
   matrix.AddJob(kJob, {{"v100", 100}});
   int noticed = 0;
   double speed = 100;
@@ -206,8 +192,7 @@ TEST(ThroughputMatrix, SlowDriftIsNoticedInTheEnd) {
   EXPECT_LE(noticed, 4);
 }
 
-TEST(ThroughputMatrix, AMeasurementRefinesTheGuessesOfOthers) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AMeasurementRefinesTheGuessesOfOthers) {
   matrix.AddJob(kJob, {{"k80", 1}});
   matrix.AddJob(JobId(2), {{"k80", 2}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 1, ThroughputSource::kGuessed);
@@ -215,8 +200,7 @@ TEST(ThroughputMatrix, AMeasurementRefinesTheGuessesOfOthers) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 5, ThroughputSource::kGuessed);
 }
 
-TEST(ThroughputMatrix, AnImplausibleMeasurementIsIgnored) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AnImplausibleMeasurementIsIgnored) {
   matrix.AddJob(kJob, {{"v100", 10}});
   for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_FALSE(matrix.Measure(kJob, "v100", bad, 1));
@@ -226,8 +210,7 @@ TEST(ThroughputMatrix, AnImplausibleMeasurementIsIgnored) {
   ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGiven);
 }
 
-TEST(ThroughputMatrix, AJobAddedAgainStartsAfresh) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, AJobAddedAgainStartsAfresh) {
   matrix.AddJob(kJob, {});
   matrix.Measure(kJob, "v100", 10, 1);
   matrix.AddJob(kJob, {{"v100", 3}});
@@ -236,8 +219,7 @@ TEST(ThroughputMatrix, AJobAddedAgainStartsAfresh) {
 
 // ---- two jobs together, and out of memory
 
-TEST(ThroughputMatrix, APairIsKnownByWhatWasMeasuredOfEach) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, APairIsKnownByWhatWasMeasuredOfEach) {
   matrix.AddJob(kJob, {{"v100", 10}});
   matrix.AddJob(JobId(2), {{"v100", 10}});
   EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
@@ -253,8 +235,7 @@ TEST(ThroughputMatrix, APairIsKnownByWhatWasMeasuredOfEach) {
   EXPECT_FALSE(matrix.has_pairs());
 }
 
-TEST(ThroughputMatrix, MeasurementsTogetherThatAreNoneAreIgnored) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, MeasurementsTogetherThatAreNoneAreIgnored) {
   matrix.AddJob(kJob, {});
   matrix.AddJob(JobId(2), {});
   for (const double wrong : {0.0, -1.0, std::nan("")}) {
@@ -265,8 +246,7 @@ TEST(ThroughputMatrix, MeasurementsTogetherThatAreNoneAreIgnored) {
   EXPECT_FALSE(matrix.has_pairs());
 }
 
-TEST(ThroughputMatrix, OutOfMemoryIsZeroWhateverElseIsKnown) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, OutOfMemoryIsZeroWhateverElseIsKnown) {
   matrix.AddJob(kJob, {{"v100", 10}, {"k80", 2}});
   EXPECT_FALSE(matrix.HasExclusions(kJob));
   matrix.Exclude(kJob, "v100");
@@ -280,8 +260,7 @@ TEST(ThroughputMatrix, OutOfMemoryIsZeroWhateverElseIsKnown) {
   EXPECT_EQ(matrix.Get(kJob, "v100").steps_per_s, 9.5);  // 10 were given
 }
 
-TEST(ThroughputMatrix, ATypeOfWhichOnlyThatIsKnownIsUnknownAgain) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, ATypeOfWhichOnlyThatIsKnownIsUnknownAgain) {
   matrix.AddJob(kJob, {{"v100", 10}});
   matrix.Exclude(kJob, "k80");
   EXPECT_EQ(matrix.Get(kJob, "k80").steps_per_s, 0);
@@ -290,8 +269,7 @@ TEST(ThroughputMatrix, ATypeOfWhichOnlyThatIsKnownIsUnknownAgain) {
   EXPECT_GT(matrix.Get(kJob, "k80").steps_per_s, 0);
 }
 
-TEST(ThroughputMatrix, APairOutOfMemoryLeavesTheTypeToEachAlone) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, APairOutOfMemoryLeavesTheTypeToEachAlone) {
   matrix.AddJob(kJob, {{"v100", 10}});
   matrix.AddJob(JobId(2), {{"v100", 5}});
   matrix.ExcludePair(JobId(2), kJob, "v100");
@@ -303,8 +281,7 @@ TEST(ThroughputMatrix, APairOutOfMemoryLeavesTheTypeToEachAlone) {
   EXPECT_EQ(matrix.Together(kJob, JobId(2), "v100"), std::nullopt);
 }
 
-TEST(ThroughputMatrix, OnlyNewsTellsAJobApartFromItsKind) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputMatrixTest, OnlyNewsTellsAJobApartFromItsKind) {
   for (uint64_t job = 1; job <= 5; ++job) matrix.AddJob(JobId(job), {});
   // As was thought, or nearly.
   matrix.MeasureTogether(JobId(1), JobId(2), "v100", 6, 60, /*prior=*/6);
@@ -323,8 +300,9 @@ TEST(ThroughputMatrix, OnlyNewsTellsAJobApartFromItsKind) {
 
 // ---- elastic jobs
 
-TEST(ThroughputBySize, IsGuessedFromTheNearestThatIsKnown) {
-  ThroughputMatrix matrix;
+using ThroughputBySize = ThroughputMatrixTest;
+
+TEST_F(ThroughputBySize, IsGuessedFromTheNearestThatIsKnown) {
   matrix.AddJob(JobId(1), {{"v100", 10}}, 2);
   EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 2).steps_per_s, 10);
   EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 2).source,
@@ -344,8 +322,7 @@ TEST(ThroughputBySize, IsGuessedFromTheNearestThatIsKnown) {
   EXPECT_EQ(matrix.Get(JobId(1), "v100").steps_per_s, 10);
 }
 
-TEST(ThroughputBySize, OfTheAskedSizeIsGuessedToo) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputBySize, OfTheAskedSizeIsGuessedToo) {
   matrix.AddJob(JobId(1), {}, 4);
   matrix.MeasureSize(JobId(1), "v100", 2, 10, 10);
   EXPECT_NEAR(matrix.AtSize(JobId(1), "v100", 4).steps_per_s,
@@ -354,8 +331,7 @@ TEST(ThroughputBySize, OfTheAskedSizeIsGuessedToo) {
   EXPECT_EQ(matrix.Get(JobId(1), "v100").steps_per_s, 15);
 }
 
-TEST(ThroughputBySize, OneThatFailedIsZeroAndSoAreLargerOnes) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputBySize, OneThatFailedIsZeroAndSoAreLargerOnes) {
   matrix.AddJob(JobId(1), {{"v100", 10}}, 1);
   matrix.ExcludeSize(JobId(1), "v100", 4);
   EXPECT_EQ(matrix.AtSize(JobId(1), "v100", 4).steps_per_s, 0);
@@ -365,8 +341,7 @@ TEST(ThroughputBySize, OneThatFailedIsZeroAndSoAreLargerOnes) {
   EXPECT_GT(matrix.AtSize(JobId(1), "v100", 4).steps_per_s, 10);
 }
 
-TEST(ThroughputBySize, IsForgottenWithItsJob) {
-  ThroughputMatrix matrix;
+TEST_F(ThroughputBySize, IsForgottenWithItsJob) {
   matrix.AddJob(JobId(1), {{"v100", 10}}, 1);
   matrix.MeasureSize(JobId(1), "v100", 2, 11, 10);
   matrix.RemoveJob(JobId(1));

@@ -1,20 +1,11 @@
 #include "coordinator/workload/cluster_spec.h"
 
-#include <string>
-
 #include "core/codec.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using testing::IsOk;
-using testing::kInvalidArgument;
-using testing::StatusIs;
 
 constexpr std::string_view kExample = R"([scheduling]
 policy = "max_min_fairness"
@@ -85,13 +76,13 @@ TEST(ClusterSpec, SizesOfMemoryAreTextWithAUnit) {
   for (const char* wrong : {"\"64\"", "\"GiB\"", "\"-1GiB\"", "\"64GB\"",
                             "\"2000TiB\"", "\"0KiB\"", "\"nanGiB\""}) {
     EXPECT_THAT(parse(wrong, "\"2GiB\"", "\"1GiB\""),
-                StatusIs(kInvalidArgument, "cluster.toml:3:"))
+                IsInvalid("cluster.toml:3:"))
         << wrong;
   }
   EXPECT_THAT(parse("64", "\"2GiB\"", "\"1GiB\""),
-              StatusIs(kInvalidArgument, "host_memory_bytes"));
+              IsInvalid("host_memory_bytes"));
   EXPECT_THAT(parse("\"64GiB\"", "\"1GiB\"", "\"2GiB\""),
-              StatusIs(kInvalidArgument, "part of memory_bytes"));
+              IsInvalid("part of memory_bytes"));
 }
 
 TEST(ClusterSpec, AnEmptyFileIsAllDefaults) {
@@ -116,57 +107,49 @@ TEST(ClusterSpec, ALeaseLongerThanTheRoundIsRefused) {
 
 TEST(ClusterSpec, UnknownKeysAreRefusedAtEveryLevel) {
   EXPECT_THAT(Parse("[[servers]]\nname = \"a\""),
-              StatusIs(kInvalidArgument,
-                       "unknown key \"servers\"; did you mean \"server\"?"));
+              IsInvalid("unknown key \"servers\"; did you mean \"server\"?"));
   EXPECT_THAT(Parse("[scheduling]\nround_duration = 5"),
-              StatusIs(kInvalidArgument,
-                       "cluster.toml:2:1: unknown key \"round_duration\"; did "
-                       "you mean \"round_duration_s\"?"));
+              IsInvalid("cluster.toml:2:1: unknown key \"round_duration\"; did "
+                        "you mean \"round_duration_s\"?"));
   EXPECT_THAT(Parse("[[server]]\nnmae = \"a\""),
-              StatusIs(kInvalidArgument, "did you mean \"name\"?"));
+              IsInvalid("did you mean \"name\"?"));
   EXPECT_THAT(ParseAccelerator("thread = 2"),
-              StatusIs(kInvalidArgument, "5:1: unknown key \"thread\"; did"));
+              IsInvalid("5:1: unknown key \"thread\"; did"));
 }
 
 TEST(ClusterSpec, ServersNeedANameAndAccelerators) {
   EXPECT_THAT(Parse("[[server]]\n[[server.accelerator]]\ntype = \"a\""),
-              StatusIs(kInvalidArgument,
-                       "1:1: there is no \"name\"; add e.g. name = \"node-1"));
+              IsInvalid("1:1: there is no \"name\"; add e.g. name = \"node-1"));
   EXPECT_THAT(Parse("[[server]]\nname = \"a\""),
-              StatusIs(kInvalidArgument, "there is no \"accelerator\"; add"));
+              IsInvalid("there is no \"accelerator\"; add"));
   EXPECT_THAT(Parse("[[server]]\nname = \"a\"\n[[server.accelerator]]"),
-              StatusIs(kInvalidArgument, "there is no \"type\"; add"));
+              IsInvalid("there is no \"type\"; add"));
   EXPECT_THAT(Parse("[[server]]\nname = \"a b\"\n"
                     "[[server.accelerator]]\ntype = \"a\""),
-              StatusIs(kInvalidArgument, "2:8: name is \"a b\"; write 1 to"));
+              IsInvalid("2:8: name is \"a b\"; write 1 to"));
 }
 
 TEST(ClusterSpec, TablesWrittenAsSomethingElseAreNamed) {
   EXPECT_THAT(Parse("[server]\nname = \"a\""),
-              StatusIs(kInvalidArgument,
-                       "server is a table; write tables, each as [[server]]"));
-  EXPECT_THAT(Parse("server = []"),
-              StatusIs(kInvalidArgument, "each as [[server]]"));
-  EXPECT_THAT(Parse("scheduling = 3"),
-              StatusIs(kInvalidArgument, "write a table [scheduling]"));
+              IsInvalid("server is a table; write tables, each as [[server]]"));
+  EXPECT_THAT(Parse("server = []"), IsInvalid("each as [[server]]"));
+  EXPECT_THAT(Parse("scheduling = 3"), IsInvalid("write a table [scheduling]"));
   EXPECT_THAT(Parse("[[server]]\nname = \"a\"\naccelerator = [1]"),
-              StatusIs(kInvalidArgument, "each as [[accelerator]]"));
+              IsInvalid("each as [[accelerator]]"));
 }
 
 TEST(ClusterSpec, TwoServersOfOneNameAreRefused) {
   const std::string server =
       "[[server]]\nname = \"a\"\n[[server.accelerator]]\ntype = \"v100\"\n";
   EXPECT_THAT(Parse(server + server),
-              StatusIs(kInvalidArgument,
-                       "cluster.toml:6:8: server \"a\" is named twice; give"));
+              IsInvalid("cluster.toml:6:8: server \"a\" is named twice; give"));
 }
 
 TEST(ClusterSpec, OneGpuTwiceOnAServerIsRefused) {
   EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\n"
                                "[[server.accelerator]]\n"
                                "type = \"v100\"\ndevice = \"cuda:0\""),
-              StatusIs(kInvalidArgument,
-                       "8:10: server \"a\" has \"cuda:0\" twice; remove"));
+              IsInvalid("8:10: server \"a\" has \"cuda:0\" twice; remove"));
 }
 
 TEST(ClusterSpec, DevicesAreCpuOrCudaWithANumber) {
@@ -174,7 +157,7 @@ TEST(ClusterSpec, DevicesAreCpuOrCudaWithANumber) {
        {"cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:+1", "cuda: 1",
         "cuda:99999999999", "gpu:0", "", "CPU"}) {
     EXPECT_THAT(ParseAccelerator("device = \"" + std::string(device) + "\""),
-                StatusIs(kInvalidArgument, "write \"cpu\" or \"cuda:N\""))
+                IsInvalid("write \"cpu\" or \"cuda:N\""))
         << device;
   }
   EXPECT_THAT(ParseAccelerator("device = \"cuda:15\""), IsOk());
@@ -183,11 +166,10 @@ TEST(ClusterSpec, DevicesAreCpuOrCudaWithANumber) {
 
 TEST(ClusterSpec, GpusAreWrittenOneByOne) {
   EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\ncount = 8"),
-              StatusIs(kInvalidArgument,
-                       "6:9: count is for CPU slots; leave it out for "
-                       "\"cuda:0\" and write one entry per GPU"));
+              IsInvalid("6:9: count is for CPU slots; leave it out for "
+                        "\"cuda:0\" and write one entry per GPU"));
   EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\nthreads = 8"),
-              StatusIs(kInvalidArgument, "threads is for CPU slots"));
+              IsInvalid("threads is for CPU slots"));
 }
 
 TEST(ClusterSpec, ValuesOutOfRangeAreNamedWithTheRange) {
@@ -199,12 +181,11 @@ TEST(ClusterSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"slow_down_factor = nan", "slow_down_factor is nan; write"},
   };
   for (const auto& [line, error] : cases) {
-    EXPECT_THAT(ParseAccelerator(line), StatusIs(kInvalidArgument, error));
+    EXPECT_THAT(ParseAccelerator(line), IsInvalid(error));
   }
   for (const char* value : {"0", "0.05", "-1", "inf", "nan", "1e9"}) {
-    EXPECT_THAT(
-        Parse("[scheduling]\nround_duration_s = " + std::string(value)),
-        StatusIs(kInvalidArgument, "write a number from 0.1 to 2592000"))
+    EXPECT_THAT(Parse("[scheduling]\nround_duration_s = " + std::string(value)),
+                IsInvalid("write a number from 0.1 to 2592000"))
         << value;
   }
 }
@@ -222,7 +203,7 @@ TEST(ClusterSpec, AFullServerFitsAFrame) {
   EXPECT_EQ(hello.accelerators.size(), size_t{kAcceleratorsPerServerMax});
   EXPECT_THAT(EncodeMessage(hello), IsOk());
   EXPECT_THAT(Parse(toml + "[[server.accelerator]]\ntype = \"one-more\"\n"),
-              StatusIs(kInvalidArgument, "has more than 256 accelerators"));
+              IsInvalid("has more than 256 accelerators"));
 }
 
 }  // namespace

@@ -2,23 +2,16 @@
 // key is what happens.
 #include "coordinator/workload/file_keys.h"
 
-#include <functional>
 #include <limits>
-#include <string>
 
 #include "absl/status/status.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::IsOk;
-using testing::kInvalidArgument;
-using testing::StatusIs;
 
 absl::Status ParseJob(const std::string& toml) {
   return ParseJobSpec(toml, "job.toml").status();
@@ -85,8 +78,7 @@ void ForEachKey(const KeyCheck& check) {
 TEST(FileKeys, EveryKeyIsReadAsItsKind) {
   ForEachKey([](const FileKey& key, const Parser& parse) {
     EXPECT_THAT(parse("2024-01-01"),
-                StatusIs(kInvalidArgument,
-                         StrCat(NameOf(key), " is a date or time; write")));
+                IsInvalid(StrCat(NameOf(key), " is a date or time; write")));
   });
 }
 
@@ -103,10 +95,10 @@ TEST(FileKeys, EveryRangeEndsWhereTheTableSays) {
     const NumberRange& range = key.range;
     const std::string below =
         StrCat(range.above_min ? range.min : range.min - 1);
-    EXPECT_THAT(parse(below), StatusIs(kInvalidArgument, "; write a"));
+    EXPECT_THAT(parse(below), IsInvalid("; write a"));
     if (range.max == std::numeric_limits<double>::max()) return;
     EXPECT_THAT(parse(StrCat(static_cast<int64_t>(range.max) + 1)),
-                StatusIs(kInvalidArgument, "; write a"));
+                IsInvalid("; write a"));
   });
 }
 

@@ -2,20 +2,11 @@
 
 #include <cmath>
 #include <random>
-#include <string>
-#include <utility>
 
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::IsOk;
-using testing::kInvalidArgument;
-using ::testing::Pair;
-using testing::StatusIs;
 
 constexpr std::string_view kEveryKey = R"toml(# all keys
 name = "resnet-1"
@@ -64,9 +55,8 @@ TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
   spec.budget = 10;
   const std::vector<std::string> notes = WithoutEffect(spec);
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_NE(notes[0].find("class \"interactive\" has no effect"),
-            std::string::npos);
-  EXPECT_NE(notes[1].find("budget has no effect"), std::string::npos);
+  EXPECT_THAT(notes[0], HasSubstr("class \"interactive\" has no effect"));
+  EXPECT_THAT(notes[1], HasSubstr("budget has no effect"));
 }
 
 TEST(JobSpec, ReadsEveryKey) {
@@ -117,28 +107,25 @@ TEST(JobSpec, MissingKeysAreNamedWithAnExample) {
   EXPECT_EQ(ErrorOf("command = [\"./train\"]").message(),
             "job.toml:1:1: there is no \"name\"; add e.g. name = \"resnet-1\"");
   EXPECT_THAT(ErrorOf("name = \"a\""),
-              StatusIs(kInvalidArgument,
-                       "job.toml:1:1: there is no \"command\"; add e.g. "
-                       "command = [\"./train\", "));
+              IsInvalid("job.toml:1:1: there is no \"command\"; add e.g. "
+                        "command = [\"./train\", "));
 }
 
 TEST(JobSpec, AMisspeltKeyIsToldTheRightOne) {
   EXPECT_EQ(ParseWith("\nscale_facter = 2").status().message(),
             "job.toml:4:1: unknown key \"scale_facter\"; did you mean "
             "\"scale_factor\"?");
-  EXPECT_THAT(ParseWith("wieght = 2"),
-              StatusIs(kInvalidArgument, "did you mean \"weight\"?"));
-  EXPECT_THAT(ParseWith("[throughput]\nv100 = 1"),
-              StatusIs(kInvalidArgument,
-                       "job.toml:3:2: unknown key \"throughput\"; did you mean "
-                       "\"throughputs\"?"));
+  EXPECT_THAT(ParseWith("wieght = 2"), IsInvalid("did you mean \"weight\"?"));
+  EXPECT_THAT(
+      ParseWith("[throughput]\nv100 = 1"),
+      IsInvalid("job.toml:3:2: unknown key \"throughput\"; did you mean "
+                "\"throughputs\"?"));
 }
 
 TEST(JobSpec, AKeyLikeNoOtherIsToldAllOfThem) {
   EXPECT_THAT(ParseWith("gpu = 2"),
-              StatusIs(kInvalidArgument,
-                       "job.toml:3:1: unknown key \"gpu\"; the keys here are "
-                       "name, command, working_directory"));
+              IsInvalid("job.toml:3:1: unknown key \"gpu\"; the keys here are "
+                        "name, command, working_directory"));
 }
 
 TEST(JobSpec, WrongTypesAreNamed) {
@@ -157,7 +144,7 @@ TEST(JobSpec, WrongTypesAreNamed) {
       {"[throughputs]\nv100 = \"fast\"", "4:8: v100 is a string; write a num"},
   };
   for (const auto& [line, error] : cases) {
-    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, error)) << line;
+    EXPECT_THAT(ParseWith(line), IsInvalid(error)) << line;
   }
 }
 
@@ -172,7 +159,7 @@ TEST(JobSpec, TheCommandIsAnArrayOfStrings) {
   };
   for (const auto& [command, error] : cases) {
     EXPECT_THAT(ErrorOf(std::string("name = \"a\"\ncommand = ") + command),
-                StatusIs(kInvalidArgument, error))
+                IsInvalid(error))
         << command;
   }
 }
@@ -203,19 +190,17 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"app = \"\"", "app has 0 bytes; write 1 to 256"},
   };
   for (const auto& [line, error] : cases) {
-    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, error)) << line;
+    EXPECT_THAT(ParseWith(line), IsInvalid(error)) << line;
   }
 }
 
 TEST(JobSpec, WorkersMustEncloseTheScaleFactor) {
   EXPECT_THAT(
       ParseWith("scale_factor_min = 2"),
-      StatusIs(kInvalidArgument,
-               "3:20: scale_factor_min 2 exceeds scale_factor 1; lower it"));
+      IsInvalid("3:20: scale_factor_min 2 exceeds scale_factor 1; lower it"));
   EXPECT_THAT(
       ParseWith("scale_factor = 4\nscale_factor_max = 3"),
-      StatusIs(kInvalidArgument,
-               "4:20: scale_factor_max 3 is below scale_factor 4; raise"));
+      IsInvalid("4:20: scale_factor_max 3 is below scale_factor 4; raise"));
   EXPECT_THAT(
       ParseWith("scale_factor = 4\nscale_factor_min = 4\nscale_factor_max = 4"),
       IsOk());
@@ -228,25 +213,22 @@ TEST(JobSpec, BadNamesAreRefused) {
         "[environment]\n1A = \"1\"", "[environment]\nA-B = \"1\"",
         "[environment]\nA = \"x\\u0000\"", "[throughputs]\n\"a b\" = 1",
         "[throughputs]\n\"\" = 1"}) {
-    EXPECT_THAT(ParseWith(line), StatusIs(kInvalidArgument, "; ")) << line;
+    EXPECT_THAT(ParseWith(line), IsInvalid("; ")) << line;
   }
   EXPECT_THAT(ErrorOf("name = \"a/../b\"\ncommand = [\"x\"]"),
-              StatusIs(kInvalidArgument,
-                       "job.toml:1:8: name is \"a/../b\"; write 1 to 64"));
+              IsInvalid("job.toml:1:8: name is \"a/../b\"; write 1 to 64"));
 }
 
 TEST(JobSpec, WhatIsNotTomlIsPointedAt) {
   EXPECT_THAT(ErrorOf("name = resnet\n"),
-              StatusIs(kInvalidArgument, "job.toml:1:8: not TOML: "));
-  EXPECT_THAT(ParseWith("name = \"b\""),
-              StatusIs(kInvalidArgument, "job.toml:3:"));
-  EXPECT_THAT(ErrorOf("name = \"a\xff\""),
-              StatusIs(kInvalidArgument, "not TOML"));
+              IsInvalid("job.toml:1:8: not TOML: "));
+  EXPECT_THAT(ParseWith("name = \"b\""), IsInvalid("job.toml:3:"));
+  EXPECT_THAT(ErrorOf("name = \"a\xff\""), IsInvalid("not TOML"));
 }
 
 TEST(JobSpec, TooMuchIsRefused) {
   EXPECT_THAT(ParseWith("#" + std::string(kJobSpecBytesMax, 'x')),
-              StatusIs(kInvalidArgument, "bytes exceed the 49152 allowed"));
+              IsInvalid("bytes exceed the 49152 allowed"));
   std::string command = "\"./train\"";
   std::string environment = "[environment]\n";
   for (int i = 0; i < 1025; ++i) {
@@ -254,14 +236,14 @@ TEST(JobSpec, TooMuchIsRefused) {
     environment += "A" + std::to_string(i) + " = \"\"\n";
   }
   EXPECT_THAT(ErrorOf("name = \"a\"\ncommand = [" + command + "]"),
-              StatusIs(kInvalidArgument, "command has 1026 elements"));
+              IsInvalid("command has 1026 elements"));
   EXPECT_THAT(ParseWith(environment),
-              StatusIs(kInvalidArgument, "3:1: environment has 1025 var"));
+              IsInvalid("3:1: environment has 1025 var"));
 }
 
 TEST(JobSpec, TheSourceMayBeAnything) {
   EXPECT_THAT(ParseJobSpec("", "<stdin>"),
-              StatusIs(kInvalidArgument, "<stdin>:1:1: there is no \"name\""));
+              IsInvalid("<stdin>:1:1: there is no \"name\""));
 }
 
 TEST(IsValidName, TakesLettersDigitsDashAndUnderscore) {
@@ -341,28 +323,6 @@ TEST(FormatJobSpec, IsReadBackAsTheSameSpecForAnySpec) {
     const std::string toml = FormatJobSpec(spec);
     ASSERT_OK_AND_ASSIGN(const JobSpec read, ParseJobSpec(toml, "job.toml"));
     EXPECT_EQ(read, spec) << toml;
-  }
-}
-
-TEST(JobSpec, SurvivesDamagedFiles) {
-  RandomSpecs random(6);
-  for (int i = 0; i < 5000; ++i) {
-    std::string toml(kEveryKey);
-    for (int n = random.Int(1, 4); n > 0; --n) {
-      const auto at =
-          static_cast<size_t>(random.Int(0, static_cast<int>(toml.size()) - 1));
-      if (random.Int(0, 1) == 0) {
-        toml[at] = static_cast<char>(random.Int(0, 255));
-      } else {
-        toml.erase(at, static_cast<size_t>(random.Int(1, 20)));
-      }
-    }
-    const auto spec = ParseJobSpec(toml, "job.toml");
-    if (spec.ok()) {
-      EXPECT_EQ(ParseJobSpec(FormatJobSpec(*spec), "b").value(), *spec);
-    } else {
-      EXPECT_THAT(spec, StatusIs(kInvalidArgument, "job.toml:"));
-    }
   }
 }
 

@@ -1,16 +1,9 @@
 #include "coordinator/workload/price_series.h"
 
-#include <string>
-#include <utility>
-
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::kInvalidArgument;
-using testing::StatusIs;
 
 TEST(PriceSeries, IsFreeByDefault) {
   const PriceSeries prices;
@@ -50,8 +43,7 @@ TEST(PriceSeries, BadConstantPricesAreQuoted) {
       {"a b=1", "\"a b\" is not the name of an accelerator type"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(PriceSeries::Constant(text), StatusIs(kInvalidArgument, error))
-        << text;
+    EXPECT_THAT(PriceSeries::Constant(text), IsInvalid(error)) << text;
   }
 }
 
@@ -117,9 +109,7 @@ TEST(PriceSeries, ErrorsPointIntoTheFile) {
       {header + "0,\"v\"100,1", "p.csv:2:3: the quotes do not end"},
   };
   for (const auto& [csv, error] : cases) {
-    EXPECT_THAT(PriceSeries::Parse(csv, "p.csv"),
-                StatusIs(kInvalidArgument, error))
-        << csv;
+    EXPECT_THAT(PriceSeries::Parse(csv, "p.csv"), IsInvalid(error)) << csv;
   }
 }
 

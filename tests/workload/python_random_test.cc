@@ -1,13 +1,9 @@
 #include "coordinator/workload/python_random.h"
 
-#include <vector>
-
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::vector<size_t> Draw(PythonRandom& random, size_t size, int count) {
   std::vector<size_t> drawn;

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "gavel_paths.h"
+#include "tests/support/files.h"
 
 namespace gavel::testing {
 
@@ -24,10 +23,7 @@ inline constexpr const char* kNoReference =
 
 // Empty when the file is not there.
 inline std::string ReadReference(const std::string& path) {
-  std::ifstream file(std::string(kReferenceDirectory) + "/" + path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return ReadText(std::string(kReferenceDirectory) + "/" + path);
 }
 
 // Paths of all traces below a folder, sorted; none when it is not there.

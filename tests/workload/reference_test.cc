@@ -1,22 +1,16 @@
 // What the original Gavel drew and shipped, read and drawn again.
 #include "tests/workload/reference.h"
 
-#include <set>
-
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 #include "coordinator/workload/trace_generator.h"
-#include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 using Json = nlohmann::json;
-using testing::kNoReference;
-using testing::ReadReference;
-using testing::ReferenceTraces;
 
 GeneratorOptions OptionsOf(const Json& meta) {
   return {.seed = meta["seed"],
@@ -160,7 +154,7 @@ TEST(ThroughputTable, HoldsTheFiguresOfTheOriginal) {
     if (text.empty()) GTEST_SKIP() << kNoReference;
     ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
                          ThroughputTable::Parse(text, name));
-    EXPECT_THAT(table.types(), ::testing::ElementsAre("k80", "p100", "v100"));
+    EXPECT_THAT(table.types(), ElementsAre("k80", "p100", "v100"));
     EXPECT_EQ(table.rows(), 83U);
     EXPECT_TRUE(table.has_pairs());
     EXPECT_TRUE(table.has_unconsolidated());

@@ -1,21 +1,13 @@
 #include "coordinator/workload/trace_generator.h"
 
-#include <algorithm>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "core/units.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 #include "tests/workload/sample_throughputs.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::kInvalidArgument;
-using testing::StatusIs;
 
 const ThroughputTable& Throughputs() {
   static const ThroughputTable table =
@@ -178,7 +170,7 @@ TEST(TraceGenerator, OptionsOutOfRangeAreRefused) {
   };
   for (const auto& [options, error] : cases) {
     EXPECT_THAT(TraceGenerator::Create(options, Throughputs()),
-                StatusIs(kInvalidArgument, error));
+                IsInvalid(error));
   }
 }
 
@@ -203,7 +195,7 @@ TEST(TraceGenerator, WhatTheThroughputsLackIsNamed) {
     ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
                          ThroughputTable::Parse(json, "t"));
     EXPECT_THAT(TraceGenerator::Create({.multi_gpu = multi_gpu}, table),
-                StatusIs(kInvalidArgument, error));
+                IsInvalid(error));
   }
   // What cannot be drawn may be missing.
   ASSERT_OK_AND_ASSIGN(
