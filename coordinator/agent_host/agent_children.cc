@@ -1,15 +1,12 @@
 #include "coordinator/agent_host/agent_children.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <iterator>
@@ -17,6 +14,7 @@
 
 #include "core/messages.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 
 namespace gavel {
 namespace {
@@ -24,12 +22,8 @@ namespace {
 // Where no pidfd can be had, and while what it started dies.
 constexpr double kPollInterval_s = 0.05;
 constexpr double kLingerInterval_s = 0.005;
-
-double ChildClock() {
-  const std::chrono::duration<double> now =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return now.count();
-}
+// A descriptor stays readable until its process is waited for.
+constexpr uint32_t kOnce = EPOLLIN | EPOLLONESHOT;
 
 std::string UserOfSpec(const ProcessSpec& spec) {
   return spec.account.has_value() ? spec.account->name : "";
@@ -68,124 +62,70 @@ std::string ExitText(const ChildExit& exit) {
 }
 
 Children::Children(std::function<void()> notify, double exec_limit_s)
-    : notify_(std::move(notify)),
-      exec_limit_s_(exec_limit_s),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = wake_.get();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
-  thread_ = std::thread([this] { Work(); });
-}
+    : exec_limit_s_(exec_limit_s),
+      mailbox_(std::move(notify)),
+      thread_([this] { Work(); }) {}
 
 Children::~Children() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
   SignalAll(SIGKILL);
+  mailbox_.Stop();
   thread_.join();
 }
 
 void Children::Start(const WorkerKey& worker, ProcessSpec spec,
                      Descriptor output) {
-  Post(StartRequest{worker, std::move(spec), std::move(output)});
+  mailbox_.Post(StartRequest{worker, std::move(spec), std::move(output)});
 }
 
 void Children::Signal(const WorkerKey& worker, int signal) {
-  Post(SignalRequest{worker, signal});
+  mailbox_.Post(SignalRequest{worker, signal});
 }
 
 void Children::SignalAll(int signal) {
-  Post(SignalRequest{std::nullopt, signal});
-}
-
-std::vector<ChildEvent> Children::TakeEvents() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(events_, {});
-}
-
-void Children::Post(Request request) {
-  {
-    const std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
-  }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-void Children::Tell(ChildEvent event) {
-  {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-  }
-  notify_();
+  mailbox_.Post(SignalRequest{std::nullopt, signal});
 }
 
 void Children::Work() {
-  bool stopping = false;
-  while (!stopping || !processes_.empty()) {
-    for (Request& request : WaitForRequests()) {
+  // Whatever happens wakes it; all processes are looked at then, a server's
+  // few.
+  while (!mailbox_.IsOver() || !processes_.empty()) {
+    for (Request& request : mailbox_.Wait(WaitTime())) {
       std::visit([this](auto& r) { CarryOut(std::move(r)); }, request);
     }
     for (auto it = processes_.begin(); it != processes_.end();) {
       it = Look(it->first, it->second) ? processes_.erase(it) : std::next(it);
     }
-    ForgetTheGone();
-    const std::lock_guard lock(mutex_);
-    stopping = stopping_ && requests_.empty();
+    // What hangs dies with this thread, should it ever get to.
+    std::erase_if(abandoned_, [](const Abandoned& process) {
+      return waitpid(process.pid, nullptr, WNOHANG) != 0;
+    });
   }
-  // What hangs dies with this thread, should it ever get to.
-  for (const Abandoned& process : abandoned_) {
-    if (process.descriptor >= 0) close(process.descriptor);
-  }
-}
-
-// Whatever happens wakes it; all processes are looked at then, a server's few.
-std::vector<Children::Request> Children::WaitForRequests() {
-  const double wait_s = WaitTime();
-  epoll_event event{};
-  const int wait_ms =
-      wait_s == kNever ? -1 : static_cast<int>(std::ceil(wait_s * 1000));
-  epoll_wait(epoll_.get(), &event, 1, wait_ms);
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t bytes =
-      read(wake_.get(), &count, sizeof count);
-  const std::lock_guard lock(mutex_);
-  return std::exchange(requests_, {});
 }
 
 double Children::WaitTime() const {
   double wait_s = kNever;
   for (const auto& [worker, process] : processes_) {
     if (process.on_its_way.has_value()) {
-      wait_s = std::min(wait_s, std::max(0.0, process.exec_by - ChildClock()));
+      wait_s =
+          std::min(wait_s, std::max(0.0, process.exec_by - MonotonicNow()));
     }
-    if (process.descriptor < 0) wait_s = std::min(wait_s, kPollInterval_s);
+    if (process.descriptor.get() < 0)
+      wait_s = std::min(wait_s, kPollInterval_s);
     if (process.ended_at != kNever)
       wait_s = std::min(wait_s, kLingerInterval_s);
   }
   for (const Abandoned& process : abandoned_) {
-    if (process.descriptor < 0) wait_s = std::min(wait_s, kPollInterval_s);
+    if (process.descriptor.get() < 0)
+      wait_s = std::min(wait_s, kPollInterval_s);
   }
   return wait_s;
 }
 
-// Once: it stays readable until it is waited for.
-int Children::Watch(int descriptor) const {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLONESHOT;
-  event.data.fd = descriptor;
-  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
-}
-
-int Children::WatchProcess(pid_t pid) const {
+Descriptor Children::WatchProcess(pid_t pid) const {
   // Not by <sys/pidfd.h>: that of glibc 2.36 is not made for C++.
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (descriptor < 0 || Watch(descriptor) == 0) return descriptor;
-  close(descriptor);
-  return -1;
+  Descriptor descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!mailbox_.Watch(descriptor.get(), kOnce)) descriptor.Close();
+  return descriptor;
 }
 
 bool Children::HangTooMany(const std::string& user) const {
@@ -197,23 +137,24 @@ bool Children::HangTooMany(const std::string& user) const {
 void Children::CarryOut(StartRequest request) {
   ProcessSpec& spec = request.spec;
   if (HangTooMany(UserOfSpec(spec))) {
-    return Tell(ChildNotStarted{request.worker, TooManyHangText(spec), true});
+    return mailbox_.Tell(
+        ChildNotStarted{request.worker, TooManyHangText(spec), true});
   }
   absl::StatusOr<ForkedProcess> forked = ForkProcess(spec);
   if (!forked.ok()) {
-    return Tell(ChildNotStarted{request.worker,
-                                std::string(forked.status().message())});
+    return mailbox_.Tell(ChildNotStarted{
+        request.worker, std::string(forked.status().message())});
   }
   Process process;
   process.pid = forked->pid;
-  process.exec_by = ChildClock() + exec_limit_s_;
+  process.exec_by = MonotonicNow() + exec_limit_s_;
   process.descriptor = WatchProcess(process.pid);
   const std::optional<ProcessInfo> info = ReadProcessInfo(process.pid);
   process.family = {process.pid, spec.mark, info ? info->start_time : 0,
                     spec.account.has_value() ? spec.account->uid : geteuid()};
   process.spec = std::move(spec);
   process.on_its_way.emplace(*std::move(forked));
-  Watch(process.on_its_way->news.get());
+  mailbox_.Watch(process.on_its_way->news.get(), kOnce);
   processes_.emplace(request.worker, std::move(process));
 }
 
@@ -232,7 +173,7 @@ void Children::CarryOut(const SignalRequest& request) {
 
 bool Children::Look(const WorkerKey& worker, Process& process) {
   if (process.on_its_way.has_value() && LookForExec(worker, process)) {
-    abandoned_.push_back({process.pid, process.descriptor,
+    abandoned_.push_back({process.pid, std::move(process.descriptor),
                           process.hung ? std::optional(UserOfSpec(process.spec))
                                        : std::nullopt});
     return true;
@@ -246,22 +187,24 @@ bool Children::LookForExec(const WorkerKey& worker, Process& process) {
   std::optional<absl::Status> result =
       ExecResult(process.spec, *process.on_its_way);
   // Not one that ran long ago, where it is this thread that stood still.
-  if (!result.has_value() && !process.hung && ChildClock() >= process.exec_by) {
+  if (!result.has_value() && !process.hung &&
+      MonotonicNow() >= process.exec_by) {
     process.hung = true;
     if (kill(-process.pid, SIGKILL) != 0) kill(process.pid, SIGKILL);
     result = ExecResult(process.spec, *process.on_its_way);
   }
   if (!result.has_value()) {
     if (!process.hung) return false;
-    Tell(ChildNotStarted{worker, HungText(process.spec, exec_limit_s_), true});
+    mailbox_.Tell(
+        ChildNotStarted{worker, HungText(process.spec, exec_limit_s_), true});
     return true;
   }
   if (!result->ok()) {
-    Tell(ChildNotStarted{worker, std::string(result->message())});
+    mailbox_.Tell(ChildNotStarted{worker, std::string(result->message())});
     return true;
   }
   process.on_its_way.reset();
-  if (!process.hung) Tell(ChildStarted{worker, process.pid});
+  if (!process.hung) mailbox_.Tell(ChildStarted{worker, process.pid});
   return false;
 }
 
@@ -271,12 +214,11 @@ bool Children::LookForEnd(const WorkerKey& worker, Process& process) {
                             WEXITED | WNOHANG | WNOWAIT);
   if (result == 0 && info.si_pid == 0) return false;
   // The zombie keeps the group's id until it is waited for.
-  process.ended_at = std::min(process.ended_at, ChildClock());
+  process.ended_at = std::min(process.ended_at, MonotonicNow());
   const FamilyRest rest = KillRest(process.family);
-  const bool marked_count = ChildClock() < process.ended_at + kMarkedWait_s;
+  const bool marked_count = MonotonicNow() < process.ended_at + kMarkedWait_s;
   if (rest.in_group || (rest.marked && marked_count)) return false;
   TellEnd(worker, process);
-  if (process.descriptor >= 0) close(process.descriptor);
   return true;
 }
 
@@ -284,7 +226,7 @@ void Children::TellEnd(const WorkerKey& worker, const Process& process) {
   int status = 0;
   waitpid(process.pid, &status, WNOHANG);
   if (process.hung) {
-    return Tell(
+    return mailbox_.Tell(
         ChildNotStarted{worker, HungText(process.spec, exec_limit_s_), true});
   }
   ChildExit exit{worker, 0, 0};
@@ -293,15 +235,7 @@ void Children::TellEnd(const WorkerKey& worker, const Process& process) {
   } else {
     exit.exit_code = WEXITSTATUS(status);
   }
-  Tell(exit);
-}
-
-void Children::ForgetTheGone() {
-  std::erase_if(abandoned_, [](const Abandoned& process) {
-    if (waitpid(process.pid, nullptr, WNOHANG) == 0) return false;
-    if (process.descriptor >= 0) close(process.descriptor);
-    return true;
-  });
+  mailbox_.Tell(exit);
 }
 
 }  // namespace gavel

@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,9 +21,10 @@
 #include "absl/status/status.h"
 #include "coordinator/agent_host/agent_process.h"
 #include "coordinator/agent_host/agent_process_info.h"
+#include "coordinator/agent_host/mailbox.h"
 #include "core/ids.h"
 #include "core/units.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 
@@ -71,7 +71,7 @@ class Children {
   void SignalAll(int signal);
 
   // In the order in which they happened.
-  std::vector<ChildEvent> TakeEvents();
+  std::vector<ChildEvent> TakeEvents() { return mailbox_.TakeEvents(); }
 
  private:
   struct Process {
@@ -81,13 +81,13 @@ class Children {
     double exec_by = 0;
     bool hung = false;  // it was killed, having had its time
     ProcessFamily family;
-    int descriptor = -1;       // pidfd; -1: none could be had, so it is polled
+    Descriptor descriptor;  // pidfd; not open: none could be had; it is polled
     double ended_at = kNever;  // but what it started may not have
   };
   // It will not run, and is waited for only to be forgotten.
   struct Abandoned {
     pid_t pid = 0;
-    int descriptor = -1;
+    Descriptor descriptor;
     std::optional<std::string> user;  // of those that hang; else it just ends
   };
 
@@ -102,35 +102,24 @@ class Children {
   };
   using Request = std::variant<StartRequest, SignalRequest>;
 
-  void Post(Request request);
   void Work();
-  std::vector<Request> WaitForRequests();
   void CarryOut(StartRequest request);
   void CarryOut(const SignalRequest& request);
   double WaitTime() const;
-  int Watch(int descriptor) const;
-  int WatchProcess(pid_t pid) const;
+  Descriptor WatchProcess(pid_t pid) const;
   bool HangTooMany(const std::string& user) const;
   // True when it is over and told.
   bool Look(const WorkerKey& worker, Process& process);
   bool LookForExec(const WorkerKey& worker, Process& process);
   bool LookForEnd(const WorkerKey& worker, Process& process);
   void TellEnd(const WorkerKey& worker, const Process& process);
-  void ForgetTheGone();
-  void Tell(ChildEvent event);
 
-  const std::function<void()> notify_;
   const double exec_limit_s_;
-  const Descriptor epoll_;
-  const Descriptor wake_;  // eventfd
   // Of the thread inside.
   std::map<WorkerKey, Process> processes_;
   std::vector<Abandoned> abandoned_;
 
-  std::mutex mutex_;  // guards the three below
-  std::vector<Request> requests_;
-  std::vector<ChildEvent> events_;
-  bool stopping_ = false;
+  Mailbox<Request, ChildEvent> mailbox_;
   std::thread thread_;
 };
 

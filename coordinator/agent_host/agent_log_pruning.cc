@@ -12,7 +12,7 @@
 
 #include "coordinator/agent_host/agent_log.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 #include "runtime/files/text_file.h"
 
 namespace gavel {

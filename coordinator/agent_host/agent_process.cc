@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 namespace {

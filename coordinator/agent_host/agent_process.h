@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/agent_host/unix_account.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 

@@ -23,6 +23,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/private_directory.h"
+#include "runtime/stopwatch.h"
 #include "runtime/transport/dealer.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
@@ -166,8 +167,7 @@ struct AgentShell::Impl {
   AgentWorkersOptions WorkersOptions();
   void Send(const Message& message);
 
-  const std::chrono::steady_clock::time_point started =
-      std::chrono::steady_clock::now();
+  const Stopwatch clock;
   AgentShellOptions options;
   AgentRecord record;
   const std::unique_ptr<WorkerKeys> worker_keys;  // null: no keys
@@ -221,11 +221,7 @@ AgentWorkersOptions AgentShell::Impl::WorkersOptions() {
   return made;
 }
 
-Time AgentShell::Impl::Now() const {
-  const std::chrono::duration<double> elapsed =
-      std::chrono::steady_clock::now() - started;
-  return elapsed.count();
-}
+Time AgentShell::Impl::Now() const { return clock.elapsed_s(); }
 
 absl::Status AgentShell::Impl::Run() {
   GAVEL_ASSIGN_OR_RETURN(AgentRecord::Swept swept, record.Sweep());

@@ -19,6 +19,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "runtime/stopwatch.h"
 #include "runtime/transport/stream_sockets.h"
 
 namespace gavel {
@@ -91,8 +92,7 @@ struct GenerationStream::Impl {
   void Tell(JobId job, FetchedJob& fetched, bool at_once);
   void TickAll();
 
-  const std::chrono::steady_clock::time_point started =
-      std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   const std::function<Time()> clock = [this] { return Now(); };
   GenerationStreamOptions options;
   CurveKeyPair keys;
@@ -117,11 +117,7 @@ struct GenerationStream::Impl {
   std::thread thread;
 };
 
-Time GenerationStream::Impl::Now() const {
-  const std::chrono::duration<double> elapsed =
-      std::chrono::steady_clock::now() - started;
-  return elapsed.count();
-}
+Time GenerationStream::Impl::Now() const { return stopwatch.elapsed_s(); }
 
 void GenerationStream::Impl::Run() {
   while (!stopping) Turn();

@@ -1,14 +1,11 @@
 #include "coordinator/agent_host/worker_outputs.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -16,6 +13,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
@@ -26,98 +24,45 @@ constexpr int kReadsOfATurn = 16;
 // To look again at a channel whose last bytes may be on their way.
 constexpr double kDrainInterval_s = 0.005;
 
-double OutputClock() {
-  const std::chrono::duration<double> now =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return now.count();
-}
-
 }  // namespace
 
 WorkerOutputs::WorkerOutputs(WorkerOutputsOptions options)
     : options_(std::move(options)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = wake_.get();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
-  thread_ = std::thread([this] { Work(); });
-}
+      mailbox_(options_.notify),
+      thread_([this] { Work(); }) {}
 
 WorkerOutputs::~WorkerOutputs() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+  mailbox_.Stop();
   thread_.join();
 }
 
 absl::StatusOr<Descriptor> WorkerOutputs::Open(
     const LogOwner& owner, const std::optional<UnixAccount>& account) {
   GAVEL_ASSIGN_OR_RETURN(OutputChannel channel, OpenOutputChannel(account));
-  Post(OpenRequest{owner, std::move(channel.reader)});
+  mailbox_.Post(OpenRequest{owner, std::move(channel.reader)});
   return std::move(channel.writer);
 }
 
 void WorkerOutputs::Finish(const WorkerKey& worker) {
-  Post(FinishRequest{worker});
+  mailbox_.Post(FinishRequest{worker});
 }
 
 void WorkerOutputs::Read(const std::string& cluster, const LogRequest& request,
                          bool runs) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (reads_ < kReadsMax) {
-      ++reads_;
-      requests_.emplace_back(ReadRequest{cluster, request, runs});
-    } else {
-      LogReply reply;
-      reply.request = request.request;
-      reply.next_offset = request.offset;
-      reply.error = "too many read logs of this server; try again";
-      events_.emplace_back(std::move(reply));
-      return options_.notify();
-    }
+  if (reads_++ < kReadsMax) {
+    return mailbox_.Post(ReadRequest{cluster, request, runs});
   }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-void WorkerOutputs::Post(Request request) {
-  {
-    const std::lock_guard lock(mutex_);
-    requests_.push_back(std::move(request));
-  }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-std::vector<OutputEvent> WorkerOutputs::TakeEvents() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(events_, {});
-}
-
-void WorkerOutputs::Tell(OutputEvent event) {
-  {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-  }
-  options_.notify();
+  --reads_;
+  LogReply reply;
+  reply.request = request.request;
+  reply.next_offset = request.offset;
+  reply.error = "too many read logs of this server; try again";
+  mailbox_.Tell(std::move(reply));
 }
 
 void WorkerOutputs::Work() {
-  while (true) {
-    WaitForWork();
-    std::vector<Request> requests;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_ && requests_.empty()) break;
-      requests = std::exchange(requests_, {});
-      reads_ = 0;
-    }
+  while (!mailbox_.IsOver()) {
+    std::vector<Request> requests = mailbox_.Wait(WaitTime());
     // Opened first, so that what is asked for below is there; then read, so
     // that a log shows what was written before it was asked for.
     for (Request& request : requests) {
@@ -130,10 +75,11 @@ void WorkerOutputs::Work() {
       if (auto* finish = std::get_if<FinishRequest>(&request)) {
         CarryOut(std::move(*finish));
       } else if (auto* read = std::get_if<ReadRequest>(&request)) {
+        --reads_;
         CarryOut(std::move(*read));
       }
     }
-    if (OutputClock() >= prune_at_ ||
+    if (MonotonicNow() >= prune_at_ ||
         unpruned_bytes_ >= options_.limits.total_bytes / kPruneShare) {
       Prune();
     }
@@ -141,17 +87,12 @@ void WorkerOutputs::Work() {
   DrainAll();
 }
 
-void WorkerOutputs::WaitForWork() const {
-  double wait_s = std::max(0.0, prune_at_ - OutputClock());
+double WorkerOutputs::WaitTime() const {
+  double wait_s = std::max(0.0, prune_at_ - MonotonicNow());
   for (const auto& [worker, output] : outputs_) {
     if (output.ends_at != kNever) wait_s = std::min(wait_s, kDrainInterval_s);
   }
-  epoll_event event{};
-  epoll_wait(epoll_.get(), &event, 1,
-             static_cast<int>(std::ceil(wait_s * 1000)));
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t bytes =
-      read(wake_.get(), &count, sizeof count);
+  return wait_s;
 }
 
 void WorkerOutputs::CarryOut(OpenRequest&& request) {
@@ -169,40 +110,35 @@ void WorkerOutputs::CarryOut(OpenRequest&& request) {
     output.loss_told = true;
     TellLoss(worker, log.status());
   }
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = output.reader.get();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, output.reader.get(), &event);
+  mailbox_.Watch(output.reader.get(), EPOLLIN);
   outputs_.emplace(worker, std::move(output));
 }
 
 void WorkerOutputs::CarryOut(FinishRequest&& request) {
   const auto found = outputs_.find(request.worker);
   if (found == outputs_.end()) {
-    return Tell(OutputEnded{request.worker, ""});
+    return mailbox_.Tell(OutputEnded{request.worker, ""});
   }
-  found->second.ends_at = OutputClock() + kDrain_s;
+  found->second.ends_at = MonotonicNow() + kDrain_s;
 }
 
 void WorkerOutputs::CarryOut(ReadRequest&& request) {
   const bool open = std::ranges::any_of(outputs_, [&](const auto& entry) {
     return entry.first.worker() == request.request.worker;
   });
-  Tell(ReadWorkerLog(options_.logs_directory, request.cluster, request.request,
-                     request.runs || open));
+  mailbox_.Tell(ReadWorkerLog(options_.logs_directory, request.cluster,
+                              request.request, request.runs || open));
 }
 
 void WorkerOutputs::DrainAll() {
   for (auto it = outputs_.begin(); it != outputs_.end();) {
     Output& output = it->second;
     const bool closed = Drain(it->first, output);
-    const bool over =
-        output.ends_at != kNever && (closed || OutputClock() >= output.ends_at);
+    const bool over = output.ends_at != kNever &&
+                      (closed || MonotonicNow() >= output.ends_at);
     // A channel that is closed stays readable.
-    if (closed) {
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, output.reader.get(), nullptr);
-    }
-    if (over) Tell(OutputEnded{it->first, LastErrorLine(output.tail)});
+    if (closed) mailbox_.Unwatch(output.reader.get());
+    if (over) mailbox_.Tell(OutputEnded{it->first, LastErrorLine(output.tail)});
     it = over ? outputs_.erase(it) : std::next(it);
   }
 }
@@ -244,7 +180,7 @@ void WorkerOutputs::TellLoss(const WorkerKey& worker,
 }
 
 void WorkerOutputs::Prune() {
-  prune_at_ = OutputClock() + kPruneInterval_s;
+  prune_at_ = MonotonicNow() + kPruneInterval_s;
   unpruned_bytes_ = 0;
   PruneLogs(options_.logs_directory, options_.limits);
 }

@@ -7,11 +7,11 @@
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,10 +20,11 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/agent_host/agent_log.h"
+#include "coordinator/agent_host/mailbox.h"
 #include "coordinator/agent_host/unix_account.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace spdlog {
 class logger;
@@ -72,7 +73,7 @@ class WorkerOutputs {
   // A LogReply follows. `runs`: its process may write more.
   void Read(const std::string& cluster, const LogRequest& request, bool runs);
 
-  std::vector<OutputEvent> TakeEvents();
+  std::vector<OutputEvent> TakeEvents() { return mailbox_.TakeEvents(); }
 
  private:
   struct Output {
@@ -96,10 +97,8 @@ class WorkerOutputs {
   };
   using Request = std::variant<OpenRequest, FinishRequest, ReadRequest>;
 
-  void Post(Request request);
-  void Tell(OutputEvent event);
   void Work();
-  void WaitForWork() const;
+  double WaitTime() const;
   void CarryOut(OpenRequest&& request);
   void CarryOut(FinishRequest&& request);
   void CarryOut(ReadRequest&& request);
@@ -110,18 +109,13 @@ class WorkerOutputs {
   void Prune();
 
   const WorkerOutputsOptions options_;
-  const Descriptor epoll_;
-  const Descriptor wake_;  // eventfd
   // Of the thread.
   std::map<WorkerKey, Output> outputs_;
   double prune_at_ = 0;
   uint64_t unpruned_bytes_ = 0;  // written since the last time
 
-  std::mutex mutex_;  // guards the four below
-  std::vector<Request> requests_;
-  size_t reads_ = 0;  // of requests_
-  std::vector<OutputEvent> events_;
-  bool stopping_ = false;
+  std::atomic<size_t> reads_ = 0;  // that wait
+  Mailbox<Request, OutputEvent> mailbox_;
   std::thread thread_;
 };
 

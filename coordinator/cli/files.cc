@@ -92,16 +92,6 @@ absl::StatusOr<std::string> MakeResultsPath(const std::string& name) {
   return (directory / name).string();
 }
 
-absl::Status ReplaceFile(const std::string& path, const std::string& text) {
-  const std::string written = path + ".new";
-  GAVEL_RETURN_IF_ERROR(WriteFile(written, text));
-  std::error_code error;
-  fs::rename(written, path, error);
-  if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      StrCat(path, " can't be written: ", error.message()));
-}
-
 std::string JournalIn(const std::string& path) {
   std::error_code error;
   const fs::path journal = fs::path(path) / "journal.db";

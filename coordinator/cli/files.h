@@ -16,8 +16,6 @@ namespace gavel {
 // `bytes_max`, or no file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 absl::Status WriteFile(const std::string& path, const std::string& text);
-// The old file or the new one, whatever happens meanwhile.
-absl::Status ReplaceFile(const std::string& path, const std::string& text);
 // A coordinator's journal: `path`, or the one in it when it is a coordinator's
 // state directory.
 std::string JournalIn(const std::string& path);

@@ -13,7 +13,7 @@ absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
     std::unique_ptr<Journal> journal, const EngineOptions& options,
     std::unique_ptr<Policy> policy, uint64_t term_min) {
   const std::string path = journal->path();
-  const EngineClock recovery(0);
+  const Stopwatch recovery;
   const auto note = [&](const std::string& what) {
     parts_.log.warn("journal {}: {}", path, what);
   };
@@ -23,8 +23,9 @@ absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
                       parts_.wake, term_min));
   parts_.log.info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
                   path, recovered.position.seq, recovered.position.term,
-                  recovered.rows_replayed, recovery.Now());
-  clock_ = EngineClock(recovered.time);
+                  recovered.rows_replayed, recovery.elapsed_s());
+  recovered_at_ = recovered.time;
+  since_recovery_ = Stopwatch();
   persisted_seq_ = recovered.position.seq;
   solver_ = std::make_unique<SolverThread>(std::move(policy), parts_.wake);
   return recovered;

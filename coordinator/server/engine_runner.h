@@ -21,13 +21,13 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/cluster_facts.h"
-#include "coordinator/server/engine_clock.h"
 #include "coordinator/server/journal/recorder.h"
 #include "coordinator/server/outbox.h"
 #include "coordinator/server/peer_links.h"
 #include "coordinator/server/solver_thread.h"
 #include "core/messages.h"
 #include "core/units.h"
+#include "runtime/stopwatch.h"
 #include "spdlog/logger.h"
 
 namespace gavel {
@@ -71,7 +71,9 @@ class EngineRunner {
   // False: the solver's thread was left alone, as of SolverThread::Stop.
   bool StopSolving() { return solver_->Stop(); }
 
-  Time Now() const { return clock_.Now(); }
+  // Continues where the journal ended: the time without a coordinator does not
+  // count.
+  Time Now() const { return recovered_at_ + since_recovery_.elapsed_s(); }
   // The newest durable position. Messages show nothing newer: a peer that saw a
   // row which is lost later would halt the next coordinator.
   JournalPosition PersistedPosition() const {
@@ -99,7 +101,8 @@ class EngineRunner {
 
   const Parts parts_;
   const std::string cluster_id_;  // Journal::cluster_id
-  EngineClock clock_{0};
+  Time recovered_at_ = 0;
+  Stopwatch since_recovery_;
   ClusterFacts facts_;
   Outbox outbox_;
   uint64_t persisted_seq_ = 0;         // the last that the engine was told

@@ -40,38 +40,33 @@ void WriteOwner(int descriptor) {
 }  // namespace
 
 absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
-  const int descriptor =
-      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (descriptor < 0) {
+  Descriptor descriptor(
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (descriptor.get() < 0) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("lock file ", path)));
   }
-  FileLock lock(descriptor, path);
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       return absl::ErrnoToStatus(errno, ToAbsl(StrCat("lock file ", path)));
     }
     return absl::AlreadyExistsError(
         StrCat(path, " is held by process ",
-               std::strtol(ReadOwner(descriptor).c_str(), nullptr, 10)));
+               std::strtol(ReadOwner(descriptor.get()).c_str(), nullptr, 10)));
   }
   // On a full disk what is there must do: who takes the lock after this one and
   // finds room changes it, and who finds none can write no journal either.
-  WriteOwner(descriptor);
-  lock.owner_ = ReadOwner(descriptor);
-  return lock;
+  WriteOwner(descriptor.get());
+  std::string owner = ReadOwner(descriptor.get());
+  return FileLock(std::move(descriptor), path, std::move(owner));
 }
 
 // Needs no further descriptor: strangers' connections may have taken all.
 bool FileLock::IsLast() const {
   struct stat taken {};
   struct stat there {};
-  return fstat(descriptor_, &taken) == 0 && lstat(path_.c_str(), &there) == 0 &&
-         taken.st_dev == there.st_dev && taken.st_ino == there.st_ino &&
-         ReadOwner(descriptor_) == owner_;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) close(descriptor_);
+  return fstat(descriptor_.get(), &taken) == 0 &&
+         lstat(path_.c_str(), &there) == 0 && taken.st_dev == there.st_dev &&
+         taken.st_ino == there.st_ino && ReadOwner(descriptor_.get()) == owner_;
 }
 
 }  // namespace gavel

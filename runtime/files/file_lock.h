@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 
@@ -17,22 +18,17 @@ class FileLock {
   // path and the holder's pid; else what open(2) said.
   static absl::StatusOr<FileLock> Take(const std::string& path);
 
-  FileLock(FileLock&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)),
-        path_(std::move(other.path_)),
-        owner_(std::move(other.owner_)) {}
-  FileLock& operator=(FileLock&&) = delete;
-  ~FileLock();
-
   // What the path leads to says that this is still the last one that took it.
   // Not so once the file was removed or replaced, or another one took the lock
   // because the file system does not honour it. May be called by any thread.
   bool IsLast() const;
 
  private:
-  FileLock(int descriptor, std::string path)
-      : descriptor_(descriptor), path_(std::move(path)) {}
-  int descriptor_;  // O_CLOEXEC: children do not keep the lock
+  FileLock(Descriptor descriptor, std::string path, std::string owner)
+      : descriptor_(std::move(descriptor)),
+        path_(std::move(path)),
+        owner_(std::move(owner)) {}
+  Descriptor descriptor_;  // O_CLOEXEC: children do not keep the lock
   std::string path_;
   std::string owner_;  // what the file said when this one had it
 };

@@ -10,13 +10,13 @@
 #include <sstream>
 
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 namespace {
 
 absl::Status TextFileErrno(const std::string& path) {
-  return absl::ErrnoToStatus(errno, ToAbsl(path));
+  return absl::ErrnoToStatus(errno, ToAbsl(StrCat(path, " can't be written")));
 }
 
 }  // namespace
@@ -28,11 +28,12 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-absl::Status ReplaceFile(const std::string& path, std::string_view text) {
+absl::Status ReplaceFile(const std::string& path, std::string_view text,
+                         mode_t mode) {
   const std::string written = path + ".new";
   const Descriptor file(
       open(written.c_str(),
-           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (file.get() < 0 ||
       write(file.get(), text.data(), text.size()) !=
           static_cast<ssize_t>(text.size()) ||

@@ -14,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "core/text.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 namespace {
@@ -28,20 +29,6 @@ constexpr std::string_view kZ85 =
 
 // ZeroMQ writes the 40 characters and a zero.
 using KeyText = std::array<char, kCurveKeyChars + 1>;
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 absl::Status Errno(const std::string& path) {
   return absl::ErrnoToStatus(errno, ToAbsl(StrCat("key file ", path)));
@@ -139,9 +126,9 @@ bool IsCurveKey(std::string_view text) {
 }
 
 absl::Status WriteKeyFile(const std::string& path, const CurveKeyPair& keys) {
-  const File file(open(path.c_str(),
-                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                       0600));
+  const Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+           0600));
   if (file.get() < 0 && errno == EEXIST) {
     return absl::AlreadyExistsError(
         StrCat("key file ", path,
@@ -159,9 +146,9 @@ absl::Status WriteKeyFile(const std::string& path, const CurveKeyPair& keys) {
 
 absl::Status WritePublicKeyFile(const std::string& path,
                                 const std::string& public_key) {
-  const File file(open(path.c_str(),
-                       O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-                       0644));
+  const Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+           0644));
   if (file.get() < 0) return Errno(path);
   return WriteAll(file.get(), StrCat(kPublicName, " = ", public_key, "\n"),
                   path);
@@ -169,7 +156,8 @@ absl::Status WritePublicKeyFile(const std::string& path,
 
 absl::StatusOr<std::string> ReadPublicKey(const std::string& key_or_path) {
   if (IsCurveKey(key_or_path)) return key_or_path;
-  const File file(open(key_or_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file(
+      open(key_or_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     return absl::NotFoundError(
         StrCat("\"", key_or_path,
@@ -189,7 +177,7 @@ absl::StatusOr<std::string> ReadPublicKey(const std::string& key_or_path) {
 
 absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path) {
   // Opened without waiting: a FIFO in its place must not hang us.
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0 && errno == ENOENT) {
     return absl::NotFoundError(StrCat("there is no key file ", path,
                                       "; make one with `gavel keygen`"));

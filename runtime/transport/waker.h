@@ -2,20 +2,19 @@
 #ifndef GAVEL_RUNTIME_TRANSPORT_WAKER_H_
 #define GAVEL_RUNTIME_TRANSPORT_WAKER_H_
 
+#include "runtime/descriptor.h"
+
 namespace gavel {
 
 class Waker {
  public:
   Waker();
-  ~Waker();
-  Waker(const Waker&) = delete;
-  Waker& operator=(const Waker&) = delete;
   void Wake();   // one write(2); safe in a signal handler
   void Clear();  // by the waiting thread
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
 
  private:
-  int descriptor_;
+  const Descriptor descriptor_;
 };
 
 }  // namespace gavel

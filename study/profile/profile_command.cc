@@ -13,10 +13,10 @@
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
-#include "coordinator/cli/stopwatch.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
 

@@ -18,13 +18,14 @@
 #include "coordinator/workload/throughput_writer.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/text_file.h"
+#include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
 
 namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kPoll_s = 0.05;
 constexpr size_t kTableBytesMax = size_t{64} << 20;
@@ -84,15 +85,13 @@ class CellRun {
   std::string LogOf(size_t job) const {
     return StrCat(options_.folder, "/job-", job + 1, ".log");
   }
-  Time Now() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count();
-  }
+  Time Now() const { return clock_.elapsed_s(); }
 
   const std::vector<ProfileWorkload>& workloads_;
   const ProfileCell& cell_;
   const ProfileOptions& options_;
   LeaseGranter& leases_;
-  const Clock::time_point begin_ = Clock::now();
+  const Stopwatch clock_;
   std::vector<std::unique_ptr<ChildProcess>> children_;
 };
 
@@ -274,12 +273,14 @@ absl::Status ProfileRun::ReadTable() {
 }
 
 absl::Status ProfileRun::Write() const {
-  GAVEL_RETURN_IF_ERROR(ReplaceFile(options_.table, results_.ToCsv()));
+  GAVEL_RETURN_IF_ERROR(
+      ReplaceFile(options_.table, results_.ToCsv(), kSharedMode));
   if (options_.output.empty()) return absl::OkStatus();
   const absl::StatusOr<ThroughputTable> table = results_.ToTable();
   if (absl::IsFailedPrecondition(table.status())) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(table.status());
-  return ReplaceFile(options_.output, WriteThroughputs(table->ToFigures()));
+  return ReplaceFile(options_.output, WriteThroughputs(table->ToFigures()),
+                     kSharedMode);
 }
 
 absl::Status ProfileRun::Measure(const ProfileCell& cell,

@@ -13,6 +13,7 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
 
 namespace gavel {

@@ -19,6 +19,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "study/profile/profile_run.h"
 #include "study/simulation/simulation_inputs.h"
 #include "study/simulation/simulation_run.h"

@@ -23,12 +23,6 @@ double NumberOf(const Json& json, const char* key) {
 
 }  // namespace
 
-Time MonotonicNow() {
-  const std::chrono::duration<double> since =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return since.count();
-}
-
 absl::StatusOr<std::vector<TracedStep>> ParseWorkerTrace(
     std::string_view text, std::string_view source) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

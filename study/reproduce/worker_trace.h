@@ -17,7 +17,6 @@ struct TracedStep {
   Time begin_s = 0;
   Time end_s = 0;
 };
-Time MonotonicNow();
 
 // Ascending. INVALID_ARGUMENT as "SOURCE: what; remedy": no such trace, or it
 // has lost its first steps.

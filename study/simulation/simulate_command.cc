@@ -12,10 +12,11 @@
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
-#include "coordinator/cli/stopwatch.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/text_file.h"
+#include "runtime/stopwatch.h"
 #include "study/simulation/simulate_replay.h"
 #include "study/simulation/simulation_flags.h"
 #include "study/simulation/simulation_run.h"
@@ -69,7 +70,7 @@ absl::Status AddSaving(const std::string& path, RunControl* control) {
   if (path.empty()) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(CheckWritable(path));
   control->save = [path](const std::string& bytes) {
-    return ReplaceFile(path, bytes);
+    return ReplaceFile(path, bytes, kSharedMode);
   };
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return absl::OkStatus();

@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "study/simulation/drain_watch.h"
 
 namespace gavel {
@@ -21,12 +22,6 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Time between two looks at the clock, about.
 constexpr double kSlice_s = 0.05;
-
-double WallNow() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration<double>(steady_clock::now().time_since_epoch())
-      .count();
-}
 
 double CpuOfThread() {
   timespec time{};
@@ -84,7 +79,7 @@ class Loop {
         simulation_(*simulation),
         control_(control),
         watch_(*inputs.trace, inputs.options, control.jct_limit_s),
-        wall_start_(WallNow()),
+        wall_start_(MonotonicNow()),
         cpu_start_(CpuOfThread()) {}
 
   Watched Run() {
@@ -96,7 +91,7 @@ class Loop {
     }
     SimulationRun& run = watched.run;
     run.result = simulation_.Result();
-    run.wall_s = WallNow() - wall_start_;
+    run.wall_s = MonotonicNow() - wall_start_;
     run.cpu_s = CpuOfThread() - cpu_start_;
     run.jobs_in_window = simulation_.jobs_in_window();
     run.jobs_arrived = static_cast<uint64_t>(
@@ -121,9 +116,9 @@ class Loop {
 
  private:
   bool RunSlice() {
-    const double start = WallNow();
+    const double start = MonotonicNow();
     const bool over = simulation_.Run(events_);
-    const double took_s = WallNow() - start;
+    const double took_s = MonotonicNow() - start;
     if (took_s < kSlice_s / 2) events_ *= 2;
     if (took_s > kSlice_s * 2) events_ = std::max<uint64_t>(1, events_ / 2);
     return over;
@@ -131,7 +126,7 @@ class Loop {
 
   bool Interrupted(Watched* watched) {
     const Time now = simulation_.now();
-    const double wall_s = WallNow() - wall_start_;
+    const double wall_s = MonotonicNow() - wall_start_;
     const bool stops =
         control_.goes_on &&
         !control_.goes_on(FractionDone(simulation_, watch_.window_ends()), now);

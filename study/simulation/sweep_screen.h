@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "coordinator/cli/stopwatch.h"
 #include "coordinator/cli/terminal.h"
+#include "runtime/stopwatch.h"
 #include "study/simulation/sweep_run.h"
 
 namespace gavel {

@@ -14,6 +14,7 @@
 #include "coordinator/policy/policy.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 #include "study/solve/policy_example.h"
@@ -48,10 +49,9 @@ void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
 }
 
 absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch clock;
   absl::StatusOr<PolicyResult> result = policy.Solve(of.problem);
-  const std::chrono::duration<double> time =
-      std::chrono::steady_clock::now() - start;
+  const double time_s = clock.elapsed_s();
   if (!result.ok()) {
     return absl::Status(
         result.status().code(),
@@ -59,7 +59,7 @@ absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
                WithIdsOfCase(ToStd(result.status().message()))));
   }
   TellOtherSolver(of.problem, &*result);
-  return PolicyAnswer{std::move(of), *std::move(result), time.count()};
+  return PolicyAnswer{std::move(of), *std::move(result), time_s};
 }
 
 absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(

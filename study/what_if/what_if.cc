@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/history/history_table.h"
-#include "coordinator/cli/stopwatch.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/wall_time.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "study/what_if/predicted_work.h"
 
 namespace gavel {

@@ -10,7 +10,7 @@
 
 #include "core/text.h"
 #include "gtest/gtest.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 namespace {

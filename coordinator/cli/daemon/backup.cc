@@ -16,7 +16,7 @@
 #include "coordinator/server/journal/sqlite.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 #include "runtime/files/private_directory.h"
 
 namespace gavel {

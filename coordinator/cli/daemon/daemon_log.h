@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace CLI {
 class App;

@@ -24,6 +24,7 @@
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
@@ -58,14 +59,13 @@ class LocalRun {
   absl::Status Verdict() const;
   absl::Status WriteSummary() const;
   absl::Status End(absl::Status result);
-  Time Now() const;
+  Time Now() const { return clock_.elapsed_s(); }
 
   const LocalOptions& options_;
   ClusterSpec cluster_spec_;
   Scheduling scheduling_;
   std::vector<JobFile> jobs_;
-  const std::chrono::steady_clock::time_point started_ =
-      std::chrono::steady_clock::now();
+  const Stopwatch clock_;
 
   StopSignals signals_;  // before all threads
   std::atomic<bool> stop_{false};
@@ -77,12 +77,6 @@ class LocalRun {
   LocalProgress progress_;
   Terminal terminal_;
 };
-
-Time LocalRun::Now() const {
-  const std::chrono::duration<double> elapsed =
-      std::chrono::steady_clock::now() - started_;
-  return elapsed.count();
-}
 
 absl::Status LocalRun::ReadFiles() {
   GAVEL_ASSIGN_OR_RETURN(cluster_spec_, ReadClusterFile(options_.cluster_path));

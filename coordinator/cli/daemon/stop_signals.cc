@@ -1,12 +1,10 @@
 #include "coordinator/cli/daemon/stop_signals.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <utility>
 
@@ -34,16 +32,11 @@ int OpenSignals(bool reloads) {
 }  // namespace
 
 StopSignals::StopSignals(bool reloads)
-    : signals_(OpenSignals(reloads)),
-      end_(eventfd(0, EFD_CLOEXEC)),
-      thread_([this] { Wait(); }) {}
+    : signals_(OpenSignals(reloads)), thread_([this] { Wait(); }) {}
 
 StopSignals::~StopSignals() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(end_, &one, sizeof one);
+  end_.Wake();
   thread_.join();
-  close(signals_);
-  close(end_);
 }
 
 void StopSignals::Attach(std::function<void()> stop,
@@ -67,11 +60,12 @@ void StopSignals::Reload() {
 
 void StopSignals::Wait() {
   while (true) {
-    pollfd items[] = {{signals_, POLLIN, 0}, {end_, POLLIN, 0}};
+    pollfd items[] = {{signals_.get(), POLLIN, 0},
+                      {end_.descriptor(), POLLIN, 0}};
     if (poll(items, 2, -1) < 0) continue;
     if (items[1].revents != 0) return;
     signalfd_siginfo info{};
-    if (read(signals_, &info, sizeof info) != sizeof info) continue;
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
     info.ssi_signo == SIGHUP ? Reload() : Count();
   }
 }

@@ -8,6 +8,9 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/descriptor.h"
+#include "runtime/transport/waker.h"
+
 namespace gavel {
 
 class StopSignals {
@@ -31,9 +34,9 @@ class StopSignals {
   void Count();
   void Reload();
 
-  const int signals_;  // signalfd
-  const int end_;      // eventfd
-  std::mutex mutex_;   // guards the next three
+  const Descriptor signals_;  // signalfd
+  Waker end_;
+  std::mutex mutex_;  // guards the next three
   int count_ = 0;
   std::function<void()> stop_;
   std::function<void()> reload_;

@@ -20,13 +20,13 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
 
 namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 // A step of a small model takes about this long, its next commit longer.
 constexpr auto kPollInterval = std::chrono::microseconds(100);
@@ -123,15 +123,13 @@ class Watch {
   void MayInterrupt(double now_s);
   uint64_t StepsCommitted() const;
   uint64_t StepsDone() const;
-  double Now_s() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count();
-  }
+  double Now_s() const { return clock_.elapsed_s(); }
 
   const DoctorProgram& program_;
   const DoctorRunOptions& options_;
   const std::string report_path_;
   const std::string account_path_;
-  const Clock::time_point begin_ = Clock::now();
+  const Stopwatch clock_;
   ReportTail tail_;
   std::unique_ptr<LeaseGranter> granter_;  // null: it runs alone
   DoctorRun run_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 

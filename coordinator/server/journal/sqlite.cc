@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/descriptor.h"
 
 namespace gavel {
 namespace {
@@ -142,9 +142,10 @@ void SqliteDatabase::Close::operator()(sqlite3* database) const {
 }
 
 absl::StatusOr<SqliteDatabase> SqliteDatabase::Open(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) return ErrorOf(errno);
-  close(descriptor);
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() < 0) return ErrorOf(errno);
+  // Closed while SQLite has the file open, it would end SQLite's locks.
+  file.Close();
   sqlite3* opened = nullptr;
   const int result =
       sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);

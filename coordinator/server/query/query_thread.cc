@@ -1,6 +1,7 @@
 #include "coordinator/server/query/query_thread.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace gavel {
@@ -15,12 +16,6 @@ QueryThread::~QueryThread() {
   }
   changed_.notify_all();
   thread_.join();
-}
-
-double QueryThread::Now() const {
-  const std::chrono::duration<double> since =
-      std::chrono::steady_clock::now() - started_;
-  return since.count();
 }
 
 bool QueryThread::Ask(std::string peer, std::string reader, Write write) {
@@ -49,7 +44,7 @@ void QueryThread::Work() {
     QueryReply reply = question->write();
     {
       const std::lock_guard lock(mutex_);
-      bytes_.Spend(Now(), question->reader,
+      bytes_.Spend(clock_.elapsed_s(), question->reader,
                    static_cast<double>(reply.json.size()));
       answers_.push_back({std::move(question->peer), std::move(reply)});
     }
@@ -61,7 +56,7 @@ std::optional<QueryThread::Question> QueryThread::TakeQuestion() {
   std::unique_lock lock(mutex_);
   while (true) {
     if (stopping_) return std::nullopt;
-    const double now = Now();
+    const double now = clock_.elapsed_s();
     double wait_s = kNever;
     auto next = waiting_.begin();
     for (; next != waiting_.end(); ++next) {

@@ -8,7 +8,6 @@
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_QUERY_THREAD_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_QUERY_THREAD_H_
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -21,6 +20,7 @@
 
 #include "coordinator/server/access/request_rates.h"
 #include "core/messages.h"
+#include "runtime/stopwatch.h"
 
 namespace gavel {
 
@@ -63,11 +63,9 @@ class QueryThread {
   void Work();
   // Waits for one whose reader has something left. Nothing: the end.
   std::optional<Question> TakeQuestion();
-  double Now() const;
 
   const std::function<void()> notify_;
-  const std::chrono::steady_clock::time_point started_ =
-      std::chrono::steady_clock::now();
+  const Stopwatch clock_;
   // As in CommitThread, of the standard library.
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

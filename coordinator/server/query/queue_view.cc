@@ -1,7 +1,6 @@
 #include "coordinator/server/query/queue_view.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "coordinator/server/query/query.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
+#include "runtime/stopwatch.h"
 
 namespace gavel {
 namespace {
@@ -75,12 +75,6 @@ std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
   return *first;
 }
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  const std::chrono::duration<double> took =
-      std::chrono::steady_clock::now() - start;
-  return took.count();
-}
-
 bool IsKept(const Job& job) {
   return !job.live && (job.state == JobState::kFinished ||
                        job.state == JobState::kCancelled);
@@ -141,7 +135,7 @@ QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
 }
 
 std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch work;
   auto view = std::make_shared<QueueView>();
   view->now = now;
   view->line = Line(now);
@@ -161,7 +155,7 @@ std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
         ViewOf(job, engine_, now, known ? (*before)->facts : nullptr)));
   }
   last_ = std::move(view);
-  due_at_ = now + kPause * SecondsSince(start);
+  due_at_ = now + kPause * work.elapsed_s();
   return last_;
 }
 
@@ -174,9 +168,9 @@ std::shared_ptr<const QueueView> QueueViews::ForPage(
 
 const Named<uint64_t>& QueueViews::CountsAt(Time now) {
   if (now < counts_due_at_) return counts_;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch work;
   counts_ = CountStates(engine_.jobs());
-  counts_due_at_ = now + kPause * SecondsSince(start);
+  counts_due_at_ = now + kPause * work.elapsed_s();
   return counts_;
 }
 

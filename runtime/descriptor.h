@@ -1,6 +1,6 @@
 // An open file's descriptor, closed when it goes. Move-only; not thread-safe.
-#ifndef GAVEL_RUNTIME_FILES_DESCRIPTOR_H_
-#define GAVEL_RUNTIME_FILES_DESCRIPTOR_H_
+#ifndef GAVEL_RUNTIME_DESCRIPTOR_H_
+#define GAVEL_RUNTIME_DESCRIPTOR_H_
 
 #include <unistd.h>
 
@@ -10,19 +10,20 @@ namespace gavel {
 
 class Descriptor {
  public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(other.Take()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     return *this;
   }
   ~Descriptor() { Close(); }
+
   int get() const { return descriptor_; }  // below 0: not open
   void Close() {
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = -1;
+    if (descriptor_ >= 0) close(Take());
   }
+  // The caller closes it.
+  int Take() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_;
@@ -30,4 +31,4 @@ class Descriptor {
 
 }  // namespace gavel
 
-#endif  // GAVEL_RUNTIME_FILES_DESCRIPTOR_H_
+#endif  // GAVEL_RUNTIME_DESCRIPTOR_H_
