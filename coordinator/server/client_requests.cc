@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/operator_rules.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/query/query.h"
 #include "coordinator/server/submission.h"
 #include "coordinator/workload/job_update.h"
@@ -44,9 +45,9 @@ ClientRequests::ClientRequests(const Engine& engine,
       agents_(agents),
       send_(std::move(send)),
       options_(std::move(options)),
-      history_(options_.state_directory + "/journal.db", options_.wake),
+      history_(QueryThread::kHistory, options_.wake),
       views_(engine),
-      queries_(options_.wake),
+      queries_(QueryThread::kListings, options_.wake),
       quota_(options_.quota) {}
 
 absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
@@ -180,8 +181,10 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
   switch (request.kind) {
     case QueryKind::kHistory:
-      if (history_.Ask(from.peer, ReaderOf(from), request)) break;
-      RefuseQuery(from.peer, request.request, kBusy);
+      Ask(history_, from, request.request,
+          [request, path = options_.state_directory + "/journal.db"] {
+            return AnswerHistory(request, path);
+          });
       break;
     case QueryKind::kWhy:
       AnswerOfOne(now, from, request);
@@ -229,7 +232,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
           AnswerOfJob(request, view, throughputs, WaitingLine(), now));
     return;
   }
-  Ask(from, request.request,
+  Ask(queries_, from, request.request,
       [request, now, view = std::move(view),
        throughputs = std::move(throughputs), line = views_.Line(now)] {
         return AnswerOfJob(request, view, throughputs, line->Get(), now);
@@ -240,7 +243,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
 void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
   if (auto view = views_.ForPage(now, request)) {
-    return Ask(from, request.request,
+    return Ask(queries_, from, request.request,
                [request, view, name = from.identity.name] {
                  return ListQueue(request, *view, name);
                });
@@ -250,16 +253,16 @@ void ClientRequests::List(Time now, const Requester& from,
     return ReaderOf(one.from) == reader;
   });
   if (listings_.size() >= kWaitingListingsMax ||
-      static_cast<size_t>(own) >= QueryThread::kOfOneMax) {
+      static_cast<size_t>(own) >= QueryThread::kListings.of_one_max) {
     return RefuseQuery(from.peer, request.request, kBusy);
   }
   listings_.push_back({from, request});
   SendAnswers(now);
 }
 
-void ClientRequests::Ask(const Requester& from, uint64_t request,
-                         QueryThread::Write write) {
-  if (queries_.Ask(from.peer, ReaderOf(from), std::move(write))) return;
+void ClientRequests::Ask(QueryThread& thread, const Requester& from,
+                         uint64_t request, QueryThread::Write write) {
+  if (thread.Ask(from.peer, ReaderOf(from), std::move(write))) return;
   RefuseQuery(from.peer, request, kBusy);
 }
 
@@ -326,17 +329,16 @@ void ClientRequests::Answer(const action::Reply& reply) {
 }
 
 void ClientRequests::SendAnswers(Time now) {
-  while (const auto answer = history_.TakeAnswer()) {
-    send_(answer->peer, answer->reply);
-  }
-  while (auto answer = queries_.TakeAnswer()) {
-    send_(answer->peer, std::move(answer->reply));
+  for (QueryThread* thread : {&history_, &queries_}) {
+    while (auto answer = thread->TakeAnswer()) {
+      send_(answer->peer, std::move(answer->reply));
+    }
   }
   if (listings_.empty() || now < views_.due_at()) return;
   const std::shared_ptr<const QueueView> view = views_.Make(now);
   for (const Listing& listing : std::exchange(listings_, {})) {
     const QueryRequest& request = listing.request;
-    Ask(listing.from, request.request,
+    Ask(queries_, listing.from, request.request,
         [request, view, name = listing.from.identity.name] {
           return ListQueue(request, *view, name);
         });

@@ -20,7 +20,6 @@
 #include "coordinator/server/access/audit_log.h"
 #include "coordinator/server/access/quota.h"
 #include "coordinator/server/access/roles.h"
-#include "coordinator/server/journal/history_thread.h"
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/pending_table.h"
 #include "coordinator/server/query/query_thread.h"
@@ -31,7 +30,7 @@
 
 namespace gavel {
 
-// Of whom a request is, and where to answer.
+// The requesting client and its reply address.
 struct Requester {
   std::string peer;
   std::string address;
@@ -88,12 +87,12 @@ class ClientRequests {
   void Note(const Event& decided);
   // Gives up on agents that do not answer.
   void Expire(Time now);
-  // kShutdown was asked for, and answered.
   // Of submissions from now on.
   void SetQuota(const QuotaOptions& quota) {
     options_.quota = quota;
     quota_.Set(quota);
   }
+  // kShutdown was asked for, and answered.
   bool shutdown_requested() const { return shutdown_requested_; }
 
  private:
@@ -124,7 +123,8 @@ class ClientRequests {
   void AnswerOfOne(Time now, const Requester& from,
                    const QueryRequest& request);
   void List(Time now, const Requester& from, const QueryRequest& request);
-  void Ask(const Requester& from, uint64_t request, QueryThread::Write write);
+  void Ask(QueryThread& thread, const Requester& from, uint64_t request,
+           QueryThread::Write write);
   void RefuseQuery(const std::string& peer, uint64_t request,
                    std::string error);
   void Reply(const Client& client, JobId job, std::string error);
@@ -136,7 +136,7 @@ class ClientRequests {
   Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
   PendingTable<LogReader> logs_{kWaitingLogsMax};
-  HistoryThread history_;
+  QueryThread history_;
   QueueViews views_;
   QueryThread queries_;
   std::vector<Listing> listings_;

@@ -28,7 +28,7 @@ QueryThread::Answer Wait(QueryThread& thread) {
 }
 
 TEST(QueryThread, AnswersInTheOrderOfTheQuestions) {
-  QueryThread thread([] {});
+  QueryThread thread(QueryThread::kListings, [] {});
   for (uint64_t i = 0; i < 20; ++i) {
     EXPECT_TRUE(thread.Ask(StrCat("peer-", i), "ann", Answer(i, 10)));
   }
@@ -41,8 +41,8 @@ TEST(QueryThread, AnswersInTheOrderOfTheQuestions) {
 
 // Who reads without end waits for the own allowance, and nobody else does.
 TEST(QueryThread, AGreedyReaderWaitsAndNobodyElse) {
-  QueryThread thread([] {});
-  const auto burst = static_cast<size_t>(QueryThread::kBytesPerSecond *
+  QueryThread thread(QueryThread::kListings, [] {});
+  const auto burst = static_cast<size_t>(QueryThread::kListings.bytes_per_s *
                                          RequestRates::kBurst_s);
   EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(1, burst * 3 / 2)));
   EXPECT_EQ(Wait(thread).reply.request, 1u);
@@ -53,16 +53,31 @@ TEST(QueryThread, AGreedyReaderWaitsAndNobodyElse) {
 }
 
 TEST(QueryThread, OneReaderFillsNoQueue) {
-  QueryThread thread([] {});
-  const auto owes = static_cast<size_t>(QueryThread::kBytesPerSecond * 60);
+  QueryThread thread(QueryThread::kListings, [] {});
+  const auto owes =
+      static_cast<size_t>(QueryThread::kListings.bytes_per_s * 60);
   EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(1, owes)));
   Wait(thread);
-  for (size_t i = 0; i < QueryThread::kOfOneMax; ++i) {
+  for (size_t i = 0; i < QueryThread::kListings.of_one_max; ++i) {
     EXPECT_TRUE(thread.Ask("greedy", "ann", Answer(2, 1)));
   }
   EXPECT_FALSE(thread.Ask("greedy", "ann", Answer(2, 1)));
   EXPECT_TRUE(thread.Ask("modest", "bob", Answer(3, 1)));
   EXPECT_EQ(Wait(thread).peer, "modest");
+}
+
+// Answers that nobody takes count, so that they fill no memory.
+TEST(QueryThread, RefusesWhenTooManyWait) {
+  QueryThread thread(QueryThread::kHistory, [] {});
+  const auto ask = [&](size_t reader) {
+    return thread.Ask("peer", StrCat("reader-", reader), Answer(1, 10));
+  };
+  for (size_t i = 0; i < QueryThread::kHistory.of_all_max; ++i) {
+    EXPECT_TRUE(ask(i / QueryThread::kHistory.of_one_max));
+  }
+  EXPECT_FALSE(ask(99));
+  Wait(thread);
+  EXPECT_TRUE(ask(99));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Rows of the tables of history: what became of jobs, leases, rounds and step
-// reports, for people (`gavel history`). Values, thread-safe.
+// reports, for people (`gavel history`). GAVEL_ROW names the columns of their
+// tables (history_tables.h); the first one is the key. Values, thread-safe.
 //
 // Times "_s" are seconds since 1970 by the wall clock that the coordinator had
 // at its start; a clock that jumps afterwards moves nothing. 0: not yet.
@@ -10,6 +11,8 @@
 #include <map>
 #include <string>
 #include <variant>
+
+#include "coordinator/server/row_fields.h"
 
 namespace gavel {
 
@@ -43,6 +46,11 @@ struct HistoryJob {
   std::map<std::string, double> steps_per_s;        // measured alone, by type
   std::map<std::string, double> given_steps_per_s;  // by the user
 };
+GAVEL_ROW(HistoryJob, job, last_seq, over, name, user, entity, app, state,
+          reason, scale_factor, weight, submitted_s, started_s, ended_s, run_s,
+          pausing_s, steps_done, steps_total, pauses, moves, evictions,
+          failures, exit_code, signal, accelerator_s, steps_per_s,
+          given_steps_per_s)
 
 // A worker's stay on an accelerator.
 struct HistoryLease {
@@ -59,6 +67,8 @@ struct HistoryLease {
   uint64_t steps_to = 0;
   std::string ended;  // "paused", "finished", "process gone", ...
 };
+GAVEL_ROW(HistoryLease, seq, job, rank, epoch, server, type, uuid, from_s, to_s,
+          steps_from, steps_to, ended)
 
 struct HistoryRound {
   uint64_t seq = 0;  // of its RoundStarted
@@ -68,6 +78,7 @@ struct HistoryRound {
   uint64_t waiting = 0;
   std::map<std::string, double> busy;  // accelerators given out, by type
 };
+GAVEL_ROW(HistoryRound, seq, round, from_s, running, waiting, busy)
 
 // What the policy meant users to have when a round began, until the next one
 // does, or the round is over.
@@ -77,6 +88,7 @@ struct HistoryShares {
   double to_s = 0;
   std::map<std::string, double> entitled;  // accelerators, by user
 };
+GAVEL_ROW(HistoryShares, seq, from_s, to_s, entitled)
 
 // One report of rank 0, thinned: a job keeps at most kHistoryStepsMax.
 struct HistorySteps {
@@ -88,6 +100,7 @@ struct HistorySteps {
   double steps_per_s = 0;
   std::string type;
 };
+GAVEL_ROW(HistorySteps, seq, job, number, at_s, steps_done, steps_per_s, type)
 inline constexpr uint64_t kHistoryStepsMax = 512;
 
 // Of the job's reports only those whose number `stride` divides are kept.

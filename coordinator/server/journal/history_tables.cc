@@ -16,45 +16,6 @@
 #include "nlohmann/json.hpp"
 
 namespace gavel {
-
-// Keys are those of the journal's rows, or the job's: what is pruned there is
-// found here.
-const char kHistoryTables[] =
-    "CREATE TABLE IF NOT EXISTS history_jobs("
-    " job INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,"
-    " over INTEGER NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL,"
-    " entity TEXT NOT NULL, app TEXT NOT NULL, state TEXT NOT NULL,"
-    " reason TEXT NOT NULL, scale_factor INTEGER NOT NULL,"
-    " weight REAL NOT NULL, submitted_s REAL NOT NULL,"
-    " started_s REAL NOT NULL, ended_s REAL NOT NULL, run_s REAL NOT NULL,"
-    " pausing_s REAL NOT NULL, steps_done INTEGER NOT NULL,"
-    " steps_total INTEGER NOT NULL, pauses INTEGER NOT NULL,"
-    " moves INTEGER NOT NULL, evictions INTEGER NOT NULL,"
-    " failures INTEGER NOT NULL, exit_code INTEGER NOT NULL,"
-    " signal INTEGER NOT NULL, accelerator_s TEXT NOT NULL,"
-    " steps_per_s TEXT NOT NULL, given_steps_per_s TEXT NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS history_leases("
-    " seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, rank INTEGER NOT NULL,"
-    " epoch INTEGER NOT NULL, server TEXT NOT NULL, type TEXT NOT NULL,"
-    " uuid TEXT NOT NULL, from_s REAL NOT NULL, to_s REAL NOT NULL,"
-    " steps_from INTEGER NOT NULL, steps_to INTEGER NOT NULL,"
-    " ended TEXT NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS history_rounds("
-    " seq INTEGER PRIMARY KEY, round INTEGER NOT NULL, from_s REAL NOT NULL,"
-    " running INTEGER NOT NULL, waiting INTEGER NOT NULL,"
-    " busy TEXT NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS history_steps("
-    " seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, number INTEGER NOT NULL,"
-    " at_s REAL NOT NULL, steps_done INTEGER NOT NULL,"
-    " steps_per_s REAL NOT NULL, type TEXT NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS history_shares("
-    " seq INTEGER PRIMARY KEY, from_s REAL NOT NULL, to_s REAL NOT NULL,"
-    " entitled TEXT NOT NULL);"
-    "CREATE INDEX IF NOT EXISTS history_leases_job"
-    " ON history_leases(job);"
-    "CREATE INDEX IF NOT EXISTS history_steps_job"
-    " ON history_steps(job);";
-
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -63,75 +24,50 @@ using Json = nlohmann::ordered_json;
 constexpr int kRowsPerPageMax = 4096;
 
 enum class Kind : uint8_t { kInteger, kReal, kText, kMap };
+template <class T>
+constexpr Kind KindOf() {
+  if constexpr (std::is_integral_v<T>) return Kind::kInteger;
+  if constexpr (std::is_same_v<T, double>) return Kind::kReal;
+  if constexpr (std::is_same_v<T, std::string>) return Kind::kText;
+  return Kind::kMap;
+}
+std::string_view SqlTypeOf(Kind kind) {
+  if (kind == Kind::kInteger) return "INTEGER";
+  return kind == Kind::kReal ? "REAL" : "TEXT";
+}
+
 struct Field {
-  const char* name;
+  std::string_view name;
   Kind kind;
 };
-
-// The columns of each table, in the order of its statement above.
-constexpr Field kJobFields[] = {{"job", Kind::kInteger},
-                                {"last_seq", Kind::kInteger},
-                                {"over", Kind::kInteger},
-                                {"name", Kind::kText},
-                                {"user", Kind::kText},
-                                {"entity", Kind::kText},
-                                {"app", Kind::kText},
-                                {"state", Kind::kText},
-                                {"reason", Kind::kText},
-                                {"scale_factor", Kind::kInteger},
-                                {"weight", Kind::kReal},
-                                {"submitted_s", Kind::kReal},
-                                {"started_s", Kind::kReal},
-                                {"ended_s", Kind::kReal},
-                                {"run_s", Kind::kReal},
-                                {"pausing_s", Kind::kReal},
-                                {"steps_done", Kind::kInteger},
-                                {"steps_total", Kind::kInteger},
-                                {"pauses", Kind::kInteger},
-                                {"moves", Kind::kInteger},
-                                {"evictions", Kind::kInteger},
-                                {"failures", Kind::kInteger},
-                                {"exit_code", Kind::kInteger},
-                                {"signal", Kind::kInteger},
-                                {"accelerator_s", Kind::kMap},
-                                {"steps_per_s", Kind::kMap},
-                                {"given_steps_per_s", Kind::kMap}};
-constexpr Field kLeaseFields[] = {
-    {"seq", Kind::kInteger},      {"job", Kind::kInteger},
-    {"rank", Kind::kInteger},     {"epoch", Kind::kInteger},
-    {"server", Kind::kText},      {"type", Kind::kText},
-    {"uuid", Kind::kText},        {"from_s", Kind::kReal},
-    {"to_s", Kind::kReal},        {"steps_from", Kind::kInteger},
-    {"steps_to", Kind::kInteger}, {"ended", Kind::kText}};
-constexpr Field kRoundFields[] = {
-    {"seq", Kind::kInteger},     {"round", Kind::kInteger},
-    {"from_s", Kind::kReal},     {"running", Kind::kInteger},
-    {"waiting", Kind::kInteger}, {"busy", Kind::kMap}};
-constexpr Field kStepsFields[] = {
-    {"seq", Kind::kInteger},        {"job", Kind::kInteger},
-    {"number", Kind::kInteger},     {"at_s", Kind::kReal},
-    {"steps_done", Kind::kInteger}, {"steps_per_s", Kind::kReal},
-    {"type", Kind::kText}};
-constexpr Field kSharesFields[] = {{"seq", Kind::kInteger},
-                                   {"from_s", Kind::kReal},
-                                   {"to_s", Kind::kReal},
-                                   {"entitled", Kind::kMap}};
+template <class Row>
+std::vector<Field> FieldsOf() {
+  std::vector<Field> fields;
+  const Row row;
+  VisitFields(row, [&]<class T>(const RowKey& key, const T&) {
+    fields.push_back({key.name, KindOf<T>()});
+  });
+  return fields;
+}
 
 struct Table {
   std::string_view name;
-  std::span<const Field> fields;
-  const char* begins;  // column of when it began
-  const char* ends;    // and ended; 0 there: not yet
+  std::vector<Field> fields;
+  std::string_view begins;  // column of when it began
+  std::string_view ends;    // and ended; 0 there: not yet
 };
-constexpr std::array<Table, 5> kTables = {
-    {{"jobs", kJobFields, "submitted_s", "ended_s"},
-     {"leases", kLeaseFields, "from_s", "to_s"},
-     {"rounds", kRoundFields, "from_s", "from_s"},
-     {"steps", kStepsFields, "at_s", "at_s"},
-     {"shares", kSharesFields, "from_s", "to_s"}}};
+const std::vector<Table>& Tables() {
+  static const std::vector<Table> tables = {
+      {"jobs", FieldsOf<HistoryJob>(), "submitted_s", "ended_s"},
+      {"leases", FieldsOf<HistoryLease>(), "from_s", "to_s"},
+      {"rounds", FieldsOf<HistoryRound>(), "from_s", "from_s"},
+      {"steps", FieldsOf<HistorySteps>(), "at_s", "at_s"},
+      {"shares", FieldsOf<HistoryShares>(), "from_s", "to_s"}};
+  return tables;
+}
 
 const Table* FindTable(std::string_view name) {
-  for (const Table& table : kTables) {
+  for (const Table& table : Tables()) {
     if (table.name == name) return &table;
   }
   return nullptr;
@@ -163,51 +99,37 @@ class Binds {
   int parameter_ = 0;
 };
 
-template <class... Values>
+template <class Row>
 absl::Status Insert(SqliteDatabase& database, std::string_view table,
-                    const Values&... values) {
+                    const Row& row) {
   std::string marks;
-  for (size_t i = 0; i < sizeof...(values); ++i) {
-    marks += i == 0 ? "?" : ",?";
-  }
+  VisitFields(row, [&](const RowKey&, const auto&) {
+    marks += marks.empty() ? "?" : ",?";
+  });
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement* const insert,
       database.PrepareOnce(StrCat("INSERT OR REPLACE INTO history_", table,
                                   " VALUES(", marks, ")")));
   Binds bind(*insert);
-  (bind(values), ...);
+  VisitFields(row, [&](const RowKey&, const auto& value) { bind(value); });
   return insert->Step().status();
 }
 
-absl::Status Write(SqliteDatabase& database, const HistoryJob& j) {
-  return Insert(database, "jobs", j.job, j.last_seq, j.over, j.name, j.user,
-                j.entity, j.app, j.state, j.reason, j.scale_factor, j.weight,
-                j.submitted_s, j.started_s, j.ended_s, j.run_s, j.pausing_s,
-                j.steps_done, j.steps_total, j.pauses, j.moves, j.evictions,
-                j.failures, j.exit_code, j.signal, j.accelerator_s,
-                j.steps_per_s, j.given_steps_per_s);
+absl::Status Write(SqliteDatabase& database, const HistoryJob& row) {
+  return Insert(database, "jobs", row);
 }
-
-absl::Status Write(SqliteDatabase& database, const HistoryLease& l) {
-  return Insert(database, "leases", l.seq, l.job, l.rank, l.epoch, l.server,
-                l.type, l.uuid, l.from_s, l.to_s, l.steps_from, l.steps_to,
-                l.ended);
+absl::Status Write(SqliteDatabase& database, const HistoryLease& row) {
+  return Insert(database, "leases", row);
 }
-
-absl::Status Write(SqliteDatabase& database, const HistoryRound& r) {
-  return Insert(database, "rounds", r.seq, r.round, r.from_s, r.running,
-                r.waiting, r.busy);
+absl::Status Write(SqliteDatabase& database, const HistoryRound& row) {
+  return Insert(database, "rounds", row);
 }
-
-absl::Status Write(SqliteDatabase& database, const HistorySteps& s) {
-  return Insert(database, "steps", s.seq, s.job, s.number, s.at_s, s.steps_done,
-                s.steps_per_s, s.type);
+absl::Status Write(SqliteDatabase& database, const HistorySteps& row) {
+  return Insert(database, "steps", row);
 }
-
-absl::Status Write(SqliteDatabase& database, const HistoryShares& s) {
-  return Insert(database, "shares", s.seq, s.from_s, s.to_s, s.entitled);
+absl::Status Write(SqliteDatabase& database, const HistoryShares& row) {
+  return Insert(database, "shares", row);
 }
-
 absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement remove,
@@ -218,28 +140,27 @@ absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
   return remove.Step().status();
 }
 
+Json ReadValue(const SqliteStatement& row, int column, Kind kind) {
+  switch (kind) {
+    case Kind::kInteger:
+      // Exit codes and ranks may be negative.
+      return static_cast<int64_t>(row.Integer(column));
+    case Kind::kReal:
+      return row.Real(column);
+    case Kind::kText:
+      return std::string(row.Blob(column));
+    case Kind::kMap:
+      break;
+  }
+  Json map = Json::parse(row.Blob(column), nullptr, /*allow_exceptions=*/false);
+  return map.is_object() ? map : Json::object();
+}
+
 Json ReadRow(const SqliteStatement& row, const Table& table) {
   Json json = Json::object();
-  for (size_t i = 0; i < table.fields.size(); ++i) {
-    const auto column = static_cast<int>(i);
-    switch (table.fields[i].kind) {
-      case Kind::kInteger:
-        // Exit codes and ranks may be negative.
-        json[table.fields[i].name] = static_cast<int64_t>(row.Integer(column));
-        break;
-      case Kind::kReal:
-        json[table.fields[i].name] = row.Real(column);
-        break;
-      case Kind::kText:
-        json[table.fields[i].name] = std::string(row.Blob(column));
-        break;
-      case Kind::kMap: {
-        Json map = Json::parse(row.Blob(column), nullptr, false);
-        json[table.fields[i].name] =
-            map.is_object() ? std::move(map) : Json::object();
-        break;
-      }
-    }
+  int column = 0;
+  for (const Field& field : table.fields) {
+    json[std::string(field.name)] = ReadValue(row, column++, field.kind);
   }
   return json;
 }
@@ -314,7 +235,7 @@ std::string SelectOf(const Table& table, const HistoryFilter& filter) {
   for (const Field& field : table.fields) {
     StrAppend(&columns, columns.empty() ? "" : ", ", field.name);
   }
-  const char* key = table.fields.front().name;
+  const std::string_view key = table.fields.front().name;
   const bool by_job = filter.job != 0 && ColumnOf(table, "job") >= 0;
   return StrCat("SELECT ", columns, " FROM history_", table.name, " WHERE ",
                 key, " > ?1", by_job ? " AND job = ?2" : "", " ORDER BY ", key,
@@ -322,6 +243,24 @@ std::string SelectOf(const Table& table, const HistoryFilter& filter) {
 }
 
 }  // namespace
+
+absl::Status CreateHistory(SqliteDatabase& database) {
+  std::string sql;
+  for (const Table& table : Tables()) {
+    StrAppend(&sql, "CREATE TABLE IF NOT EXISTS history_", table.name, "(",
+              table.fields.front().name, " INTEGER PRIMARY KEY");
+    for (const Field& field : std::span(table.fields).subspan(1)) {
+      StrAppend(&sql, ", ", field.name, " ", SqlTypeOf(field.kind),
+                " NOT NULL");
+    }
+    StrAppend(&sql, ");");
+  }
+  for (const char* table : {"history_leases", "history_steps"}) {
+    StrAppend(&sql, "CREATE INDEX IF NOT EXISTS ", table, "_job ON ", table,
+              "(job);");
+  }
+  return database.Execute(sql.c_str());
+}
 
 absl::Status WriteHistory(SqliteDatabase& database,
                           std::span<const HistoryRow> rows) {

@@ -18,9 +18,9 @@
 
 namespace gavel {
 
-// Creates what is not there.
-extern const char kHistoryTables[];
-
+// Creates the tables that are not there. Their keys are those of the journal's
+// rows, or the job's: what is pruned there is found here.
+absl::Status CreateHistory(SqliteDatabase& database);
 absl::Status WriteHistory(SqliteDatabase& database,
                           std::span<const HistoryRow> rows);
 // Forgets what was over before row `seq` of the journal.

@@ -94,7 +94,7 @@ absl::Status Journal::Prepare() {
   GAVEL_RETURN_IF_ERROR(database_.Execute(kPragmas));
   const absl::Status made = InTransaction([this] {
     GAVEL_RETURN_IF_ERROR(database_.Execute(kJournalTables));
-    return database_.Execute(kHistoryTables);
+    return CreateHistory(database_);
   });
   GAVEL_RETURN_IF_ERROR(made);
   GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database_, kFormatVersion));

@@ -32,14 +32,6 @@ class JsonText {
     text_ += bracket;
     first_ = false;
   }
-  // Of the value that comes next; plain ASCII.
-  void Key(std::string_view name) {
-    Separate();
-    text_ += '"';
-    text_ += name;
-    text_ += "\":";
-    first_ = true;
-  }
 
   void Value(std::string_view value) {
     Separate();
@@ -82,14 +74,14 @@ class JsonText {
   template <class T>
   void Value(const Named<T>& values) {
     Begin('{');
-    for (const auto& [name, value] : values) TextField(name, value);
+    for (const auto& [name, value] : values) Field(name, value);
     End('}');
   }
   template <IsRow T>
   void Value(const T& row) {
     Begin('{');
     VisitFields(row, [this](const RowKey& key, const auto& member) {
-      text_ += first_ ? key.text.substr(1) : key.text;
+      text_ += first_ ? key.json.substr(1) : key.json;
       first_ = true;
       Value(member);
     });
@@ -98,20 +90,10 @@ class JsonText {
 
   template <class T>
   void Field(std::string_view name, const T& value) {
-    Key(name);
-    Value(value);
-  }
-  // `name`: any text, unlike a key.
-  template <class T>
-  void TextField(std::string_view name, const T& value) {
     Value(name);
     text_ += ':';
     first_ = true;
     Value(value);
-  }
-  void NullField(std::string_view name) {
-    Key(name);
-    Null();
   }
 
   const std::string& text() const { return text_; }

@@ -6,8 +6,11 @@
 
 namespace gavel {
 
-QueryThread::QueryThread(std::function<void()> notify)
-    : notify_(std::move(notify)), thread_([this] { Work(); }) {}
+QueryThread::QueryThread(const Limits& limits, std::function<void()> notify)
+    : limits_(limits),
+      notify_(std::move(notify)),
+      bytes_(limits.bytes_per_s),
+      thread_([this] { Work(); }) {}
 
 QueryThread::~QueryThread() {
   {
@@ -21,10 +24,11 @@ QueryThread::~QueryThread() {
 bool QueryThread::Ask(std::string peer, std::string reader, Write write) {
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() + answers_.size() >= kOfAllMax) return false;
-    size_t& own = waiting_of_[reader];
-    if (own >= kOfOneMax) return false;
+    if (untaken_ >= limits_.of_all_max) return false;
+    size_t& own = untaken_of_[reader];
+    if (own >= limits_.of_one_max) return false;
     ++own;
+    ++untaken_;
     waiting_.push_back({std::move(peer), std::move(reader), std::move(write)});
   }
   changed_.notify_all();
@@ -36,6 +40,9 @@ std::optional<QueryThread::Answer> QueryThread::TakeAnswer() {
   if (answers_.empty()) return std::nullopt;
   Answer next = std::move(answers_.front());
   answers_.pop_front();
+  --untaken_;
+  const auto own = untaken_of_.find(next.reader);
+  if (--own->second == 0) untaken_of_.erase(own);
   return next;
 }
 
@@ -46,7 +53,8 @@ void QueryThread::Work() {
       const std::lock_guard lock(mutex_);
       bytes_.Spend(clock_.elapsed_s(), question->reader,
                    static_cast<double>(reply.json.size()));
-      answers_.push_back({std::move(question->peer), std::move(reply)});
+      answers_.push_back({std::move(question->peer),
+                          std::move(question->reader), std::move(reply)});
     }
     notify_();
   }
@@ -67,8 +75,6 @@ std::optional<QueryThread::Question> QueryThread::TakeQuestion() {
     if (next != waiting_.end()) {
       Question question = std::move(*next);
       waiting_.erase(next);
-      const auto own = waiting_of_.find(question.reader);
-      if (--own->second == 0) waiting_of_.erase(own);
       return question;
     }
     if (waiting_.empty()) {

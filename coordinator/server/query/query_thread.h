@@ -1,7 +1,8 @@
 // Writes answers to queries on a thread of its own: a listing of thousands of
-// jobs takes longer than anybody's lease should wait. Whoever reads more than
-// the allowance of one user gets later pages later, and nobody else does. The
-// coordinator's event loop owns one.
+// jobs, or a page of the history in the journal's file, takes longer than
+// anybody's lease should wait. A reader beyond its allowance of bytes gets
+// later pages later, and delays no other reader. The coordinator's event loop
+// owns one for listings and one for the history.
 //
 // Thread-safe. `notify` is called on the thread when an answer is there; it
 // must not block, nor call back.
@@ -26,18 +27,21 @@ namespace gavel {
 
 class QueryThread {
  public:
-  // Questions that wait and answers that nobody has taken, of one reader and of
-  // all.
-  static constexpr size_t kOfOneMax = 64;
-  static constexpr size_t kOfAllMax = 1024;
-  // Bytes of answers a second of each reader, in bursts of ten seconds: the
-  // rows of ten thousand jobs.
-  static constexpr double kBytesPerSecond = 8e6;
+  struct Limits {
+    // Questions whose answers nobody has taken, of one reader and of all.
+    size_t of_one_max;
+    size_t of_all_max;
+    // Bytes of answers to each reader, in bursts of ten seconds; 0: no limit.
+    double bytes_per_s;
+  };
+  // The bytes of the rows of ten thousand jobs.
+  static constexpr Limits kListings = {64, 1024, 8e6};
+  static constexpr Limits kHistory = {32, 256, 0};
 
   // Called on the thread: whatever it reads does not change.
   using Write = std::function<QueryReply()>;
 
-  explicit QueryThread(std::function<void()> notify);
+  QueryThread(const Limits& limits, std::function<void()> notify);
   // Waits for the answer that is being written; the others are forgotten.
   ~QueryThread();
   QueryThread(const QueryThread&) = delete;
@@ -49,9 +53,10 @@ class QueryThread {
 
   struct Answer {
     std::string peer;
+    std::string reader;
     QueryReply reply;
   };
-  // The next answer.
+  // The next answer; of one reader in the order of the questions.
   std::optional<Answer> TakeAnswer();
 
  private:
@@ -64,15 +69,17 @@ class QueryThread {
   // Waits for one whose reader has something left. Nothing: the end.
   std::optional<Question> TakeQuestion();
 
+  const Limits limits_;
   const std::function<void()> notify_;
   const Stopwatch clock_;
   // As in CommitThread, of the standard library.
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  RequestRates bytes_{kBytesPerSecond};
+  RequestRates bytes_;
   std::deque<Question> waiting_;
   std::deque<Answer> answers_;
-  std::map<std::string, size_t> waiting_of_;  // questions by reader
+  size_t untaken_ = 0;  // questions whose answers nobody has taken
+  std::map<std::string, size_t> untaken_of_;  // the same, by reader
   bool stopping_ = false;
   std::thread thread_;
 };

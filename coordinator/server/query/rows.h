@@ -18,35 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "coordinator/server/row_fields.h"
 
 namespace gavel {
-
-// A member's name, and how it is written, which saves time in long listings.
-struct RowKey {
-  std::string_view name;
-  std::string_view text;  // ,"name":
-};
-
-// Defines VisitFields(row, visit), which calls visit(RowKey, row.member) for
-// each member listed. nlohmann's own NLOHMANN_DEFINE_TYPE would read strictly,
-// and sort the keys.
-#define GAVEL_ROW_FIELD(name)                              \
-  {                                                        \
-    static constexpr RowKey key{#name, ",\"" #name "\":"}; \
-    visit(key, row.name);                                  \
-  }
-#define GAVEL_ROW(Type, ...)                                                \
-  template <class Row, class Visit>                                         \
-  requires std::same_as<std::remove_const_t<Row>, Type>                     \
-  void VisitFields(Row& row, Visit&& visit) {                               \
-    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(GAVEL_ROW_FIELD, __VA_ARGS__)) \
-  }
-
-template <class T>
-concept IsRow = requires(T& row) {
-  VisitFields(row, [](const RowKey&, auto&) {});
-};
 
 // An object whose keys are names of jobs, types and the like, in their order.
 template <class T>
@@ -276,9 +250,6 @@ const T* FindNamed(const Named<T>& values, std::string_view name) {
   }
   return nullptr;
 }
-
-#undef GAVEL_ROW
-#undef GAVEL_ROW_FIELD
 
 }  // namespace gavel
 
