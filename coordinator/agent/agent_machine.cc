@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/launch_errors.h"
-#include "core/rules.h"
 
 namespace gavel {
 
@@ -202,9 +201,8 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
     heartbeat_interval_s_ = std::clamp(interval_s, kHeartbeatInterval_s_min,
                                        kHeartbeatInterval_s_max);
   }
-  welcomed_ = (welcome.incarnation == options_.incarnation &&
-               welcome.state_id == options_.state_id) ||
-              !Rules::Hold(Rule::kWelcomeNamesItsAgent);
+  welcomed_ = welcome.incarnation == options_.incarnation &&
+              welcome.state_id == options_.state_id;
   if (welcomed_) {
     known_ = true;
     cluster_id_ = welcome.cluster_id;
@@ -219,9 +217,7 @@ void AgentMachine::Take(Time, const AgentRejected& rejected,
   // An older agent's hello may have been late: its answer is not for this one.
   const bool meant = rejected.incarnation == options_.incarnation &&
                      rejected.state_id == options_.state_id;
-  if (!meant && Rules::Hold(Rule::kRejectionNamesItsAgent)) {
-    return;
-  }
+  if (!meant) return;
   quitting_ = true;
   waiting_.clear();
   while (!fetching_.empty()) {
@@ -244,8 +240,7 @@ void AgentMachine::Take(Time now, const LaunchWorker& launch,
     fetching->second.source = launch.source;
     Fetch(launch, actions);
   }
-  if ((TellWhatIsKnown(launch.worker, actions) || !MayStart(launch.worker)) &&
-      Rules::Hold(Rule::kLaunchIsOnce)) {
+  if (TellWhatIsKnown(launch.worker, actions) || !MayStart(launch.worker)) {
     return;
   }
   NoteIncarnation(launch.worker);
@@ -256,8 +251,7 @@ void AgentMachine::Take(Time now, const LaunchWorker& launch,
     exit.no_failure = true;
     TellExit(now, std::move(exit), actions);
     older->second = launch;
-  } else if (Rules::Hold(Rule::kOlderIncarnationGoesFirst) &&
-             KillOlder(worker, actions)) {
+  } else if (KillOlder(worker, actions)) {
     waiting_.emplace(worker, launch);
   } else {
     Start(launch, actions);
@@ -342,10 +336,7 @@ bool AgentMachine::TellWhatIsKnown(const WorkerKey& worker,
 bool AgentMachine::Listens(Time now, const std::string& server,
                            const JournalPosition& position, bool is_welcome) {
   if (!started_ || quitting_ || server != options_.server) return false;
-  if (position.term < highest_seen_.term &&
-      Rules::Hold(Rule::kAgentHeedsLatestTerm)) {
-    return false;
-  }
+  if (position.term < highest_seen_.term) return false;
   const bool risen = position.term > highest_seen_.term;
   highest_seen_ = std::max(highest_seen_, position);
   // A new coordinator must hear who runs here. Take(AgentWelcome) sees to it

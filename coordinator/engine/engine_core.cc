@@ -5,8 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "core/rules.h"
-
 namespace gavel::engine {
 namespace {
 
@@ -176,9 +174,6 @@ void Core::BeginTerm(Time now, const event::CoordinatorStarted& e) {
         std::max(p.leases.earlier_until(), p.terms.LeasesOver(now)));
   }
   p.terms.TakeDurations(e);
-  if (!Rules::Hold(Rule::kGraceAsLeasesWereGiven)) {
-    p.leases.SetEarlierUntil(p.terms.LeasesOver(now));
-  }
   TakeSettings(e.settings);
   p.operators.TakePolicyOf(e);
   p.agents.HearAll(now);
@@ -217,9 +212,7 @@ void Core::SetDown(Time now, Job& job, int rank) {
                          (worker.held_epoch != job.epoch || MustGo(job, rank)));
   worker.asked_at = now;
   worker.lease_seq = 0;
-  worker.lease_expires = Rules::Hold(Rule::kGraceAfterRestart)
-                             ? parts_.leases.earlier_until()
-                             : now;
+  worker.lease_expires = parts_.leases.earlier_until();
   worker.pause_sent_at = goes ? now : kNever;
   worker.stop_sent_at = kNever;
   worker.launch_repeated_at = kNever;

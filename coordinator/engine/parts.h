@@ -130,8 +130,8 @@ struct Parts {
                       allocation,  checkpoints, measurements, processes,
                       assignments, accusations, endings,      problems,
                       solver};
-  Sweeper sweeper{terms,  outbox,  agenda,   jobs, cluster,   leases,
-                  agents, options, recorder, hang, processes, operators};
+  Sweeper sweeper{outbox,  agenda,   jobs, cluster,   leases,   agents,
+                  options, recorder, hang, processes, operators};
   Explanations explanations{terms,   jobs,    cluster,    throughputs,
                             leases,  options, allocation, checkpoints,
                             figures, hang,    ledger,     rows};

@@ -5,8 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/rules.h"
-
 namespace gavel {
 
 namespace {
@@ -63,8 +61,7 @@ LeaseMachine::LeaseMachine(LeaseOptions options)
 LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
   LeaseActions actions;
   // First of all, so that nothing which comes too late can revive a lease.
-  if (HoldsLease() && now >= deadline_ &&
-      Rules::Hold(Rule::kLeaseEndsAtDeadline)) {
+  if (HoldsLease() && now >= deadline_) {
     Pause(PauseTier::kPark, "lease ended", actions);
   }
   std::visit([&](const auto& e) { On(now, e, actions); }, event);
@@ -79,9 +76,7 @@ Time LeaseMachine::NextDeadline() const {
   if (!began_ || !Asks()) return kNever;
   Time next = started_ ? next_request_ : kNever;
   if (!hello_answered_) next = std::min(next, next_hello_);
-  if (HoldsLease() && Rules::Hold(Rule::kLeaseEndsAtDeadline)) {
-    next = std::min(next, deadline_);
-  }
+  if (HoldsLease()) next = std::min(next, deadline_);
   return next;
 }
 
@@ -192,14 +187,9 @@ void LeaseMachine::On(Time, const lease_event::Tick&, LeaseActions&) {}
 // no other, gives a lease that counts from when that request was sent.
 void LeaseMachine::Take(Time now, const LeaseGrant& grant,
                         LeaseActions& actions) {
-  if (grant.nonce != nonce_ && Rules::Hold(Rule::kGrantAnswersLatestRequest)) {
-    return;
-  }
+  if (grant.nonce != nonce_) return;
   if (grant.epoch < known_epoch_) return;
-  if (grant.epoch <= released_epoch_ &&
-      Rules::Hold(Rule::kGivenUpEpochStaysSo)) {
-    return;
-  }
+  if (grant.epoch <= released_epoch_) return;
   if (!(grant.duration_s > 0 && grant.duration_s <= kLeaseDurationMax_s)) {
     return;
   }
@@ -209,9 +199,7 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   unanswered_ = 0;
   awaits_answer_ = false;
   known_epoch_ = grant.epoch;
-  const Time counts_from =
-      Rules::Hold(Rule::kLeaseCountsFromSending) ? request_sent_at_ : now;
-  const Time deadline = counts_from + grant.duration_s;
+  const Time deadline = request_sent_at_ + grant.duration_s;
   const bool changed =
       deadline != deadline_ || grant.accelerator.threads != threads_;
   next_request_ = NextRenewal(now, grant.duration_s, renewal);
@@ -310,13 +298,8 @@ void LeaseMachine::Take(Time, const WorkerRejected& rejected,
 bool LeaseMachine::Listens(const WorkerKey& worker,
                            const JournalPosition& position) {
   if (!began_ || finished_) return false;
-  if (worker != options_.worker && Rules::Hold(Rule::kGrantIsOfIncarnation)) {
-    return false;
-  }
-  if (position.term < highest_seen_.term &&
-      Rules::Hold(Rule::kWorkerHeedsLatestTerm)) {
-    return false;
-  }
+  if (worker != options_.worker) return false;
+  if (position.term < highest_seen_.term) return false;
   highest_seen_ = std::max(highest_seen_, position);
   return true;
 }

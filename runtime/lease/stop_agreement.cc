@@ -5,7 +5,6 @@
 #include <charconv>
 #include <initializer_list>
 
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -103,8 +102,7 @@ StopMember::Passage StopMember::Pass(uint64_t steps_done, bool begins) {
     bound_.pop_front();
     return kind == StopKind::kStop ? Passage::kStop : Passage::kCheckpoint;
   }
-  if (accepted_ && !open_.bound && steps_done >= open_.step &&
-      Rules::Hold(Rule::kAcceptedStopIsWaitedAt)) {
+  if (accepted_ && !open_.bound && steps_done >= open_.step) {
     return Passage::kWait;
   }
   if (begins) {
@@ -134,8 +132,7 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
     open_ = proposal;
     open_.bound = false;
     // In the middle of step S or before it: boundary S is still to come.
-    accepted_ = step_begun_ <= proposal.step ||
-                !Rules::Hold(Rule::kPassedStopIsRefused);
+    accepted_ = step_begun_ <= proposal.step;
   }
   if (proposal.number == open_.number && proposal.bound && !open_.bound &&
       accepted_) {
@@ -246,9 +243,7 @@ void StopLeader::Decide() {
   if (!open) {
     // The next one only when all know of this: none can miss it then.
     if (comes_too_late) wanted = std::max(wanted, last.kind);
-    if (wanted != StopKind::kNone &&
-        (last.number == 0 || all_know ||
-         !Rules::Hold(Rule::kStopIsKnownBeforeTheNext))) {
+    if (wanted != StopKind::kNone && (last.number == 0 || all_know)) {
       Propose(wanted);
     }
   } else if (comes_too_late && !refused) {
@@ -256,7 +251,7 @@ void StopLeader::Decide() {
   } else if (refused) {
     margin_ = std::min(margin_ * 2, kMarginMax);
     Propose(std::max(wanted, last.kind));
-  } else if (all_accepted || !Rules::Hold(Rule::kStopBindsForAll)) {
+  } else if (all_accepted) {
     word_.proposal.bound = true;
   }
 }

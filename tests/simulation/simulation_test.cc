@@ -1,16 +1,12 @@
 // The simulation itself: a seed is a run, to the last bit; what it injects it
-// does inject; and every rule that can be taken out is a mutant.
+// does inject.
 #include <sys/resource.h>
 
 #include <set>
 #include <string>
-#include <string_view>
 
-#include "core/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/simulation/mutants.h"
-#include "tests/simulation/rule_remover.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/seed_runs.h"
 
@@ -96,22 +92,6 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
     EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
         << tier;
   }
-}
-
-TEST(Mutants, EachTakesOutOneRuleAndSaysWhichInOneSentence) {
-  std::set<Rule> rules;
-  std::set<std::string_view> names;
-  for (const Mutant& mutant : Mutants()) {
-    EXPECT_TRUE(rules.insert(mutant.rule).second) << mutant.name;
-    EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name;
-    EXPECT_GT(mutant.allows.size(), 20u) << mutant.name;
-    {
-      const RuleRemover removed(mutant.rule);
-      EXPECT_FALSE(Rules::Hold(mutant.rule)) << mutant.name;
-    }
-    EXPECT_TRUE(Rules::Hold(mutant.rule)) << mutant.name;
-  }
-  EXPECT_GE(rules.size(), 20u);
 }
 
 TEST(SeedRange, IsTwoNumbers) {

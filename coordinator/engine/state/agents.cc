@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/rules.h"
-
 namespace gavel::engine {
 
 const Agent* Agents::Find(std::string_view server) const {
@@ -96,8 +94,7 @@ bool IsNewAgent(const AgentHello& hello, const Agent& before) {
 }
 
 bool IsAnotherAgent(const AgentHello& hello, const Agent& before) {
-  return before.incarnation != 0 && before.state_id != hello.state_id &&
-         Rules::Hold(Rule::kOtherAgentHasNotSwept);
+  return before.incarnation != 0 && before.state_id != hello.state_id;
 }
 
 }  // namespace gavel::engine

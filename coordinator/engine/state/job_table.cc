@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/engine/operator_rules.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -38,8 +37,7 @@ Worker* JobTable::Find(const WorkerKey& key) const {
     return nullptr;
   }
   Worker& worker = job->workers[static_cast<size_t>(key.rank)];
-  const bool is_latest = worker.incarnation == key.incarnation ||
-                         !Rules::Hold(Rule::kIncarnationIsTheLatest);
+  const bool is_latest = worker.incarnation == key.incarnation;
   return is_latest && key.incarnation != 0 ? &worker : nullptr;
 }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/rules.h"
-
 namespace gavel::engine {
 
 bool LeaseBook::CanStart(const Job& job) const {
   if (!job.active() || job.assigned.empty()) return false;
-  if (!job.AllJoined() && Rules::Hold(Rule::kGangStartsTogether)) return false;
+  if (!job.AllJoined()) return false;
   for (size_t rank = job.assigned.size(); rank < job.workers.size(); ++rank) {
     if (job.workers[rank].held_epoch != 0) return false;  // it leaves
   }
@@ -19,10 +17,7 @@ bool LeaseBook::CanStart(const Job& job) const {
     if (worker.leaving || worker.server != next.server) return false;
     if (!next.usable()) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
-    if (HeldByOther(next.id, job) != nullptr &&
-        Rules::Hold(Rule::kAcceleratorIsFree)) {
-      return false;
-    }
+    if (HeldByOther(next.id, job) != nullptr) return false;
     if (LeavingMemory(next.id, job) != nullptr) return false;
   }
   return true;
@@ -31,15 +26,12 @@ bool LeaseBook::CanStart(const Job& job) const {
 const WorkerKey* LeaseBook::HeldByOther(AcceleratorId accelerator,
                                         const Job& job) const {
   const auto quarantine = quarantined_.find(accelerator);
-  if (quarantine != quarantined_.end() && Rules::Hold(Rule::kQuarantineBars)) {
-    return &quarantine->second;
-  }
+  if (quarantine != quarantined_.end()) return &quarantine->second;
   for (const WorkerKey& key : holders_.At(accelerator)) {
     if (key.job == job.id) continue;
     const Job& other = jobs_.at(key.job);
     const Worker& worker = jobs_.WorkerOf(key);
-    const bool has_half = worker.held_epoch == other.epoch ||
-                          !Rules::Hold(Rule::kPartnerTakesHalf);
+    const bool has_half = worker.held_epoch == other.epoch;
     if (jobs_.Together(job, key.job) && has_half) continue;
     return &key;
   }
@@ -75,7 +67,6 @@ bool LeaseBook::IsQuarantined(const WorkerKey& worker,
 }
 
 void LeaseBook::Quarantine(const Worker& worker, const WorkerKey& key) {
-  if (!Rules::Hold(Rule::kAbandonedIsQuarantined)) return;
   std::set<AcceleratorId> used = worker.contexts;
   if (worker.held_epoch != 0) used.insert(worker.held);
   for (const AcceleratorId id : used) quarantined_.emplace(id, key);

@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "coordinator/engine/event_codec.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -47,7 +46,7 @@ std::string SenderOf(const T& message) {
 void Outbox::Emit(Action&& action) {
   if (replaying_) return;
   // Without a journal there is no disk to wait for.
-  if (!journal_ || !Rules::Hold(Rule::kActsAfterPersist)) {
+  if (!journal_) {
     actions_.push_back(std::move(action));
   } else {
     unpersisted_.Push(seq_, std::move(action));
@@ -57,8 +56,7 @@ void Outbox::Emit(Action&& action) {
 void Outbox::EmitNow(Action&& action) {
   if (replaying_) return;
   // Nobody hears of a term before it is on disk.
-  if (persisted_ < term_seq_ && journal_ &&
-      Rules::Hold(Rule::kTermIsOnDiskFirst)) {
+  if (persisted_ < term_seq_ && journal_) {
     unpersisted_.Push(term_seq_, std::move(action));
   } else {
     actions_.push_back(std::move(action));
@@ -139,11 +137,9 @@ void Outbox::NoteTerm(Time now, uint64_t term, bool after_loss) {
 // A term ends where the next one begins: who saw more of it, saw rows that are
 // not there any more.
 bool Outbox::Knows(const JournalPosition& seen) const {
-  if (!Rules::Hold(Rule::kUnknownPositionHalts)) return true;
   if (seen.term >= term_) return seen <= position();
   const auto next = term_starts_.upper_bound(seen.term);
-  return next == term_starts_.end() || seen.seq < next->second ||
-         !Rules::Hold(Rule::kEarlierTermsAreWhole);
+  return next == term_starts_.end() || seen.seq < next->second;
 }
 
 void Outbox::Fence(const Event& event) {

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/rules.h"
-
 namespace gavel::engine {
 
 // It is assigned with another number of workers. Whoever can't stay ends, with
@@ -55,9 +53,7 @@ void Assignments::Assign(Time now, Job& job,
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
   if (next.empty()) job.resizing_since = kNever;
-  if (resized && Rules::Hold(Rule::kGangIsOfItsSize)) {
-    ChangeWorldSize(now, job, static_cast<int>(next.size()));
-  }
+  if (resized) ChangeWorldSize(now, job, static_cast<int>(next.size()));
   job.assigned = next;
   jobs_.NoteWaiting(job);
   job.partner = next.empty() ? JobId() : partner;

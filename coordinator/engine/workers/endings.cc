@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -167,8 +166,7 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
     return EndJob(now, job, JobState::kHeld,
                   Reason{ReasonCode::kHeldLaunch, exit.launch_error, 0, 0});
   }
-  if (job.failures_in_a_row < job.spec.retries_max ||
-      !Rules::Hold(Rule::kRetriesAreBounded)) {
+  if (job.failures_in_a_row < job.spec.retries_max) {
     return processes_.RestartGang(now, job);
   }
   const auto failures = static_cast<double>(job.failures_in_a_row);
@@ -220,7 +218,7 @@ void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
 }
 
 void Endings::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
-  if (Rules::Hold(Rule::kGivenUpEpochEnds)) ++job.epoch;
+  ++job.epoch;
   if (job.is_gang() && cause == ReleaseCause::kResumeFailed &&
       ++job.failed_starts >= StartsMax(job)) {
     if (GiveUpSize(now, job)) return;

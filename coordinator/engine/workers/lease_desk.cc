@@ -8,7 +8,6 @@
 
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -54,9 +53,7 @@ void LeaseDesk::Admit(Time now, const event::WorkerJoined& e) {
 
 void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
   Worker* worker = jobs_.Find(e.worker);
-  const bool is_held = worker != nullptr && worker->held_epoch == e.epoch;
-  if (worker == nullptr || e.epoch == 0 ||
-      (!is_held && Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
+  if (worker == nullptr || e.epoch == 0 || worker->held_epoch != e.epoch) {
     return;
   }
   const AcceleratorId held = worker->held;
@@ -147,8 +144,7 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
                               const LeaseRequest& request) {
   const WorkerKey& key = request.worker;
   // The release itself was lost on the way; this says the same.
-  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch &&
-      Rules::Hold(Rule::kReleaseIsRepaired)) {
+  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
     Admit(now, event::LeaseEnded{key, worker.held_epoch,
                                  WithoutSpeed(worker.progress), false});
   }
@@ -161,8 +157,7 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
     return outbox_.Flush();
   }
   if (worker.held_epoch != 0) {
-    if ((worker.pause_sent_at != kNever || MustGo(job, key.rank)) &&
-        Rules::Hold(Rule::kPausingIsNotRenewed)) {
+    if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
       processes_.Pause(now, job, key.rank, worker.pause_tier);
       return outbox_.Flush();
     }
@@ -203,7 +198,7 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
         now, event::LeaseStarted{key, job.epoch,
                                  job.assigned[static_cast<size_t>(key.rank)]});
     return Grant(now, job, key.rank, request.nonce,
-                 /*renewal=*/!Rules::Hold(Rule::kGrantsAfterPersist));
+                 /*renewal=*/false);
   }
   Deny(key, job, request.nonce, kRetryAfter_s);
 }
@@ -228,10 +223,7 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   grant.epoch = worker.held_epoch;
   grant.nonce = nonce;
   grant.duration_s = std::max(
-      0.0,
-      std::min(options_.lease_duration_s, Rules::Hold(Rule::kLeaseEndsWithRound)
-                                              ? round_.LeaseHorizon(job) - now
-                                              : kNever));
+      0.0, std::min(options_.lease_duration_s, round_.LeaseHorizon(job) - now));
   AddPart(job, rank, grant);
   grant.world_size = worker.world_size;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
@@ -240,9 +232,7 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   // A renewal may end before an earlier one, where a plan was taken back, and
   // be lost: then the worker has the earlier one.
   const Time expires = now + grant.duration_s * (1 + options_.drift);
-  worker.lease_expires = Rules::Hold(Rule::kLongestGrantCounts)
-                             ? std::max(worker.lease_expires, expires)
-                             : expires;
+  worker.lease_expires = std::max(worker.lease_expires, expires);
   agenda_.Due(worker.lease_expires);
   if (renewal) {
     outbox_.EmitNow(action::SendToWorker{key, std::move(grant)});

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "coordinator/engine/worker_limits.h"
-#include "core/rules.h"
 
 namespace gavel::engine {
 
@@ -74,11 +73,7 @@ void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
 void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   Worker* worker = jobs_.Find(e.worker);
   Job* job = jobs_.Find(e.worker.job);
-  if (worker == nullptr) return;
-  if (worker->held_epoch != e.epoch &&
-      (worker->held_epoch == 0 || Rules::Hold(Rule::kReleaseIsOfHeldEpoch))) {
-    return;
-  }
+  if (worker == nullptr || worker->held_epoch != e.epoch) return;
   changes_.Touch(*job);
   // It ran there. Judged by this row alone, as in StepsReported.
   if (e.cause == ReleaseCause::kPaused && e.progress.steps_done > 0) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "coordinator/engine/worker_limits.h"
-#include "core/rules.h"
 
 namespace gavel::engine {
 
@@ -33,8 +32,7 @@ void Processes::NoteGang(Job& job, const Worker& worker,
 }
 
 bool Processes::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
-  return rank > 0 && job.gang_epoch != epoch &&
-         Rules::Hold(Rule::kGangStoreIsOfEpoch);
+  return rank > 0 && job.gang_epoch != epoch;
 }
 
 void Processes::RestartGang(Time now, Job& job) {
@@ -136,7 +134,7 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
   worker.accrued_at = worker.launch_sent_at;
   worker.launch_repeated_at = kNever;
-  if (Rules::Hold(Rule::kNewIncarnationNewEpoch)) ++job.epoch;
+  ++job.epoch;
   if (worker.launch_sent_at > now) return agenda_.Due(worker.launch_sent_at);
   agenda_.Due(now + StartTimeout(job, options_));
   SendLaunch(now, job, rank);

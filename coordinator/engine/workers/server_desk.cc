@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "coordinator/engine/type_names.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -33,8 +32,7 @@ void ServerDesk::Admit(Time now, const event::ServerJoined& e) {
           options_.agent_timeout_s,
           " s, or give this one another name with --server"));
     }
-  } else if (known != nullptr && hello.incarnation < known->incarnation &&
-             Rules::Hold(Rule::kOlderAgentIsRejected)) {
+  } else if (known != nullptr && hello.incarnation < known->incarnation) {
     return refuse(StrCat("a newer agent of server \"", hello.server,
                          "\" has joined; stop this one, or give the "
                          "servers different names"));
@@ -109,10 +107,8 @@ void ServerDesk::On(Time now, const event::ServerJoined& e) {
 // What is in any agent's list and not known here must go.
 void ServerDesk::Reconcile(Time now, const AgentHello& hello,
                            const Agent& before) {
-  const bool starts =
-      IsNewAgent(hello, before) || !Rules::Hold(Rule::kOnlyNewAgentHasSwept);
   const bool stranger_agent = IsAnotherAgent(hello, before);
-  const bool swept = starts && !stranger_agent;
+  const bool swept = IsNewAgent(hello, before) && !stranger_agent;
   std::set<WorkerKey> running;
   for (const RunningWorker& worker : hello.running) {
     running.insert(worker.worker);
@@ -140,9 +136,7 @@ void ServerDesk::Reconcile(Time now, const AgentHello& hello,
         leases_.Quarantine(worker, key);
         endings_.ProcessEnded(now, job, rank,
                               EndedWithAgent(hello.server, worker, key));
-      } else if ((swept || lost) && !worker.unswept &&
-                 (worker.process == ProcessState::kJoined || lost ||
-                  Rules::Hold(Rule::kNewAgentEndsLaunches))) {
+      } else if ((swept || lost) && !worker.unswept) {
         // Also one that is only being launched: the agent before may have
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.
@@ -162,9 +156,8 @@ void ServerDesk::Reconcile(Time now, const AgentHello& hello,
   // that it ended.
   leases_.EndQuarantinesOn(hello.server, [&](const WorkerKey& holder) {
     const bool gone = swept && !running.contains(holder);
-    const bool ends = gone || !Rules::Hold(Rule::kQuarantineEndsWithProcess);
-    if (!ends) running.insert(holder);
-    return ends;
+    if (!gone) running.insert(holder);
+    return gone;
   });
   agents_.DropStrangersOf(hello.server);
   for (const WorkerKey& stranger : running) {

@@ -7,7 +7,6 @@
 
 #include "coordinator/engine/operator_rules.h"
 #include "coordinator/engine/worker_limits.h"
-#include "core/rules.h"
 
 namespace gavel::engine {
 namespace {
@@ -26,10 +25,7 @@ constexpr double kReleaseMargin_s = 1;
 // One that is asked to pause has the grace of that. Its process is ended, which
 // counts as a failure of the job; meanwhile its lease is not renewed.
 void Sweeper::SweepHung(Time now, const Job& job, int rank, Worker& worker) {
-  if (worker.held_epoch == 0 || worker.pause_sent_at != kNever ||
-      !Rules::Hold(Rule::kHungIsEnded)) {
-    return;
-  }
+  if (worker.held_epoch == 0 || worker.pause_sent_at != kNever) return;
   const double allowed_s = hang_.HangTimeout(job, worker);
   if (allowed_s == kNever) return;
   if (HangWatch::StandsStill(worker) < allowed_s && worker.hung_s == 0) {
@@ -191,10 +187,7 @@ void Sweeper::SweepLease(Time now, const Job& job, int rank, Worker& worker) {
   const WorkerKey key{job.id, rank, worker.incarnation};
   const bool reachable = agents_.IsReachable(worker.server);
   const bool holding = worker.held_epoch != 0;
-  const Time over =
-      Rules::Hold(Rule::kLeaseEndsForAllClocks)
-          ? worker.lease_expires + kReleaseMargin_s
-          : worker.lease_expires - terms_.lease_duration_s() * options_.drift;
+  const Time over = worker.lease_expires + kReleaseMargin_s;
   if (!reachable) {
     if (holding && now < over) return agenda_.Due(over);
     return recorder_.Record(now, event::WorkerAbandoned{key});
@@ -210,22 +203,12 @@ void Sweeper::Stop(Time now, Worker& worker, const WorkerKey& key,
                    double grace_s) {
   if (worker.stop_sent_at == kNever ||
       now >= worker.stop_sent_at + kRepeatInterval_s) {
-    const bool first = worker.stop_sent_at == kNever;
     worker.stop_sent_at = now;
-    if (first || Rules::Hold(Rule::kStopIsRepeated)) {
-      outbox_.EmitNow(action::SendToAgent{
-          worker.server,
-          StopWorker{worker.server, key, outbox_.durable_position(), grace_s}});
-    }
+    outbox_.EmitNow(action::SendToAgent{
+        worker.server,
+        StopWorker{worker.server, key, outbox_.durable_position(), grace_s}});
   }
   agenda_.Due(worker.stop_sent_at + kRepeatInterval_s);
-  if (!Rules::Hold(Rule::kKillIsConfirmed)) {
-    WorkerExited exit;
-    exit.server = worker.server;
-    exit.worker = key;
-    exit.no_failure = true;
-    recorder_.Record(now, event::WorkerGone{exit});
-  }
 }
 
 }  // namespace gavel::engine

@@ -11,7 +11,6 @@
 #include "coordinator/engine/state/lease_book.h"
 #include "coordinator/engine/state/outbox.h"
 #include "coordinator/engine/state/recorder.h"
-#include "coordinator/engine/state/terms.h"
 #include "coordinator/engine/workers/hang_watch.h"
 #include "coordinator/engine/workers/operators.h"
 #include "coordinator/engine/workers/processes.h"
@@ -24,13 +23,11 @@ namespace gavel::engine {
 class Sweeper {
  public:
   // Borrowed, and outlive this.
-  Sweeper(const Terms& terms, Outbox& outbox, Agenda& agenda,
-          const JobTable& jobs, const Cluster& cluster, const LeaseBook& leases,
-          const Agents& agents, const EngineOptions& options,
-          Recorder& recorder, const HangWatch& hang, Processes& processes,
-          Operators& operators)
-      : terms_(terms),
-        outbox_(outbox),
+  Sweeper(Outbox& outbox, Agenda& agenda, const JobTable& jobs,
+          const Cluster& cluster, const LeaseBook& leases, const Agents& agents,
+          const EngineOptions& options, Recorder& recorder,
+          const HangWatch& hang, Processes& processes, Operators& operators)
+      : outbox_(outbox),
         agenda_(agenda),
         jobs_(jobs),
         cluster_(cluster),
@@ -57,7 +54,6 @@ class Sweeper {
   void SweepLease(Time now, const Job& job, int rank, Worker& worker);
   void Stop(Time now, Worker& worker, const WorkerKey& key, double grace_s);
 
-  const Terms& terms_;
   Outbox& outbox_;
   Agenda& agenda_;
   const JobTable& jobs_;

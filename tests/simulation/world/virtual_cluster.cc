@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "coordinator/engine/worker_limits.h"
-#include "core/rules.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -273,9 +272,9 @@ void VirtualCluster::Do(Coordinator& coordinator,
                         action::SendToWorker& action) {
   const auto* grant = std::get_if<LeaseGrant>(&action.message);
   if (grant != nullptr && &coordinator == &former_) {
-    // What it grants is no lease: the present one does not know of it.
-    if (Rules::Hold(Rule::kGrantsAsOwnerOnly)) return KillFormerCoordinator();
-  } else if (grant != nullptr) {
+    return KillFormerCoordinator();
+  }
+  if (grant != nullptr) {
     const double world_s = grant->duration_s * (1 + options_.engine.drift) /
                            coordinator.clock.rate;
     world_.truth.Granted(grant->worker, grant->epoch, world_.now() + world_s);

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/engine/event_codec.h"
-#include "core/rules.h"
 #include "core/text.h"
 #include "tests/simulation/world/virtual_cluster.h"
 
@@ -70,11 +69,8 @@ void VirtualCluster::Recover(size_t rows) {
 
 // As Journal::BeginTerm: never one that was there before.
 void VirtualCluster::BeginTerm(uint64_t last) {
-  const bool kept = Rules::Hold(Rule::kTermsComeOnce) &&
-                    Rules::Hold(Rule::kTermIsOnDiskFirst);
-  const uint64_t before = kept ? std::max(begun_, last) : last;
-  begun_ = std::max(begun_, before + 1);
-  Step(present_, event::CoordinatorStarted{before + 1});
+  begun_ = std::max(begun_, last) + 1;
+  Step(present_, event::CoordinatorStarted{begun_});
 }
 
 // All that the present coordinator wrote is on disk, and nothing of another.

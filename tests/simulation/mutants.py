@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Breaks one safety rule at a time, and expects gavel-simulation-test to find a seed that fails.
+
+mutants.toml lists the rules. Each mutant is an edited copy of one or a few source files, compiled with the commands of
+the build folder and linked before its libraries. Needs a build of gavel-simulation-test that is up to date.
+
+    tests/simulation/mutants.py --build build                  # all
+    tests/simulation/mutants.py --build build grant-nonce ...  # some
+"""
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = "gavel-simulation-test"
+SEEDS = 2000
+SECONDS_MAX = 900  # of one command; a mutant that hangs is not caught
+# A process that dies is no violation that the simulation has found.
+CAUGHT = re.compile(r"^seed (\d+) (?:VIOLATION|NOT FINISHED) (?!the process )(.*)$", re.MULTILINE)
+
+
+class Broken(Exception):
+    """The mutant could not be tried, or was not caught."""
+
+
+def edits_of(mutant):
+    return [mutant, *mutant.get("also", [])]
+
+
+def stale_edits(mutant):
+    """A line for each text to find that is not in its file exactly once."""
+    counts = [(edit, (ROOT / edit["file"]).read_text().count(edit["find"])) for edit in edits_of(mutant)]
+    return [f"{mutant['name']}: {edit['file']} has {count} times, not once: {edit['find']}"
+            for edit, count in counts if count != 1]
+
+
+def edited(mutant):
+    """The edited files by path."""
+    texts = {edit["file"]: (ROOT / edit["file"]).read_text() for edit in edits_of(mutant)}
+    for edit in edits_of(mutant):
+        texts[edit["file"]] = texts[edit["file"]].replace(edit["find"], edit["put"])
+    return texts
+
+
+class Build:
+    def __init__(self, folder):
+        self.folder = folder.resolve()
+        listed = self.run(["ninja", "-t", "commands", PROGRAM])
+        self.commands = listed.stdout.splitlines()
+
+    def run(self, command):
+        return subprocess.run(command, cwd=self.folder, shell=isinstance(command, str), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX)
+
+    def must_run(self, command):
+        done = self.run(command)
+        if done.returncode != 0:
+            raise Broken(done.stdout)
+
+    def compile(self, source, overlay):
+        """Compiles `source` with the files in `overlay` in place of those of the tree."""
+        command = next((c for c in self.commands if c.endswith(f" -c {ROOT / source}")), None)
+        if command is None:
+            raise Broken(f"{PROGRAM} is not built of {source}")
+        words = shlex.split(command)
+        words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{overlay}")
+        compiled = overlay / source
+        words[-1] = str(compiled if compiled.exists() else ROOT / source)
+        words[words.index("-o") + 1] = f"{compiled}.o"
+        words[words.index("-MF") + 1] = f"{compiled}.d"
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        self.must_run([*words, "-g0", "-w"])  # what an edit leaves unused is no error
+        return f"{compiled}.o"
+
+    def link(self, objects, program):
+        """An object that stands before the libraries replaces the member with the same symbols."""
+        output = f"-o bin/{PROGRAM} "
+        self.must_run(self.commands[-1].replace(output, f"{shlex.join(objects)} -Wl,-S -o {shlex.quote(program)} "))
+
+
+def catch(build, mutant):
+    """The seed that fails and why. Raises Broken if there is none."""
+    overlay = build.folder / "mutants" / mutant["name"]
+    try:
+        texts = edited(mutant)
+        for path, text in texts.items():
+            (overlay / path).parent.mkdir(parents=True, exist_ok=True)
+            (overlay / path).write_text(text)
+        program = str(overlay / PROGRAM)
+        build.link([build.compile(source, overlay) for source in mutant.get("compile", texts)], program)
+        seeds = mutant.get("seeds", SEEDS)
+        ran = build.run([program, "--seeds", f"1:{seeds}", "--stop-at-failure"])
+        found = CAUGHT.search(ran.stdout)
+        if ran.returncode != 1 or found is None:
+            raise Broken(f"no seed of {seeds} fails, although {mutant['allows']}\n{ran.stdout}")
+        return f"seed {found[1]}: {found[2]}"
+    except subprocess.TimeoutExpired as late:
+        raise Broken(str(late)) from late
+    finally:
+        shutil.rmtree(overlay, ignore_errors=True)
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    flags.add_argument("-j", type=int, default=2, help="mutants at a time")
+    flags.add_argument("names", nargs="*", help="default: all")
+    args = flags.parse_args()
+    mutants = tomllib.loads((ROOT / "tests/simulation/mutants.toml").read_text())["mutant"]
+    known = {mutant["name"]: mutant for mutant in mutants}
+    if len(known) != len(mutants) or not known.keys() >= set(args.names):
+        sys.exit(f"the names of mutants are not distinct, or there is none of {args.names}")
+    stale = [line for mutant in mutants for line in stale_edits(mutant)]
+    if stale:
+        sys.exit("\n".join(stale))
+    build = Build(args.build)
+
+    def report(name):
+        began = time.monotonic()
+        try:
+            verdict, what = "caught", catch(build, known[name])
+        except Broken as broken:
+            verdict, what = "NOT CAUGHT", str(broken)
+        print(f"{name:24} {verdict} in {time.monotonic() - began:.0f} s: {what}", flush=True)
+        return verdict == "caught"
+
+    with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
+        caught = list(pool.map(report, args.names or known))
+    print(f"{sum(caught)} of {len(caught)} mutants are caught")
+    sys.exit(0 if all(caught) else 1)
+
+
+if __name__ == "__main__":
+    main()
