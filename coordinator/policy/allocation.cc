@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +19,8 @@ class Allocation::Form {
         class_of(std::move(of)),
         columns(c),
         shares(std::move(s)) {
+    assert(std::is_sorted(units.begin(), units.end()));
+    assert(class_of.empty() || class_of.size() == units.size());
     for (size_t i = 0; i < units.size(); ++i) {
       if (units[i].packed()) by_partner.emplace_back(units[i].partner, i);
     }
@@ -107,6 +111,13 @@ std::vector<double> Allocation::Row(JobId job) const {
     for (size_t c = 0; c < row.size(); ++c) row[c] += from[c];
   });
   return row;
+}
+
+std::string_view OutcomeName(SolveOutcome outcome) {
+  constexpr std::array<std::string_view, 4> kNames = {
+      "optimal", "iteration_limit", "infeasible", "failed"};
+  const auto index = static_cast<size_t>(outcome);
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 }  // namespace gavel

@@ -38,9 +38,10 @@ class Assigner {
   // they can't share: not a pair of the problem, or a throughput of 0.
   double PackedThroughput(size_t a, size_t b, size_t type) const;
 
-  // Accelerators of the type that nobody has yet, or all types together.
+  // Free accelerators of the type, or of all types together.
   int room(size_t type) const { return room_[type]; }
   int room() const;
+  const std::vector<int>& rooms() const { return room_; }  // by type
   bool HasRoom(size_t job, size_t type) const {
     return room_[type] >= Job(job).scale_factor;
   }
@@ -75,7 +76,7 @@ class Assigner {
   }
   // A pair, on the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);
-  // Keeps up to `count` accelerators of the type from everybody.
+  // Takes up to `count` accelerators of the type out of the room.
   void HoldBack(size_t type, int count);
 
   // Index of the job called `id` in PolicyProblem::jobs.

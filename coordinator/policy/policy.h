@@ -88,8 +88,8 @@ struct PolicyProblem {
   // not matter. Else each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   SolverChoice solver = SolverChoice::kAuto;
-  // CheckProblem has passed it, and so has what was changed since: for whoever
-  // keeps a problem from one solve to the next. Policies take its word.
+  // CheckProblem has passed it, and so has what was changed since: for callers
+  // that keep a problem from one solve to the next. Policies take its word.
   bool checked = false;
   // The same for which jobs are equal. Policies that ask and don't find it here
   // find it out: answers are the same to the bit.
@@ -160,6 +160,8 @@ enum class SolveOutcome : uint8_t {
   kInfeasible,
   kFailed,  // the solver broke down; `detail` says how
 };
+// "optimal", "iteration_limit", "infeasible", "failed".
+std::string_view OutcomeName(SolveOutcome outcome);
 
 // What makes an accelerator of one type worth more than one of another, by
 // which rounds give what shares leave over.
@@ -170,16 +172,24 @@ enum class TypeWorth : uint8_t {
   // That the job is faster there.
   kSpeed,
   // Steps/s of all jobs, and steps per cost: of policies that maximise their
-  // sum. Leftovers go where they are worth most, not to whoever received least.
+  // sum. Leftovers go where they are worth most, not to the unit that received
+  // least.
   kThroughput,
   kThroughputPerCost,
 };
 
+// How a solve ended.
+struct SolveReport {
+  SolveOutcome outcome = SolveOutcome::kFailed;
+  std::string detail;  // when it is not kOptimal
+  std::string solver;  // e.g. "prices", "highs-simplex"
+  // Passes of prices over jobs or pairs, or HiGHS' iterations; 0: others.
+  int iterations = 0;
+};
+
 // What a policy decided, with its certificate. Whatever the outcome, what is
 // given is feasible, and `objective`, `bound` and `gap` are true of it.
-struct PolicyResult {
-  SolveOutcome outcome = SolveOutcome::kFailed;
-  std::string detail;
+struct PolicyResult : SolveReport {
   bool is_assignment = false;
   // An assignment that is asked for again for each round, not only when jobs
   // come and go (Gandiva's time slices).
@@ -193,9 +203,6 @@ struct PolicyResult {
   double objective = 0;  // recomputed from the allocation itself
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)
-  std::string solver;    // e.g. "prices", "highs-simplex"
-  // Passes of prices over jobs or pairs, or HiGHS' iterations; 0: others.
-  int iterations = 0;
   TypeWorth worth = TypeWorth::kAlike;
 };
 

@@ -4,67 +4,76 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/policy/function_policy.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 
-// All policies: the name that users write, the function that makes it (defined
-// in the policy's own file). A new policy is one file and one line here.
-#define GAVEL_POLICIES(POLICY)                                               \
-  POLICY("allox", MakeAllox)                                                 \
-  POLICY("drf", MakeDrf)                                                     \
-  POLICY("fifo", MakeFifo)                                                   \
-  POLICY("fifo_packed", MakeFifoPacked)                                      \
-  POLICY("fifo_perf", MakeFifoPerf)                                          \
-  POLICY("finish_time_fairness", MakeFinishTimeFairness)                     \
-  POLICY("finish_time_fairness_packed", MakeFinishTimeFairnessPacked)        \
-  POLICY("finish_time_fairness_perf", MakeFinishTimeFairnessPerf)            \
-  POLICY("gandiva", MakeGandiva)                                             \
-  POLICY("isolated", MakeIsolated)                                           \
-  POLICY("max_min_fairness", MakeMaxMinFairness)                             \
-  POLICY("max_min_fairness_packed", MakeMaxMinFairnessPacked)                \
-  POLICY("max_min_fairness_perf", MakeMaxMinFairnessPerf)                    \
-  POLICY("max_min_fairness_strategy_proof", MakeMaxMinFairnessStrategyProof) \
-  POLICY("max_min_fairness_strategy_proof_perf",                             \
-         MakeMaxMinFairnessStrategyProofPerf)                                \
-  POLICY("max_min_fairness_water_filling", MakeWaterFilling)                 \
-  POLICY("max_min_fairness_water_filling_packed", MakeWaterFillingPacked)    \
-  POLICY("max_min_fairness_water_filling_perf", MakeWaterFillingPerf)        \
-  POLICY("max_sum_throughput_normalized_by_cost_packed_SLOs",                \
-         MakeMaxSumThroughputByCostPackedSlos)                               \
-  POLICY("max_sum_throughput_normalized_by_cost_perf",                       \
-         MakeMaxSumThroughputByCostPerf)                                     \
-  POLICY("max_sum_throughput_normalized_by_cost_perf_SLOs",                  \
-         MakeMaxSumThroughputByCostPerfSlos)                                 \
-  POLICY("max_sum_throughput_perf", MakeMaxSumThroughputPerf)                \
-  POLICY("max_throughput_per_cost", MakeMaxThroughputPerCost)                \
-  POLICY("min_total_duration", MakeMinTotalDuration)                         \
-  POLICY("min_total_duration_packed", MakeMinTotalDurationPacked)            \
-  POLICY("min_total_duration_perf", MakeMinTotalDurationPerf)                \
-  POLICY("priority", MakePriority)                                           \
-  POLICY("proportional", MakeProportional)                                   \
-  POLICY("sjf", MakeSjf)                                                     \
-  POLICY("strategy_proof", MakeStrategyProof)                                \
-  POLICY("strategy_proof_perf", MakeStrategyProofPerf)
-
 namespace gavel {
-
-#define GAVEL_DECLARE_POLICY(name, make) std::unique_ptr<Policy> make();
-GAVEL_POLICIES(GAVEL_DECLARE_POLICY)
-#undef GAVEL_DECLARE_POLICY
-
-std::unique_ptr<Policy> MakeAlloxAlpha(std::string name, double alpha);
-
 namespace {
 
 struct Entry {
   std::string_view name;
-  std::unique_ptr<Policy> (*make)();
+  absl::StatusOr<PolicyResult> (*solve)(const PolicyProblem& problem);
+  PolicyTraits traits = {};
 };
 
+// `solve` with these options behind the problem.
+template <auto solve, auto... options>
+absl::StatusOr<PolicyResult> Call(const PolicyProblem& problem) {
+  return solve(problem, options...);
+}
+
+PolicyResult SolveMaxMin(const PolicyProblem& problem, PolicyForm form) {
+  return SolveMaxMinFairness(problem, form);
+}
+
+constexpr PolicyForm kAgnostic = PolicyForm::kAgnostic;
+constexpr PolicyForm kAware = PolicyForm::kAware;
+constexpr PolicyForm kPacked = PolicyForm::kPacked;
+constexpr PolicyTraits kPacks = {.packs = true};
+constexpr PolicyTraits kNoProgress = {.reads_progress = false};
+constexpr PolicyTraits kPacksNoProgress = {true, false};
+
+// All policies by the names that users write. A new policy is one file, its
+// function in policies.h, and one line here.
 constexpr Entry kPolicies[] = {
-#define GAVEL_LIST_POLICY(name, make) {name, &make},
-    GAVEL_POLICIES(GAVEL_LIST_POLICY)
-#undef GAVEL_LIST_POLICY
+    {"allox", Call<SolveAllox, 1>},
+    {"drf", Call<SolveDrf>},
+    {"fifo", Call<SolveFifo>, kNoProgress},
+    {"fifo_packed", Call<SolveFifoPacked>, kPacksNoProgress},
+    {"fifo_perf", Call<SolveFifoPerf>, kNoProgress},
+    {"finish_time_fairness", Call<SolveFinishTimeFairness, kAgnostic>},
+    {"finish_time_fairness_packed", Call<SolveFinishTimeFairness, kPacked>,
+     kPacks},
+    {"finish_time_fairness_perf", Call<SolveFinishTimeFairness, kAware>},
+    {"gandiva", Call<SolveGandiva>, kPacks},
+    {"isolated", Call<SolveIsolated>, kNoProgress},
+    {"max_min_fairness", Call<SolveMaxMin, kAgnostic>, kNoProgress},
+    {"max_min_fairness_packed", Call<SolveMaxMin, kPacked>, kPacksNoProgress},
+    {"max_min_fairness_perf", Call<SolveMaxMin, kAware>, kNoProgress},
+    {"max_min_fairness_strategy_proof", Call<SolveStrategyProof, kAgnostic>},
+    {"max_min_fairness_strategy_proof_perf", Call<SolveStrategyProof, kAware>},
+    {"max_min_fairness_water_filling", Call<SolveWaterFilling, kAgnostic>},
+    {"max_min_fairness_water_filling_packed", Call<SolveWaterFilling, kPacked>,
+     kPacks},
+    {"max_min_fairness_water_filling_perf", Call<SolveWaterFilling, kAware>},
+    {"max_sum_throughput_normalized_by_cost_packed_SLOs",
+     Call<SolveMaxSumThroughput, MaxSumOptions{true, true, true}>, kPacks},
+    {"max_sum_throughput_normalized_by_cost_perf",
+     Call<SolveMaxSumThroughput, MaxSumOptions{.by_cost = true}>},
+    {"max_sum_throughput_normalized_by_cost_perf_SLOs",
+     Call<SolveMaxSumThroughput, MaxSumOptions{false, true, true}>},
+    {"max_sum_throughput_perf", Call<SolveMaxSumThroughput, MaxSumOptions{}>},
+    {"max_throughput_per_cost", Call<SolveMaxThroughputPerCost>},
+    {"min_total_duration", Call<SolveMinTotalDuration, kAgnostic>},
+    {"min_total_duration_packed", Call<SolveMinTotalDuration, kPacked>, kPacks},
+    {"min_total_duration_perf", Call<SolveMinTotalDuration, kAware>},
+    {"priority", Call<SolvePriority>},
+    {"proportional", Call<SolveProportional>, kNoProgress},
+    {"sjf", Call<SolveSjf>},
+    {"strategy_proof", Call<SolveStrategyProof, kAgnostic>},
+    {"strategy_proof_perf", Call<SolveStrategyProof, kAware>},
 };
 
 constexpr std::string_view kAlloxAlpha = "allox_alpha=";
@@ -77,14 +86,21 @@ absl::StatusOr<std::unique_ptr<Policy>> MakeAlloxOf(std::string_view name) {
                                       "\": alpha is above 0 and at most 1, as "
                                       "in allox_alpha=0.2"));
   }
-  return MakeAlloxAlpha(std::string(name), alpha);
+  return std::make_unique<FunctionPolicy>(
+      std::string(name),
+      [alpha](const PolicyProblem& problem) {
+        return SolveAllox(problem, alpha);
+      },
+      PolicyTraits());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
   for (const Entry& entry : kPolicies) {
-    if (entry.name == name) return entry.make();
+    if (entry.name != name) continue;
+    return std::make_unique<FunctionPolicy>(std::string(name), entry.solve,
+                                            entry.traits);
   }
   if (name.starts_with(kAlloxAlpha)) return MakeAlloxOf(name);
   return absl::NotFoundError(StrCat("policy \"", name,

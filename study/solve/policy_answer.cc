@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/table.h"
-#include "coordinator/policy/share/outcome.h"
+#include "coordinator/policy/policy.h"
 #include "core/text.h"
 
 namespace gavel {

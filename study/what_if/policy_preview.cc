@@ -13,7 +13,6 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/guarded_solve.h"
-#include "coordinator/policy/share/outcome.h"
 #include "coordinator/server/engine_setup.h"
 #include "core/status.h"
 #include "core/text.h"

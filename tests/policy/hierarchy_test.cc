@@ -1,5 +1,3 @@
-#include "coordinator/policy/policies/hierarchy.h"
-
 #include <cmath>
 
 #include "gtest/gtest.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "coordinator/policy/policies/max_min_fairness.h"
+#include "coordinator/policy/policy.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"

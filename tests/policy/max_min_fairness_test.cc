@@ -1,25 +1,18 @@
-#include "coordinator/policy/policies/max_min_fairness.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "coordinator/policy/policies/policies.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
-#include "tests/support/status_matchers.h"
+#include "tests/policy/solved.h"
 
 namespace gavel::testing {
 namespace {
 
-const MaxMinFairness kAgnostic(FairnessForm::kAgnostic);
-const MaxMinFairness kAware(FairnessForm::kAware);
-
-PolicyResult Solved(const Policy& policy, const PolicyProblem& problem) {
-  absl::StatusOr<PolicyResult> result = policy.Solve(problem);
-  EXPECT_OK(result.status());
-  return result.ok() ? *std::move(result) : PolicyResult();
-}
+constexpr char kAgnostic[] = "max_min_fairness";
+constexpr char kAware[] = "max_min_fairness_perf";
 
 TEST(MaxMinFairness, TheAnswerIsFeasibleAndProvesThatItIsOptimal) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -171,11 +164,11 @@ TEST(MaxMinFairness, AtTheIterationLimitTheAnswerIsStillFeasibleAndBounded) {
   options.method = LpMethod::kSimplex;
   for (const int iterations : {0, 1, 5, 20}) {
     options.iterations_max = iterations;
-    const MaxMinFairness policy(FairnessForm::kAware, options);
     for (uint64_t seed = 40; seed < 60; ++seed) {
       SCOPED_TRACE(seed);
       const PolicyProblem problem = RandomProblem(seed, 60);
-      const PolicyResult result = Solved(policy, problem);
+      const PolicyResult result =
+          SolveMaxMinFairness(problem, PolicyForm::kAware, options);
       ASSERT_EQ(ShareErrors(problem, result), "");
       if (result.allocation.units().empty()) continue;
       EXPECT_GT(result.objective, 0);
@@ -196,9 +189,9 @@ TEST(MaxMinFairness, SimplexAndInteriorPointAgree) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const PolicyProblem problem = RandomProblem(seed + 70, 300);
     const PolicyResult a =
-        Solved(MaxMinFairness(FairnessForm::kAware, simplex), problem);
+        SolveMaxMinFairness(problem, PolicyForm::kAware, simplex);
     const PolicyResult b =
-        Solved(MaxMinFairness(FairnessForm::kAware, interior_point), problem);
+        SolveMaxMinFairness(problem, PolicyForm::kAware, interior_point);
     EXPECT_NEAR(a.objective, b.objective, 1e-7 * std::max(1.0, a.objective));
     EXPECT_EQ(ShareErrors(problem, b), "");
   }

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/engine/event_codec.h"
-#include "coordinator/policy/share/outcome.h"
+#include "coordinator/policy/policy.h"
 #include "core/codec.h"
 #include "core/command_name.h"
 #include "core/text.h"

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "Eigen/LU"
 
@@ -167,6 +168,16 @@ void ColumnMaster::Finish() {
     mixture_.emplace_back(static_cast<size_t>(basis_[i]), weight);
   }
   std::sort(mixture_.begin(), mixture_.end());
+}
+
+std::vector<double> ColumnMaster::PricesOf(
+    std::span<const double> capacity) const {
+  assert(capacity.size() == rows_);
+  const double all = std::accumulate(prices_.begin(), prices_.end(), 0.0);
+  if (!(all > 0)) return {};
+  std::vector<double> prices = prices_;
+  for (size_t r = 0; r < rows_; ++r) prices[r] /= all * capacity[r];
+  return prices;
 }
 
 }  // namespace gavel

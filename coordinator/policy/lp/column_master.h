@@ -40,6 +40,9 @@ class ColumnMaster {
   }
   // [rows], >= 0.
   std::span<const double> prices() const { return prices_; }
+  // [rows] the same for each unit of a row's `capacity`, at which all of it is
+  // worth 1. Empty: all prices are 0.
+  std::vector<double> PricesOf(std::span<const double> capacity) const;
 
  private:
   // Basis entries: columns are >= 0, the slack of row r is -1 - r.

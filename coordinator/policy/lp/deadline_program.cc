@@ -156,17 +156,14 @@ double DeadlineProgram::BoundOf(const LpSolution& solution,
   return DualBound(program_.lp, row_duals) + rise;
 }
 
-DeadlineProgram::Answer DeadlineProgram::AnswerOf(LpSolution solution,
+DeadlineProgram::Answer DeadlineProgram::AnswerOf(const LpSolution& solution,
                                                   const SumObjective& objective,
                                                   double scale) const {
   Answer answer;
-  answer.outcome = solution.outcome;
-  answer.detail = std::move(solution.detail);
-  answer.solver = std::move(solution.solver);
+  static_cast<SolveReport&>(answer) = solution;
   answer.shares = program_.Shares(solution);
   TopUp(answer.shares);
   answer.bound = scale * BoundOf(solution, &objective, scale);
-  answer.iterations = solution.iterations;
   return answer;
 }
 
@@ -186,7 +183,7 @@ bool DeadlineProgram::SettleFloors() {
   for (const DeadlineFloor& floor : floors_) {
     most = std::min(most, fastest[floor.job] / floor.needs);
   }
-  // Whatever accelerators are worth: it is told by whom.
+  // No prices are needed as a proof: the jobs are named.
   if (most < 1 - kShortfallMax) return false;
   most = std::min(most, 2.0);
   PriceProgram::Answer level = prices_->Highest(std::move(demand), most);
@@ -218,10 +215,10 @@ bool DeadlineProgram::KeepsFloors(std::span<const double> shares,
 // Of a limit: a type, or a type's part that gangs of a size fit on.
 std::string DeadlineProgram::NameOf(size_t limit) const {
   if (limit < shares_.types) return problem_.types[limit];
-  const auto cell = std::ranges::find(shares_.cells, static_cast<int>(limit),
-                                      &ShareCell::placement);
-  return StrCat(problem_.types[static_cast<size_t>(cell->type)],
-                " for gangs of ", cell->scale_factor, " on one server");
+  const auto cell =
+      std::ranges::find(shares_.cells, limit, &ShareCell::placement);
+  return StrCat(problem_.types[cell->type], " for gangs of ",
+                cell->scale_factor, " on one server");
 }
 
 // What accelerators are worth, and how much the deadlines take.
@@ -294,7 +291,7 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
     iterations = solution.iterations;
   }
   if (relaxed_) solution = SolveFor(value, scale);
-  Answer answer = AnswerOf(std::move(solution), objective, scale);
+  Answer answer = AnswerOf(solution, objective, scale);
   answer.iterations += iterations;
   // The next time is with them.
   if (options_.pairs != nullptr && options_.pairs->found()) return answer;

@@ -39,17 +39,12 @@ class DeadlineProgram {
                   std::vector<DeadlineFloor> floors, LpOptions options = {});
 
   // Feasible, and what is known of it.
-  struct Answer {
-    // kInfeasible: some deadline can't be met (`detail` says whose); the
-    // shares, the best of those with the least total shortfall, are there all
-    // the same.
-    SolveOutcome outcome = SolveOutcome::kFailed;
-    std::string detail;
+  // kInfeasible: some deadline can't be met (`detail` says whose); the shares,
+  // the best of those with the least total shortfall, are there all the same.
+  struct Answer : SolveReport {
     std::vector<double> shares;  // one per cell; empty: the solver has none
     // No X that falls short as little has more: by the duals.
     double bound = 0;
-    std::string solver;
-    int iterations = 0;  // passes of prices, or of HiGHS' methods
   };
 
   // The most of the objective; by prices where the problem has their shape, all
@@ -72,7 +67,7 @@ class DeadlineProgram {
   Answer ByHighs(const SumObjective& objective);
   LpSolution SolveFor(std::span<const double> value, double scale);
   LpSolution Relax();
-  Answer AnswerOf(LpSolution solution, const SumObjective& objective,
+  Answer AnswerOf(const LpSolution& solution, const SumObjective& objective,
                   double scale) const;
   // The bound of the program as it is, pairs that are not listed included.
   double BoundOf(const LpSolution& solution, const SumObjective* objective,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string_view>
+#include <utility>
 
 #include "core/text.h"
 #include "interfaces/highs_c_api.h"
@@ -73,24 +75,18 @@ bool GaveUp(void* highs, bool cycled) {
 
 // HiGHS' own name of a status, for people to search for.
 std::string Describe(HighsInt status) {
-  switch (status) {
-    case 1:
-      return "HiGHS: the program could not be loaded";
-    case 8:
-      return "HiGHS: infeasible";
-    case 9:
-      return "HiGHS: unbounded or infeasible";
-    case 10:
-      return "HiGHS: unbounded";
-    case 13:
-      return "HiGHS: time limit reached";
-    case 14:
-      return "HiGHS: iteration limit reached";
-    case 15:
-      return "HiGHS: gave up without a conclusion";
-    default:
-      return StrCat("HiGHS: model status ", status);
+  constexpr std::pair<HighsInt, std::string_view> kNames[] = {
+      {kHighsModelStatusLoadError, "the program could not be loaded"},
+      {kHighsModelStatusInfeasible, "infeasible"},
+      {kHighsModelStatusUnboundedOrInfeasible, "unbounded or infeasible"},
+      {kHighsModelStatusUnbounded, "unbounded"},
+      {kHighsModelStatusTimeLimit, "time limit reached"},
+      {kHighsModelStatusIterationLimit, "iteration limit reached"},
+      {kHighsModelStatusUnknown, "gave up without a conclusion"}};
+  for (const auto& [value, name] : kNames) {
+    if (value == status) return StrCat("HiGHS: ", name);
   }
+  return StrCat("HiGHS: model status ", status);
 }
 
 }  // namespace

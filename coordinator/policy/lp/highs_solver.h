@@ -53,17 +53,15 @@ struct LpOptions {
   PairColumns* pairs = nullptr;
 };
 
-struct LpSolution {
-  SolveOutcome outcome = SolveOutcome::kFailed;
-  std::string detail;  // what HiGHS says of itself, when not kOptimal
+// `detail`: what HiGHS says of itself. `solver`: "highs-simplex" or
+// "highs-ipx".
+struct LpSolution : SolveReport {
   double objective = 0;
   // Empty when HiGHS has none. After kIterationLimit they may violate bounds.
   std::vector<double> column_values;
   // d objective / d row bound: >= 0 where an upper bound holds, <= 0 where a
   // lower one does.
   std::vector<double> row_duals;
-  std::string solver;  // "highs-simplex" or "highs-ipx"
-  int iterations = 0;  // of simplex and interior point, in this Solve
 };
 
 // Which simplex: primal where the last solution (at first: the lower bounds of

@@ -59,16 +59,16 @@ void PairColumns::RaiseTime(Worth* worth) const {
   std::vector<double> reduced(problem_.cells.size());
   for (size_t i = 0; i < reduced.size(); ++i) {
     const ShareCell& cell = problem_.cells[i];
-    double price = worth->price[static_cast<size_t>(cell.type)];
-    if (cell.placement >= 0) {
-      price += worth->price[static_cast<size_t>(cell.placement)];
+    double price = worth->price[cell.type];
+    if (cell.placement != kNoPlacement) {
+      price += worth->price[cell.placement];
     }
     reduced[i] = -cell.scale_factor * price;
   }
   for (size_t m = 0; m < problem_.size(); ++m) {
     for (const JobCell& entry : problem_.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
-      const auto type = static_cast<size_t>(problem_.cells[i].type);
+      const auto i = entry.cell;
+      const auto type = problem_.cells[i].type;
       reduced[i] += worth->step[m * problem_.types + type] * entry.throughput -
                     worth->time[m] * entry.time;
     }
@@ -77,12 +77,12 @@ void PairColumns::RaiseTime(Worth* worth) const {
     double raise = 0;
     for (const JobCell& entry : problem_.Cells(m)) {
       if (entry.time < 1) continue;
-      raise = std::max(raise, reduced[static_cast<size_t>(entry.cell)]);
+      raise = std::max(raise, reduced[entry.cell]);
     }
     if (raise == 0) continue;
     worth->time[m] += raise;
     for (const JobCell& entry : problem_.Cells(m)) {
-      reduced[static_cast<size_t>(entry.cell)] -= raise * entry.time;
+      reduced[entry.cell] -= raise * entry.time;
     }
   }
 }
@@ -119,37 +119,34 @@ std::vector<PairColumns::Side> PairColumns::SidesOf(const PairCell& cell,
                                                     const Worth& worth) const {
   const double throughput =
       first ? cell.first_throughput : cell.second_throughput;
-  const size_t type = static_cast<size_t>(cell.column) % problem_.types;
+  const size_t type = cell.column % problem_.types;
   std::vector<Side> sides;
-  for (const int job :
-       table_.jobs[static_cast<size_t>(first ? cell.first : cell.second)]) {
-    const auto m = static_cast<size_t>(job);
-    sides.push_back({job, worth.step[m * problem_.types + type] * throughput -
-                              worth.time[m]});
+  for (const uint32_t m : table_.jobs[first ? cell.first : cell.second]) {
+    sides.push_back({m, worth.step[m * problem_.types + type] * throughput -
+                            worth.time[m]});
   }
   return sides;
 }
 
 void PairColumns::PriceCell(size_t index, const Worth& worth) {
   const PairCell& cell = table_.cells[index];
-  const size_t type = static_cast<size_t>(cell.column) % problem_.types;
+  const size_t type = cell.column % problem_.types;
   double price = worth.price[type];
-  if (cell.placement >= 0) {
-    price += worth.price[static_cast<size_t>(cell.placement)];
+  if (cell.placement != kNoPlacement) {
+    price += worth.price[cell.placement];
   }
-  const std::vector<int>& first = table_.jobs[static_cast<size_t>(cell.first)];
-  const std::vector<int>& second =
-      table_.jobs[static_cast<size_t>(cell.second)];
-  price *= problem_.scale_factor[static_cast<size_t>(first.front())];
+  const std::vector<uint32_t>& first = table_.jobs[cell.first];
+  const std::vector<uint32_t>& second = table_.jobs[cell.second];
+  price *= problem_.scale_factor[first.front()];
   if (first.size() == 1 && second.size() == 1) {
-    const auto a = static_cast<size_t>(first.front());
-    const auto b = static_cast<size_t>(second.front());
-    const Side side_a = {first.front(), worth.step[a * problem_.types + type] *
-                                                cell.first_throughput -
-                                            worth.time[a]};
-    const Side side_b = {second.front(), worth.step[b * problem_.types + type] *
-                                                 cell.second_throughput -
-                                             worth.time[b]};
+    const uint32_t a = first.front();
+    const uint32_t b = second.front();
+    const Side side_a = {
+        a, worth.step[a * problem_.types + type] * cell.first_throughput -
+               worth.time[a]};
+    const Side side_b = {
+        b, worth.step[b * problem_.types + type] * cell.second_throughput -
+               worth.time[b]};
     Note(index, side_a, side_b, price);
     return;
   }
@@ -181,7 +178,7 @@ void PairColumns::PriceKinds(size_t index, double price) {
   }
   for (size_t i = 0; i < first_.size(); ++i) {
     const Side& a = first_[i];
-    if (table_.PairsWithItself(static_cast<size_t>(a.job))) {
+    if (table_.PairsWithItself(a.job)) {
       Note(index, a, a, price);
     }
     if (i == 0) continue;
@@ -195,8 +192,8 @@ void PairColumns::Note(size_t index, const Side& a, const Side& b,
                        double price) {
   const double gain = a.gain + b.gain - price;
   if (gain <= 0) return;
-  const auto m = static_cast<size_t>(a.job);
-  const auto n = static_cast<size_t>(b.job);
+  const uint32_t m = a.job;
+  const uint32_t n = b.job;
   const double whole = gain * table_.PairsAtATime(m, n);
   if (stopped_ || whole <= kGainMin) {
     excess_[m] = std::max(excess_[m], gain);
@@ -218,8 +215,8 @@ bool PairColumns::List() {
   std::vector<ListedCell> listed;
   for (const Found& found : found_) {
     const auto [first, second, cell] = found.cell;
-    int& of_first = count[static_cast<size_t>(first)];
-    int& of_second = count[static_cast<size_t>(second)];
+    int& of_first = count[first];
+    int& of_second = count[second];
     if (of_first >= kCellsOfJobMax && of_second >= kCellsOfJobMax) continue;
     if (!listed_.emplace(cell, std::min(first, second), std::max(first, second))
              .second) {
@@ -231,7 +228,7 @@ bool PairColumns::List() {
   }
   found_.clear();
   if (listed.empty()) return false;
-  // Columns of shares come first; new ones are 0 where simplex goes on.
+  // Columns of shares come first; new ones are 0 where simplex continues.
   if (!basis_.columns.empty()) {
     basis_.columns.insert(basis_.columns.begin() + static_cast<std::ptrdiff_t>(
                                                        problem_.cells.size()),

@@ -1,8 +1,8 @@
 // Pairs that a linear program gets only when it asks for them (column
 // generation): its duals say what a step of each job, its time and accelerators
-// are worth, and so which pairs that are not listed would make it better. What
-// no pair is short of is a proof for all of them. Called by the policies that
-// pack. Not thread-safe.
+// are worth, and so which pairs that are not listed would make it better. Where
+// no pair would, the duals are a proof for all of them. Called by the policies
+// that pack. Not thread-safe.
 //
 // A column of jobs a, b in column c is worth v_a T_a' + v_b T_b' and costs u_a
 // + u_b + s p_c. By kinds of jobs the best partner is the same for all of a
@@ -11,6 +11,7 @@
 #define GAVEL_COORDINATOR_POLICY_LP_PAIR_COLUMNS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -30,8 +31,8 @@ class PairColumns {
   explicit PairColumns(ShareProblem* problem);
 
   // Looks for pairs at the duals of a program that was solved. `objective` is
-  // what its shares are worth, over `scale`; null: nothing. Puts into the duals
-  // of the jobs' time what columns that are listed are short of, so that
+  // what its shares are worth, over `scale`; null: nothing. Raises the duals of
+  // the jobs' time by the reduced costs of listed columns, so that
   // DualBound with them counts no column at its upper bound. Returns how much
   // that bound rises to hold for pairs that are not listed, too, but for those
   // that List will add.
@@ -54,7 +55,7 @@ class PairColumns {
   };
   // A job's part of a pair in a column.
   struct Side {
-    int job = 0;
+    uint32_t job = 0;
     double gain = 0;  // of one job of the class, its time paid
 
     bool operator<(const Side& other) const {
@@ -79,7 +80,7 @@ class PairColumns {
   ShareProblem& problem_;
   const PairTable& table_;
   bool stopped_ = false;
-  std::set<std::tuple<size_t, int, int>> listed_;  // cell, jobs
+  std::set<std::tuple<size_t, uint32_t, uint32_t>> listed_;  // cell, jobs
   std::vector<Found> found_;
   std::vector<double> most_;    // [k] of found_, by job
   std::vector<double> excess_;  // [k] what the job's pairs are short of

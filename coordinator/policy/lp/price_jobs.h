@@ -25,6 +25,10 @@ struct PriceJobs {
   // are types.
   std::vector<size_t> within;
 
+  // The column's own number, or that of the type that it is a part of.
+  size_t Within(size_t column) const {
+    return within.empty() ? column : within[column];
+  }
   size_t blocks() const { return accelerators.size() / kPriceLanes; }
   double& Throughput(size_t m, size_t j) {
     return throughputs[(m / kPriceLanes * types + j) * kPriceLanes +

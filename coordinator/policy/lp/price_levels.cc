@@ -16,9 +16,6 @@ namespace {
 
 // Steps of Newton's method that find a level to start from.
 constexpr int kNewtonMax = 10;
-// Of the prices of the best bound in the next ones: without them prices jump
-// from corner to corner.
-constexpr double kBestPart = 0.6;
 // Where the next level is between the bounds: near the upper one, which is soon
 // the better of the two, but not on it: a level that fits moves the lower one.
 constexpr double kBelowPart = 0.01;
@@ -75,7 +72,7 @@ class LevelSearch {
     }
     answer_.converged = Done();
     SetScarcity();
-    TakeMixture();
+    answer_.mixture = NormalizedMixture(columns_, mixture_);
     return std::move(answer_);
   }
 
@@ -181,20 +178,10 @@ class LevelSearch {
     return true;
   }
 
-  // The master's duals as prices; empty: nothing is scarce.
-  std::vector<double> MasterPrices() const {
-    std::vector<double> prices(master_.prices().begin(),
-                               master_.prices().end());
-    const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
-    if (!(all > 0)) return {};
-    for (size_t j = 0; j < prices.size(); ++j) prices[j] /= all * capacity_[j];
-    return prices;
-  }
-
   bool Round() {
     if (columns_.empty()) return false;  // nothing fits: Run gives up
     const double bound = answer_.bound;
-    std::vector<double> prices = MasterPrices();
+    std::vector<double> prices = master_.PricesOf(capacity_);
     double level = answer_.bound - kBelowPart * (answer_.bound - answer_.level);
     level = std::max(
         level, answer_.bound - kLevelReach * reach_ * std::abs(answer_.bound));
@@ -229,7 +216,7 @@ class LevelSearch {
     if (level_max_ - answer_.level <= options_.gap_max * std::abs(level_max_)) {
       return;
     }
-    std::vector<double> prices = MasterPrices();
+    std::vector<double> prices = master_.PricesOf(capacity_);
     if (prices.empty()) return;
     const PriceSums sums = Pass(answer_.level, prices);
     const double root = answer_.level - (sums.cost - 1) / sums.slope;
@@ -252,15 +239,6 @@ class LevelSearch {
     }
   }
 
-  void TakeMixture() {
-    double all = 0;
-    for (const auto& [k, weight] : mixture_) all += weight;
-    for (const auto& [k, weight] : mixture_) {
-      columns_[k].weight = weight / all;
-      answer_.mixture.push_back(columns_[k]);
-    }
-  }
-
   const PriceEvaluator& evaluate_;
   std::span<const double> capacity_;
   double level_max_;
@@ -278,6 +256,19 @@ class LevelSearch {
 };
 
 }  // namespace
+
+std::vector<PriceColumn> NormalizedMixture(
+    std::span<const PriceColumn> columns,
+    std::span<const std::pair<size_t, double>> mixture) {
+  double all = 0;
+  for (const auto& [k, weight] : mixture) all += weight;
+  std::vector<PriceColumn> normalized;
+  for (const auto& [k, weight] : mixture) {
+    normalized.push_back(columns[k]);
+    normalized.back().weight = weight / all;
+  }
+  return normalized;
+}
 
 PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns) {
   if (jobs.within.empty()) return columns;
@@ -304,8 +295,7 @@ namespace {
 // By classes of equal jobs where there are any; many jobs are first looked at
 // by a sample.
 PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
-                      double level_max, const PriceOptions& options,
-                      PriceStart start) {
+                      double level_max, const PriceOptions& options) {
   const bool proportional = demand.curve == DemandCurve::kRamp &&
                             demand.b.empty() && demand.c.empty();
   if (proportional && jobs.size >= kClassesFrom) {
@@ -313,15 +303,16 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
         jobs, std::span(demand.a).first(jobs.size), jobs.size / kJobsPerClass);
     if (classes.has_value()) {
       return HighestLevel(OfCapacities(jobs, classes->Evaluator()),
-                          jobs.capacity, level_max, options, std::move(start));
+                          jobs.capacity, level_max, options);
     }
   }
-  if (start.prices.empty() && jobs.size >= kSampleFrom) {
+  PriceStart start;
+  if (jobs.size >= kSampleFrom) {
     const PriceSample sample = SampleJobs(jobs, demand, kSampleStride);
     PriceOptions rough = options;
     rough.gap_max = std::max(options.gap_max, kSampleGap);
     const PriceLevel found =
-        SearchJobs(sample.jobs, sample.demand, level_max, rough, {});
+        SearchJobs(sample.jobs, sample.demand, level_max, rough);
     const double part =
         kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
     start = {found.prices, found.level, found.mixture, part / 2};
@@ -346,10 +337,8 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
 }  // namespace
 
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
-                        double level_max, const PriceOptions& options,
-                        PriceStart start) {
-  PriceLevel answer =
-      SearchJobs(jobs, demand, level_max, options, std::move(start));
+                        double level_max, const PriceOptions& options) {
+  PriceLevel answer = SearchJobs(jobs, demand, level_max, options);
   ProveBound(jobs, PassOf(jobs, demand), level_max, options.gap_max, &answer);
   return answer;
 }
@@ -366,7 +355,7 @@ void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
 
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
                              std::span<const PriceColumn> mixture) {
-  // Nobody demands anything at 0, where a search may have begun.
+  // No job demands anything at 0, where a search may have begun.
   const bool idle_at_zero = pass.curve == DemandCurve::kRamp &&
                             pass.b == nullptr && pass.gain == nullptr;
   std::vector<PricePoint> points;

@@ -20,6 +20,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "coordinator/policy/lp/price_jobs.h"
@@ -31,7 +32,7 @@ namespace gavel {
 // worked out.
 struct PriceEvaluator {
   std::function<PriceSums(double level, std::span<const double> prices)> sums;
-  bool idle_at_zero = false;  // at level 0 nobody demands anything
+  bool idle_at_zero = false;  // at level 0 no job demands anything
 };
 
 // Sums over the capacities of `jobs`, which outlive it, at their prices: of
@@ -49,6 +50,15 @@ struct PriceColumn {
   double weight = 0;  // > 0; they sum to 1
   std::vector<double> prices;
 };
+
+// Of the prices of the best bound in the next ones, the rest is the master's:
+// without them prices jump from corner to corner.
+inline constexpr double kBestPart = 0.6;
+
+// The columns of the master's mixture, with weights that sum to 1.
+std::vector<PriceColumn> NormalizedMixture(
+    std::span<const PriceColumn> columns,
+    std::span<const std::pair<size_t, double>> mixture);
 
 // Where to start: what a problem that was nearly this one ended with.
 struct PriceStart {
@@ -80,8 +90,7 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
 // The same over jobs one by one; many jobs are first looked at by a sample. The
 // bound is what the prices prove by price_proof.h.
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
-                        double level_max, const PriceOptions& options,
-                        PriceStart start = {});
+                        double level_max, const PriceOptions& options);
 
 // Raises the bound to what its prices really prove. `converged` remains only
 // where that is still near the level, and not below it.

@@ -22,15 +22,14 @@ std::vector<double> CellValues(const ShareProblem& problem,
   std::vector<double> values(problem.cells.size(), 0.0);
   for (size_t m = 0; m < problem.size(); ++m) {
     for (const JobCell& entry : problem.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
-      const auto type = static_cast<size_t>(problem.cells[i].type);
+      const auto i = entry.cell;
+      const auto type = problem.cells[i].type;
       values[i] += objective.gain[m] * objective.worth[type] * entry.throughput;
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const ShareCell& cell = problem.cells[i];
-    values[i] -=
-        objective.rent[static_cast<size_t>(cell.type)] * cell.scale_factor;
+    values[i] -= objective.rent[cell.type] * cell.scale_factor;
   }
   return values;
 }
@@ -48,7 +47,7 @@ PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
   constexpr size_t kUnused = std::numeric_limits<size_t>::max();
   std::vector<size_t> type_of(problem.limits.size(), kUnused);
   for (const ShareCell& cell : problem.cells) {
-    const auto type = static_cast<size_t>(cell.type);
+    const auto type = cell.type;
     type_of[type] = type_of[LimitOf(cell)] = type;
   }
   std::vector<double> capacity;
@@ -67,10 +66,9 @@ PriceProgram::PriceProgram(const ShareProblem& problem, PriceOptions options)
   for (size_t m = 0; m < problem.size(); ++m) {
     const std::span<const JobCell> cells = problem.Cells(m);
     // Of a class of equal jobs: all that they hold.
-    jobs_.accelerators[m] =
-        problem.cells[static_cast<size_t>(cells.front().cell)].scale_factor;
+    jobs_.accelerators[m] = problem.cells[cells.front().cell].scale_factor;
     for (const JobCell& cell : cells) {
-      const ShareCell& at = problem.cells[static_cast<size_t>(cell.cell)];
+      const ShareCell& at = problem.cells[cell.cell];
       double& throughput = jobs_.Throughput(m, ColumnOf(at));
       throughput = std::max(throughput, cell.throughput);
     }
@@ -82,7 +80,7 @@ std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
   std::vector<double> left(rows.begin(), rows.end());
   for (size_t m = 0; m < problem_.size(); ++m) {
     for (const JobCell& entry : problem_.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
+      const auto i = entry.cell;
       const size_t j = ColumnOf(problem_.cells[i]);
       // Of two columns of a type the faster one, the first if they are equal.
       if (entry.throughput < jobs_.Throughput(m, j)) continue;
@@ -168,9 +166,7 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   std::vector<double> worth;
   std::vector<double> rent;
   for (const size_t r : limit_) {
-    const size_t type =
-        limit_[jobs_.within.empty() ? position_[r]
-                                    : jobs_.within[position_[r]]];
+    const size_t type = limit_[jobs_.Within(position_[r])];
     worth.push_back(objective.worth[type]);
     // A part's is paid with its type's.
     rent.push_back(r == type ? objective.rent[type] : 0);
@@ -218,7 +214,7 @@ struct Rest {
 
 // Whether a cell takes what is scarce, by limit.
 bool TakesScarce(const ShareCell& cell, const std::vector<bool>& scarce) {
-  return scarce[static_cast<size_t>(cell.type)] || scarce[LimitOf(cell)];
+  return scarce[cell.type] || scarce[LimitOf(cell)];
 }
 
 // The cells of a job on types that are not scarce where it is as fast as where
@@ -227,11 +223,11 @@ std::vector<JobCell> TiedCells(const ShareProblem& problem, size_t m,
                                std::span<const double> shares,
                                const std::vector<bool>& scarce) {
   const auto is_free = [&](const JobCell& entry) {
-    return !TakesScarce(problem.cells[static_cast<size_t>(entry.cell)], scarce);
+    return !TakesScarce(problem.cells[entry.cell], scarce);
   };
   double speed = 0;
   for (const JobCell& entry : problem.Cells(m)) {
-    if (!is_free(entry) || shares[static_cast<size_t>(entry.cell)] <= 0) {
+    if (!is_free(entry) || shares[entry.cell] <= 0) {
       continue;
     }
     if (speed != 0 && entry.throughput != speed) return {};
@@ -250,7 +246,7 @@ std::vector<double> FreeThroughputs(const ShareProblem& problem,
   std::vector<double> most(problem.size(), 0.0);
   for (size_t m = 0; m < most.size(); ++m) {
     for (const JobCell& entry : problem.Cells(m)) {
-      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      const ShareCell& cell = problem.cells[entry.cell];
       if (TakesScarce(cell, scarce)) continue;
       most[m] = std::max(most[m], entry.throughput);
     }
@@ -265,12 +261,12 @@ void AddRest(const ShareProblem& problem, size_t m,
              std::span<const double> shares, Rest* rest) {
   ShareProblem& out = rest->problem;
   for (const JobCell& entry : cells) {
-    const auto i = static_cast<size_t>(entry.cell);
+    const auto i = entry.cell;
     ShareCell cell = problem.cells[i];
-    cell.unit = static_cast<int>(out.jobs.size());
+    cell.unit = static_cast<uint32_t>(out.jobs.size());
     cell.scale_factor *= time;
-    out.job_cells.push_back(
-        {static_cast<int>(out.cells.size()), tied ? 1.0 : entry.throughput});
+    out.job_cells.push_back({static_cast<uint32_t>(out.cells.size()),
+                             tied ? 1.0 : entry.throughput});
     out.cells.push_back(cell);
     rest->cell_of.push_back(i);
     rest->shares.push_back(shares[i] / time);
@@ -295,12 +291,12 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
     if (free[m]) continue;
     tied[m] = TiedCells(problem, m, shares, scarce);
     for (const JobCell& entry : problem.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
+      const auto i = entry.cell;
       const ShareCell& cell = problem.cells[i];
       if (!tied[m].empty() && !TakesScarce(cell, scarce)) continue;
       const double held = cell.scale_factor * shares[i];
-      out.limits[static_cast<size_t>(cell.type)] -= held;
-      if (cell.placement >= 0) out.limits[LimitOf(cell)] -= held;
+      out.limits[cell.type] -= held;
+      if (cell.placement != kNoPlacement) out.limits[LimitOf(cell)] -= held;
     }
   }
   for (size_t r = 0; r < out.limits.size(); ++r) {
@@ -313,18 +309,17 @@ Rest RestOf(const ShareProblem& problem, std::span<const double> shares,
     if (!free[m]) {
       double time = 0;
       std::erase_if(tied[m], [&](const JobCell& entry) {
-        return TakesScarce(problem.cells[static_cast<size_t>(entry.cell)],
-                           scarce);
+        return TakesScarce(problem.cells[entry.cell], scarce);
       });
       for (const JobCell& entry : tied[m]) {
-        time += shares[static_cast<size_t>(entry.cell)];
+        time += shares[entry.cell];
       }
       if (time > 0) AddRest(problem, m, tied[m], time, true, shares, &rest);
       continue;
     }
     std::vector<JobCell> cells;
     for (const JobCell& entry : problem.Cells(m)) {
-      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      const ShareCell& cell = problem.cells[entry.cell];
       if (!TakesScarce(cell, scarce)) cells.push_back(entry);
     }
     if (!cells.empty()) AddRest(problem, m, cells, 1, false, shares, &rest);
@@ -362,7 +357,7 @@ std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
   std::vector<double> shares = answer.shares;
   for (size_t i = 0; i < shares.size(); ++i) {
     // Free jobs leave scarce types: they had no more than dust there.
-    if (free[static_cast<size_t>(problem_.cells[i].unit)]) shares[i] = 0;
+    if (free[problem_.cells[i].unit]) shares[i] = 0;
   }
   for (size_t i = 0; i < rest.cell_of.size(); ++i) {
     shares[rest.cell_of[i]] = more.shares[i] * rest.time[i];

@@ -30,7 +30,7 @@ std::vector<double> CellValues(const ShareProblem& problem,
 // Which of ShareProblem::limits holds for the cell alone, or with others of the
 // same type and placement.
 inline size_t LimitOf(const ShareCell& cell) {
-  return static_cast<size_t>(cell.placement < 0 ? cell.type : cell.placement);
+  return cell.placement == kNoPlacement ? cell.type : cell.placement;
 }
 
 class PriceProgram {

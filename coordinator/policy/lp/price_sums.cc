@@ -15,7 +15,6 @@ namespace gavel {
 namespace {
 
 // As in price_levels.cc.
-constexpr double kBestPartOfSum = 0.6;
 constexpr int kSumStallMax = 100;
 
 class SumSearch {
@@ -33,7 +32,7 @@ class SumSearch {
     answer_.bound = std::numeric_limits<double>::infinity();
     answer_.value = known.value;
     answer_.known_weight = 1;
-    // Nobody pays anything: what all jobs could have alone.
+    // At prices of 0: what all jobs could have alone.
     const std::vector<double> free(capacity_.size(), 0.0);
     const Column best = Pass(free);
     scale_ = std::max(std::abs(best.value), std::abs(known.value));
@@ -118,8 +117,7 @@ class SumSearch {
     for (size_t j = 0; j < prices.size(); ++j) {
       prices[j] = master_.prices()[j] * scale_ / capacity_[j];
       if (moved_) {
-        prices[j] = kBestPartOfSum * answer_.prices[j] +
-                    (1 - kBestPartOfSum) * prices[j];
+        prices[j] = kBestPart * answer_.prices[j] + (1 - kBestPart) * prices[j];
       }
     }
     const Column column = Pass(prices);

@@ -53,11 +53,6 @@ class PriceFilling {
   }
 
  private:
-  // The type that the column's accelerators are of.
-  size_t TypeOf(size_t column) const {
-    return jobs_.within.empty() ? column : jobs_.within[column];
-  }
-
   double Speed(const WaterMember& member, size_t type) const {
     const double throughput = jobs_.Throughput(member.job, type);
     if (!member.tied) return throughput;
@@ -215,7 +210,7 @@ class PriceFilling {
       row[j] += share;
       const double held = jobs_.accelerators[member.job] * share;
       left_[j] -= held;
-      if (TypeOf(j) != j) left_[TypeOf(j)] -= held;
+      if (jobs_.Within(j) != j) left_[jobs_.Within(j)] -= held;
     }
   }
 
@@ -261,9 +256,9 @@ class PriceFilling {
       return left_[j] <= kLeftMin * jobs_.capacity[j];
     };
     std::erase_if(types_, [&](size_t j) {
-      return !free_[j] || is_full(j) || is_full(TypeOf(j));
+      return !free_[j] || is_full(j) || is_full(jobs_.Within(j));
     });
-    DropTheStuck();
+    DropMembersWithoutType();
   }
 
   // Time of the member on free types that it could have on another one as well;
@@ -294,7 +289,7 @@ class PriceFilling {
   }
 
   // Members that can use none of the types left, of which next to nothing was.
-  void DropTheStuck() {
+  void DropMembersWithoutType() {
     std::erase_if(members_, [&](const WaterMember& member) {
       return std::none_of(types_.begin(), types_.end(),
                           [&](size_t j) { return Speed(member, j) > 0; });

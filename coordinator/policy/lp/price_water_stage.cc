@@ -7,7 +7,6 @@ namespace gavel {
 namespace {
 
 // As in price_levels.cc.
-constexpr double kBestPartOfWater = 0.6;
 constexpr int kWaterStallMax = 60;
 // Evaluations of one search for a root, and where it ends: the cost above 1.
 constexpr int kRootStepsMax = 30;
@@ -71,8 +70,7 @@ void WaterStage::Run() {
     std::vector<double> prices = MasterPrices();
     if (stall == 0) {
       for (size_t j = 0; j < prices.size(); ++j) {
-        prices[j] =
-            kBestPartOfWater * prices_[j] + (1 - kBestPartOfWater) * prices[j];
+        prices[j] = kBestPart * prices_[j] + (1 - kBestPart) * prices[j];
       }
     }
     Tighten(prices);
@@ -103,14 +101,7 @@ std::vector<double> WaterStage::Scarcity() {
 }
 
 std::vector<PriceColumn> WaterStage::Mixture() const {
-  double all = 0;
-  for (const auto& [k, weight] : mixture_) all += weight;
-  std::vector<PriceColumn> mixture;
-  for (const auto& [k, weight] : mixture_) {
-    mixture.push_back(columns_[k]);
-    mixture.back().weight = weight / all;
-  }
-  return mixture;
+  return NormalizedMixture(columns_, mixture_);
 }
 
 PriceSums WaterStage::Pass(double level, std::span<const double> prices) {
@@ -118,12 +109,10 @@ PriceSums WaterStage::Pass(double level, std::span<const double> prices) {
   return sums_(level, prices);
 }
 
+// 0 where nothing is scarce.
 std::vector<double> WaterStage::MasterPrices() const {
-  std::vector<double> prices(master_.prices().begin(), master_.prices().end());
-  const double all = std::accumulate(prices.begin(), prices.end(), 0.0);
-  for (size_t j = 0; j < prices.size(); ++j) {
-    prices[j] = all > 0 ? prices[j] / (all * capacity_[j]) : 0;
-  }
+  std::vector<double> prices = master_.PricesOf(capacity_);
+  prices.resize(capacity_.size(), 0.0);
   return prices;
 }
 

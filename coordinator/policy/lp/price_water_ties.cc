@@ -15,10 +15,6 @@ constexpr double kTieSlack = 1e-9;
 // Mixtures of two columns that cost the same but for rounding.
 constexpr double kSameCost = 1e-13;
 
-size_t Within(const PriceJobs& jobs, size_t column) {
-  return jobs.within.empty() ? column : jobs.within[column];
-}
-
 // All of the time on a column, or none at all.
 struct Choice {
   double speed = 0;
@@ -96,7 +92,7 @@ std::vector<bool> FreeTypes(const PriceJobs& jobs,
                             std::span<const double> scarcity) {
   std::vector<bool> free(jobs.types);
   for (size_t j = 0; j < jobs.types; ++j) {
-    free[j] = scarcity[j] <= 0 && scarcity[Within(jobs, j)] <= 0;
+    free[j] = scarcity[j] <= 0 && scarcity[jobs.Within(j)] <= 0;
   }
   return free;
 }

@@ -36,9 +36,9 @@ bool RisesOn(double has, double most);
 
 // Frozen jobs with several choices at the same cost may exchange what they have
 // of scarce columns, and so leave more or less of the free ones to the jobs
-// that rise: the stage's shares are then not the only ones to go on from, and
-// others may be better. False: what is full leaves each of them one choice, or
-// they all use the same free columns.
+// that rise: the stage's shares are then not the only ones to continue from,
+// and others may be better. False: what is full leaves each of them one choice,
+// or they all use the same free columns.
 bool ExchangeMatters(const WaterEnd& end);
 
 }  // namespace gavel

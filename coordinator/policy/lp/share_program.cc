@@ -31,8 +31,8 @@ ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   lp.row_upper.assign(rows, 1.0);
   std::vector<int> count(limits, 0);
   for (const ShareCell& cell : problem.cells) {
-    ++count[static_cast<size_t>(cell.type)];
-    if (cell.placement >= 0) ++count[static_cast<size_t>(cell.placement)];
+    ++count[cell.type];
+    if (cell.placement != kNoPlacement) ++count[cell.placement];
   }
   int entries = 0;
   for (size_t r = 0; r < rows; ++r) {
@@ -43,17 +43,17 @@ ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   lp.entry_column.resize(static_cast<size_t>(entries));
   lp.entry_value.resize(static_cast<size_t>(entries));
   Filler filler{lp, lp.row_start};
-  const auto put = [&](int limit, size_t i) {
-    const auto r = static_cast<size_t>(limit);
+  const auto put = [&](size_t r, size_t i) {
     filler.Put(r, i, problem.cells[i].scale_factor / problem.limits[r]);
   };
   for (size_t i = 0; i < problem.cells.size(); ++i) {
     put(problem.cells[i].type, i);
-    if (problem.cells[i].placement >= 0) put(problem.cells[i].placement, i);
+    if (problem.cells[i].placement != kNoPlacement)
+      put(problem.cells[i].placement, i);
   }
   for (size_t m = 0; m < problem.size(); ++m) {
     for (const JobCell& cell : problem.Cells(m)) {
-      filler.Put(limits + m, static_cast<size_t>(cell.cell), cell.time);
+      filler.Put(limits + m, cell.cell, cell.time);
     }
   }
 }
@@ -63,7 +63,7 @@ int ShareProgram::AddThroughputRow(size_t m, double factor,
                                    double upper) {
   row_.clear();
   for (const JobCell& cell : problem_.Cells(m)) {
-    row_.push_back({cell.cell, factor * cell.throughput});
+    row_.push_back({static_cast<int>(cell.cell), factor * cell.throughput});
   }
   row_.insert(row_.end(), extra.begin(), extra.end());
   const int row = lp.AddRow(lower, upper, row_);
@@ -74,7 +74,7 @@ int ShareProgram::AddThroughputRow(size_t m, double factor,
 void ShareProgram::AddThroughputCost(size_t m, double factor,
                                      std::span<double> costs) const {
   for (const JobCell& cell : problem_.Cells(m)) {
-    costs[static_cast<size_t>(cell.cell)] += factor * cell.throughput;
+    costs[cell.cell] += factor * cell.throughput;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/policy/lp/target_program.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <utility>
 
@@ -39,8 +40,7 @@ void TopUp(const ShareProblem& problem, std::span<const double> targets,
     const double lacks = level * targets[m] - Throughput(problem, m, *shares);
     if (lacks <= 0) continue;
     const JobCell& cell = FastestCell(problem, m);
-    more[static_cast<size_t>(cell.cell)] +=
-        std::max(lacks / cell.throughput, kShareMin);
+    more[cell.cell] += std::max(lacks / cell.throughput, kShareMin);
   }
   RepairShares(problem, more);
   if (Level(problem, targets, more) <= Level(problem, targets, *shares)) return;
@@ -66,6 +66,7 @@ TargetProgram::TargetProgram(const ShareProblem& problem,
       unit_(Level(problem, targets_, EvenShares(problem))),
       program_(problem),
       share_rows_(static_cast<size_t>(program_.lp.rows())) {
+  assert(problem.size() > 0 && targets_.size() == problem.size());
   AddTargets();
   solver_ = std::make_unique<HighsSolver>(program_.lp, options);
 }
@@ -98,7 +99,7 @@ bool TargetProgram::PairsFound() const {
 }
 
 void TargetProgram::AddCertificate(const LpSolution& solution,
-                                   Answer* answer) const {
+                                   TargetAnswer* answer) const {
   std::vector<double> row_duals = solution.row_duals;
   const double rise = PricePairs(nullptr, 1, &row_duals);
   answer->bound = unit_ * (DualBound(program_.lp, row_duals) + rise);
@@ -115,12 +116,9 @@ void TargetProgram::AddCertificate(const LpSolution& solution,
       DualBound(shares.lp, std::span(row_duals).first(share_rows_)) + rise;
 }
 
-TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
-  Answer answer;
-  answer.outcome = solution.outcome;
-  answer.detail = std::move(solution.detail);
-  answer.solver = std::move(solution.solver);
-  answer.iterations = solution.iterations;
+TargetAnswer TargetProgram::AnswerOf(const LpSolution& solution) const {
+  TargetAnswer answer;
+  static_cast<SolveReport&>(answer) = solution;
   answer.shares = program_.Shares(solution);
   if (!answer.shares.empty()) {
     const auto level = static_cast<size_t>(level_column_);
@@ -142,8 +140,8 @@ TargetProgram::Answer TargetProgram::AnswerOf(LpSolution solution) const {
   return answer;
 }
 
-TargetProgram::Answer TargetProgram::Solve() {
-  Answer answer = AnswerOf(solver_->Solve());
+TargetAnswer TargetProgram::Solve() {
+  TargetAnswer answer = AnswerOf(solver_->Solve());
   if (answer.outcome == SolveOutcome::kIterationLimit ||
       answer.bound <= answer.level * (1 + kGapMax) || PairsFound()) {
     return answer;
@@ -151,7 +149,7 @@ TargetProgram::Answer TargetProgram::Solve() {
   // Targets of very different sizes: interior point has better duals there.
   LpOptions options = options_;
   options.method = LpMethod::kInteriorPoint;
-  Answer second = AnswerOf(HighsSolver(program_.lp, options).Solve());
+  TargetAnswer second = AnswerOf(HighsSolver(program_.lp, options).Solve());
   second.iterations += answer.iterations;
   if (second.outcome != SolveOutcome::kOptimal) return answer;
   if (second.level < answer.level) {

@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
@@ -21,6 +21,17 @@ namespace gavel {
 double Level(const ShareProblem& problem, std::span<const double> targets,
              std::span<const double> shares);
 
+struct TargetAnswer : SolveReport {
+  std::vector<double> shares;  // feasible; EvenShares at least
+  double level = 0;            // theirs
+  double bound = 0;            // no X has a higher level; see bound.h
+  // Of linear programs. A linear inequality that all feasible X satisfy:
+  // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It is what proves
+  // `bound`: at targets * level it is tight. Empty: the solver has no duals.
+  std::vector<double> slope;
+  double slope_bound = 0;
+};
+
 class TargetProgram {
  public:
   // `targets`: [k] steps/s, > 0. `problem` has at least one job, and outlives
@@ -28,21 +39,7 @@ class TargetProgram {
   TargetProgram(const ShareProblem& problem, std::vector<double> targets,
                 LpOptions options = {});
 
-  struct Answer {
-    SolveOutcome outcome = SolveOutcome::kFailed;
-    std::string detail;
-    std::string solver;
-    int iterations = 0;          // of HiGHS' methods
-    std::vector<double> shares;  // feasible; EvenShares at least
-    double level = 0;            // theirs
-    double bound = 0;            // no X has a higher level; see bound.h
-    // A linear inequality that all feasible X satisfy:
-    // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It is what proves
-    // `bound`: at targets * level it is tight. Empty: the solver has no duals.
-    std::vector<double> slope;
-    double slope_bound = 0;
-  };
-  Answer Solve();
+  TargetAnswer Solve();
 
   // After Solve: of all X with T_m(X) >= level target_m, to 1e-9, one with the
   // most sum_m gain[m] T_m(X). Empty when the solver fails.
@@ -57,8 +54,8 @@ class TargetProgram {
                     std::vector<double>* row_duals) const;
   bool PairsFound() const;
   void AddTargets();
-  Answer AnswerOf(LpSolution solution) const;
-  void AddCertificate(const LpSolution& solution, Answer* answer) const;
+  TargetAnswer AnswerOf(const LpSolution& solution) const;
+  void AddCertificate(const LpSolution& solution, TargetAnswer* answer) const;
 
   const ShareProblem& problem_;
   std::vector<double> targets_;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "coordinator/policy/lp/price_program.h"
-#include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 
@@ -16,11 +15,7 @@ TargetAnswer ByHighs(const ShareProblem& problem,
                      const std::vector<double>& targets,
                      std::span<const double> gain, const LpOptions& options) {
   TargetProgram program(problem, targets, options);
-  TargetProgram::Answer first = program.Solve();
-  TargetAnswer answer{
-      first.outcome,    std::move(first.detail), std::move(first.solver),
-      first.iterations, std::move(first.shares), first.level,
-      first.bound};
+  TargetAnswer answer = program.Solve();
   const bool again = options.pairs != nullptr && options.pairs->found();
   if (answer.outcome != SolveOutcome::kOptimal || again) return answer;
   std::vector<double> more = program.SpendTheRest(answer.level, gain);
@@ -50,7 +45,7 @@ TargetAnswer ByPrices(const ShareProblem& problem,
   if (!found.shares.empty()) {
     answer.level = Level(problem, targets, found.shares);
   }
-  // What is not proved can be as bad as nothing for somebody.
+  // What is not proved may leave some job with nothing.
   if (answer.level < answer.bound * (1 - kPriceGapMax)) {
     std::vector<double> even = EvenShares(problem);
     const double level = Level(problem, targets, even);

@@ -28,7 +28,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -38,12 +37,11 @@
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/position_matching.h"
 #include "coordinator/policy/share/type_prices.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -53,19 +51,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // So many jobs come behind each one that waits. Measured: of 10, 20, 30 and 60,
 // 30 gave the least mean JCT near the load that a cluster can carry.
 constexpr double kJobsToCome = 30;
-
-class Allox : public Policy {
- public:
-  Allox(std::string name, double alpha)
-      : name_(std::move(name)), alpha_(alpha) {}
-  std::string_view name() const override { return name_; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-
- private:
-  std::string name_;
-  double alpha_;
-};
 
 double BestThroughput(const Assigner& assigner, size_t job) {
   double best = 0;
@@ -142,12 +127,11 @@ void Reserve(Assigner& assigner, size_t gang) {
 }
 
 // By type, in jobs that wait for an accelerator of it. Of all jobs that are
-// here, as those to come will be like them. Nobody says that any will come;
-// that accelerators are busy does.
+// here, as those to come will be like them. Busy accelerators are the sign
+// that more will come.
 std::vector<double> Prices(const Assigner& assigner, const Durations& durations,
                            const Busy& busy, size_t waiting) {
-  std::vector<int> capacity(assigner.types());
-  for (size_t j = 0; j < capacity.size(); ++j) capacity[j] = assigner.room(j);
+  std::vector<int> capacity = assigner.rooms();
   for (const auto& [at, count] : busy) capacity[at.first] += count;
   const double all = std::accumulate(capacity.begin(), capacity.end(), 0.0);
   const double busy_part = 1 - assigner.room() / std::max(1.0, all);
@@ -207,13 +191,14 @@ void AssignHeads(Assigner& assigner, std::span<const size_t> jobs,
   }
 }
 
-absl::StatusOr<PolicyResult> Allox::Solve(const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+PolicyResult SolveAllox(const PolicyProblem& problem, double alpha) {
   Assigner assigner(problem);
   const Durations durations(assigner);
   Busy busy;
   std::vector<size_t> waiting = KeepRunning(assigner, durations, &busy);
-  const double share = alpha_ * static_cast<double>(waiting.size());
+  const double share = alpha * static_cast<double>(waiting.size());
   const auto considered = std::max(static_cast<size_t>(share),
                                    static_cast<size_t>(assigner.room()));
   waiting.resize(std::min(waiting.size(), considered));
@@ -237,18 +222,6 @@ absl::StatusOr<PolicyResult> Allox::Solve(const PolicyProblem& problem) const {
   result.bound = matching.bound;
   Certify(Sense::kMinimum, &result);
   return result;
-}
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeAllox();
-std::unique_ptr<Policy> MakeAllox() {
-  return std::make_unique<Allox>("allox", 1);
-}
-
-std::unique_ptr<Policy> MakeAlloxAlpha(std::string name, double alpha);
-std::unique_ptr<Policy> MakeAlloxAlpha(std::string name, double alpha) {
-  return std::make_unique<Allox>(std::move(name), alpha);
 }
 
 }  // namespace gavel

@@ -4,39 +4,25 @@
 //   s_m sum_c X[m][c] / (w_m sum_j N_j)
 // is made as large as it can be, then the second least, and so on: progressive
 // filling, whatever the throughputs.
-#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "coordinator/policy/share/water_filling.h"
-#include "core/status.h"
 
 namespace gavel {
-namespace {
 
-class Drf : public Policy {
- public:
-  std::string_view name() const override { return "drf"; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    const ShareProblem shares = MakeShareProblem(problem, {.agnostic = true});
-    if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-    const double accelerators =
-        std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
-    // With T = 1 the throughput is the time that the job runs.
-    std::vector<double> factor = shares.scale_factor;
-    for (double& value : factor) value /= accelerators;
-    return SolveFlatWaterFilling(shares, factor, problem.solver);
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeDrf();
-std::unique_ptr<Policy> MakeDrf() { return std::make_unique<Drf>(); }
+PolicyResult SolveDrf(const PolicyProblem& problem) {
+  const ShareProblem shares = MakeShareProblem(problem, {.agnostic = true});
+  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
+  const double accelerators =
+      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
+  // With T = 1 the throughput is the time that the job runs.
+  std::vector<double> factor = shares.scale_factor;
+  for (double& value : factor) value /= accelerators;
+  return SolveFlatWaterFilling(shares, factor, problem.solver);
+}
 
 }  // namespace gavel

@@ -1,5 +1,5 @@
 // Two splits of the cluster that look at no throughput; what others are
-// compared with (Gavel sections 4.1 and 7). Only usable jobs count, and nobody
+// compared with (Gavel sections 4.1 and 7). Only usable jobs count, and no job
 // is given time on a type that it can't use. Nothing is optimised: the
 // objective, and the bound, are the jobs that run at a time, sum_mj X[m][j].
 //
@@ -11,15 +11,13 @@
 // it (the original gives out more than there is).
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/share_problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -29,11 +27,10 @@ std::vector<int> CellsByType(const ShareProblem& problem, size_t m) {
   std::vector<int> cells(problem.types, -1);
   std::vector<double> fastest(problem.types, 0.0);
   for (const JobCell& entry : problem.Cells(m)) {
-    const auto type = static_cast<size_t>(
-        problem.cells[static_cast<size_t>(entry.cell)].type);
+    const auto type = problem.cells[entry.cell].type;
     if (entry.throughput <= fastest[type]) continue;
     fastest[type] = entry.throughput;
-    cells[type] = entry.cell;
+    cells[type] = static_cast<int>(entry.cell);
   }
   return cells;
 }
@@ -64,45 +61,23 @@ PolicyResult Split(const ShareProblem& problem, const Share& share) {
   return result;
 }
 
-class Isolated : public Policy {
- public:
-  std::string_view name() const override { return "isolated"; }
-  bool reads_progress() const override { return false; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    const ShareProblem shares = MakeShareProblem(problem);
-    const auto jobs = static_cast<double>(shares.size());
-    return Split(shares, [&](double scale_factor, size_t type) {
-      return shares.capacity[type] / (jobs * scale_factor);
-    });
-  }
-};
-
-class Proportional : public Policy {
- public:
-  std::string_view name() const override { return "proportional"; }
-  bool reads_progress() const override { return false; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    const ShareProblem shares = MakeShareProblem(problem);
-    const double accelerators =
-        std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
-    return Split(shares, [&](double, size_t type) {
-      return shares.capacity[type] / accelerators;
-    });
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<Policy> MakeIsolated();
-std::unique_ptr<Policy> MakeIsolated() { return std::make_unique<Isolated>(); }
+PolicyResult SolveIsolated(const PolicyProblem& problem) {
+  const ShareProblem shares = MakeShareProblem(problem);
+  const auto jobs = static_cast<double>(shares.size());
+  return Split(shares, [&](double scale_factor, size_t type) {
+    return shares.capacity[type] / (jobs * scale_factor);
+  });
+}
 
-std::unique_ptr<Policy> MakeProportional();
-std::unique_ptr<Policy> MakeProportional() {
-  return std::make_unique<Proportional>();
+PolicyResult SolveProportional(const PolicyProblem& problem) {
+  const ShareProblem shares = MakeShareProblem(problem);
+  const double accelerators =
+      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
+  return Split(shares, [&](double, size_t type) {
+    return shares.capacity[type] / accelerators;
+  });
 }
 
 }  // namespace gavel

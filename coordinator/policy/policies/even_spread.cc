@@ -18,7 +18,7 @@ std::vector<double> Totals(const ShareProblem& problem,
   std::vector<double> totals(problem.size(), 0.0);
   for (size_t m = 0; m < totals.size(); ++m) {
     for (const JobCell& cell : problem.Cells(m)) {
-      totals[m] += shares[static_cast<size_t>(cell.cell)];
+      totals[m] += shares[cell.cell];
     }
   }
   return totals;
@@ -31,7 +31,7 @@ void ScaleJobs(const ShareProblem& problem, std::span<const double> totals,
   for (size_t m = 0; m < totals.size(); ++m) {
     if (now[m] <= 0) continue;
     for (const JobCell& cell : problem.Cells(m)) {
-      shares[static_cast<size_t>(cell.cell)] *= totals[m] / now[m];
+      shares[cell.cell] *= totals[m] / now[m];
     }
   }
 }
@@ -57,6 +57,17 @@ void SpreadEvenly(const ShareProblem& problem, std::span<double> shares) {
     std::copy(spread.begin(), spread.end(), shares.begin());
     return;
   }
+}
+
+std::optional<PolicyResult> ResultIfNoneScarce(
+    const ShareProblem& problem,
+    const std::function<double(std::span<const double> shares)>& objective) {
+  if (problem.size() == 0) return ToResult(problem, {}, 0, 0, "none");
+  std::optional<std::vector<double>> best = EveryoneAtBest(problem);
+  if (!best.has_value()) return std::nullopt;
+  SpreadEvenly(problem, *best);
+  const double value = objective(*best);
+  return ToResult(problem, *best, value, value, "all-at-best");
 }
 
 }  // namespace gavel

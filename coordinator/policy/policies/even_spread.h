@@ -7,8 +7,11 @@
 #ifndef GAVEL_COORDINATOR_POLICY_POLICIES_EVEN_SPREAD_H_
 #define GAVEL_COORDINATOR_POLICY_POLICIES_EVEN_SPREAD_H_
 
+#include <functional>
+#include <optional>
 #include <span>
 
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
 namespace gavel {
@@ -18,6 +21,13 @@ namespace gavel {
 // equally fast in all of its cells, when there are pairs, or when a spread that
 // keeps every sum is not found (an iteration that has not converged).
 void SpreadEvenly(const ShareProblem& problem, std::span<double> shares);
+
+// Where no accelerator is scarce: there are no jobs, or every job can have its
+// best cell all the time (EveryoneAtBest), spread evenly. `objective` of these
+// shares is also the bound. nullopt: there is something to solve.
+std::optional<PolicyResult> ResultIfNoneScarce(
+    const ShareProblem& problem,
+    const std::function<double(std::span<const double> shares)>& objective);
 
 }  // namespace gavel
 

@@ -4,30 +4,20 @@
 //
 // The first job that fits nowhere blocks all behind it, however small they are:
 // that is what keeps a gang from waiting for ever. Jobs that run are not
-// preempted: they keep their type ahead of the queue. Only when nobody waits do
+// preempted: they keep their type ahead of the queue. Only when no job waits do
 // they move, in order of arrival, to accelerators that are idle on a type
 // earlier in the order: else the last jobs of a trace would end on the slowest
 // type beside an empty cluster.
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
-
-class Fifo : public Policy {
- public:
-  std::string_view name() const override { return "fifo"; }
-  bool reads_progress() const override { return false; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-};
 
 std::optional<size_t> FirstFit(const Assigner& assigner, size_t job) {
   for (size_t type = 0; type < assigner.types(); ++type) {
@@ -44,10 +34,7 @@ struct Split {
 
 Split SplitQueue(const Assigner& assigner) {
   Split split;
-  std::vector<int> room;
-  for (size_t type = 0; type < assigner.types(); ++type) {
-    room.push_back(assigner.room(type));
-  }
+  std::vector<int> room = assigner.rooms();
   for (const size_t job : assigner.queue()) {
     const std::optional<size_t> type = assigner.FitWhereItRuns(job);
     if (type && room[*type] >= assigner.Job(job).scale_factor) {
@@ -60,13 +47,10 @@ Split SplitQueue(const Assigner& assigner) {
   return split;
 }
 
-// Each on the earliest type that has room beside all who run.
+// Each on the earliest type that has room beside all that run.
 void AssignEarliest(Assigner& assigner,
                     const std::vector<std::pair<size_t, size_t>>& running) {
-  std::vector<int> room;  // beside all who run
-  for (size_t type = 0; type < assigner.types(); ++type) {
-    room.push_back(assigner.room(type));
-  }
+  std::vector<int> room = assigner.rooms();  // beside all that run
   for (const auto& [job, type] : running) {
     room[type] -= assigner.Job(job).scale_factor;
   }
@@ -83,8 +67,9 @@ void AssignEarliest(Assigner& assigner,
   }
 }
 
-absl::StatusOr<PolicyResult> Fifo::Solve(const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+PolicyResult SolveFifo(const PolicyProblem& problem) {
   Assigner assigner(problem);
   const Split split = SplitQueue(assigner);
   if (split.waiting.empty()) {
@@ -99,10 +84,5 @@ absl::StatusOr<PolicyResult> Fifo::Solve(const PolicyProblem& problem) const {
   }
   return assigner.Result("greedy");
 }
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeFifo();
-std::unique_ptr<Policy> MakeFifo() { return std::make_unique<Fifo>(); }
 
 }  // namespace gavel

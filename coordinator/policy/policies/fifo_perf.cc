@@ -15,14 +15,12 @@
 // fit from its queue before it packs the ones behind it; here it is packed
 // first, and a job behind it that has room of its own takes it.
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -36,25 +34,6 @@ bool SomeTypeHasRoom(const Assigner& assigner, size_t job) {
   }
   return false;
 }
-
-class FifoPerf : public Policy {
- public:
-  std::string_view name() const override { return "fifo_perf"; }
-  bool reads_progress() const override { return false; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    Assigner assigner(problem);
-    for (const size_t job : assigner.queue()) {
-      if (const auto type = assigner.BestFit(job)) {
-        assigner.Assign(job, *type);
-      } else if (!SomeTypeHasRoom(assigner, job)) {
-        break;
-      }
-    }
-    return assigner.Result("greedy");
-  }
-};
 
 // A unit on its accelerators; alone while it has no partner.
 struct Placed {
@@ -78,7 +57,7 @@ Placed* BestToJoin(const Assigner& assigner, size_t job,
   return best;
 }
 
-// Who runs where when the queue stops. Room is taken from `assigner`.
+// The units that run when the queue stops. Room is taken from `assigner`.
 std::vector<Placed> PlaceAndPack(Assigner& assigner) {
   std::vector<Placed> placed;
   for (const size_t job : assigner.queue()) {
@@ -96,35 +75,31 @@ std::vector<Placed> PlaceAndPack(Assigner& assigner) {
   return placed;
 }
 
-class FifoPacked : public Policy {
- public:
-  std::string_view name() const override { return "fifo_packed"; }
-  bool reads_progress() const override { return false; }
-  bool packs() const override { return true; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    Assigner planner(problem);
-    Assigner assigner(problem);
-    for (const Placed& unit : PlaceAndPack(planner)) {
-      if (unit.partner) {
-        assigner.AssignPair(unit.job, *unit.partner, unit.type);
-      } else {
-        assigner.Assign(unit.job, unit.type);
-      }
-    }
-    return assigner.Result("greedy");
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<Policy> MakeFifoPerf();
-std::unique_ptr<Policy> MakeFifoPerf() { return std::make_unique<FifoPerf>(); }
+PolicyResult SolveFifoPerf(const PolicyProblem& problem) {
+  Assigner assigner(problem);
+  for (const size_t job : assigner.queue()) {
+    if (const auto type = assigner.BestFit(job)) {
+      assigner.Assign(job, *type);
+    } else if (!SomeTypeHasRoom(assigner, job)) {
+      break;
+    }
+  }
+  return assigner.Result("greedy");
+}
 
-std::unique_ptr<Policy> MakeFifoPacked();
-std::unique_ptr<Policy> MakeFifoPacked() {
-  return std::make_unique<FifoPacked>();
+PolicyResult SolveFifoPacked(const PolicyProblem& problem) {
+  Assigner planner(problem);
+  Assigner assigner(problem);
+  for (const Placed& unit : PlaceAndPack(planner)) {
+    if (unit.partner) {
+      assigner.AssignPair(unit.job, *unit.partner, unit.type);
+    } else {
+      assigner.Assign(unit.job, unit.type);
+    }
+  }
+  return assigner.Result("greedy");
 }
 
 }  // namespace gavel

@@ -22,10 +22,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,14 +31,12 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policies/even_spread.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -49,11 +45,6 @@ constexpr int kRoundsMax = 60;
 // Relative distance of the bounds at which the search ends.
 constexpr double kGapMax = 1e-11;
 constexpr int kBisectionsMax = 200;
-
-struct FairnessOptions {
-  bool agnostic = false;
-  bool pairs = false;
-};
 
 // One job's rho as a function of its throughput.
 struct Finish {
@@ -135,7 +126,7 @@ class Search {
   // left over by anyone keeps its shares.
   void SpendTheRest(std::span<const double> gain) {
     TargetProgram program(shares_, Targets(finishes_, high_), options_);
-    const TargetProgram::Answer answer = program.Solve();
+    const TargetAnswer answer = program.Solve();
     if (answer.outcome != SolveOutcome::kOptimal) return;
     const std::vector<double> more =
         program.SpendTheRest(std::min(1.0, answer.level), gain);
@@ -147,16 +138,10 @@ class Search {
   void Spread() { SpreadEvenly(shares_, best_); }
 
   PolicyResult Result() const {
-    const double rho = RhoOf(best_);
-    PolicyResult result = ToResult(shares_, best_, rho, low_);
-    result.outcome = outcome_;
-    result.detail = detail_;
-    result.solver = solver_;
-    result.iterations = iterations_;
-    Certify(Sense::kMinimum, &result);
-    return result;
+    return Certified(Sense::kMinimum, report_,
+                     ToResult(shares_, best_, RhoOf(best_), low_));
   }
-  bool optimal() const { return outcome_ == SolveOutcome::kOptimal; }
+  bool optimal() const { return report_.outcome == SolveOutcome::kOptimal; }
 
  private:
   bool Done() const { return high_ - low_ <= kGapMax * high_; }
@@ -166,26 +151,25 @@ class Search {
 
   // Tightens both bounds at `rho`; false when the solver fails.
   bool Round(double rho) {
-    TargetProgram::Answer answer =
+    TargetAnswer answer =
         TargetProgram(shares_, Targets(finishes_, rho), options_).Solve();
-    outcome_ = answer.outcome;
-    detail_ = std::move(answer.detail);
-    solver_ = std::move(answer.solver);
-    iterations_ += answer.iterations;
+    answer.iterations += report_.iterations;
+    report_ = answer;
     const double reached = RhoOf(answer.shares);
     if (reached < high_) {
       high_ = reached;
       best_ = std::move(answer.shares);
     }
-    if (outcome_ != SolveOutcome::kOptimal || answer.slope.empty()) {
+    if (report_.outcome != SolveOutcome::kOptimal || answer.slope.empty()) {
       return false;
     }
     if (Done()) return true;
     // What is achieved satisfies every inequality that holds for all X.
     double bound = answer.slope_bound;
-    detail_ = CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);
-    if (!detail_.empty()) {
-      outcome_ = SolveOutcome::kIterationLimit;
+    report_.detail =
+        CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);
+    if (!report_.detail.empty()) {
+      report_.outcome = SolveOutcome::kIterationLimit;
       return false;
     }
     low_ = std::max(low_, Root(answer.slope, bound));
@@ -221,10 +205,7 @@ class Search {
   std::vector<double> best_;
   double low_ = 0;
   double high_ = 0;
-  SolveOutcome outcome_ = SolveOutcome::kOptimal;
-  std::string detail_;
-  std::string solver_ = "none";
-  int iterations_ = 0;
+  SolveReport report_ = {SolveOutcome::kOptimal, "", "none"};
 };
 
 // d_m(rho) as the level -rho rises; see price_levels.h.
@@ -248,7 +229,7 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
   const bool proved =
       std::isfinite(rho) && rho + answer.bound <= kPriceGapMax * rho;
   if (!proved) {
-    // It can be as bad as nothing for somebody.
+    // Some job may have nothing.
     std::vector<double> even = EvenShares(shares);
     if (rho_of(even) < rho) answer.shares = std::move(even);
   } else {
@@ -271,20 +252,16 @@ PolicyResult SolveByPrices(const ShareProblem& shares,
   return result;
 }
 
-absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
-                                        bool pairs) {
+PolicyResult SolveAware(const PolicyProblem& problem, bool pairs) {
   ShareProblem shares = MakeShareProblem(
       problem, {.pairs = pairs,
                 .pairs_unlisted = problem.solver != SolverChoice::kHighs});
-  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<Finish> finishes = Finishes(problem, shares);
-  if (auto best = EveryoneAtBest(shares)) {
-    SpreadEvenly(shares, *best);
-    const double rho = LargestRho(finishes, Throughputs(shares, *best));
-    return ToResult(shares, *best, rho, rho, "all-at-best");
-  }
-  std::vector<double> gain = Normalizers(shares);
-  for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
+  const auto rho_of = [&](std::span<const double> of) {
+    return LargestRho(finishes, Throughputs(shares, of));
+  };
+  if (auto result = ResultIfNoneScarce(shares, rho_of)) return *result;
+  const std::vector<double> gain = WeightedNormalizers(shares);
   const bool prices =
       problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares);
   if (prices) {
@@ -306,32 +283,13 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
   return result;
 }
 
-absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
-                                   const FairnessOptions& options) {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  if (!options.agnostic) return SolveAware(problem, options.pairs);
-  return SolveAware(WithReferenceType(problem), options.pairs);
-}
-
-std::unique_ptr<Policy> Make(std::string_view name, FairnessOptions options) {
-  return std::make_unique<OptionPolicy<FairnessOptions>>(name, Solve, options);
-}
-
 }  // namespace
 
-std::unique_ptr<Policy> MakeFinishTimeFairness();
-std::unique_ptr<Policy> MakeFinishTimeFairness() {
-  return Make("finish_time_fairness", {.agnostic = true});
-}
-
-std::unique_ptr<Policy> MakeFinishTimeFairnessPerf();
-std::unique_ptr<Policy> MakeFinishTimeFairnessPerf() {
-  return Make("finish_time_fairness_perf", {});
-}
-
-std::unique_ptr<Policy> MakeFinishTimeFairnessPacked();
-std::unique_ptr<Policy> MakeFinishTimeFairnessPacked() {
-  return Make("finish_time_fairness_packed", {.pairs = true});
+PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
+                                     PolicyForm form) {
+  return form == PolicyForm::kAgnostic
+             ? SolveAware(WithReferenceType(problem), false)
+             : SolveAware(problem, form == PolicyForm::kPacked);
 }
 
 }  // namespace gavel

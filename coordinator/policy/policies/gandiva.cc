@@ -14,30 +14,20 @@
 // "Random" is a hash of the jobs' ids: the same problem gives the same pairs.
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
 
 // Two jobs that share must do at least as well as by taking turns.
 constexpr double kTogetherMin = 1;
-
-class Gandiva : public Policy {
- public:
-  std::string_view name() const override { return "gandiva"; }
-  bool packs() const override { return true; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-};
 
 struct Unit {
   size_t job = 0;
@@ -180,9 +170,9 @@ void Place(Assigner& assigner, const Unit& unit) {
   }
 }
 
-absl::StatusOr<PolicyResult> Gandiva::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+PolicyResult SolveGandiva(const PolicyProblem& problem) {
   Assigner assigner(problem);
   std::vector<Unit> units = Packing(assigner).Run();
   std::stable_sort(units.begin(), units.end(),
@@ -195,10 +185,5 @@ absl::StatusOr<PolicyResult> Gandiva::Solve(
   result.each_round = true;
   return result;
 }
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeGandiva();
-std::unique_ptr<Policy> MakeGandiva() { return std::make_unique<Gandiva>(); }
 
 }  // namespace gavel

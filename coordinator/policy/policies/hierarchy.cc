@@ -1,5 +1,25 @@
-#include "coordinator/policy/policies/hierarchy.h"
-
+// Hierarchical fairness (Gavel section 4.3): entities with weights share the
+// cluster by water filling, and each divides its part among its jobs by a
+// policy of its own.
+//
+// An entity of weight w has w times the level of normalised throughput s_m /
+// prop_m T_m(X), all its jobs together. Inside it, by PolicyEntity::policy:
+// - "fairness": its jobs rise together, in proportion to their weights; what
+//   one can't use, as it is at its most or no allocation gives it more, goes to
+//   the others;
+// - "fifo": all of it to the job that arrived first (ties by id) until that job
+//   can have no more, then to the next;
+// - the name of any policy: the policy divides a cluster of the entity's part
+//   (each type's accelerators times w / sum of weights, rounded up, and never
+//   fewer than the largest gang that fits the whole type) among the entity's
+//   jobs alone; the entity's jobs then rise together in proportion to the
+//   normalised throughputs that they have there. Jobs that have none come after
+//   those, by their weights.
+// A job without an entity is an entity of its own, with the job's weight.
+//
+// The objective is the level up to which no job is short of its demand: the
+// first level at which some job can have no more. `bound` is above it in every
+// feasible allocation.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -9,6 +29,7 @@
 
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/policies/even_spread.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/water_filling.h"
 #include "core/status.h"
@@ -203,13 +224,8 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
   for (size_t m = 0; m < amounts.size(); ++m) amounts[m] *= normalizers[m];
   const double bound = levels.first_level_bound;
   const double objective = LevelOf(demands, amounts, bound);
-  PolicyResult result =
-      ToResult(shares, levels.shares, objective, bound, levels.solver);
-  result.outcome = levels.outcome;
-  result.detail = std::move(levels.detail);
-  result.iterations = levels.iterations;
-  Certify(Sense::kMaximum, &result);
-  return result;
+  return Certified(Sense::kMaximum, levels,
+                   ToResult(shares, levels.shares, objective, bound));
 }
 
 }  // namespace gavel

@@ -1,8 +1,10 @@
-#include "coordinator/policy/policies/max_min_fairness.h"
-
+// Max-min fairness, Gavel section 4.1: the least normalised throughput of all
+// jobs is made as large as it can be. The objective is min over jobs of
+//   v_m = s_m / (w_m prop_m) * T_m(X),
+// prop_m = sum_j T[m][j] N_j / sum_j N_j, with T = 0 where the job cannot run.
+// What then is left over goes where it gains most, with no job below the
+// optimum: the total of s_m / prop_m * T_m(X) is made as large as it can be.
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,10 +13,9 @@
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/policies/even_spread.h"
-#include "coordinator/policy/problem.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/job_classes.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -28,22 +29,6 @@ std::vector<double> Targets(const ShareProblem& shares,
   }
   return targets;
 }
-
-}  // namespace
-
-std::string_view MaxMinFairness::name() const {
-  switch (form_) {
-    case FairnessForm::kAgnostic:
-      return "max_min_fairness";
-    case FairnessForm::kAware:
-      return "max_min_fairness_perf";
-    case FairnessForm::kPacked:
-      return "max_min_fairness_packed";
-  }
-  return "";
-}
-
-namespace {
 
 // On classes of equal jobs. Shares are those of the classes.
 TargetAnswer SolveStages(const ShareProblem& shares,
@@ -60,28 +45,13 @@ TargetAnswer SolveStages(const ShareProblem& shares,
   return answer;
 }
 
-// The answer's certificate, recomputed from its shares.
-PolicyResult Certified(PolicyResult result, const TargetAnswer& answer) {
-  result.outcome = answer.outcome;
-  result.detail = answer.detail;
-  result.solver = answer.solver;
-  result.iterations = answer.iterations;
-  Certify(Sense::kMaximum, &result);
-  return result;
+// min_m v_m.
+double LeastValue(const ShareProblem& shares, std::span<const double> of) {
+  return Level(shares, Targets(shares, Normalizers(shares)), of);
 }
 
-// Everyone in their best cells, if they all fit.
-std::optional<PolicyResult> AllAtBest(const ShareProblem& shares) {
-  std::optional<std::vector<double>> best = EveryoneAtBest(shares);
-  if (!best.has_value()) return std::nullopt;
-  SpreadEvenly(shares, *best);
-  const double objective =
-      Level(shares, Targets(shares, Normalizers(shares)), *best);
-  return ToResult(shares, *best, objective, objective, "all-at-best");
-}
-
-// Jobs that run alone. Equal ones have equal shares, unless everyone is at
-// their best: then maybe on different types.
+// Jobs that run alone. Equal ones have equal shares, unless all jobs are
+// in their best cells: then maybe on different types.
 PolicyResult SolveAlone(const PolicyProblem& problem,
                         const ShareOptions& share_options,
                         const LpOptions& options) {
@@ -89,26 +59,29 @@ PolicyResult SolveAlone(const PolicyProblem& problem,
   const ShareProblem& shares = classes.problem;
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   if (MayAllBeAtBest(shares)) {
-    auto best = AllAtBest(MakeShareProblem(problem, share_options));
-    if (best.has_value()) return *std::move(best);
+    const ShareProblem all = MakeShareProblem(problem, share_options);
+    const auto value = [&](std::span<const double> of) {
+      return LeastValue(all, of);
+    };
+    if (auto result = ResultIfNoneScarce(all, value)) return *result;
   }
   TargetAnswer answer =
       SolveStages(shares, classes.members, problem.solver, options);
   SpreadEvenly(shares, answer.shares);
-  const double objective =
-      Level(shares, Targets(shares, Normalizers(shares)), answer.shares);
-  return Certified(
-      ToResult(problem, classes, answer.shares, objective, answer.bound),
-      answer);
+  return Certified(Sense::kMaximum, answer,
+                   ToResult(problem, classes, answer.shares,
+                            LeastValue(shares, answer.shares), answer.bound));
 }
 
 PolicyResult SolvePacked(const PolicyProblem& problem,
                          const ShareOptions& share_options,
                          const LpOptions& options) {
   ShareProblem shares = MakeShareProblem(problem, share_options);
-  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  if (auto best = AllAtBest(shares)) return *std::move(best);
   const std::vector<double> targets = Targets(shares, Normalizers(shares));
+  const auto value = [&](std::span<const double> of) {
+    return Level(shares, targets, of);
+  };
+  if (auto result = ResultIfNoneScarce(shares, value)) return *result;
   JobClasses classes = ClassifyJobs(shares);
   const TargetAnswer answer = SolveWithPairs(
       &classes.problem, options, [&](const LpOptions& with_pairs) {
@@ -117,34 +90,18 @@ PolicyResult SolvePacked(const PolicyProblem& problem,
       });
   std::vector<double> all = SharesOfMembers(classes, answer.shares, &shares);
   SpreadEvenly(shares, all);
-  const double objective = Level(shares, targets, all);
-  return Certified(ToResult(shares, all, objective, answer.bound), answer);
+  return Certified(Sense::kMaximum, answer,
+                   ToResult(shares, all, value(all), answer.bound));
 }
 
 }  // namespace
 
-absl::StatusOr<PolicyResult> MaxMinFairness::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  const ShareOptions options = OptionsOf(form_, problem.solver);
-  return options.pairs && !problem.pairs.empty()
-             ? SolvePacked(problem, options, options_)
-             : SolveAlone(problem, options, options_);
-}
-
-std::unique_ptr<Policy> MakeMaxMinFairness();
-std::unique_ptr<Policy> MakeMaxMinFairness() {
-  return std::make_unique<MaxMinFairness>(FairnessForm::kAgnostic);
-}
-
-std::unique_ptr<Policy> MakeMaxMinFairnessPerf();
-std::unique_ptr<Policy> MakeMaxMinFairnessPerf() {
-  return std::make_unique<MaxMinFairness>(FairnessForm::kAware);
-}
-
-std::unique_ptr<Policy> MakeMaxMinFairnessPacked();
-std::unique_ptr<Policy> MakeMaxMinFairnessPacked() {
-  return std::make_unique<MaxMinFairness>(FairnessForm::kPacked);
+PolicyResult SolveMaxMinFairness(const PolicyProblem& problem, PolicyForm form,
+                                 const LpOptions& options) {
+  const ShareOptions share_options = OptionsOf(form, problem.solver);
+  return share_options.pairs && !problem.pairs.empty()
+             ? SolvePacked(problem, share_options, options)
+             : SolveAlone(problem, share_options, options);
 }
 
 }  // namespace gavel

@@ -8,17 +8,14 @@
 // least total of relative shortfalls comes first, then the objective, and the
 // outcome says whose deadline it is (the original drops all of them).
 #include <algorithm>
-#include <memory>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "coordinator/policy/lp/deadline_program.h"
 #include "coordinator/policy/lp/pair_columns.h"
-#include "coordinator/policy/option_policy.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/costs.h"
 #include "coordinator/policy/share/share_problem.h"
@@ -26,12 +23,6 @@
 
 namespace gavel {
 namespace {
-
-struct MaxSumOptions {
-  bool pairs = false;
-  bool by_cost = false;
-  bool deadlines = false;
-};
 
 // sum_m T_m, over the cost of the type.
 SumObjective Objective(const ShareProblem& shares,
@@ -43,9 +34,10 @@ SumObjective Objective(const ShareProblem& shares,
   return objective;
 }
 
-absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
-                                   const MaxSumOptions& options) {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
+                                                   MaxSumOptions options) {
   std::vector<double> cost(problem.types.size(), 1.0);
   if (options.by_cost) {
     GAVEL_ASSIGN_OR_RETURN(cost, Costs(problem));
@@ -74,40 +66,7 @@ absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
     result.worth = options.by_cost ? TypeWorth::kThroughputPerCost
                                    : TypeWorth::kThroughput;
   }
-  result.outcome = answer.outcome;
-  result.detail = std::move(answer.detail);
-  result.solver = std::move(answer.solver);
-  result.iterations = answer.iterations;
-  Certify(Sense::kMaximum, &result);
-  return result;
-}
-
-std::unique_ptr<Policy> Make(std::string_view name, MaxSumOptions options) {
-  return std::make_unique<OptionPolicy<MaxSumOptions>>(name, Solve, options);
-}
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeMaxSumThroughputPerf();
-std::unique_ptr<Policy> MakeMaxSumThroughputPerf() {
-  return Make("max_sum_throughput_perf", {});
-}
-
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerf();
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerf() {
-  return Make("max_sum_throughput_normalized_by_cost_perf", {.by_cost = true});
-}
-
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerfSlos();
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPerfSlos() {
-  return Make("max_sum_throughput_normalized_by_cost_perf_SLOs",
-              {.by_cost = true, .deadlines = true});
-}
-
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPackedSlos();
-std::unique_ptr<Policy> MakeMaxSumThroughputByCostPackedSlos() {
-  return Make("max_sum_throughput_normalized_by_cost_packed_SLOs",
-              {.pairs = true, .by_cost = true, .deadlines = true});
+  return Certified(Sense::kMaximum, answer, std::move(result));
 }
 
 }  // namespace gavel

@@ -13,17 +13,15 @@
 // until that is 0.
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "coordinator/policy/lp/deadline_program.h"
 #include "coordinator/policy/lp/target_solver.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/costs.h"
 #include "coordinator/policy/share/share_problem.h"
@@ -43,13 +41,6 @@ constexpr double kProvedGapMax = 1e-6;
 // As far as rounding lets prices prove a margin, where 1e-9 is not enough.
 constexpr double kSharpGap = 1e-12;
 
-class MaxThroughputPerCost : public Policy {
- public:
-  std::string_view name() const override { return "max_throughput_per_cost"; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-};
-
 double Dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
@@ -63,16 +54,12 @@ class Search {
         cost_(cost.begin(), cost.end()),
         floors_(DeadlineFloors(problem, shares)),
         program_(problem, shares, floors_) {
-    throughput_.gain = Normalizers(shares);
-    for (size_t m = 0; m < shares.size(); ++m) {
-      throughput_.gain[m] *= shares.weight[m];
-    }
+    throughput_.gain = WeightedNormalizers(shares);
     throughput_.worth.assign(cost.size(), 1.0);
     throughput_.rent.assign(cost.size(), 0.0);
     gain_ = CellValues(shares, throughput_);
     for (const ShareCell& cell : shares.cells) {
-      price_.push_back(cost[static_cast<size_t>(cell.type)] *
-                       cell.scale_factor);
+      price_.push_back(cost[cell.type] * cell.scale_factor);
     }
   }
 
@@ -110,18 +97,16 @@ class Search {
 
   // Keeps the answer if it is better than `at_least`; false when there is none.
   bool Take(DeadlineProgram::Answer answer, bool always, double at_least) {
-    outcome_ = answer.outcome;
-    detail_ = std::move(answer.detail);
-    solver_ = std::move(answer.solver);
-    iterations_ += answer.iterations;
+    answer.iterations += report_.iterations;
+    report_ = answer;
     if (answer.shares.empty()) return false;
     const double ratio = RatioOf(answer.shares);
     if (always || ratio >= at_least) {
       ratio_ = ratio;
       best_ = std::move(answer.shares);
     }
-    return outcome_ == SolveOutcome::kOptimal ||
-           outcome_ == SolveOutcome::kInfeasible;
+    return report_.outcome == SolveOutcome::kOptimal ||
+           report_.outcome == SolveOutcome::kInfeasible;
   }
   bool Take(DeadlineProgram::Answer answer, bool always) {
     return Take(std::move(answer), always, ratio_);
@@ -158,15 +143,10 @@ class Search {
     bound_ = std::min(bound_, margin_ratio_ + margin_ / least);
   }
 
-  PolicyResult Result() {
+  PolicyResult Result() const {
     PolicyResult result = ToResult(shares_, best_, ratio_, bound_);
     result.worth = TypeWorth::kThroughputPerCost;
-    result.outcome = outcome_;
-    result.detail = std::move(detail_);
-    result.solver = std::move(solver_);
-    result.iterations = iterations_;
-    Certify(Sense::kMaximum, &result);
-    return result;
+    return Certified(Sense::kMaximum, report_, std::move(result));
   }
 
   const ShareProblem& shares_;
@@ -181,15 +161,13 @@ class Search {
   double margin_ = 0;  // N - margin_ratio D is at most this
   double margin_ratio_ = 0;
   double bound_ = 0;
-  SolveOutcome outcome_ = SolveOutcome::kFailed;
-  std::string detail_;
-  std::string solver_;
-  int iterations_ = 0;
+  SolveReport report_;
 };
 
-absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
+    const PolicyProblem& problem) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<double> cost, Costs(problem));
   const ShareProblem shares = MakeShareProblem(problem);
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
@@ -208,13 +186,6 @@ absl::StatusOr<PolicyResult> MaxThroughputPerCost::Solve(
   result = Search(other, shares, cost).Run();
   result.solver += kAfterPrices;
   return result;
-}
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeMaxThroughputPerCost();
-std::unique_ptr<Policy> MakeMaxThroughputPerCost() {
-  return std::make_unique<MaxThroughputPerCost>();
 }
 
 }  // namespace gavel

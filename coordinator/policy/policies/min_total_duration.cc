@@ -6,10 +6,8 @@
 //
 // A job of unknown length counts as long as the longest known one.
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,16 +15,14 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/option_policy.h"
 #include "coordinator/policy/policies/even_spread.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/demands.h"
 #include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "coordinator/policy/share/water_filling.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
@@ -39,11 +35,6 @@ constexpr double kFloorSlack = 1e-9;
 constexpr size_t kFilledJobsMax = 20'000;
 // Gangs that could have less than this part of the time are not limited to it.
 constexpr double kGangShareMin = 1e-6;
-
-struct MakespanOptions {
-  bool agnostic = false;
-  bool pairs = false;
-};
 
 // [k] steps left.
 std::vector<double> Remaining(const PolicyProblem& problem,
@@ -79,7 +70,7 @@ Excluded ExcludedOn(const ShareProblem& shares, size_t type,
   double job = 0;  // its scale factor
   for (size_t i = 0; i < shares.cells.size(); ++i) {
     const ShareCell& cell = shares.cells[i];
-    if (static_cast<size_t>(cell.type) != type || needs[i] <= excluded.share ||
+    if (cell.type != type || needs[i] <= excluded.share ||
         cell.scale_factor > capacity / 2) {
       continue;
     }
@@ -89,8 +80,7 @@ Excluded ExcludedOn(const ShareProblem& shares, size_t type,
   if (job == 0) return excluded;
   for (size_t i = 0; i < shares.cells.size(); ++i) {
     const ShareCell& cell = shares.cells[i];
-    if (static_cast<size_t>(cell.type) != type ||
-        cell.scale_factor <= capacity - job) {
+    if (cell.type != type || cell.scale_factor <= capacity - job) {
       continue;
     }
     excluded.gangs += needs[i];
@@ -104,10 +94,10 @@ Excluded ExcludedOn(const ShareProblem& shares, size_t type,
 }
 
 // Shares count accelerators, and rounds are of whole gangs: one that needs
-// nearly all of a type keeps everybody else off it, and so the job that sets
+// nearly all of a type keeps all other jobs off it, and so the job that sets
 // the makespan. With a limit on such gangs, for each type, the two together
 // have no more than all of the time. None where the floors themselves need
-// more. nullopt: nobody is limited.
+// more. nullopt: no gang is limited.
 std::optional<ShareProblem> WithGangLimits(const ShareProblem& shares,
                                            std::span<const double> needs) {
   if (shares.limits.size() > shares.types) return std::nullopt;  // parts of it
@@ -119,7 +109,7 @@ std::optional<ShareProblem> WithGangLimits(const ShareProblem& shares,
       continue;
     }
     for (const size_t i : excluded.cells) {
-      limited.cells[i].placement = static_cast<int>(limited.limits.size());
+      limited.cells[i].placement = static_cast<uint32_t>(limited.limits.size());
     }
     limited.limits.push_back(excluded.scale_factor_min * rest);
   }
@@ -135,7 +125,7 @@ std::vector<double> NeedsOf(const ShareProblem& shares,
   for (size_t m = 0; m < shares.size(); ++m) {
     const double part = floors[m] / Throughput(shares, m, given);
     for (const JobCell& cell : shares.Cells(m)) {
-      needs[static_cast<size_t>(cell.cell)] *= std::min(1.0, part);
+      needs[cell.cell] *= std::min(1.0, part);
     }
   }
   return needs;
@@ -163,8 +153,8 @@ bool FillAbove(const ShareProblem& shares, const std::vector<double>& remaining,
 }
 
 // The sum of gains gives what the optimum leaves over to gangs that keep the
-// job that sets the makespan from running, and to whoever makes most of it.
-// Water filling above what the makespan needs gives it to everyone. By prices;
+// job that sets the makespan from running, and to the jobs that gain most.
+// Water filling above what the makespan needs gives it to all jobs. By prices;
 // what they do not solve stays as it is.
 void FillTheRest(const ShareProblem& shares,
                  const std::vector<double>& remaining, SolverChoice choice,
@@ -184,20 +174,16 @@ void FillTheRest(const ShareProblem& shares,
   FillAbove(shares, remaining, choice, answer);
 }
 
-absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
-                                        bool pairs) {
+PolicyResult SolveAware(const PolicyProblem& problem, bool pairs) {
   ShareProblem shares = MakeShareProblem(
       problem, {.pairs = pairs,
                 .pairs_unlisted = problem.solver != SolverChoice::kHighs});
-  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const std::vector<double> remaining = Remaining(problem, shares);
-  if (auto best = EveryoneAtBest(shares)) {
-    SpreadEvenly(shares, *best);
-    const double makespan_s = 1 / Level(shares, remaining, *best);
-    return ToResult(shares, *best, makespan_s, makespan_s, "all-at-best");
-  }
-  std::vector<double> gain = Normalizers(shares);
-  for (size_t m = 0; m < gain.size(); ++m) gain[m] *= shares.weight[m];
+  const auto makespan_s = [&](std::span<const double> of) {
+    return 1 / Level(shares, remaining, of);
+  };
+  if (auto result = ResultIfNoneScarce(shares, makespan_s)) return *result;
+  const std::vector<double> gain = WeightedNormalizers(shares);
   TargetAnswer answer =
       SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
         return SolveTargets(shares, remaining, gain, problem.solver, options);
@@ -206,43 +192,18 @@ absl::StatusOr<PolicyResult> SolveAware(const PolicyProblem& problem,
     FillTheRest(shares, remaining, problem.solver, &answer);
   }
   SpreadEvenly(shares, answer.shares);
-  const double makespan_s = 1 / Level(shares, remaining, answer.shares);
-  PolicyResult result =
-      ToResult(shares, answer.shares, makespan_s, 1 / answer.bound);
-  result.outcome = answer.outcome;
-  result.detail = std::move(answer.detail);
-  result.solver = std::move(answer.solver);
-  result.iterations = answer.iterations;
-  Certify(Sense::kMinimum, &result);
-  return result;
-}
-
-absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem,
-                                   const MakespanOptions& options) {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-  if (!options.agnostic) return SolveAware(problem, options.pairs);
-  return SolveAware(WithReferenceType(problem), options.pairs);
-}
-
-std::unique_ptr<Policy> Make(std::string_view name, MakespanOptions options) {
-  return std::make_unique<OptionPolicy<MakespanOptions>>(name, Solve, options);
+  return Certified(Sense::kMinimum, answer,
+                   ToResult(shares, answer.shares, makespan_s(answer.shares),
+                            1 / answer.bound));
 }
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeMinTotalDuration();
-std::unique_ptr<Policy> MakeMinTotalDuration() {
-  return Make("min_total_duration", {.agnostic = true});
-}
-
-std::unique_ptr<Policy> MakeMinTotalDurationPerf();
-std::unique_ptr<Policy> MakeMinTotalDurationPerf() {
-  return Make("min_total_duration_perf", {});
-}
-
-std::unique_ptr<Policy> MakeMinTotalDurationPacked();
-std::unique_ptr<Policy> MakeMinTotalDurationPacked() {
-  return Make("min_total_duration_packed", {.pairs = true});
+PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
+                                   PolicyForm form) {
+  return form == PolicyForm::kAgnostic
+             ? SolveAware(WithReferenceType(problem), false)
+             : SolveAware(problem, form == PolicyForm::kPacked);
 }
 
 }  // namespace gavel

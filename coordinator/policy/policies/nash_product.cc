@@ -59,7 +59,7 @@ struct Inequality {
 struct Variable {
   size_t cell = 0;
   size_t limit = 0;
-  int placement = -1;
+  uint32_t placement = kNoPlacement;
   double usage = 0;            // of the limit, whose total is 1
   double placement_usage = 0;  // of the second limit
   double rate = 0;             // T / largest
@@ -101,6 +101,7 @@ class InteriorPoint {
 
   NashProduct Run() {
     NashProduct best;
+    best.solver = "interior-point";
     best.bound = std::numeric_limits<double>::infinity();
     best.log_product = -best.bound;
     const auto jobs = static_cast<double>(jobs_.size());
@@ -130,17 +131,15 @@ class InteriorPoint {
     job.index = m;
     job.begin = variables_.size();
     for (const JobCell& entry : problem_.Cells(m)) {
-      const auto i = static_cast<size_t>(entry.cell);
+      const auto i = entry.cell;
       const ShareCell& cell = problem_.cells[i];
       Variable v;
       v.cell = i;
-      v.limit = static_cast<size_t>(cell.type);
+      v.limit = cell.type;
       v.usage = cell.scale_factor / problem_.limits[v.limit];
       v.placement = cell.placement;
-      if (cell.placement >= 0) {
-        v.placement_usage =
-            cell.scale_factor /
-            problem_.limits[static_cast<size_t>(cell.placement)];
+      if (cell.placement != kNoPlacement) {
+        v.placement_usage = cell.scale_factor / problem_.limits[cell.placement];
       }
       v.rate = entry.throughput / largest;
       v.share = 0.9 * even[i];
@@ -158,8 +157,8 @@ class InteriorPoint {
   template <class Visit>
   static void ForEachLimit(const Variable& v, Visit visit) {
     visit(v.limit, v.usage);
-    if (v.placement >= 0) {
-      visit(static_cast<size_t>(v.placement), v.placement_usage);
+    if (v.placement != kNoPlacement) {
+      visit(v.placement, v.placement_usage);
     }
   }
 

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "coordinator/policy/policy.h"
@@ -18,10 +17,8 @@
 
 namespace gavel {
 
-struct NashProduct {
-  // kOptimal: the bound proves the product to 1e-9 per job.
-  SolveOutcome outcome = SolveOutcome::kFailed;
-  std::string detail;
+// kOptimal: the bound proves the product to 1e-9 per job.
+struct NashProduct : SolveReport {
   std::vector<double> shares;  // feasible
   double log_product = 0;      // of these shares
   // No X has a larger log_product. With prices p >= 0 of the limits, a = T(X)

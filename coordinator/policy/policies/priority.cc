@@ -4,38 +4,24 @@
 // anew each time, so it only ever waits for jobs of a higher priority and for
 // earlier ones of its own.
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
-#include "core/status.h"
 
 namespace gavel {
-namespace {
 
-class Priority : public Policy {
- public:
-  std::string_view name() const override { return "priority"; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override {
-    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
-    Assigner assigner(problem);
-    std::vector<size_t> order = assigner.queue();
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return assigner.Job(a).weight > assigner.Job(b).weight;
-    });
-    for (const size_t job : order) {
-      if (const auto type = assigner.BestFit(job)) assigner.Assign(job, *type);
-    }
-    return assigner.Result("greedy");
+PolicyResult SolvePriority(const PolicyProblem& problem) {
+  Assigner assigner(problem);
+  std::vector<size_t> order = assigner.queue();
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return assigner.Job(a).weight > assigner.Job(b).weight;
+  });
+  for (const size_t job : order) {
+    if (const auto type = assigner.BestFit(job)) assigner.Assign(job, *type);
   }
-};
-
-}  // namespace
-
-std::unique_ptr<Policy> MakePriority();
-std::unique_ptr<Policy> MakePriority() { return std::make_unique<Priority>(); }
+  return assigner.Result("greedy");
+}
 
 }  // namespace gavel

@@ -7,26 +7,17 @@
 // A gang that does not fit is passed over, and not starved by that: all is
 // decided anew each time, so it is only ever waiting for shorter jobs.
 #include <limits>
-#include <memory>
 #include <optional>
 #include <queue>
 #include <tuple>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
-
-class Sjf : public Policy {
- public:
-  std::string_view name() const override { return "sjf"; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-};
 
 double WeightedTime(const Assigner& assigner, size_t job, size_t type) {
   const PolicyJob& of = assigner.Job(job);
@@ -34,8 +25,9 @@ double WeightedTime(const Assigner& assigner, size_t job, size_t type) {
   return of.steps_remaining / (assigner.Throughput(job, type) * of.weight);
 }
 
-absl::StatusOr<PolicyResult> Sjf::Solve(const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+PolicyResult SolveSjf(const PolicyProblem& problem) {
   Assigner assigner(problem);
   // (time on its best free type, place in the queue). As types fill up a job's
   // time only grows: an entry whose time is out of date is put back.
@@ -57,10 +49,5 @@ absl::StatusOr<PolicyResult> Sjf::Solve(const PolicyProblem& problem) const {
   }
   return assigner.Result("greedy");
 }
-
-}  // namespace
-
-std::unique_ptr<Policy> MakeSjf();
-std::unique_ptr<Policy> MakeSjf() { return std::make_unique<Sjf>(); }
 
 }  // namespace gavel

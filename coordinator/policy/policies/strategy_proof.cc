@@ -13,35 +13,17 @@
 // `bound` the most that any allocation has. Weights scale v; they do not change
 // x*, as the weights of a product are constant factors.
 #include <cmath>
-#include <memory>
 #include <optional>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "coordinator/policy/policies/nash_product.h"
+#include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/share_problem.h"
-#include "core/status.h"
 
 namespace gavel {
 namespace {
-
-class StrategyProof : public Policy {
- public:
-  StrategyProof(std::string_view name, bool agnostic)
-      : name_(name), agnostic_(agnostic) {}
-
-  std::string_view name() const override { return name_; }
-  absl::StatusOr<PolicyResult> Solve(
-      const PolicyProblem& problem) const override;
-
- private:
-  std::string_view name_;
-  bool agnostic_;
-};
 
 // [k] logarithms of v_m at the job's largest throughput.
 std::vector<double> LogsOfLargest(const ShareProblem& shares) {
@@ -72,11 +54,11 @@ std::vector<double> Discounts(const ShareProblem& shares, NashProduct& nash) {
   return discounts;
 }
 
-absl::StatusOr<PolicyResult> StrategyProof::Solve(
-    const PolicyProblem& problem) const {
-  GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+}  // namespace
+
+PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form) {
   const ShareProblem shares =
-      MakeShareProblem(problem, {.agnostic = agnostic_});
+      MakeShareProblem(problem, {.agnostic = form == PolicyForm::kAgnostic});
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   double constant = 0;  // of the logarithm of the product
   for (const double log : LogsOfLargest(shares)) constant += log;
@@ -85,7 +67,7 @@ absl::StatusOr<PolicyResult> StrategyProof::Solve(
   const auto mean = [&](double log_product) {
     return std::exp((log_product + constant) / jobs);
   };
-  // Nobody stands in anybody's way: all discounts are 1.
+  // No job takes anything from another: all discounts are 1.
   if (const std::optional<std::vector<double>> best = EveryoneAtBest(shares)) {
     return ToResult(shares, *best, mean(0), mean(0), "all-at-best");
   }
@@ -93,41 +75,12 @@ absl::StatusOr<PolicyResult> StrategyProof::Solve(
   const std::vector<double> discounts = Discounts(shares, nash);
   std::vector<double> kept = nash.shares;
   for (size_t i = 0; i < kept.size(); ++i) {
-    const auto unit = static_cast<size_t>(shares.cells[i].unit);
-    kept[i] *= discounts[static_cast<size_t>(shares.units[unit].first)];
+    const auto unit = shares.cells[i].unit;
+    kept[i] *= discounts[shares.units[unit].first];
   }
-  PolicyResult result = ToResult(shares, kept, mean(nash.log_product),
-                                 mean(nash.bound), "interior-point");
-  result.outcome = nash.outcome;
-  result.detail = std::move(nash.detail);
-  Certify(Sense::kMaximum, &result);
-  return result;
-}
-
-}  // namespace
-
-// Two names each: Gavel's, and the short one.
-std::unique_ptr<Policy> MakeMaxMinFairnessStrategyProof();
-std::unique_ptr<Policy> MakeMaxMinFairnessStrategyProof() {
-  return std::make_unique<StrategyProof>("max_min_fairness_strategy_proof",
-                                         /*agnostic=*/true);
-}
-
-std::unique_ptr<Policy> MakeMaxMinFairnessStrategyProofPerf();
-std::unique_ptr<Policy> MakeMaxMinFairnessStrategyProofPerf() {
-  return std::make_unique<StrategyProof>("max_min_fairness_strategy_proof_perf",
-                                         /*agnostic=*/false);
-}
-
-std::unique_ptr<Policy> MakeStrategyProof();
-std::unique_ptr<Policy> MakeStrategyProof() {
-  return std::make_unique<StrategyProof>("strategy_proof", /*agnostic=*/true);
-}
-
-std::unique_ptr<Policy> MakeStrategyProofPerf();
-std::unique_ptr<Policy> MakeStrategyProofPerf() {
-  return std::make_unique<StrategyProof>("strategy_proof_perf",
-                                         /*agnostic=*/false);
+  return Certified(
+      Sense::kMaximum, nash,
+      ToResult(shares, kept, mean(nash.log_product), mean(nash.bound)));
 }
 
 }  // namespace gavel

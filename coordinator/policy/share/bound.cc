@@ -34,4 +34,11 @@ bool Certify(Sense sense, PolicyResult* result) {
   return false;
 }
 
+PolicyResult Certified(Sense sense, const SolveReport& report,
+                       PolicyResult result) {
+  static_cast<SolveReport&>(result) = report;
+  Certify(sense, &result);
+  return result;
+}
+
 }  // namespace gavel

@@ -39,6 +39,10 @@ inline std::string CheckBound(Sense sense, double value, double* bound) {
 // kOptimal is kIterationLimit. False: it is so.
 bool Certify(Sense sense, PolicyResult* result);
 
+// The result of a solve that ended so, after Certify.
+PolicyResult Certified(Sense sense, const SolveReport& report,
+                       PolicyResult result);
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_BOUND_H_

@@ -1,6 +1,7 @@
 #include "coordinator/policy/share/demands.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace gavel {
@@ -20,6 +21,7 @@ Demands::Demands(std::vector<double> rates, std::vector<double> caps,
       floors_(caps_.size(), 0.0),
       frozen_(caps_.size(), false),
       unfrozen_(caps_.size()) {
+  assert(rates_.size() == caps_.size());
   Sort();
 }
 
@@ -31,6 +33,7 @@ Demands Demands::Flat(std::vector<double> rates, std::vector<double> caps,
     groups[m].tiers = {{m}};
   }
   Demands demands(std::move(rates), std::move(caps), std::move(groups));
+  assert(floors.empty() || floors.size() == demands.caps_.size());
   if (!floors.empty()) demands.floors_ = std::move(floors);
   return demands;
 }

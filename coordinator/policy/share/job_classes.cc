@@ -48,7 +48,7 @@ PairTable TableOfClasses(const PairTable& table,
   out.members = members;
   out.jobs.resize(table.jobs.size());
   for (const size_t m : first) {
-    out.jobs[table.kind[m]].push_back(static_cast<int>(out.kind.size()));
+    out.jobs[table.kind[m]].push_back(static_cast<uint32_t>(out.kind.size()));
     out.kind.push_back(table.kind[m]);
     out.fastest.push_back(table.fastest[m]);
   }
@@ -66,20 +66,19 @@ ShareProblem FirstMembers(const ShareProblem& problem,
   out.limits = problem.limits;
   out.job_start.push_back(0);
   for (const size_t m : first) {
-    const size_t index = out.jobs.size();
+    const auto index = static_cast<uint32_t>(out.jobs.size());
     out.jobs.push_back(problem.jobs[m]);
     out.scale_factor.push_back(problem.scale_factor[m]);
     out.weight.push_back(problem.weight[m]);
     const std::span<const double> row = problem.Row(m);
     out.throughputs.insert(out.throughputs.end(), row.begin(), row.end());
-    out.units.push_back(
-        {problem.units[m].id, static_cast<int>(index), /*second=*/-1});
+    out.units.push_back({problem.units[m].id, index, /*second=*/-1});
     for (const JobCell& entry : problem.Cells(m)) {
-      ShareCell cell = problem.cells[static_cast<size_t>(entry.cell)];
-      cell.unit = static_cast<int>(index);
+      ShareCell cell = problem.cells[entry.cell];
+      cell.unit = index;
       cell.scale_factor *= members[index];
       out.job_cells.push_back(
-          {static_cast<int>(out.cells.size()), entry.throughput});
+          {static_cast<uint32_t>(out.cells.size()), entry.throughput});
       out.cells.push_back(cell);
     }
     out.job_start.push_back(out.job_cells.size());
@@ -91,11 +90,12 @@ ShareProblem FirstMembers(const ShareProblem& problem,
   return out;
 }
 
-// Who each member of two classes is with, and for which part of the classes'
-// time together: all members of a class have as much, of few others. Calls
-// visit(member of a, member of b, part).
+// The partners of each member of two classes, and the part of the classes'
+// time together for each: all members of a class have the same time, with few
+// partners. Calls visit(member of a, member of b, part).
 template <class Visit>
-void Match(std::span<const int> a, std::span<const int> b, Visit visit) {
+void Match(std::span<const uint32_t> a, std::span<const uint32_t> b,
+           Visit visit) {
   const size_t of_a = a.size();
   const size_t of_b = b.size();
   const double all = static_cast<double>(of_a) * static_cast<double>(of_b);
@@ -112,7 +112,7 @@ void Match(std::span<const int> a, std::span<const int> b, Visit visit) {
 
 // The same of a class with itself: in a ring.
 template <class Visit>
-void MatchRing(std::span<const int> a, Visit visit) {
+void MatchRing(std::span<const uint32_t> a, Visit visit) {
   const size_t pairs = a.size() == 2 ? 1 : a.size();
   for (size_t i = 0; i < pairs; ++i) {
     visit(a[i], a[(i + 1) % a.size()], 1 / static_cast<double>(pairs));
@@ -123,9 +123,9 @@ void MatchRing(std::span<const int> a, Visit visit) {
 void ListMembers(const JobClasses& classes, std::span<const double> shares,
                  ShareProblem* problem, std::vector<double>* all) {
   const ShareProblem& of = classes.problem;
-  std::vector<std::vector<int>> members(of.size());
+  std::vector<std::vector<uint32_t>> members(of.size());
   for (size_t m = 0; m < problem->size(); ++m) {
-    members[classes.class_of[m]].push_back(static_cast<int>(m));
+    members[classes.class_of[m]].push_back(static_cast<uint32_t>(m));
   }
   const PairTable& table = *of.pairs;
   const size_t alone = of.cells.size() - of.listed.size();
@@ -133,15 +133,15 @@ void ListMembers(const JobClasses& classes, std::span<const double> shares,
   for (size_t i = 0; i < of.listed.size(); ++i) {
     const double share = shares[alone + i];
     if (!(share > 0)) continue;
-    const auto unit = static_cast<size_t>(of.cells[alone + i].unit);
-    auto a = static_cast<size_t>(of.units[unit].first);
-    auto b = static_cast<size_t>(of.units[unit].second);
+    const auto unit = of.cells[alone + i].unit;
+    auto a = of.units[unit].first;
+    auto b = static_cast<uint32_t>(of.units[unit].second);
     const size_t cell = of.listed[i];
-    if (table.kind[a] != static_cast<size_t>(table.cells[cell].first)) {
+    if (table.kind[a] != table.cells[cell].first) {
       std::swap(a, b);
     }
     const double pairs = share * table.PairsAtATime(a, b);
-    const auto visit = [&](int first, int second, double part) {
+    const auto visit = [&](uint32_t first, uint32_t second, double part) {
       listed.push_back({first, second, cell});
       all->push_back(pairs * part);
     };
@@ -262,8 +262,7 @@ PolicyResult ToResult(const PolicyProblem& problem, const JobClasses& classes,
   std::vector<double> rows(of.size() * of.columns, 0.0);
   for (size_t i = 0; i < shares.size(); ++i) {
     const ShareCell& cell = of.cells[i];
-    rows[static_cast<size_t>(cell.unit) * of.columns +
-         static_cast<size_t>(cell.column)] = shares[i];
+    rows[cell.unit * of.columns + cell.column] = shares[i];
   }
   std::vector<ShareUnit> units;
   std::vector<uint32_t> class_of;
@@ -292,8 +291,7 @@ std::vector<double> SharesOfMembers(const JobClasses& classes,
         classes.problem.Cells(classes.class_of[m]);
     const std::span<const JobCell> to = problem->Cells(m);
     for (size_t i = 0; i < to.size(); ++i) {
-      all[static_cast<size_t>(to[i].cell)] =
-          shares[static_cast<size_t>(from[i].cell)];
+      all[to[i].cell] = shares[from[i].cell];
     }
   }
   if (problem->pairs != nullptr) ListMembers(classes, shares, problem, &all);

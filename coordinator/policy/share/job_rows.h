@@ -3,7 +3,7 @@
 // carried from one solve to the next (PolicyProblem::rows): a job that comes,
 // goes or changes is one look at a table. What numbers rows got depends on that
 // history, so nothing may depend on the numbers. Called by ClassesOf
-// (job_classes.h) and whoever keeps a problem. A value without locks.
+// (job_classes.h) and the engine. A value without locks.
 #ifndef GAVEL_COORDINATOR_POLICY_SHARE_JOB_ROWS_H_
 #define GAVEL_COORDINATOR_POLICY_SHARE_JOB_ROWS_H_
 

@@ -1,26 +1,30 @@
 #include "coordinator/policy/share/pair_table.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace gavel {
 namespace {
 
+using UnitsOfPairs = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
+
 // Units of pairs by their jobs, for pairs that get another cell.
-std::map<std::pair<int, int>, int> PairUnits(const ShareProblem& problem) {
-  std::map<std::pair<int, int>, int> units;
+UnitsOfPairs PairUnits(const ShareProblem& problem) {
+  UnitsOfPairs units;
   for (size_t u = problem.size(); u < problem.units.size(); ++u) {
     const UsableUnit& unit = problem.units[u];
-    units[{unit.first, unit.second}] = static_cast<int>(u);
+    units[{unit.first, static_cast<uint32_t>(unit.second)}] =
+        static_cast<uint32_t>(u);
   }
   return units;
 }
 
 // What the cells added mean to the jobs in them, by job.
 struct Additions {
-  std::vector<std::pair<int, JobCell>> entries;  // (job m, cell)
+  std::vector<std::pair<uint32_t, JobCell>> entries;  // (job m, cell)
 
-  void Add(int job, int cell, double throughput, double time) {
+  void Add(uint32_t job, uint32_t cell, double throughput, double time) {
     entries.push_back({job, {cell, throughput, time}});
   }
 };
@@ -37,9 +41,7 @@ void Merge(Additions additions, ShareProblem* problem) {
   for (size_t m = 0; m < problem->size(); ++m) {
     const std::span<const JobCell> old = problem->Cells(m);
     merged.insert(merged.end(), old.begin(), old.end());
-    for (;
-         next != additions.entries.end() && next->first == static_cast<int>(m);
-         ++next) {
+    for (; next != additions.entries.end() && next->first == m; ++next) {
       merged.push_back(next->second);
     }
     start.push_back(merged.size());
@@ -57,8 +59,8 @@ double PairTable::PairsAtATime(size_t a, size_t b) const {
 void SetFastest(PairTable* table) {
   std::vector<double> of_kind(table->jobs.size(), 0.0);
   for (const PairCell& cell : table->cells) {
-    double& first = of_kind[static_cast<size_t>(cell.first)];
-    double& second = of_kind[static_cast<size_t>(cell.second)];
+    double& first = of_kind[cell.first];
+    double& second = of_kind[cell.second];
     first = std::max(first, cell.first_throughput);
     second = std::max(second, cell.second_throughput);
   }
@@ -70,29 +72,27 @@ void SetFastest(PairTable* table) {
 
 void ListCells(std::span<const ListedCell> listed, ShareProblem* problem) {
   const PairTable& table = *problem->pairs;
-  std::map<std::pair<int, int>, int> units = PairUnits(*problem);
+  UnitsOfPairs units = PairUnits(*problem);
   Additions additions;
   for (const ListedCell& entry : listed) {
     const PairCell& of = table.cells[entry.cell];
-    const auto a = static_cast<size_t>(entry.first);
-    const auto b = static_cast<size_t>(entry.second);
+    const auto a = entry.first;
+    const auto b = entry.second;
     const std::pair key = std::minmax(entry.first, entry.second);
     const auto [unit, is_new] =
-        units.emplace(key, static_cast<int>(problem->units.size()));
+        units.emplace(key, static_cast<uint32_t>(problem->units.size()));
     if (is_new) {
-      const auto id = [&](int m) {
-        return problem->units[static_cast<size_t>(m)].id.job;
-      };
-      problem->units.push_back(
-          {{id(key.first), id(key.second)}, key.first, key.second});
+      const auto id = [&](uint32_t m) { return problem->units[m].id.job; };
+      problem->units.push_back({{id(key.first), id(key.second)},
+                                key.first,
+                                static_cast<int>(key.second)});
     }
     problem->listed.push_back(entry.cell);
     const double pairs = table.PairsAtATime(a, b);
-    const auto index = static_cast<int>(problem->cells.size());
-    problem->cells.push_back(
-        {unit->second, of.column,
-         static_cast<int>(static_cast<size_t>(of.column) % problem->types),
-         of.placement, problem->scale_factor[a] * pairs});
+    const auto index = static_cast<uint32_t>(problem->cells.size());
+    problem->cells.push_back({unit->second, of.column,
+                              static_cast<uint32_t>(of.column % problem->types),
+                              of.placement, problem->scale_factor[a] * pairs});
     if (a == b) {
       additions.Add(entry.first, index, of.first_throughput, 1);
       continue;

@@ -7,7 +7,7 @@
 #define GAVEL_COORDINATOR_POLICY_SHARE_PAIR_TABLE_H_
 
 #include <cstddef>
-#include <map>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,20 +19,20 @@ namespace gavel {
 
 // A job of the first kind beside one of the second, in a column.
 struct PairCell {
-  int first = 0;  // kinds, first <= second
-  int second = 0;
-  int column = 0;               // in [0, C)
-  int placement = -1;           // as in ShareCell
-  double first_throughput = 0;  // steps/s, > 0
+  uint32_t first = 0;  // kinds, first <= second
+  uint32_t second = 0;
+  uint32_t column = 0;                // in [0, C)
+  uint32_t placement = kNoPlacement;  // as in ShareCell
+  double first_throughput = 0;        // steps/s, > 0
   double second_throughput = 0;
 };
 
 struct PairTable {
-  std::vector<std::vector<int>> jobs;  // by kind: jobs m, ascending
-  std::vector<PairCell> cells;         // by first, second kind, column
-  std::vector<size_t> kind;            // [k]
-  std::vector<double> members;         // [k] jobs of the class m; 1: no classes
-  std::vector<double> fastest;         // [k] in a pair; 0: it is in none
+  std::vector<std::vector<uint32_t>> jobs;  // by kind: jobs m, ascending
+  std::vector<PairCell> cells;              // by first, second kind, column
+  std::vector<size_t> kind;                 // [k]
+  std::vector<double> members;  // [k] jobs of the class m; 1: no classes
+  std::vector<double> fastest;  // [k] in a pair; 0: it is in none
 
   // There is more than one job of the class: it makes pairs with itself.
   bool PairsWithItself(size_t m) const { return members[m] > 1; }
@@ -46,8 +46,8 @@ void SetFastest(PairTable* table);
 // A cell of a pair that is to be listed: of the class `first` (of the first
 // kind of the cell) and the class `second`.
 struct ListedCell {
-  int first = 0;  // jobs m
-  int second = 0;
+  uint32_t first = 0;  // jobs m
+  uint32_t second = 0;
   size_t cell = 0;  // index into PairTable::cells
 };
 

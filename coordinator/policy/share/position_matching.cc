@@ -1,6 +1,7 @@
 #include "coordinator/policy/share/position_matching.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -179,6 +180,8 @@ Matching Matcher::Result() const {
 }  // namespace
 
 Matching MatchPositions(const MatchingProblem& problem) {
+  assert(problem.types == 0 || problem.time_s.size() % problem.types == 0);
+  assert(problem.price.empty() || problem.price.size() == problem.types);
   Matcher matcher(problem);
   for (size_t job = 0; job < problem.jobs(); ++job) matcher.Insert(job);
   return matcher.Result();

@@ -92,7 +92,8 @@ class Builder {
 
   void AddAlone(size_t m) {
     const int i = position_[m];
-    out_.units.push_back({{problem_.jobs[m].id, JobId()}, i, -1});
+    out_.units.push_back(
+        {{problem_.jobs[m].id, JobId()}, static_cast<uint32_t>(i), -1});
     const std::span<const double> row = out_.Row(static_cast<size_t>(i));
     for (size_t c = 0; c < row.size(); ++c) {
       if (row[c] > 0) AddCell(c, problem_.jobs[m].scale_factor, row[c], 0);
@@ -124,7 +125,8 @@ class Builder {
     const int b = position_[other];
     if (a < 0 || b < 0) return;
     const PolicyJob& job = problem_.jobs[m];
-    out_.units.push_back({{job.id, problem_.jobs[other].id}, a, b});
+    out_.units.push_back(
+        {{job.id, problem_.jobs[other].id}, static_cast<uint32_t>(a), b});
     const size_t cells = out_.cells.size();
     const bool turned = problem_.KindOf(m) > problem_.KindOf(other);
     const std::span<const double> row_a = out_.Row(static_cast<size_t>(a));
@@ -152,26 +154,27 @@ class Builder {
         double& least = alone[kind * out_.columns + c];
         least = table->jobs[kind].empty() ? row[c] : std::min(least, row[c]);
       }
-      table->jobs[kind].push_back(static_cast<int>(m));
+      table->jobs[kind].push_back(static_cast<uint32_t>(m));
       table->kind.push_back(kind);
     }
     table->members.assign(out_.size(), 1.0);
     for (size_t p = 0; p < problem_.pairs.size(); ++p) {
       const PolicyPair& pair = problem_.pairs[p];
-      const std::vector<int>& first = table->jobs[pair.first];
+      const std::vector<uint32_t>& first = table->jobs[pair.first];
       if (first.empty() || table->jobs[pair.second].empty()) continue;
       if (pair.first == pair.second && first.size() == 1) continue;
-      const auto m = static_cast<size_t>(first.front());
-      const int scale_factor = problem_.jobs[out_.jobs[m]].scale_factor;
+      const int scale_factor =
+          problem_.jobs[out_.jobs[first.front()]].scale_factor;
       const auto row = [&](size_t kind) {
         return std::span(alone).subspan(kind * out_.columns, out_.columns);
       };
       ForEachColumn(
           p, scale_factor, row(pair.first), row(pair.second),
           [&](size_t c, double a, double b) {
-            table->cells.push_back(
-                {static_cast<int>(pair.first), static_cast<int>(pair.second),
-                 static_cast<int>(c), PlacementOf(c, scale_factor), a, b});
+            table->cells.push_back({static_cast<uint32_t>(pair.first),
+                                    static_cast<uint32_t>(pair.second),
+                                    static_cast<uint32_t>(c),
+                                    PlacementOf(c, scale_factor), a, b});
           });
     }
     if (table->cells.empty()) return;  // prices serve it
@@ -181,19 +184,21 @@ class Builder {
 
   void AddCell(size_t column, int scale_factor, double first, double second) {
     ShareCell cell;
-    cell.unit = static_cast<int>(out_.units.size()) - 1;
-    cell.column = static_cast<int>(column);
-    cell.type = static_cast<int>(problem_.TypeOfColumn(column));
+    cell.unit = static_cast<uint32_t>(out_.units.size() - 1);
+    cell.column = static_cast<uint32_t>(column);
+    cell.type = static_cast<uint32_t>(problem_.TypeOfColumn(column));
     cell.scale_factor = scale_factor;
     cell.placement = PlacementOf(column, scale_factor);
     out_.cells.push_back(cell);
     throughputs_.emplace_back(first, second);
   }
 
-  // The limit on consolidated gangs of this scale factor, -1 where it is that
-  // of the type. There are few of them: as many as scale factors.
-  int PlacementOf(size_t column, int scale_factor) {
-    if (!problem_.placement_sensitive() || column >= types_) return -1;
+  // The limit on consolidated gangs of this scale factor, kNoPlacement where it
+  // is that of the type. There are few of them: as many as scale factors.
+  uint32_t PlacementOf(size_t column, int scale_factor) {
+    if (!problem_.placement_sensitive() || column >= types_) {
+      return kNoPlacement;
+    }
     const size_t type = column;
     for (const Placement& known : placements_) {
       if (known.type == type && known.scale_factor == scale_factor) {
@@ -204,9 +209,9 @@ class Builder {
     for (const int size : problem_.servers[type]) {
       accelerators += size / scale_factor * scale_factor;
     }
-    int limit = -1;
+    uint32_t limit = kNoPlacement;
     if (accelerators < problem_.capacity[type]) {
-      limit = static_cast<int>(out_.limits.size());
+      limit = static_cast<uint32_t>(out_.limits.size());
       out_.limits.push_back(accelerators);
     }
     placements_.push_back({type, scale_factor, limit});
@@ -216,9 +221,8 @@ class Builder {
   // Calls visit(job m, its throughput) for each job in the cell.
   template <class Visit>
   void ForEachJob(size_t cell, Visit visit) const {
-    const UsableUnit& unit =
-        out_.units[static_cast<size_t>(out_.cells[cell].unit)];
-    visit(static_cast<size_t>(unit.first), throughputs_[cell].first);
+    const UsableUnit& unit = out_.units[out_.cells[cell].unit];
+    visit(unit.first, throughputs_[cell].first);
     if (unit.second >= 0) {
       visit(static_cast<size_t>(unit.second), throughputs_[cell].second);
     }
@@ -235,7 +239,7 @@ class Builder {
     std::vector<size_t> next = start;
     for (size_t i = 0; i < out_.cells.size(); ++i) {
       ForEachJob(i, [&](size_t m, double throughput) {
-        out_.job_cells[next[m]++] = {static_cast<int>(i), throughput};
+        out_.job_cells[next[m]++] = {static_cast<uint32_t>(i), throughput};
       });
     }
   }
@@ -243,7 +247,7 @@ class Builder {
   struct Placement {
     size_t type = 0;
     int scale_factor = 0;
-    int limit = -1;
+    uint32_t limit = kNoPlacement;
   };
 
   const PolicyProblem& problem_;

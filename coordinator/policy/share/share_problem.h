@@ -11,6 +11,8 @@
 #define GAVEL_COORDINATOR_POLICY_SHARE_SHARE_PROBLEM_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,24 +28,26 @@ struct PairTable;  // pair_table.h
 // A job alone, or two that share accelerators.
 struct UsableUnit {
   ShareUnit id;
-  int first = 0;    // job m
-  int second = -1;  // job m of the partner; -1: alone
+  uint32_t first = 0;  // job m
+  int second = -1;     // job m of the partner; -1: alone
 };
+
+inline constexpr uint32_t kNoPlacement = std::numeric_limits<uint32_t>::max();
 
 // One share X[unit][column] that may be above zero: the unit can run there.
 struct ShareCell {
-  int unit = 0;    // index into ShareProblem::units
-  int column = 0;  // in [0, C)
-  int type = 0;    // in [0, J)
+  uint32_t unit = 0;    // index into ShareProblem::units
+  uint32_t column = 0;  // in [0, C)
+  uint32_t type = 0;    // in [0, J)
   // Index into ShareProblem::limits of a second limit on it, beside that of
-  // the type: its gangs' places on single servers. -1: none.
-  int placement = -1;
+  // the type: its gangs' places on single servers.
+  uint32_t placement = kNoPlacement;
   double scale_factor = 1;  // accelerators that it holds
 };
 
 // A cell that holds the job, and what the job has of all of its time there.
 struct JobCell {
-  int cell = 0;
+  uint32_t cell = 0;
   double throughput = 0;  // steps/s, > 0
   // Of the job's time, in (0, 1]; below 1 for a class of jobs (job_classes.h)
   // of which not all can be in the cell at a time.
@@ -127,6 +131,8 @@ std::vector<double> LargestThroughputs(const ShareProblem& problem);
 // [k] s_m / prop_m, which makes throughputs of different models and gangs
 // comparable (Gavel section 4.1).
 std::vector<double> Normalizers(const ShareProblem& problem);
+// [k] the same times w_m.
+std::vector<double> WeightedNormalizers(const ShareProblem& problem);
 
 // Brings a solver's X, right only to its tolerance, into its limits: what is
 // below 1e-13 (or not a number) becomes 0, then jobs and then limits are scaled
@@ -140,7 +146,7 @@ void RepairShares(const ShareProblem& problem, std::span<double> shares);
 void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
                  std::span<double> shares);
 
-// Each type split evenly over the accelerators asked for by those who can use
+// Each type split evenly over the accelerators asked for by jobs that can use
 // it alone: feasible, and a throughput above zero for every job.
 std::vector<double> EvenShares(const ShareProblem& problem);
 

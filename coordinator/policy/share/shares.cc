@@ -21,8 +21,8 @@ template <class Visit>
 void ForEachLimit(const ShareProblem& problem, Visit visit) {
   for (size_t i = 0; i < problem.cells.size(); ++i) {
     const ShareCell& cell = problem.cells[i];
-    visit(static_cast<size_t>(cell.type), i);
-    if (cell.placement >= 0) visit(static_cast<size_t>(cell.placement), i);
+    visit(cell.type, i);
+    if (cell.placement != kNoPlacement) visit(cell.placement, i);
   }
 }
 
@@ -30,12 +30,12 @@ void ScaleJobs(const ShareProblem& problem, std::span<double> shares) {
   for (size_t m = 0; m < problem.size(); ++m) {
     double sum = 0;
     for (const JobCell& cell : problem.Cells(m)) {
-      sum += cell.time * shares[static_cast<size_t>(cell.cell)];
+      sum += cell.time * shares[cell.cell];
     }
     if (sum <= 1) continue;
     // In pairs this also lowers the other job's sum: it stays feasible.
     for (const JobCell& cell : problem.Cells(m)) {
-      shares[static_cast<size_t>(cell.cell)] /= sum;
+      shares[cell.cell] /= sum;
     }
   }
 }
@@ -51,17 +51,16 @@ void ScaleLimits(const ShareProblem& problem, std::span<double> shares) {
   }
   for (size_t i = 0; i < shares.size(); ++i) {
     const ShareCell& cell = problem.cells[i];
-    double least = factor[static_cast<size_t>(cell.type)];
-    if (cell.placement >= 0) {
-      least = std::min(least, factor[static_cast<size_t>(cell.placement)]);
+    double least = factor[cell.type];
+    if (cell.placement != kNoPlacement) {
+      least = std::min(least, factor[cell.placement]);
     }
     shares[i] *= least;
   }
 }
 
-bool Alone(const ShareProblem& problem, int cell) {
-  const int unit = problem.cells[static_cast<size_t>(cell)].unit;
-  return problem.units[static_cast<size_t>(unit)].second < 0;
+bool Alone(const ShareProblem& problem, size_t cell) {
+  return problem.units[problem.cells[cell].unit].second < 0;
 }
 
 // What is left of the limits while jobs are put in whole cells.
@@ -70,25 +69,24 @@ struct Room {
   std::vector<double> left;
 
   double Of(const ShareCell& cell) const {
-    const double type = left[static_cast<size_t>(cell.type)];
-    if (cell.placement < 0) return type;
-    return std::min(type, left[static_cast<size_t>(cell.placement)]);
+    const double type = left[cell.type];
+    if (cell.placement == kNoPlacement) return type;
+    return std::min(type, left[cell.placement]);
   }
   void Take(const ShareCell& cell) {
-    left[static_cast<size_t>(cell.type)] -= cell.scale_factor;
-    if (cell.placement < 0) return;
-    left[static_cast<size_t>(cell.placement)] -= cell.scale_factor;
+    left[cell.type] -= cell.scale_factor;
+    if (cell.placement == kNoPlacement) return;
+    left[cell.placement] -= cell.scale_factor;
   }
-  // The cell with the most room of the job's fastest ones; -1: a pair is
+  // The cell with the most room of the job's fastest ones; nullopt: a pair is
   // faster, or none has room.
-  int Best(size_t m, double fastest) const {
-    int best = -1;
+  std::optional<size_t> Best(size_t m, double fastest) const {
+    std::optional<size_t> best;
     for (const JobCell& entry : problem.Cells(m)) {
       if (entry.throughput < fastest || !Alone(problem, entry.cell)) continue;
-      const ShareCell& cell = problem.cells[static_cast<size_t>(entry.cell)];
+      const ShareCell& cell = problem.cells[entry.cell];
       if (Of(cell) < cell.scale_factor) continue;
-      if (best >= 0 && Of(cell) <= Of(problem.cells[static_cast<size_t>(best)]))
-        continue;
+      if (best && Of(cell) <= Of(problem.cells[*best])) continue;
       best = entry.cell;
     }
     return best;
@@ -101,7 +99,7 @@ double Throughput(const ShareProblem& problem, size_t m,
                   std::span<const double> shares) {
   double throughput = 0;
   for (const JobCell& cell : problem.Cells(m)) {
-    throughput += cell.throughput * shares[static_cast<size_t>(cell.cell)];
+    throughput += cell.throughput * shares[cell.cell];
   }
   return throughput;
 }
@@ -151,7 +149,14 @@ std::vector<double> Normalizers(const ShareProblem& problem) {
   return normalizers;
 }
 
+std::vector<double> WeightedNormalizers(const ShareProblem& problem) {
+  std::vector<double> gains = Normalizers(problem);
+  for (size_t m = 0; m < gains.size(); ++m) gains[m] *= problem.weight[m];
+  return gains;
+}
+
 void RepairShares(const ShareProblem& problem, std::span<double> shares) {
+  assert(shares.size() == problem.cells.size());
   assert(shares.size() == problem.cells.size());
   for (double& share : shares) {
     // Written so that NaN becomes 0 too.
@@ -177,9 +182,9 @@ void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
       if (!Alone(problem, cell.cell)) continue;
       if (cell.throughput > best.throughput) best = cell;
     }
-    const auto i = static_cast<size_t>(best.cell);
+    const auto i = best.cell;
     const double share = std::max(missing / best.throughput, 2 * kDust);
-    const auto type = static_cast<size_t>(problem.cells[i].type);
+    const auto type = problem.cells[i].type;
     extra.emplace_back(i, share);
     taken += share * std::max(1.0, problem.cells[i].scale_factor /
                                        problem.limits[type]);
@@ -191,9 +196,7 @@ void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
 
 std::vector<double> EvenShares(const ShareProblem& problem) {
   std::vector<double> asked(problem.limits.size(), 0.0);
-  const auto alone = [&](size_t i) {
-    return Alone(problem, static_cast<int>(i));
-  };
+  const auto alone = [&](size_t i) { return Alone(problem, i); };
   ForEachLimit(problem, [&](size_t limit, size_t i) {
     if (alone(i)) asked[limit] += problem.cells[i].scale_factor;
   });
@@ -221,10 +224,10 @@ std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
           cells.begin(), cells.end(),
           [&](const JobCell& cell) { return cell.throughput >= fastest[m]; });
       if ((equal == 1) != choosy) continue;
-      const int best = room.Best(m, fastest[m]);
-      if (best < 0) return std::nullopt;
-      room.Take(problem.cells[static_cast<size_t>(best)]);
-      shares[static_cast<size_t>(best)] = 1;
+      const std::optional<size_t> best = room.Best(m, fastest[m]);
+      if (!best) return std::nullopt;
+      room.Take(problem.cells[*best]);
+      shares[*best] = 1;
     }
   }
   return shares;
@@ -242,7 +245,7 @@ bool MayAllBeAtBest(const ShareProblem& problem) {
       choosy = cell.throughput > best.throughput;
       best = cell;
     }
-    const ShareCell& cell = problem.cells[static_cast<size_t>(best.cell)];
+    const ShareCell& cell = problem.cells[best.cell];
     all -= cell.scale_factor;
     if (choosy) room.Take(cell);
     if (all < 0 || room.Of(cell) < 0) return false;
@@ -254,7 +257,7 @@ Allocation ToAllocation(const ShareProblem& problem,
                         std::span<const double> shares) {
   std::vector<bool> held(problem.units.size());
   for (size_t i = 0; i < shares.size(); ++i) {
-    if (shares[i] > 0) held[static_cast<size_t>(problem.cells[i].unit)] = true;
+    if (shares[i] > 0) held[problem.cells[i].unit] = true;
   }
   std::vector<size_t> order(problem.units.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -276,8 +279,7 @@ Allocation ToAllocation(const ShareProblem& problem,
   for (size_t i = 0; i < shares.size(); ++i) {
     const ShareCell& cell = problem.cells[i];
     if (!(shares[i] > 0)) continue;
-    rows[row[static_cast<size_t>(cell.unit)] * problem.columns +
-         static_cast<size_t>(cell.column)] = shares[i];
+    rows[row[cell.unit] * problem.columns + cell.column] = shares[i];
   }
   return Allocation::FromRows(std::move(units), problem.columns,
                               std::move(rows));

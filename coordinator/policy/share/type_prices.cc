@@ -1,6 +1,7 @@
 #include "coordinator/policy/share/type_prices.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -9,7 +10,7 @@ namespace gavel {
 namespace {
 
 constexpr int kSteps = 60;
-// A type that nobody wants must not be free: it would never be tried again.
+// A type that no job wants must not be free: it would never be tried again.
 constexpr double kPriceMin = 1e-3;
 
 // Accelerator-seconds on each type when every job is where it costs least.
@@ -63,6 +64,7 @@ void Raise(std::span<const double> load_s, std::span<const int> capacity,
 
 std::vector<double> TypePrices(std::span<const double> time_s,
                                std::span<const int> capacity) {
+  assert(capacity.empty() || time_s.size() % capacity.size() == 0);
   std::vector<double> prices;
   for (const int count : capacity) prices.push_back(count > 0 ? 1 : 0);
   std::vector<double> sum(prices.size(), 0.0);

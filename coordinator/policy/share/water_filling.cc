@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -65,11 +66,11 @@ Cut FirstCut(const ShareProblem& problem, std::span<const double> factor) {
   const std::vector<double> most = LargestThroughputs(problem);
   for (size_t m = 0; m < problem.size(); ++m) {
     // The same in all cells where it is alone.
-    const auto any = static_cast<size_t>(problem.Cells(m).front().cell);
+    const size_t any = problem.Cells(m).front().cell;
     const double worth_of_step = problem.cells[any].scale_factor / most[m];
     cut.weight.push_back(worth_of_step / factor[m]);
     for (const JobCell& cell : problem.Cells(m)) {
-      worth[static_cast<size_t>(cell.cell)] += worth_of_step * cell.throughput;
+      worth[cell.cell] += worth_of_step * cell.throughput;
     }
   }
   // Pairs that are not listed: both jobs have the most that they can.
@@ -300,7 +301,7 @@ class Filling {
           most = std::max(most, cut.weight[m] * unit_[m]);
         }
       }
-      // Never nobody, whatever the duals are.
+      // At least one job, whatever the duals are.
       for (size_t m = 0; m < freeze.size(); ++m) {
         freeze[m] = cut.weight[m] * unit_[m] >= std::min(most, kDualMin);
       }
@@ -336,7 +337,7 @@ class Filling {
   std::vector<Cut> cuts_;
   int proof_ = -1;
   size_t floor_slack_ = 0;  // of kFloorSlacks
-  bool failed_ = false;     // the solver; there is nothing to go on with
+  bool failed_ = false;     // the solver; the filling ends
   WaterLevels result_;
 };
 
@@ -445,6 +446,7 @@ std::vector<double> LargestAmounts(const ShareProblem& problem,
 WaterLevels FillWater(const ShareProblem& problem,
                       std::span<const double> factor, const Demands& demands,
                       SolverChoice choice, LpOptions options) {
+  assert(problem.size() > 0 && factor.size() == problem.size());
   if (const auto best = AllAtBest(problem, demands)) return *best;
   // Entities on servers that gangs do not fill: jobs can exchange time in more
   // ways than price_water.cc follows, and two of 1,900 random problems had an
@@ -471,13 +473,8 @@ PolicyResult FlatResult(ShareProblem problem, std::span<const double> factor,
     // No level above the least cap makes the least job better.
     bound = std::min(bound, caps[m] / problem.weight[m]);
   }
-  PolicyResult result =
-      ToResult(problem, levels.shares, objective, bound, levels.solver);
-  result.outcome = levels.outcome;
-  result.detail = std::move(levels.detail);
-  result.iterations = levels.iterations;
-  Certify(Sense::kMaximum, &result);
-  return result;
+  return Certified(Sense::kMaximum, levels,
+                   ToResult(problem, levels.shares, objective, bound));
 }
 
 }  // namespace

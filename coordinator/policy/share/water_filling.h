@@ -1,7 +1,8 @@
 // Water filling: the lexicographically largest sorted vector of amounts (Gavel
 // section 4.3), by linear programs alone. All jobs' amounts rise by their
 // demand curves until some can rise no further in any allocation; those are
-// frozen, the others go on. Called by the water-filling policies and drf. Pure.
+// frozen, the others rise on. Called by the water-filling policies and drf.
+// Pure.
 //
 // The original finds the jobs to freeze with a mixed-integer program and a
 // large constant; here the duals prove it. At a level with demands d, the
@@ -25,16 +26,12 @@
 
 namespace gavel {
 
-struct WaterLevels {
-  SolveOutcome outcome = SolveOutcome::kFailed;
-  std::string detail;
-  std::string solver;
+struct WaterLevels : SolveReport {
   std::vector<double> shares;  // feasible
   // The first level, at which the first jobs were frozen: no feasible X meets
   // the demands of a higher one.
   double first_level_bound = 0;
-  int programs = 0;    // linear programs solved
-  int iterations = 0;  // passes of prices, or of HiGHS' methods
+  int programs = 0;  // linear programs solved
 };
 
 // a_m(X) = factor[m] T_m(X). `demands` counts in these amounts, and is at its

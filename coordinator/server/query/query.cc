@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "coordinator/policy/share/outcome.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/server/query/forecast_query.h"
 #include "coordinator/server/query/json_page.h"
 #include "coordinator/server/query/nodes_query.h"

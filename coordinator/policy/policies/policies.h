@@ -1,0 +1,71 @@
+// The functions behind the policies, one file each, where the policy is
+// described. registry.cc gives them their names. Problems have passed
+// CheckProblem. Pure functions, thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_
+#define GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/share/share_problem.h"
+
+namespace gavel {
+
+// kAgnostic: all accelerator types that a job can use count alike (least
+// attained service). kAware: by the job's throughput on each. kPacked: aware,
+// and pairs of jobs may share accelerators (space sharing, Gavel section 3.1).
+enum class PolicyForm : uint8_t { kAgnostic, kAware, kPacked };
+
+// How the max-min policies of this form look at a problem. HiGHS alone gets all
+// pairs.
+inline ShareOptions OptionsOf(PolicyForm form, SolverChoice solver) {
+  return {.pairs = form == PolicyForm::kPacked,
+          .pairs_unlisted = solver != SolverChoice::kHighs,
+          .agnostic = form == PolicyForm::kAgnostic};
+}
+
+// `alpha` in (0, 1].
+PolicyResult SolveAllox(const PolicyProblem& problem, double alpha);
+PolicyResult SolveDrf(const PolicyProblem& problem);
+PolicyResult SolveFifo(const PolicyProblem& problem);
+PolicyResult SolveFifoPacked(const PolicyProblem& problem);
+PolicyResult SolveFifoPerf(const PolicyProblem& problem);
+PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
+                                     PolicyForm form);
+PolicyResult SolveGandiva(const PolicyProblem& problem);
+PolicyResult SolveIsolated(const PolicyProblem& problem);
+PolicyResult SolveMaxMinFairness(const PolicyProblem& problem, PolicyForm form,
+                                 const LpOptions& options = {});
+struct MaxSumOptions {
+  bool pairs = false;
+  bool by_cost = false;
+  bool deadlines = false;
+};
+// INVALID_ARGUMENT by cost: a type costs nothing.
+absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
+                                                   MaxSumOptions options);
+// INVALID_ARGUMENT: a type costs nothing.
+absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
+    const PolicyProblem& problem);
+PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
+                                   PolicyForm form);
+PolicyResult SolvePriority(const PolicyProblem& problem);
+PolicyResult SolveProportional(const PolicyProblem& problem);
+PolicyResult SolveSjf(const PolicyProblem& problem);
+// Alone: kAgnostic or kAware.
+PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form);
+// INVALID_ARGUMENT names an entity whose policy does not exist; so both.
+absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,
+                                               PolicyForm form);
+// The same of a problem with entities: see hierarchy.cc. `normalizers`: of
+// Normalizers(shares).
+absl::StatusOr<PolicyResult> SolveHierarchy(
+    const PolicyProblem& problem, ShareProblem shares,
+    std::span<const double> normalizers);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_
