@@ -148,20 +148,4 @@ void TimeReceived::Rows(const ShareUnit& unit, size_t types,
   }
 }
 
-std::vector<double> TimeReceived::SinceReset(const ShareUnit& unit,
-                                             size_t types) const {
-  std::vector<double> since_reset;
-  std::vector<double> deficit;
-  Rows(unit, types, since_reset, deficit);
-  return since_reset;
-}
-
-std::vector<double> TimeReceived::Deficit(const ShareUnit& unit,
-                                          size_t types) const {
-  std::vector<double> since_reset;
-  std::vector<double> deficit;
-  Rows(unit, types, since_reset, deficit);
-  return deficit;
-}
-
 }  // namespace gavel

@@ -27,11 +27,11 @@ class TimeReceived {
   // `seconds` >= 0 and finite, anything else is not added: time received never
   // falls. `type` is an index into Cluster::types().
   void Add(const ShareUnit& unit, size_t type, double seconds);
-  // The allocation meant the unit to have this much more: what Deficit counts
-  // against what was added. Same rules.
+  // The allocation meant the unit to have this much more: the deficit is that
+  // less what was added. Same rules.
   void Owe(const ShareUnit& unit, size_t type, double seconds);
-  // A job that has nothing on `type` yet begins with what SinceReset and
-  // Deficit told of it elsewhere.
+  // A job that has nothing on `type` yet begins with the figures that Rows gave
+  // elsewhere.
   void Begin(JobId job, size_t type, double since_reset_s, double deficit_s);
   // A new allocation: time since the reset starts again. Deficits go on.
   void Reset();
@@ -45,16 +45,14 @@ class TimeReceived {
   // The job is over: what it had, alone or in pairs, no longer counts.
   void Remove(JobId job);
 
-  // [types] seconds by type since the last reset: RoundUnit::time_received_s.
-  std::vector<double> SinceReset(const ShareUnit& unit, size_t types) const;
-  // [types] owed less received by type, over all resets; positive: owed.
-  std::vector<double> Deficit(const ShareUnit& unit, size_t types) const;
-  // Both at once, into rows that are there already.
+  // Sets both rows, by type. `since_reset`: seconds since the last reset,
+  // RoundUnit::time_received_s. `deficit`: owed less received, over all resets;
+  // positive: owed.
   void Rows(const ShareUnit& unit, size_t types,
             std::vector<double>& since_reset,
             std::vector<double>& deficit) const;
 
-  // What there is to it, for whoever writes it down.
+  // All state, for snapshots.
   struct Seconds {
     std::vector<double> since_reset;  // by type, as long as needed
     std::vector<double> owed;         // the two sides of the deficit

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -105,6 +106,7 @@ void Choice::KeepRunning() {
 }
 
 void Choice::Take(size_t unit, size_t type) {
+  assert(unit < type_of_.size());
   const int scale_factor = view_.table().scale_factor(unit);
   if (type >= room_.size() || scale_factor < 1 || room_[type] < scale_factor ||
       !Free(unit)) {
@@ -265,8 +267,8 @@ void Choice::TakeByPriority(TypeRange types) {
   TakeInOrder(types, PlainKey(key), ties);
 }
 
-// An idle accelerator is of use to anyone who can run there; who received
-// least comes first, or whoever makes most of it.
+// An idle accelerator is of use to any unit that can run there; the one that
+// received least comes first, or the one that gains most.
 void Choice::TakeLeftovers(TypeRange types, bool packed) {
   if (!HasRoom(types)) return;
   const RoundTable& table = view_.table();
@@ -290,8 +292,8 @@ void Choice::TakeLeftovers(TypeRange types, bool packed) {
   TakeInOrder(types, PlainKey(key), ties);
 }
 
-// Whoever was chosen on a slower type goes to a better one that is idle; what
-// that gains is greatest first.
+// A unit chosen on a slower type goes to a better one that is idle; the largest
+// gain first.
 void Choice::Upgrade() {
   for (int pass = 0; pass < kUpgradePassesMax; ++pass) {
     if (!HasRoom({0, view_.types()})) return;
@@ -333,7 +335,7 @@ void Choice::Move(uint32_t unit, uint32_t to) {
   const RoundTable& table = view_.table();
   uint32_t& type = type_of_[unit];
   if (claimed_.empty()) claimed_.assign(table.size(), kNoIndex);
-  // What was left over is claimed by nobody.
+  // No unit claims what was left over.
   if (claimed_[unit] == kNoIndex && table.share(unit)[type] > kShareMin) {
     claimed_[unit] = type;
   }
@@ -362,7 +364,7 @@ double Choice::Worth(size_t unit, size_t type) const {
   return worth * std::max(0.0, 1 - move_s / options_.round_duration_s);
 }
 
-// Jobs alone, but for whoever keeps what it runs on.
+// Jobs alone, but for those that keep what they run on.
 bool Choice::MayMove(size_t unit) const {
   const RoundTable& table = view_.table();
   const bool stays = options_.keep_running && view_.Held(unit) != kNoIndex;

@@ -34,7 +34,7 @@ class Choice {
   // Borrows the view, which must outlive it and not change.
   Choice(const RoundView& view, const RoundOptions& options);
 
-  // Whoever holds accelerators keeps their type.
+  // Units that hold accelerators keep their type.
   void KeepRunning();
   // By priority, then, if the options say so, what is left.
   void TakeAll();

@@ -2,12 +2,12 @@
 // is owed, with a lead for those that run. Used inside the round mechanism
 // only; a value that borrows the round's view.
 //
-// A change of who runs costs work, so it has to pay. With slices of q seconds
-// a change of cost c takes the part c / q of the time, while debts of up to q
-// build up; c / q + q / (2 H) is least at q = sqrt(2 c H), the economic order
-// quantity, where H says how long a debt is worth as much as its own length of
-// lost work. That q is the lead: as far as a unit that runs may get ahead of
-// those that wait before it has to go.
+// A change of the units that run costs work, so it has to pay. With slices of q
+// seconds a change of cost c takes the part c / q of the time, while debts of
+// up to q build up; c / q + q / (2 H) is least at q = sqrt(2 c H), the economic
+// order quantity, where H says how long a debt is worth as much as its own
+// length of lost work. That q is the lead: as far as a unit that runs may get
+// ahead of those that wait before it has to go.
 #ifndef GAVEL_COORDINATOR_MECHANISM_DEBTS_H_
 #define GAVEL_COORDINATOR_MECHANISM_DEBTS_H_
 
@@ -24,7 +24,7 @@ inline constexpr double kLeadHorizonRounds = 24;
 // No lead is longer, whatever the change costs. Of single workers whose shares
 // can be met, none was ever owed more on a type than 2 leads + 3.2 rounds, on
 // 1,050 random clusters (paper's mechanism: 3.5 rounds). That is no proof: with
-// shares on several types, who is owed the most on each may be the same one.
+// shares on several types, one unit may be owed the most on each.
 inline constexpr double kLeadRoundsMax = 6;
 // A share below this has the lead in proportion: a full one would be many times
 // what the unit is to have for a long while.

@@ -123,7 +123,7 @@ std::vector<AcceleratorId> FreeAccelerators::Take(
     const std::span<AcceleratorId> free = FreeIn(room);
     const size_t count = std::min(wanted - taken.size(), room.free);
     const auto end = free.begin() + static_cast<std::ptrdiff_t>(count);
-    // Its own accelerators first: nobody else has to leave them.
+    // Its own accelerators first: no other unit has to leave them.
     if (!own.empty()) {
       std::stable_partition(free.begin(), free.end(), [&](AcceleratorId id) {
         return std::find(own.begin(), own.end(), id) != own.end();

@@ -1,6 +1,6 @@
 // The free accelerators of a cluster, by type and server: where a unit of a
-// round goes. Made for one plan, or kept from one to the next by whoever plans
-// few units at a time. Not thread-safe.
+// round goes. Made for one plan, or kept from one to the next by a caller that
+// plans few units at a time. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_MECHANISM_FREE_PLACES_H_
 #define GAVEL_COORDINATOR_MECHANISM_FREE_PLACES_H_
 
@@ -20,7 +20,7 @@ namespace gavel {
 class FreeAccelerators {
  public:
   // Servers one after the other, by name, and so their indices. `given`:
-  // somebody has it. Returns the room that it is in.
+  // a unit has it. Returns the room that it is in.
   uint32_t Add(uint32_t server, AcceleratorId id, bool given);
   // All are there.
   void Close();
@@ -73,7 +73,7 @@ class FreeAccelerators {
 class FreePlaces {
  public:
   // Of a cluster in which no accelerator comes or goes from then on. `given`:
-  // by accelerator id - 1, not 0 for one that somebody has.
+  // by accelerator id - 1, not 0 for one that a unit has.
   FreePlaces(const Cluster& cluster, std::span<const uint8_t> given);
 
   // By type: how many are free.

@@ -73,7 +73,7 @@ class Places {
     });
   }
 
-  // Large gangs first, while there are large holes; then those who have a home
+  // Large gangs first, while there are large holes; then those with a home
   // that another one could take.
   void PlaceOthers() {
     const auto before = [&](uint32_t a, uint32_t b) {
@@ -213,6 +213,7 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
                                 std::span<const uint32_t> types,
                                 FreePlaces* free) {
+  assert(types.size() == units.size());
   const RoundView view(cluster, units,
                        free == nullptr ? cluster.Capacity() : free->Counts());
   Choice choice(view, RoundOptions());

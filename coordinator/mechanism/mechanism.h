@@ -1,11 +1,12 @@
-// The round mechanism: from fractions of time to who has which accelerators in
-// the next round. Gavel section 5. Pure and deterministic: ties go by job id,
-// never by hash order. The engine calls it at each round and whenever an
+// The round mechanism: from fractions of time to the accelerators of each unit
+// in the next round. Gavel section 5. Pure and deterministic: ties go by job
+// id, never by hash order. The engine calls it at each round and whenever an
 // accelerator is idle.
 #ifndef GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 #define GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +58,7 @@ inline double HeadStartSeconds(double round_duration_s) {
 std::vector<std::vector<double>> Priorities(const RoundTable& units,
                                             double head_start_s = 0);
 
-// Who has which accelerators in a round, ascending by unit; jobs that are in no
+// The accelerators of each unit in a round, ascending by unit; jobs in no
 // unit of it wait.
 class RoundAssignment {
  public:
@@ -69,7 +70,10 @@ class RoundAssignment {
   // Takes ascending entries, and claims.
   explicit RoundAssignment(std::vector<Entry> entries,
                            std::vector<Claim> claims = {})
-      : entries_(std::move(entries)), claims_(std::move(claims)) {}
+      : entries_(std::move(entries)), claims_(std::move(claims)) {
+    assert(std::is_sorted(entries_.begin(), entries_.end()));
+    assert(std::is_sorted(claims_.begin(), claims_.end()));
+  }
   // In any order.
   RoundAssignment(std::initializer_list<Entry> entries) : entries_(entries) {
     std::sort(entries_.begin(), entries_.end());
@@ -121,9 +125,9 @@ struct RoundOptions {
 
 // Chooses by priority, greedily, gangs all or nothing, then places: where a
 // unit already is, else consolidated, else wherever there is room. Of equal
-// priorities the larger deficit goes first, then the larger share, then who
-// holds that type already, then the smaller unit, then the cluster's order of
-// types.
+// priorities the larger deficit goes first, then the larger share, then the
+// unit that holds that type already, then the smaller unit, then the cluster's
+// order of types.
 //
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in

@@ -1,6 +1,7 @@
 #include "coordinator/mechanism/round_table.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -61,6 +62,7 @@ void RoundTable::AddColumn(const std::vector<double>& row,
 }
 
 void RoundTable::Hold(size_t u, std::vector<AcceleratorId> accelerators) {
+  assert(u < size());
   uint32_t& at = held_at_[u];
   if (accelerators.empty()) {
     if (at == kNoIndex) return;

@@ -1,5 +1,5 @@
 // The units of a round by columns, so that a round over a million of them is
-// one pass over a few arrays. Whoever plans rounds fills one; the mechanism
+// one pass over a few arrays. The planner of rounds fills one; the mechanism
 // only reads it. A value without locks: not thread-safe.
 #ifndef GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
 #define GAVEL_COORDINATOR_MECHANISM_ROUND_TABLE_H_
@@ -55,7 +55,7 @@ struct RoundUnit {
   uint32_t claimed = kNoIndex;
   std::string home_server;  // where its process is; preferred; may be empty
   // Seconds of work lost when it gives up what it holds and comes back later
-  // (pause and resume), and when it goes on elsewhere at once. For kMoveAware.
+  // (pause and resume), and when it resumes elsewhere at once. For kMoveAware.
   double preempt_cost_s = 0;
   double move_cost_s = 0;
   // Of what it was to receive since it came, the part that it did not, in

@@ -5,18 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/throughput/median.h"
+
 namespace gavel {
 namespace {
 
 constexpr double kRateWindow_s = 60;
-
-double MiddleOf(std::vector<double> values) {
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 }  // namespace
 
@@ -48,13 +42,13 @@ void AcceleratorSpeeds::Compare(JobId job, const Rates& rates,
   Ratios& ratios = ratios_[accelerator];
   std::erase_if(ratios, [&](const auto& told) { return told.first == job; });
   ratios.emplace_back(
-      job, rates.at(accelerator).steps_per_s / MiddleOf(std::move(others)));
+      job, rates.at(accelerator).steps_per_s / Median(std::move(others)));
   if (ratios.size() > kJobsKept) ratios.erase(ratios.begin());
   slow_.erase(accelerator);
   if (ratios.size() < kJobsMin) return;
   std::vector<double> values;
   for (const auto& [id, ratio] : ratios) values.push_back(ratio);
-  const double speed = MiddleOf(std::move(values));
+  const double speed = Median(std::move(values));
   if (speed <= kSlowMax) slow_[accelerator] = speed;
 }
 

@@ -1,5 +1,5 @@
 // Which accelerators are slower than others of their type: a failing fan, a
-// throttled clock, somebody else's process. Told by jobs that ran alone on
+// throttled clock, another user's process. Told by jobs that ran alone on
 // several of them, whatever their own speed. The engine owns one. Not
 // thread-safe.
 #ifndef GAVEL_COORDINATOR_THROUGHPUT_ACCELERATOR_SPEEDS_H_
@@ -38,7 +38,7 @@ class AcceleratorSpeeds {
   double Of(AcceleratorId accelerator) const;
   bool any() const { return !slow_.empty(); }
 
-  // What there is to it, for whoever writes it down.
+  // All state, for snapshots.
   struct Rate {
     double steps_per_s = 0;  // mean over about the last minute there
     double weight_s = 0;

@@ -124,14 +124,9 @@ ThroughputEstimator::ThroughputEstimator(size_t types,
       references_(std::move(references)),
       type_speeds_(TypeSpeeds(types, references_)) {
   for (const ReferenceJob& job : references_) {
-    const std::vector<double> row = RowOf(job.alone, job.kept);
+    const std::vector<double> row = MakeRow(type_speeds_, job.alone, job.kept);
     rows_.insert(rows_.end(), row.begin(), row.end());
   }
-}
-
-std::vector<double> ThroughputEstimator::RowOf(
-    const std::vector<double>& alone, std::span<const double> kept) const {
-  return MakeRow(type_speeds_, alone, kept);
 }
 
 double ThroughputEstimator::SpeedAgainst(
@@ -160,7 +155,7 @@ std::optional<ThroughputEstimator::Match> ThroughputEstimator::Find(
       kept[cell.type * n + cell.partner] = cell.value;
     }
   }
-  const std::vector<double> asked = RowOf(alone, kept);
+  const std::vector<double> asked = MakeRow(type_speeds_, alone, kept);
   if (n == 0 || std::none_of(asked.begin(), asked.end(),
                              [](double v) { return std::isfinite(v); })) {
     return std::nullopt;

@@ -65,8 +65,6 @@ class ThroughputEstimator {
   static constexpr double kCompletedWeight = 0.05;
 
  private:
-  std::vector<double> RowOf(const std::vector<double>& alone,
-                            std::span<const double> kept) const;
   double SpeedAgainst(const ReferenceJob& reference,
                       const std::vector<double>& alone) const;
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "coordinator/throughput/median.h"
+
 namespace gavel {
 namespace {
 
@@ -11,13 +13,6 @@ namespace {
 constexpr double kMeasuringWindow_s = 60;
 // A smaller change is noise: not worth another solve.
 constexpr double kRelativeChangeMin = 0.05;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2;
-}
 
 double Mean(const std::vector<double>& values) {
   double sum = 0;
@@ -182,6 +177,14 @@ bool ThroughputMatrix::MeasureTogether(JobId job, JobId other,
   return Average(figure, prior, steps_per_s, window_s, now);
 }
 
+const ThroughputMatrix::Figure* ThroughputMatrix::FindFigure(
+    JobId job, std::string_view type) const {
+  const auto row = figures_.find(job);
+  if (row == figures_.end()) return nullptr;
+  const auto found = row->second.find(type);
+  return found == row->second.end() ? nullptr : &found->second;
+}
+
 const ThroughputMatrix::PairFigure* ThroughputMatrix::FindPair(
     JobId job, JobId other, std::string_view type) const {
   const auto row = pairs_.find(PairOf(job, other));
@@ -285,10 +288,8 @@ bool ThroughputMatrix::Readmit(JobId job) {
 }
 
 bool ThroughputMatrix::IsExcluded(JobId job, std::string_view type) const {
-  const auto row = figures_.find(job);
-  if (row == figures_.end()) return false;
-  const auto found = row->second.find(type);
-  return found != row->second.end() && found->second.out_of_memory;
+  const Figure* figure = FindFigure(job, type);
+  return figure != nullptr && figure->out_of_memory;
 }
 
 bool ThroughputMatrix::HasExclusions(JobId job) const {
@@ -343,11 +344,9 @@ double ThroughputMatrix::Estimated(JobId job, std::string_view type) const {
 ThroughputMatrix::Contradiction ThroughputMatrix::Contradicted(
     JobId job, std::string_view type) const {
   Contradiction told;
-  const auto row = figures_.find(job);
-  if (row == figures_.end()) return told;
-  const auto found = row->second.find(type);
-  if (found == row->second.end()) return told;
-  const Figure& figure = found->second;
+  const Figure* found = FindFigure(job, type);
+  if (found == nullptr) return told;
+  const Figure& figure = *found;
   if (figure.measured < 0 || figure.seen_s < kTellingMin_s) return told;
   told.measured = figure.measured;
   const auto off = [&](double said) {
@@ -359,9 +358,7 @@ ThroughputMatrix::Contradiction ThroughputMatrix::Contradicted(
 }
 
 bool ThroughputMatrix::NeedsTrial(JobId job, std::string_view type) const {
-  const auto row = figures_.find(job);
-  return !IsBarred(job, type) &&
-         (row == figures_.end() || !row->second.contains(type));
+  return !IsBarred(job, type) && FindFigure(job, type) == nullptr;
 }
 
 double ThroughputMatrix::Guess(const Figures& figures,

@@ -7,7 +7,7 @@
 // so that measurements correct them the more, the more there are, and those
 // count for less as they age (half as much after kHalfLife_s). Estimates are
 // not: they hold until something was measured there. Blended with it they would
-// come back to whoever makes them, as evidence for themselves.
+// come back to the estimator, as evidence for themselves.
 #ifndef GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 #define GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 
@@ -137,7 +137,7 @@ class ThroughputMatrix {
   Contradiction Contradicted(JobId job, std::string_view type) const;
   static constexpr double kTellingMin_s = 10;
 
-  // What there is to it, for whoever writes it down.
+  // All state, for snapshots.
   struct Figure {
     double given = -1;      // -1: none
     double measured = -1;   // -1: none
@@ -172,6 +172,8 @@ class ThroughputMatrix {
   // Median of type / other; 0 when no job knows both.
   double Ratio(std::string_view type, std::string_view other) const;
 
+  // Null: there is none.
+  const Figure* FindFigure(JobId job, std::string_view type) const;
   const PairFigure* FindPair(JobId job, JobId other,
                              std::string_view type) const;
 

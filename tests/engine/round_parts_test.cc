@@ -99,12 +99,15 @@ TEST_F(LedgerTest, ALeaseAddsToTheTimeReceived) {
   parts_.ledger.BookWorker(20, job, worker);
   EXPECT_EQ(job.received_s, 20);
   EXPECT_EQ(worker.accrued_at, 20);
-  EXPECT_EQ(parts_.ledger.time_received().SinceReset({job.id, JobId()}, 1),
-            std::vector<double>{20});
+  const ShareUnit alone{job.id, JobId()};
+  std::vector<double> since_reset;
+  std::vector<double> deficit;
+  parts_.ledger.time_received().Rows(alone, 1, since_reset, deficit);
+  EXPECT_EQ(since_reset, std::vector<double>{20});
   EXPECT_EQ(parts_.ledger.SecondsReceived(job, 30), 30);
   parts_.ledger.RemoveJob(job.id);
-  EXPECT_EQ(parts_.ledger.time_received().SinceReset({job.id, JobId()}, 1),
-            std::vector<double>{0});
+  parts_.ledger.time_received().Rows(alone, 1, since_reset, deficit);
+  EXPECT_EQ(since_reset, std::vector<double>{0});
 }
 
 TEST_F(LedgerTest, SharesCountFromTheFirstAllocation) {

@@ -27,8 +27,7 @@ Rounds::Rounds(const Cluster& cluster, std::vector<RoundUnit> the_units)
 void Rounds::SetOut() {
   const size_t types = cluster_.types().size();
   for (RoundUnit& unit : units) {
-    unit.time_received_s = received.SinceReset(unit.unit, types);
-    unit.deficit_s = received.Deficit(unit.unit, types);
+    received.Rows(unit.unit, types, unit.time_received_s, unit.deficit_s);
   }
 }
 
