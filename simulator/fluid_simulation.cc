@@ -261,30 +261,11 @@ SimulationResult FluidSimulation::Result() const {
   for (const Active& job : active_) {
     if (InWindow(job.index)) jobs.push_back(job.told);
   }
-  std::sort(jobs.begin(), jobs.end(),
-            [](const auto& a, const auto& b) { return a.job < b.job; });
-  SimulationResult result = work_.Summary(std::move(jobs));
-  result.complete = ended_in_window_ == window_end_ - begin_;
-  result.stopped = result.complete ? "" : stopped_;
-  result.unfit = unfit_;
-  const Time end = result.complete ? last_end_ : now_;
-  const Time first_arrival = work_.job(0).arrival_s;
-  const double makespan_s = std::max(0.0, end - first_arrival);
-  if (last_end_ > first_arrival) result.makespan_s = makespan_s;
+  SimulationResult result = work_.Summary(
+      std::move(jobs), {ended_in_window_ == window_end_ - begin_, stopped_,
+                        unfit_, last_end_, now_, work_.capacity(), busy_s_});
   result.total_cost = total_cost_;
   result.solves = solves_;
-  double busy_s = 0;
-  double accelerators = 0;
-  for (size_t type = 0; type < busy_s_.size(); ++type) {
-    const double count = work_.capacity()[type];
-    busy_s += busy_s_[type];
-    accelerators += count;
-    result.utilization[work_.types()[type]] =
-        count * makespan_s > 0 ? busy_s_[type] / (count * makespan_s) : 0;
-  }
-  if (accelerators * makespan_s > 0) {
-    result.cluster_utilization = busy_s / (accelerators * makespan_s);
-  }
   return result;
 }
 

@@ -10,8 +10,8 @@
 namespace gavel {
 namespace {
 
-// A simulation in which nothing has run for so many rounds, and in which
-// nobody is to arrive, goes nowhere.
+// A simulation in which nothing has run for so many rounds, and no job is to
+// arrive, is stuck.
 constexpr double kStuckRounds = 1000;
 // Ended jobs that the engine keeps until they are read here.
 constexpr size_t kEndedJobsKept = 32;
@@ -20,7 +20,7 @@ constexpr size_t kEndedJobsKept = 32;
 EngineOptions Perfect(EngineOptions options) {
   options.lease_duration_s = kNever;
   options.plan_lead_s = 0;
-  // No lease runs out: whoever is asked to pause does.
+  // No lease runs out: a worker that is asked to pause does.
   options.drift = 1e9;
   options.report_interval_s = 0;
   options.pause_grace_s = kNever;
@@ -45,7 +45,6 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
       random_(options_.seed),
       begin_(std::min<size_t>(options_.window_begin, work_.size())),
       window_end_(std::min<size_t>(options_.window_end, work_.size())),
-      first_arrival_(work_.job(0).arrival_s),
       busy_(work_.types().size(), 0.0),
       busy_s_(work_.types().size(), 0.0) {
   inbox_.Push(event::CoordinatorStarted{1});
@@ -55,8 +54,8 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
     PlanFailure(AcceleratorId(i + 1));
   }
   told_.reserve(window_end_ - begin_);
-  queue_.At(first_arrival_, {Kind::kArrive, 0, 0});
-  busy_at_ = first_arrival_;
+  busy_at_ = work_.job(0).arrival_s;
+  queue_.At(busy_at_, {Kind::kArrive, 0, 0});
 }
 
 bool RoundSimulation::Run(uint64_t events) {
@@ -160,7 +159,7 @@ void RoundSimulation::PlanFailure(AcceleratorId accelerator) {
   queue_.After(wait(random_), {Kind::kFail, accelerator.value(), 0});
 }
 
-// Whoever trains there dies, and has lost what it did since its last
+// A worker that trains there dies, and has lost its steps since its last
 // generation.
 void RoundSimulation::Fail(AcceleratorId accelerator) {
   PlanFailure(accelerator);
@@ -228,7 +227,7 @@ void RoundSimulation::Do(const action::SendToWorker& action) {
   if (job == nullptr) return;
   const int rank = action.worker.rank;
   if (std::holds_alternative<LeaseNotice>(action.message)) {
-    // Who holds a lease here keeps it until asked to pause: none runs out.
+    // A worker keeps its lease until asked to pause: none runs out.
     if (job->workers[static_cast<size_t>(rank)].epoch == 0) Ask(*job, rank);
   } else if (const auto* grant = std::get_if<LeaseGrant>(&action.message)) {
     Granted(*job, rank, grant->epoch);
@@ -326,7 +325,7 @@ void RoundSimulation::Sample() {
   usage_.push_back(std::move(sample));
 }
 
-// Jobs wait, nothing runs and nobody will come: the policy gives them nothing.
+// Jobs wait, nothing runs and none will arrive: the policy gives them nothing.
 bool RoundSimulation::Stuck() {
   const bool idle = !running_.empty() && next_ >= work_.size() &&
                     std::all_of(busy_.begin(), busy_.end(),
@@ -346,38 +345,18 @@ bool RoundSimulation::Stuck() {
 }
 
 SimulationResult RoundSimulation::Result() const {
-  std::vector<const SimulatedJob*> by_number;
-  by_number.reserve(told_.size() + running_.size());
-  for (const SimulatedJob& job : told_) by_number.push_back(&job);
+  std::vector<SimulatedJob> jobs = told_;
   for (const auto& [id, job] : running_) {
-    if (InWindow(job.index)) by_number.push_back(&job.told);
+    if (InWindow(job.index)) jobs.push_back(job.told);
   }
-  std::ranges::sort(by_number, {}, &SimulatedJob::job);
-  std::vector<SimulatedJob> jobs;
-  jobs.reserve(by_number.size());
-  for (const SimulatedJob* job : by_number) jobs.push_back(*job);
-  SimulationResult result = work_.Summary(std::move(jobs));
-  result.complete = ended_in_window_ == window_end_ - begin_;
-  result.stopped = result.complete ? "" : stopped_;
-  result.unfit = unfit_;
-  const Time end = result.complete ? last_end_ : queue_.now();
-  const double makespan_s = std::max(0.0, end - first_arrival_);
-  if (last_end_ > first_arrival_) result.makespan_s = makespan_s;
-  double busy_s = 0;
-  double accelerators = 0;
-  const std::vector<int> capacity = engine_.cluster().Capacity();
-  for (size_t type = 0; type < busy_s_.size() && type < capacity.size();
-       ++type) {
-    const double used = busy_s_[type] + busy_[type] * (queue_.now() - busy_at_);
-    const double available = capacity[type] * makespan_s;
-    result.utilization[work_.types()[type]] =
-        available > 0 ? used / available : 0;
-    busy_s += used;
-    accelerators += capacity[type];
+  std::vector<double> busy_s = busy_s_;
+  for (size_t type = 0; type < busy_s.size(); ++type) {
+    busy_s[type] += busy_[type] * (queue_.now() - busy_at_);
   }
-  if (accelerators > 0 && makespan_s > 0) {
-    result.cluster_utilization = busy_s / (accelerators * makespan_s);
-  }
+  SimulationResult result = work_.Summary(
+      std::move(jobs),
+      {ended_in_window_ == window_end_ - begin_, stopped_, unfit_, last_end_,
+       queue_.now(), engine_.cluster().Capacity(), std::move(busy_s)});
   result.total_cost = counters_.cost;
   result.preemptions = counters_.preemptions;
   result.moves = counters_.moves;

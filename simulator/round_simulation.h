@@ -180,7 +180,6 @@ class RoundSimulation : public TraceSimulation {
   std::deque<JobId> finished_;      // not yet taken by the engine
   std::vector<SimulatedJob> told_;  // of the window, as they end
   std::vector<UnfitJob> unfit_;
-  Time first_arrival_ = 0;
   Time last_end_ = 0;
 
   std::vector<int> occupants_;  // by accelerator id - 1

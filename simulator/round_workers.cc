@@ -85,7 +85,7 @@ void RoundSimulation::Ask(Running& job, int rank) {
 
 void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  if (worker.epoch != 0) return;  // goes on
+  if (worker.epoch != 0) return;  // continues
   worker.epoch = epoch;
   worker.held =
       engine_.FindJob(job.id)->workers[static_cast<size_t>(rank)].held;

@@ -294,8 +294,13 @@ SimulatedJob SimulatedWork::Describe(size_t i) const {
   return job;
 }
 
-SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs) const {
+SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs,
+                                        const Run& run) const {
+  std::ranges::sort(jobs, {}, &SimulatedJob::job);
   SimulationResult result;
+  result.complete = run.complete;
+  result.stopped = run.complete ? "" : run.stopped;
+  result.unfit = run.unfit;
   result.policy = options_.policy;
   result.types = types_;
   std::vector<double> jcts;
@@ -323,8 +328,24 @@ SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs) const {
   result.avg_rho = rho / ended;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (jcts.empty()) result.max_rho = result.worst_share = kNone;
-  result.makespan_s = kNone;  // the simulation knows it
   result.jobs = std::move(jobs);
+  const Time first_arrival = trace_.jobs.front().arrival_s;
+  const Time end = run.complete ? run.last_end : run.now;
+  const double makespan_s = std::max(0.0, end - first_arrival);
+  result.makespan_s = run.last_end > first_arrival ? makespan_s : kNone;
+  double busy_s = 0;
+  double accelerators = 0;
+  for (size_t type = 0; type < std::min(run.capacity.size(), types_.size());
+       ++type) {
+    const double available = run.capacity[type] * makespan_s;
+    result.utilization[types_[type]] =
+        available > 0 ? run.busy_s[type] / available : 0;
+    busy_s += run.busy_s[type];
+    accelerators += run.capacity[type];
+  }
+  if (accelerators * makespan_s > 0) {
+    result.cluster_utilization = busy_s / (accelerators * makespan_s);
+  }
   return result;
 }
 

@@ -51,8 +51,19 @@ class SimulatedWork {
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
   double IsolatedSeconds(size_t i, double steps, double n) const;
-  // What it does when the result of a run is made: means over its jobs.
-  SimulationResult Summary(std::vector<SimulatedJob> jobs) const;
+  // How far a run has come.
+  struct Run {
+    bool complete = false;
+    std::string stopped;
+    std::vector<UnfitJob> unfit;
+    Time last_end = 0;
+    Time now = 0;
+    std::vector<int> capacity;   // by type, as the next; may be shorter
+    std::vector<double> busy_s;  // [J] accelerator-seconds
+  };
+  // Means over `jobs`, in any order, and what follows from the rest.
+  SimulationResult Summary(std::vector<SimulatedJob> jobs,
+                           const Run& run) const;
   SimulatedJob Describe(size_t i) const;  // nothing has become of it yet
 
  private:

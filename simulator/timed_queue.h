@@ -43,7 +43,7 @@ class TimedQueue {
     tasks_.pop_back();
     return task;
   }
-  // What there is to it, for whoever writes it down.
+  // All state, for checkpoints.
   template <class Q>
   static auto State(Q& queue) {
     return std::tie(queue.now_, queue.added_, queue.tasks_);

@@ -148,7 +148,7 @@ class TraceSimulation {
       const ThroughputTable& throughputs);
   virtual ~TraceSimulation() = default;
 
-  // Goes on for about `events` events; true when it is over.
+  // Continues for about `events` events; true when it is over.
   virtual bool Run(uint64_t events) = 0;
   virtual Time now() const = 0;
   virtual uint64_t jobs_ended() const = 0;
@@ -157,7 +157,7 @@ class TraceSimulation {
   virtual SimulationResult Result() const = 0;
   // Between two calls of Run: all that has happened, as bytes. A simulation
   // made by Create from the same options, trace and throughputs that resumes
-  // them goes on to the same result. UNIMPLEMENTED when `ideal`.
+  // them continues to the same result. UNIMPLEMENTED when `ideal`.
   // DATA_LOSS: damaged, or of another simulation.
   virtual absl::StatusOr<std::string> Checkpoint() const = 0;
   virtual absl::Status Resume(std::string_view checkpoint) = 0;

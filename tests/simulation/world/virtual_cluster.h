@@ -19,7 +19,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/invariants.h"
 #include "coordinator/policy/policy.h"
-#include "simulator/machine_clock.h"
+#include "tests/simulation/world/machine_clock.h"
 #include "tests/simulation/world/virtual_journal.h"
 #include "tests/simulation/world/virtual_server.h"
 #include "tests/simulation/world/virtual_world.h"

@@ -16,7 +16,7 @@
 
 #include "core/ids.h"
 #include "runtime/lease/stop_agreement.h"
-#include "simulator/event_queue.h"
+#include "tests/simulation/world/event_queue.h"
 #include "tests/simulation/world/virtual_network.h"
 #include "tests/simulation/world/world_truth.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/engine/action.h"
-#include "simulator/event_queue.h"
+#include "tests/simulation/world/event_queue.h"
 #include "tests/simulation/world/world_truth.h"
 
 namespace gavel {

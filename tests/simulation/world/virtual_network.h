@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/event_queue.h"
+#include "tests/simulation/world/event_queue.h"
 
 namespace gavel {
 

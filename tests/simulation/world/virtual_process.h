@@ -13,7 +13,7 @@
 #include "core/generation.h"
 #include "core/messages.h"
 #include "runtime/lease/lease_machine.h"
-#include "simulator/machine_clock.h"
+#include "tests/simulation/world/machine_clock.h"
 #include "tests/simulation/world/virtual_world.h"
 
 namespace gavel {

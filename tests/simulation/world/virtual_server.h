@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "coordinator/agent/agent_machine.h"
-#include "simulator/machine_clock.h"
+#include "tests/simulation/world/machine_clock.h"
 #include "tests/simulation/world/virtual_process.h"
 #include "tests/simulation/world/virtual_world.h"
 

@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "core/messages.h"
-#include "simulator/event_queue.h"
+#include "tests/simulation/world/event_queue.h"
 #include "tests/simulation/world/virtual_checkpoints.h"
 #include "tests/simulation/world/virtual_gang.h"
 #include "tests/simulation/world/virtual_network.h"

@@ -1,7 +1,7 @@
 // The monotonic clock of one machine: off by what it likes, and a little too
 // fast or too slow. A value.
-#ifndef GAVEL_SIMULATOR_MACHINE_CLOCK_H_
-#define GAVEL_SIMULATOR_MACHINE_CLOCK_H_
+#ifndef GAVEL_TESTS_SIMULATION_WORLD_MACHINE_CLOCK_H_
+#define GAVEL_TESTS_SIMULATION_WORLD_MACHINE_CLOCK_H_
 
 #include "core/units.h"
 
@@ -24,4 +24,4 @@ struct MachineClock {
 
 }  // namespace gavel
 
-#endif  // GAVEL_SIMULATOR_MACHINE_CLOCK_H_
+#endif  // GAVEL_TESTS_SIMULATION_WORLD_MACHINE_CLOCK_H_

@@ -1,6 +1,6 @@
 // A virtual clock that does things: a TimedQueue of functions. Not thread-safe.
-#ifndef GAVEL_SIMULATOR_EVENT_QUEUE_H_
-#define GAVEL_SIMULATOR_EVENT_QUEUE_H_
+#ifndef GAVEL_TESTS_SIMULATION_WORLD_EVENT_QUEUE_H_
+#define GAVEL_TESTS_SIMULATION_WORLD_EVENT_QUEUE_H_
 
 #include <functional>
 
@@ -22,4 +22,4 @@ class EventQueue : public TimedQueue<std::function<void()>> {
 
 }  // namespace gavel
 
-#endif  // GAVEL_SIMULATOR_EVENT_QUEUE_H_
+#endif  // GAVEL_TESTS_SIMULATION_WORLD_EVENT_QUEUE_H_
