@@ -50,39 +50,8 @@ inline constexpr size_t kClusterSpecBytesMax = 4 * 1024 * 1024;
 // So that an agent's declaration of them fits a frame of the protocol.
 inline constexpr int kAcceleratorsPerServerMax = 256;
 
-// Parses a cluster file; cluster_keys.cc has all keys, ranges and defaults:
-//
-//   [scheduling]
-//   policy = "max_min_fairness_perf"
-//   round_duration_s = 5
-//   lease_duration_s = 2
-//   mechanism = "move_aware"          # the cost of moves weighs in
-//   throughputs = "throughputs.json"  # of job types that files leave open
-//   [prices]                          # per accelerator and hour
-//   cpu_fast = 0.74
-//   [[entity]]                        # that jobs count for, JobSpec::entity
-//   name = "vision"
-//   weight = 2
-//   policy = "fairness"               # inside it; or "fifo", or a policy
-//   [[server]]
-//   name = "here"
-//   host_memory_bytes = "64GiB"  # that parked jobs may take; else no limit
-//   [[server.accelerator]]
-//   type = "cpu_fast"        # open name
-//   count = 2                # that many equal slots
-//   threads = 1              # device = "cpu" (the default)
-//   [[server.accelerator]]
-//   type = "cpu_slow"
-//   slow_down_factor = 2.0   # demonstration only: steps are made this much
-//                            # slower
-//   [[server.accelerator]]
-//   type = "h200"
-//   device = "cuda:0"
-//   memory_bytes = "141GiB"   # jobs may stay on it while paused, within this
-//   context_bytes = "500MiB"  # of it, what each CUDA process takes anyway;
-//                             # else what NVML tells, and 512 MiB
-//
-// Sizes are text: a number and B, KiB, MiB, GiB or TiB.
+// Parses a cluster file; cluster_keys.cc has all keys, with ranges, defaults
+// and examples.
 //
 // Without lease_duration_s it is 60 or the round, whichever is shorter; a lease
 // longer than the round is refused. Without servers the list is empty: the

@@ -1,5 +1,6 @@
 #include "coordinator/workload/file_keys.h"
 
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
@@ -31,29 +32,10 @@ std::string DescribeRange(const NumberRange& range) {
   return text;
 }
 
-std::string_view KindName(KeyKind kind) {
-  switch (kind) {
-    case KeyKind::kText:
-      return "string";
-    case KeyKind::kTexts:
-      return "array of strings";
-    case KeyKind::kName:
-      return "name";
-    case KeyKind::kSize:
-      return "size";
-    case KeyKind::kInteger:
-      return "integer";
-    case KeyKind::kNumber:
-      return "number";
-    case KeyKind::kBoolean:
-      return "boolean";
-    case KeyKind::kTable:
-      return "table";
-    case KeyKind::kTables:
-      return "tables";
-  }
-  return "";
-}
+// In the order of KeyKind.
+constexpr std::array<std::string_view, 9> kKindNames = {
+    "string", "array of strings", "name",  "size",  "integer",
+    "number", "boolean",          "table", "tables"};
 
 std::string_view AllowedBy(const FileKey& key) {
   if (!key.values.empty()) return key.values;
@@ -102,7 +84,7 @@ std::span<const FileKey> KeysOf(std::span<const FileTable> tables,
 }
 
 std::string DescribeKind(const FileKey& key) {
-  std::string text(KindName(key.kind));
+  std::string text(kKindNames[static_cast<size_t>(key.kind)]);
   const bool has_range =
       key.kind == KeyKind::kInteger || key.kind == KeyKind::kNumber;
   if (has_range) StrAppend(&text, ", ", DescribeRange(key.range));

@@ -102,10 +102,7 @@ void ReadTypes(TomlReader& reader, JobSpec& spec) {
   reader.Read("types", spec.types);
   for (const std::string& type : spec.types) {
     if (IsValidName(type)) continue;
-    reader.Fail("types",
-                StrCat(QuoteToml(type),
-                       " is not the name of an accelerator type; write "
-                       "1 to 64 of A-Z, a-z, 0-9, _ and -"));
+    reader.Fail("types", RefusalOfType(type));
   }
   if (spec.types.size() > kTypesMax) {
     reader.Fail("types", StrCat("types has ", spec.types.size(),
@@ -148,11 +145,7 @@ constexpr double kStepsPerSecondMin = 1e-9;  // but for 0
 
 void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   for (const std::string& type : reader.Keys()) {
-    if (!IsValidName(type)) {
-      reader.Fail(type, StrCat(QuoteToml(type),
-                               " is not the name of an accelerator type; write "
-                               "1 to 64 of A-Z, a-z, 0-9, _ and -"));
-    }
+    if (!IsValidName(type)) reader.Fail(type, RefusalOfType(type));
     double steps_per_s = 0;
     if (!reader.Read(type, steps_per_s)) continue;
     if (steps_per_s > 0 && steps_per_s < kStepsPerSecondMin) {
@@ -225,6 +218,12 @@ void AppendGoals(std::string* toml, const JobSpec& spec) {
 bool IsValidName(std::string_view name) {
   return !name.empty() && name.size() <= kNameBytesMax &&
          std::all_of(name.begin(), name.end(), IsNameChar);
+}
+
+std::string RefusalOfType(std::string_view name) {
+  return StrCat(QuoteToml(name),
+                " is not the name of an accelerator type; write 1 to 64 of "
+                "A-Z, a-z, 0-9, _ and -");
 }
 
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,

@@ -2,23 +2,8 @@
 // The client (before sending), the server and `gavel local` call it; values,
 // thread-safe.
 //
-//   name = "resnet-1"
-//   command = ["./train", "--epochs", "3"]   # argv; never a shell
-//   app = "ResNet-18 (batch size 64)"
-//   class = "training"
-//   scale_factor = 2
-//   scale_factor_min = 1                     # elastic: 1 to 4 workers
-//   scale_factor_max = 4
-//   steps_total = 100000
-//   deadline_s = 86400
-//   [environment]
-//   DATA = "/data/cifar10"
-//   [throughputs]                            # steps/s by accelerator type
-//   v100 = 45.5
-//   k80 = 6
-//
 // The keys are the fields of JobSpec, but `command` for argv and `class` for
-// job_class; job_keys.cc has all of them, with ranges and defaults.
+// job_class; job_keys.cc has all of them, with ranges, defaults and examples.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 #define GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 
@@ -80,11 +65,11 @@ struct JobSpec {
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
   // Seconds of work lost when it gives an accelerator up, when it starts on one
-  // again, and when it goes on elsewhere at once (default: resume_s). Any one
+  // again, and when it resumes elsewhere at once (default: resume_s). Any one
   // given: these count, what is missing is 0; none: they are measured.
   std::optional<double> pause_s, resume_s, move_s;  // >= 0
 
-  // Not in the file: the coordinator fills them in, of whoever submitted it.
+  // Not in the file: the coordinator fills them in, from the submitter.
   std::string owner = "";      // principal; empty: connections have no keys
   std::string unix_user = "";  // that its processes run as; empty: the agent's
   double owner_weight = 1;     // that the owner's active jobs divide, > 0
@@ -118,6 +103,8 @@ std::string FormatJobSpec(const JobSpec& spec);
 
 // True for [A-Za-z0-9_-]{1,64}.
 bool IsValidName(std::string_view name);
+// Says of a name that is not valid that it names no accelerator type.
+std::string RefusalOfType(std::string_view name);
 
 }  // namespace gavel
 

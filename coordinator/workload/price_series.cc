@@ -20,12 +20,6 @@ constexpr std::string_view kGcpPrices = "v100=0.74,p100=0.43,k80=0.135";
 constexpr NumberRange kPrice = {.max = 1e9};
 constexpr NumberRange kPriceTime = {.max = 1e12};
 
-std::string RefusalOf(std::string_view type) {
-  return StrCat(QuoteToml(type),
-                " is not the name of an accelerator type; write 1 to 64 of "
-                "A-Z, a-z, 0-9, _ and -");
-}
-
 }  // namespace
 
 absl::StatusOr<PriceSeries> PriceSeries::Constant(std::string_view prices) {
@@ -36,7 +30,7 @@ absl::StatusOr<PriceSeries> PriceSeries::Constant(std::string_view prices) {
                         kGcpPrices));
   for (const auto& [type, price] : parts) {
     if (!IsValidName(type)) {
-      return absl::InvalidArgumentError(RefusalOf(type));
+      return absl::InvalidArgumentError(RefusalOfType(type));
     }
     series.prices_[type].emplace(0, price);
   }
@@ -54,7 +48,7 @@ absl::StatusOr<PriceSeries> PriceSeries::Parse(std::string_view csv,
   reader.RefuseOtherColumns({"time_s", "type", "price"});
   while (reader.NextRow()) {
     const std::string_view name = reader.Text(type);
-    if (!IsValidName(name)) reader.Fail(type, RefusalOf(name));
+    if (!IsValidName(name)) reader.Fail(type, RefusalOfType(name));
     const double time_s = reader.Number(time, kPriceTime);
     if (!series.prices_[std::string(name)]
              .emplace(time_s, reader.Number(price, kPrice))

@@ -29,7 +29,7 @@ std::optional<T> NumberOf(std::string_view text) {
   return value;
 }
 
-// The character, not the byte: UTF-8 goes on with bytes of the form 10xxxxxx.
+// The character, not the byte: UTF-8 continues with bytes of the form 10xxxxxx.
 size_t ColumnOf(std::string_view line, size_t offset) {
   const std::string_view before = line.substr(0, offset);
   return 1 + std::count_if(before.begin(), before.end(), [](char c) {

@@ -32,7 +32,7 @@ class ThroughputTable {
   static absl::StatusOr<ThroughputTable> Parse(std::string_view json,
                                                std::string_view source);
 
-  // Rows are numbered, so that who asks often looks a name up once.
+  // Rows are numbered, so that a caller looks a name up once.
   using Row = size_t;
   std::optional<Row> FindRow(std::string_view job_type, int scale_factor) const;
   // Accelerator types without "_unconsolidated", sorted.

@@ -137,15 +137,18 @@ bool TomlReader::Read(std::string_view key, std::string& out) {
   return true;
 }
 
-bool TomlReader::Read(std::string_view key, std::vector<std::string>& out) {
+template <class T>
+auto TomlReader::Value(std::string_view key, std::string_view expected) {
   const toml::node* node = table_.get(key);
-  if (node == nullptr) return false;
-  if (!node->is_array()) {
-    WrongType(key, *node, "an array of strings");
-    return false;
-  }
+  if (node != nullptr && !node->is<T>()) WrongType(key, *node, expected);
+  return node == nullptr ? nullptr : node->as<T>();
+}
+
+bool TomlReader::Read(std::string_view key, std::vector<std::string>& out) {
+  const auto* array = Value<toml::array>(key, "an array of strings");
+  if (array == nullptr) return false;
   std::vector<std::string> values;
-  for (const toml::node& element : *node->as_array()) {
+  for (const toml::node& element : *array) {
     if (!CheckString(StrCat("element ", values.size() + 1, " of ", key),
                      element)) {
       return false;
@@ -158,13 +161,9 @@ bool TomlReader::Read(std::string_view key, std::vector<std::string>& out) {
 
 bool TomlReader::Read(std::string_view key, int64_t& out, int64_t min,
                       int64_t max) {
-  const toml::node* node = table_.get(key);
-  if (node == nullptr) return false;
-  if (!node->is_integer()) {
-    WrongType(key, *node, "an integer");
-    return false;
-  }
-  const int64_t value = node->as_integer()->get();
+  const auto* found = Value<int64_t>(key, "an integer");
+  if (found == nullptr) return false;
+  const int64_t value = found->get();
   if (value < min || value > max) {
     Fail(key, StrCat(key, " is ", value, "; write an integer from ", min,
                      " to ", max));
@@ -236,13 +235,9 @@ bool TomlReader::Read(std::string_view key, std::optional<double>& out) {
 }
 
 bool TomlReader::Read(std::string_view key, bool& out) {
-  const toml::node* node = table_.get(key);
-  if (node == nullptr) return false;
-  if (!node->is_boolean()) {
-    WrongType(key, *node, "true or false");
-    return false;
-  }
-  out = node->as_boolean()->get();
+  const auto* found = Value<bool>(key, "true or false");
+  if (found == nullptr) return false;
+  out = found->get();
   return true;
 }
 
@@ -259,10 +254,7 @@ bool TomlReader::ReadName(std::string_view key, std::string& out) {
 }
 
 const toml::table* TomlReader::Table(std::string_view key) {
-  const toml::node* node = table_.get(key);
-  if (node == nullptr) return nullptr;
-  if (!node->is_table()) WrongType(key, *node, StrCat("a table [", key, "]"));
-  return node->as_table();
+  return Value<toml::table>(key, StrCat("a table [", key, "]"));
 }
 
 std::vector<const toml::table*> TomlReader::Tables(std::string_view key) {

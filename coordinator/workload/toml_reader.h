@@ -78,6 +78,10 @@ class TomlReader {
  private:
   void FailAt(const toml::source_region& place, std::string_view what);
   void RefuseUnknownKeys(const std::vector<std::string_view>& known);
+  // The value under `key`; null when it is missing or, an error, of another
+  // type than `expected` in words.
+  template <class T>
+  auto Value(std::string_view key, std::string_view expected);
   // The row of `key`; asserts that there is one, of this kind.
   const FileKey& RowOf(std::string_view key, KeyKind kind) const;
   bool CheckString(std::string_view key, const toml::node& node);

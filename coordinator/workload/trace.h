@@ -95,7 +95,7 @@ absl::StatusOr<Trace> ParseTrace(std::string_view text,
 
 // Gavel's ten columns, byte for byte as the original dumps them: steps and
 // weight truncated to whole numbers, arrivals and SLOs with six decimals. They
-// do not tell who is elastic.
+// do not tell which jobs are elastic.
 std::string FormatTrace(const Trace& trace);
 
 }  // namespace gavel
