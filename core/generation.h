@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rules.h"
 namespace gavel {
 
 // One committed checkpoint: the lease epoch that it was written under and the
@@ -21,13 +20,7 @@ struct Generation {
   uint64_t epoch = 0;
   uint64_t step = 0;
   friend bool operator==(const Generation&, const Generation&) = default;
-  friend std::strong_ordering operator<=>(const Generation& a,
-                                          const Generation& b) {
-    const auto by_epoch = a.epoch <=> b.epoch;
-    const auto by_step = a.step <=> b.step;
-    if (!Rules::Hold(Rule::kLatestGenerationByEpoch)) return by_step;
-    return by_epoch != 0 ? by_epoch : by_step;
-  }
+  friend auto operator<=>(const Generation&, const Generation&) = default;
 };
 
 // "generation-000000000007-000000001200": fixed width, so that names sort as
