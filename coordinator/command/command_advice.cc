@@ -240,13 +240,6 @@ std::string Unknown(const CLI::App& command, const std::string& before,
                 " --help` lists them");
 }
 
-const CLI::App* Below(const CLI::App& app, const std::string& word) {
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == word) return command;
-  }
-  return nullptr;
-}
-
 // "-p" of "-pfifo" is not looked for: CLI11 splits it as its own flags.
 std::string FlagOf(const std::string& word) {
   return word.substr(0, word.find('='));
@@ -300,7 +293,9 @@ std::string MeantBy(const CLI::App& app, const CLI::App& command,
     return absl::StrJoin(NearestTo(flag, OptionsOf(command)), ", ");
   }
   const std::string all = absl::StrJoin(unexpected, " ");
-  if (Below(app, first) != nullptr) return StrCat(app.get_name(), " ", all);
+  if (FindSubcommand(app, first) != nullptr) {
+    return StrCat(app.get_name(), " ", all);
+  }
   const bool of_job = command.get_option_no_throw("--job") != nullptr;
   if (of_job && !HasPlaces(command) && unexpected.size() == 1) {
     return StrCat(words, " --job ", all);
@@ -310,13 +305,19 @@ std::string MeantBy(const CLI::App& app, const CLI::App& command,
 
 }  // namespace
 
+const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands({});
+  const auto found = std::ranges::find(commands, name, &CLI::App::get_name);
+  return found == commands.end() ? nullptr : *found;
+}
+
 std::string UnknownCommand(const CLI::App& app,
                            const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   std::string before = app.get_name();
   for (const std::string& word : words) {
     if (IsFlag(word)) return "";
-    const CLI::App* next = Below(*command, word);
+    const CLI::App* next = FindSubcommand(*command, word);
     // Where commands below it are optional, the word is an argument.
     const bool must_be = command->get_require_subcommand_min() > 0;
     if (next == nullptr) return must_be ? Unknown(*command, before, word) : "";
@@ -354,7 +355,7 @@ std::string FlagsOfOriginal(const CLI::App& app,
   std::string text;
   for (const std::string& word : words) {
     if (!IsFlag(word)) {
-      const CLI::App* next = Below(*command, word);
+      const CLI::App* next = FindSubcommand(*command, word);
       if (next == nullptr) continue;
       command = next;
       StrAppend(&before, " ", word);

@@ -23,8 +23,9 @@ constexpr char kFooter[] =
     "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
     "line.";
 
-// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: none of that
-// is for our parser, which would take "[a,b]" for two arguments.
+// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: CLI11 would
+// read
+// "[a,b]" as two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   if (*argc < 2 || std::string_view(argv[1]) != "doctor") return {};
   char** const end = argv + *argc;
@@ -116,7 +117,7 @@ int RunCommandLine(const std::string& version, int argc, char** argv) {
                                        words.end());
   const std::unique_ptr<CLI::App> app =
       MakeCommandLine(version, std::move(program), &exit_code, typed);
-  // A word that is no command would be told as a missing one.
+  // CLI11 reports an unknown command as a missing one.
   const std::string unknown = UnknownCommand(*app, words);
   if (!unknown.empty()) {
     std::fprintf(stderr, "gavel: %s\n", unknown.c_str());

@@ -1,5 +1,4 @@
-// The whole command line of `gavel`: all commands, and what is said of a wrong
-// one. main() calls it; tests make its parser, to look at it.
+// The whole command line of `gavel`. main() runs it; tests make its parser.
 #ifndef GAVEL_COORDINATOR_COMMAND_COMMAND_LINE_H_
 #define GAVEL_COORDINATOR_COMMAND_COMMAND_LINE_H_
 

@@ -7,7 +7,7 @@
 namespace gavel {
 namespace {
 
-// Both scripts walk down to the command that is being written: `at` is
+// Both scripts walk down to the command that is being typed: `at` is
 // "gavel user add".
 constexpr char kBashWalk[] = R"sh(
 _gavel() {
@@ -34,7 +34,7 @@ _gavel() {
 complete -o default -F _gavel gavel
 )sh";
 
-// The names of its arrays are none of zsh's own ("commands", "options").
+// Its arrays avoid names that zsh uses itself ("commands", "options").
 constexpr char kZshWalk[] = R"sh(
   local at=gavel word
   local -a below flags choices

@@ -42,14 +42,6 @@ bool MeansFiles(const HelpOptions& options) {
   return word == "files" || word == "job.toml" || word == "cluster.toml";
 }
 
-// Null: there is none.
-CLI::App* SubcommandOf(CLI::App& command, const std::string& word) {
-  for (CLI::App* below : command.get_subcommands({})) {
-    if (below->get_name() == word) return below;
-  }
-  return nullptr;
-}
-
 // NOT_FOUND: there is no such command.
 absl::Status Help(CLI::App& app, const HelpOptions& options) {
   if (!options.man_directory.empty()) {
@@ -61,10 +53,10 @@ absl::Status Help(CLI::App& app, const HelpOptions& options) {
   }
   const std::string unknown = UnknownCommand(app, options.words);
   if (!unknown.empty()) return absl::NotFoundError(unknown);
-  CLI::App* command = &app;
+  const CLI::App* command = &app;
   std::string words = app.get_name();
   for (const std::string& word : options.words) {
-    command = SubcommandOf(*command, word);
+    command = FindSubcommand(*command, word);
     if (command == nullptr) {
       return absl::NotFoundError(StrCat("there is no command \"", words, " ",
                                         word, "\"; `", words,
@@ -72,7 +64,7 @@ absl::Status Help(CLI::App& app, const HelpOptions& options) {
     }
     StrAppend(&words, " ", word);
   }
-  // App::help() would tell of the command that was chosen, which is this one.
+  // App::help() prints the help of the chosen command, which is this one.
   std::fputs(command->get_formatter()
                  ->make_help(command, words, CLI::AppFormatMode::Normal)
                  .c_str(),

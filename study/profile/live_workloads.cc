@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_process.h"
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -32,21 +33,6 @@ ProfileWorkload Example(std::string type, std::vector<std::string> argv) {
 bool IsProgram(const std::string& path) {
   std::error_code error;
   return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
-    const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kWorkloadFileBytesMax));
-  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileWorkload> workloads,
-                         ParseWorkloads(text, path));
-  const fs::path folder = fs::absolute(path).parent_path();
-  for (ProfileWorkload& workload : workloads) {
-    workload.working_directory = (folder / workload.working_directory).string();
-  }
-  return workloads;
 }
 
 std::vector<ProfileWorkload> ExampleWorkloads() {
@@ -124,6 +110,61 @@ absl::Status FindPrograms(std::vector<ProfileWorkload>* workloads) {
                  "programs with --workloads FILE.toml"));
     }
     program = fs::path(*found).lexically_normal().string();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
+    const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(path, kWorkloadFileBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileWorkload> workloads,
+                         ParseWorkloads(text, path));
+  const fs::path folder = fs::absolute(path).parent_path();
+  for (ProfileWorkload& workload : workloads) {
+    workload.working_directory = (folder / workload.working_directory).string();
+  }
+  return workloads;
+}
+
+absl::StatusOr<std::vector<ProfileWorkload>> FindWorkloads(
+    const std::string& path, const std::vector<std::string>& types) {
+  std::vector<ProfileWorkload> workloads = ExampleWorkloads();
+  if (!path.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(workloads, ReadWorkloads(path));
+  }
+  GAVEL_ASSIGN_OR_RETURN(workloads,
+                         ChooseWorkloads(std::move(workloads), types));
+  GAVEL_RETURN_IF_ERROR(FindPrograms(&workloads));
+  return workloads;
+}
+
+absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
+                           LiveProcesses* processes) {
+  LaunchWorker& worker = launch.worker;
+  worker.argv = workload.argv;
+  worker.environment.insert(worker.environment.begin(),
+                            workload.environment.begin(),
+                            workload.environment.end());
+  worker.world_size = static_cast<int>(launch.places.size());
+  WorkerPlace place;
+  place.coordinator = launch.endpoint;
+  place.run_directory = DefaultRunDirectory(launch.places);
+  if (place.run_directory.empty()) place.run_directory = launch.run_directory;
+  place.has_gpus = std::ranges::any_of(
+      launch.places, [](const auto& info) { return info.device != "cpu"; });
+  ProcessSpec spec;
+  spec.argv = workload.argv;
+  spec.working_directory = workload.working_directory;
+  spec.output_path = launch.output_path;
+  for (const AcceleratorInfo& accelerator : launch.places) {
+    worker.accelerator = accelerator;
+    spec.environment = WorkerEnvironment(worker, place, OwnEnvironment());
+    GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
+    processes->push_back(std::make_unique<ChildProcess>(pid));
+    ++worker.worker.rank;
   }
   return absl::OkStatus();
 }

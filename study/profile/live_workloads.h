@@ -1,13 +1,17 @@
 // The training programs that commands run live to measure them: those of a
-// file, or the examples of this project. Stateless, thread-safe.
+// file or the examples of this project, and how they are started and stopped.
 #ifndef GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 #define GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/child_process.h"
+#include "coordinator/cli/daemon/stop_signals.h"
+#include "core/messages.h"
 #include "study/profile/profile_spec.h"
 
 namespace gavel {
@@ -16,19 +20,44 @@ namespace gavel {
 absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
     const std::string& path);
 
-// The eight trainers of examples/, in sizes for one core: they train on their
-// first batch, or on what they make up, until they are ended.
-std::vector<ProfileWorkload> ExampleWorkloads();
+// Those of a file, or with an empty `path` the eight trainers of examples/ in
+// sizes for one core, which train until they are ended. `types`: only these,
+// in this order; empty: all. Programs become absolute paths: one without a
+// slash is looked for beside this one, then in the PATH. NOT_FOUND: no such
+// type or program.
+absl::StatusOr<std::vector<ProfileWorkload>> FindWorkloads(
+    const std::string& path, const std::vector<std::string>& types);
 
-// Those of these types, in this order; no `types`: all. NOT_FOUND names one
-// that there is not, with the remedy.
-absl::StatusOr<std::vector<ProfileWorkload>> ChooseWorkloads(
-    std::vector<ProfileWorkload> workloads,
-    const std::vector<std::string>& types);
+// How a workload is started. Of `worker` the server, the names, the checkpoint
+// directory, further variables, and the worker of rank 0.
+struct LiveLaunch {
+  LaunchWorker worker;
+  std::vector<AcceleratorInfo> places;  // by rank
+  std::string endpoint;                 // of the LeaseGranter
+  std::string
+      run_directory;        // for lock files, where no GPU has a place of them
+  std::string output_path;  // of stdout and stderr
+};
 
-// Makes the programs absolute paths: those without a slash are looked for
-// beside this one, then in the PATH. NOT_FOUND names one that is in neither.
-absl::Status FindPrograms(std::vector<ProfileWorkload>* workloads);
+using LiveProcesses = std::vector<std::unique_ptr<ChildProcess>>;
+
+// Starts a process for each place, and adds it to `processes`. Errors: those of
+// SpawnProcess.
+absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
+                           LiveProcesses* processes);
+
+// True once SIGINT or SIGTERM has come. Made before other threads.
+class StopFlag {
+ public:
+  StopFlag() {
+    signals_.Attach([this] { stop_ = true; });
+  }
+  const std::atomic<bool>* get() const { return &stop_; }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  StopSignals signals_;  // its thread ends before the flag goes
+};
 
 }  // namespace gavel
 

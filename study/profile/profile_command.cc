@@ -1,8 +1,6 @@
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,13 +8,13 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
+#include "study/command_options.h"
 #include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
 
@@ -25,7 +23,7 @@ namespace {
 
 struct ProfileFlags {
   std::string workloads;
-  std::optional<std::string> cluster;
+  std::string cluster;  // file; empty: the GPUs of this machine
   bool alone = false;
   bool busy = false;
   ProfileOptions run;
@@ -33,14 +31,14 @@ struct ProfileFlags {
 
 absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
   std::vector<ServerSpec> servers;
-  if (!flags.cluster) {
+  if (flags.cluster.empty()) {
     ServerSpec& server = servers.emplace_back();
     server.name = "here";
     GAVEL_ASSIGN_OR_RETURN(server.accelerators, DetectAccelerators());
     return servers;
   }
   GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                         ReadClusterFile(*flags.cluster));
+                         ReadClusterFile(flags.cluster));
   servers = cluster.servers;
   for (ServerSpec& server : servers) {
     GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
@@ -69,10 +67,8 @@ absl::Status Run(ProfileFlags flags) {
   if (!flags.run.output.empty()) {
     GAVEL_RETURN_IF_ERROR(CheckWritable(flags.run.output));
   }
-  StopSignals signals;
-  std::atomic<bool> stop = false;
-  signals.Attach([&stop] { stop = true; });
-  flags.run.stop = &stop;
+  const StopFlag stop;
+  flags.run.stop = stop.get();
   Terminal terminal;
   const Stopwatch clock;
   flags.run.show = [&](size_t done, size_t all, const std::string& what) {
@@ -86,7 +82,6 @@ absl::Status Run(ProfileFlags flags) {
   flags.run.folder = std::filesystem::absolute(flags.run.folder).string();
   size_t figures = 0;
   const absl::Status status = RunProfile(workloads, cells, flags.run, &figures);
-  signals.Attach(nullptr);
   if (terminal.is_terminal()) terminal.Show("");
   std::printf("%zu figures in %s%s%s\n", figures, flags.run.table.c_str(),
               flags.run.output.empty() ? "" : ", as Gavel's JSON in ",
@@ -98,42 +93,35 @@ absl::Status Run(ProfileFlags flags) {
 
 void AddProfileCommand(CLI::App& app, int* exit_code) {
   auto flags = std::make_shared<ProfileFlags>();
+  flags->run.table = "profile.csv";
+  flags->run.folder = "gavel-profile";
   CLI::App* command = app.add_subcommand(
       "profile",
       "Measures the throughputs of workloads on this machine's accelerators: "
       "alone, by scale factor, and in pairs. Stopped, the same command goes "
       "on");
-  command->add_option("workloads", flags->workloads, "file of [[workload]]")
-      ->type_name("WORKLOADS.toml")
+  AddOption(*command, "workloads", flags->workloads, "WORKLOADS.toml",
+            "file of [[workload]]")
       ->required();
-  command->add_option("--cluster", flags->cluster,
-                      "declares the accelerators; without it the GPUs of this "
-                      "machine are detected");
-  command
-      ->add_option("--table", flags->run.table,
-                   "the figures with their confidence intervals; what it has "
-                   "is not measured again")
-      ->type_name("FILE.csv")
-      ->default_val("profile.csv");
-  command
-      ->add_option("--output", flags->run.output,
-                   "the same as Gavel's JSON, for --throughputs of simulate "
-                   "and coordinator")
-      ->type_name("FILE.json");
-  command
-      ->add_option("--state", flags->run.folder,
-                   "directory of the programs' output and checkpoints")
-      ->default_val("gavel-profile");
+  AddOption(*command, "--cluster", flags->cluster, "",
+            "declares the accelerators; without it the GPUs of this machine "
+            "are detected");
+  AddOption(*command, "--table", flags->run.table, "FILE.csv",
+            "the figures with their confidence intervals; what it has "
+            "is not measured again");
+  AddOption(*command, "--output", flags->run.output, "FILE.json",
+            "the same as Gavel's JSON, for --throughputs of simulate "
+            "and coordinator");
+  AddOption(*command, "--state", flags->run.folder, "",
+            "directory of the programs' output and checkpoints");
   command->add_flag("--alone", flags->alone, "no pairs");
   command->add_flag("--busy", flags->busy,
                     "meanwhile each other accelerator trains a copy of the "
                     "workload: what jobs do on a machine that is full");
   const auto seconds = [&](const char* name, double* value, double least,
                            const char* help) {
-    command->add_option(name, *value, help)
-        ->type_name("SECONDS")
-        ->check(CLI::Range(least, 1e6))
-        ->capture_default_str();
+    AddOption(*command, name, *value, "SECONDS", help)
+        ->check(CLI::Range(least, 1e6));
   };
   seconds("--warm-up", &flags->run.warm_up_s, 0,
           "of training that is discarded");
@@ -141,12 +129,10 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
           "that a cell is measured for");
   seconds("--timeout", &flags->run.timeout_s, 1,
           "from a program's start to its first steps");
-  command
-      ->add_option("--precision", flags->run.precision,
-                   "a cell is measured for up to three times as long until "
-                   "half of its 95 % confidence interval is this part of it")
-      ->check(CLI::Range(1e-6, 1.0))
-      ->capture_default_str();
+  AddOption(*command, "--precision", flags->run.precision, "",
+            "a cell is measured for up to three times as long until "
+            "half of its 95 % confidence interval is this part of it")
+      ->check(CLI::Range(1e-6, 1.0));
   command->callback(
       [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }

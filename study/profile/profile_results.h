@@ -1,5 +1,5 @@
-// What `gavel profile` has measured: lines of a table that is kept while it
-// goes on, and Gavel's JSON made of them. Values; pure, thread-safe.
+// The measurements of `gavel profile`: rows of a CSV table, and Gavel's JSON
+// made of them. Values; pure, thread-safe.
 #ifndef GAVEL_STUDY_PROFILE_PROFILE_RESULTS_H_
 #define GAVEL_STUDY_PROFILE_PROFILE_RESULTS_H_
 
@@ -44,7 +44,7 @@ class ProfileResults {
   std::string ToCsv() const;
 
   void Set(const ProfileKey& key, ProfileFigure figure);
-  // Null: there is none, or it is to be tried again.
+  // Null: not measured, or to be measured again.
   const ProfileFigure* Find(const ProfileKey& key) const;
   const std::map<ProfileKey, ProfileFigure>& figures() const {
     return figures_;

@@ -1,7 +1,6 @@
 #include "study/profile/profile_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -9,11 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/agent_host/agent_environment.h"
-#include "coordinator/agent_host/agent_process.h"
-#include "coordinator/cli/child_process.h"
-#include "coordinator/cli/daemon/daemon_options.h"
-#include "coordinator/cli/doctor/doctor_run.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/workload/throughput_writer.h"
 #include "core/status.h"
@@ -21,6 +15,7 @@
 #include "runtime/files/text_file.h"
 #include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
+#include "study/profile/live_workloads.h"
 
 namespace gavel {
 namespace {
@@ -82,52 +77,31 @@ class CellRun {
   std::optional<Time> TrainsFrom() const;
   bool IsEnough() const;
   std::vector<ProfileFigure> Figures(const std::string& why) const;
-  std::string LogOf(size_t job) const {
-    return StrCat(options_.folder, "/job-", job + 1, ".log");
-  }
-  Time Now() const { return clock_.elapsed_s(); }
 
   const std::vector<ProfileWorkload>& workloads_;
   const ProfileCell& cell_;
   const ProfileOptions& options_;
   LeaseGranter& leases_;
   const Stopwatch clock_;
-  std::vector<std::unique_ptr<ChildProcess>> children_;
+  LiveProcesses children_;
 };
 
 absl::Status CellRun::Start(size_t job, uint64_t incarnation) {
-  const ProfileWorkload& workload = WorkloadOf(job);
-  LaunchWorker launch;
-  launch.server = "profile";
-  launch.job_name = StrCat("profile-", job + 1);
-  launch.argv = workload.argv;
-  launch.checkpoint_directory =
+  LiveLaunch launch;
+  launch.worker.server = "profile";
+  launch.worker.job_name = StrCat("profile-", job + 1);
+  launch.worker.checkpoint_directory =
       StrCat(options_.folder, "/checkpoints-", job + 1);
-  launch.environment = workload.environment;
-  const std::vector<AcceleratorInfo>& places = leases_.jobs()[job].terms.places;
-  launch.world_size = static_cast<int>(places.size());
-  WorkerPlace place;
-  place.coordinator = leases_.endpoint();
-  place.run_directory = DefaultRunDirectory(places);
-  if (place.run_directory.empty()) place.run_directory = options_.folder;
-  place.has_gpus = std::ranges::any_of(
-      places, [](const auto& info) { return info.device != "cpu"; });
+  launch.worker.worker = {JobId(job + 1), 0, incarnation};
+  launch.places = leases_.jobs()[job].terms.places;
+  launch.endpoint = leases_.endpoint();
+  launch.run_directory = options_.folder;
+  launch.output_path = StrCat(options_.folder, "/job-", job + 1, ".log");
   std::error_code error;
-  fs::remove_all(launch.checkpoint_directory, error);
-  GAVEL_RETURN_IF_ERROR(MakeDirectory(launch.checkpoint_directory));
-  fs::remove(LogOf(job), error);
-  for (int rank = 0; rank < launch.world_size; ++rank) {
-    launch.worker = {JobId(job + 1), rank, incarnation};
-    launch.accelerator = places[static_cast<size_t>(rank)];
-    ProcessSpec spec;
-    spec.argv = workload.argv;
-    spec.working_directory = workload.working_directory;
-    spec.output_path = LogOf(job);
-    spec.environment = WorkerEnvironment(launch, place, OwnEnvironment());
-    GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
-    children_.push_back(std::make_unique<ChildProcess>(pid));
-  }
-  return absl::OkStatus();
+  fs::remove_all(launch.worker.checkpoint_directory, error);
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(launch.worker.checkpoint_directory));
+  fs::remove(launch.output_path, error);
+  return StartWorkload(WorkloadOf(job), std::move(launch), &children_);
 }
 
 // From when on all jobs of the cell have made steps; nothing: not yet.
@@ -179,7 +153,7 @@ std::string CellRun::WhyOver() const {
                     : StrCat("its program died of signal ", -code);
   }
   for (const LeasedJob& job : leases_.jobs()) {
-    if (Now() - job.stepped_at <= options_.timeout_s) continue;
+    if (clock_.elapsed_s() - job.stepped_at <= options_.timeout_s) continue;
     return job.steps_done == 0 ? StrCat("no steps within ", options_.timeout_s,
                                         " s; is its loop a gavel::Iterator?")
                                : StrCat("no step for ", options_.timeout_s,
@@ -227,10 +201,10 @@ absl::StatusOr<std::vector<ProfileFigure>> CellRun::Run() {
     if (options_.stop != nullptr && *options_.stop) {
       return absl::CancelledError("");
     }
-    leases_.Turn(Now(), kPoll_s);
+    leases_.Turn(clock_.elapsed_s(), kPoll_s);
     why = WhyOver();
   }
-  leases_.Turn(Now(), 0);
+  leases_.Turn(clock_.elapsed_s(), 0);
   // A failure may have come last.
   if (why.empty()) why = WhyOver();
   return Figures(why);
@@ -244,7 +218,11 @@ class ProfileRun {
       : workloads_(workloads), cells_(cells), options_(options) {}
 
   absl::Status Run();
-  const ProfileResults& results() const { return results_; }
+  size_t figures() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        results_.figures(),
+        [](const auto& entry) { return entry.second.steps_per_s >= 0; }));
+  }
 
  private:
   absl::Status ReadTable();
@@ -337,10 +315,7 @@ absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
                         const ProfileOptions& options, size_t* figures) {
   ProfileRun run(workloads, cells, options);
   const absl::Status status = run.Run();
-  *figures = 0;
-  for (const auto& [key, figure] : run.results().figures()) {
-    *figures += figure.steps_per_s >= 0 ? 1 : 0;
-  }
+  *figures = run.figures();
   return status;
 }
 

@@ -1,6 +1,6 @@
-// What `gavel profile` does: runs each workload alone and in pairs on the
-// accelerators of this machine, one cell after the other, and keeps the table
-// as it grows. One call at a time; its programs die with its thread.
+// `gavel profile`: runs each workload alone and in pairs on the accelerators of
+// this machine, one cell after the other, and writes the table after each. One
+// call at a time; its programs die with its thread.
 #ifndef GAVEL_STUDY_PROFILE_PROFILE_RUN_H_
 #define GAVEL_STUDY_PROFILE_PROFILE_RUN_H_
 
@@ -22,8 +22,8 @@ struct ProfileOptions {
   std::string folder;    // of the programs' output and checkpoints
   double warm_up_s = 5;  // of training, discarded
   double measure_s = 20;
-  // A cell goes on, for at most kLongestFactor times measure_s, until half of
-  // its confidence interval is at most this part of the mean.
+  // A cell is measured until half of its confidence interval is at most this
+  // part of the mean, for at most kLongestFactor times measure_s.
   double precision = 0.02;
   // For the first step, from the start of the program.
   double timeout_s = 120;
@@ -33,9 +33,9 @@ struct ProfileOptions {
 };
 inline constexpr double kLongestFactor = 3;
 
-// Measures the cells that the table lacks. CANCELLED: stopped, and the same
-// call goes on. ABORTED: some could not be measured; the rest is in the table,
-// the reasons too. `figures`: how many the table has in the end.
+// Measures the cells that the table lacks. CANCELLED: stopped; the same call
+// resumes. ABORTED: some could not be measured; the message says why, and the
+// rest is in the table. `figures`: how many the table has in the end.
 absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
                         const std::vector<ProfileCell>& cells,
                         const ProfileOptions& options, size_t* figures);

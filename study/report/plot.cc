@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/cli/table.h"
 #include "core/text.h"
 #include "study/report/plot_scale.h"
@@ -23,8 +24,6 @@ constexpr double kLetter = 6.6;       // width of one, about
 constexpr size_t kTitleLetters = 66;  // that fit beside the left axis
 constexpr size_t kColors = 10;
 
-std::string Coordinate(double value) { return absl::StrFormat("%.1f", value); }
-
 std::string ClassOf(const PlotSeries& series) {
   return StrCat("c", series.color % kColors, " d", series.color % 4,
                 series.mark == PlotMark::kSteps ? " steps" : "");
@@ -34,13 +33,12 @@ std::string ClassOf(const PlotSeries& series) {
 std::string Dot(double x, double y, size_t color, double radius) {
   switch (color % 4) {
     case 0:
-      return StrCat("<circle cx=\"", Coordinate(x), "\" cy=\"", Coordinate(y),
-                    "\" r=\"", Coordinate(radius), "\"/>");
+      return absl::StrFormat("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>", x,
+                             y, radius);
     case 1:
-      return StrCat("<rect x=\"", Coordinate(x - radius), "\" y=\"",
-                    Coordinate(y - radius), "\" width=\"",
-                    Coordinate(2 * radius), "\" height=\"",
-                    Coordinate(2 * radius), "\"/>");
+      return absl::StrFormat(
+          "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+          x - radius, y - radius, 2 * radius, 2 * radius);
     case 2:
       return absl::StrFormat(
           "<path d=\"M%.1f %.1fl%.1f %.1fl%.1f %.1fl%.1f %.1fz\"/>", x,
@@ -63,18 +61,11 @@ std::string WithNote(std::string shape, const std::string& note) {
   return StrCat("<g>", shape, "<title>", EscapeHtml(note), "</title></g>");
 }
 
-// Where legend entries go: line after line, as many as fit.
-struct LegendEntry {
-  const PlotSeries* series;
-  double x;
-  double y;
-};
-
-std::vector<LegendEntry> LayLegend(const Plot& plot, double top,
-                                   double* bottom) {
-  std::vector<LegendEntry> entries;
+// The legend below `top`, line after line, as many entries in each as fit.
+std::string RenderLegend(const Plot& plot, double top, double* bottom) {
+  std::string svg;
   double x = kLeft;
-  double y = top;
+  double y = top + kLegendLine / 2;
   for (const PlotSeries& series : plot.series) {
     if (series.name.empty() || series.mark == PlotMark::kCrosses) continue;
     const double width = 44 + kLetter * static_cast<double>(series.name.size());
@@ -82,31 +73,21 @@ std::vector<LegendEntry> LayLegend(const Plot& plot, double top,
       x = kLeft;
       y += kLegendLine;
     }
-    entries.push_back({&series, x, y});
-    x += width;
-  }
-  *bottom = entries.empty() ? top : y + kLegendLine;
-  return entries;
-}
-
-std::string RenderLegend(const std::vector<LegendEntry>& entries) {
-  std::string svg;
-  for (const LegendEntry& entry : entries) {
-    const PlotSeries& series = *entry.series;
-    const double y = entry.y + kLegendLine / 2;
     StrAppend(&svg, "<g class=\"", ClassOf(series), "\">");
     if (series.mark != PlotMark::kDots) {
-      StrAppend(&svg, "<path class=\"line\" d=\"M", Coordinate(entry.x), " ",
-                Coordinate(y), "h24\"/>");
+      absl::StrAppendFormat(&svg, "<path class=\"line\" d=\"M%.1f %.1fh24\"/>",
+                            x, y);
     }
     if (series.mark == PlotMark::kDots ||
         series.mark == PlotMark::kLineAndDots) {
-      StrAppend(&svg, "<g class=\"dot\">",
-                Dot(entry.x + 12, y, series.color, 3.5), "</g>");
+      StrAppend(&svg, "<g class=\"dot\">", Dot(x + 12, y, series.color, 3.5),
+                "</g>");
     }
-    StrAppend(&svg, "</g><text x=\"", Coordinate(entry.x + 30), "\" y=\"",
-              Coordinate(y + 4), "\">", EscapeHtml(series.name), "</text>");
+    absl::StrAppendFormat(&svg, "</g><text x=\"%.1f\" y=\"%.1f\">%s</text>",
+                          x + 30, y + 4, EscapeHtml(series.name));
+    x += width;
   }
+  *bottom = svg.empty() ? top : y + kLegendLine / 2;
   return svg;
 }
 
@@ -116,52 +97,56 @@ PlotScale MakeScale(const PlotAxis& axis, const PlotRange& range) {
                   : PlotScale::Linear(range, axis.from_zero);
 }
 
+// The grid and the labels of an axis. `line` draws the line of the grid at a
+// position, `label` says where its label is.
+template <class Line, class Label>
+std::string RenderTicks(const PlotScale& scale, const char* anchor,
+                        const Line& line, const Label& label) {
+  std::string svg = "<g class=\"grid\">";
+  for (const PlotTick& tick : scale.ticks()) svg += line(scale.At(tick.value));
+  StrAppend(&svg, "</g><g class=\"tick\" text-anchor=\"", anchor, "\">");
+  for (const PlotTick& tick : scale.ticks()) {
+    if (tick.label.empty()) continue;
+    const auto [x, y] = label(scale.At(tick.value));
+    absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%.1f\">%s</text>", x, y,
+                          tick.label);
+  }
+  return svg + "</g>";
+}
+
 std::string RenderXAxis(const PlotScale& x, const std::string& label,
                         double top, double bottom) {
-  std::string svg = "<g class=\"grid\">";
-  for (const PlotTick& tick : x.ticks()) {
-    const std::string at = Coordinate(x.At(tick.value));
-    StrAppend(&svg, "<path d=\"M", at, " ", Coordinate(top), "V",
-              Coordinate(bottom), "\"/>");
-  }
-  svg += "</g><g class=\"tick\" text-anchor=\"middle\">";
-  for (const PlotTick& tick : x.ticks()) {
-    if (tick.label.empty()) continue;
-    StrAppend(&svg, "<text x=\"", Coordinate(x.At(tick.value)), "\" y=\"",
-              Coordinate(bottom + 17), "\">", tick.label, "</text>");
-  }
-  StrAppend(&svg, "</g><text class=\"axis\" text-anchor=\"middle\" x=\"",
-            Coordinate((kLeft + kWidth - kRight) / 2), "\" y=\"",
-            Coordinate(bottom + 37), "\">", EscapeHtml(label), "</text>");
-  return svg;
+  return RenderTicks(
+             x, "middle",
+             [&](double at) {
+               return absl::StrFormat("<path d=\"M%.1f %.1fV%.1f\"/>", at, top,
+                                      bottom);
+             },
+             [&](double at) { return std::pair(at, bottom + 17); }) +
+         absl::StrFormat(
+             "<text class=\"axis\" text-anchor=\"middle\" x=\"%.1f\" "
+             "y=\"%.1f\">%s</text>",
+             (kLeft + kWidth - kRight) / 2, bottom + 37, EscapeHtml(label));
 }
 
 std::string RenderYAxis(const PlotScale& y, const std::string& label,
                         double top, double bottom) {
-  std::string svg = "<g class=\"grid\">";
-  for (const PlotTick& tick : y.ticks()) {
-    StrAppend(&svg, "<path d=\"M", Coordinate(kLeft), " ",
-              Coordinate(y.At(tick.value)), "H", Coordinate(kWidth - kRight),
-              "\"/>");
-  }
-  svg += "</g><g class=\"tick\" text-anchor=\"end\">";
-  for (const PlotTick& tick : y.ticks()) {
-    if (tick.label.empty()) continue;
-    StrAppend(&svg, "<text x=\"", Coordinate(kLeft - 8), "\" y=\"",
-              Coordinate(y.At(tick.value) + 4), "\">", tick.label, "</text>");
-  }
-  StrAppend(&svg,
-            "</g><text class=\"axis\" text-anchor=\"middle\" "
-            "transform=\"translate(15 ",
-            Coordinate((top + bottom) / 2), ") rotate(-90)\">",
-            EscapeHtml(label), "</text>");
-  return svg;
+  return RenderTicks(
+             y, "end",
+             [](double at) {
+               return absl::StrFormat("<path d=\"M%.1f %.1fH%.1f\"/>", kLeft,
+                                      at, kWidth - kRight);
+             },
+             [](double at) { return std::pair(kLeft - 8, at + 4); }) +
+         absl::StrFormat(
+             "<text class=\"axis\" text-anchor=\"middle\" "
+             "transform=\"translate(15 %.1f) rotate(-90)\">%s</text>",
+             (top + bottom) / 2, EscapeHtml(label));
 }
 
 std::string RenderFrame(double top, double bottom, double left = kLeft) {
-  return StrCat("<path class=\"frame\" d=\"M", Coordinate(left), " ",
-                Coordinate(top), "V", Coordinate(bottom), "H",
-                Coordinate(kWidth - kRight), "\"/>");
+  return absl::StrFormat("<path class=\"frame\" d=\"M%.1f %.1fV%.1fH%.1f\"/>",
+                         left, top, bottom, kWidth - kRight);
 }
 
 std::string PathOf(const PlotSeries& series, const PlotScale& x,
@@ -173,14 +158,13 @@ std::string PathOf(const PlotSeries& series, const PlotScale& x,
       pen_down = false;
       continue;
     }
-    const std::string at_x = Coordinate(x.At(point.x));
-    const std::string at_y = Coordinate(y.At(point.y));
-    if (!pen_down) {
-      StrAppend(&path, "M", at_x, " ", at_y);
-    } else if (series.mark == PlotMark::kSteps) {
-      StrAppend(&path, "H", at_x, "V", at_y);
+    const double at_x = x.At(point.x);
+    const double at_y = y.At(point.y);
+    if (pen_down && series.mark == PlotMark::kSteps) {
+      absl::StrAppendFormat(&path, "H%.1fV%.1f", at_x, at_y);
     } else {
-      StrAppend(&path, "L", at_x, " ", at_y);
+      absl::StrAppendFormat(&path, "%c%.1f %.1f", pen_down ? 'L' : 'M', at_x,
+                            at_y);
     }
     pen_down = true;
   }
@@ -219,11 +203,12 @@ std::string RenderSeries(const PlotSeries& series, const PlotScale& x,
 
 std::string Begin(double height, const std::string& title) {
   const std::string whole = EscapeHtml(title);
-  const std::string shown = EscapeHtml(Cut(title, kTitleLetters));
-  return StrCat("<svg class=\"plot\" viewBox=\"0 0 ", Coordinate(kWidth), " ",
-                Coordinate(height), "\" role=\"img\" aria-label=\"", whole,
-                "\"><text class=\"title\" x=\"", Coordinate(kLeft),
-                "\" y=\"18\">", shown, "<title>", whole, "</title></text>");
+  return absl::StrFormat(
+      "<svg class=\"plot\" viewBox=\"0 0 %.1f %.1f\" role=\"img\" "
+      "aria-label=\"%s\"><text class=\"title\" x=\"%.1f\" "
+      "y=\"18\">%s<title>%s</title></text>",
+      kWidth, height, whole, kLeft, EscapeHtml(Cut(title, kTitleLetters)),
+      whole);
 }
 
 // A dark blue over green to yellow, as most eyes can tell them apart.
@@ -249,15 +234,15 @@ std::string RenderColorBar(double x, double y, double width) {
   constexpr int kParts = 32;
   std::string svg;
   for (int i = 0; i < kParts; ++i) {
-    StrAppend(&svg, absl::StrFormat(
-                        "<path fill=\"%s\" d=\"M%.1f %.1fh%.1fv10h-%.1fz\"/>",
-                        MapColor((i + 0.5) / kParts), x + width * i / kParts, y,
-                        width / kParts + 0.3, width / kParts + 0.3));
+    absl::StrAppendFormat(&svg,
+                          "<path fill=\"%s\" d=\"M%.1f %.1fh%.1fv10h-%.1fz\"/>",
+                          MapColor((i + 0.5) / kParts), x + width * i / kParts,
+                          y, width / kParts + 0.3, width / kParts + 0.3);
   }
   StrAppend(&svg, "<g class=\"tick\" text-anchor=\"middle\">");
   for (const double value : {0.0, 0.5, 1.0}) {
-    StrAppend(&svg, "<text x=\"", Coordinate(x + width * value), "\" y=\"",
-              Coordinate(y + 24), "\">", PlotNumber(value), "</text>");
+    absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%.1f\">%s</text>",
+                          x + width * value, y + 24, PlotNumber(value));
   }
   return svg + "</g>";
 }
@@ -265,26 +250,9 @@ std::string RenderColorBar(double x, double y, double width) {
 }  // namespace
 
 std::string EscapeHtml(std::string_view text) {
-  std::string escaped;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += letter;
-    }
-  }
-  return escaped;
+  return absl::StrReplaceAll(
+      ToAbsl(text),
+      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
 std::string RenderPlot(const Plot& plot) {
@@ -302,20 +270,20 @@ std::string RenderPlot(const Plot& plot) {
   x.Place(kLeft, kWidth - kRight);
   y.Place(bottom, kTop);
   double height = 0;
-  const auto legend = LayLegend(plot, bottom + kAxisHeight, &height);
+  const std::string legend = RenderLegend(plot, bottom + kAxisHeight, &height);
   std::string svg = Begin(height + 4, plot.title);
   StrAppend(&svg, RenderXAxis(x, plot.x.label, kTop, bottom),
             RenderYAxis(y, plot.y.label, kTop, bottom),
             RenderFrame(kTop, bottom));
   if (plot.diagonal) {
-    StrAppend(&svg, "<path class=\"diagonal\" d=\"M", Coordinate(x.At(x.min())),
-              " ", Coordinate(y.At(x.min())), "L", Coordinate(x.At(x.max())),
-              " ", Coordinate(y.At(x.max())), "\"/>");
+    absl::StrAppendFormat(
+        &svg, "<path class=\"diagonal\" d=\"M%.1f %.1fL%.1f %.1f\"/>",
+        x.At(x.min()), y.At(x.min()), x.At(x.max()), y.At(x.max()));
   }
   for (const PlotSeries& series : plot.series) {
     svg += RenderSeries(series, x, y);
   }
-  return svg + RenderLegend(legend) + "</svg>";
+  return svg + legend + "</svg>";
 }
 
 std::string RenderBars(const BarChart& chart) {
@@ -335,11 +303,12 @@ std::string RenderBars(const BarChart& chart) {
   double y = kTop;
   for (const auto& [name, count] : chart.groups) {
     const double height = row_height * static_cast<double>(count);
-    StrAppend(&svg, "<text class=\"tick\" text-anchor=\"end\" x=\"",
-              Coordinate(edge - 8), "\" y=\"", Coordinate(y + height / 2 + 4),
-              "\">", EscapeHtml(name), "</text><path class=\"frame\" d=\"M",
-              Coordinate(edge), " ", Coordinate(y), "H",
-              Coordinate(kWidth - kRight), "\"/>");
+    absl::StrAppendFormat(
+        &svg,
+        "<text class=\"tick\" text-anchor=\"end\" x=\"%.1f\" y=\"%.1f\">%s"
+        "</text><path class=\"frame\" d=\"M%.1f %.1fH%.1f\"/>",
+        edge - 8, y + height / 2 + 4, EscapeHtml(name), edge, y,
+        kWidth - kRight);
     y += height;
   }
   svg += RenderFrame(kTop, bottom, edge) + "<g class=\"bars\">";
@@ -366,13 +335,12 @@ std::string RenderHeatMap(const HeatMap& map) {
   for (size_t i = 0; i < count; ++i) {
     const double at = cell * (static_cast<double>(i) + 0.5);
     const std::string name = EscapeHtml(map.names[i]);
-    StrAppend(&svg, "<text class=\"small\" text-anchor=\"end\" x=\"",
-              Coordinate(kNames - 6), "\" y=\"", Coordinate(kTop + at + 3),
-              "\">", name,
-              "</text><text class=\"small\" text-anchor=\"end\" "
-              "transform=\"translate(",
-              Coordinate(kNames + at + 3), " ", Coordinate(bottom + 6),
-              ") rotate(-60)\">", name, "</text>");
+    absl::StrAppendFormat(
+        &svg,
+        "<text class=\"small\" text-anchor=\"end\" x=\"%.1f\" y=\"%.1f\">%s"
+        "</text><text class=\"small\" text-anchor=\"end\" "
+        "transform=\"translate(%.1f %.1f) rotate(-60)\">%s</text>",
+        kNames - 6, kTop + at + 3, name, kNames + at + 3, bottom + 6, name);
   }
   for (size_t i = 0; i < map.values.size() && count > 0; ++i) {
     const double value = map.values[i];

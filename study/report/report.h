@@ -1,4 +1,4 @@
-// What `gavel report` shows of a results database. Reads the database, writes
+// The page of `gavel report` on a results database. Reads the database, writes
 // nothing. Not thread-safe.
 #ifndef GAVEL_STUDY_REPORT_REPORT_H_
 #define GAVEL_STUDY_REPORT_REPORT_H_
@@ -16,8 +16,8 @@ struct ReportOptions {
   bool each_run = false;  // also charts of single runs
 };
 
-// Each chart has a line for each scheduler; what one lacks is told below it.
-// Sections that nothing belongs to are left out, but the table of runs.
+// Each chart has a line for each scheduler; a note below it names those that it
+// lacks. Empty sections are left out, except the table of runs.
 // NOT_FOUND: the database has no runs.
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
                                       const ReportOptions& options);

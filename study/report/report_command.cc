@@ -8,6 +8,7 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "study/command_options.h"
 #include "study/report/report.h"
 #include "study/simulation/simulation_store.h"
 
@@ -58,20 +59,16 @@ void AddReportCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<ReportFlags>();
   CLI::App* command = app.add_subcommand(
       "report", "Draws the results of a sweep: one HTML page, and CSV");
-  command->add_option("database", options->database, "of `gavel sweep`")
-      ->type_name("RESULTS.db")
+  AddOption(*command, "database", options->database, "RESULTS.db",
+            "of `gavel sweep`")
       ->required();
-  command->add_option("--output", options->output)
-      ->type_name("REPORT.html")
-      ->capture_default_str();
-  command
-      ->add_option("--csv", options->csv_directory,
-                   "writes the data of each plot there, too")
-      ->type_name("DIRECTORY");
+  AddOption(*command, "--output", options->output, "REPORT.html", "");
+  AddOption(*command, "--csv", options->csv_directory, "DIRECTORY",
+            "writes the data of each plot there, too");
   command->add_flag("--each-run", options->each_run,
                     "also charts of single runs: accelerators in use by type, "
                     "the share of each job, rounds where they were recorded");
-  command->add_option("--title", options->title, "of the page");
+  AddOption(*command, "--title", options->title, "", "of the page");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

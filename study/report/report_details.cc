@@ -11,7 +11,6 @@
 #include "core/units.h"
 #include "study/report/plot.h"
 #include "study/report/report_sections.h"
-#include "study/simulation/usage_samples.h"
 
 namespace gavel {
 namespace {
@@ -50,7 +49,7 @@ absl::StatusOr<std::vector<double>> JctHours(const ReportContext& context,
   return hours;
 }
 
-// A run worth a look into.
+// A run that is drawn in detail.
 struct Detail {
   const StoredRun* run;
   std::string scheduler;
@@ -58,12 +57,14 @@ struct Detail {
   std::string title() const { return StrCat(scheduler, ", ", group); }
 };
 
+// Of each scheduler of the group the run of the least seed.
 std::vector<Detail> DetailsOf(const ReportContext& context,
                               const RunGroup& group) {
   std::vector<Detail> details;
-  for (const StoredRun* run : context.OneEach(group)) {
-    details.push_back(
-        {run, context.labels().Scheduler(run->spec), group.title});
+  for (const StoredRun* run : group.runs) {
+    std::string scheduler = context.labels().Scheduler(run->spec);
+    if (!details.empty() && details.back().scheduler == scheduler) continue;
+    details.push_back({run, std::move(scheduler), group.title});
   }
   return details;
 }
@@ -80,18 +81,22 @@ std::vector<RunGroup> DrawnGroups(const ReportContext& context, size_t count,
   return Spread(all, count);
 }
 
-// Draws the plot, and notes the schedulers that it lacks. A line of one point
-// is none.
-void AddPlot(const ReportContext& context, const RunGroup& group, Plot plot,
-             std::string_view no_data, ReportSection* section) {
+// Draws the plot, unless it has no line. A line of one point is none.
+void AddPlot(Plot plot, ReportSection* section) {
   std::erase_if(plot.series,
                 [](const PlotSeries& line) { return line.points.size() < 2; });
-  std::set<std::string> drawn;
-  for (const PlotSeries& line : plot.series) drawn.insert(line.name);
-  const std::string missing =
-      context.NotDrawn(group.title, group, drawn, no_data);
-  if (!missing.empty()) section->notes.push_back(missing);
   if (!plot.series.empty()) section->figures.push_back(RenderPlot(plot));
+}
+
+// The same, and notes the schedulers that it lacks.
+void AddPlot(const ReportContext& context, const RunGroup& group, Plot plot,
+             std::string_view no_data, ReportSection* section) {
+  std::set<std::string> drawn;
+  for (const PlotSeries& line : plot.series) {
+    if (line.points.size() > 1) drawn.insert(line.name);
+  }
+  context.NoteMissing(group.title, group, drawn, no_data, section);
+  AddPlot(std::move(plot), section);
 }
 
 // Runs whose rounds were recorded, one for each scheduler and load.
@@ -252,11 +257,10 @@ BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
 }  // namespace
 
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
-  ReportSection section;
-  section.id = "jct-cdf";
-  section.title = "Distribution of JCT";
-  section.text = "The part of jobs that took at most so long, all seeds.";
-  section.csv = Csv({"load", "scheduler", "jct_h", "fraction"});
+  ReportSection section{
+      "jct-cdf", "Distribution of JCT",
+      "The part of jobs that took at most so long, all seeds.",
+      Csv({"load", "scheduler", "jct_h", "fraction"})};
   for (const RunGroup& group :
        DrawnGroups(context, kDistributionsMax, &section)) {
     std::map<std::string, std::vector<double>> hours_of;
@@ -286,14 +290,12 @@ absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
 
 absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
                                             bool each_run) {
-  ReportSection section;
-  section.id = "usage";
-  section.title = "Use of accelerators over time";
-  section.text =
+  ReportSection section{
+      "usage", "Use of accelerators over time",
       "The part of all accelerators that runs a job, and jobs that wait; of "
-      "each scheduler the run of the least seed.";
-  section.csv = Csv(
-      {"run", "scheduler", "load", "time_h", "type", "busy", "waiting_jobs"});
+      "each scheduler the run of the least seed.",
+      Csv({"run", "scheduler", "load", "time_h", "type", "busy",
+           "waiting_jobs"})};
   std::vector<std::string> of_runs;
   for (const RunGroup& group :
        DrawnGroups(context, kDetailGroupsMax, &section)) {
@@ -319,14 +321,9 @@ absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
         of_runs.push_back(RenderPlot(UsagePlot(detail, drawn)));
       }
     }
-    constexpr char kNoUsage[] = "its use over time was not recorded";
-    AddPlot(context, group, std::move(busy), kNoUsage, &section);
-    std::erase_if(waiting.series, [](const PlotSeries& line) {
-      return line.points.size() < 2;
-    });
-    if (!waiting.series.empty()) {
-      section.figures.push_back(RenderPlot(waiting));
-    }
+    AddPlot(context, group, std::move(busy),
+            "its use over time was not recorded", &section);
+    AddPlot(std::move(waiting), &section);
   }
   section.figures.insert(section.figures.end(), of_runs.begin(), of_runs.end());
   return section;
@@ -334,18 +331,16 @@ absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
 
 absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
                                              bool each_run) {
-  ReportSection section;
-  section.id = "shares";
-  section.title = "Share received against target";
-  section.text =
+  ReportSection section{
+      "shares", "Share received against target",
       "Of each job the part of its life that it ran, relative to the part that "
       "the policy meant it to run: the part of jobs that got at most so much. "
-      "Left of 1 they got less.";
+      "Left of 1 they got less.",
+      Csv({"run", "scheduler", "load", "job", "target", "received"})};
   if (each_run) {
     section.text +=
         " Then a dot for each job of each run; below the line it got less.";
   }
-  section.csv = Csv({"run", "scheduler", "load", "job", "target", "received"});
   std::vector<std::string> of_runs;
   for (const RunGroup& group :
        DrawnGroups(context, kDetailGroupsMax, &section)) {
@@ -380,14 +375,12 @@ absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
 
 absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
                                              bool each_run) {
-  ReportSection section;
-  section.id = "rounds";
-  section.title = "Rounds";
-  section.text =
+  ReportSection section{
+      "rounds", "Rounds",
       "Who had which accelerator when. Each row is an accelerator, each colour "
-      "a job (point at a bar to see which).";
-  section.csv =
-      Csv({"run", "scheduler", "load", "job", "accelerator", "from_h", "to_h"});
+      "a job (point at a bar to see which).",
+      Csv({"run", "scheduler", "load", "job", "accelerator", "from_h",
+           "to_h"})};
   GAVEL_ASSIGN_OR_RETURN(const auto details, RecordedDetails(context));
   if (!each_run) {
     if (details.empty()) return section;

@@ -1,6 +1,9 @@
 #include "study/report/report_page.h"
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "coordinator/cli/table.h"
 #include "core/text.h"
 #include "study/report/plot.h"
 
@@ -147,19 +150,35 @@ std::string ColorRules() {
 
 }  // namespace
 
+std::string RenderText(const ReportTable& table, const std::vector<bool>& right,
+                       size_t width, size_t width_max) {
+  std::vector<Column> columns;
+  for (size_t i = 0; i < table.titles.size(); ++i) {
+    columns.push_back({table.titles[i], right[i], width_max});
+  }
+  return RenderTable(columns, table.rows, width);
+}
+
+std::string RenderMarkdown(const ReportTable& table,
+                           const std::vector<bool>& right) {
+  std::string text = StrCat("| ", absl::StrJoin(table.titles, " | "), " |\n|");
+  for (const bool of_column : right) text += of_column ? "---:|" : "---|";
+  text += "\n";
+  for (const auto& row : table.rows) {
+    StrAppend(&text, "| ", absl::StrJoin(row, " | "), " |\n");
+  }
+  return text;
+}
+
 void Csv::Add(const std::vector<std::string>& cells) {
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) text_ += ',';
-    if (cells[i].find_first_of(",\"\r\n") == std::string::npos) {
-      text_ += cells[i];
-      continue;
-    }
-    text_ += '"';
-    for (const char letter : cells[i]) {
-      text_ += letter;
-      if (letter == '"') text_ += '"';
-    }
-    text_ += '"';
+  const char* comma = "";
+  for (const std::string& cell : cells) {
+    const bool plain = cell.find_first_of(",\"\r\n") == std::string::npos;
+    StrAppend(&text_, comma,
+              plain ? cell
+                    : StrCat("\"", absl::StrReplaceAll(cell, {{"\"", "\"\""}}),
+                             "\""));
+    comma = ",";
   }
   text_ += "\n";
   ++rows_;

@@ -97,14 +97,6 @@ Plot PlotOf(const ReportContext& context, const std::string& title,
   return plot;
 }
 
-void AddToCurve(const StoredRun& run, double value_s, Cell* cell) {
-  if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
-    cell->Add(value_s / kHour_s);
-  } else if (run.run.status == RunStatus::kCannotDrain) {
-    ++cell->not_drained;
-  }
-}
-
 // What is compared over: the rate, or the number of jobs.
 struct Compared {
   std::string title;
@@ -117,9 +109,13 @@ struct Compared {
 void AddRun(const ReportContext& context, const StoredRun& run, double x,
             double value_s, Compared* compared) {
   const std::string workload = context.labels().Workload(run.spec);
-  AddToCurve(
-      run, value_s,
-      &compared->groups[workload][context.labels().Scheduler(run.spec)][x]);
+  const std::string scheduler = context.labels().Scheduler(run.spec);
+  Cell& cell = compared->groups[workload][scheduler][x];
+  if (run.run.status == RunStatus::kOk && std::isfinite(value_s)) {
+    cell.Add(value_s / kHour_s);
+  } else if (run.run.status == RunStatus::kCannotDrain) {
+    ++cell.not_drained;
+  }
   RunGroup& group = compared->runs_of[workload];
   (run.run.status == RunStatus::kOk ? group.runs : group.unfinished)
       .push_back(&run);
@@ -154,10 +150,8 @@ void DrawCurves(const ReportContext& context, const Compared& compared,
       if (cell.count > 0) drawn.insert(name);
     }
   }
-  const std::string missing =
-      context.NotDrawn(title, compared.runs_of.at(workload), drawn,
-                       "its figures are not finite");
-  if (!missing.empty()) section->notes.push_back(missing);
+  context.NoteMissing(title, compared.runs_of.at(workload), drawn,
+                      "its figures are not finite", section);
 }
 
 void AddCurves(const ReportContext& context, const Compared& compared,
@@ -270,16 +264,14 @@ ReportTable HighestRates(const ReportContext& context) {
 }
 
 ReportSection JctAgainstRate(const ReportContext& context) {
-  ReportSection section;
-  section.id = "jct-rate";
-  section.title = "JCT against rate";
-  section.text =
+  ReportSection section{
+      "jct-rate", "JCT against rate",
       "Mean over seeds of the average JCT. A cross: jobs come faster than they "
       "are done. A rate is sustained when the runs end and jobs of the "
       "window's second half take at most 1.2 times as long, for their size, "
-      "as those of its first, or twice as long as alone.";
-  section.csv = Csv({"workload", "scheduler", "rate_per_h", "seeds",
-                     "avg_jct_h", "least_h", "most_h", "not_drained"});
+      "as those of its first, or twice as long as alone.",
+      Csv({"workload", "scheduler", "rate_per_h", "seeds", "avg_jct_h",
+           "least_h", "most_h", "not_drained"})};
   Compared compared{"Average JCT", "jobs per hour", "average JCT (h)"};
   for (const StoredRun& run : context.runs()) {
     if (!run.spec.trace.empty() || run.spec.rate_per_h <= 0) continue;
@@ -292,12 +284,11 @@ ReportSection JctAgainstRate(const ReportContext& context) {
 }
 
 ReportSection MakespanAgainstJobs(const ReportContext& context) {
-  ReportSection section;
-  section.id = "makespan-jobs";
-  section.title = "Makespan against jobs";
-  section.text = "All jobs arrive at time 0. Mean over seeds.";
-  section.csv = Csv({"workload", "scheduler", "jobs", "seeds", "makespan_h",
-                     "least_h", "most_h", "not_drained"});
+  ReportSection section{
+      "makespan-jobs", "Makespan against jobs",
+      "All jobs arrive at time 0. Mean over seeds.",
+      Csv({"workload", "scheduler", "jobs", "seeds", "makespan_h", "least_h",
+           "most_h", "not_drained"})};
   Compared compared{"Makespan", "jobs", "makespan (h)"};
   for (const StoredRun& run : context.runs()) {
     if (!run.spec.trace.empty() || run.spec.rate_per_h > 0) continue;
@@ -309,14 +300,12 @@ ReportSection MakespanAgainstJobs(const ReportContext& context) {
 }
 
 ReportSection AllRuns(const ReportContext& context) {
-  ReportSection section;
-  section.id = "runs";
-  section.title = "All runs";
-  section.text =
+  ReportSection section{
+      "runs", "All runs",
       "Fields that are the same in all runs are left out. A click on a title "
-      "sorts.";
+      "sorts.",
+      Csv(CsvTitles())};
   section.table.titles = TableTitles(context.labels());
-  section.csv = Csv(CsvTitles());
   for (const StoredRun& run : context.runs()) {
     section.table.rows.push_back(TableCells(context.labels(), run));
     section.csv.Add(CsvCells(run));

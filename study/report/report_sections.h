@@ -16,7 +16,7 @@
 
 namespace gavel {
 
-// Runs that had the same to do on the same cluster: what plots compare.
+// Runs of the same jobs on the same cluster, which a plot compares.
 struct RunGroup {
   std::string title;
   std::vector<const StoredRun*> runs;  // finished ones, by scheduler and seed
@@ -30,19 +30,15 @@ class ReportContext {
   SimulationStore& store() const { return *store_; }
   const std::vector<StoredRun>& runs() const { return runs_; }
   const RunLabels& labels() const { return labels_; }
-  // Of a scheduler's name, the same in all plots.
+  // Of a scheduler of the runs, the same in all plots.
   size_t ColorOf(const std::string& scheduler) const;
   // In the order of workload and load.
   std::vector<RunGroup> Groups() const;
-  // Of `group` one run for each scheduler: that of the least seed.
-  std::vector<const StoredRun*> OneEach(const RunGroup& group) const;
-
-  // Which schedulers a chart of these runs lacks, and why, as a sentence;
-  // empty: none. `no_data`: of one whose runs ended and which is not `drawn`
-  // all the same.
-  std::string NotDrawn(const std::string& chart, const RunGroup& runs,
-                       const std::set<std::string>& drawn,
-                       std::string_view no_data) const;
+  // Notes in `section` which schedulers a chart of these runs lacks, and why.
+  // `no_data`: the reason of one whose runs ended.
+  void NoteMissing(const std::string& chart, const RunGroup& runs,
+                   const std::set<std::string>& drawn, std::string_view no_data,
+                   ReportSection* section) const;
 
  private:
   ReportContext(SimulationStore& store, std::vector<StoredRun> runs);

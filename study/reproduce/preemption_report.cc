@@ -31,10 +31,10 @@ double MiddleOf(std::vector<double> values) {
   return *middle;
 }
 
-template <class Figure>
-double MedianOf(const std::vector<MeasuredRound>& rounds, Figure figure) {
+double MedianOf(double MeasuredRound::*figure,
+                const std::vector<MeasuredRound>& rounds) {
   std::vector<double> values;
-  for (const MeasuredRound& round : rounds) values.push_back(figure(round));
+  for (const MeasuredRound& round : rounds) values.push_back(round.*figure);
   return MiddleOf(std::move(values));
 }
 
@@ -42,20 +42,25 @@ std::string Milliseconds(double seconds) {
   return absl::StrFormat("%.1f", seconds * kMs);
 }
 
-std::string Percent(double part, int digits) {
-  return absl::StrFormat("%.*f %%", digits, 100 * part);
-}
-
+// Medians over the rounds of one way; and the part of all rounds that was not
+// training.
 std::vector<std::string> RowOf(const std::string& type, RoundEnd end,
-                               const PreemptionFigures& figures) {
+                               const std::vector<MeasuredRound>& rounds) {
+  double lost_s = 0;
+  double all_s = 0;
+  for (const MeasuredRound& round : rounds) {
+    lost_s += round.lost_s;
+    all_s += round.end_s - round.begin_s;
+  }
+  const double median_s = MedianOf(&MeasuredRound::lost_s, rounds);
   return {type,
           std::string(RoundEndName(end)),
-          Milliseconds(figures.lost_s),
-          Milliseconds(figures.leaving_s),
-          Milliseconds(figures.away_s),
-          Milliseconds(figures.resuming_s),
-          Percent(figures.lost_part, 1),
-          Percent(figures.lost_s / kLongRound_s, 4)};
+          Milliseconds(median_s),
+          Milliseconds(MedianOf(&MeasuredRound::leaving_s, rounds)),
+          Milliseconds(MedianOf(&MeasuredRound::away_s, rounds)),
+          Milliseconds(MedianOf(&MeasuredRound::resuming_s, rounds)),
+          absl::StrFormat("%.1f %%", all_s > 0 ? 100 * lost_s / all_s : 0),
+          absl::StrFormat("%.4f %%", 100 * median_s / kLongRound_s)};
 }
 
 ReportTable TableOf(const PreemptionOptions& options,
@@ -65,11 +70,18 @@ ReportTable TableOf(const PreemptionOptions& options,
                   "AWAY",     "RESUMING",    "NOT TRAINING", "OF 360 s"};
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t end = 0; end < kRoundEnds.size(); ++end) {
-      table.rows.push_back(RowOf(options.workloads[i].type, kRoundEnds[end],
-                                 FiguresOf(all[i][end])));
+      table.rows.push_back(
+          RowOf(options.workloads[i].type, kRoundEnds[end], all[i][end]));
     }
   }
   return table;
+}
+
+// All columns but the first two are numbers.
+std::vector<bool> Aligned(const ReportTable& table) {
+  std::vector<bool> right(table.titles.size(), true);
+  right[0] = right[1] = false;
+  return right;
 }
 
 // '#' where most of the time is training.
@@ -101,8 +113,8 @@ std::string Setting(const PreemptionOptions& options) {
 std::string Verdict(const PreemptionRounds& all) {
   std::vector<double> ratios;
   for (const auto& ends : all) {
-    const double paused = FiguresOf(ends[1]).lost_s;
-    const double relaunched = FiguresOf(ends[2]).lost_s;
+    const double paused = MedianOf(&MeasuredRound::lost_s, ends[1]);
+    const double relaunched = MedianOf(&MeasuredRound::lost_s, ends[2]);
     if (paused > 0) ratios.push_back(relaunched / paused);
   }
   if (ratios.empty()) return "";
@@ -148,31 +160,9 @@ std::string TimeLineChart(const PreemptionOptions& options,
 
 }  // namespace
 
-PreemptionFigures FiguresOf(const std::vector<MeasuredRound>& rounds) {
-  PreemptionFigures figures;
-  figures.lost_s = MedianOf(rounds, [](const auto& r) { return r.lost_s(); });
-  figures.leaving_s =
-      MedianOf(rounds, [](const auto& r) { return r.leaving_s; });
-  figures.away_s = MedianOf(rounds, [](const auto& r) { return r.away_s; });
-  figures.resuming_s =
-      MedianOf(rounds, [](const auto& r) { return r.resuming_s; });
-  double lost_s = 0;
-  double all_s = 0;
-  for (const MeasuredRound& round : rounds) {
-    lost_s += round.lost_s();
-    all_s += round.end_s - round.begin_s;
-  }
-  figures.lost_part = all_s > 0 ? lost_s / all_s : 0;
-  return figures;
-}
-
 std::string RenderPreemption(const PreemptionOptions& options,
                              const PreemptionRounds& all, size_t width) {
   const ReportTable table = TableOf(options, all);
-  std::vector<Column> columns;
-  for (const std::string& title : table.titles) {
-    columns.push_back({title, columns.size() > 1});
-  }
   std::vector<std::vector<std::string>> lines;
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t end = 0; end < kRoundEnds.size(); ++end) {
@@ -183,7 +173,7 @@ std::string RenderPreemption(const PreemptionOptions& options,
   }
   return StrCat(
       "Preemption: ", Setting(options), "\n\n",
-      RenderTable(columns, table.rows, width), "\n",
+      RenderText(table, Aligned(table), width), "\n",
       RenderTable(
           {{"WORKLOAD"}, {"ROUND'S END"}, {"ROUNDS (# training, . not)"}},
           lines, width),
@@ -193,14 +183,9 @@ std::string RenderPreemption(const PreemptionOptions& options,
 std::string RenderPreemptionMarkdown(const PreemptionOptions& options,
                                      const PreemptionRounds& all) {
   const ReportTable table = TableOf(options, all);
-  std::string text =
-      StrCat("### What a preemption costs (`preemption`)\n\n", Setting(options),
-             "\n\n| ", absl::StrJoin(table.titles, " | "), " |\n|---|---|");
-  for (size_t i = 2; i < table.titles.size(); ++i) text += "---:|";
-  for (const auto& row : table.rows) {
-    StrAppend(&text, "\n| ", absl::StrJoin(row, " | "), " |");
-  }
-  return StrCat(text, "\n\n", Verdict(all), "\n");
+  return StrCat("### What a preemption costs (`preemption`)\n\n",
+                Setting(options), "\n\n", RenderMarkdown(table, Aligned(table)),
+                "\n", Verdict(all), "\n");
 }
 
 ReportPage PreemptionPage(const PreemptionOptions& options,
@@ -214,8 +199,7 @@ ReportPage PreemptionPage(const PreemptionOptions& options,
   section.text = StrCat(kPageText, " ", Verdict(all));
   section.figures = {TimeLineChart(options, all)};
   section.table = TableOf(options, all);
-  section.csv = Csv(section.table.titles);
-  for (const auto& row : section.table.rows) section.csv.Add(row);
+  section.csv = Csv(section.table);
   return page;
 }
 

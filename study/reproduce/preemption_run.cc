@@ -6,15 +6,12 @@
 #include <system_error>
 #include <utility>
 
-#include "coordinator/agent_host/agent_environment.h"
-#include "coordinator/agent_host/agent_process.h"
-#include "coordinator/cli/child_process.h"
-#include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
+#include "study/profile/live_workloads.h"
 
 namespace gavel {
 namespace {
@@ -37,6 +34,7 @@ class RoundEndRun {
 
  private:
   const LeasedJob& job() const { return leases_.jobs()[kJob]; }
+  ChildProcess& child() const { return *children_.front(); }
   absl::Status Start();
   absl::Status Train();
   absl::Status TakeBack(PauseTier tier);
@@ -55,7 +53,7 @@ class RoundEndRun {
   const ProfileWorkload& workload_;
   const RoundEnd end_;
   LeaseGranter& leases_;
-  std::unique_ptr<ChildProcess> child_;
+  LiveProcesses children_;  // the one of now
   std::vector<std::string> traces_;
   uint64_t epoch_ = 1;
   PreemptionRecord record_;
@@ -76,10 +74,10 @@ absl::Status RoundEndRun::Wait(const std::string& what, double timeout_s,
       return absl::CancelledError("stopped");
     }
     if (!job().error.empty()) return Failed(job().error);
-    if (child_->Ended() && job().released_at < 0) {
+    if (child().Ended() && job().released_at < 0) {
       leases_.Turn(MonotonicNow(), kLastWords_s);
       if (job().released_at >= 0 || done()) continue;
-      const int code = child_->Collect();
+      const int code = child().Collect();
       return Failed(StrCat("it ended with ", code, " while it was to train",
                            code == 0 ? "; let it train for longer" : ""));
     }
@@ -96,34 +94,23 @@ absl::Status RoundEndRun::Start() {
   LeasedJob one;
   one.terms.places = {options_.accelerator};
   one.epoch = epoch_;
-  if (child_ != nullptr) one.steps_done = job().steps_done;
+  if (!children_.empty()) one.steps_done = job().steps_done;
   if (end_ == RoundEnd::kExtended) one.terms.duration_s = options_.round_s;
-  LaunchWorker launch;
-  launch.server = "preemption";
-  launch.job_name = "preemption";
-  launch.argv = workload_.argv;
-  launch.checkpoint_directory = File("checkpoints");
-  launch.environment = workload_.environment;
-  // Only the round's end saves a checkpoint.
-  launch.environment.emplace_back("GAVEL_CHECKPOINT_INTERVAL_S", "0");
+  LiveLaunch launch;
+  launch.worker.server = "preemption";
+  launch.worker.job_name = "preemption";
+  launch.worker.checkpoint_directory = File("checkpoints");
   traces_.push_back(File(StrCat("trace-", traces_.size(), ".json")));
-  launch.environment.emplace_back("GAVEL_TRACE_FILE", traces_.back());
-  launch.world_size = 1;
-  launch.accelerator = options_.accelerator;
-  launch.worker = {JobId(kJob + 1), 0, leases_.Begin({one})};
-  WorkerPlace place;
-  place.coordinator = leases_.endpoint();
-  place.run_directory = DefaultRunDirectory({options_.accelerator});
-  if (place.run_directory.empty()) place.run_directory = options_.folder;
-  place.has_gpus = options_.accelerator.device != "cpu";
-  ProcessSpec spec;
-  spec.argv = workload_.argv;
-  spec.working_directory = workload_.working_directory;
-  spec.output_path = File("job.log");
-  spec.environment = WorkerEnvironment(launch, place, OwnEnvironment());
-  GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
-  child_ = std::make_unique<ChildProcess>(pid);
-  return absl::OkStatus();
+  // Only the round's end saves a checkpoint.
+  launch.worker.environment = {{"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
+                               {"GAVEL_TRACE_FILE", traces_.back()}};
+  launch.worker.worker = {JobId(kJob + 1), 0, leases_.Begin({one})};
+  launch.places = {options_.accelerator};
+  launch.endpoint = leases_.endpoint();
+  launch.run_directory = options_.folder;
+  launch.output_path = File("job.log");
+  children_.clear();
+  return StartWorkload(workload_, std::move(launch), &children_);
 }
 
 // One round under one lease: from the grant, the first round from its first
@@ -163,8 +150,8 @@ absl::Status RoundEndRun::TakeBack(PauseTier tier) {
 
 absl::Status RoundEndRun::CollectProcess() {
   GAVEL_RETURN_IF_ERROR(
-      Wait("end", options_.timeout_s, [&] { return child_->Ended(); }));
-  const int code = child_->Collect();
+      Wait("end", options_.timeout_s, [&] { return child().Ended(); }));
+  const int code = child().Collect();
   if (code == kExitEvicted) return absl::OkStatus();
   return Failed(StrCat("it ended with ", code, " in place of ", kExitEvicted,
                        " when it was evicted"));
@@ -212,36 +199,20 @@ absl::StatusOr<PreemptionRecord> RoundEndRun::Run() {
   return std::move(record_);
 }
 
-double TrainingBetween(const std::vector<TracedStep>& steps, Time from,
-                       Time to) {
-  double training_s = 0;
-  for (const TracedStep& step : steps) {
-    training_s +=
+MeasuredRound RoundBetween(const PreemptionRecord& record, Time from, Time to) {
+  MeasuredRound round{from, to, to - from};
+  for (const TracedStep& step : record.steps) {
+    round.lost_s -=
         std::max(0.0, std::min(step.end_s, to) - std::max(step.begin_s, from));
   }
-  return training_s;
-}
-
-MeasuredRound RoundBetween(const PreemptionRecord& record, Time from, Time to) {
-  MeasuredRound round;
-  round.begin_s = from;
-  round.end_s = to;
-  round.training_s = TrainingBetween(record.steps, from, to);
   return round;
 }
 
 }  // namespace
 
 std::string_view RoundEndName(RoundEnd end) {
-  switch (end) {
-    case RoundEnd::kExtended:
-      return "extended";
-    case RoundEnd::kPaused:
-      return "paused";
-    case RoundEnd::kRelaunched:
-      return "relaunched";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"extended", "paused", "relaunched"};
+  return kNames[static_cast<size_t>(end)];
 }
 
 std::vector<MeasuredRound> RoundsOf(const PreemptionRecord& record, int rounds,

@@ -1,6 +1,6 @@
-// What a round's end costs a training program, in each of three ways, with real
-// processes on this machine. One call at a time; the programs die with its
-// thread.
+// The cost of a round's end for a training program, measured for three ways to
+// end a round, with real processes on this machine. One call at a time; the
+// programs die with its thread.
 #ifndef GAVEL_STUDY_REPRODUCE_PREEMPTION_RUN_H_
 #define GAVEL_STUDY_REPRODUCE_PREEMPTION_RUN_H_
 
@@ -19,10 +19,10 @@
 
 namespace gavel {
 
-// kExtended: the lease is extended, and the program goes on. kPaused: it gives
-// its accelerator up, and gets it again at once. kRelaunched: it saves its
-// state and ends, and another process goes on from there, as the original
-// Gavel's jobs do.
+// kExtended: the lease is extended, and the program continues. kPaused: it
+// gives its accelerator up, and gets it again at once. kRelaunched: it saves
+// its state and ends, and another process resumes from there, as the jobs of
+// the original Gavel do.
 enum class RoundEnd : uint8_t { kExtended, kPaused, kRelaunched };
 inline constexpr std::array<RoundEnd, 3> kRoundEnds = {
     RoundEnd::kExtended, RoundEnd::kPaused, RoundEnd::kRelaunched};
@@ -45,20 +45,19 @@ struct PreemptionRecord {
 struct MeasuredRound {
   Time begin_s = 0;
   Time end_s = 0;
-  double training_s = 0;  // in steps
-  // Of the rest: from the last step to the free accelerator, to the next lease,
+  double lost_s = 0;  // outside of steps
+  // Of these: from the last step to the free accelerator, to the next lease,
   // and to the next step.
   double leaving_s = 0;
   double away_s = 0;
   double resuming_s = 0;
-  double lost_s() const { return end_s - begin_s - training_s; }
 };
 // At most `rounds`; without preemptions of `round_s` each. Pure.
 std::vector<MeasuredRound> RoundsOf(const PreemptionRecord& record, int rounds,
                                     double round_s);
 
 struct PreemptionOptions {
-  // With programs that are absolute paths (FindPrograms).
+  // With programs that are absolute paths (FindWorkloads).
   std::vector<ProfileWorkload> workloads;
   AcceleratorInfo accelerator;
   std::string folder;  // absolute; of all files

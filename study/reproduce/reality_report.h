@@ -2,11 +2,11 @@
 #ifndef GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_
 #define GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "study/report/report_page.h"
 #include "study/reproduce/reality_run.h"
 
 namespace gavel {
@@ -17,14 +17,8 @@ struct Difference {
   double least = 0;
   double most = 0;
 };
-Difference MakespanDifference(const std::vector<RealityRun>& runs);
-Difference JctDifference(const std::vector<RealityRun>& runs);
-
-// What was measured, and what came of each run.
-ReportTable InputsTable(const RealityOptions& options, const Reality& reality);
-ReportTable RunsTable(const Reality& reality);
-// "Simulated makespan +1.2 % (from -0.3 % to +2.0 %) off the live one, ..."
-std::string Verdict(const Reality& reality);
+Difference DifferenceIn(double LiveFigures::*figure,
+                        const std::vector<RealityRun>& runs);
 
 std::string RenderReality(const RealityOptions& options, const Reality& reality,
                           size_t width);

@@ -1,7 +1,6 @@
 #include "study/reproduce/reality_run.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,7 +11,6 @@
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/daemon/local_run.h"
-#include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/server/wall_clock.h"
@@ -20,6 +18,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
+#include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
 #include "study/simulation/simulation_inputs.h"
 #include "study/simulation/simulation_run.h"
@@ -91,7 +90,7 @@ absl::Status RealityRunner::ReadCluster() {
     GAVEL_RETURN_IF_ERROR(WriteFile(cluster_path_, kCluster));
   }
   GAVEL_ASSIGN_OR_RETURN(cluster_, ReadClusterFile(cluster_path_));
-  // A wrong policy is told before minutes of measuring.
+  // Refuses a wrong policy before minutes of measuring.
   GAVEL_RETURN_IF_ERROR(MergeScheduling(cluster_.scheduling, Flags()).status());
   for (ServerSpec& server : cluster_.servers) {
     GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
@@ -127,15 +126,10 @@ absl::Status RealityRunner::MeasureThroughputs() {
   std::erase_if(cells,
                 [](const ProfileCell& cell) { return cell.scale_factor > 1; });
   KeepOthersBusy(cluster_.servers, &cells);
-  StopSignals signals;
-  std::atomic<bool> stop = false;
-  signals.Attach([&stop] { stop = true; });
-  profile.stop = &stop;
+  const StopFlag stop;
+  profile.stop = stop.get();
   size_t figures = 0;
-  const absl::Status measured =
-      RunProfile(options_.workloads, cells, profile, &figures);
-  signals.Attach(nullptr);
-  return measured;
+  return RunProfile(options_.workloads, cells, profile, &figures);
 }
 
 absl::Status RealityRunner::ReadThroughputs() {

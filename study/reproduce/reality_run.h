@@ -16,7 +16,7 @@
 namespace gavel {
 
 struct RealityOptions {
-  // With programs that are absolute paths (FindPrograms).
+  // With programs that are absolute paths (FindWorkloads).
   std::vector<ProfileWorkload> workloads;
   std::string cluster_path;  // empty: a fast and a slow slot of the CPU
   std::string throughputs;   // file; empty: measured first

@@ -10,20 +10,18 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/workload/throughput_table.h"
-#include "study/reproduce/reproduce_table.h"
+#include "study/report/report_page.h"
 
 namespace gavel {
 
 // Of the paper's throughputs and prices.
 inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
                                                            "v100"};
-// A figure that there is not.
+// No such figure.
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What came of an experiment.
-struct ExperimentTable {
-  std::vector<std::string> titles;
-  std::vector<std::vector<std::string>> rows;
+// The result of an experiment.
+struct ExperimentTable : ReportTable {
   std::string drawing;               // for the terminal; may be empty
   std::vector<std::string> figures;  // SVG, for a page
 };

@@ -16,6 +16,7 @@
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "study/command_options.h"
 #include "study/reproduce/reproduce_run.h"
 #include "study/simulation/sweep_run.h"
 #include "study/simulation/sweep_screen.h"
@@ -104,27 +105,7 @@ absl::StatusOr<SweepOutcome> MakeRuns(const ReproduceOptions& options,
   return outcome;
 }
 
-absl::StatusOr<ExperimentTable> TableOf(const ReproduceOptions& options,
-                                        const Experiment& experiment,
-                                        const ThroughputTable& throughputs,
-                                        const FindRun& find,
-                                        SimulationStore& store) {
-  switch (experiment.kind) {
-    case ExperimentKind::kHierarchical:
-      return AnalyzeHierarchy(throughputs);
-    case ExperimentKind::kThroughputRatios:
-      return AnalyzeThroughputRatios(throughputs);
-    case ExperimentKind::kColocation:
-      return AnalyzeColocation(throughputs);
-    case ExperimentKind::kStrategyProofness:
-      return AnalyzeStrategyProofness(throughputs, options.quick);
-    case ExperimentKind::kSimulation:
-      break;
-  }
-  return Compare(experiment, find, store, !options.quick);
-}
-
-// Runs what is to be run, and puts our figures beside the published ones.
+// Makes the missing runs, and the tables of our figures and the published ones.
 absl::StatusOr<std::vector<Reproduction>> Reproduce(
     const ReproduceOptions& options, std::vector<Experiment> experiments) {
   SimulationInputCache inputs;
@@ -148,7 +129,9 @@ absl::StatusOr<std::vector<Reproduction>> Reproduce(
   std::vector<Reproduction> all;
   for (Experiment& experiment : experiments) {
     absl::StatusOr<ExperimentTable> table =
-        TableOf(options, experiment, *throughputs, find, store);
+        experiment.analyze
+            ? experiment.analyze(*throughputs)
+            : Compare(experiment, find, store, /*comparable=*/!options.quick);
     if (!table.ok()) return Annotate(table.status(), experiment.name);
     all.push_back({std::move(experiment), *std::move(table)});
   }
@@ -179,9 +162,8 @@ absl::Status Run(ReproduceOptions options) {
     for (const Reproduction& one : all) {
       std::fputs(RenderReproduction(one, width).c_str(), stdout);
     }
-    const bool simulated = std::ranges::any_of(all, [](const auto& one) {
-      return one.experiment.kind == ExperimentKind::kSimulation;
-    });
+    const bool simulated = std::ranges::any_of(
+        all, [](const auto& one) { return !one.experiment.cases.empty(); });
     if (simulated) {
       std::printf("the runs are kept in %s; `gavel report %s` draws them\n",
                   options.database.c_str(), options.database.c_str());
@@ -201,26 +183,19 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       "reproduce",
       "Runs what a result of Gavel's paper was made from, and puts our figures "
       "beside the published ones");
-  command->add_option("name", options->name, "a result, or all")
-      ->type_name("NAME");
+  AddOption(*command, "name", options->name, "NAME", "a result, or all");
   command->add_flag("--list", options->list, "names all results");
-  command
-      ->add_option("--throughputs", options->throughputs,
-                   "simulation_throughputs.json, as Gavel published it")
-      ->type_name("FILE");
+  AddOption(*command, "--throughputs", options->throughputs, "FILE",
+            "simulation_throughputs.json, as Gavel published it");
   command->add_flag("--quick", options->quick,
                     "a quarter of the cluster, a tenth of the jobs: minutes");
   command->add_flag("--markdown", options->markdown,
                     "prints a document in place of tables");
-  command
-      ->add_option("--html", options->page,
-                   "writes a page with the tables and drawings")
-      ->type_name("FILE");
-  command
-      ->add_option("--results", options->database,
-                   "keeps the runs: the next call makes only what is missing; "
-                   "default: gavel-results/reproduction.db")
-      ->type_name("FILE.db");
+  AddOption(*command, "--html", options->page, "FILE",
+            "writes a page with the tables and drawings");
+  AddOption(*command, "--results", options->database, "FILE.db",
+            "keeps the runs: the next call makes only what is missing; "
+            "default: gavel-results/reproduction.db");
   command->add_option("-j,--threads", options->run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");

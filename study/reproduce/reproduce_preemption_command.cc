@@ -1,20 +1,17 @@
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "study/command_options.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/preemption_report.h"
 #include "study/reproduce/preemption_run.h"
@@ -25,7 +22,7 @@ namespace {
 struct PreemptionFlags {
   std::string workloads;
   std::vector<std::string> only;
-  std::optional<std::string> cluster;
+  std::string cluster;  // file; empty: a slot of the CPU
   std::string page;
   bool markdown = false;
   PreemptionOptions run;
@@ -33,16 +30,16 @@ struct PreemptionFlags {
 
 absl::StatusOr<AcceleratorInfo> FindAccelerator(const PreemptionFlags& flags) {
   std::vector<AcceleratorInfo> all;
-  if (flags.cluster) {
+  if (!flags.cluster.empty()) {
     GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                           ReadClusterFile(*flags.cluster));
+                           ReadClusterFile(flags.cluster));
     for (const ServerSpec& server : cluster.servers) {
       all.insert(all.end(), server.accelerators.begin(),
                  server.accelerators.end());
     }
     if (all.empty()) {
       return absl::InvalidArgumentError(
-          StrCat(*flags.cluster,
+          StrCat(flags.cluster,
                  ": there is no accelerator; declare one with "
                  "[[server]] and its [[server.accelerator]]"));
     }
@@ -57,30 +54,21 @@ absl::StatusOr<AcceleratorInfo> FindAccelerator(const PreemptionFlags& flags) {
 
 absl::Status Run(PreemptionFlags flags) {
   PreemptionOptions& options = flags.run;
-  options.workloads = ExampleWorkloads();
-  if (!flags.workloads.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(options.workloads, ReadWorkloads(flags.workloads));
-  }
-  GAVEL_ASSIGN_OR_RETURN(
-      options.workloads,
-      ChooseWorkloads(std::move(options.workloads), flags.only));
-  GAVEL_RETURN_IF_ERROR(FindPrograms(&options.workloads));
+  GAVEL_ASSIGN_OR_RETURN(options.workloads,
+                         FindWorkloads(flags.workloads, flags.only));
   GAVEL_ASSIGN_OR_RETURN(options.accelerator, FindAccelerator(flags));
   if (!flags.page.empty()) {
     GAVEL_RETURN_IF_ERROR(CheckWritable(flags.page));
   }
   options.folder = std::filesystem::absolute(options.folder).string();
-  StopSignals signals;
-  std::atomic<bool> stop = false;
-  signals.Attach([&stop] { stop = true; });
-  options.stop = &stop;
+  const StopFlag stop;
+  options.stop = stop.get();
   options.show = [](size_t done, size_t all, const std::string& what) {
     std::fprintf(stderr, "%zu of %zu: %s\n", done + 1, all, what.c_str());
   };
   PreemptionRounds rounds;
   const absl::Status status = RunPreemption(options, &rounds);
-  signals.Attach(nullptr);
-  // What was measured is told, whatever came of the rest.
+  // Shows what was measured, even if the rest failed.
   if (rounds.empty()) return status;
   const std::string text =
       flags.markdown ? RenderPreemptionMarkdown(options, rounds)
@@ -97,6 +85,7 @@ absl::Status Run(PreemptionFlags flags) {
 void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
   auto flags = std::make_shared<PreemptionFlags>();
   PreemptionOptions& options = flags->run;
+  options.folder = "gavel-preemption";
   CLI::App* command = reproduce.add_subcommand(
       "preemption",
       "What the end of a round costs real training programs on this machine: "
@@ -106,39 +95,28 @@ void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
       "gavel reproduce preemption                  # eight examples: minutes\n"
       "gavel reproduce preemption --only LM --rounds 3\n"
       "gavel reproduce preemption --html preemption.html   # the time line");
-  command
-      ->add_option("--workloads", flags->workloads,
-                   "programs, as for `gavel profile`; without it the examples "
-                   "of this project")
-      ->type_name("FILE.toml");
+  AddOption(*command, "--workloads", flags->workloads, "FILE.toml",
+            "programs, as for `gavel profile`; without it the examples "
+            "of this project");
   command->add_option("--only", flags->only, "of these types of workloads")
       ->type_name("TYPE");
-  command
-      ->add_option("--cluster", flags->cluster,
-                   "its first accelerator is used; without it a slot of the "
-                   "CPU, of one thread")
-      ->type_name("FILE.toml");
-  command->add_option("--state", options.folder, "directory of all files")
-      ->default_val("gavel-preemption");
-  command->add_option("--rounds", options.rounds, "of each workload and way")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  command->add_option("--round", options.round_s, "that a lease runs")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 1e5))
-      ->capture_default_str();
-  command
-      ->add_option("--timeout", options.timeout_s,
-                   "for a program's next step, or its end")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1.0, 1e5))
-      ->capture_default_str();
+  AddOption(*command, "--cluster", flags->cluster, "FILE.toml",
+            "its first accelerator is used; without it a slot of the CPU, of "
+            "one thread");
+  AddOption(*command, "--state", options.folder, "", "directory of all files");
+  AddOption(*command, "--rounds", options.rounds, "",
+            "of each workload and way")
+      ->check(CLI::Range(1, 10'000));
+  AddOption(*command, "--round", options.round_s, "SECONDS",
+            "that a lease runs")
+      ->check(CLI::Range(0.1, 1e5));
+  AddOption(*command, "--timeout", options.timeout_s, "SECONDS",
+            "for a program's next step, or its end")
+      ->check(CLI::Range(1.0, 1e5));
   command->add_flag("--markdown", flags->markdown,
                     "prints a document in place of tables");
-  command
-      ->add_option("--html", flags->page,
-                   "writes a page with the table and the time line")
-      ->type_name("FILE");
+  AddOption(*command, "--html", flags->page, "FILE",
+            "writes a page with the table and the time line");
   command->callback(
       [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }

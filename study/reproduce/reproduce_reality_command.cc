@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -10,6 +9,7 @@
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "study/command_options.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/reality_report.h"
 #include "study/reproduce/reality_run.h"
@@ -19,30 +19,23 @@ namespace {
 
 struct RealityFlags {
   std::string workloads;
-  // Of the examples those whose steps are short.
   std::vector<std::string> only;
-  std::vector<double> durations;
+  std::vector<double> durations = {10, 40};
   double limit_percent = 10;
   bool markdown = false;
   RealityOptions run;
 };
+// The examples with short steps.
 constexpr const char* kShortSteps[] = {"ResNet-18", "LM", "Recommendation",
                                        "GPT"};
 
 absl::Status Run(RealityFlags flags) {
   RealityOptions& options = flags.run;
-  if (flags.workloads.empty()) {
-    options.workloads = ExampleWorkloads();
-    if (flags.only.empty()) {
-      flags.only.assign(std::begin(kShortSteps), std::end(kShortSteps));
-    }
-  } else {
-    GAVEL_ASSIGN_OR_RETURN(options.workloads, ReadWorkloads(flags.workloads));
+  if (flags.workloads.empty() && flags.only.empty()) {
+    flags.only.assign(std::begin(kShortSteps), std::end(kShortSteps));
   }
-  GAVEL_ASSIGN_OR_RETURN(
-      options.workloads,
-      ChooseWorkloads(std::move(options.workloads), flags.only));
-  GAVEL_RETURN_IF_ERROR(FindPrograms(&options.workloads));
+  GAVEL_ASSIGN_OR_RETURN(options.workloads,
+                         FindWorkloads(flags.workloads, flags.only));
   options.trace.duration_min_s = flags.durations.front();
   options.trace.duration_max_s = flags.durations.back();
   if (options.trace.duration_min_s > options.trace.duration_max_s) {
@@ -74,8 +67,8 @@ absl::Status Run(RealityFlags flags) {
 
 void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
   auto flags = std::make_shared<RealityFlags>();
-  flags->durations = {10, 40};
   RealityOptions& options = flags->run;
+  options.folder = "gavel-reality";
   CLI::App* command = reproduce.add_subcommand(
       "reality",
       "Runs a trace of small jobs live on this machine, and the same in the "
@@ -85,59 +78,37 @@ void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
       "gavel reproduce reality                      # 20 jobs, three times\n"
       "gavel reproduce reality --jobs 6 --runs 1    # a few minutes\n"
       "gavel reproduce reality --workloads my.toml --cluster cluster.toml");
-  command
-      ->add_option("--workloads", flags->workloads,
-                   "programs, as for `gavel profile`; without it examples of "
-                   "this project")
-      ->type_name("FILE.toml");
+  AddOption(*command, "--workloads", flags->workloads, "FILE.toml",
+            "programs, as for `gavel profile`; without it examples of "
+            "this project");
   command->add_option("--only", flags->only, "of these types of workloads")
       ->type_name("TYPE");
-  command
-      ->add_option("--cluster", options.cluster_path,
-                   "accelerators of this machine; without it two slots of its "
-                   "CPU, of which one is made slower")
-      ->type_name("FILE.toml");
-  command
-      ->add_option("--throughputs", options.throughputs,
-                   "of `gavel profile --busy --output`; without it they are "
-                   "measured first")
-      ->type_name("FILE.json");
-  command->add_option("--state", options.folder, "directory of all files")
-      ->default_val("gavel-reality");
-  command->add_option("--policy", options.policy, "of both")
-      ->capture_default_str();
-  command->add_option("--round", options.round_duration_s, "of both")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.5, 1e5))
-      ->capture_default_str();
-  command->add_option("--jobs", options.trace.jobs, "of the trace")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  command
-      ->add_option("--durations", flags->durations,
-                   "of the shortest and the longest job, alone on its fastest "
-                   "accelerator")
+  AddOption(*command, "--cluster", options.cluster_path, "FILE.toml",
+            "accelerators of this machine; without it two slots of its "
+            "CPU, of which one is made slower");
+  AddOption(*command, "--throughputs", options.throughputs, "FILE.json",
+            "of `gavel profile --busy --output`; without it they are "
+            "measured first");
+  AddOption(*command, "--state", options.folder, "", "directory of all files");
+  AddOption(*command, "--policy", options.policy, "", "of both");
+  AddOption(*command, "--round", options.round_duration_s, "SECONDS", "of both")
+      ->check(CLI::Range(0.5, 1e5));
+  AddOption(*command, "--jobs", options.trace.jobs, "", "of the trace")
+      ->check(CLI::Range(1, 10'000));
+  AddOption(*command, "--durations", flags->durations, "SECONDS",
+            "of the shortest and the longest job, alone on its fastest "
+            "accelerator")
       ->expected(2)
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 1e6))
-      ->capture_default_str();
-  command->add_option("--runs", options.runs, "live runs of the trace")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  command->add_option("--seed", options.trace.seed, "of the trace")
-      ->capture_default_str();
-  command
-      ->add_option("--measure", options.measure_s,
-                   "that each workload is measured for on each type")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 1e5))
-      ->capture_default_str();
-  command
-      ->add_option("--limit", flags->limit_percent,
-                   "difference in the median that is a failure")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(0.0, 1e4))
-      ->capture_default_str();
+      ->check(CLI::Range(0.1, 1e6));
+  AddOption(*command, "--runs", options.runs, "", "live runs of the trace")
+      ->check(CLI::Range(1, 100));
+  AddOption(*command, "--seed", options.trace.seed, "", "of the trace");
+  AddOption(*command, "--measure", options.measure_s, "SECONDS",
+            "that each workload is measured for on each type")
+      ->check(CLI::Range(0.1, 1e5));
+  AddOption(*command, "--limit", flags->limit_percent, "PERCENT",
+            "difference in the median that is a failure")
+      ->check(CLI::Range(0.0, 1e4));
   command->add_flag("--markdown", flags->markdown,
                     "prints a document in place of tables");
   command->callback(

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "coordinator/cli/table.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
@@ -150,12 +147,6 @@ class Comparer {
     return std::nullopt;
   }
 
-  absl::StatusOr<std::string> Cell(Measure measure, const StoredRun& run,
-                                   const StoredRun* base, double* value) {
-    GAVEL_ASSIGN_OR_RETURN(*value, ValueOf(measure, run, base, store_));
-    return Shown(measure, *value);
-  }
-
   absl::StatusOr<std::vector<std::string>> RowOf(const PaperCase& one) {
     const std::optional<StoredRun> run = find_(one.spec);
     std::vector<std::string> row = {one.label};
@@ -172,16 +163,15 @@ class Comparer {
     }
     const std::optional<StoredRun> base = BaseOf(one);
     const StoredRun* const base_run = base ? &*base : nullptr;
-    double ours = kNaN;
-    GAVEL_ASSIGN_OR_RETURN(std::string cell,
-                           Cell(one.measure, *run, base_run, &ours));
-    row.push_back(std::move(cell));
+    GAVEL_ASSIGN_OR_RETURN(const double ours,
+                           ValueOf(one.measure, *run, base_run, store_));
+    row.push_back(Shown(one.measure, ours));
     row.push_back(published);
     row.push_back(Verdict(one, ours, comparable_));
     for (const Measure measure : experiment_.more) {
-      double value = 0;
-      GAVEL_ASSIGN_OR_RETURN(cell, Cell(measure, *run, base_run, &value));
-      row.push_back(std::move(cell));
+      GAVEL_ASSIGN_OR_RETURN(const double value,
+                             ValueOf(measure, *run, base_run, store_));
+      row.push_back(Shown(measure, value));
     }
     row.push_back(SavingOf(one, run->run.result));
     return row;
@@ -209,36 +199,31 @@ class Comparer {
   const bool comparable_;
 };
 
-bool IsFigure(const std::string& cell) {
-  return cell.find_first_not_of("0123456789.+-% ") == std::string::npos;
-}
-
 // Columns of empty cells only are left out.
-ExperimentTable WithoutEmptyColumns(const ExperimentTable& table) {
-  ExperimentTable kept = table;
+ReportTable WithoutEmptyColumns(ReportTable table) {
   for (size_t i = table.titles.size(); i-- > 0;) {
     const bool empty = std::ranges::all_of(
-        kept.rows, [i](const auto& row) { return row[i].empty(); });
+        table.rows, [i](const auto& row) { return row[i].empty(); });
     if (!empty) continue;
-    kept.titles.erase(kept.titles.begin() + static_cast<long>(i));
-    for (auto& row : kept.rows) row.erase(row.begin() + static_cast<long>(i));
+    table.titles.erase(table.titles.begin() + static_cast<long>(i));
+    for (auto& row : table.rows) row.erase(row.begin() + static_cast<long>(i));
   }
-  return kept;
+  return table;
 }
 
-std::string RenderMarkdownTable(const ExperimentTable& whole) {
-  const ExperimentTable table = WithoutEmptyColumns(whole);
-  std::string text = StrCat("| ", absl::StrJoin(table.titles, " | "), " |\n|");
+// The columns of numbers only.
+std::vector<bool> Aligned(const ReportTable& table) {
+  std::vector<bool> right;
   for (size_t i = 0; i < table.titles.size(); ++i) {
-    const bool right = std::ranges::all_of(
-        table.rows, [i](const auto& row) { return IsFigure(row[i]); });
-    text += right ? "---:|" : "---|";
+    right.push_back(std::ranges::all_of(table.rows, [i](const auto& row) {
+      return row[i].find_first_not_of("0123456789.+-% ") == std::string::npos;
+    }));
   }
-  text += "\n";
-  for (const auto& row : table.rows) {
-    StrAppend(&text, "| ", absl::StrJoin(row, " | "), " |\n");
-  }
-  return text;
+  return right;
+}
+
+std::string NoteOf(const Experiment& experiment) {
+  return StrCat(experiment.note, " Published: ", experiment.source, ".");
 }
 
 }  // namespace
@@ -265,17 +250,13 @@ absl::StatusOr<ExperimentTable> Compare(const Experiment& experiment,
 }
 
 std::string RenderReproduction(const Reproduction& reproduction, size_t width) {
-  const ExperimentTable table = WithoutEmptyColumns(reproduction.table);
+  constexpr size_t kColumnWidth = 48;
+  const ReportTable table = WithoutEmptyColumns(reproduction.table);
   const Experiment& experiment = reproduction.experiment;
-  std::vector<Column> columns;
-  for (size_t i = 0; i < table.titles.size(); ++i) {
-    const bool right = std::ranges::all_of(
-        table.rows, [i](const auto& row) { return IsFigure(row[i]); });
-    columns.push_back({table.titles[i], right, 48});
-  }
   return StrCat(experiment.name, ": ", experiment.title, "\n  ",
-                experiment.note, " Published: ", experiment.source, ".\n",
-                RenderTable(columns, table.rows, width), table.drawing, "\n");
+                NoteOf(experiment), "\n",
+                RenderText(table, Aligned(table), width, kColumnWidth),
+                reproduction.table.drawing, "\n");
 }
 
 std::string RenderMarkdown(const std::vector<Reproduction>& all, bool quick) {
@@ -293,10 +274,10 @@ std::string RenderMarkdown(const std::vector<Reproduction>& all, bool quick) {
         "the jobs; not comparable with the\npublished figures.\n";
   }
   for (const Reproduction& one : all) {
+    const ReportTable table = WithoutEmptyColumns(one.table);
     StrAppend(&text, "\n## ", one.experiment.title, " (`", one.experiment.name,
-              "`)\n\n", one.experiment.note,
-              " Published: ", one.experiment.source, ".\n\n",
-              RenderMarkdownTable(one.table));
+              "`)\n\n", NoteOf(one.experiment), "\n\n",
+              RenderMarkdown(table, Aligned(table)));
   }
   return text;
 }
@@ -306,17 +287,13 @@ ReportPage PageOf(const std::vector<Reproduction>& all) {
                   "Ours beside the published figures.",
                   {}};
   for (const Reproduction& one : all) {
-    const ExperimentTable table = WithoutEmptyColumns(one.table);
-    ReportSection section;
+    ReportSection& section = page.sections.emplace_back();
     section.id = one.experiment.name;
     section.title = one.experiment.title;
-    section.text =
-        StrCat(one.experiment.note, " Published: ", one.experiment.source, ".");
-    section.figures = table.figures;
-    section.table = {table.titles, table.rows};
-    section.csv = Csv(table.titles);
-    for (const auto& row : table.rows) section.csv.Add(row);
-    page.sections.push_back(std::move(section));
+    section.text = NoteOf(one.experiment);
+    section.figures = one.table.figures;
+    section.table = WithoutEmptyColumns(one.table);
+    section.csv = Csv(section.table);
   }
   return page;
 }

@@ -133,7 +133,6 @@ Experiment RoundLength() {
       "Length of the round",
       "the paper, Figure 13a (no figures in print)",
       "JCT grows with the round; the paper finds 360 s a good compromise.",
-      ExperimentKind::kSimulation,
       {},
       {Measure::kAvgJct, Measure::kWorstShare}};
   for (const double round_s : {360, 720, 1440, 2880}) {
@@ -154,7 +153,6 @@ Experiment MechanismAgainstIdeal() {
                   "the paper, Figure 13b",
                   "The rounds do almost as well as shares given exactly: the "
                   "paper's lines lie on each other (a ratio of 1).",
-                  ExperimentKind::kSimulation,
                   {},
                   {Measure::kAvgJct}};
   for (const double rate : {2.0, 4.0, 5.6}) {
@@ -179,7 +177,6 @@ Experiment OverheadsExperiment() {
       "none: the paper takes preemption to be free",
       "Seconds lost by each preemption, at parts of the load that the cluster "
       "can carry. Loads: of 5.84 jobs/h.",
-      ExperimentKind::kSimulation,
       {},
       {Measure::kPreemptions, Measure::kMoves, Measure::kLostTime,
        Measure::kWorstShare}};
@@ -216,7 +213,6 @@ Experiment EstimatorExperiment() {
       "reference models is profiled, a minute each, and charged; the rest is "
       "estimated, corrected by what is measured. Of 26 models each job's type "
       "is one, of 13 about half.",
-      ExperimentKind::kSimulation,
       {},
       {Measure::kJctRatio, Measure::kProfilingTime}};
   const auto add = [&](const char* label, std::optional<double> published,
@@ -235,112 +231,80 @@ Experiment EstimatorExperiment() {
 }
 
 std::vector<Experiment> JctExperiments() {
-  std::vector<Experiment> all;
-  all.push_back({"las-single",
-                 "Least attained service, one GPU a job",
-                 "the paper, Figure 8; seed 0",
-                 "Jobs 4000 to 5000 of a continuous trace.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kLasSingle, Continuous(false)),
-                 {}});
-  all.push_back({"las-multi",
-                 "Least attained service, 1 to 8 GPUs a job",
-                 "the paper, Figure 9; seed 0",
-                 "Jobs 4000 to 5000 of a continuous trace.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kLasMulti, Continuous(true)),
-                 {}});
-  all.push_back({"fifo",
-                 "First in, first out",
-                 "the paper, section 7.3; seed 0",
-                 "Knowing the types helps most at high load.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kFifo, Continuous(false)),
-                 {}});
-  all.push_back({"finish-time-fairness",
-                 "Finish-time fairness (Themis)",
-                 "the paper, Figure 10; seed 0",
-                 "rho: how much longer a job takes than with an equal part of "
-                 "the cluster.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kFinishTimeFairness, Continuous(true)),
-                 {Measure::kMaxRho}});
   SimulationSpec prioritized = Continuous(true);
   prioritized.multi_priority = true;
-  all.push_back({"priorities",
-                 "Jobs of two priorities",
-                 "the paper's runs with priorities; seed 0",
-                 "A fifth of the jobs has weight 5.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kPriorities, prioritized),
-                 {}});
-  all.push_back({"packing",
-                 "Two jobs on one accelerator",
-                 "the paper, Figure 8; seed 0",
-                 "It costs at low load and wins at high load.",
-                 ExperimentKind::kSimulation,
-                 CasesOf(kPacking, Continuous(false)),
-                 {}});
-  all.push_back(EstimatorExperiment());
-  return all;
+  return {
+      {"las-single", "Least attained service, one GPU a job",
+       "the paper, Figure 8; seed 0",
+       "Jobs 4000 to 5000 of a continuous trace.",
+       CasesOf(kLasSingle, Continuous(false))},
+      {"las-multi", "Least attained service, 1 to 8 GPUs a job",
+       "the paper, Figure 9; seed 0",
+       "Jobs 4000 to 5000 of a continuous trace.",
+       CasesOf(kLasMulti, Continuous(true))},
+      {"fifo", "First in, first out", "the paper, section 7.3; seed 0",
+       "Knowing the types helps most at high load.",
+       CasesOf(kFifo, Continuous(false))},
+      {"finish-time-fairness",
+       "Finish-time fairness (Themis)",
+       "the paper, Figure 10; seed 0",
+       "rho: how much longer a job takes than with an equal part of the "
+       "cluster.",
+       CasesOf(kFinishTimeFairness, Continuous(true)),
+       {Measure::kMaxRho}},
+      {"priorities", "Jobs of two priorities",
+       "the paper's runs with priorities; seed 0",
+       "A fifth of the jobs has weight 5.", CasesOf(kPriorities, prioritized)},
+      {"packing", "Two jobs on one accelerator", "the paper, Figure 8; seed 0",
+       "It costs at low load and wins at high load.",
+       CasesOf(kPacking, Continuous(false))},
+      EstimatorExperiment()};
 }
 
 Experiment Makespan() {
   SimulationSpec at_once;
   at_once.multi_gpu = true;
   at_once.jobs = 700;
-  return {"makespan",
-          "Makespan of 700 jobs at once",
-          "the paper, section 7.3; seed 0",
-          "1 to 8 GPUs a job.",
-          ExperimentKind::kSimulation,
-          CasesOf(kMakespan, at_once),
-          {}};
+  return {"makespan", "Makespan of 700 jobs at once",
+          "the paper, section 7.3; seed 0", "1 to 8 GPUs a job.",
+          CasesOf(kMakespan, at_once)};
 }
 
 Experiment Cost() {
   SimulationSpec spec;
   spec.prices = "gcp";
-  Experiment made{"cost-slo",
-                  "Cost, and deadlines",
-                  "the paper, section 7.3",
-                  "The paper's trace is not published; ours is made of the "
-                  "same jobs, with arrivals of our own.",
-                  ExperimentKind::kSimulation,
-                  CasesOf(kCostSlo, spec),
-                  {Measure::kAvgJct}};
-  made.cost_trace = true;
-  return made;
+  return {"cost-slo",
+          "Cost, and deadlines",
+          "the paper, section 7.3",
+          "The paper's trace is not published; ours is made of the same jobs, "
+          "with arrivals of our own.",
+          CasesOf(kCostSlo, spec),
+          {Measure::kAvgJct},
+          /*cost_trace=*/true};
 }
 
 // What needs no simulation.
-std::vector<Experiment> Analyses() {
-  const auto analysis = [](const char* name, const char* title,
-                           const char* source, const char* note,
-                           ExperimentKind kind) {
-    return Experiment{name, title, source, note, kind, {}, {}};
+std::vector<Experiment> Analyses(bool quick) {
+  std::vector<Experiment> all = {
+      {"hierarchical", "Fairness among organisations", "the paper, Figure 11",
+       "Three entities of weights 1, 2 and 3 with six jobs each, on 3 GPUs of "
+       "each type."},
+      {"throughput-ratios", "Throughputs, and throughputs per dollar",
+       "the paper, Figure 1 and section 1",
+       "Against a K80, at the prices of Google's cloud. The figure is older "
+       "than the published table: its ResNet-50 gained more."},
+      {"colocation", "Two jobs on one GPU", "the paper, Figure 4",
+       "The part of its throughput that a row's job keeps beside a column's."},
+      {"strategy-proofness", "What a lie is worth", "the paper, section 4.4",
+       "The gain in true throughput of a job that misreports one of its "
+       "throughputs."}};
+  all[0].analyze = AnalyzeHierarchy;
+  all[1].analyze = AnalyzeThroughputRatios;
+  all[2].analyze = AnalyzeColocation;
+  all[3].analyze = [quick](const ThroughputTable& throughputs) {
+    return AnalyzeStrategyProofness(throughputs, quick);
   };
-  return {
-      analysis("hierarchical", "Fairness among organisations",
-               "the paper, Figure 11",
-               "Three entities of weights 1, 2 and 3 with six jobs each, "
-               "on 3 GPUs of each type.",
-               ExperimentKind::kHierarchical),
-      analysis("throughput-ratios", "Throughputs, and throughputs per dollar",
-               "the paper, Figure 1 and section 1",
-               "Against a K80, at the prices of Google's cloud. The figure "
-               "is older than the published table: its ResNet-50 gained "
-               "more.",
-               ExperimentKind::kThroughputRatios),
-      analysis("colocation", "Two jobs on one GPU", "the paper, Figure 4",
-               "The part of its throughput that a row's job keeps beside a "
-               "column's.",
-               ExperimentKind::kColocation),
-      analysis("strategy-proofness", "What a lie is worth",
-               "the paper, section 4.4",
-               "The gain in true throughput of a job that misreports one "
-               "of its throughputs.",
-               ExperimentKind::kStrategyProofness)};
+  return all;
 }
 
 void Shrink(SimulationSpec* spec) {
@@ -356,35 +320,13 @@ void Shrink(SimulationSpec* spec) {
 }  // namespace
 
 std::string_view MeasureTitle(Measure measure) {
-  switch (measure) {
-    case Measure::kAvgJct:
-      return "avg JCT (h)";
-    case Measure::kHighPriorityJct:
-      return "avg JCT (h), weight 5";
-    case Measure::kLowPriorityJct:
-      return "avg JCT (h), weight 1";
-    case Measure::kMakespan:
-      return "makespan (h)";
-    case Measure::kCostSaving:
-      return "times cheaper";
-    case Measure::kJctRatio:
-      return "JCT / first";
-    case Measure::kSloViolations:
-      return "SLOs violated";
-    case Measure::kPreemptions:
-      return "preemptions";
-    case Measure::kMoves:
-      return "moves";
-    case Measure::kLostTime:
-      return "lost time (h)";
-    case Measure::kWorstShare:
-      return "worst share";
-    case Measure::kMaxRho:
-      return "worst rho";
-    case Measure::kProfilingTime:
-      return "profiling (h)";
-  }
-  return "";
+  constexpr std::string_view kTitles[] = {
+      "avg JCT (h)",   "avg JCT (h), weight 5", "avg JCT (h), weight 1",
+      "makespan (h)",  "times cheaper",         "JCT / first",
+      "SLOs violated", "preemptions",           "moves",
+      "lost time (h)", "worst share",           "worst rho",
+      "profiling (h)"};
+  return kTitles[static_cast<size_t>(measure)];
 }
 
 bool IsLowerBetter(Measure measure) {
@@ -397,7 +339,7 @@ std::vector<Experiment> Experiments(bool quick) {
                     OverheadsExperiment}) {
     all.push_back(make());
   }
-  for (Experiment& experiment : Analyses()) {
+  for (Experiment& experiment : Analyses(quick)) {
     all.push_back(std::move(experiment));
   }
   if (!quick) return all;

@@ -1,5 +1,5 @@
 // The paper's results as a table: what to simulate for each, what to measure,
-// and what was published. Data; adding a result is adding rows. Thread-safe.
+// and what was published. A new result is new rows. Values, thread-safe.
 //
 // Source: Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for
 // Deep Learning Workloads, OSDI 2020 ("the paper"), and the runs that its
@@ -8,11 +8,14 @@
 #define GAVEL_STUDY_REPRODUCE_REPRODUCE_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "study/reproduce/reproduce_analyses.h"
 #include "study/simulation/simulation_spec.h"
 
 namespace gavel {
@@ -45,26 +48,19 @@ struct PaperCase {
   std::optional<double> published;  // in the measure's unit
 };
 
-// kSimulation: cases are simulated. The others are computed from the throughput
-// table and the policies: reproduce_analyses.h.
-enum class ExperimentKind : uint8_t {
-  kSimulation,
-  kHierarchical,
-  kThroughputRatios,
-  kColocation,
-  kStrategyProofness,
-};
-
+// The cases are simulated, or `analyze` computes the result from the throughput
+// table and the policies (reproduce_analyses.h).
 struct Experiment {
   std::string name;  // "las-single"
   std::string title;
   std::string source;  // "the paper, Figure 8"
   std::string note;    // what to look for
-  ExperimentKind kind = ExperimentKind::kSimulation;
-  std::vector<PaperCase> cases;
-  std::vector<Measure> more;  // shown beside, without published figures
-  // Jobs that the generator does not draw: those of CostTrace() go to a file.
+  std::vector<PaperCase> cases = {};
+  std::vector<Measure> more = {};  // shown beside, without published figures
+  // The jobs are those of CostTrace(), in a file.
   bool cost_trace = false;
+  std::function<absl::StatusOr<ExperimentTable>(const ThroughputTable&)>
+      analyze = {};
 };
 
 // All experiments, in the order of the paper. `quick`: a quarter of the cluster

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "CLI/CLI.hpp"
+#include "study/command_options.h"
 
 namespace gavel {
 
@@ -27,10 +27,8 @@ void AddDrawFlags(CLI::App& command, Drawn* drawn,
       .add_option("--fixed-duration", drawn->fixed_duration_s,
                   "of every job on a v100, in place of a drawn one")
       ->type_name("SECONDS");
-  command
-      .add_option("--scale-factor-max", drawn->scale_factor_max,
-                  "larger jobs are dropped")
-      ->capture_default_str();
+  AddOption(command, "--scale-factor-max", drawn->scale_factor_max, "",
+            "larger jobs are dropped");
 }
 
 }  // namespace gavel

@@ -1,6 +1,5 @@
-// The jobs of a coordinator's past, from its journal: what was submitted, what
-// became of it, and what a simulation needs to run it once more under another
-// policy (`gavel simulate --replay`).
+// `gavel simulate --replay`: the jobs of a coordinator's journal, simulated
+// under another policy, beside what really happened.
 #ifndef GAVEL_STUDY_SIMULATION_PAST_JOBS_H_
 #define GAVEL_STUDY_SIMULATION_PAST_JOBS_H_
 
@@ -10,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "core/units.h"
 #include "simulator/trace_simulation.h"
+#include "study/simulation/simulation_run.h"
+#include "study/simulation/simulation_spec.h"
 #include "study/what_if/predicted_work.h"
 
 namespace gavel {
@@ -57,6 +58,20 @@ Outcome RealOutcome(const Past& past);
 Outcome SimulatedOutcome(const Past& past, const SimulationResult& result,
                          std::string title);
 std::string RenderOutcomes(const std::vector<Outcome>& outcomes);
+
+struct ReplaySpec {
+  std::string journal;
+  SimulationSpec spec;                // what schedules, and what it costs
+  bool cluster_given = false;         // else the accelerators that joined
+  bool round_duration_given = false;  // else the coordinator's
+  bool record_rounds = false;
+  std::string output;  // JSON; empty: none
+};
+
+// The comparison as a table. Simulates the journaled policy, too, where it is
+// another one: what differs between it and reality is the simulation's error.
+absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
+                                           const RunControl& control);
 
 }  // namespace gavel
 

@@ -52,23 +52,10 @@ std::string Shown(std::string_view name, const std::string& text) {
 
 }  // namespace
 
-RunLabels::RunLabels(const std::vector<StoredRun>& runs) {
-  FindVarying(runs, [](const StoredRun& run) -> const SimulationSpec& {
-    return run.spec;
-  });
-}
-
 RunLabels::RunLabels(const std::vector<SimulationSpec>& specs) {
-  FindVarying(specs, [](const SimulationSpec& spec) -> const SimulationSpec& {
-    return spec;
-  });
-}
-
-template <class Runs, class SpecOf>
-void RunLabels::FindVarying(const Runs& runs, const SpecOf& spec_of) {
   std::map<std::string, std::set<std::string>> texts;
-  for (const auto& run : runs) {
-    VisitFields(spec_of(run), [&](const char* name, const auto& value) {
+  for (const SimulationSpec& spec : specs) {
+    VisitFields(spec, [&](const char* name, const auto& value) {
       texts[name].insert(FieldText(value));
     });
   }

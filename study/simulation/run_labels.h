@@ -1,5 +1,5 @@
-// What tells runs apart: names for them that leave out all that they have in
-// common. Pure. A value, thread-safe.
+// Names for runs, without what all of them have in common. Pure. A value,
+// thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_RUN_LABELS_H_
 #define GAVEL_STUDY_SIMULATION_RUN_LABELS_H_
 
@@ -9,19 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "study/simulation/simulation_store.h"
+#include "study/simulation/simulation_spec.h"
 
 namespace gavel {
 
 class RunLabels {
  public:
-  explicit RunLabels(const std::vector<StoredRun>& runs);
   explicit RunLabels(const std::vector<SimulationSpec>& specs);
 
   // What schedules: "max_min_fairness_perf, move_aware". The policy always, the
   // rest where it varies.
   std::string Scheduler(const SimulationSpec& spec) const;
-  // What there is to do, and on what, without rate, seed and number of jobs:
+  // The jobs and the cluster, without rate, seed and number of jobs:
   // "v100:4,p100:4, multi gpu". May be empty.
   std::string Workload(const SimulationSpec& spec) const;
   // The two, and load and seed where they vary: "fifo, 2.5 jobs/h, seed 1".
@@ -31,8 +30,6 @@ class RunLabels {
   std::vector<std::string> Texts(const SimulationSpec& spec) const;
 
  private:
-  template <class Runs, class SpecOf>
-  void FindVarying(const Runs& runs, const SpecOf& spec_of);
   bool Varies(std::string_view name) const { return varying_.count(name) > 0; }
   std::string Join(const SimulationSpec& spec, bool scheduler) const;
 
@@ -40,7 +37,15 @@ class RunLabels {
   std::set<std::string, std::less<>> varying_;
 };
 
-// The rate, or the trace's name, or "n jobs at once": what a run is given.
+// Of runs, or of what else has a `spec`.
+template <class Run>
+std::vector<SimulationSpec> SpecsOf(const std::vector<Run>& runs) {
+  std::vector<SimulationSpec> specs;
+  for (const Run& run : runs) specs.push_back(run.spec);
+  return specs;
+}
+
+// The load of a run: its rate, or the trace's name, or "n jobs at once".
 std::string LoadLabel(const SimulationSpec& spec);
 
 }  // namespace gavel

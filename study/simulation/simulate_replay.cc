@@ -1,5 +1,3 @@
-#include "study/simulation/simulate_replay.h"
-
 #include <utility>
 #include <vector>
 

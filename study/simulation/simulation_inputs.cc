@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -29,19 +30,15 @@ std::string Digest(const std::string& text) {
   return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
-bool NamesFile(const std::string& field, const std::string& value) {
-  if (field == "trace" || field == "throughputs") return !value.empty();
-  if (field == "overheads") return IsOverheadsFile(value);
-  return field == "prices" && IsPricesFile(value);
-}
-
-// What a generated trace depends on.
+// What a trace depends on.
 std::string TraceKey(const SimulationSpec& spec) {
-  return StrCat(spec.trace, "|", spec.throughputs, "|", GeneratedJobs(spec),
-                "|", FieldText(spec.rate_per_h), "|", spec.multi_gpu,
-                spec.multi_priority, spec.slos, "|",
-                FieldText(spec.fixed_duration_s), "|", spec.scale_factor_max,
-                "|", spec.seed);
+  return absl::StrJoin(
+      std::tuple(spec.trace, spec.throughputs, GeneratedJobs(spec),
+                 FieldText(spec.rate_per_h), spec.multi_gpu,
+                 spec.multi_priority, spec.slos,
+                 FieldText(spec.fixed_duration_s), spec.scale_factor_max,
+                 spec.seed),
+      "|");
 }
 
 absl::StatusOr<Trace> Generate(const SimulationSpec& spec,
@@ -124,7 +121,7 @@ absl::Status CheckPrices(const std::string& text, const PriceSeries& prices,
     return absl::OkStatus();
   }
   // A file and "gcp" may well have prices of other clusters.
-  const bool written_here = text != "gcp" && !IsPricesFile(text);
+  const bool written_here = text != "gcp" && !NamesFile("prices", text);
   for (const std::string& type : prices.Types()) {
     if (!written_here || runs.types.contains(type)) continue;
     return absl::InvalidArgumentError(
@@ -178,27 +175,23 @@ absl::StatusOr<std::shared_ptr<const Trace>> SimulationInputCache::LoadTrace(
     const std::lock_guard lock(mutex_);
     if (auto known = traces_[key].lock(); known != nullptr) return known;
   }
-  absl::StatusOr<Trace> trace;
+  auto trace = std::make_shared<Trace>();
   if (spec.trace.empty()) {
-    trace = Generate(spec, *throughputs);
+    GAVEL_ASSIGN_OR_RETURN(*trace, Generate(spec, *throughputs));
   } else {
     GAVEL_ASSIGN_OR_RETURN(const auto file, Read(spec.trace));
-    trace = ParseTrace(file->text, spec.trace);
-    if (trace.ok()) {
-      GAVEL_RETURN_IF_ERROR(
-          Annotate(CompleteTrace(*throughputs, *trace), spec.trace));
-    }
+    GAVEL_ASSIGN_OR_RETURN(*trace, ParseTrace(file->text, spec.trace));
+    GAVEL_RETURN_IF_ERROR(
+        Annotate(CompleteTrace(*throughputs, *trace), spec.trace));
   }
-  if (!trace.ok()) return trace.status();
-  auto made = std::make_shared<const Trace>(*std::move(trace));
   const std::lock_guard lock(mutex_);
-  traces_[key] = made;
-  return made;
+  traces_[key] = trace;
+  return trace;
 }
 
 absl::StatusOr<Overheads> SimulationInputCache::LoadOverheads(
     const std::string& overheads) {
-  if (!IsOverheadsFile(overheads)) return ParseOverheads(overheads);
+  if (!NamesFile("overheads", overheads)) return ParseOverheads(overheads);
   GAVEL_ASSIGN_OR_RETURN(const auto file, Read(overheads));
   return ParseOverheadsFile(file->text, overheads);
 }
@@ -206,7 +199,7 @@ absl::StatusOr<Overheads> SimulationInputCache::LoadOverheads(
 absl::StatusOr<PriceSeries> SimulationInputCache::LoadPrices(
     const std::string& prices) {
   if (prices == "none") return PriceSeries();
-  if (!IsPricesFile(prices)) return PriceSeries::Constant(prices);
+  if (!NamesFile("prices", prices)) return PriceSeries::Constant(prices);
   GAVEL_ASSIGN_OR_RETURN(const auto file, Read(prices));
   return PriceSeries::Parse(file->text, prices);
 }

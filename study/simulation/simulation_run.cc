@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 #include "runtime/stopwatch.h"
-#include "study/simulation/drain_watch.h"
 
 namespace gavel {
 namespace {
@@ -70,6 +70,98 @@ void ComputeStretches(const SimulationInputs& inputs, SimulationRun* run) {
   run->stretch_second = stretch(jobs.size() / 2, jobs.size());
 }
 
+constexpr double kLookEvery = 0.01;  // of the time of arrivals
+constexpr double kGrowth = 1.5;
+
+// Mean of the waiting jobs over [from, to); 0 without samples.
+double MeanWaiting(const std::vector<UsageSample>& usage, Time from, Time to) {
+  double sum = 0;
+  for (size_t i = 0; i < usage.size(); ++i) {
+    const Time ends = i + 1 < usage.size() ? usage[i + 1].time_s : to;
+    const Time overlap = std::min(ends, to) - std::max(usage[i].time_s, from);
+    if (overlap > 0) sum += overlap * usage[i].waiting_jobs;
+  }
+  return to > from ? sum / (to - from) : 0;
+}
+
+// Finds out that a simulation cannot drain long before it ends: when the
+// average JCT of the window is certain to exceed the limit (jobs that have not
+// ended count with their age), and the mean queue is longer than while the
+// first quarter of the window arrived, by half and one.
+class DrainWatch {
+ public:
+  DrainWatch(const Trace& trace, const SimulationOptions& options,
+             double jct_limit_s)
+      : trace_(trace),
+        begin_(std::min<size_t>(options.window_begin, trace.jobs.size())),
+        end_(std::min<size_t>(options.window_end, trace.jobs.size())),
+        jct_limit_s_(jct_limit_s) {
+    if (begin_ >= end_) return;
+    begins_s_ = trace.jobs[begin_].arrival_s;
+    ends_s_ = trace.jobs[end_ - 1].arrival_s;
+  }
+
+  // A look costs time: one for each 1 % of the arrivals.
+  bool IsDue(Time now) const {
+    if (jct_limit_s_ <= 0 || now < begins_s_ + jct_limit_s_) return false;
+    return now >= looked_at_ + kLookEvery * std::max(ends_s_, jct_limit_s_);
+  }
+
+  // Why it cannot drain; empty: it may. `so_far`: TraceSimulation::Result().
+  std::string Look(Time now, const SimulationResult& so_far) {
+    looked_at_ = now;
+    if (begin_ >= end_) return "";
+    const double at_least_s = JctAtLeast(now, so_far);
+    if (at_least_s <= jct_limit_s_ || !QueueGrows(now, so_far)) return "";
+    return absl::StrFormat(
+        "after %.0f h the queue grows and the average JCT is at least %.1f h, "
+        "beyond the limit of %.1f h",
+        now / kHour_s, at_least_s / kHour_s, jct_limit_s_ / kHour_s);
+  }
+
+  // Arrival of the last job of the window.
+  Time window_ends() const { return ends_s_; }
+
+ private:
+  double JctAtLeast(Time now, const SimulationResult& so_far) const;
+  bool QueueGrows(Time now, const SimulationResult& so_far) const;
+
+  const Trace& trace_;
+  const size_t begin_;
+  const size_t end_;
+  const double jct_limit_s_;
+  Time begins_s_ = 0;  // arrivals of the first and last job of the window
+  Time ends_s_ = 0;
+  Time looked_at_ = 0;
+};
+
+double DrainWatch::JctAtLeast(Time now, const SimulationResult& so_far) const {
+  std::vector<double> age_s(end_ - begin_);
+  for (size_t i = begin_; i < end_; ++i) {
+    age_s[i - begin_] = std::max(0.0, now - trace_.jobs[i].arrival_s);
+  }
+  for (const UnfitJob& job : so_far.unfit) {
+    if (job.job >= begin_ && job.job < end_) age_s[job.job - begin_] = 0;
+  }
+  for (const SimulatedJob& job : so_far.jobs) {
+    if (job.job < begin_ || job.job >= end_) continue;
+    if (job.completion_s < kNever) age_s[job.job - begin_] = job.jct_s;
+  }
+  double sum = 0;
+  for (const double age : age_s) sum += age;
+  return sum / static_cast<double>(age_s.size());
+}
+
+bool DrainWatch::QueueGrows(Time now, const SimulationResult& so_far) const {
+  if (so_far.usage.empty()) return true;  // not recorded: the JCT decides
+  const Time quarter = (ends_s_ - begins_s_) / 4;
+  if (now < begins_s_ + 2 * quarter) return false;
+  const double first =
+      MeanWaiting(so_far.usage, begins_s_, begins_s_ + quarter);
+  const double last = MeanWaiting(so_far.usage, now - quarter, now);
+  return last > kGrowth * first + 1;
+}
+
 // Runs a simulation slice by slice.
 class Loop {
  public:
@@ -79,7 +171,6 @@ class Loop {
         simulation_(*simulation),
         control_(control),
         watch_(*inputs.trace, inputs.options, control.jct_limit_s),
-        wall_start_(MonotonicNow()),
         cpu_start_(CpuOfThread()) {}
 
   Watched Run() {
@@ -91,7 +182,7 @@ class Loop {
     }
     SimulationRun& run = watched.run;
     run.result = simulation_.Result();
-    run.wall_s = MonotonicNow() - wall_start_;
+    run.wall_s = clock_.elapsed_s();
     run.cpu_s = CpuOfThread() - cpu_start_;
     run.jobs_in_window = simulation_.jobs_in_window();
     run.jobs_arrived = static_cast<uint64_t>(
@@ -116,9 +207,9 @@ class Loop {
 
  private:
   bool RunSlice() {
-    const double start = MonotonicNow();
+    const Stopwatch clock;
     const bool over = simulation_.Run(events_);
-    const double took_s = MonotonicNow() - start;
+    const double took_s = clock.elapsed_s();
     if (took_s < kSlice_s / 2) events_ *= 2;
     if (took_s > kSlice_s * 2) events_ = std::max<uint64_t>(1, events_ / 2);
     return over;
@@ -126,7 +217,7 @@ class Loop {
 
   bool Interrupted(Watched* watched) {
     const Time now = simulation_.now();
-    const double wall_s = MonotonicNow() - wall_start_;
+    const double wall_s = clock_.elapsed_s();
     const bool stops =
         control_.goes_on &&
         !control_.goes_on(FractionDone(simulation_, watch_.window_ends()), now);
@@ -166,7 +257,7 @@ class Loop {
   TraceSimulation& simulation_;
   const RunControl& control_;
   DrainWatch watch_;
-  const double wall_start_;
+  const Stopwatch clock_;
   const double cpu_start_;
   uint64_t events_ = 256;
   double saved_s_ = 0;

@@ -1,5 +1,5 @@
-// One whole simulation, watched: how far it is, whether it is to stop, and
-// whether it can ever end. Thread-safe as far as its arguments are.
+// Runs one whole simulation: reports its progress, stops it on request, and
+// gives it up when it cannot end. As thread-safe as its arguments.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_RUN_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_RUN_H_
 
@@ -19,7 +19,7 @@ namespace gavel {
 // limit was reached. kTimeout: it took too long on this machine.
 enum class RunStatus : uint8_t { kOk, kCannotDrain, kError, kTimeout };
 std::string_view RunStatusName(RunStatus status);  // "ok", "cannot_drain", ...
-// kError for a name that there is not.
+// kError for an unknown name.
 RunStatus FindRunStatus(std::string_view name);
 
 struct SimulationRun {
@@ -58,10 +58,10 @@ struct RunControl {
   // certain to exceed this while its queue grows. 0: never.
   double jct_limit_s = 0;
   double wall_limit_s = 0;  // 0: none
-  // TraceSimulation::Checkpoint() of an earlier run that this one goes on from.
+  // TraceSimulation::Checkpoint() of an earlier run, which this one resumes.
   std::string resumed;
   // Takes checkpoints, each `save_every_s` on this machine and when stopped.
-  // Its error is told as the run's. Null: none are taken.
+  // Its error becomes the run's. Null: none are taken.
   std::function<absl::Status(const std::string& checkpoint)> save;
   double save_every_s = 60;
 };

@@ -1,10 +1,13 @@
 #include "study/simulation/simulation_spec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/file_keys.h"
@@ -23,26 +26,11 @@ absl::Status Refuse(std::string_view what) {
   return absl::InvalidArgumentError(ToAbsl(what));
 }
 
-bool ReadJobNumber(std::string_view text, uint64_t* number) {
-  if (text.empty()) return true;  // the default stays
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-absl::Status CheckNumber(const char* name, double value, bool above_zero) {
-  const bool good =
-      std::isfinite(value) && (above_zero ? value > 0 : value >= 0);
-  if (good) return absl::OkStatus();
-  return Refuse(StrCat("--", name, " ", value, " is not a number ",
-                       above_zero ? "above 0" : "from 0 on"));
-}
-
-absl::Status CheckRound(double round_duration_s) {
-  if (round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
-  return Refuse(StrCat("--round-duration ", round_duration_s,
-                       " is too short; give at least ", kRoundDurationMin_s,
-                       " s"));
+// Empty: the default stays.
+bool ReadJobNumber(const std::string& text, uint64_t* number) {
+  const auto is_digit = [](char c) { return absl::ascii_isdigit(c); };
+  return text.empty() || (std::ranges::all_of(text, is_digit) &&
+                          absl::SimpleAtoi(text, number));
 }
 
 absl::Status CheckNumbers(const SimulationSpec& spec) {
@@ -64,11 +52,15 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"fixed-duration", spec.fixed_duration_s},
       {"scale-factor-max", static_cast<double>(spec.scale_factor_max), true},
       {"time-limit", spec.time_limit_s}};
-  for (const Number& number : numbers) {
-    GAVEL_RETURN_IF_ERROR(
-        CheckNumber(number.name, number.value, number.above_zero));
+  for (const auto& [name, value, above_zero] : numbers) {
+    if (std::isfinite(value) && (above_zero ? value > 0 : value >= 0)) continue;
+    return Refuse(StrCat("--", name, " ", value, " is not a number ",
+                         above_zero ? "above 0" : "from 0 on"));
   }
-  return CheckRound(spec.round_duration_s);
+  if (spec.round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
+  return Refuse(StrCat("--round-duration ", spec.round_duration_s,
+                       " is too short; give at least ", kRoundDurationMin_s,
+                       " s"));
 }
 
 absl::Status CheckNames(const SimulationSpec& spec) {
@@ -83,15 +75,11 @@ absl::Status CheckNames(const SimulationSpec& spec) {
     return Refuse(StrCat("there is no queue \"", spec.queue,
                          "\"; give global or per_type"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckUnknownTypes(const std::string& unknown_types) {
-  if (unknown_types == "error" || unknown_types == "equal") {
-    return absl::OkStatus();
+  if (spec.unknown_types != "error" && spec.unknown_types != "equal") {
+    return Refuse(StrCat("unknown types \"", spec.unknown_types,
+                         "\" are not understood; give error or equal"));
   }
-  return Refuse(StrCat("unknown types \"", unknown_types,
-                       "\" are not understood; give error or equal"));
+  return absl::OkStatus();
 }
 
 absl::Status CheckEstimator(const SimulationSpec& spec) {
@@ -138,8 +126,8 @@ absl::Status ParseWindow(const std::string& text, SimulationSpec* spec) {
   uint64_t begin = 0;
   uint64_t end = 0;
   if (colon == std::string::npos ||
-      !ReadJobNumber(std::string_view(text).substr(0, colon), &begin) ||
-      !ReadJobNumber(std::string_view(text).substr(colon + 1), &end)) {
+      !ReadJobNumber(text.substr(0, colon), &begin) ||
+      !ReadJobNumber(text.substr(colon + 1), &end)) {
     return Refuse(StrCat("window \"", text,
                          "\" is not BEGIN:END, numbers of jobs from 0; an "
                          "example: 4000:5000"));
@@ -159,7 +147,6 @@ absl::Status CheckSpec(const SimulationSpec& spec) {
   }
   GAVEL_RETURN_IF_ERROR(CheckNumbers(spec));
   GAVEL_RETURN_IF_ERROR(CheckNames(spec));
-  GAVEL_RETURN_IF_ERROR(CheckUnknownTypes(spec.unknown_types));
   GAVEL_RETURN_IF_ERROR(CheckEstimator(spec));
   return CheckJobs(spec);
 }
@@ -170,23 +157,17 @@ uint64_t GeneratedJobs(const SimulationSpec& spec) {
                              : spec.window_end;
 }
 
-bool IsOverheadsFile(const std::string& overheads) {
-  return overheads != "none" && overheads.find('=') == std::string::npos;
+bool NamesFile(std::string_view name, std::string_view value) {
+  if (name == "trace" || name == "throughputs") return !value.empty();
+  if (name != "overheads" && name != "prices") return false;
+  return value != "none" && !(name == "prices" && value == "gcp") &&
+         value.find('=') == std::string_view::npos;
 }
 
-bool IsPricesFile(const std::string& prices) {
-  return prices != "none" && prices != "gcp" &&
-         prices.find('=') == std::string::npos;
-}
-
-std::string FieldText(const std::string& value) { return value; }
 std::string FieldText(double value) {
   char text[32];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value);
   return error == std::errc() ? std::string(text, end) : StrCat(value);
 }
-std::string FieldText(bool value) { return value ? "true" : "false"; }
-std::string FieldText(int value) { return StrCat(value); }
-std::string FieldText(uint64_t value) { return StrCat(value); }
 
 }  // namespace gavel

@@ -1,14 +1,17 @@
-// One simulation as its user describes it: what `gavel simulate`, `sweep` and
-// `reproduce` ask for, and the key columns of the results database. A value,
+// One simulation as its user describes it, for `gavel simulate`, `sweep` and
+// `reproduce`, and the key columns of the results database. A value,
 // thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 
+#include <concepts>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
+#include "core/text.h"
 
 namespace gavel {
 
@@ -33,7 +36,7 @@ struct SimulationSpec {
   std::string prices = "none";     // PriceSeries::Constant, or a file
   double failures_per_hour = 0;    // of each accelerator
   double checkpoint_interval_s = 600;
-  // What there is to do.
+  // The jobs.
   std::string trace;        // file; empty: generated
   std::string throughputs;  // file
   // Jobs of a trace that the throughput file has no row for: "error", or
@@ -96,25 +99,25 @@ void VisitFields(Spec& spec, const Visitor& visit) {
 // "4000:5000", "4000:" or ":5000".
 absl::Status ParseWindow(const std::string& text, SimulationSpec* spec);
 
-// What can be told without reading a file: a policy, mechanism or queue that
-// does not exist, no jobs, an empty window, figures out of range. The remedies
-// name the options of `gavel simulate`.
+// Finds errors without reading a file: a policy, mechanism or queue that does
+// not exist, no jobs, an empty window, numbers out of range. The remedies name
+// the options of `gavel simulate`.
 absl::Status CheckSpec(const SimulationSpec& spec);
 
 // How many jobs a generated trace has: `jobs`, or enough for others to keep
 // arriving until those of the window have ended.
 uint64_t GeneratedJobs(const SimulationSpec& spec);
 
-// Whether these name a file, and not the thing itself.
-bool IsOverheadsFile(const std::string& overheads);
-bool IsPricesFile(const std::string& prices);
+// Whether `value` of the field `name` names a file, and not the thing itself.
+bool NamesFile(std::string_view name, std::string_view value);
 
 // A field as text: the shortest that reads back, "true" and "false".
-std::string FieldText(const std::string& value);
 std::string FieldText(double value);
-std::string FieldText(bool value);
-std::string FieldText(int value);
-std::string FieldText(uint64_t value);
+template <class T>
+std::string FieldText(const T& value) {
+  if constexpr (std::same_as<T, bool>) return value ? "true" : "false";
+  return StrCat(value);
+}
 
 }  // namespace gavel
 

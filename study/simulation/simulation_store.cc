@@ -5,9 +5,10 @@
 #include <concepts>
 #include <filesystem>
 #include <limits>
-#include <span>
+#include <map>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,196 +16,248 @@
 #include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/simulation/sqlite_rows.h"
-#include "study/simulation/usage_samples.h"
 
 namespace gavel {
 namespace {
 
 constexpr uint64_t kApplicationId = 0x6761766c;  // "gavl"
 constexpr int kWalPagesMax = 1000;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A report reads while a sweep writes: WAL, and patience for another writer.
+// WAL lets a report read while a sweep writes. The timeout is for a second
+// writer.
 constexpr char kOpenSql[] =
     "PRAGMA busy_timeout=20000;"
     "PRAGMA journal_mode=WAL;"
     "PRAGMA synchronous=NORMAL;"
     "PRAGMA foreign_keys=ON;";
 
-// The rest of the schema; `runs` is made of the fields themselves.
-constexpr char kTablesSql[] =
-    "CREATE TABLE utilization("
-    " run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,"
-    " type TEXT NOT NULL, busy REAL, PRIMARY KEY(run, type)) WITHOUT ROWID;"
-    "CREATE TABLE jobs("
-    " run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,"
-    " job INTEGER NOT NULL, type TEXT, scale_factor INTEGER, weight REAL,"
-    " arrival_s REAL, completion_s REAL, jct_s REAL, rho REAL, cost REAL,"
-    " run_s REAL, lost_s REAL, preemptions INTEGER, moves INTEGER,"
-    " deadline_s REAL, share_target REAL, share_received REAL,"
-    " PRIMARY KEY(run, job)) WITHOUT ROWID;"
-    "CREATE TABLE unfit("
-    " run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,"
-    " job INTEGER NOT NULL, reason TEXT,"
-    " PRIMARY KEY(run, job)) WITHOUT ROWID;"
-    "CREATE TABLE usage("
-    " run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,"
-    " sample INTEGER NOT NULL, time_s REAL, type TEXT, busy REAL,"
-    " waiting_jobs REAL);"
-    "CREATE INDEX usage_of_run ON usage(run);"
-    "CREATE TABLE leases("
-    " run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,"
-    " job INTEGER NOT NULL, accelerator INTEGER NOT NULL,"
-    " from_s REAL, to_s REAL);"
-    "CREATE INDEX leases_of_run ON leases(run);";
+// Begins each table of what happened in a run.
+constexpr char kRunColumn[] =
+    "(run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,";
 
-template <class T>
-constexpr std::string_view SqlType() {
-  if constexpr (std::same_as<T, std::string>) return "TEXT";
-  return std::same_as<T, double> ? "REAL" : "INTEGER";
+// The columns of `runs` but its id. `types`: the cluster's, joined by commas.
+template <class Stored, class Text, class Visitor>
+void VisitRun(Stored& stored, Text& status, Text& types, const Visitor& visit) {
+  visit("key", stored.key);
+  visit("status", status);
+  visit("detail", stored.run.detail);
+  visit("types", types);
+  visit("complete", stored.run.result.complete);
+  VisitFields(stored.spec, visit);
+  VisitFigures(stored.run, visit);
 }
 
-// Text goes in as a blob, and would stay one. NULL is read as infinity, which
-// is never stored.
-template <class T>
-std::string Placeholder() {
-  return std::same_as<T, std::string> ? "CAST(? AS TEXT)" : "?";
-}
-template <class T>
-std::string Expression(std::string_view column) {
-  return std::same_as<T, double> ? StrCat("ifnull(", column, ",9e999)")
-                                 : std::string(column);
+// The columns of `jobs` but the run.
+template <class Job, class Visitor>
+void VisitJob(Job& job, const Visitor& visit) {
+  visit("job", job.job);
+  visit("type", job.type);
+  visit("scale_factor", job.scale_factor);
+  visit("weight", job.weight);
+  visit("arrival_s", job.arrival_s);
+  visit("completion_s", job.completion_s);
+  visit("jct_s", job.jct_s);
+  visit("rho", job.rho);
+  visit("cost", job.cost);
+  visit("run_s", job.run_s);
+  visit("lost_s", job.lost_s);
+  visit("preemptions", job.preemptions);
+  visit("moves", job.moves);
+  visit("deadline_s", job.deadline_s);
+  visit("share_target", job.share_target);
+  visit("share_received", job.share_received);
 }
 
-// Lists of the columns of `runs`, in one order.
-struct RunColumns {
-  std::vector<std::string> names;
-  std::vector<std::string> definitions;
-  std::vector<std::string> placeholders;
-  std::vector<std::string> expressions;
+// The columns that one of the two visits, as parts of SQL statements.
+struct Columns {
+  std::string names;
+  std::string definitions;
+  std::string expressions;   // NULL reads as infinity, which is never stored
+  std::string placeholders;  // of an INSERT
 
   template <class T>
   void Add(std::string_view name, const T&) {
-    names.emplace_back(name);
-    definitions.push_back(StrCat(name, " ", SqlType<T>()));
-    placeholders.push_back(Placeholder<T>());
-    expressions.push_back(Expression<T>(name));
+    constexpr bool is_text = std::same_as<T, std::string>;
+    constexpr bool is_real = std::same_as<T, double>;
+    const char* const comma = names.empty() ? "" : ",";
+    StrAppend(&names, comma, name);
+    StrAppend(&definitions, comma, name,
+              is_text ? " TEXT" : (is_real ? " REAL" : " INTEGER"));
+    StrAppend(&expressions, comma, is_real ? "ifnull(" : "", name,
+              is_real ? ",9e999)" : "");
+    StrAppend(&placeholders, comma, "?");
   }
 };
 
-RunColumns MakeRunColumns() {
-  RunColumns columns;
+Columns RunColumns() {
+  Columns columns;
   const StoredRun run;
-  for (const char* name : {"key", "status", "detail", "types"}) {
-    columns.Add(name, run.key);
-  }
-  columns.Add("complete", run.run.result.complete);
-  const auto add = [&](const char* name, const auto& field) {
+  const std::string text;
+  VisitRun(run, text, text, [&](const char* name, const auto& field) {
     columns.Add(name, field);
-  };
-  VisitFields(run.spec, add);
-  VisitFigures(run.run, add);
+  });
   return columns;
 }
 
-std::string Comma(const std::vector<std::string>& words) {
-  return absl::StrJoin(words, ",");
-}
-
-void NanForInfinity(StoredRun* run) {
-  VisitFigures(run->run, [](const char*, auto& field) {
-    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, double>) {
-      if (std::isinf(field)) field = std::numeric_limits<double>::quiet_NaN();
-    }
+Columns JobColumns() {
+  Columns columns;
+  const SimulatedJob job;
+  VisitJob(job, [&](const char* name, const auto& field) {
+    columns.Add(name, field);
   });
+  return columns;
 }
 
-StoredRun ReadRun(const SqliteStatement& statement) {
+std::string TablesSql() {
+  return StrCat(
+      "PRAGMA application_id=", kApplicationId,
+      ";PRAGMA user_version=", SimulationStore::kSchemaVersion,
+      ";CREATE TABLE runs(id INTEGER PRIMARY KEY,", RunColumns().definitions,
+      ",UNIQUE(key));CREATE TABLE utilization", kRunColumn,
+      "type TEXT NOT NULL,busy REAL,PRIMARY KEY(run,type)) WITHOUT ROWID;"
+      "CREATE TABLE jobs",
+      kRunColumn, JobColumns().definitions,
+      ",PRIMARY KEY(run,job)) WITHOUT ROWID;CREATE TABLE unfit", kRunColumn,
+      "job INTEGER NOT NULL,reason TEXT,PRIMARY KEY(run,job)) WITHOUT ROWID;"
+      "CREATE TABLE usage",
+      kRunColumn,
+      "sample INTEGER NOT NULL,time_s REAL,type TEXT,busy REAL,"
+      "waiting_jobs REAL);CREATE INDEX usage_of_run ON usage(run);"
+      "CREATE TABLE leases",
+      kRunColumn,
+      "job INTEGER NOT NULL,accelerator INTEGER NOT NULL,from_s REAL,"
+      "to_s REAL);CREATE INDEX leases_of_run ON leases(run);");
+}
+
+// Binds parameters from 1 on, one after the other.
+class Binder {
+ public:
+  explicit Binder(SqliteStatement& statement) : statement_(statement) {}
+
+  void operator()(std::string_view text) {
+    statement_.BindText(++parameter_, text);
+  }
+  // NaN becomes NULL in SQLite; so does infinity here.
+  void operator()(double value) {
+    statement_.BindReal(++parameter_, std::isfinite(value) ? value : kNaN);
+  }
+  void operator()(std::integral auto value) {
+    statement_.BindInteger(++parameter_, static_cast<uint64_t>(value));
+  }
+
+ private:
+  SqliteStatement& statement_;
+  int parameter_ = 0;
+};
+
+// Reads columns from 0 on, one after the other.
+class RowReader {
+ public:
+  explicit RowReader(const SqliteStatement& statement)
+      : statement_(statement) {}
+
+  void operator()(std::string& text) { text = statement_.Blob(column_++); }
+  void operator()(double& value) { value = statement_.Real(column_++); }
+  template <std::integral T>
+  void operator()(T& value) {
+    value = static_cast<T>(statement_.Integer(column_++));
+  }
+
+ private:
+  const SqliteStatement& statement_;
+  int column_ = 0;
+};
+
+// Runs a statement without results, with these parameters.
+template <class... Values>
+absl::Status Run(SqliteDatabase& database, std::string_view sql,
+                 const Values&... values) {
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const statement,
+                         database.PrepareOnce(sql));
+  Binder bind(*statement);
+  (bind(values), ...);
+  return statement->Step().status();
+}
+
+// Calls `take` with each row of `sql`, with its one `parameter`.
+template <class Take>
+absl::Status ForEachRow(SqliteDatabase& database, std::string_view sql,
+                        uint64_t parameter, const Take& take) {
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement select, database.Prepare(sql));
+  select.BindInteger(1, parameter);
+  while (true) {
+    GAVEL_ASSIGN_OR_RETURN(const bool has_row, select.Step());
+    if (!has_row) return absl::OkStatus();
+    take(select);
+  }
+}
+
+StoredRun ReadRun(const SqliteStatement& row) {
   StoredRun stored;
-  RowReader read(statement);
   std::string status;
   std::string types;
+  RowReader read(row);
   read(stored.id);
-  read(stored.key);
-  read(status);
-  read(stored.run.detail);
-  read(types);
-  read(stored.run.result.complete);
-  const auto visit = [&](const char*, auto& field) { read(field); };
-  VisitFields(stored.spec, visit);
-  VisitFigures(stored.run, visit);
-  NanForInfinity(&stored);
+  VisitRun(stored, status, types, [&](const char*, auto& field) {
+    read(field);
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, double>) {
+      if (std::isinf(field)) field = kNaN;
+    }
+  });
   stored.run.status = FindRunStatus(status);
   stored.run.result.policy = stored.spec.policy;
   if (!types.empty()) stored.run.result.types = absl::StrSplit(types, ',');
   return stored;
 }
 
+absl::StatusOr<uint64_t> InsertRun(SqliteDatabase& database,
+                                   const StoredRun& run) {
+  const Columns columns = RunColumns();
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database.Prepare(StrCat("INSERT INTO runs(", columns.names, ") VALUES(",
+                              columns.placeholders, ") RETURNING id")));
+  const std::string status(RunStatusName(run.run.status));
+  const std::string types = absl::StrJoin(run.run.result.types, ",");
+  Binder bind(insert);
+  VisitRun(run, status, types,
+           [&](const char*, const auto& field) { bind(field); });
+  GAVEL_ASSIGN_OR_RETURN(const bool has_row, insert.Step());
+  const uint64_t id = has_row ? insert.Integer(0) : 0;
+  GAVEL_RETURN_IF_ERROR(insert.Step().status());
+  return id;
+}
+
 absl::Status InsertJobs(SqliteDatabase& database, uint64_t run,
                         const std::vector<SimulatedJob>& jobs) {
-  constexpr char kSql[] =
-      "INSERT INTO jobs VALUES(?,?,CAST(? AS TEXT),?,?,?,?,?,?,?,?,?,?,?,?,?,"
-      "?)";
-  return InsertRows(database, kSql, jobs,
-                    [run](Binder& bind, const SimulatedJob& job) {
-                      bind(run);
-                      bind(job.job);
-                      bind(job.type);
-                      bind(job.scale_factor);
-                      bind(job.weight);
-                      bind(job.arrival_s);
-                      bind(job.completion_s);
-                      bind(job.jct_s);
-                      bind(job.rho);
-                      bind(job.cost);
-                      bind(job.run_s);
-                      bind(job.lost_s);
-                      bind(job.preemptions);
-                      bind(job.moves);
-                      bind(job.deadline_s);
-                      bind(job.share_target);
-                      bind(job.share_received);
-                    });
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      database.Prepare(StrCat("INSERT INTO jobs VALUES(?,",
+                              JobColumns().placeholders, ")")));
+  for (const SimulatedJob& job : jobs) {
+    Binder bind(insert);
+    bind(run);
+    VisitJob(job, [&](const char*, const auto& field) { bind(field); });
+    GAVEL_RETURN_IF_ERROR(insert.Step().status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status InsertUsage(SqliteDatabase& database, uint64_t run,
                          const SimulationResult& result) {
-  struct Row {
-    size_t sample;
-    size_t type;
-  };
   const std::vector<UsageSample> usage =
       ThinUsage(result.usage, SimulationStore::kUsageSamplesMax);
-  std::vector<Row> rows;
   for (size_t i = 0; i < usage.size(); ++i) {
-    const size_t types = std::min(usage[i].busy.size(), result.types.size());
-    for (size_t j = 0; j < types; ++j) rows.push_back({i, j});
+    const UsageSample& sample = usage[i];
+    const size_t types = std::min(sample.busy.size(), result.types.size());
+    for (size_t j = 0; j < types; ++j) {
+      GAVEL_RETURN_IF_ERROR(Run(
+          database, "INSERT INTO usage VALUES(?,?,?,?,?,?)", run, i,
+          sample.time_s, result.types[j], sample.busy[j], sample.waiting_jobs));
+    }
   }
-  return InsertRows(database,
-                    "INSERT INTO usage VALUES(?,?,?,CAST(? AS TEXT),?,?)", rows,
-                    [&](Binder& bind, const Row& row) {
-                      const UsageSample& sample = usage[row.sample];
-                      bind(run);
-                      bind(row.sample);
-                      bind(sample.time_s);
-                      bind(result.types[row.type]);
-                      bind(sample.busy[row.type]);
-                      bind(sample.waiting_jobs);
-                    });
-}
-
-absl::Status InsertLeases(SqliteDatabase& database, uint64_t run,
-                          const std::vector<RecordedLease>& leases) {
-  const auto kept = std::min(leases.size(), SimulationStore::kLeasesMax);
-  return InsertRows(database, "INSERT INTO leases VALUES(?,?,?,?,?)",
-                    std::span<const RecordedLease>(leases.data(), kept),
-                    [run](Binder& bind, const RecordedLease& lease) {
-                      bind(run);
-                      bind(lease.job);
-                      bind(lease.accelerator);
-                      bind(lease.from_s);
-                      bind(lease.to_s);
-                    });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> AskInteger(SqliteDatabase& database,
@@ -256,12 +309,7 @@ absl::Status SimulationStore::Prepare() {
   GAVEL_ASSIGN_OR_RETURN(const uint64_t version,
                          AskInteger(database_, "PRAGMA user_version"));
   if (tables == 0) {
-    const std::string sql = StrCat("PRAGMA application_id=", kApplicationId,
-                                   ";PRAGMA user_version=", kSchemaVersion,
-                                   ";CREATE TABLE runs(id INTEGER PRIMARY KEY,",
-                                   Comma(MakeRunColumns().definitions),
-                                   ",UNIQUE(key));", kTablesSql);
-    GAVEL_RETURN_IF_ERROR(database_.Execute(sql.c_str()));
+    GAVEL_RETURN_IF_ERROR(database_.Execute(TablesSql().c_str()));
   } else if (application != kApplicationId) {
     return absl::InvalidArgumentError(
         "a database, but not one of results; name another file");
@@ -274,128 +322,74 @@ absl::Status SimulationStore::Prepare() {
 }
 
 absl::Status SimulationStore::Append(const StoredRun& run) {
-  return Annotate(AppendWhole(run), path_);
-}
-
-absl::Status SimulationStore::AppendWhole(const StoredRun& run) {
-  GAVEL_RETURN_IF_ERROR(database_.Execute("BEGIN IMMEDIATE"));
-  absl::Status status = InsertAll(run);
+  absl::Status status = database_.Execute("BEGIN IMMEDIATE");
+  if (!status.ok()) return Annotate(status, path_);
+  status = InsertAll(run);
   if (status.ok()) status = database_.Execute("COMMIT");
   if (!status.ok()) {
     database_.Execute("ROLLBACK").IgnoreError();
-    return status;
+  } else if (database_.wal_pages() >= kWalPagesMax) {
+    status = database_.Checkpoint();
   }
-  if (database_.wal_pages() < kWalPagesMax) return absl::OkStatus();
-  return database_.Checkpoint();
-}
-
-absl::StatusOr<uint64_t> SimulationStore::InsertRun(const StoredRun& run) {
-  const RunColumns columns = MakeRunColumns();
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare(StrCat("INSERT INTO runs(", Comma(columns.names),
-                               ") VALUES(", Comma(columns.placeholders),
-                               ") RETURNING id")));
-  Binder bind(insert);
-  bind(run.key);
-  bind(RunStatusName(run.run.status));
-  bind(run.run.detail);
-  bind(Comma(run.run.result.types));
-  bind(run.run.result.complete);
-  const auto visit = [&](const char*, const auto& field) { bind(field); };
-  VisitFields(run.spec, visit);
-  VisitFigures(run.run, visit);
-  GAVEL_ASSIGN_OR_RETURN(const bool has_row, insert.Step());
-  const uint64_t id = has_row ? insert.Integer(0) : 0;
-  GAVEL_RETURN_IF_ERROR(Drain(insert));
-  return id;
+  return Annotate(status, path_);
 }
 
 absl::Status SimulationStore::InsertAll(const StoredRun& run) {
-  const std::string keys[] = {run.key};
   GAVEL_RETURN_IF_ERROR(
-      InsertRows(database_, "DELETE FROM runs WHERE key=CAST(? AS TEXT)", keys,
-                 [](Binder& bind, const std::string& key) { bind(key); }));
-  GAVEL_ASSIGN_OR_RETURN(const uint64_t id, InsertRun(run));
+      Run(database_, "DELETE FROM runs WHERE key=?", run.key));
+  GAVEL_ASSIGN_OR_RETURN(const uint64_t id, InsertRun(database_, run));
   const SimulationResult& result = run.run.result;
-  GAVEL_RETURN_IF_ERROR(InsertRows(
-      database_, "INSERT INTO utilization VALUES(?,CAST(? AS TEXT),?)",
-      result.utilization, [id](Binder& bind, const auto& type_busy) {
-        bind(id);
-        bind(type_busy.first);
-        bind(type_busy.second);
-      }));
-  GAVEL_RETURN_IF_ERROR(InsertRows(
-      database_, "INSERT OR REPLACE INTO unfit VALUES(?,?,CAST(? AS TEXT))",
-      result.unfit, [id](Binder& bind, const UnfitJob& job) {
-        bind(id);
-        bind(job.job);
-        bind(job.reason);
-      }));
+  for (const auto& [type, busy] : result.utilization) {
+    GAVEL_RETURN_IF_ERROR(Run(
+        database_, "INSERT INTO utilization VALUES(?,?,?)", id, type, busy));
+  }
+  for (const UnfitJob& job : result.unfit) {
+    GAVEL_RETURN_IF_ERROR(Run(database_,
+                              "INSERT OR REPLACE INTO unfit VALUES(?,?,?)", id,
+                              job.job, job.reason));
+  }
   GAVEL_RETURN_IF_ERROR(InsertJobs(database_, id, result.jobs));
   GAVEL_RETURN_IF_ERROR(InsertUsage(database_, id, result));
-  return InsertLeases(database_, id, result.leases);
-}
-
-absl::StatusOr<std::map<std::string, RunStatus>> SimulationStore::Statuses() {
-  std::map<std::string, RunStatus> statuses;
-  GAVEL_RETURN_IF_ERROR(ForEachRow(
-      database_, "SELECT key,status FROM runs WHERE id>?", 0,
-      [&](const SqliteStatement& row) {
-        statuses[std::string(row.Blob(0))] = FindRunStatus(row.Blob(1));
-      }));
-  return statuses;
+  for (size_t i = 0; i < std::min(result.leases.size(), kLeasesMax); ++i) {
+    const RecordedLease& lease = result.leases[i];
+    GAVEL_RETURN_IF_ERROR(Run(database_, "INSERT INTO leases VALUES(?,?,?,?,?)",
+                              id, lease.job, lease.accelerator, lease.from_s,
+                              lease.to_s));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StoredRun>> SimulationStore::Runs() {
   std::vector<StoredRun> runs;
   GAVEL_RETURN_IF_ERROR(ForEachRow(
       database_,
-      StrCat("SELECT id,", Comma(MakeRunColumns().expressions),
+      StrCat("SELECT id,", RunColumns().expressions,
              " FROM runs WHERE id>? ORDER BY id"),
       0, [&](const SqliteStatement& row) { runs.push_back(ReadRun(row)); }));
   std::map<uint64_t, SimulationResult*> result_of;
   for (StoredRun& run : runs) result_of[run.id] = &run.run.result;
   GAVEL_RETURN_IF_ERROR(ForEachRow(
       database_,
-      "SELECT run,type,ifnull(busy,9e999) FROM utilization "
-      "WHERE run>?",
-      0, [&](const SqliteStatement& row) {
+      "SELECT run,type,ifnull(busy,9e999) FROM utilization WHERE run>?", 0,
+      [&](const SqliteStatement& row) {
         const auto it = result_of.find(row.Integer(0));
-        if (it == result_of.end()) return;  // came in between
+        if (it == result_of.end()) return;  // added since the first statement
         it->second->utilization[std::string(row.Blob(1))] = row.Real(2);
       }));
   return runs;
 }
 
 absl::StatusOr<std::vector<SimulatedJob>> SimulationStore::Jobs(uint64_t run) {
-  constexpr char kSql[] =
-      "SELECT job,type,scale_factor,weight,arrival_s,"
-      "ifnull(completion_s,9e999),jct_s,rho,cost,run_s,lost_s,preemptions,"
-      "moves,ifnull(deadline_s,9e999),share_target,share_received FROM jobs "
-      "WHERE run=? ORDER BY job";
   std::vector<SimulatedJob> jobs;
   GAVEL_RETURN_IF_ERROR(
-      ForEachRow(database_, kSql, run, [&](const SqliteStatement& row) {
-        SimulatedJob& job = jobs.emplace_back();
-        RowReader read(row);
-        read(job.job);
-        read(job.type);
-        read(job.scale_factor);
-        read(job.weight);
-        read(job.arrival_s);
-        read(job.completion_s);
-        read(job.jct_s);
-        read(job.rho);
-        read(job.cost);
-        read(job.run_s);
-        read(job.lost_s);
-        read(job.preemptions);
-        read(job.moves);
-        read(job.deadline_s);
-        read(job.share_target);
-        read(job.share_received);
-      }));
+      ForEachRow(database_,
+                 StrCat("SELECT ", JobColumns().expressions,
+                        " FROM jobs WHERE run=? ORDER BY job"),
+                 run, [&](const SqliteStatement& row) {
+                   RowReader read(row);
+                   VisitJob(jobs.emplace_back(),
+                            [&](const char*, auto& field) { read(field); });
+                 }));
   return jobs;
 }
 

@@ -1,15 +1,14 @@
 // The results database: runs of simulations in one SQLite file, with their
-// jobs, and what was recorded of accelerators over time. Written by `gavel
-// sweep` and `gavel reproduce`, read by `gavel report` (also meanwhile), and by
-// any other program: docs/simulator.md tells the tables.
+// jobs, and the recorded use of accelerators over time. `gavel sweep` and
+// `gavel reproduce` write it. `gavel report` and other programs may read it at
+// the same time; docs/simulator.md describes the tables.
 //
 // Not thread-safe; processes may share a file. Status codes: those of
-// server/sqlite.h, and NOT_FOUND, INVALID_ARGUMENT for a file that is none.
+// journal/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong file.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_STORE_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_STORE_H_
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,11 +28,10 @@ struct StoredRun {
   SimulationRun run;
 };
 
-// Calls visit(name, field) for each figure of a run that is one column of the
-// table `runs`: double or uint64_t. NaN is NULL there.
-template <class Run, class Visitor>
-void VisitFigures(Run& run, const Visitor& visit) {
-  auto& result = run.result;
+// Calls visit(name, field) for each figure of a result, double or uint64_t. The
+// names are columns and JSON keys.
+template <class Result, class Visitor>
+void VisitResult(Result& result, const Visitor& visit) {
   visit("avg_jct_s", result.avg_jct_s);
   visit("p50_jct_s", result.p50_jct_s);
   visit("p99_jct_s", result.p99_jct_s);
@@ -52,34 +50,42 @@ void VisitFigures(Run& run, const Visitor& visit) {
   visit("solves", result.solves);
   visit("lost_s", result.lost_s);
   visit("profiling_s", result.profiling_s);
+}
+
+// The same of a run: all figures that are columns of `runs`, where NaN is NULL.
+template <class Run, class Visitor>
+void VisitFigures(Run& run, const Visitor& visit) {
+  VisitResult(run.result, visit);
   visit("stretch_first", run.stretch_first);
   visit("stretch_second", run.stretch_second);
   visit("wall_s", run.wall_s);
   visit("cpu_s", run.cpu_s);
 }
 
+// At most `samples_max` samples over the same time, each the mean of those in
+// its place, weighted by their time.
+std::vector<UsageSample> ThinUsage(const std::vector<UsageSample>& usage,
+                                   size_t samples_max);
+
 class SimulationStore {
  public:
-  // Of the tables. A database of another version is refused.
+  // A database with another version of the tables is refused.
   static constexpr uint64_t kSchemaVersion = 2;
 
-  // Makes the file if there is none.
+  // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);
   // NOT_FOUND when there is none.
   static absl::StatusOr<SimulationStore> OpenExisting(const std::string& path);
 
-  // Adds a run, in one transaction; one with the same key is replaced.
-  // Samples of usage are thinned to kUsageSamplesMax, leases after the first
-  // kLeasesMax are left out. Errors name the file.
+  // Adds a run in one transaction, and replaces one with the same key. Thins
+  // usage to kUsageSamplesMax samples and drops leases after the first
+  // kLeasesMax. Errors name the file.
   static constexpr size_t kUsageSamplesMax = 1000;
   static constexpr size_t kLeasesMax = 200'000;
   absl::Status Append(const StoredRun& run);
 
-  // What became of each run, by key.
-  absl::StatusOr<std::map<std::string, RunStatus>> Statuses();
-  // All runs by id, without jobs, usage and leases.
+  // All runs by id, without jobs, usage and leases, which are read by run.
   absl::StatusOr<std::vector<StoredRun>> Runs();
-  // These of one run.
   absl::StatusOr<std::vector<SimulatedJob>> Jobs(uint64_t run);
   absl::StatusOr<std::vector<UsageSample>> Usage(uint64_t run);
   absl::StatusOr<std::vector<RecordedLease>> Leases(uint64_t run);
@@ -89,9 +95,7 @@ class SimulationStore {
   SimulationStore(std::string path, SqliteDatabase database)
       : path_(std::move(path)), database_(std::move(database)) {}
   absl::Status Prepare();
-  absl::Status AppendWhole(const StoredRun& run);
   absl::Status InsertAll(const StoredRun& run);
-  absl::StatusOr<uint64_t> InsertRun(const StoredRun& run);
 
   std::string path_;  // for messages
   SqliteDatabase database_;

@@ -1,33 +1,23 @@
 #include "study/simulation/simulation_summary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/progress_bar.h"
 #include "core/text.h"
+#include "study/simulation/simulation_store.h"
 
 namespace gavel {
 namespace {
 
 constexpr size_t kUnfitShown = 10;
 
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 std::string Ratio(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.3f", value) : "-";
-}
-
-size_t EndedJobs(const SimulationResult& result) {
-  size_t ended = 0;
-  for (const SimulatedJob& job : result.jobs)
-    ended += job.completion_s < kNever;
-  return ended;
 }
 
 // All JSON and text keep the names of types in the cluster's order.
@@ -60,8 +50,11 @@ std::string TitleOf(const SimulationSpec& spec) {
 
 std::string StatusLines(const SimulationRun& run) {
   const SimulationResult& result = run.result;
+  const auto ended = std::ranges::count_if(
+      result.jobs,
+      [](const SimulatedJob& job) { return job.completion_s < kNever; });
   std::string lines =
-      StrCat(EndedJobs(result), " of ", run.jobs_in_window, " jobs ended\n");
+      StrCat(ended, " of ", run.jobs_in_window, " jobs ended\n");
   if (run.status != RunStatus::kOk) {
     StrAppend(&lines, "incomplete: ", run.detail, "\n");
   }
@@ -88,73 +81,31 @@ void AddLine(std::string* text, std::string_view name,
 }
 
 Json JobJson(const SimulatedJob& job) {
+  const bool ended = job.completion_s < kNever;
   return {{"id", job.job},
           {"type", job.type},
           {"scale_factor", job.scale_factor},
           {"weight", job.weight},
           {"arrival", job.arrival_s},
-          {"completion", Number(job.completion_s)},
-          {"jct", job.completion_s < kNever ? Json(job.jct_s) : Json(nullptr)},
-          {"rho", job.completion_s < kNever ? Json(job.rho) : Json(nullptr)},
+          {"completion", job.completion_s},
+          {"jct", ended ? Json(job.jct_s) : Json()},
+          {"rho", ended ? Json(job.rho) : Json()},
           {"cost", job.cost},
           {"preemptions", job.preemptions},
           {"moves", job.moves},
           {"run_s", job.run_s},
           {"lost_s", job.lost_s},
-          {"deadline", Number(job.deadline_s)},
+          {"deadline", job.deadline_s},
           {"share_target", job.share_target},
           {"share_received", job.share_received}};
 }
 
-Json ScalarsJson(const SimulationRun& run) {
-  const SimulationResult& result = run.result;
-  return {{"status", RunStatusName(run.status)},
-          {"detail", run.detail},
-          {"complete", result.complete},
-          {"avg_jct_s", Number(result.avg_jct_s)},
-          {"p50_jct_s", Number(result.p50_jct_s)},
-          {"p99_jct_s", Number(result.p99_jct_s)},
-          {"makespan_s", Number(result.makespan_s)},
-          {"cluster_utilization", Number(result.cluster_utilization)},
-          {"utilization", result.utilization},
-          {"total_cost", result.total_cost},
-          {"slo_jobs", result.slo_jobs},
-          {"slo_violations", result.slo_violations},
-          {"avg_rho", Number(result.avg_rho)},
-          {"max_rho", Number(result.max_rho)},
-          {"worst_share", Number(result.worst_share)},
-          {"preemptions", result.preemptions},
-          {"moves", result.moves},
-          {"failures", result.failures},
-          {"rounds", result.rounds},
-          {"solves", result.solves},
-          {"lost_s", result.lost_s},
-          {"profiling_s", result.profiling_s},
-          {"jobs_in_window", run.jobs_in_window},
-          {"jobs_simulated", run.jobs_arrived},
-          {"wall_s", run.wall_s},
-          {"cpu_s", run.cpu_s}};
-}
-
-Json LeasesJson(const SimulationResult& result) {
-  Json leases = Json::array();
-  for (const RecordedLease& lease : result.leases) {
-    leases.push_back({{"job", lease.job},
-                      {"accelerator", lease.accelerator},
-                      {"from", lease.from_s},
-                      {"to", Number(lease.to_s)}});
-  }
-  return leases;
-}
-
-Json UsageJson(const SimulationResult& result) {
-  Json usage = Json::array();
-  for (const UsageSample& sample : result.usage) {
-    usage.push_back({{"time", sample.time_s},
-                     {"busy", sample.busy},
-                     {"waiting_jobs", sample.waiting_jobs}});
-  }
-  return usage;
+// An array of what `json_of` makes of each.
+template <class Rows, class JsonOf>
+Json ArrayOf(const Rows& rows, const JsonOf& json_of) {
+  Json array = Json::array();
+  for (const auto& row : rows) array.push_back(json_of(row));
+  return array;
 }
 
 }  // namespace
@@ -202,20 +153,41 @@ std::string RenderSummary(const SimulationSpec& spec,
 
 Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
   Json json;
-  VisitFields(spec,
-              [&](const char* name, const auto& value) { json[name] = value; });
-  json.update(ScalarsJson(run));
-  json["jobs_asked"] = spec.jobs;
-  Json jobs = Json::array();
-  for (const SimulatedJob& job : run.result.jobs) jobs.push_back(JobJson(job));
-  json["jobs"] = std::move(jobs);
-  Json unfit = Json::array();
-  for (const UnfitJob& job : run.result.unfit) {
-    unfit.push_back({{"id", job.job}, {"reason", job.reason}});
+  const auto add = [&json](const char* name, const auto& value) {
+    json[name] = value;
+  };
+  const SimulationResult& result = run.result;
+  VisitFields(spec, add);
+  add("status", RunStatusName(run.status));
+  add("detail", run.detail);
+  add("complete", result.complete);
+  VisitResult(result, add);
+  add("utilization", result.utilization);
+  add("jobs_in_window", run.jobs_in_window);
+  add("jobs_simulated", run.jobs_arrived);
+  add("wall_s", run.wall_s);
+  add("cpu_s", run.cpu_s);
+  add("jobs_asked", spec.jobs);
+  json["jobs"] = ArrayOf(result.jobs, JobJson);
+  json["unfit"] = ArrayOf(result.unfit, [](const UnfitJob& job) -> Json {
+    return {{"id", job.job}, {"reason", job.reason}};
+  });
+  if (!result.usage.empty()) {
+    json["usage"] = ArrayOf(result.usage, [](const UsageSample& one) -> Json {
+      return {{"time", one.time_s},
+              {"busy", one.busy},
+              {"waiting_jobs", one.waiting_jobs}};
+    });
   }
-  json["unfit"] = std::move(unfit);
-  if (!run.result.usage.empty()) json["usage"] = UsageJson(run.result);
-  if (!run.result.leases.empty()) json["leases"] = LeasesJson(run.result);
+  if (!result.leases.empty()) {
+    json["leases"] =
+        ArrayOf(result.leases, [](const RecordedLease& lease) -> Json {
+          return {{"job", lease.job},
+                  {"accelerator", lease.accelerator},
+                  {"from", lease.from_s},
+                  {"to", lease.to_s}};
+        });
+  }
   return json;
 }
 

@@ -13,6 +13,7 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "study/command_options.h"
 #include "study/simulation/sweep_run.h"
 #include "study/simulation/sweep_screen.h"
 #include "study/simulation/sweep_spec.h"
@@ -113,16 +114,13 @@ void AddSweepCommand(CLI::App& app, int* exit_code) {
       "sweep",
       "Simulates all combinations of policies, seeds, rates and clusters, or "
       "searches the highest rate; goes on where it was stopped");
-  command->add_option("sweep", options->sweep, "what to run")
-      ->type_name("SWEEP.toml")
+  AddOption(*command, "sweep", options->sweep, "SWEEP.toml", "what to run")
       ->required();
   command->add_option("-j,--threads", options->run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");
-  command
-      ->add_option("--output", options->database,
-                   "results; default: gavel-results/SWEEP.db")
-      ->type_name("RESULTS.db");
+  AddOption(*command, "--output", options->database, "RESULTS.db",
+            "results; default: gavel-results/SWEEP.db");
   command->add_flag("--retry", options->run.retry,
                     "runs again what ended in an error or timeout");
   command->callback(

@@ -7,7 +7,6 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "study/simulation/rate_search.h"
 
 namespace gavel {
 namespace {
@@ -45,13 +44,6 @@ bool Sweep::IsSettled(const StoredRun& run) const {
          run.run.status == RunStatus::kCannotDrain;
 }
 
-std::optional<StoredRun> Sweep::Known(const std::string& key) {
-  const std::lock_guard lock(mutex_);
-  const auto it = known_.find(key);
-  if (it == known_.end()) return std::nullopt;
-  return it->second;
-}
-
 absl::Status Sweep::Prepare() {
   GAVEL_ASSIGN_OR_RETURN(std::vector<StoredRun> runs, store_.Runs());
   const std::lock_guard lock(mutex_);
@@ -79,15 +71,8 @@ absl::Status Sweep::Prepare() {
 }
 
 void Sweep::Fail(const absl::Status& status) {
-  const std::lock_guard lock(mutex_);
   if (error_.ok()) error_ = status;
   stop_ = true;
-}
-
-bool Sweep::GoesOn(Active* active, double fraction) {
-  const std::lock_guard lock(mutex_);
-  active->fraction = fraction;
-  return !stop_;
 }
 
 Watched Sweep::RunWatched(const SimulationSpec& spec, Active* active) {
@@ -100,7 +85,9 @@ Watched Sweep::RunWatched(const SimulationSpec& spec, Active* active) {
   inputs->options.record_rounds = spec_.record != SweepRecord::kNone;
   RunControl control;
   control.goes_on = [this, active](double fraction, Time) {
-    return GoesOn(active, fraction);
+    const std::lock_guard lock(mutex_);
+    active->fraction = fraction;
+    return !stop_;
   };
   control.jct_limit_s = spec_.jct_limit_s;
   control.wall_limit_s = spec_.wall_limit_s;
@@ -115,43 +102,35 @@ std::optional<StoredRun> Sweep::Simulate(const SimulationSpec& spec,
     active_.insert(&active);
   }
   Watched watched = RunWatched(spec, &active);
-  {
-    const std::lock_guard lock(mutex_);
-    active_.erase(&active);
-  }
+  const std::lock_guard lock(mutex_);
+  active_.erase(&active);
   if (watched.stopped) return std::nullopt;
   StoredRun run{0, key, spec, std::move(watched.run)};
   if (spec_.record != SweepRecord::kRounds) run.run.result.leases = {};
-  if (!Keep(&run)) return std::nullopt;
-  return run;
-}
-
-bool Sweep::Keep(StoredRun* run) {
-  const std::lock_guard lock(mutex_);
-  const absl::Status status = store_.Append(*run);
-  if (!status.ok()) {
-    if (error_.ok()) error_ = status;
-    stop_ = true;
-    return false;
+  if (const absl::Status status = store_.Append(run); !status.ok()) {
+    Fail(status);
+    return std::nullopt;
   }
-  DropDetails(run);
-  known_.insert_or_assign(run->key, *run);
-  ended_.push_back({LabelOf(run->spec), *run});
+  DropDetails(&run);
+  known_.insert_or_assign(key, run);
+  ended_.push_back({active.label, run});
   ++done_;
-  return true;
+  return run;
 }
 
 std::optional<StoredRun> Sweep::Obtain(const SimulationSpec& spec) {
   const absl::StatusOr<std::string> key = inputs_.KeyOf(spec);
-  if (!key.ok()) {
-    Fail(key.status());
-    return std::nullopt;
-  }
-  if (std::optional<StoredRun> known = Known(*key)) {
+  {
     const std::lock_guard lock(mutex_);
-    ++skipped_;
-    --total_;
-    return known;
+    if (!key.ok()) {
+      Fail(key.status());
+      return std::nullopt;
+    }
+    if (const auto known = known_.find(*key); known != known_.end()) {
+      ++skipped_;
+      --total_;
+      return known->second;
+    }
   }
   return Simulate(spec, *key);
 }
@@ -206,24 +185,21 @@ SweepProgress Sweep::Look() {
 }
 
 absl::StatusOr<SweepOutcome> Sweep::Outcome() {
+  const std::lock_guard lock(mutex_);
+  GAVEL_RETURN_IF_ERROR(error_);
   SweepOutcome outcome;
-  {
-    const std::lock_guard lock(mutex_);
-    GAVEL_RETURN_IF_ERROR(error_);
-    outcome.searches = answers_;
-    // A word that came when all was done has stopped nothing.
-    const bool all_done =
-        spec_.search ? answers_.size() == tasks_.size() : done_ == total_;
-    outcome.stopped = stop_ && !all_done;
-  }
+  outcome.searches = answers_;
+  // A Stop() after the last run has stopped nothing.
+  const bool all_done =
+      spec_.search ? answers_.size() == tasks_.size() : done_ == total_;
+  outcome.stopped = stop_ && !all_done;
   if (spec_.search) return outcome;
   std::set<std::string> keys;
   for (const SimulationSpec& spec : spec_.runs) {
     GAVEL_ASSIGN_OR_RETURN(const std::string key, inputs_.KeyOf(spec));
     if (!keys.insert(key).second) continue;
-    if (std::optional<StoredRun> run = Known(key)) {
-      outcome.runs.push_back(*std::move(run));
-    }
+    const auto run = known_.find(key);
+    if (run != known_.end()) outcome.runs.push_back(run->second);
   }
   return outcome;
 }

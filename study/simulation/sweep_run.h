@@ -1,6 +1,6 @@
 // Many simulations on several threads, each run kept in a results database as
-// soon as it ends: what a sweep, and a reproduction of the paper's results, are
-// made of. Stopped and started again it goes on where it was.
+// soon as it ends. Sweeps and reproductions of the paper's results are made of
+// it. A sweep that was stopped resumes where it was.
 //
 // Run() is called once, from one thread; Stop() from any.
 #ifndef GAVEL_STUDY_SIMULATION_SWEEP_RUN_H_
@@ -33,7 +33,7 @@ struct SweepOptions {
 };
 
 struct EndedRun {
-  std::string label;  // what tells it from the sweep's other runs
+  std::string label;  // its differences from the sweep's other runs
   StoredRun run;      // without jobs, usage and leases
 };
 
@@ -89,12 +89,9 @@ class Sweep {
   std::optional<StoredRun> Simulate(const SimulationSpec& spec,
                                     const std::string& key);
   Watched RunWatched(const SimulationSpec& spec, Active* active);
-  bool GoesOn(Active* active, double fraction);
   std::string LabelOf(const SimulationSpec& spec) const;
-  std::optional<StoredRun> Known(const std::string& key);
   bool IsSettled(const StoredRun& run) const;
-  bool Keep(StoredRun* run);
-  void Fail(const absl::Status& status);
+  void Fail(const absl::Status& status);  // with mutex_ held
   SweepProgress Look();
   absl::StatusOr<SweepOutcome> Outcome();
 

@@ -29,7 +29,7 @@ std::string ResultOf(const StoredRun& run) {
 
 // The runs of one row: they differ by seed only.
 struct Row {
-  std::vector<std::string> cells;  // what tells the row from the others
+  std::vector<std::string> cells;  // the fields that vary
   std::map<RunStatus, size_t> statuses;
   std::vector<const SimulationResult*> results;
   double cpu_s = 0;
@@ -95,7 +95,7 @@ std::vector<Row> RowsOf(const std::vector<StoredRun>& runs,
 }
 
 std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
-  const RunLabels labels(runs);
+  const RunLabels labels(SpecsOf(runs));
   std::vector<Column> columns = {{"STATUS"}};
   for (std::string name : labels.varying()) {
     if (IsSeed(name)) continue;
@@ -121,11 +121,7 @@ std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
 
 std::string RenderSearches(const std::vector<SearchAnswer>& searches,
                            size_t width) {
-  std::vector<StoredRun> runs;
-  for (const SearchAnswer& answer : searches) {
-    runs.emplace_back().spec = answer.spec;
-  }
-  const RunLabels labels(runs);
+  const RunLabels labels(SpecsOf(searches));
   std::vector<std::vector<std::string>> cells;
   for (const SearchAnswer& answer : searches) {
     std::string rate = FieldText(answer.rate_per_h);

@@ -1,4 +1,4 @@
-// What a sweep shows while it runs, and at its end. Not thread-safe.
+// The output of a sweep while it runs, and at its end. Not thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_SWEEP_SCREEN_H_
 #define GAVEL_STUDY_SIMULATION_SWEEP_SCREEN_H_
 

@@ -1,6 +1,8 @@
 #include "study/simulation/sweep_spec.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <concepts>
 #include <filesystem>
 #include <functional>
@@ -171,11 +173,7 @@ class FieldReader {
 
   // Paths are relative to the file of the sweep.
   void Resolve(std::string_view name, std::string* value) const {
-    const bool is_path =
-        ((name == "trace" || name == "throughputs") && !value->empty()) ||
-        (name == "overheads" && IsOverheadsFile(*value)) ||
-        (name == "prices" && IsPricesFile(*value));
-    if (is_path && fs::path(*value).is_relative()) {
+    if (NamesFile(name, *value) && fs::path(*value).is_relative()) {
       *value = (fs::path(directory_) / *value).lexically_normal().string();
     }
   }
@@ -300,6 +298,44 @@ absl::StatusOr<SweepSpec> ParseSweep(std::string_view toml,
     GAVEL_RETURN_IF_ERROR(Annotate(CheckSpec(run), source));
   }
   return sweep;
+}
+
+RateSearch::RateSearch(const SweepSearch& search)
+    : search_(search),
+      last_(static_cast<int64_t>(std::floor(
+          (search.rate_max - search.rate_min) / search.precision + 1e-9))),
+      high_(last_ + 1) {}
+
+double RateSearch::RateOf(int64_t index) const {
+  const double rate =
+      search_.rate_min + static_cast<double>(index) * search_.precision;
+  return std::round(rate * 1e9) / 1e9;  // 0.3, not 0.30000000000000004
+}
+
+// The ends first: then the answer lies between a rate that can be sustained and
+// one that can't, or it is known.
+int64_t RateSearch::Candidate() const {
+  if (low_ < 0) return 0;
+  if (high_ > last_) return last_;
+  return low_ + (high_ - low_) / 2;
+}
+
+std::optional<double> RateSearch::Next() const {
+  if (high_ - low_ <= 1) return std::nullopt;
+  return RateOf(Candidate());
+}
+
+void RateSearch::Answer(bool sustainable) {
+  const int64_t candidate = Candidate();
+  if (sustainable) {
+    low_ = candidate;
+  } else {
+    high_ = candidate;
+  }
+}
+
+int RateSearch::tries_max() const {
+  return 2 + static_cast<int>(std::bit_width(static_cast<uint64_t>(last_)));
 }
 
 }  // namespace gavel

@@ -15,6 +15,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "study/command_options.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/trace_summary.h"
 
@@ -99,14 +100,12 @@ void AddGenerate(CLI::App& parent, int* exit_code) {
   GeneratorOptions& generator = options->generator;
   AddDrawFlags(*command, &generator, &options->rate_per_h,
                &options->all_at_zero);
-  command->add_option("--seed", generator.seed)->capture_default_str();
-  command
-      ->add_option("--throughputs", options->throughputs,
-                   "steps/s of job types on accelerator types: Gavel's JSON")
-      ->type_name("FILE")
+  AddOption(*command, "--seed", generator.seed, "", "");
+  AddOption(*command, "--throughputs", options->throughputs, "FILE",
+            "steps/s of job types on accelerator types: Gavel's JSON")
       ->required();
-  command->add_option("--output", options->output, "default: standard output")
-      ->type_name("FILE");
+  AddOption(*command, "--output", options->output, "FILE",
+            "default: standard output");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Generate(*options)); });
 }
@@ -115,14 +114,11 @@ void AddShow(CLI::App& parent, int* exit_code) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = parent.add_subcommand(
       "show", "Says what is in a trace, and lists its first jobs");
-  command
-      ->add_option("trace", options->trace,
-                   "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
-                   "or TOML")
-      ->type_name("FILE")
+  AddOption(*command, "trace", options->trace, "FILE",
+            "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
+            "or TOML")
       ->required();
-  command->add_option("--rows", options->rows, "of the first jobs")
-      ->capture_default_str();
+  AddOption(*command, "--rows", options->rows, "", "of the first jobs");
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Show(*options)); });
 }

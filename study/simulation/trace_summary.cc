@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/progress_bar.h"
 #include "core/text.h"
 #include "core/units.h"
@@ -28,30 +29,19 @@ std::string Tally(const Trace& trace, T TraceJob::*field) {
   return text;
 }
 
-size_t JobsWithSlo(const Trace& trace) {
-  return static_cast<size_t>(
-      std::count_if(trace.jobs.begin(), trace.jobs.end(),
-                    [](const TraceJob& job) { return job.slo > 0; }));
-}
-
-size_t JobsOf(const Trace& trace, size_t entity) {
-  return static_cast<size_t>(std::count_if(
-      trace.jobs.begin(), trace.jobs.end(),
-      [entity](const TraceJob& job) { return job.entity == entity; }));
-}
-
 std::string RenderTotals(const Trace& trace) {
   std::string text =
       StrCat(RenderTraceLine(trace), "\n",
              "scale factors: ", Tally(trace, &TraceJob::scale_factor), "\n",
              "weights:       ", Tally(trace, &TraceJob::weight), "\n");
-  if (const size_t jobs = JobsWithSlo(trace); jobs > 0) {
-    StrAppend(&text, "deadlines:     ", jobs, " jobs\n");
-  }
+  const auto with_slo = std::ranges::count_if(
+      trace.jobs, [](const TraceJob& job) { return job.slo > 0; });
+  if (with_slo > 0) StrAppend(&text, "deadlines:     ", with_slo, " jobs\n");
   for (size_t i = 0; i < trace.entities.size(); ++i) {
     const TraceEntity& entity = trace.entities[i];
     StrAppend(&text, "entity ", entity.name, ": weight ", entity.weight, ", ",
-              entity.policy, ", ", JobsOf(trace, i), " jobs\n");
+              entity.policy, ", ",
+              std::ranges::count(trace.jobs, i, &TraceJob::entity), " jobs\n");
   }
   return text;
 }
@@ -60,15 +50,10 @@ std::string StepsCell(double steps) {
   return steps > 0 ? FormatCount(static_cast<uint64_t>(steps)) : kDash;
 }
 
-std::string DurationCell(double duration_s) {
-  return duration_s > 0 ? FormatDuration(duration_s) : kDash;
-}
-
 // Jobs of one type.
 struct TypeGroup {
-  size_t jobs = 0;
   std::set<int> scale_factors;
-  std::vector<double> steps;
+  std::vector<double> steps;  // of each job
 };
 
 // Of at least one; the upper of two in the middle.
@@ -79,25 +64,17 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-std::string JoinNumbers(const std::set<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) {
-    StrAppend(&text, text.empty() ? "" : ",", number);
-  }
-  return text;
-}
-
 std::string RenderTypes(const Trace& trace, size_t width) {
   std::map<std::string, TypeGroup> groups;
   for (const TraceJob& job : trace.jobs) {
     TypeGroup& group = groups[trace.templates[job.job_template].type];
-    ++group.jobs;
     group.scale_factors.insert(job.scale_factor);
     group.steps.push_back(job.steps_total);
   }
   std::vector<std::vector<std::string>> cells;
   for (const auto& [type, group] : groups) {
-    cells.push_back({StrCat(group.jobs), type, JoinNumbers(group.scale_factors),
+    cells.push_back({StrCat(group.steps.size()), type,
+                     absl::StrJoin(group.scale_factors, ","),
                      StepsCell(Median(group.steps))});
   }
   return RenderTable({{"JOBS", true},
@@ -111,11 +88,12 @@ std::string RenderJobs(const Trace& trace, size_t rows, size_t width) {
   std::vector<std::vector<std::string>> cells;
   for (size_t i = 0; i < std::min(rows, trace.jobs.size()); ++i) {
     const TraceJob& job = trace.jobs[i];
-    cells.push_back({StrCat(i), absl::StrFormat("%.0f", job.arrival_s),
-                     trace.templates[job.job_template].type,
-                     StrCat(job.scale_factor), StrCat(job.weight),
-                     StepsCell(job.steps_total), DurationCell(job.duration_s),
-                     job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kDash});
+    cells.push_back(
+        {StrCat(i), absl::StrFormat("%.0f", job.arrival_s),
+         trace.templates[job.job_template].type, StrCat(job.scale_factor),
+         StrCat(job.weight), StepsCell(job.steps_total),
+         job.duration_s > 0 ? FormatDuration(job.duration_s) : kDash,
+         job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kDash});
   }
   return RenderTable({{"JOB", true},
                       {"ARRIVAL_S", true},

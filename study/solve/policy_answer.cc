@@ -35,35 +35,26 @@ struct Shares {
   std::map<ShareUnit, std::vector<double>> rows;
 };
 
-bool LeftOut(const PolicyResult& result, JobId job) {
-  return std::find(result.left_out.begin(), result.left_out.end(), job) !=
-         result.left_out.end();
-}
-
-Shares SharesOfAssignment(const PolicyProblem& problem,
-                          const PolicyResult& result) {
+Shares SharesOf(const PolicyProblem& problem, const PolicyResult& result) {
+  if (!result.is_assignment) {
+    const Allocation& allocation = result.allocation;
+    Shares shares{ColumnNames(problem, allocation.columns()), {}};
+    for (const ShareUnit& unit : allocation.units()) {
+      std::vector<double> row = allocation.Row(unit);
+      const bool idle =
+          std::ranges::all_of(row, [](double share) { return share == 0; });
+      if (!unit.packed() || !idle) shares.rows[unit] = std::move(row);
+    }
+    return shares;
+  }
   Shares shares{problem.types, {}};
   const std::vector<double> none(problem.types.size(), 0.0);
   for (const PolicyJob& job : problem.jobs) {
-    if (!LeftOut(result, job.id)) shares.rows[{job.id, JobId()}] = none;
+    if (std::ranges::count(result.left_out, job.id) > 0) continue;
+    shares.rows[{job.id, JobId()}] = none;
   }
   for (const TypeAssignment& entry : result.assignment) {
-    auto& row = shares.rows.emplace(entry.unit, none).first->second;
-    row[entry.type] = 1;
-  }
-  return shares;
-}
-
-Shares SharesOf(const PolicyProblem& problem, const PolicyResult& result) {
-  if (result.is_assignment) return SharesOfAssignment(problem, result);
-  const Allocation& allocation = result.allocation;
-  Shares shares{ColumnNames(problem, allocation.columns()), {}};
-  for (const ShareUnit& unit : allocation.units()) {
-    std::vector<double> row = allocation.Row(unit);
-    const bool idle = std::all_of(row.begin(), row.end(),
-                                  [](double share) { return share == 0; });
-    if (unit.packed() && idle) continue;
-    shares.rows[unit] = std::move(row);
+    shares.rows.emplace(entry.unit, none).first->second[entry.type] = 1;
   }
   return shares;
 }
@@ -82,19 +73,17 @@ Json AnswerJson(const PolicyAnswer& answer) {
     Json& entry = allocation[UnitName(unit)] = Json::object();
     for (size_t c = 0; c < row.size(); ++c) entry[shares.columns[c]] = row[c];
   }
-  Json json;
-  json["case"] = answer.of.number;
-  json["status"] = OutcomeName(result.outcome);
-  json["allocation"] = std::move(allocation);
-  json["objective"] = result.objective;
-  json["bound"] = result.bound;
-  json["gap"] = result.gap;
-  json["solver"] = result.solver;
-  json["iterations"] = result.iterations;
-  json["time_s"] = answer.time_s;
-  json["left_out"] = LeftOutIds(result);
-  json["reason"] = WithIdsOfCase(result.detail);
-  return json;
+  return {{"case", answer.of.number},
+          {"status", OutcomeName(result.outcome)},
+          {"allocation", std::move(allocation)},
+          {"objective", result.objective},
+          {"bound", result.bound},
+          {"gap", result.gap},
+          {"solver", result.solver},
+          {"iterations", result.iterations},
+          {"time_s", answer.time_s},
+          {"left_out", LeftOutIds(result)},
+          {"reason", WithIdsOfCase(result.detail)}};
 }
 
 std::string OrNone(std::string text) { return text.empty() ? kNone : text; }

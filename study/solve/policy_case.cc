@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -74,10 +75,10 @@ absl::Status ReadCluster(const ParsedJson& json, PolicyProblem* problem) {
 }
 
 absl::Status ParseServers(const ParsedJson& json, PolicyProblem* problem) {
-  if (FindField(json, "servers") == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* servers,
-                         Field(json, "servers", ParsedJson::value_t::object,
-                               "{TYPE: [accelerators of each server]}"));
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* servers,
+      OptionalTable(json, "servers", "{TYPE: [accelerators of each server]}"));
+  if (servers == nullptr) return absl::OkStatus();
   for (size_t j = 0; j < problem->types.size(); ++j) {
     const std::string& type = problem->types[j];
     std::vector<int> sizes;
@@ -111,13 +112,13 @@ absl::StatusOr<PolicyJob> ParseJob(const ParsedJson& json) {
   if (const ParsedJson* weight = FindField(json, "priority_weight")) {
     GAVEL_ASSIGN_OR_RETURN(job.weight, Positive(*weight, "priority_weight"));
   }
-  if (const ParsedJson* steps = FindField(json, "num_steps_remaining")) {
-    GAVEL_ASSIGN_OR_RETURN(job.steps_remaining,
-                           NotNegative(*steps, "num_steps_remaining"));
-  }
-  if (const ParsedJson* time = FindField(json, "time_since_start")) {
-    GAVEL_ASSIGN_OR_RETURN(job.time_since_start_s,
-                           NotNegative(*time, "time_since_start"));
+  const std::pair<const char*, double*> numbers[] = {
+      {"num_steps_remaining", &job.steps_remaining},
+      {"time_since_start", &job.time_since_start_s}};
+  for (const auto& [key, number] : numbers) {
+    if (const ParsedJson* value = FindField(json, key)) {
+      GAVEL_ASSIGN_OR_RETURN(*number, NotNegative(*value, key));
+    }
   }
   return job;
 }
@@ -237,18 +238,11 @@ absl::StatusOr<Row> BothRows(const ParsedJson& json, const char* together,
   return row;
 }
 
-// A table that may be left out.
-absl::Status CheckTable(const ParsedJson& json, const char* key,
-                        std::string_view form) {
-  if (FindField(json, key) == nullptr) return absl::OkStatus();
-  return Field(json, key, ParsedJson::value_t::object, form).status();
-}
-
 absl::Status ParseThroughputs(const ParsedJson& json, PolicyProblem* problem) {
-  GAVEL_RETURN_IF_ERROR(CheckTable(json, kApart, "{ID: {TYPE: steps/s}}"));
-  GAVEL_RETURN_IF_ERROR(Field(json, kThroughputs, ParsedJson::value_t::object,
-                              "{ID: {TYPE: steps/s}}")
-                            .status());
+  constexpr char kForm[] = "{ID: {TYPE: steps/s}}";
+  GAVEL_RETURN_IF_ERROR(OptionalTable(json, kApart, kForm).status());
+  GAVEL_RETURN_IF_ERROR(
+      Field(json, kThroughputs, ParsedJson::value_t::object, kForm).status());
   for (const PolicyJob& job : problem->jobs) {
     const std::string id = StrCat(IdInCase(job.id));
     const absl::StatusOr<Row> row =
@@ -283,10 +277,9 @@ absl::Status AddPair(const ParsedJson& json, const std::string& key,
 
 absl::Status ParseKinds(const ParsedJson& json, const CaseJobs& jobs,
                         PolicyProblem* problem) {
-  if (FindField(json, kKinds) == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(
-      const ParsedJson* table,
-      Field(json, kKinds, ParsedJson::value_t::object, "{ID: ID}"));
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* table,
+                         OptionalTable(json, kKinds, "{ID: ID}"));
+  if (table == nullptr) return absl::OkStatus();
   for (size_t m = 0; m < problem->jobs.size(); ++m) problem->kinds.push_back(m);
   for (const auto& [key, like] : table->items()) {
     const absl::StatusOr<size_t> job = jobs.At(key);
@@ -303,12 +296,11 @@ absl::Status ParseKinds(const ParsedJson& json, const CaseJobs& jobs,
 
 absl::Status ParsePairs(const ParsedJson& json, const CaseJobs& jobs,
                         PolicyProblem* problem) {
-  if (FindField(json, kPairs) == nullptr) return absl::OkStatus();
+  constexpr char kForm[] = "{\"A,B\": {TYPE: [of A, of B]}}";
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson* table,
-                         Field(json, kPairs, ParsedJson::value_t::object,
-                               "{\"A,B\": {TYPE: [of A, of B]}}"));
-  GAVEL_RETURN_IF_ERROR(
-      CheckTable(json, kPairsApart, "{\"A,B\": {TYPE: [of A, of B]}}"));
+                         OptionalTable(json, kPairs, kForm));
+  if (table == nullptr) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(OptionalTable(json, kPairsApart, kForm).status());
   PairRows rows;
   for (const auto& [key, entry] : table->items()) {
     GAVEL_RETURN_IF_ERROR(Annotate(AddPair(json, key, jobs, *problem, &rows),
@@ -392,15 +384,14 @@ std::string WithIdsOfCase(std::string_view text) {
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
     const ParsedJson& file, std::string_view policy) {
   std::vector<PolicyCase> cases;
-  if (!file.is_object() || FindField(file, "cases") == nullptr) {
-    GAVEL_ASSIGN_OR_RETURN(PolicyCase one, ParseCase(file, 0, policy));
-    cases.push_back(std::move(one));
-    return cases;
+  std::span<const ParsedJson> all(&file, 1);
+  if (file.is_object() && FindField(file, "cases") != nullptr) {
+    GAVEL_ASSIGN_OR_RETURN(
+        const ParsedJson* list,
+        Field(file, "cases", ParsedJson::value_t::array, "[CASE]"));
+    all = list->get_ref<const ParsedJson::array_t&>();
   }
-  GAVEL_ASSIGN_OR_RETURN(
-      const ParsedJson* list,
-      Field(file, "cases", ParsedJson::value_t::array, "[CASE]"));
-  for (const ParsedJson& json : *list) {
+  for (const ParsedJson& json : all) {
     GAVEL_ASSIGN_OR_RETURN(PolicyCase one,
                            ParseCase(json, cases.size(), policy));
     cases.push_back(std::move(one));

@@ -25,7 +25,7 @@
 //   unconsolidated_throughputs, unconsolidated_pair_throughputs: as those
 //                        above, of gangs across servers (default: as those)
 // Anything else in it is not read. docs/solve.schema.json has the same as a
-// schema, and `gavel solve --example POLICY` (policy_example.h) prints one.
+// schema, and `gavel solve --example POLICY` prints one.
 #ifndef GAVEL_STUDY_SOLVE_POLICY_CASE_H_
 #define GAVEL_STUDY_SOLVE_POLICY_CASE_H_
 
@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/json.h"
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
 
@@ -63,6 +64,12 @@ absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
 
 // Whether a case for `policy` without `field`, or a job of it, is refused.
 bool PolicyNeeds(std::string_view policy, std::string_view field);
+
+// A small valid case of `policy`, with what that policy needs and uses, and no
+// more: three jobs on accelerators of two types.
+Json PolicyExample(std::string_view policy);
+// The same with all fields of docs/solve.schema.json.
+Json FullPolicyExample();
 
 }  // namespace gavel
 

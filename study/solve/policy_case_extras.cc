@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "coordinator/cli/json_fields.h"
 #include "core/status.h"
@@ -12,11 +11,10 @@ namespace gavel {
 namespace {
 
 absl::Status ParseCosts(const ParsedJson& json, PolicyProblem* problem) {
-  if (FindField(json, "instance_costs") == nullptr) return absl::OkStatus();
   constexpr char kForm[] = "{TYPE: per accelerator and hour}";
-  GAVEL_ASSIGN_OR_RETURN(
-      const ParsedJson* costs,
-      Field(json, "instance_costs", ParsedJson::value_t::object, kForm));
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* costs,
+                         OptionalTable(json, "instance_costs", kForm));
+  if (costs == nullptr) return absl::OkStatus();
   for (const std::string& type : problem->types) {
     const std::string what = StrCat("instance_costs: ", type);
     const ParsedJson* value = FindField(*costs, type);
@@ -27,8 +25,8 @@ absl::Status ParseCosts(const ParsedJson& json, PolicyProblem* problem) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PolicyEntity> ParseEntity(const std::string& name,
-                                         const ParsedJson& json) {
+absl::Status AddEntity(const std::string& name, const ParsedJson& json,
+                       const CaseJobs& jobs, PolicyProblem* problem) {
   PolicyEntity entity;
   entity.name = name;
   if (!json.is_object()) {
@@ -43,12 +41,6 @@ absl::StatusOr<PolicyEntity> ParseEntity(const std::string& name,
     }
     entity.policy = policy->get<std::string>();
   }
-  return entity;
-}
-
-absl::Status AddEntity(const std::string& name, const ParsedJson& json,
-                       const CaseJobs& jobs, PolicyProblem* problem) {
-  GAVEL_ASSIGN_OR_RETURN(PolicyEntity entity, ParseEntity(name, json));
   GAVEL_ASSIGN_OR_RETURN(
       const ParsedJson* ids,
       Field(json, "jobs", ParsedJson::value_t::array, "[ID]"));
@@ -65,10 +57,10 @@ absl::Status AddEntity(const std::string& name, const ParsedJson& json,
 
 absl::Status ParseEntities(const ParsedJson& json, const CaseJobs& jobs,
                            PolicyProblem* problem) {
-  if (FindField(json, "entities") == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* entities,
-                         Field(json, "entities", ParsedJson::value_t::object,
-                               "{NAME: {jobs, weight, policy}}"));
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* entities,
+      OptionalTable(json, "entities", "{NAME: {jobs, weight, policy}}"));
+  if (entities == nullptr) return absl::OkStatus();
   for (const auto& [name, entity] : entities->items()) {
     GAVEL_RETURN_IF_ERROR(Annotate(AddEntity(name, entity, jobs, problem),
                                    StrCat("entity ", name)));
@@ -108,10 +100,10 @@ absl::Status AddRunning(const std::string& key, const ParsedJson& shares,
 absl::Status ParsePrevious(const ParsedJson& json, const CaseJobs& jobs,
                            PolicyProblem* problem) {
   constexpr char kKey[] = "previous_allocation";
-  if (FindField(json, kKey) == nullptr) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* previous,
-                         Field(json, kKey, ParsedJson::value_t::object,
-                               "{ID or \"A,B\": {TYPE: share}}"));
+  GAVEL_ASSIGN_OR_RETURN(
+      const ParsedJson* previous,
+      OptionalTable(json, kKey, "{ID or \"A,B\": {TYPE: share}}"));
+  if (previous == nullptr) return absl::OkStatus();
   for (const auto& [key, shares] : previous->items()) {
     GAVEL_RETURN_IF_ERROR(
         Annotate(AddRunning(key, shares, jobs, problem), kKey));
@@ -119,51 +111,46 @@ absl::Status ParsePrevious(const ParsedJson& json, const CaseJobs& jobs,
   return absl::OkStatus();
 }
 
-// A time of each job: {ID: seconds}, or [seconds] in the order of the file.
-class Times {
- public:
-  Times(const char* key, double PolicyJob::*field, bool may_be_negative)
-      : key_(key), field_(field), may_be_negative_(may_be_negative) {}
-
-  absl::Status Parse(const ParsedJson& json, const CaseJobs& jobs,
-                     PolicyProblem* problem) const {
-    const ParsedJson* times = FindField(json, key_);
-    if (times == nullptr) return absl::OkStatus();
-    if (times->is_object()) return ParseObject(*times, jobs, problem);
-    if (!times->is_array() || times->size() != jobs.in_order.size()) {
-      return Refuse(key_, " is not one number for each job; give ",
-                    jobs.in_order.size(), ", or {ID: seconds}");
-    }
-    for (size_t i = 0; i < times->size(); ++i) {
-      GAVEL_RETURN_IF_ERROR(Set((*times)[i], problem->jobs[jobs.in_order[i]]));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status ParseObject(const ParsedJson& times, const CaseJobs& jobs,
-                           PolicyProblem* problem) const {
-    for (const auto& [id, time] : times.items()) {
-      const absl::StatusOr<size_t> m = jobs.At(id);
-      if (!m.ok()) return Annotate(m.status(), key_);
-      GAVEL_RETURN_IF_ERROR(Set(time, problem->jobs[*m]));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Set(const ParsedJson& time, PolicyJob& job) const {
-    if (time.is_null()) return absl::OkStatus();
-    const std::string what = StrCat("job ", IdInCase(job.id), ": ", key_);
-    GAVEL_ASSIGN_OR_RETURN(job.*field_, may_be_negative_
-                                            ? Number(time, what)
-                                            : NotNegative(time, what));
-    return absl::OkStatus();
-  }
-
-  const char* key_;
-  double PolicyJob::*field_;
-  bool may_be_negative_;
+// A time of each job.
+struct Times {
+  const char* key;
+  double PolicyJob::*field;
+  bool may_be_negative;
 };
+
+absl::Status SetTime(const Times& times, const ParsedJson& time,
+                     PolicyJob& job) {
+  if (time.is_null()) return absl::OkStatus();
+  const std::string what = StrCat("job ", IdInCase(job.id), ": ", times.key);
+  GAVEL_ASSIGN_OR_RETURN(job.*times.field, times.may_be_negative
+                                               ? Number(time, what)
+                                               : NotNegative(time, what));
+  return absl::OkStatus();
+}
+
+// {ID: seconds}, or [seconds] in the order of the file.
+absl::Status ParseTimes(const Times& times, const ParsedJson& json,
+                        const CaseJobs& jobs, PolicyProblem* problem) {
+  const ParsedJson* const value = FindField(json, times.key);
+  if (value == nullptr) return absl::OkStatus();
+  if (value->is_object()) {
+    for (const auto& [id, time] : value->items()) {
+      const absl::StatusOr<size_t> m = jobs.At(id);
+      if (!m.ok()) return Annotate(m.status(), times.key);
+      GAVEL_RETURN_IF_ERROR(SetTime(times, time, problem->jobs[*m]));
+    }
+    return absl::OkStatus();
+  }
+  if (!value->is_array() || value->size() != jobs.in_order.size()) {
+    return Refuse(times.key, " is not one number for each job; give ",
+                  jobs.in_order.size(), ", or {ID: seconds}");
+  }
+  for (size_t i = 0; i < value->size(); ++i) {
+    GAVEL_RETURN_IF_ERROR(
+        SetTime(times, (*value)[i], problem->jobs[jobs.in_order[i]]));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -188,17 +175,24 @@ absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(std::string_view key,
   return Refuse("\"", key, "\" is a job with itself; give two ids");
 }
 
+absl::StatusOr<const ParsedJson*> OptionalTable(const ParsedJson& case_json,
+                                                const std::string& key,
+                                                std::string_view form) {
+  if (FindField(case_json, key) == nullptr) return nullptr;
+  return Field(case_json, key, ParsedJson::value_t::object, form);
+}
+
 absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
                              PolicyProblem* problem) {
   GAVEL_RETURN_IF_ERROR(ParseCosts(case_json, problem));
   GAVEL_RETURN_IF_ERROR(ParseEntities(case_json, jobs, problem));
   GAVEL_RETURN_IF_ERROR(ParsePrevious(case_json, jobs, problem));
-  const Times times[] = {
+  constexpr Times kTimes[] = {
       {"cumulative_isolated_time", &PolicyJob::isolated_s, false},
       {"time_received", &PolicyJob::time_received_s, false},
       {"SLO_seconds_remaining", &PolicyJob::deadline_s, true}};
-  for (const Times& one : times) {
-    GAVEL_RETURN_IF_ERROR(one.Parse(case_json, jobs, problem));
+  for (const Times& times : kTimes) {
+    GAVEL_RETURN_IF_ERROR(ParseTimes(times, case_json, jobs, problem));
   }
   return absl::OkStatus();
 }

@@ -1,12 +1,13 @@
 // The part of a case that only some policies use: costs, entities, what runs
-// now, times and deadlines (policy_case.h tells the form). Called by
-// policy_case.cc. Not thread-safe.
+// now, times and deadlines, in the form of policy_case.h. Called by
+// policy_case.cc. Pure, thread-safe.
 #ifndef GAVEL_STUDY_SOLVE_POLICY_CASE_EXTRAS_H_
 #define GAVEL_STUDY_SOLVE_POLICY_CASE_EXTRAS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,6 +29,12 @@ struct CaseJobs {
   absl::StatusOr<std::pair<size_t, size_t>> PairAt(std::string_view key,
                                                    bool alike = false) const;
 };
+
+// A field of a case that may be left out: null. INVALID_ARGUMENT: no object.
+// `form`: what to give.
+absl::StatusOr<const ParsedJson*> OptionalTable(const ParsedJson& case_json,
+                                                const std::string& key,
+                                                std::string_view form);
 
 // Fills in `problem`, whose types and jobs are there. `case_json`: an object.
 absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,

@@ -1,5 +1,3 @@
-#include "study/solve/policy_example.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,4 +1,3 @@
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
@@ -15,9 +14,9 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
+#include "study/command_options.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
-#include "study/solve/policy_example.h"
 
 namespace gavel {
 namespace {
@@ -62,24 +61,17 @@ absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
   return PolicyAnswer{std::move(of), *std::move(result), time_s};
 }
 
-absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
-    const Policy& policy, const SolveOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(options.input, kInputBytesMax));
-  const auto annotate = [&](const absl::Status& status) {
-    return Annotate(status, options.input);
-  };
-  const absl::StatusOr<ParsedJson> json = ParseJson(text);
-  if (!json.ok()) return annotate(json.status());
-  absl::StatusOr<std::vector<PolicyCase>> cases =
-      ParsePolicyCases(*json, options.policy);
-  if (!cases.ok()) return annotate(cases.status());
+absl::StatusOr<std::vector<PolicyAnswer>> AnswerAll(const Policy& policy,
+                                                    const SolveOptions& options,
+                                                    const std::string& text) {
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson json, ParseJson(text));
+  GAVEL_ASSIGN_OR_RETURN(std::vector<PolicyCase> cases,
+                         ParsePolicyCases(json, options.policy));
   std::vector<PolicyAnswer> answers;
-  for (PolicyCase& one : *cases) {
+  for (PolicyCase& one : cases) {
     one.problem.solver = SolverOf(options.solver);
-    absl::StatusOr<PolicyAnswer> answer = Answer(policy, std::move(one));
-    if (!answer.ok()) return annotate(answer.status());
-    answers.push_back(*std::move(answer));
+    GAVEL_ASSIGN_OR_RETURN(PolicyAnswer answer, Answer(policy, std::move(one)));
+    answers.push_back(std::move(answer));
   }
   return answers;
 }
@@ -87,15 +79,18 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerFile(
 absl::Status Run(const SolveOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
                          MakePolicy(options.policy));
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<PolicyAnswer> answers,
-                         AnswerFile(*policy, options));
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(options.input, kInputBytesMax));
+  const absl::StatusOr<std::vector<PolicyAnswer>> answers =
+      AnswerAll(*policy, options, text);
+  GAVEL_RETURN_IF_ERROR(Annotate(answers.status(), options.input));
   if (!options.output.empty()) {
     return WriteFile(options.output,
-                     AnswersJson(options.policy, answers).dump(2) + "\n");
+                     AnswersJson(options.policy, *answers).dump(2) + "\n");
   }
-  const std::string text =
-      RenderAnswers(options.policy, answers, Terminal().width());
-  std::fputs(text.c_str(), stdout);
+  const std::string shown =
+      RenderAnswers(options.policy, *answers, Terminal().width());
+  std::fputs(shown.c_str(), stdout);
   return absl::OkStatus();
 }
 
@@ -114,32 +109,23 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
       "Asks a policy for its allocation of given jobs, without any "
       "cluster; tells the objective and how far it can be from the "
       "best one");
-  command->add_option("--policy", options->policy, "see --list-policies")
-      ->type_name("NAME");
-  command
-      ->add_option("--input", options->input,
-                   "jobs, throughputs and cluster_spec as JSON, one case or "
-                   "several in \"cases\"")
-      ->type_name("CASE.json");
-  command
-      ->add_option("--output", options->output,
-                   "writes JSON there instead of a table to the terminal")
-      ->type_name("OUT.json");
-  command
-      ->add_option("--solver", options->solver,
-                   "auto: prices where they serve and prove their answer, else "
-                   "HiGHS; prices: their answer even without its proof, HiGHS "
-                   "only where they don't serve, which REASON tells (packed "
-                   "pairs, deadlines that can't all be met)")
-      ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""))
-      ->type_name("auto|highs|prices")
-      ->default_str("auto");
+  AddOption(*command, "--policy", options->policy, "NAME",
+            "see --list-policies");
+  AddOption(*command, "--input", options->input, "CASE.json",
+            "jobs, throughputs and cluster_spec as JSON, one case or "
+            "several in \"cases\"");
+  AddOption(*command, "--output", options->output, "OUT.json",
+            "writes JSON there instead of a table to the terminal");
+  AddOption(*command, "--solver", options->solver, "auto|highs|prices",
+            "auto: prices where they serve and prove their answer, else "
+            "HiGHS; prices: their answer even without its proof, HiGHS "
+            "only where they don't serve, which REASON tells (packed "
+            "pairs, deadlines that can't all be met)")
+      ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""));
   const auto example = std::make_shared<std::string>();
-  command
-      ->add_option("--example", *example,
-                   "prints a small input for this policy; docs/solve.md has "
-                   "every field")
-      ->type_name("POLICY");
+  AddOption(*command, "--example", *example, "POLICY",
+            "prints a small input for this policy; docs/solve.md has "
+            "every field");
   const auto list = std::make_shared<bool>(false);
   command->add_flag("--list-policies", *list, "names all policies");
   command->callback([options, example, list, exit_code] {

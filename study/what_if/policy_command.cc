@@ -9,6 +9,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
+#include "study/command_options.h"
 #include "study/what_if/policy_preview.h"
 
 namespace gavel {
@@ -32,12 +33,8 @@ absl::Status Set(const PolicyOptions& options, Client& client) {
   return absl::OkStatus();
 }
 
-absl::Status ShowPreview(const PolicyOptions& options, Client& client,
-                         LiveState live) {
-  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client.Query(QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client.Query(QueryKind::kForecast));
-  live.nodes = ParseNodes(nodes);
-  live.jobs = ParseForecast(jobs);
+absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
   GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
                          Preview(live, options.name));
   const std::string text =
@@ -54,16 +51,15 @@ absl::Status Run(const PolicyOptions& options) {
   }
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                          Client::Connect(options.coordinator, options.keys));
-  if (!options.name.empty() && !options.preview) return Set(options, *client);
-  LiveState live;
-  GAVEL_ASSIGN_OR_RETURN(const Json status, client->Query(QueryKind::kStatus));
-  live.status = ParseStatus(status);
-  if (options.preview) return ShowPreview(options, *client, std::move(live));
-  const std::string policy = live.status.policy;
-  const std::string own = live.status.policy_option.value_or(policy);
+  if (options.preview) return ShowPreview(options, *client);
+  if (!options.name.empty()) return Set(options, *client);
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
+  const StatusRow status = ParseStatus(json);
+  const std::string policy = status.policy;
+  const std::string own = status.policy_option.value_or(policy);
   if (options.json) {
-    const Json json = {{"policy", policy}, {"policy_option", own}};
-    std::printf("%s\n", json.dump(2).c_str());
+    const Json shown = {{"policy", policy}, {"policy_option", own}};
+    std::printf("%s\n", shown.dump(2).c_str());
   } else if (own == policy) {
     std::printf("%s\n", policy.c_str());
   } else {
@@ -82,8 +78,7 @@ void AddPolicyCommand(CLI::App& app, int* exit_code) {
       "Shows which policy decides, or sets another one; jobs that it keeps go "
       "on");
   AddClientOptions(*command, options.get());
-  command->add_option("name", options->name, "the policy to set")
-      ->type_name("POLICY");
+  AddOption(*command, "name", options->name, "POLICY", "the policy to set");
   command->add_flag("--preview", options->preview,
                     "sets nothing: says who would gain and lose which share");
   command->callback(

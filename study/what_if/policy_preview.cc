@@ -40,7 +40,7 @@ JobSpec SpecOf(const ForecastRow& row) {
   return spec;
 }
 
-// As the coordinator decides; of what it does not tell, the default.
+// The coordinator's options; defaults for those that it does not report.
 EngineOptions OptionsOf(const StatusRow& status, const Policy& policy) {
   EngineOptions options;
   options.journal = false;
@@ -108,8 +108,8 @@ class Solver {
     }
   }
 
-  // The engine has started nothing: where jobs run is as the coordinator tells,
-  // for policies that let them go on.
+  // The engine has started nothing. Where jobs run comes from the coordinator,
+  // for policies that keep running jobs in place.
   void NoteRunning(const LiveState& live) {
     if (problem_ == nullptr) return;
     auto problem = std::make_shared<PolicyProblem>(*problem_);

@@ -1,9 +1,9 @@
-// What another policy would do to the shares of the jobs that are there: both
-// policies solve the problem that the engine makes of what a coordinator tells
+// How the shares of the present jobs would change under another policy. Both
+// policies solve the problem that the engine makes of the coordinator's report
 // of its jobs. Pure.
 //
-// What it does not know: pairs that were measured, and, for finish-time
-// fairness, how each job would have fared alone.
+// It knows neither measured pairs nor, for finish-time fairness, the isolated
+// time of each job.
 #ifndef GAVEL_STUDY_WHAT_IF_POLICY_PREVIEW_H_
 #define GAVEL_STUDY_WHAT_IF_POLICY_PREVIEW_H_
 
@@ -37,7 +37,7 @@ struct PolicyPreview {
 absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
                                       const std::string& policy);
 
-// Those that lose most come first; who keeps its share is only counted.
+// The jobs that lose most come first; jobs that keep their share are counted.
 std::string RenderPreview(const PolicyPreview& preview, size_t width);
 Json PreviewJson(const PolicyPreview& preview);
 

@@ -56,7 +56,7 @@ std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes) {
   return PartsOf(counts);
 }
 
-// As the coordinator decides; of what it does not tell, the default.
+// The coordinator's options; defaults for those that it does not report.
 SimulationOptions OptionsOf(const LiveState& live) {
   const StatusRow& status = live.status;
   SimulationOptions options;
@@ -76,8 +76,7 @@ SimulationOptions OptionsOf(const LiveState& live) {
   return options;
 }
 
-// Its own figures; of types that it does not name, those of a job of the same
-// app that is there.
+// With throughputs of the same app's jobs for types that it does not name.
 absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
                                     const std::vector<ForecastRow>& jobs) {
   PredictedJob job;
@@ -108,11 +107,8 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
         "nobody knows how fast the job is; give it [throughputs] by "
         "accelerator type, or the app of a job that runs");
   }
-  for (uint64_t id = 0; const ForecastRow& row : jobs) {
-    id = std::max(id, row.id);
-    job.id = id + 1;
-  }
-  if (job.id == 0) job.id = 1;
+  job.id = 1;
+  for (const ForecastRow& row : jobs) job.id = std::max(job.id, row.id + 1);
   return job;
 }
 
@@ -122,7 +118,7 @@ struct Ends {
   double simulated_s = 0;
 };
 
-// Until all that have an end have ended.
+// Until all jobs that have an end have ended.
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                               std::vector<PredictedJob> jobs,
                               double wall_limit_s) {
@@ -164,16 +160,23 @@ std::string Difference(const WhatIfJob& job) {
 }
 
 Json JobJson(const WhatIfJob& job) {
-  const auto time = [](Time at) { return at < kNever ? Json(at) : Json(); };
+  // kNever becomes null.
   Json json = {{"id", job.id == 0 ? Json() : Json(job.id)},
                {"name", job.name},
-               {"start_in_s", time(job.start_s)},
-               {"finish_in_s", time(job.finish_s)}};
-  if (job.id != 0) json["finish_without_in_s"] = time(job.finish_without_s);
+               {"start_in_s", job.start_s},
+               {"finish_in_s", job.finish_s}};
+  if (job.id != 0) json["finish_without_in_s"] = job.finish_without_s;
   return json;
 }
 
 }  // namespace
+
+absl::StatusOr<LiveState> QueryLiveState(Client& client) {
+  GAVEL_ASSIGN_OR_RETURN(const Json status, client.Query(QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client.Query(QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client.Query(QueryKind::kForecast));
+  return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+}
 
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
@@ -196,7 +199,8 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   }
   std::vector<PredictedJob> all = jobs;
   all.push_back(added);
-  GAVEL_ASSIGN_OR_RETURN(Ends with, Simulate(options, all, wall_limit_s / 2));
+  GAVEL_ASSIGN_OR_RETURN(Ends with,
+                         Simulate(options, std::move(all), wall_limit_s / 2));
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
   const auto [start_s, finish_s] = with.by_id[added.id];

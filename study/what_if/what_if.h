@@ -1,11 +1,10 @@
-// When a job would start and finish if it were submitted now, and what that
-// does to the others: the engine in virtual time on what a coordinator tells of
-// its jobs. Pure but for the clock that bounds it.
+// When a job would start and finish if it were submitted now, and how that
+// changes the ends of the others: the engine in virtual time, on the
+// coordinator's report of its jobs. Pure but for the clock that bounds it.
 //
-// It begins with what each job has received of its share so far. What the
-// simulation does not know: who holds which accelerator at present, jobs that
-// are still to come, and how long a job runs that names no steps_total (it
-// stays to the end).
+// The simulation begins with the time that each job has received so far. It
+// knows neither which job holds which accelerator at present nor the jobs still
+// to come. A job without steps_total runs to the end of the simulation.
 #ifndef GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 #define GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/json.h"
 #include "coordinator/cli/rows.h"
 #include "coordinator/workload/job_spec.h"
@@ -44,6 +44,9 @@ struct WhatIf {
   bool cut_short = false;         // by `wall_limit_s`
   double simulated_s = 0;
 };
+
+// Asks the coordinator for all three.
+absl::StatusOr<LiveState> QueryLiveState(Client& client);
 
 // INVALID_ARGUMENT: the job has no steps_total, or throughputs that nobody
 // knows; what is missing is named.

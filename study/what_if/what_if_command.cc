@@ -10,6 +10,7 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
+#include "study/command_options.h"
 #include "study/what_if/what_if.h"
 
 namespace gavel {
@@ -27,11 +28,7 @@ absl::Status Run(const WhatIfOptions& options) {
                          ParseJobSpec(files.front().text, options.job));
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
                          Client::Connect(options.coordinator, options.keys));
-  GAVEL_ASSIGN_OR_RETURN(const Json status, client->Query(QueryKind::kStatus));
-  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client->Query(QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client->Query(QueryKind::kForecast));
-  const LiveState live{ParseStatus(status), ParseNodes(nodes),
-                       ParseForecast(jobs)};
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
   absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
@@ -49,15 +46,11 @@ void AddWhatIfCommand(CLI::App& app, int* exit_code) {
       "Predicts when a job would start and finish, and what it does to the "
       "others; submits nothing");
   AddClientOptions(*command, options.get());
-  command->add_option("job", options->job, "as for `gavel submit`")
-      ->required()
-      ->type_name("JOB.toml");
-  command
-      ->add_option("--time-limit", options->wall_limit_s,
-                   "for the simulation, on this machine")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
+  AddOption(*command, "job", options->job, "JOB.toml", "as for `gavel submit`")
+      ->required();
+  AddOption(*command, "--time-limit", options->wall_limit_s, "SECONDS",
+            "for the simulation, on this machine")
+      ->check(CLI::Range(0.1, 3600.0));
   command->callback(
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }

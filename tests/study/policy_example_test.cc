@@ -1,6 +1,5 @@
 // `gavel solve --example` and docs/solve.schema.json: both are what the parser
 // reads, and what is written is what the schema says.
-#include "study/solve/policy_example.h"
 
 #include <algorithm>
 #include <fstream>

@@ -4,8 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "study/simulation/drain_watch.h"
-#include "study/simulation/usage_samples.h"
+#include "study/simulation/simulation_store.h"
 #include "tests/server/temporary_folder.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/status_matchers.h"

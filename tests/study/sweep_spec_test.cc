@@ -8,7 +8,6 @@
 #include "gavel_paths.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "study/simulation/rate_search.h"
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
