@@ -110,11 +110,10 @@ class Sizes {
     const int idle = free_[*best];
     const int size = std::min(job.size_asked, idle);
     if (size < job.size) {
-      reasons_[i] = {ReasonCode::kShrunkToFit, types_[*best], 0, 0};
+      reasons_[i] = reason::ShrunkToFit{types_[*best]};
     } else if (size > job.size) {
-      reasons_[i] = {ReasonCode::kGrown, types_[*best],
-                     static_cast<double>(idle),
-                     Speed(job, size) - Speed(job, job.size)};
+      reasons_[i] = reason::Grown{types_[*best], idle,
+                                  Speed(job, size) - Speed(job, job.size)};
     }
     job.size = size;
     free_[*best] -= size;
@@ -155,8 +154,7 @@ class Sizes {
     }
     --jobs_[*giver].size;
     ++free_[type];
-    reasons_[*giver] = {ReasonCode::kShrunkForJob, types_[type],
-                        static_cast<double>(waiting.id.value()), 0};
+    reasons_[*giver] = reason::ShrunkForJob{types_[type], waiting.id};
   }
 
   // ---- 2. what does not pay
@@ -175,8 +173,8 @@ class Sizes {
       free_[*job.type] += job.size - size;
       job.size = size;
       job.rests = true;
-      reasons_[i] = {ReasonCode::kShrunkSlow, types_[*job.type],
-                     now.steps_per_s, less.steps_per_s};
+      reasons_[i] = reason::ShrunkSlow{types_[*job.type], now.steps_per_s,
+                                       less.steps_per_s};
       return;
     }
   }
@@ -202,8 +200,7 @@ class Sizes {
         job.size = sizes[i];
         continue;
       }
-      reasons_[i] = {ReasonCode::kGrown, types_[*job.type],
-                     static_cast<double>(idle[*job.type]), gain};
+      reasons_[i] = reason::Grown{types_[*job.type], idle[*job.type], gain};
     }
   }
 

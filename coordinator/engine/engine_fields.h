@@ -18,6 +18,7 @@
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failure_rate.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/reason.h"
 #include "coordinator/jobs/by_accelerator.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/jobs/time_received.h"
@@ -37,7 +38,6 @@ constexpr QueueKind LastOf(QueueKind) { return QueueKind::kPerType; }
 constexpr TypeWorth LastOf(TypeWorth) { return TypeWorth::kThroughputPerCost; }
 constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
-constexpr ReasonCode LastOf(ReasonCode) { return ReasonCode::kHeldUnready; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
 }
@@ -168,8 +168,22 @@ auto Fields(As<PolicyResult> auto& r) {
 
 // ---- jobs, servers and what they hold
 
-auto Fields(As<Reason> auto& r) {
-  return std::tie(r.code, r.subject, r.first, r.second, r.detail);
+auto Fields(As<ReasonRow> auto& r) {
+  return std::tie(r.code, r.text, r.first, r.second, r.detail);
+}
+
+inline void PutField(Packer& packer, const Reason& reason) {
+  PutField(packer, ToReasonRow(reason));
+}
+
+inline void GetField(Unpacker& unpacker, Reason& out) {
+  ReasonRow row;
+  GetField(unpacker, row);
+  std::optional<Reason> reason = FromReasonRow(row);
+  if (!reason) {
+    return unpacker.Fail("is a choice that this version does not know");
+  }
+  out = *std::move(reason);
 }
 
 auto Fields(As<Resize> auto& r) {

@@ -1,4 +1,4 @@
-// A job as the engine keeps it, and why it is in the state it is in.
+// A job as the engine keeps it.
 // Values; readable by everybody through Engine's accessors.
 #ifndef GAVEL_COORDINATOR_ENGINE_JOB_H_
 #define GAVEL_COORDINATOR_ENGINE_JOB_H_
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/engine/reason.h"
 #include "coordinator/engine/stays.h"
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/workload/job_spec.h"
@@ -130,62 +131,6 @@ struct Worker {
   uint64_t bytes_moved = 0;  // as last told (BytesMoved), and when it had risen
   Time bytes_at = -kNever;
 };
-
-// {code, numbers}; rendered only when asked (RenderReason).
-enum class ReasonCode : uint8_t {
-  kNone,
-  kRunning,          // type; numbers: share received, target
-  kSubmitted,        // waits for the first allocation
-  kNoServer,         // no accelerator has joined
-  kPriority,         // type; numbers: place in line, % of its share received
-  kNotInAllocation,  // the policy left it out
-  kStarting,  // text: server; numbers: seconds without a sign of it, the limit
-  kPausing,   // asked to pause, not yet released
-  kEnding,    // its loop is over, its process is about to end
-  kWaitsForRelease,  // its accelerator is still held; numbers: job id
-  kUnusable,         // scale factor fits no type that is there; number: it
-  kHeldFailures,     // numbers: failures, exit code or -signal
-  kHeldLaunch,       // text: what the agent said
-  kCancelled,
-  kFinished,
-  kGangStarting,   // type; numbers: failed attempts, how many are allowed
-  kHeldGang,       // text: job id; numbers: failed attempts
-  kRunningPacked,  // type and partner; numbers: as kRunning
-  kOutOfMemory,    // types; number: job id
-  // Why a job has another number of workers than before (Job::resize_reason).
-  kGrown,         // type; numbers: idle there, steps/s gained
-  kShrunkForJob,  // type; number: job id
-  kShrunkSlow,    // type; numbers: steps/s with more, with as many as now
-  kShrunkToFit,   // type
-  kShrunkFailed,  // type; number: workers that did not come together
-  // Checkpoints that move between servers (workers/checkpoints.h).
-  kMoving,     // "a to b"; numbers: bytes done, of how many
-  kStranded,   // job id and servers; number: step of its last checkpoint
-  kTooWide,    // number: scale factor
-  kHeldFetch,  // job id and "a to b"; numbers: seconds without a byte, times
-  // Workers whose loop stands still (workers/hang_watch.h).
-  kStandsStill,     // "rank 2 on v100"; numbers: seconds, how many are allowed
-  kHeldHung,        // text: job id; numbers: failures, seconds
-  kHeldDevice,      // accelerators; number: job id
-  kHeldSilent,      // text: job id; number: failures
-  kHeldHungLaunch,  // text: where and why; numbers: job id, launches
-  kTooExtreme,      // text: its figures; number: job id
-  kDrained,         // text: "v100 of here and there"
-  kHeldByUser,      // number: job id
-  kHeldUnready,     // text: job id; numbers: failures, seconds
-};
-
-struct Reason {
-  ReasonCode code = ReasonCode::kNone;
-  std::string subject;  // type or text
-  double first = 0;
-  double second = 0;
-  std::string detail = {};  // of kHeldFailures: the last error of its output
-};
-
-// One sentence for a person: "waiting: 3rd in line for v100, 41 % of its share
-// received".
-std::string RenderReason(const Reason& reason);
 
 // What was measured of a job before it came, or since in pairs: its steps/s
 // alone on a type, or the part of them that it keeps beside a job type of the

@@ -197,8 +197,9 @@ std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
   return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
 }
 
-Reason WhyDrained(const Job& job, const Cluster& cluster,
-                  const ThroughputMatrix& throughputs) {
+std::optional<reason::Drained> WhyDrained(const Job& job,
+                                          const Cluster& cluster,
+                                          const ThroughputMatrix& throughputs) {
   std::map<std::string, int> count;  // by type, if none were drained
   std::map<std::string, std::set<std::string>> drained;  // servers by type
   for (const Accelerator& accelerator : cluster.accelerators()) {
@@ -214,8 +215,8 @@ Reason WhyDrained(const Job& job, const Cluster& cluster,
     if (!usable || count[type] < job.spec.LeastWorkers()) continue;
     texts.push_back(StrCat(type, " of ", absl::StrJoin(servers, " and ")));
   }
-  if (texts.empty()) return {};
-  return {ReasonCode::kDrained, absl::StrJoin(texts, ", "), 0, 0};
+  if (texts.empty()) return std::nullopt;
+  return reason::Drained{absl::StrJoin(texts, ", ")};
 }
 
 }  // namespace gavel

@@ -3,11 +3,13 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_OPERATOR_RULES_H_
 #define GAVEL_COORDINATOR_ENGINE_OPERATOR_RULES_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/reason.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/throughput/throughput_matrix.h"
 
@@ -41,9 +43,10 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 
-// kDrained, where the job could run but for what is drained.
-Reason WhyDrained(const Job& job, const Cluster& cluster,
-                  const ThroughputMatrix& throughputs);
+// Where the job could run but for what is drained.
+std::optional<reason::Drained> WhyDrained(const Job& job,
+                                          const Cluster& cluster,
+                                          const ThroughputMatrix& throughputs);
 
 }  // namespace gavel
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <variant>
 
 #include "coordinator/mechanism/mechanism.h"
 
@@ -33,22 +34,23 @@ WaitingLine::WaitingLine(const RoundTable& rows, std::vector<std::string> types,
         std::ranges::lower_bound(waiting[type], *best, std::greater<>());
     places_.push_back(
         {rows.unit(row).job,
-         {type, 1 + static_cast<double>(before - waiting[type].begin())}});
+         {type, 1 + static_cast<int>(before - waiting[type].begin())}});
   }
   std::ranges::sort(places_, {}, &std::pair<JobId, Place>::first);
 }
 
 void WaitingLine::Tell(JobId job, Reason* reason) const {
-  if (reason->code != ReasonCode::kPriority) return;
+  auto* in_line = std::get_if<reason::Priority>(reason);
+  if (in_line == nullptr) return;
   const auto found = std::ranges::lower_bound(places_, job, {},
                                               &std::pair<JobId, Place>::first);
   if (found == places_.end() || found->first != job ||
       found->second.type >= types_.size()) {
-    *reason = {ReasonCode::kNotInAllocation, "", 0, 0};
+    *reason = reason::NotInAllocation();
     return;
   }
-  reason->subject = types_[found->second.type];
-  reason->first = found->second.number;
+  in_line->type = types_[found->second.type];
+  in_line->place = found->second.number;
 }
 
 }  // namespace gavel

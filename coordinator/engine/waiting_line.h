@@ -22,15 +22,15 @@ class WaitingLine {
   WaitingLine(const RoundTable& rows, std::vector<std::string> types,
               double round_duration_s);
 
-  // Completes a reason of kPriority: the type that the job is nearest to its
+  // Completes a Priority: the type that the job is nearest to its
   // turn on, and how many go before it there, plus one. A job that is in no
-  // line has no share: kNotInAllocation.
+  // line has no share: NotInAllocation.
   void Tell(JobId job, Reason* reason) const;
 
  private:
   struct Place {
     size_t type = 0;
-    double number = 1;
+    int number = 1;
   };
   std::vector<std::string> types_;
   std::vector<std::pair<JobId, Place>> places_;  // ascending

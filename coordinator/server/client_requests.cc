@@ -227,7 +227,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
   if (request.kind == QueryKind::kWhy)
     throughputs = ThroughputsOf(*job, engine_);
   JobView view = views_.MakeOne(*job, now);
-  if (view.reason.code != ReasonCode::kPriority) {
+  if (!std::holds_alternative<reason::Priority>(view.reason)) {
     send_(from.peer,
           AnswerOfJob(request, view, throughputs, WaitingLine(), now));
     return;

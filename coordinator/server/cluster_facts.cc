@@ -26,8 +26,9 @@ std::string JobText(const Job& job) {
 // Its owner ended or held it: that what started was ended is no failure.
 bool IsTakenBack(const Engine& engine, JobId id) {
   const Job* job = engine.FindJob(id);
-  return job != nullptr && (job->state == JobState::kCancelled ||
-                            job->reason.code == ReasonCode::kHeldByUser);
+  return job != nullptr &&
+         (job->state == JobState::kCancelled ||
+          std::holds_alternative<reason::HeldByUser>(job->reason));
 }
 
 std::string HowItEnded(const WorkerExited& exit) {

@@ -2,6 +2,7 @@
 // that never speak.
 #include <set>
 #include <string>
+#include <variant>
 
 #include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
@@ -178,7 +179,8 @@ TEST_F(WorkerLimits, AProgramThatSpokeAndIsNotReadyIsToldTheLimit) {
     driver_.At(driver_.now + 125);
     StopsAndExits(15);
   }
-  EXPECT_EQ(driver_.job(job_).reason.code, ReasonCode::kHeldUnready);
+  EXPECT_TRUE(
+      std::holds_alternative<reason::HeldUnready>(driver_.job(job_).reason));
   EXPECT_THAT(RenderReason(driver_.engine().Why(job_, driver_.now)),
               HasSubstr("not ready to train after 120 s in which it read and "
                         "wrote nothing; raise its start_timeout_s"));
@@ -193,14 +195,14 @@ TEST_F(WorkerLimits, WhoSpokeIsKnownAfterARestart) {
 
 // Jobs of other users can't read a LibTorch in root's home.
 TEST(HeldAfterFailures, ALibraryThatCannotBeReadHasItsRemedy) {
-  Reason reason{ReasonCode::kHeldFailures, "4", 3, 127};
-  reason.detail =
+  reason::HeldFailures held{JobId(4), 3, 127};
+  held.last_error =
       "./train: error while loading shared libraries: libtorch.so: cannot open "
       "shared object file: Permission denied";
-  EXPECT_THAT(RenderReason(reason),
+  EXPECT_THAT(RenderReason(held),
               HasSubstr("see that the job's user can read the library"));
-  reason.detail = "ValueError: no such layer";
-  EXPECT_THAT(RenderReason(reason), ::testing::Not(HasSubstr("library")));
+  held.last_error = "ValueError: no such layer";
+  EXPECT_THAT(RenderReason(held), ::testing::Not(HasSubstr("library")));
 }
 
 // A launch that does not come to exec.

@@ -1,6 +1,7 @@
 // The parts that run processes and answer workers, agents and operators
 // (coordinator/engine/workers), each alone: what it records is not applied.
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -69,7 +70,8 @@ TEST_F(CheckpointsTest, AJobIsStrandedWhenNoServerHasItsLatestCheckpoint) {
   EXPECT_FALSE(parts_.checkpoints.IsStranded(job));
   parts_.agents.Lose(9, "far", /*left=*/false);
   EXPECT_TRUE(parts_.checkpoints.IsStranded(job));
-  EXPECT_EQ(parts_.checkpoints.WhyStranded(job).code, ReasonCode::kStranded);
+  EXPECT_TRUE(std::holds_alternative<reason::Stranded>(
+      parts_.checkpoints.WhyStranded(job)));
   parts_.checkpoints.ForgoCheckpoints(job);
   EXPECT_FALSE(parts_.checkpoints.IsStranded(job));
 }
@@ -105,17 +107,20 @@ TEST_F(EndingsTest, AJobIsHeldWhenItHasFailedTooOften) {
   exit.exit_code = 3;
   parts_.endings.On(50, event::WorkerGone{exit});
   EXPECT_EQ(job.state, JobState::kHeld);
-  EXPECT_EQ(job.reason.code, ReasonCode::kHeldFailures);
+  EXPECT_TRUE(std::holds_alternative<reason::HeldFailures>(job.reason));
 }
 
 TEST_F(ExplanationsTest, SayWhereAJobIs) {
   Job& job = Add("job");
-  EXPECT_EQ(parts_.explanations.Why(job.id, 0).code, ReasonCode::kSubmitted);
+  EXPECT_TRUE(std::holds_alternative<reason::Submitted>(
+      parts_.explanations.Why(job.id, 0)));
   Run(job, first_);
   job.counted_since = 0;
-  EXPECT_EQ(parts_.explanations.Why(job.id, 10).code, ReasonCode::kRunning);
+  EXPECT_TRUE(std::holds_alternative<reason::Running>(
+      parts_.explanations.Why(job.id, 10)));
   job.workers.front().finished = true;
-  EXPECT_EQ(parts_.explanations.Why(job.id, 10).code, ReasonCode::kEnding);
+  EXPECT_TRUE(std::holds_alternative<reason::Ending>(
+      parts_.explanations.Why(job.id, 10)));
 }
 
 TEST_F(HangWatchTest, AWorkerStandsStillWhileItsCountsDoNotChange) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "coordinator/server/query/json_text.h"
@@ -89,7 +90,7 @@ TEST(QueueView, PlacesInLineAreThoseOfWhy) {
     view->line->Get().Tell(job->id, &reason);
     const Reason alone = driver.engine().Why(job->id, driver.now);
     EXPECT_EQ(RenderReason(reason), RenderReason(alone)) << job->id.value();
-    in_line += reason.code == ReasonCode::kPriority;
+    in_line += std::holds_alternative<reason::Priority>(reason);
   }
   EXPECT_GT(in_line, 5);
 }

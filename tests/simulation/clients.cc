@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <variant>
 
 #include "core/text.h"
 
@@ -76,7 +77,7 @@ std::vector<JobId> HungLaunches(const Engine& engine) {
   std::vector<JobId> held;
   for (const auto& [id, job] : engine.jobs()) {
     if (job.state == JobState::kHeld &&
-        job.reason.code == ReasonCode::kHeldHungLaunch) {
+        std::holds_alternative<reason::HeldHungLaunch>(job.reason)) {
       held.push_back(id);
     }
   }

@@ -150,22 +150,20 @@ Reason Checkpoints::WhyMoving(const Job& job, int rank) const {
   const auto known = fetching_.find({job.id, rank, worker.incarnation});
   std::string way = StrCat(source.server, " to ", worker.server);
   if (known == fetching_.end()) {
-    return {ReasonCode::kMoving, std::move(way), 0, 0};
+    return reason::Moving{std::move(way)};
   }
   const FetchProgress& progress = known->second;
   if (!progress.waits_for.empty()) {
     StrAppend(&way, " (", progress.waits_for, ")");
   }
-  return {ReasonCode::kMoving, std::move(way),
-          static_cast<double>(progress.bytes_done),
-          static_cast<double>(progress.bytes_total)};
+  return reason::Moving{std::move(way),
+                        static_cast<double>(progress.bytes_done),
+                        static_cast<double>(progress.bytes_total)};
 }
 
 Reason Checkpoints::WhyStranded(const Job& job) const {
-  return {ReasonCode::kStranded,
-          StrCat(job.id.value(), " ",
-                 absl::StrJoin(CheckpointServers(job), " and ")),
-          static_cast<double>(Acknowledged(job).step), 0};
+  return reason::Stranded{absl::StrJoin(CheckpointServers(job), " and "),
+                          Acknowledged(job).step, job.id};
 }
 
 bool Checkpoints::IsTooWideForOneServer(const Job& job) const {

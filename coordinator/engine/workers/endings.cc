@@ -56,8 +56,7 @@ bool Endings::GiveUpSize(Time now, Job& job) {
   job.scale_factor = job.spec.scale_factor;
   job.failed_starts = 0;
   job.resized_at = now;
-  job.resize_reason = {ReasonCode::kShrunkFailed, type,
-                       static_cast<double>(size), 0};
+  job.resize_reason = reason::ShrunkFailed{type, size};
   round_.ForgetPlan(job);
   assignments_.Assign(now, job, {}, JobId());
   agenda_.SolveSoon();
@@ -118,8 +117,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
     if (job.AllDone()) {
-      EndJob(now, job, JobState::kFinished,
-             Reason{ReasonCode::kFinished, "", 0, 0});
+      EndJob(now, job, JobState::kFinished, reason::Finished());
     }
     processes_.ReviveDone(now, job);
     return;
@@ -148,11 +146,9 @@ bool Endings::GiveUpLaunching(Time now, Job& job, const WorkerExited& exit) {
   const std::string why = exit.launch_error.empty()
                               ? "its agent was lost meanwhile"
                               : exit.launch_error;
-  EndJob(
-      now, job, JobState::kHeld,
-      Reason{ReasonCode::kHeldHungLaunch, StrCat("on ", exit.server, ": ", why),
-             static_cast<double>(job.id.value()),
-             static_cast<double>(job.hung_launches)});
+  EndJob(now, job, JobState::kHeld,
+         reason::HeldHungLaunch{StrCat("on ", exit.server, ": ", why), job.id,
+                                job.hung_launches});
   return true;
 }
 
@@ -164,34 +160,28 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
   if (!exit.launch_error.empty()) {
     // Trying again would end the same way.
     return EndJob(now, job, JobState::kHeld,
-                  Reason{ReasonCode::kHeldLaunch, exit.launch_error, 0, 0});
+                  reason::HeldLaunch{exit.launch_error});
   }
   if (job.failures_in_a_row < job.spec.retries_max) {
     return processes_.RestartGang(now, job);
   }
-  const auto failures = static_cast<double>(job.failures_in_a_row);
+  const int failures = job.failures_in_a_row;
   if (end.hung_s > 0) {
     return EndJob(now, job, JobState::kHeld,
-                  Reason{ReasonCode::kHeldHung, std::to_string(job.id.value()),
-                         failures, end.hung_s});
+                  reason::HeldHung{job.id, failures, end.hung_s});
   }
   if (end.silent) {
     return EndJob(now, job, JobState::kHeld,
-                  Reason{ReasonCode::kHeldSilent,
-                         std::to_string(job.id.value()), failures, 0});
+                  reason::HeldSilent{job.id, failures});
   }
   if (end.unready_s > 0) {
-    return EndJob(
-        now, job, JobState::kHeld,
-        Reason{ReasonCode::kHeldUnready, std::to_string(job.id.value()),
-               failures, end.unready_s});
+    return EndJob(now, job, JobState::kHeld,
+                  reason::HeldUnready{job.id, failures, end.unready_s});
   }
   EndJob(now, job, JobState::kHeld,
-         Reason{ReasonCode::kHeldFailures, std::to_string(job.id.value()),
-                static_cast<double>(job.failures_in_a_row),
-                static_cast<double>(exit.signal != 0 ? -exit.signal
-                                                     : exit.exit_code),
-                job.last_error});
+         reason::HeldFailures{job.id, failures,
+                              exit.signal != 0 ? -exit.signal : exit.exit_code,
+                              job.last_error});
 }
 
 void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
@@ -223,8 +213,7 @@ void Endings::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
       ++job.failed_starts >= StartsMax(job)) {
     if (GiveUpSize(now, job)) return;
     return EndJob(now, job, JobState::kHeld,
-                  Reason{ReasonCode::kHeldGang, std::to_string(job.id.value()),
-                         static_cast<double>(job.failed_starts), 0});
+                  reason::HeldGang{job.id, job.failed_starts});
   }
   for (size_t rank = 0; rank < job.workers.size(); ++rank) {
     if (job.workers[rank].held_epoch != 0) {
@@ -280,8 +269,7 @@ void Endings::On(Time now, const event::AcceleratorLost& e) {
       });
   if ((others ? servers.size() : accused.size()) < kAccusedMax) return;
   EndJob(now, *accuser, JobState::kHeld,
-         Reason{ReasonCode::kHeldDevice, absl::StrJoin(accused, " nor "),
-                static_cast<double>(e.job.value()), 0});
+         reason::HeldDevice{absl::StrJoin(accused, " nor "), e.job});
 }
 
 void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
@@ -325,13 +313,12 @@ void Endings::GiveUpFetches(Time now) {
 // they do not reach each other.
 bool Endings::GiveUpFetching(Time now, Job& job, const std::string& server) {
   if (++job.failed_starts < StartsMax(job)) return false;
-  EndJob(
-      now, job, JobState::kHeld,
-      Reason{ReasonCode::kHeldFetch,
-             StrCat(job.id.value(), " ",
-                    checkpoints_.SourceFor(job, server).server, " to ", server),
+  EndJob(now, job, JobState::kHeld,
+         reason::HeldFetch{
+             {job.id, StrCat(checkpoints_.SourceFor(job, server).server, " to ",
+                             server)},
              StartTimeout(job, options_),
-             static_cast<double>(job.failed_starts)});
+             job.failed_starts});
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_join.h"
@@ -30,7 +31,7 @@ event::Received Explanations::ReceivedOf(JobId id, Time now) const {
 
 Reason Explanations::Why(JobId id, Time now) const {
   Reason reason = WhyUnranked(id, now);
-  if (reason.code == ReasonCode::kPriority) {
+  if (std::holds_alternative<reason::Priority>(reason)) {
     WaitingLine(rows_.RoundUnits(now, /*with_trials=*/false), cluster_.types(),
                 terms_.round_duration_s())
         .Tell(id, &reason);
@@ -42,54 +43,50 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
   const Job& job = jobs_.at(id);
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
-    if (job.HoldsAny()) return {ReasonCode::kPausing, "", 0, 0};
+    if (job.HoldsAny()) return reason::Pausing();
     return WhyWaiting(job, now);
   }
   const Accelerator& first = cluster_.accelerator(job.assigned.front());
   for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
     const Worker& worker = job.workers[rank];
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) {
-      return {ReasonCode::kPausing, "", 0, 0};
+      return reason::Pausing();
     }
     if (worker.finished || worker.process == ProcessState::kDone) {
-      return {ReasonCode::kEnding, "", 0, 0};
+      return reason::Ending();
     }
     if (worker.process == ProcessState::kLaunching &&
         !checkpoints_.SourceFor(job, worker.server).server.empty()) {
       return checkpoints_.WhyMoving(job, static_cast<int>(rank));
     }
     if (worker.process != ProcessState::kJoined) {
-      return {ReasonCode::kStarting, first.server, IdleStart(now, worker),
-              StartTimeout(job, options_)};
+      return reason::Starting{first.server, IdleStart(now, worker),
+                              StartTimeout(job, options_)};
     }
     if (const WorkerKey* holder =
             leases_.HeldByOther(job.assigned[rank], job)) {
-      return {ReasonCode::kWaitsForRelease, first.info.type,
-              static_cast<double>(holder->job.value()), 0};
+      return reason::WaitsForRelease{first.info.type, holder->job};
     }
     const WorkerKey* parked = leases_.LeavingMemory(job.assigned[rank], job);
     if (parked != nullptr && worker.held_epoch == 0) {
-      return {ReasonCode::kWaitsForRelease,
-              StrCat("memory of its ", first.info.type),
-              static_cast<double>(parked->job.value()), 0};
+      return reason::WaitsForRelease{StrCat("memory of its ", first.info.type),
+                                     parked->job};
     }
     if (worker.held_epoch != 0) continue;
     if (job.failed_starts > 0) {
-      return {ReasonCode::kGangStarting, first.server,
-              static_cast<double>(job.failed_starts),
-              static_cast<double>(StartsMax(job))};
+      return reason::GangStarting{first.server, job.failed_starts,
+                                  StartsMax(job)};
     }
-    return {ReasonCode::kStarting, first.server, 0, 0};
+    return reason::Starting{first.server};
   }
   if (const auto still = hang_.StandstillOf(job)) {
-    return {ReasonCode::kStandsStill,
-            StrCat("rank ", still->rank, " on ", first.info.type),
-            still->seconds, still->allowed_s};
+    return reason::StandsStill{first.info.type, still->seconds,
+                               still->allowed_s, still->rank};
   }
   const JobShares shares = ledger_.SharesOf(id, now);
   if (!jobs_.Together(job, job.partner)) {
-    return {ReasonCode::kRunning, first.info.type, shares.received,
-            shares.target};
+    return reason::Running{first.info.type, 100 * shares.received,
+                           100 * shares.target};
   }
   std::string beside =
       StrCat(first.info.type, " beside job ", job.partner.value());
@@ -100,22 +97,20 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     StrAppend(&beside, " at ", std::lround(100 * *together / alone),
               " % of its speed alone");
   }
-  return {ReasonCode::kRunningPacked, std::move(beside), shares.received,
-          shares.target};
+  return reason::RunningPacked{std::move(beside), 100 * shares.received,
+                               100 * shares.target};
 }
 
 Reason Explanations::WhyWaiting(const Job& job, Time now) const {
   const std::vector<int>& capacity = cluster_.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
-    const Reason drained = WhyDrained(job, cluster_, throughputs_);
-    return drained.code == ReasonCode::kDrained
-               ? drained
-               : Reason{ReasonCode::kNoServer, "", 0, 0};
+    if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
+    return reason::NoServer();
   }
   if (checkpoints_.IsStranded(job)) return checkpoints_.WhyStranded(job);
   if (checkpoints_.IsTooWideForOneServer(job)) {
-    return {ReasonCode::kTooWide, "", static_cast<double>(job.scale_factor), 0};
+    return reason::TooWide{job.scale_factor};
   }
   const std::vector<bool>& usable_types = figures_.UsableTypes(job);
   bool usable = false;
@@ -129,24 +124,19 @@ Reason Explanations::WhyWaiting(const Job& job, Time now) const {
     }
   }
   if (!too_small.empty()) {
-    return {ReasonCode::kOutOfMemory, absl::StrJoin(too_small, ", "),
-            static_cast<double>(job.id.value()), 0};
+    return reason::OutOfMemory{absl::StrJoin(too_small, ", "), job.id};
   }
   if (!usable) {
-    if (Reason drained = WhyDrained(job, cluster_, throughputs_);
-        drained.code == ReasonCode::kDrained)
-      return drained;
-    return {ReasonCode::kUnusable, "",
-            static_cast<double>(job.spec.LeastWorkers()), 0};
+    if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
+    return reason::Unusable{job.spec.LeastWorkers()};
   }
-  if (job.counted_since == kNever) return {ReasonCode::kSubmitted, "", 0, 0};
+  if (job.counted_since == kNever) return reason::Submitted();
   if (std::ranges::binary_search(allocation_.result().too_extreme, job.id)) {
-    return {ReasonCode::kTooExtreme, ExtremesOf(job.spec),
-            static_cast<double>(job.id.value()), 0};
+    return reason::TooExtreme{ExtremesOf(job.spec), job.id};
   }
   const JobShares shares = ledger_.SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
-  return {ReasonCode::kPriority, "", 0, ratio};
+  return reason::Priority{"", 0, 100 * ratio};
 }
 
 }  // namespace gavel::engine

@@ -52,8 +52,7 @@ void Operators::On(Time now, const event::JobCommanded& e) {
       return Release(*job);
     case CommandKind::kHold:
       return endings_.EndJob(now, *job, JobState::kHeld,
-                             Reason{ReasonCode::kHeldByUser, "",
-                                    static_cast<double>(e.job.value()), 0},
+                             reason::HeldByUser{.job = e.job},
                              PauseTier::kEvict);
     case CommandKind::kRequeue:
       assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
@@ -75,8 +74,7 @@ void Operators::On(Time now, const event::JobCommanded& e) {
       }
       return;
     default:
-      endings_.EndJob(now, *job, JobState::kCancelled,
-                      Reason{ReasonCode::kCancelled, "", 0, 0});
+      endings_.EndJob(now, *job, JobState::kCancelled, reason::Cancelled());
   }
 }
 

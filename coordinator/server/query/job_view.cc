@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "coordinator/server/query/query.h"
 #include "core/text.h"
@@ -102,11 +103,11 @@ std::string TextOf(const JobView& job, const Reason& reason) {
 
 // How its last process ended, when that is why it is held.
 std::optional<ExitRow> ExitOf(const Reason& reason) {
-  if (reason.code != ReasonCode::kHeldFailures) return std::nullopt;
+  const auto* held = std::get_if<reason::HeldFailures>(&reason);
+  if (held == nullptr) return std::nullopt;
   ExitRow exit;
-  exit.failures = static_cast<int>(reason.first);
-  const int end = static_cast<int>(reason.second);
-  (end >= 0 ? exit.exit_code : exit.signal) = std::abs(end);
+  exit.failures = held->failures;
+  (held->end >= 0 ? exit.exit_code : exit.signal) = std::abs(held->end);
   return exit;
 }
 
@@ -213,12 +214,12 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.state = job.state;
   row.reason = TextOf(job, reason);
   row.memory = job.memory;
-  row.code = CodeName(reason.code);
+  row.code = ReasonName(reason);
   row.throughputs = std::move(throughputs);
   row.share_target = job.shares.target;
   row.share_got = job.shares.received;
-  if (reason.code == ReasonCode::kPriority) {
-    row.place = static_cast<int>(reason.first);
+  if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
+    row.place = in_line->place;
   }
   return row;
 }

@@ -49,7 +49,7 @@ struct JobView {
   JobId id;
   std::shared_ptr<const JobFacts> facts;
   std::string_view state;  // StateLetters
-  // Of kPriority, its place in line is told by a WaitingLine.
+  // Of a Priority, its place in line is told by a WaitingLine.
   Reason reason;
   // Behind the reason, and where its tensors are; mostly empty.
   std::string notes;

@@ -43,8 +43,7 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
 // As squeue's: PD waiting, R running, S paused, CG pausing or ending,
 // CD finished, F held after failures, CA cancelled.
 std::string_view StateLetters(const Job& job);
-// "priority"; "measured".
-std::string_view CodeName(ReasonCode code);
+// "measured".
 std::string_view SourceName(ThroughputSource source);
 // Jobs by state letters; looks at each.
 Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);

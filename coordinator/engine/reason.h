@@ -1,0 +1,376 @@
+// Why a job is in the state that it is in, or has its number of workers: one
+// struct for each reason. To add one, write its struct and append it to Reason:
+// - kName: the code that JSON shows. What JSON shows besides, of Priority and
+//   HeldFailures, is in server/query/job_view.cc.
+// - kSentence: for a person; "%2$d" is its second field. Where a format is not
+//   enough: a member Sentence(), in reason.cc.
+// - Its fields, at most four, in the order of the slots of ReasonRow: text,
+//   number, number, text. Ids and integers fit into any slot.
+// Values, made by the engine; the functions are pure.
+#ifndef GAVEL_COORDINATOR_ENGINE_REASON_H_
+#define GAVEL_COORDINATOR_ENGINE_REASON_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "core/ids.h"
+
+namespace gavel {
+namespace reason {
+
+using Text = std::string_view;
+
+struct NoText {};   // an empty slot
+struct JobAndWay {  // in one slot: "7 a to b"
+  JobId job;
+  std::string way;
+};
+
+struct None {
+  static constexpr Text kName = "none";
+  static constexpr Text kSentence = "";
+};
+
+struct Running {
+  static constexpr Text kName = "running";
+  static constexpr Text kSentence =
+      "running on %1$s: received %2$.0f %% of the time, target %3$.0f %%";
+  std::string type;
+  double received_percent = 0, target_percent = 0;
+};
+
+struct Submitted {
+  static constexpr Text kName = "submitted";
+  static constexpr Text kSentence = "waiting: for the first allocation";
+};
+
+struct NoServer {
+  static constexpr Text kName = "no_server";
+  static constexpr Text kSentence =
+      "waiting: no accelerator has joined; start `gavel agent` on a server";
+};
+
+// Its type and place in line are told by a WaitingLine.
+struct Priority {
+  static constexpr Text kName = "priority";
+  std::string Sentence() const;
+  std::string type;
+  int place = 0;                // 1: next
+  double received_percent = 0;  // of its share
+};
+
+struct NotInAllocation {
+  static constexpr Text kName = "not_in_allocation";
+  static constexpr Text kSentence = "waiting: the policy gives it no share now";
+};
+
+struct Starting {
+  static constexpr Text kName = "starting";
+  std::string Sentence() const;
+  std::string server;
+  double silent_s = 0, silent_s_max = 0;  // without a sign of it
+};
+
+struct Pausing {
+  static constexpr Text kName = "pausing";
+  static constexpr Text kSentence =
+      "pausing: to stop at the next iteration boundary";
+};
+
+struct Ending {
+  static constexpr Text kName = "ending";
+  static constexpr Text kSentence = "ending: its training loop is over";
+};
+
+struct WaitsForRelease {
+  static constexpr Text kName = "waits_for_release";
+  static constexpr Text kSentence =
+      "waiting: job %2$d has not yet released its %1$s";
+  std::string what;  // a type, or the memory of one
+  JobId holder;
+};
+
+struct Unusable {
+  static constexpr Text kName = "unusable";
+  static constexpr Text kSentence =
+      "waiting: scale factor %1$d fits on no type whose accelerators are "
+      "reachable, or its throughput is 0 on all of them";
+  int scale_factor = 1;
+};
+
+struct HeldFailures {
+  static constexpr Text kName = "held_failures";
+  std::string Sentence() const;
+  JobId job;
+  int failures = 0;
+  int end = 0;                  // exit code or -signal
+  std::string last_error = {};  // of its output
+};
+
+struct HeldLaunch {
+  static constexpr Text kName = "held_launch";
+  static constexpr Text kSentence = "held: could not be started: %1$s";
+  std::string error;  // of the agent
+};
+
+struct Cancelled {
+  static constexpr Text kName = "cancelled";
+  static constexpr Text kSentence = "cancelled by its user";
+};
+
+struct Finished {
+  static constexpr Text kName = "finished";
+  static constexpr Text kSentence = "finished";
+};
+
+struct GangStarting {
+  static constexpr Text kName = "gang_starting";
+  static constexpr Text kSentence =
+      "starting on %1$s: its gang did not come together %2$d times in a row, "
+      "it is held after %3$d; `gavel logs` tells which rank";
+  std::string server;
+  int attempts = 0, attempts_max = 0;
+};
+
+struct HeldGang {
+  static constexpr Text kName = "held_gang";
+  static constexpr Text kSentence =
+      "held: its gang did not come together %2$d times in a row; see that its "
+      "servers reach each other, read `gavel logs %1$d`, then `gavel release "
+      "%1$d`";
+  JobId job;
+  int attempts = 0;
+};
+
+struct RunningPacked {
+  static constexpr Text kName = "running_packed";
+  static constexpr Text kSentence = Running::kSentence;
+  std::string type;  // and its partner: "v100 beside job 3"
+  double received_percent = 0, target_percent = 0;
+};
+
+struct OutOfMemory {
+  static constexpr Text kName = "out_of_memory";
+  static constexpr Text kSentence =
+      "waiting: it ran out of memory on %1$s, and nothing else is left; lower "
+      "its batch size, or `gavel release %2$d` to try again";
+  std::string types;
+  JobId job;
+};
+
+// ---- why it has another number of workers than before (Job::resize_reason)
+
+struct Grown {
+  static constexpr Text kName = "grown";
+  static constexpr Text kSentence = "%2$d %1$s idle, %3$+.2g steps/s";
+  std::string type;
+  int idle = 0;
+  double gain_steps_per_s = 0;
+};
+
+struct ShrunkForJob {
+  static constexpr Text kName = "shrunk_for_job";
+  static constexpr Text kSentence = "job %2$d waits for %1$s";
+  std::string type;
+  JobId waiting;
+};
+
+struct ShrunkSlow {
+  static constexpr Text kName = "shrunk_slow";
+  static constexpr Text kSentence =
+      "more of %1$s were not faster by enough, %2$.3g instead of %3$.3g "
+      "steps/s";
+  std::string type;
+  double with_more_steps_per_s = 0, now_steps_per_s = 0;
+};
+
+struct ShrunkToFit {
+  static constexpr Text kName = "shrunk_to_fit";
+  static constexpr Text kSentence = "no more %1$s are free";
+  std::string type;
+};
+
+struct ShrunkFailed {
+  static constexpr Text kName = "shrunk_failed";
+  static constexpr Text kSentence =
+      "with %2$d of %1$s it did not come together; `gavel logs` tells why";
+  std::string type;
+  int workers = 0;
+};
+
+// ---- checkpoints that move between servers (workers/checkpoints.h)
+
+struct Moving {
+  static constexpr Text kName = "moving";
+  std::string Sentence() const;
+  std::string way;                         // "a to b", and what it waits for
+  double bytes_done = 0, bytes_total = 0;  // 0: not yet known
+};
+
+struct Stranded {
+  static constexpr Text kName = "stranded";
+  static constexpr Text kSentence =
+      "waiting: its last checkpoint (step %2$d) lies on %1$s alone, which "
+      "can't be reached; start the agent there, or `gavel release %3$d` to go "
+      "on from what other servers have";
+  std::string servers;
+  uint64_t step = 0;
+  JobId job;
+};
+
+struct TooWide {
+  static constexpr Text kName = "too_wide";
+  static constexpr Text kSentence =
+      "waiting: no one server has %1$d accelerators of a type, and servers "
+      "without a shared checkpoint directory can't checkpoint a gang together; "
+      "lower its scale factor, or share the directory";
+  int scale_factor = 1;
+};
+
+struct HeldFetch {
+  static constexpr Text kName = "held_fetch";
+  std::string Sentence() const;
+  JobAndWay moved;
+  double silent_s = 0;  // without a byte
+  int attempts = 0;
+};
+
+// ---- workers whose loop stands still (workers/hang_watch.h)
+
+struct StandsStill {
+  static constexpr Text kName = "stands_still";
+  static constexpr Text kSentence =
+      "running, but rank %4$d on %1$s has made no step and passed no boundary "
+      "for %2$.0f s; it is ended after %3$.0f s (hang_timeout_s)";
+  std::string type;
+  double still_s = 0, still_s_max = 0;
+  int rank = 0;
+};
+
+struct HeldHung {
+  static constexpr Text kName = "held_hung";
+  static constexpr Text kSentence =
+      "held: failed %2$d times in a row without a new checkpoint (last: no "
+      "step and no boundary for %3$.0f s); read `gavel logs %1$d`, call "
+      "Boundary() in what takes longer or raise its hang_timeout_s, then "
+      "`gavel release %1$d`";
+  JobId job;
+  int failures = 0;
+  double still_s = 0;
+};
+
+struct HeldDevice {
+  static constexpr Text kName = "held_device";
+  static constexpr Text kSentence =
+      "held: it could use neither %1$s, where other jobs may have no trouble; "
+      "see that its program can use such devices (was it built with CUDA?), "
+      "read `gavel logs %2$d`, then `gavel release %2$d`";
+  std::string accelerators;
+  JobId job;
+};
+
+struct HeldSilent {
+  static constexpr Text kName = "held_silent";
+  static constexpr Text kSentence =
+      "held: failed %2$d times in a row: it never spoke to the coordinator; "
+      "does it link the gavel runtime? If it does, and is long before its "
+      "session, raise its start_timeout_s; read `gavel logs %1$d`, then `gavel "
+      "release %1$d`";
+  JobId job;
+  int failures = 0;
+};
+
+struct HeldHungLaunch {
+  static constexpr Text kName = "held_hung_launch";
+  static constexpr Text kSentence =
+      "held: its launch came to nothing %3$d times, at last %1$s; see that its "
+      "working_directory and its program can be read there, then `gavel "
+      "release %2$d`";
+  std::string where;  // and why: "on a: exec did not return"
+  JobId job;
+  int launches = 0;
+};
+
+struct TooExtreme {
+  static constexpr Text kName = "too_extreme";
+  static constexpr Text kSentence =
+      "waiting: the policy leaves it out, since its figures (%1$s) are too far "
+      "from other jobs' for the solver; cancel job %2$d, and submit it with "
+      "others";
+  std::string figures;  // ExtremesOf
+  JobId job;
+};
+
+struct Drained {
+  static constexpr Text kName = "drained";
+  static constexpr Text kSentence =
+      "waiting: what it can use is drained (%1$s); `gavel resume` gives it "
+      "back";
+  std::string what;  // "v100 of here and there"
+};
+
+struct HeldByUser {
+  static constexpr Text kName = "held_by_user";
+  static constexpr Text kSentence =
+      "held: by `gavel hold`; `gavel release %2$d` lets it go on";
+  NoText unused = {};
+  JobId job;
+};
+
+struct HeldUnready {
+  static constexpr Text kName = "held_unready";
+  static constexpr Text kSentence =
+      "held: failed %2$d times in a row: it spoke to the coordinator, but was "
+      "not ready to train after %3$.0f s in which it read and wrote nothing; "
+      "raise its start_timeout_s (or --start-timeout of the coordinator), or "
+      "shorten what comes before its loop; read `gavel logs %1$d`, then `gavel "
+      "release %1$d`";
+  JobId job;
+  int failures = 0;
+  double unready_s = 0;
+};
+
+}  // namespace reason
+
+// The position of each is its number in every journal ever written: append.
+using Reason =
+    std::variant<reason::None, reason::Running, reason::Submitted,
+                 reason::NoServer, reason::Priority, reason::NotInAllocation,
+                 reason::Starting, reason::Pausing, reason::Ending,
+                 reason::WaitsForRelease, reason::Unusable,
+                 reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
+                 reason::Finished, reason::GangStarting, reason::HeldGang,
+                 reason::RunningPacked, reason::OutOfMemory, reason::Grown,
+                 reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
+                 reason::ShrunkFailed, reason::Moving, reason::Stranded,
+                 reason::TooWide, reason::HeldFetch, reason::StandsStill,
+                 reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
+                 reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
+                 reason::HeldByUser, reason::HeldUnready>;
+
+// "priority".
+std::string_view ReasonName(const Reason& reason);
+
+// One sentence for a person: "waiting: 3rd in line for v100, 41 % of its share
+// received".
+std::string RenderReason(const Reason& reason);
+
+// A reason as journals and snapshots have it.
+struct ReasonRow {
+  uint64_t code = 0;  // Reason::index()
+  std::string text = {};
+  double first = 0, second = 0;
+  std::string detail = {};
+};
+
+ReasonRow ToReasonRow(const Reason& reason);
+// Numbers of a damaged row that can't be are brought within their range.
+// Nothing: the code is of a later version.
+std::optional<Reason> FromReasonRow(const ReasonRow& row);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_ENGINE_REASON_H_
