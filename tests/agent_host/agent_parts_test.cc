@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <string>
 #include <thread>
 
 #include "coordinator/agent_host/agent_accelerators.h"
@@ -17,22 +16,11 @@
 #include "coordinator/agent_host/unix_account.h"
 #include "coordinator/server/submission.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using testing::kNotFound;
-using ::testing::Not;
-using ::testing::StartsWith;
-using testing::StatusIs;
-using testing::TemporaryFolder;
 
 LaunchWorker Launch() {
   LaunchWorker launch;
@@ -99,7 +87,7 @@ TEST(WorkerEnvironment, NoJobMaySetWhatTheAgentSets) {
         StrCat("name = \"a\"\ncommand = [\"train\"]\n[environment]\n",
                entry.substr(0, entry.find('=')), " = \"1\"\n");
     EXPECT_THAT(ReadSubmission(request, "/state", "5eed", JobId(7)),
-                StatusIs(testing::kInvalidArgument, "which the agent sets"))
+                IsInvalid("which the agent sets"))
         << entry;
   }
   EXPECT_GE(names, 10);
@@ -235,9 +223,9 @@ TEST(AgentRecord, TheIncarnationRisesAndASecondAgentIsRefused) {
                          AgentRecord::Open(folder.path(), "here"));
     EXPECT_EQ(first.incarnation() >> 32, 1);
     before = {first.incarnation(), first.state_id()};
-    EXPECT_THAT(AgentRecord::Open(folder.path(), "here"),
-                StatusIs(absl::StatusCode::kAlreadyExists,
-                         "an agent of server \"here\" already runs"));
+    EXPECT_THAT(
+        AgentRecord::Open(folder.path(), "here"),
+        StatusIs(kAlreadyExists, "an agent of server \"here\" already runs"));
     EXPECT_OK(AgentRecord::Open(folder.path(), "there"));
   }
   ASSERT_OK_AND_ASSIGN(const AgentRecord second,
@@ -265,7 +253,7 @@ TEST(ChildExit, IsToldInWords) {
 }
 
 // Stands for processes of an agent that is gone: reaped here, as init would.
-class SweepTest : public ::testing::Test {
+class SweepTest : public Test {
  protected:
   pid_t StartSleep(const std::vector<std::string>& environment = {}) {
     ProcessSpec spec;

@@ -7,27 +7,16 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-#include <string>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::kFailedPrecondition;
-using testing::kInvalidArgument;
-using testing::kNotFound;
-using testing::StatusIs;
-
-constexpr auto kPermissionDenied = absl::StatusCode::kPermissionDenied;
-
-class AgentProcess : public ::testing::Test {
+class AgentProcess : public Test {
  protected:
   ProcessSpec Spec(std::vector<std::string> argv) const {
     ProcessSpec spec;
@@ -49,18 +38,14 @@ class AgentProcess : public ::testing::Test {
     EXPECT_EQ(waitpid(*pid, &status, 0), *pid);
     return status;
   }
-  std::string Output() const {
-    std::ostringstream text;
-    text << std::ifstream(folder_.path() + "/output").rdbuf();
-    return text.str();
-  }
+  std::string Output() const { return ReadText(folder_.path() + "/output"); }
   void Write(const std::string& name, const std::string& text, mode_t mode) {
     const std::string path = folder_.path() + "/" + name;
     std::ofstream(path) << text;
     std::filesystem::permissions(path, std::filesystem::perms(mode));
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(AgentProcess, BothOutputsAreAppendedToTheFile) {
@@ -148,7 +133,7 @@ TEST_F(AgentProcess, WhatCannotBeStartedIsSaidWithTheRemedy) {
               StatusIs(kFailedPrecondition, "not a program"));
   Write("script", "#!/no/interpreter\n", 0700);
   EXPECT_THAT(start(Spec({"./script"})), StatusIs(kNotFound, "interpreter"));
-  EXPECT_THAT(start(Spec({})), StatusIs(kInvalidArgument, "empty"));
+  EXPECT_THAT(start(Spec({})), IsInvalid("empty"));
   ProcessSpec spec = Spec({"true"});
   spec.working_directory = "/no/directory";
   EXPECT_THAT(

@@ -1,29 +1,18 @@
 // Generations that come and go over a disk that fails: whatever happens, only
 // what is whole becomes a generation.
-#include <map>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "coordinator/agent_host/generation_inbox.h"
 #include "coordinator/agent_host/generation_outbox.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/simulated_disk.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using testing::FaultInjectingFileSystem;
-using testing::MakeShard;
-using testing::SimulatedDisk;
-using testing::StatusIs;
-using testing::WriteGeneration;
 using Fault = FaultInjectingFileSystem::Fault;
 
 constexpr char kSource[] = "/source/job";
@@ -32,7 +21,7 @@ constexpr Generation kOld{1, 100};
 constexpr Generation kNew{2, 200};
 
 // Three shards, of which `kNew` has changed the last.
-class GenerationFiles : public ::testing::Test {
+class GenerationFiles : public Test {
  protected:
   void SetUp() override {
     ASSERT_OK(CreateDirectories(disk_, kSource));
@@ -212,11 +201,11 @@ TEST_F(GenerationFiles, BytesThatAreNotTheManifestsAreThrownAway) {
 TEST_F(GenerationFiles, AManifestThatIsNoneIsRefused) {
   GenerationInbox inbox(disk_, kHere);
   EXPECT_THAT(inbox.Prepare(kNew, "{}").status(),
-              StatusIs(absl::StatusCode::kDataLoss, "manifest"));
+              StatusIs(kDataLoss, "manifest"));
   GenerationOutbox outbox(disk_);
   ASSERT_OK_AND_ASSIGN(const auto opened, outbox.Open(1, kSource, {}));
   EXPECT_THAT(inbox.Prepare(kOld, opened.manifest).status(),
-              StatusIs(absl::StatusCode::kDataLoss, "another generation"));
+              StatusIs(kDataLoss, "another generation"));
 }
 
 TEST_F(GenerationFiles, WhatIsServedStaysReadableWhenItIsDeleted) {
@@ -227,7 +216,7 @@ TEST_F(GenerationFiles, WhatIsServedStaysReadableWhenItIsDeleted) {
   EXPECT_EQ(outbox.Open(2, kSource, {})->generation, kOld);
   outbox.Close(1);
   EXPECT_THAT(outbox.Read({1, 2, 0, 1000}).status(),
-              StatusIs(absl::StatusCode::kNotFound, "closed"));
+              StatusIs(kNotFound, "closed"));
 }
 
 TEST_F(GenerationFiles, ATornOneIsNotServed) {
@@ -236,7 +225,7 @@ TEST_F(GenerationFiles, ATornOneIsNotServed) {
   GenerationOutbox outbox(disk_);
   EXPECT_EQ(outbox.Open(1, kSource, {})->generation, kOld);
   EXPECT_THAT(outbox.Open(1, kSource, kOld).status(),
-              StatusIs(absl::StatusCode::kNotFound, "no whole checkpoint"));
+              StatusIs(kNotFound, "no whole checkpoint"));
 }
 
 }  // namespace

@@ -6,26 +6,16 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/stream_sockets.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::MakeShard;
-using testing::WriteGeneration;
 
 constexpr JobId kJob(5);
 constexpr double kPatience_s = 30;
@@ -77,7 +67,7 @@ class Agent {
   std::unique_ptr<GenerationStream> stream_;
 };
 
-class GenerationStreamTest : public ::testing::Test {
+class GenerationStreamTest : public Test {
  protected:
   void SetUp() override {
     from_ = folder_.path() + "/from";
@@ -95,7 +85,7 @@ class GenerationStreamTest : public ::testing::Test {
   }
 
   FileSystem& disk_ = FileSystem::Posix();
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::string from_, to_;
   Agent source_, reader_;
 };
@@ -129,15 +119,6 @@ TEST_F(GenerationStreamTest, WhoIsNotAllowedGetsNothingUntilHeIs) {
   source_.stream().Serve(kJob, reader_.stream().public_key(), from_);
   ASSERT_TRUE(reader_.WaitUntilOver().has_value());
   ExpectWhole({1, 100});
-}
-
-TEST_F(GenerationStreamTest, AnotherJobsRightIsNoRightToThisOne) {
-  source_.stream().Serve(JobId(6), reader_.stream().public_key(), from_);
-  reader_.stream().Fetch(kJob, to_, source_.AsSource());
-  const auto waits = reader_.WaitFor(
-      [](const FetchState& s) { return !s.waits_for.empty(); }, kPatience_s);
-  ASSERT_TRUE(waits.has_value());
-  EXPECT_THAT(waits->waits_for, HasSubstr("not been told"));
 }
 
 TEST_F(GenerationStreamTest, ASourceThatStartsAnewIsGoneOnWith) {

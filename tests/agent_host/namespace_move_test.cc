@@ -7,17 +7,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "coordinator/agent_host/generation_stream.h"
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -29,7 +25,7 @@ bool Shell(const std::string& command) {
   return std::system(StrCat(command, " >/dev/null 2>&1").c_str()) == 0;
 }
 
-class NamespaceMove : public ::testing::Test {
+class NamespaceMove : public Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
@@ -103,7 +99,7 @@ class NamespaceMove : public ::testing::Test {
   }
 
   FileSystem& disk_ = FileSystem::Posix();
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   const std::string from_ = folder_.path() + "/from";
   const std::string to_ = folder_.path() + "/to";
   std::string a_, b_;

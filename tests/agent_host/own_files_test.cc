@@ -3,21 +3,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <optional>
-#include <string>
 
 #include "coordinator/agent_host/agent_checkpoints.h"
 #include "coordinator/agent_host/unix_account.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files/private_directory.h"
 #include "runtime/files/text_file.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace {
 int synced_files = 0;
@@ -36,9 +30,6 @@ extern "C" int fsync(int descriptor) {
 namespace gavel {
 namespace {
 
-using testing::StatusIs;
-using testing::TemporaryFolder;
-
 constexpr auto kNotAllowed = absl::StatusCode::kPermissionDenied;
 constexpr char kOwner[] = "nobody";
 
@@ -47,7 +38,7 @@ mode_t ModeOf(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
 }
 
-class OwnFiles : public ::testing::Test {
+class OwnFiles : public Test {
  protected:
   std::string Path(const std::string& name) const {
     return folder_.path() + "/" + name;
@@ -67,7 +58,7 @@ TEST_F(OwnFiles, AreReplacedWholeAndOnDiskUnderTheirNames) {
   EXPECT_EQ(ModeOf(path), 0600U);
   EXPECT_FALSE(std::filesystem::exists(path + ".new"));
   EXPECT_THAT(ReplaceFile(Path("none/file"), "x"),
-              StatusIs(testing::kNotFound, "none/file"));
+              StatusIs(kNotFound, "none/file"));
 }
 
 TEST_F(OwnFiles, ADirectoryIsMadeForThisUserAlone) {

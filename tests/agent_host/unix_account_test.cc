@@ -8,26 +8,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-#include <string>
 
 #include "coordinator/agent_host/agent_keys.h"
 #include "coordinator/agent_host/agent_process.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/curve.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::kNotFound;
-using ::testing::Not;
-using testing::StatusIs;
-using testing::TemporaryFolder;
 
 constexpr auto kRefused = absl::StatusCode::kPermissionDenied;
 constexpr char kUser[] = "nobody";
@@ -63,7 +55,7 @@ TEST(UnixAccount, AnAgentThatIsNotRootRunsItsOwnUsersJobsOnly) {
   EXPECT_EQ(status, 0);
 }
 
-class RunsAsOwner : public ::testing::Test {
+class RunsAsOwner : public Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "only root can run as another user";
@@ -90,9 +82,7 @@ class RunsAsOwner : public ::testing::Test {
     EXPECT_OK(pid);
     int status = 0;
     if (pid.ok()) waitpid(*pid, &status, 0);
-    std::ostringstream text;
-    text << std::ifstream(folder_.path() + "/output").rdbuf();
-    return text.str();
+    return ReadText(folder_.path() + "/output");
   }
 
   TemporaryFolder folder_;
@@ -128,14 +118,12 @@ TEST_F(RunsAsOwner, ItDiesWithItsAgentStill) {
   pid_t pid = 0;
   std::ifstream(folder_.path() + "/pid") >> pid;
   ASSERT_GT(pid, 1);
-  for (int i = 0; i < 500 && kill(pid, 0) == 0; ++i) {
+  EXPECT_TRUE(Eventually([&] {
     // A zombie of init's counts as gone.
-    std::ostringstream text;
-    text << std::ifstream(StrCat("/proc/", pid, "/stat")).rdbuf();
-    if (text.str().find(") Z ") != std::string::npos) return;
-    usleep(10'000);
-  }
-  EXPECT_NE(kill(pid, 0), 0);
+    return kill(pid, 0) != 0 ||
+           ReadText(StrCat("/proc/", pid, "/stat")).find(") Z ") !=
+               std::string::npos;
+  }));
 }
 
 TEST_F(RunsAsOwner, ItCanNeitherReadRootsFilesNorWriteElsewhere) {

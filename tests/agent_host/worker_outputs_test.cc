@@ -11,25 +11,18 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
 
 #include "coordinator/agent_host/output_channel.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files/text_file.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::TemporaryFolder;
 
 constexpr char kCluster[] = "00ff";
 
@@ -39,7 +32,7 @@ LogOwner Owner(uint64_t incarnation = 1) {
 
 LogRequest Request(uint64_t offset) { return {5, {JobId(7), 1}, offset}; }
 
-class WorkerLogTest : public ::testing::Test {
+class WorkerLogTest : public Test {
  protected:
   void Write(const LogOwner& owner, const std::string& text,
              LogLimits limits = {}) {
@@ -183,7 +176,7 @@ TEST(OutputChannel, IsATerminalThatChangesNothing) {
   EXPECT_EQ(got.substr(0, static_cast<size_t>(bytes)), text);
 }
 
-class WorkerOutputsTest : public ::testing::Test {
+class WorkerOutputsTest : public Test {
  protected:
   explicit WorkerOutputsTest(const LogLimits& limits = {})
       : outputs_({folder_.path(), limits, [] {}, nullptr}) {}

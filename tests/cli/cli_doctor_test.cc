@@ -1,8 +1,6 @@
 // `gavel doctor` on a program that resumes exactly, and on those that do not.
 #include <csignal>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "gavel_paths.h"
 #include "nlohmann/json.hpp"
@@ -10,11 +8,6 @@
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr char kTrainer[] = GAVEL_BINARY_DIR "/tests/fake_trainer";
 constexpr char kMinimal[] = GAVEL_BINARY_DIR "/minimal";
@@ -55,6 +48,12 @@ TEST_F(DoctorTest, AProgramThatResumesPasses) {
   EXPECT_THAT(
       ended.output,
       AllOf(HasSubstr("alone      20 steps"), HasSubstr("reported: loss"),
+            HasSubstr("tracked    weight (floating-point number of 8 bytes)"),
+            HasSubstr("epochs     4 loops ended, the first at step 5; "
+                      "evaluated 4 times"),
+            HasSubstr("tracked state equal"),
+            HasSubstr("end        at step 40, also when started again from "
+                      "step 20"),
             HasSubstr("paused     after step 1"),
             HasSubstr("moved      after step 1"),
             HasSubstr("20 values equal to the bit"),
@@ -66,18 +65,79 @@ TEST_F(DoctorTest, AProgramThatResumesPasses) {
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
-TEST_F(DoctorTest, EpochsEvaluationsAndTheOwnEndAreExamined) {
-  const Ended ended = Examine({});
-  EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
-  EXPECT_THAT(
-      ended.output,
-      AllOf(HasSubstr("tracked    weight (floating-point number of 8 bytes)"),
-            HasSubstr("epochs     4 loops ended, the first at step 5; "
-                      "evaluated 4 times"),
-            HasSubstr("tracked state equal"),
-            HasSubstr("end        at step 40, also when started again from "
-                      "step 20")));
+// A way of fake_trainer to fail, and what is said of it.
+struct Failing {
+  std::vector<std::string> trainer_arguments;
+  std::string why;
+  std::string more = "";
+  std::vector<std::string> options = {};
+};
+class FailingProgram : public DoctorTest, public WithParamInterface<Failing> {};
+
+TEST_P(FailingProgram, IsToldWhy) {
+  const Failing& failing = GetParam();
+  const Ended ended = Examine(failing.trainer_arguments, failing.options);
+  ExpectFailure(ended, failing.why);
+  EXPECT_THAT(ended.output, HasSubstr(failing.more));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Doctor, FailingProgram,
+    Values(
+        Failing{{"forgets-quietly"},
+                "FAIL: what is reported is equal, but the tracked state at "
+                "step 20 is not, in the run that was restored: quiet",
+                "tracked state DIFFERS: quiet"},
+        Failing{{"average"},
+                "FAIL: it uses state that is not tracked",
+                "untracked  a copy that follows the model"},
+        Failing{{"uncounted"},
+                "started again from step 20 it goes on to step 60, "
+                "undisturbed it ends at step 40"},
+        Failing{{"forgets", "breaks"},
+                "Suspect: a loop that is left by `break` (the first time at "
+                "step 5)"},
+        Failing{{"forgets", "schedule"}, "Suspect: of its rate"},
+        // Though it would report the same when it had lost everything.
+        Failing{{"constant"},
+                "is the same in each step (loss is 1), so no run could differ"},
+        Failing{{"diverges"}, "loss at step 4 is not a number"},
+        Failing{{"loses-paused"},
+                "in the run that was paused",
+                "FAIL: loss at step 1"},
+        Failing{{"leaseless"}, "it never asked for a lease"},
+        Failing{{"deaf"}, "it could not be paused"},
+        Failing{
+            {"hangs-paused"}, "it could not be paused", "", {"--timeout", "2"}},
+        Failing{{"loopless"}, "never reached a boundary"},
+        Failing{{"damages"},
+                "a checkpoint does not verify",
+                "/shard-00000.safetensors: "},
+        Failing{{"asks"}, "exits with 2", "gavel doctor -- ./train ARGUMENTS"},
+        Failing{{"random"},
+                "the program itself is not deterministic: noise at",
+                "seed all"},
+        Failing{{"random", "forgets"},
+                "FAIL: loss at step 10: ",
+                "not deterministic: noise at step 0"},
+        Failing{{"silent"}, "nothing can be told", "session->Report("},
+        Failing{{"fails"}, "run alone, exits with 3", "| no such data set"},
+        Failing{{"fails-resumed"},
+                "started again, exits with 4",
+                "| the checkpoint does not fit"},
+        Failing{{"stateless"}, "wrote no checkpoint"},
+        Failing{{"restarts"},
+                "went on from step 0, not from the checkpoint of step 10"},
+        Failing{{"unused"}, "does not use the runtime", "gavel::Iterator"},
+        Failing{{"hangs"}, "still runs after 0.3 s", "", {"--timeout", "0.3"}}),
+    [](const auto& failing) {
+      std::string name = failing.param.trainer_arguments.front();
+      for (size_t i = 1; i < failing.param.trainer_arguments.size(); ++i) {
+        name += "_" + failing.param.trainer_arguments[i];
+      }
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
 
 TEST_F(DoctorTest, WithoutAnEpochEndItIsNoPass) {
   const Ended ended = Examine({"endless"}, {"--steps", "20"});
@@ -92,36 +152,6 @@ TEST_F(DoctorTest, LongEpochsGetMoreSteps) {
   EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
   EXPECT_THAT(ended.output,
               AllOf(HasSubstr("alone      80 steps"), HasSubstr("PASS")));
-}
-
-TEST_F(DoctorTest, TrackedStateThatIsNotReportedIsCompared) {
-  const Ended ended = Examine({"forgets-quietly"});
-  ExpectFailure(ended,
-                "FAIL: what is reported is equal, but the tracked state at "
-                "step 20 is not, in the run that was restored: quiet");
-  EXPECT_THAT(ended.output, HasSubstr("tracked state DIFFERS: quiet"));
-}
-
-TEST_F(DoctorTest, AMovingAverageThatNobodyTracksIsAFailure) {
-  const Ended ended = Examine({"average"});
-  ExpectFailure(ended, "FAIL: it uses state that is not tracked");
-  EXPECT_THAT(ended.output,
-              HasSubstr("untracked  a copy that follows the model"));
-}
-
-TEST_F(DoctorTest, AnEpochCounterThatNobodyTracksIsAFailure) {
-  ExpectFailure(Examine({"uncounted"}),
-                "started again from step 20 it goes on to step 60, "
-                "undisturbed it ends at step 40");
-}
-
-TEST_F(DoctorTest, WhatTheAccountGivesAwayIsBlamed) {
-  const Ended by_break = Examine({"forgets", "breaks"});
-  ExpectFailure(by_break,
-                "Suspect: a loop that is left by `break` (the first "
-                "time at step 5)");
-  std::filesystem::remove_all(state());
-  ExpectFailure(Examine({"forgets", "schedule"}), "Suspect: of its rate");
 }
 
 TEST_F(DoctorTest, TheAnswerIsJsonWhenAsked) {
@@ -146,14 +176,6 @@ TEST_F(DoctorTest, TheAnswerIsJsonWhenAsked) {
   EXPECT_GE(measures["checkpoints_verified"], 5);
   EXPECT_GE(measures["step_s"], 0.003);  // it sleeps for that long
   EXPECT_GE(measures["leased_step_s"], 0.003);
-}
-
-// Though it would report the same when it had lost everything.
-TEST_F(DoctorTest, ValuesThatNeverVaryOrAreNoNumbersTellNothing) {
-  ExpectFailure(Examine({"constant"}),
-                "is the same in each step (loss is 1), so no run could differ");
-  std::filesystem::remove_all(state());
-  ExpectFailure(Examine({"diverges"}), "loss at step 4 is not a number");
 }
 
 TEST_F(DoctorTest, AFailureIsInTheJsonToo) {
@@ -197,58 +219,9 @@ TEST_F(DoctorTest, StateThatIsNotSavedIsFound) {
                     Not(HasSubstr("not deterministic"))));
 }
 
-TEST_F(DoctorTest, StateThatAPauseLosesIsFound) {
-  const Ended ended = Examine({"loses-paused"});
-  ExpectFailure(ended, "in the run that was paused");
-  EXPECT_THAT(ended.output,
-              AllOf(HasSubstr("FAIL: loss at step 1"), HasSubstr("Suspect:")));
-}
-
 TEST_F(DoctorTest, AToleranceLetsSmallDifferencesPass) {
   EXPECT_EQ(Examine({"forgets"}, {"--tolerance", "1"}).exit_code, 0);
   EXPECT_EQ(Examine({"forgets"}, {"--tolerance", "1e-9"}).exit_code, 1);
-}
-
-TEST_F(DoctorTest, AProgramThatAsksForNoLeaseIsToldSo) {
-  ExpectFailure(Examine({"leaseless"}), "it never asked for a lease");
-}
-
-TEST_F(DoctorTest, AProgramThatReachesNoBoundaryWhenAskedIsToldSo) {
-  ExpectFailure(Examine({"deaf"}), "it could not be paused");
-}
-
-TEST_F(DoctorTest, AProgramThatHangsInsteadOfPausingIsToldSo) {
-  ExpectFailure(Examine({"hangs-paused"}, {"--timeout", "2"}),
-                "it could not be paused");
-}
-
-TEST_F(DoctorTest, AProgramWithoutALoopIsToldSo) {
-  ExpectFailure(Examine({"loopless"}), "never reached a boundary");
-}
-
-TEST_F(DoctorTest, ACheckpointThatDoesNotVerifyIsNamed) {
-  const Ended ended = Examine({"damages"});
-  ExpectFailure(ended, "a checkpoint does not verify");
-  EXPECT_THAT(ended.output, HasSubstr("/shard-00000.safetensors: "));
-}
-
-TEST_F(DoctorTest, AProgramThatWantsArgumentsIsToldWhereTheyGo) {
-  const Ended ended = Examine({"asks"});
-  ExpectFailure(ended, "exits with 2");
-  EXPECT_THAT(ended.output, HasSubstr("gavel doctor -- ./train ARGUMENTS"));
-}
-
-TEST_F(DoctorTest, AProgramThatIsNotDeterministicIsToldSo) {
-  const Ended ended = Examine({"random"});
-  ExpectFailure(ended, "the program itself is not deterministic: noise at");
-  EXPECT_THAT(ended.output,
-              AllOf(HasSubstr("seed all"), Not(HasSubstr("Track()"))));
-}
-
-TEST_F(DoctorTest, LostStateIsToldApartFromRandomness) {
-  const Ended ended = Examine({"random", "forgets"});
-  ExpectFailure(ended, "FAIL: loss at step 10: ");
-  EXPECT_THAT(ended.output, HasSubstr("not deterministic: noise at step 0"));
 }
 
 TEST_F(DoctorTest, IgnoredNamesAreNotCompared) {
@@ -256,49 +229,11 @@ TEST_F(DoctorTest, IgnoredNamesAreNotCompared) {
   EXPECT_EQ(Examine({"timed"}).exit_code, 1);
 }
 
-TEST_F(DoctorTest, WithoutReportsNothingCanBeTold) {
-  const Ended ended = Examine({"silent"});
-  ExpectFailure(ended, "nothing can be told");
-  EXPECT_THAT(ended.output, HasSubstr("session->Report("));
-}
-
-TEST_F(DoctorTest, AProgramThatFailsShowsItsOutput) {
-  const Ended ended = Examine({"fails"});
-  ExpectFailure(ended, "run alone, exits with 3");
-  EXPECT_THAT(ended.output, HasSubstr("| no such data set"));
-}
-
-TEST_F(DoctorTest, AProgramThatFailsToRestoreShowsItsOutput) {
-  const Ended ended = Examine({"fails-resumed"});
-  ExpectFailure(ended, "started again, exits with 4");
-  EXPECT_THAT(ended.output, HasSubstr("| the checkpoint does not fit"));
-}
-
-TEST_F(DoctorTest, AProgramWithoutCheckpointsFails) {
-  ExpectFailure(Examine({"stateless"}), "wrote no checkpoint");
-}
-
-TEST_F(DoctorTest, AProgramThatBeginsAgainFails) {
-  ExpectFailure(Examine({"restarts"}),
-                "went on from step 0, not from the checkpoint of step 10");
-}
-
 TEST_F(DoctorTest, AProgramThatIsTooFastToBeKilledIsStoppedByItsBudget) {
   const Ended ended = Examine({"late"});
   EXPECT_EQ(ended.exit_code, 0) << ended.output;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("not killed"),
                                   HasSubstr("from step 10 to step 20")));
-}
-
-TEST_F(DoctorTest, AProgramThatDoesNotUseTheRuntimeIsToldSo) {
-  const Ended ended = Examine({"unused"});
-  ExpectFailure(ended, "does not use the runtime");
-  EXPECT_THAT(ended.output, HasSubstr("gavel::Iterator"));
-}
-
-TEST_F(DoctorTest, AProgramThatHangsIsKilled) {
-  ExpectFailure(Examine({"hangs"}, {"--timeout", "0.3"}),
-                "still runs after 0.3 s");
 }
 
 TEST_F(DoctorTest, ACommandThatIsNotThereIsNamed) {

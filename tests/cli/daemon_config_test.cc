@@ -1,25 +1,15 @@
 #include "coordinator/cli/daemon/daemon_config.h"
 
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "CLI/CLI.hpp"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::kInvalidArgument;
-using testing::kNotFound;
-using testing::StatusIs;
-using ::testing::UnorderedElementsAre;
-
-class DaemonConfig : public ::testing::Test {
+class DaemonConfig : public Test {
  protected:
   DaemonConfig() {
     AddConfigFlag(command_, &path_);
@@ -33,7 +23,7 @@ class DaemonConfig : public ::testing::Test {
     return path;
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   CLI::App command_;
   std::string path_, state_ = "here";
   int jobs_ = 1;
@@ -74,17 +64,13 @@ TEST_F(DaemonConfig, WrongKeysAndValuesAreNamedWithTheirLine) {
   const auto with = [&](const std::string& text) {
     return WithConfigFile(command_, {"--config", Write(text)}).status();
   };
-  EXPECT_THAT(with("\nquota-job = 7\n"),
-              StatusIs(kInvalidArgument, "gavel.toml:2:"));
-  EXPECT_THAT(with("quota-job = 7\n"),
-              StatusIs(kInvalidArgument, "quota-jobs"));
-  EXPECT_THAT(with("jobs-as-root = 1\n"),
-              StatusIs(kInvalidArgument, "true or false"));
-  EXPECT_THAT(with("state = [\"a\"]\n"),
-              StatusIs(kInvalidArgument, "a text or a number"));
-  EXPECT_THAT(with("state = \n"), StatusIs(kInvalidArgument, "not TOML"));
+  EXPECT_THAT(with("\nquota-job = 7\n"), IsInvalid("gavel.toml:2:"));
+  EXPECT_THAT(with("quota-job = 7\n"), IsInvalid("quota-jobs"));
+  EXPECT_THAT(with("jobs-as-root = 1\n"), IsInvalid("true or false"));
+  EXPECT_THAT(with("state = [\"a\"]\n"), IsInvalid("a text or a number"));
+  EXPECT_THAT(with("state = \n"), IsInvalid("not TOML"));
   EXPECT_THAT(ParseAgain(command_, {"--config", Write("quota-jobs = 1.5\n")}),
-              StatusIs(kInvalidArgument, "gavel.toml:1:1: "));
+              IsInvalid("gavel.toml:1:1: "));
   EXPECT_THAT(WithConfigFile(command_, {"--config", "/none.toml"}),
               StatusIs(kNotFound, "/none.toml"));
 }

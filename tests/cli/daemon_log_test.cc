@@ -2,40 +2,27 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
-#include <fstream>
-#include <memory>
-#include <sstream>
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tests/server/temporary_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class DaemonLog : public ::testing::Test {
+class DaemonLog : public Test {
  protected:
   std::shared_ptr<spdlog::logger> Open(const LogOptions& options) {
     return MakeLog(
         Descriptor(open(Path().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)),
         options);
   }
-  std::string Text() const {
-    std::ostringstream text;
-    text << std::ifstream(Path()).rdbuf();
-    return text.str();
-  }
+  std::string Text() const { return ReadText(Path()); }
 
  private:
   std::string Path() const { return folder_.path() + "/log"; }
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(DaemonLog, JsonHasOneObjectALine) {
@@ -47,7 +34,7 @@ TEST_F(DaemonLog, JsonHasOneObjectALine) {
   EXPECT_THAT(line["message"].get<std::string>(),
               HasSubstr("server a is \"lost\"\nnow"));
   EXPECT_THAT(line["time"].get<std::string>(),
-              ::testing::MatchesRegex("....-..-..T..:..:..[.]...Z"));
+              MatchesRegex("....-..-..T..:..:..[.]...Z"));
 }
 
 TEST_F(DaemonLog, TextOfOthersMakesNoLinesOfItsOwn) {

@@ -4,9 +4,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "coordinator/cli/commands.h"
 #include "core/text.h"
@@ -15,8 +12,6 @@
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class DaemonTest : public GavelTest {
  protected:

@@ -3,16 +3,10 @@
 
 #include "coordinator/cli/doctor/doctor_account.h"
 #include "coordinator/cli/doctor/doctor_advice.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 TEST(DoctorReport, NamesMayHaveBlanksAndACutLineIsLeftOut) {
   EXPECT_THAT(

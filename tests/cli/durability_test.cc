@@ -6,9 +6,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "coordinator/cli/commands.h"
 #include "core/text.h"
@@ -19,45 +16,16 @@ namespace gavel::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
-class DurabilityTest : public GavelTest {
+class DurabilityTest : public GavelClusterTest {
  protected:
-  std::vector<std::string> CoordinatorArguments(
-      const std::string& state_directory) const {
-    std::vector<std::string> arguments = {
-        "coordinator", "--listen",          listen_, "--state", state_directory,
-        "--cluster",   Path("cluster.toml")};
-    if (has_keys()) Append(keys().OfCoordinator(), &arguments);
-    return arguments;
-  }
-  void StartCoordinator() {
-    coordinator_ = Start(CoordinatorArguments(state()));
-    endpoint_ = EndpointOf(*coordinator_);
-    listen_ = endpoint_;
-  }
-  void KillCoordinator() {
-    coordinator_->Signal(SIGKILL);
-    EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
-  }
-  std::unique_ptr<Process> StartAgent() {
-    return GavelTest::StartAgent(endpoint_, {"--jobs-as-root"});
-  }
-  void Submit(const std::string& job) {
-    const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});
-    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
-  }
-  json Json(const std::vector<std::string>& arguments) {
+  nlohmann::json OfFile(std::vector<std::string> arguments) {
+    Append({"--file", journal(), "--json"}, &arguments);
     const Ended ended = Run(arguments);
     EXPECT_EQ(ended.exit_code, 0) << ended.errors;
     return json::parse(ended.output, nullptr, false);
   }
   std::string journal() const { return state() + "/journal.db"; }
-
-  std::string listen_ = "tcp://127.0.0.1:0";
-  std::string endpoint_;
-  std::unique_ptr<Process> coordinator_;
 };
 
 class KilledCoordinatorTest : public DurabilityTest,
@@ -79,7 +47,7 @@ TEST_P(KilledCoordinatorTest, AgainAndAgainInterruptsNothing) {
     if (step == 200) Eventually([] { return false; }, kLease_s / 2);
     StartCoordinator();
   }
-  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 4);
+  EXPECT_EQ(Json({"status"})["term"], 4);
   EXPECT_TRUE(ReachesState(endpoint_, "a", "CD"));
   EXPECT_TRUE(ReachesState(endpoint_, "b", "CD"));
   for (const auto& [id, name] : {std::pair(1, "a"), std::pair(2, "b")}) {
@@ -88,8 +56,7 @@ TEST_P(KilledCoordinatorTest, AgainAndAgainInterruptsNothing) {
     EXPECT_EQ(Count(LogOf(id), "starts at step"), 1);
   }
   // Killed while it stood still: told as one stay.
-  const json leases = Json({"history", "--coordinator", endpoint_, "--show",
-                            "leases", "--job", "a", "--json"});
+  const json leases = Json({"history", "--show", "leases", "--job", "a"});
   EXPECT_EQ(leases.size(), 1u);
 }
 
@@ -106,7 +73,7 @@ TEST_F(DurabilityTest, ASecondCoordinatorOnOneStateDirectoryIsRefused) {
   EXPECT_EQ(second->Wait(), kExitAlreadyRuns);
   EXPECT_THAT(second->errors(), HasSubstr("another coordinator runs on it"));
   EXPECT_THAT(second->errors(), HasSubstr(std::to_string(coordinator_->pid())));
-  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 1);
+  EXPECT_EQ(Json({"status"})["term"], 1);
 }
 
 // Its lock is gone, and another one took its place while it stood still: what
@@ -128,7 +95,7 @@ TEST_F(DurabilityTest, OneThatWakesBehindItsSuccessorEnds) {
   agent.reset();
   agent = StartAgent();
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
-  EXPECT_EQ(Json({"status", "--coordinator", endpoint_, "--json"})["term"], 2);
+  EXPECT_EQ(Json({"status"})["term"], 2);
 }
 
 // One that comes back on an old copy of its journal has granted less than its
@@ -205,8 +172,8 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   ASSERT_TRUE(ReachesState(endpoint_, "broken", "F"));
 
   // The same over the wire and from the file, which is in use.
-  const json live = Json({"history", "--coordinator", endpoint_, "--json"});
-  const json file = Json({"history", "--file", journal(), "--json"});
+  const json live = Json({"history"});
+  const json file = OfFile({"history"});
   EXPECT_EQ(live, file);
   ASSERT_EQ(live.size(), 3u);
   EXPECT_EQ(live[0]["name"], "first");
@@ -216,20 +183,13 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   EXPECT_GT(live[0]["submitted_s"], 1.7e9);
   EXPECT_GE(live[0]["ended_s"], live[0]["started_s"]);
   EXPECT_EQ(live[2]["exit_code"], 3);
-  const Ended table = Run({"history", "--coordinator", endpoint_});
+  const Ended table = Do({"history"});
   EXPECT_THAT(table.output, HasSubstr("JOBID"));
   EXPECT_THAT(table.output, HasSubstr("second"));
   EXPECT_THAT(table.output, HasSubstr("3:0"));
-  EXPECT_EQ(
-      Json({"history", "--file", journal(), "--state", "F", "--json"}).size(),
-      1u);
-  EXPECT_EQ(Json({"history", "--file", journal(), "--since", "1h", "--until",
-                  "30m", "--json"})
-                .size(),
-            0u);
-  EXPECT_GE(Json({"history", "--file", journal(), "--job", "first", "--show",
-                  "leases", "--json"})
-                .size(),
+  EXPECT_EQ(OfFile({"history", "--state", "F"}).size(), 1u);
+  EXPECT_EQ(OfFile({"history", "--since", "1h", "--until", "30m"}).size(), 0u);
+  EXPECT_GE(OfFile({"history", "--job", "first", "--show", "leases"}).size(),
             1u);
 
   const std::string before = ReadText(journal());
@@ -268,8 +228,7 @@ TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
   ASSERT_TRUE(ReachesStep(endpoint_, "running", 20));
   const std::string job =
       WriteJob("asked", {}, "steps_total = 1000\n[throughputs]\ncpu = 50\n");
-  const json answer =
-      Json({"what-if", "--coordinator", endpoint_, job, "--json"});
+  const json answer = Json({"what-if", job});
   EXPECT_EQ(answer["job"]["name"], "asked");
   // 20 s alone, and it shares the one accelerator.
   EXPECT_GE(answer["job"]["finish_in_s"], 20);
@@ -277,12 +236,12 @@ TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
   ASSERT_EQ(answer["others"].size(), 1u);
   EXPECT_GT(answer["others"][0]["finish_in_s"],
             answer["others"][0]["finish_without_in_s"]);
-  EXPECT_EQ(Json({"queue", "--coordinator", endpoint_, "--json"}).size(), 1u);
-  const Ended text = Run({"what-if", "--coordinator", endpoint_, job});
+  EXPECT_EQ(Json({"queue"}).size(), 1u);
+  const Ended text = Do({"what-if", job});
   EXPECT_THAT(text.output, HasSubstr("finishes  in "));
 
-  const Ended unknown = Run({"what-if", "--coordinator", endpoint_,
-                             WriteJob("unknown", {}, "steps_total = 1000\n")});
+  const Ended unknown =
+      Do({"what-if", WriteJob("unknown", {}, "steps_total = 1000\n")});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.errors, HasSubstr("[throughputs]"));
 }
@@ -290,20 +249,16 @@ TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
 TEST_F(DurabilityTest, BadFilesAreRefusedWithAReason) {
   const std::string text = Write("text.db", "no database at all\n");
   for (const std::string& path : {text, Path("none.db"), folder()}) {
-    for (const char* command :
-         {"history --file", "replay", "simulate --replay"}) {
-      std::vector<std::string> arguments;
-      const std::string words = command;
-      const size_t space = words.find(' ');
-      arguments.push_back(words.substr(0, space));
-      if (space != std::string::npos) {
-        arguments.push_back(words.substr(space + 1));
-      }
+    for (const std::vector<std::string>& command :
+         std::vector<std::vector<std::string>>{
+             {"history", "--file"}, {"replay"}, {"simulate", "--replay"}}) {
+      std::vector<std::string> arguments = command;
       arguments.push_back(path);
       const Ended ended = Run(arguments);
-      EXPECT_EQ(ended.exit_code, 1) << command << " " << path;
-      EXPECT_THAT(ended.errors, HasSubstr("gavel: " + path)) << command;
-      EXPECT_THAT(ended.errors, Not(HasSubstr(path + ": " + path))) << command;
+      EXPECT_EQ(ended.exit_code, 1) << command[0] << " " << path;
+      EXPECT_THAT(ended.errors, HasSubstr("gavel: " + path)) << command[0];
+      EXPECT_THAT(ended.errors, Not(HasSubstr(path + ": " + path)))
+          << command[0];
     }
   }
 }
@@ -373,15 +328,12 @@ class FailingDiskTest : public DurabilityTest {
   void ExpectAllThere(const std::string& state_directory, int accepted) {
     listen_ = "tcp://127.0.0.1:0";
     const auto again = Start(CoordinatorArguments(state_directory));
-    const std::string endpoint = EndpointOf(*again);
-    ASSERT_NE(endpoint, "") << again->errors();
-    const json queue = Json({"queue", "--coordinator", endpoint, "--json"});
+    endpoint_ = EndpointOf(*again);
+    ASSERT_NE(endpoint_, "") << again->errors();
+    const json queue = Json({"queue"});
     EXPECT_GE(queue.size(), static_cast<size_t>(accepted));
     EXPECT_LE(queue.size(), static_cast<size_t>(accepted) + 1);
-    EXPECT_EQ(Run({"submit", "--coordinator", endpoint,
-                   WriteCommand("more", {"./train"}, "")})
-                  .exit_code,
-              0);
+    Submit(WriteCommand("more", {"./train"}, ""));
   }
 };
 

@@ -1,14 +1,11 @@
 #include "coordinator/cli/history/history_table.h"
 
 #include "coordinator/cli/wall_time.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::ordered_json;
 
 TEST(HistoryTable, JobsLookAsInSacct) {
@@ -81,10 +78,7 @@ TEST(WallTime, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(FormatWallTime(0), "-");
   for (const char* bad :
        {"", "soon", "12", "-3h", "2026-13-01", "2026-11-21x"}) {
-    EXPECT_THAT(
-        ParseWallTime(bad, 0),
-        testing::StatusIs(absl::StatusCode::kInvalidArgument, "is no time"))
-        << bad;
+    EXPECT_THAT(ParseWallTime(bad, 0), testing::IsInvalid("is no time")) << bad;
   }
 }
 

@@ -7,44 +7,15 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
-class KillTest : public GavelTest {
+class KillTest : public GavelClusterTest {
  protected:
   void SetUp() override { UseKeys({"here"}); }
-
-  void StartCoordinator() {
-    std::vector<std::string> arguments = {
-        "coordinator", "--listen",          listen_, "--state", state(),
-        "--cluster",   Path("cluster.toml")};
-    Append(keys().OfCoordinator(), &arguments);
-    coordinator_ = Start(arguments);
-    endpoint_ = EndpointOf(*coordinator_);
-    // A restarted one is to be found where it was.
-    listen_ = endpoint_;
-  }
-
-  std::unique_ptr<Process> StartAgent() {
-    return GavelTest::StartAgent(endpoint_, {"--stop-grace", "5"});
-  }
-
-  void Submit(const std::string& job) {
-    const Ended submitted = Run({"submit", "--coordinator", endpoint_, job});
-    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
-    EXPECT_THAT(submitted.output, HasSubstr("Submitted job 1"));
-  }
-
-  std::string listen_ = "tcp://127.0.0.1:0";
-  std::string endpoint_;
-  std::unique_ptr<Process> coordinator_;
 };
 
 TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
-  auto agent = StartAgent();
+  auto agent = StartAgent({"--stop-grace", "5"});
   // The worker leaves a child in its group, which no signal of the kernel ends,
   // and one in a session of its own.
   const std::string program = FakeWorker();
@@ -66,7 +37,7 @@ TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
   EXPECT_EQ(agent->Wait(), -SIGKILL);
   EXPECT_TRUE(Eventually([&] { return !IsAlive(workers[0]); }, 5));
 
-  agent = StartAgent();
+  agent = StartAgent({"--stop-grace", "5"});
   EXPECT_TRUE(Eventually([&] { return !IsAlive(child) && !IsAlive(apart); }));
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   EXPECT_THAT(agent->errors(), HasSubstr("left by the last"));
@@ -78,14 +49,13 @@ TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
 TEST_F(KillTest, WorkersTrainToTheLeasesEndWithoutTheirCoordinator) {
   WriteCluster(1, 4, 2);
   StartCoordinator();
-  const auto agent = StartAgent();
+  const auto agent = StartAgent({"--stop-grace", "5"});
   Submit(WriteJob("job", {"--steps", "600"}));
   ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
   const std::vector<pid_t> workers = WorkerPids();
   ASSERT_EQ(workers.size(), 1);
 
-  coordinator_->Signal(SIGKILL);
-  EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+  KillCoordinator();
   EXPECT_TRUE(Eventually([&] {
     return LogOf(1).find("lease ended") != std::string::npos;
   })) << LogOf(1);
@@ -98,25 +68,11 @@ TEST_F(KillTest, WorkersTrainToTheLeasesEndWithoutTheirCoordinator) {
   EXPECT_EQ(Count(LogOf(1), "starts at step"), 1);
 }
 
-TEST_F(KillTest, ACoordinatorThatIsBackWithinTheLeaseIsHardlyNoticed) {
-  WriteCluster(1, 30, 20);
-  StartCoordinator();
-  const auto agent = StartAgent();
-  Submit(WriteJob("job", {"--steps", "400"}));
-  ASSERT_TRUE(ReachesStep(endpoint_, "job", 30));
-  coordinator_->Signal(SIGKILL);
-  coordinator_->Wait();
-  StartCoordinator();
-  EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
-  ExpectEachStepOnce("job", 400);
-  EXPECT_EQ(Count(LogOf(1), "pauses at step"), 0) << LogOf(1);
-}
-
 // How often workers fail is told to those that start, and survives a restart.
 TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   WriteCluster(1, 30, 5);
   StartCoordinator();
-  const auto agent = StartAgent();
+  const auto agent = StartAgent({"--stop-grace", "5"});
   const std::string program = FakeWorker();
   const auto command = [&](const std::string& name, const std::string& keys) {
     return WriteCommand(name,
@@ -135,45 +91,24 @@ TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   const std::string lost =
       "workers lost: 1 in 0.00 hours; one is expected to "
       "fail every 3.00 hours";
-  EXPECT_THAT(Run({"status", "--coordinator", endpoint_}).output,
-              HasSubstr(lost));
-  coordinator_->Signal(SIGKILL);
-  coordinator_->Wait();
+  EXPECT_THAT(Do({"status"}).output, HasSubstr(lost));
+  KillCoordinator();
   StartCoordinator();
-  EXPECT_THAT(Run({"status", "--coordinator", endpoint_}).output,
-              HasSubstr(lost));
+  EXPECT_THAT(Do({"status"}).output, HasSubstr(lost));
   // A job's own value wins.
   const std::string own =
       command("own", "[environment]\nGAVEL_FAILURE_INTERVAL_S = \"77\"\n");
-  ASSERT_EQ(Run({"submit", "--coordinator", endpoint_, own}).exit_code, 0);
+  Submit(own);
   EXPECT_TRUE(ReachesState(endpoint_, "own", "CD"));
   EXPECT_THAT(LogOf(2), HasSubstr("every 77 s"));
-}
-
-TEST_F(KillTest, AnAgentThatIsToldToStopEndsItsWorkersInOrder) {
-  WriteCluster(1, 10, 5);
-  StartCoordinator();
-  const auto agent = StartAgent();
-  Submit(WriteJob("job", {"--steps", "100000"}));
-  ASSERT_TRUE(ReachesStep(endpoint_, "job", 10));
-  const std::vector<pid_t> workers = WorkerPids();
-  agent->Signal(SIGTERM);
-  EXPECT_EQ(agent->Wait(), 0) << agent->errors();
-  EXPECT_FALSE(IsAlive(workers.at(0)));
-  EXPECT_THAT(WorkerPids(), IsEmpty());
-  EXPECT_THAT(LogOf(1), HasSubstr("ends with 75"));
-  // That is no failure of the job.
-  EXPECT_EQ(QueueRow(endpoint_, "job")["failures_in_a_row"], 0);
-  coordinator_->Signal(SIGINT);
-  EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->errors();
 }
 
 TEST_F(KillTest, ASecondAgentOfTheSameNameIsRefused) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
-  const auto agent = StartAgent();
+  const auto agent = StartAgent({"--stop-grace", "5"});
   ASSERT_TRUE(HasIdleAccelerators(endpoint_));
-  const auto second = StartAgent();
+  const auto second = StartAgent({"--stop-grace", "5"});
   EXPECT_EQ(second->Wait(), 3);
   EXPECT_THAT(second->errors(),
               HasSubstr("an agent of server \"here\" already runs here"));

@@ -6,8 +6,6 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 class LocalTest : public GavelTest {};

@@ -1,16 +1,10 @@
 #include "coordinator/cli/daemon/progress.h"
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 QueueRow Row(uint64_t id, const std::string& state, const std::string& uuid) {
   QueueRow row;

@@ -1,15 +1,12 @@
 #include "coordinator/cli/history/replay_run.h"
 
 #include "coordinator/engine/event_codec.h"
-#include "gmock/gmock.h"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
 
 class ReplayRunTest : public JournalFixture {
  protected:
@@ -171,11 +168,11 @@ TEST_F(ReplayRunTest, WhatTheJournalDoesNotHaveIsAnError) {
   const auto show = [](const ReplayStep&) { return true; };
   options.from = rows_ + 1;
   EXPECT_THAT(ReplayJournal(options, show),
-              StatusIs(absl::StatusCode::kOutOfRange, "behind the last row"));
+              StatusIs(kOutOfRange, "behind the last row"));
   options.from = 1;
   options.job = JobId(77);
   EXPECT_THAT(ReplayJournal(options, show),
-              StatusIs(absl::StatusCode::kNotFound, "names job 77"));
+              StatusIs(kNotFound, "names job 77"));
 }
 
 TEST_F(ReplayRunTest, ADamagedRowIsNamed) {
@@ -187,7 +184,7 @@ TEST_F(ReplayRunTest, ADamagedRowIsNamed) {
   ReplayOptions options;
   options.path = path();
   EXPECT_THAT(ReplayJournal(options, [](const ReplayStep&) { return true; }),
-              StatusIs(absl::StatusCode::kDataLoss, "row 5 is damaged"));
+              StatusIs(kDataLoss, "row 5 is damaged"));
 }
 
 }  // namespace

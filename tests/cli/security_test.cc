@@ -6,22 +6,18 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "coordinator/cli/daemon/daemon_options.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/files.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kUser[] = "nobody";
 
@@ -88,9 +84,7 @@ class SecurityTest : public GavelTest {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
       for (const char* name : {"cmdline", "environ"}) {
-        std::ostringstream text;
-        text << std::ifstream(entry.path() / name).rdbuf();
-        all += text.str();
+        all += ReadText(entry.path() / name);
       }
     }
     return all;

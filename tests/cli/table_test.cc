@@ -1,19 +1,12 @@
 #include "coordinator/cli/table.h"
 
-#include <algorithm>
-#include <optional>
 #include <sstream>
-#include <string>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 HeldAcceleratorRow OnServer(const std::string& server,
                             const std::string& type) {

@@ -1,12 +1,9 @@
 #include "coordinator/cli/history/usage_report.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Two hours: ada alone on one accelerator, then beside bob, who leaves early.
 UsageHistory TwoUsers() {

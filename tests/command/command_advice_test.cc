@@ -1,25 +1,15 @@
 // Words and flags that are not ours: each is told what there is.
 #include "coordinator/command/command_advice.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "CLI/CLI.hpp"
 #include "coordinator/command/command_line.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class CommandAdviceTest : public ::testing::Test {
+class CommandAdviceTest : public Test {
  protected:
   std::string Unknown(const std::vector<std::string>& words) const {
     return UnknownCommand(*app_, words);

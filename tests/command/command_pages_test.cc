@@ -1,12 +1,7 @@
 // What `gavel` tells of itself: the document of keys, manual pages and
 // completions, each from what the parsers use.
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_split.h"
@@ -17,23 +12,12 @@
 #include "coordinator/command/man_page.h"
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::vector<Command> Commands() {
   int exit_code = 0;
@@ -115,7 +99,7 @@ TEST(ManPages, NoLineIsTakenForARequest) {
   EXPECT_THAT(text, HasSubstr(" and \\e is"));
 }
 
-class BashCompletionTest : public ::testing::Test {
+class BashCompletionTest : public Test {
  protected:
   // What bash offers for the last word of a line.
   std::vector<std::string> Offered(const std::vector<std::string>& words) {
@@ -170,7 +154,7 @@ TEST_F(BashCompletionTest, KnowsEveryCommand) {
 TEST(ZshCompletion, NamesEveryCommandAndUsesNoneOfZshsOwnNames) {
   const std::vector<Command> commands = Commands();
   const std::string script = ZshCompletion(commands);
-  EXPECT_THAT(script, ::testing::StartsWith("#compdef gavel\n"));
+  EXPECT_THAT(script, StartsWith("#compdef gavel\n"));
   for (const std::string& command : commands.front().commands) {
     EXPECT_THAT(script, HasSubstr("'" + command + ":"));
   }

@@ -1,17 +1,12 @@
 // `gavel` is light: neither LibTorch nor CUDA is linked, directly or not.
 #include <array>
 #include <cstdio>
-#include <memory>
-#include <string>
 
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
+namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(Linkage, GavelLinksNeitherLibTorchNorCuda) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> ldd(
@@ -34,3 +29,4 @@ TEST(Linkage, GavelLinksNeitherLibTorchNorCuda) {
 }
 
 }  // namespace
+}  // namespace gavel::testing

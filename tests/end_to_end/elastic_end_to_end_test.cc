@@ -5,11 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/text.h"
 #include "tests/support/checkpoint_directory.h"
@@ -18,7 +13,6 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 constexpr int kSlots = 4;
@@ -111,13 +105,8 @@ class ElasticEndToEnd : public GavelTest {
       EXPECT_NEAR(together[i], fixed[i], kTolerance * (1 + std::abs(fixed[i])));
     }
   }
-  bool HasGeneration() const {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             CheckpointDirectory(state(), "1-elastic"), error)) {
-      if (entry.path().filename() == "manifest.json") return true;
-    }
-    return false;
+  bool Committed() const {
+    return HasGeneration(CheckpointDirectory(state(), "1-elastic"));
   }
   std::string LogOfRank(int rank) const { return LogOf(1, rank); }
   bool ReachesSize(const std::string& endpoint, int size) {
@@ -169,7 +158,7 @@ TEST_F(ElasticEndToEnd, ARankLostBeforeItsPartMakesTheGangGoBackTogether) {
                         kill_file, "\"\n")),
        WriteJob("second", {"--steps", "800", "--step-ms", "10"},
                 "scale_factor = 2\n")});
-  ASSERT_TRUE(Eventually([&] { return HasGeneration(); }, kPatience_s))
+  ASSERT_TRUE(Eventually([&] { return Committed(); }, kPatience_s))
       << LogOfRank(0);
   Write("kill", "");
   ASSERT_TRUE(Eventually([&] { return !std::filesystem::exists(kill_file); },

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "absl/status/statusor.h"
@@ -18,16 +17,10 @@
 #include "runtime/generation/manifest.h"
 #include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using Json = nlohmann::json;
 
 constexpr char kJob[] = "digits";
 constexpr uint64_t kSteps = 400;
@@ -86,7 +79,7 @@ uint64_t NumberAfter(const std::string& text, const std::string& mark) {
   return std::strtoull(text.c_str() + at + mark.size(), nullptr, 10);
 }
 
-class EndToEndTest : public GavelTest {
+class EndToEndTest : public GavelClusterTest {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(GAVEL_DIGITS_DIR)) {
@@ -101,27 +94,10 @@ class EndToEndTest : public GavelTest {
     ASSERT_OK(Alone(job_path_));
   }
 
-  void StartCoordinator() {
-    coordinator_ = Start({"coordinator", "--listen", listen_, "--state",
-                          state(), "--cluster", Path("cluster.toml")});
-    endpoint_ = EndpointOf(*coordinator_);
-    ASSERT_THAT(endpoint_, Not(IsEmpty())) << coordinator_->errors();
-    // A restarted one is to be found where it was.
-    listen_ = endpoint_;
-  }
-
-  void StartAgent() {
-    agent_ = Start({"agent", "--coordinator", endpoint_, "--state", state(),
-                    "--cluster", Path("cluster.toml"), "--server", "here",
-                    "--jobs-as-root"});
-  }
-
   void StartAllAndSubmit() {
-    StartCoordinator();
-    StartAgent();
-    const Ended submitted =
-        Run({"submit", "--coordinator", endpoint_, job_path_});
-    ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+    ASSERT_NO_FATAL_FAILURE(StartCoordinator());
+    agent_ = StartAgent();
+    Submit(job_path_);
   }
 
   std::string checkpoints() const {
@@ -149,7 +125,7 @@ class EndToEndTest : public GavelTest {
   void ExpectFinished() {
     const bool finished = Eventually(
         [&] {
-          const Json row = QueueRow(endpoint_, kJob);
+          const nlohmann::json row = QueueRow(endpoint_, kJob);
           return row.is_object() && row["state"] == "CD";
         },
         kJobPatience_s);
@@ -181,9 +157,6 @@ class EndToEndTest : public GavelTest {
   }
 
   std::string job_path_;
-  std::string listen_ = "tcp://127.0.0.1:0";
-  std::string endpoint_;
-  std::unique_ptr<Process> coordinator_;
   std::unique_ptr<Process> agent_;
 };
 
@@ -195,7 +168,7 @@ TEST_F(EndToEndTest, AKilledTrainingProcessGoesOnFromItsLastGeneration) {
   kill(worker, SIGKILL);
   EXPECT_EQ(local->Wait(kJobPatience_s), 0) << local->errors() << Log();
   EXPECT_FALSE(IsAlive(worker));
-  const Json job = Summary()["jobs"][0];
+  const nlohmann::json job = Summary()["jobs"][0];
   EXPECT_EQ(job["state"], "finished");
   EXPECT_EQ(job["steps"], kSteps);
   EXPECT_EQ(job["final_generation"]["step"], kSteps);
@@ -209,8 +182,7 @@ TEST_F(EndToEndTest, AKilledCoordinatorLeavesTheWorkerItsLeaseAndGoesOn) {
   ASSERT_NO_FATAL_FAILURE(WaitForGeneration(&before));
   const std::vector<pid_t> workers = WorkerPids();
   ASSERT_THAT(Log(), Not(HasSubstr("paused after step")));
-  coordinator_->Signal(SIGKILL);
-  EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+  KillCoordinator();
 
   ASSERT_TRUE(LogSays(": lease ended")) << Log();
   const uint64_t paused_at = NumberAfter(Log(), "paused after step ");
@@ -239,7 +211,7 @@ TEST_F(EndToEndTest, AKilledAgentLeavesNoOrphanAndTheNextOneGoesOn) {
   EXPECT_TRUE(Eventually([&] { return !IsAlive(workers.front()); }, 5));
   EXPECT_THAT(ProcessesWith(checkpoints()), IsEmpty());
 
-  StartAgent();
+  agent_ = StartAgent();
   ExpectFinished();
   ExpectOneRestartFrom(before);
   ExpectBitIdenticalToAlone();
@@ -259,9 +231,7 @@ TEST_F(EndToEndTest, AnAcceleratorThatFailsIsLostAndItsJobGoesOnElsewhere) {
   unsetenv("LD_LIBRARY_PATH");
   ExpectFinished();
   EXPECT_THAT(Log(), HasSubstr("can't take the leased accelerator"));
-  const Ended nodes = Run({"nodes", "--coordinator", endpoint_, "--json"});
-  ASSERT_EQ(nodes.exit_code, 0) << nodes.errors;
-  const Json accelerators = Json::parse(nodes.output)[0]["accelerators"];
+  const auto accelerators = Json({"nodes"})[0]["accelerators"];
   ASSERT_EQ(accelerators.size(), 2);
   EXPECT_EQ(accelerators[0]["state"], "lost");
   EXPECT_EQ(accelerators[0]["memory_bytes"], 16ULL << 30);

@@ -2,20 +2,17 @@
 // are checkpointed at one step, and start again together when one is killed.
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/support/checkpoint_directory.h"
+#include "tests/support/files.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint64_t kSteps = 120;
 constexpr double kPatience_s = 120;
@@ -31,9 +28,7 @@ std::string AllLogs(const std::string& folder) {
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder, error)) {
     if (entry.path().extension() != ".log") continue;
-    std::ostringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    all += StrCat("==== ", entry.path().string(), "\n", text.str());
+    all += StrCat("==== ", entry.path().string(), "\n", ReadText(entry.path()));
   }
   return all;
 }

@@ -4,15 +4,9 @@
 // worker does.
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/text.h"
 #include "gavel_paths.h"
@@ -21,9 +15,6 @@
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 constexpr int kSteps = 8;
 constexpr double kPatience_s = 150;

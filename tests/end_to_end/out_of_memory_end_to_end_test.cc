@@ -1,16 +1,12 @@
 // A real process that runs out of memory in its step on one type of
 // accelerators: under the real coordinator its job goes on on the other type,
 // and has not failed.
-#include <string>
 
 #include "core/text.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr double kMovePatience_s = 100;
 

@@ -3,9 +3,6 @@
 // told, each has its part of the slot's threads, and neither trains anything
 // else than it does alone.
 #include <cstdlib>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/text.h"
 #include "tests/support/gavel_fixture.h"
@@ -13,9 +10,6 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr double kPatience_s = 100;

@@ -11,14 +11,13 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
+#include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::HasSubstr;
 
 constexpr char kUser[] = "nobody";  // whose jobs these are
 constexpr uid_t kUserId = 65534;
@@ -227,14 +226,6 @@ class ServersApart : public GavelTest {
   std::unique_ptr<Process> coordinator_;
   int processes_ = 0;
 };
-
-bool HasGeneration(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.path().filename() == "manifest.json") return true;
-  }
-  return false;
-}
 
 TEST_F(ServersApart, AJobMovesByAStreamAndTrainsTheSameToTheBit) {
   Write("cluster.toml",

@@ -1,6 +1,5 @@
 // What machines write: frames of the wire, rows of the journal, frames between
 // agents.
-#include <random>
 
 #include "coordinator/agent/stream_messages.h"
 #include "coordinator/engine/event_codec.h"

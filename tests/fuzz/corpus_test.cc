@@ -6,15 +6,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
-#include <sstream>
 
 #include "core/codec.h"
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "gtest/gtest.h"
 #include "msgpack.hpp"
 #include "tests/fuzz/targets.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel::fuzz {
 namespace {
@@ -23,12 +22,6 @@ namespace fs = std::filesystem;
 
 fs::path CorpusOf(const Target& target) {
   return fs::path(GAVEL_SOURCE_DIR) / "tests/fuzz/corpus" / target.name;
-}
-
-std::string ReadFile(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 TEST(Corpus, SeedsAndWhatIsMadeOfThemRun) {
@@ -57,7 +50,7 @@ TEST(Corpus, EveryInputThatWasKeptRuns) {
     int count = 0;
     for (const auto& entry : fs::directory_iterator(CorpusOf(target))) {
       SCOPED_TRACE(entry.path().string());
-      target.run(ReadFile(entry.path()));
+      target.run(testing::ReadText(entry.path()));
       ++count;
     }
     EXPECT_GE(count, static_cast<int>(target.seeds().size())) << target.name;
@@ -91,7 +84,7 @@ TEST(Corpus, FrozenFramesAreStillReadAsTheyWereMeant) {
     if (name.substr(0, prefix.size()) != prefix) continue;
     SCOPED_TRACE(name);
     ++frames;
-    const std::string frame = ReadFile(entry.path());
+    const std::string frame = testing::ReadText(entry.path());
     const absl::StatusOr<Message> message = DecodeMessage(frame);
     ASSERT_TRUE(message.ok()) << message.status();
     EXPECT_EQ(MessageName(*message),

@@ -2,7 +2,6 @@
 #include <xxhash.h>
 
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "runtime/generation/manifest.h"

@@ -1,6 +1,5 @@
 // Between an agent, its workers and the coordinator lies a network that cuts,
 // goes silent, delays and throttles. The job gets through, each step once.
-#include <string>
 
 #include "tests/reliability/cluster_fixture.h"
 

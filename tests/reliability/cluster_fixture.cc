@@ -1,7 +1,6 @@
 #include "tests/reliability/cluster_fixture.h"
 
 #include <sstream>
-#include <utility>
 
 #include "core/text.h"
 #include "tests/reliability/agent_arguments.h"

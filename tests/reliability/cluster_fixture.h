@@ -3,11 +3,6 @@
 #ifndef GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 #define GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "tests/reliability/chaos_proxy.h"
 #include "tests/reliability/tenant.h"
 #include "tests/reliability/worker_log.h"

@@ -1,33 +1,20 @@
 // What a job's processes may do, and what one that has a worker's key may say.
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <memory>
-#include <optional>
 
 #include "core/codec.h"
 #include "core/text.h"
 #include "tests/reliability/hostile_tenant_fixture.h"
+#include "tests/support/eventually.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-double Now() {
-  const std::chrono::duration<double> now =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return now.count();
-}
 
 class HostileJobsTest : public HostileTenantTest {
  protected:
@@ -122,8 +109,8 @@ TEST_F(HostileJobsTest, RenewalsAndLeasesWithoutAPauseHarmNobody) {
   voice_->set_nonce(10'000'000);
   const uint64_t before = BytesUnder(state());
   int begun = 0;
-  const double end = Now() + 5;
-  while (Now() < end) {
+  const double end = Seconds() + 5;
+  while (Seconds() < end) {
     const auto next = voice_->AskForLease(kMost - 1, false);
     if (!next.has_value()) continue;
     ++begun;
@@ -188,10 +175,10 @@ TEST_F(HostileJobsTest, ProcessesThatDoNotGoKeepNoAccelerator) {
   ASSERT_TRUE(
       Eventually([&] { return std::filesystem::exists(hers + "/again.sh"); }));
   EXPECT_TRUE(Runs(job));
-  const double asked = Now();
+  const double asked = Seconds();
   CancelAll({job});
   EXPECT_TRUE(Eventually([&] { return !Runs(job); })) << coordinator().errors();
-  std::printf("the accelerator was free after %.1f s\n", Now() - asked);
+  std::printf("the accelerator was free after %.1f s\n", Seconds() - asked);
   std::filesystem::remove(hers + "/go");
   ExpectOthersUnharmed();
 }

@@ -1,13 +1,12 @@
 #include "tests/reliability/hostile_tenant_fixture.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <utility>
 
 #include "core/text.h"
+#include "tests/support/eventually.h"
 
 namespace gavel::testing {
 namespace {
@@ -25,12 +24,6 @@ constexpr double kStatus_s_max = 1;
 constexpr uint64_t kCoordinatorBytesMax = uint64_t{256} << 20;
 constexpr uint64_t kAgentBytesMax = uint64_t{128} << 20;
 constexpr uint64_t kStateBytesMax = uint64_t{64} << 20;
-
-double Seconds() {
-  const std::chrono::duration<double> now =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return now.count();
-}
 
 // The most that it ever had.
 uint64_t PeakBytes(pid_t pid) {

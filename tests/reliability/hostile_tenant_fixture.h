@@ -5,11 +5,7 @@
 #define GAVEL_TESTS_RELIABILITY_HOSTILE_TENANT_FIXTURE_H_
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/reliability/cluster_fixture.h"
 #include "tests/reliability/tenant.h"

@@ -2,11 +2,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <random>
-#include <utility>
 #include <variant>
 
 #include "coordinator/workload/file_keys.h"
@@ -16,10 +14,6 @@
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Values of TOML that some key or other does not expect.
 std::vector<std::string> ExtremeValues() {

@@ -1,7 +1,6 @@
 // Jobs and submissions whose paths are on a file system that never answers, in
 // a whole cluster. Needs root and FUSE, else it skips.
 #include <chrono>
-#include <memory>
 
 #include "core/text.h"
 #include "tests/reliability/cluster_fixture.h"
@@ -9,9 +8,6 @@
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class HungMountTest : public ClusterTest {
  protected:

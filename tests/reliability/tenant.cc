@@ -6,18 +6,6 @@
 
 namespace gavel::testing {
 
-Tenant::Tenant(const std::string& endpoint, const CurveClient& keys)
-    : dealer_(Dealer::Connect(endpoint, {keys}).value()) {}
-
-bool Tenant::Send(const Message& message) {
-  constexpr int kTries = 1000;
-  for (int i = 0; i < kTries; ++i) {
-    if (dealer_->Send(message).ok()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
 bool WorkerVoice::Hello(bool ready) {
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; ++i) {

@@ -3,44 +3,26 @@
 #ifndef GAVEL_TESTS_RELIABILITY_TENANT_H_
 #define GAVEL_TESTS_RELIABILITY_TENANT_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "core/messages.h"
 #include "runtime/transport/curve.h"
-#include "runtime/transport/dealer.h"
+#include "tests/server/fake_peers.h"
 #include "zmq.hpp"
 
 namespace gavel::testing {
 
 // A client or a worker.
-class Tenant {
+class Tenant : public FakePeer {
  public:
-  Tenant(const std::string& endpoint, const CurveClient& keys);
-
-  // False: nobody takes it, also after some tries.
-  bool Send(const Message& message);
-  // The next message of type T; others are passed over.
-  template <class T>
-  std::optional<T> Receive(double timeout_s) {
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::duration<double>(timeout_s);
-    while (true) {
-      const std::chrono::duration<double> left =
-          end - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return std::nullopt;
-      auto message = dealer_->Receive(left.count());
-      if (!message.ok() || !message->has_value()) continue;
-      if (auto* wanted = std::get_if<T>(&**message)) return *std::move(wanted);
-    }
-  }
+  Tenant(const std::string& endpoint, const CurveClient& keys)
+      : FakePeer(endpoint, keys) {}
   // The answer to a request, which gets a number; of one that does not come the
   // error says so.
   template <class Reply, class Request>
@@ -58,7 +40,6 @@ class Tenant {
  private:
   static constexpr double kAnswer_s = 10;
 
-  std::unique_ptr<Dealer> dealer_;
   uint64_t request_ = 0;
 };
 

@@ -1,14 +1,10 @@
 #include "coordinator/server/access/audit_log.h"
 
 #include <fstream>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -24,7 +20,7 @@ int LinesOf(const std::string& path, const std::string& who) {
 }
 
 TEST(AuditLog, NobodysRefusalsHideAnothers) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.path() + "/audit.log";
   ASSERT_OK_AND_ASSIGN(AuditLog opened, AuditLog::Open(path));
   auto audit = std::make_optional(std::move(opened));

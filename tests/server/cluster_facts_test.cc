@@ -1,18 +1,10 @@
 #include "coordinator/server/cluster_facts.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/server/busy_engine.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // An engine with two accelerators, and what the log has of it.
 struct Logged {

@@ -1,11 +1,6 @@
 // What each role may send to a coordinator with keys, and what not.
 #include <cstddef>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "core/codec.h"
 #include "core/text.h"
@@ -31,15 +26,7 @@ class EachRole : public EncryptedCoordinator,
     }
     agent_ = std::make_unique<FakeAgent>(Endpoint(), "here", 1, As("here"));
     EXPECT_TRUE(agent_->Join(1).has_value());
-    EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
-    const auto launch = agent_->Receive<LaunchWorker>();
-    if (!launch.has_value()) return nullptr;
-    const CurveKeyPair keys = NewCurveKeyPair().value();
-    agent_->Send(WorkerLaunched{"here", launch->worker, 5, keys.public_key});
-    auto worker =
-        std::make_unique<FakeWorker>(Endpoint(), launch->worker, As(keys));
-    EXPECT_TRUE(worker->Hello());
-    return worker;
+    return LaunchOne(*agent_).worker;
   }
   template <size_t... index>
   static std::vector<Message> OneOfEach(std::index_sequence<index...>) {

@@ -2,24 +2,17 @@
 #ifndef GAVEL_TESTS_SERVER_ENCRYPTED_COORDINATOR_FIXTURE_H_
 #define GAVEL_TESTS_SERVER_ENCRYPTED_COORDINATOR_FIXTURE_H_
 
-#include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <map>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <thread>
 
 #include "coordinator/server/access/principals.h"
-#include "gtest/gtest.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
-class EncryptedCoordinator : public ::testing::Test {
+class EncryptedCoordinator : public Test {
  protected:
   void SetUp() override {
     Allow("alice", Role::kUser);
@@ -69,6 +62,27 @@ class EncryptedCoordinator : public ::testing::Test {
   FakeClient Client(const std::string& name) const {
     return FakeClient(Endpoint(), As(name));
   }
+  // The worker of a job that alice submits, launched by `agent` of server
+  // "here" and vouched for.
+  struct Launched {
+    LaunchWorker launch;
+    CurveKeyPair keys = NewCurveKeyPair().value();
+    std::unique_ptr<FakeWorker> worker;
+  };
+  Launched LaunchOne(FakePeer& agent) const {
+    Launched launched;
+    EXPECT_EQ(Client("alice").SubmitNamed("a").error, "");
+    const auto launch = agent.Receive<LaunchWorker>();
+    EXPECT_TRUE(launch.has_value());
+    if (!launch) return launched;
+    launched.launch = *launch;
+    agent.Send(
+        WorkerLaunched{"here", launch->worker, 5, launched.keys.public_key});
+    launched.worker = std::make_unique<FakeWorker>(Endpoint(), launch->worker,
+                                                   As(launched.keys));
+    EXPECT_TRUE(launched.worker->Hello());
+    return launched;
+  }
   // Started again with the journal that was copied to "before", the coordinator
   // ends when an agent shows a position of after it.
   void ExpectHaltAfterSetBack(JournalPosition seen, const std::string& error) {
@@ -77,8 +91,7 @@ class EncryptedCoordinator : public ::testing::Test {
     Start();
     FakePeer agent(Endpoint(), As("here"));
     agent.Send(AgentHeartbeat{"here", 1, seen});
-    EXPECT_THAT(coordinator_->Wait(),
-                StatusIs(absl::StatusCode::kAborted, error));
+    EXPECT_THAT(coordinator_->Wait(), StatusIs(kAborted, error));
   }
   // Ends the coordinator: then all of it is on disk.
   std::string Audit() {
@@ -87,16 +100,11 @@ class EncryptedCoordinator : public ::testing::Test {
   }
   // It is written by a thread; waits until it says so.
   bool IsAudited(const std::string& text) const {
-    for (int i = 0; i < 400; ++i) {
-      if (AuditSoFar().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return false;
+    return Eventually(
+        [&] { return AuditSoFar().find(text) != std::string::npos; });
   }
   std::string AuditSoFar() const {
-    std::ostringstream text;
-    text << std::ifstream(folder_.path() + "/state/audit.log").rdbuf();
-    return text.str();
+    return ReadText(folder_.path() + "/state/audit.log");
   }
 
   int requests_per_s_max_ = QuotaOptions().requests_per_s_max;

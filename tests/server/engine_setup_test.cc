@@ -1,6 +1,6 @@
 #include "coordinator/server/engine_setup.h"
 
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,9 +1,7 @@
 #include "tests/server/fake_peers.h"
 
-#include <utility>
-
 #include "core/text.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
@@ -44,12 +42,8 @@ FakePeer::FakePeer(const std::string& endpoint,
   dealer_ = *std::move(dealer);
 }
 
-void FakePeer::Send(const Message& message) {
-  for (int attempt = 0; attempt < 2000; ++attempt) {
-    if (dealer_->Send(message).ok()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ADD_FAILURE() << "nobody took the message";
+bool FakePeer::Send(const Message& message) {
+  return Eventually([&] { return dealer_->Send(message).ok(); });
 }
 
 SubmitReply FakeClient::Submit(const std::string& toml) {
@@ -80,13 +74,14 @@ json FakeClient::Query(QueryKind kind, JobId job) {
 
 json FakeClient::WaitForRow(JobId job,
                             const std::function<bool(const json&)>& done) {
-  for (int attempt = 0; attempt < 400; ++attempt) {
+  json row;
+  EXPECT_TRUE(Eventually([&] {
     const json rows = Query(QueryKind::kQueue, job);
-    if (rows.size() == 1 && done(rows[0])) return rows[0];
-    std::this_thread::sleep_for(std::chrono::milliseconds(25));
-  }
-  ADD_FAILURE() << "job " << job.value() << " did not get there";
-  return json();
+    if (rows.size() == 1 && done(rows[0])) row = rows[0];
+    return !row.is_null();
+  })) << "job "
+      << job.value() << " did not get there";
+  return row;
 }
 
 FakeAgent::FakeAgent(const std::string& endpoint, std::string server,

@@ -4,7 +4,6 @@
 #ifndef GAVEL_TESTS_SERVER_FAKE_PEERS_H_
 #define GAVEL_TESTS_SERVER_FAKE_PEERS_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,10 +15,9 @@
 #include "core/messages.h"
 #include "nlohmann/json.hpp"
 #include "runtime/transport/dealer.h"
+#include "tests/support/eventually.h"
 
 namespace gavel::testing {
-
-inline constexpr double kPatience_s = 20;
 
 // Rounds that do not end within a test, so that nothing happens by the clock.
 CoordinatorServerOptions QuietOptions(const std::string& state_directory);
@@ -54,18 +52,17 @@ class FakePeer {
   bool Connects(double timeout_s) {
     return dealer_->WaitUntilConnected(timeout_s);
   }
-  void Send(const Message& message);
+  // False: nobody takes it.
+  bool Send(const Message& message);
 
   // The next message of type T within `timeout_s`; others are passed over.
   template <class T>
   std::optional<T> Receive(double timeout_s = kPatience_s) {
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::duration<double>(timeout_s);
+    const double end = Seconds() + timeout_s;
     while (true) {
-      const std::chrono::duration<double> left =
-          end - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return std::nullopt;
-      auto message = dealer_->Receive(left.count());
+      const double left_s = end - Seconds();
+      if (left_s <= 0) return std::nullopt;
+      auto message = dealer_->Receive(left_s);
       if (!message.ok() || !message->has_value()) continue;
       if (auto* wanted = std::get_if<T>(&**message)) return *std::move(wanted);
     }

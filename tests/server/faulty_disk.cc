@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <csignal>
 #include <limits>
 
 namespace gavel::testing {
@@ -55,5 +56,17 @@ FaultyDisk::~FaultyDisk() {
 
 void FaultyDisk::FailFsyncAfter(int calls) { fault.good_fsyncs = calls; }
 int FaultyDisk::fsyncs() const { return fault.fsyncs; }
+
+FullDisk::FullDisk(uint64_t bytes)
+    : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  getrlimit(RLIMIT_FSIZE, &old_);
+  const rlimit limit{bytes, old_.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+FullDisk::~FullDisk() {
+  setrlimit(RLIMIT_FSIZE, &old_);
+  std::signal(SIGXFSZ, old_handler_);
+}
 
 }  // namespace gavel::testing

@@ -3,6 +3,10 @@
 #ifndef GAVEL_TESTS_SERVER_FAULTY_DISK_H_
 #define GAVEL_TESTS_SERVER_FAULTY_DISK_H_
 
+#include <sys/resource.h>
+
+#include <cstdint>
+
 namespace gavel::testing {
 
 class FaultyDisk {
@@ -15,6 +19,20 @@ class FaultyDisk {
   // The next `calls` fsyncs go well, the one after them fails.
   void FailFsyncAfter(int calls);
   int fsyncs() const;  // all that were tried
+};
+
+// No file of this process grows beyond `bytes` while it lives, as on a disk
+// that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(uint64_t bytes);
+  ~FullDisk();
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int);
 };
 
 }  // namespace gavel::testing

@@ -2,18 +2,14 @@
 #ifndef GAVEL_TESTS_SERVER_JOURNAL_FIXTURE_H_
 #define GAVEL_TESTS_SERVER_JOURNAL_FIXTURE_H_
 
-#include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "coordinator/server/journal/journal.h"
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
@@ -25,11 +21,6 @@ inline JournalRow RowAt(uint64_t seq, size_t padding = 0) {
 inline bool SameRow(const JournalRow& a, const JournalRow& b) {
   return a.seq == b.seq && a.term == b.term && a.time == b.time &&
          a.row == b.row;
-}
-
-inline std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 inline void WriteFile(const std::string& path, const std::string& bytes) {
@@ -56,7 +47,7 @@ inline ReadBack ReadJournal(const std::string& path) {
   return back;
 }
 
-class JournalFixture : public ::testing::Test {
+class JournalFixture : public Test {
  protected:
   std::string path() const { return folder_.path() + "/journal.db"; }
 

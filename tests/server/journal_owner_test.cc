@@ -1,7 +1,6 @@
 // Two writers of one journal: the lock is gone while its holder lives.
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <thread>
 
 #include "coordinator/server/journal/sqlite.h"

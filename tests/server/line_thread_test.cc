@@ -4,22 +4,14 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "runtime/descriptor.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 TEST(LineThread, WritesAllLinesInTheirOrderBeforeItEnds) {
   std::vector<std::string> written;
@@ -39,9 +31,8 @@ TEST(LineThread, CountsWhatCouldNotBeWritten) {
   LineThread lines(
       [](std::string_view, const std::stop_token&) { return false; });
   EXPECT_TRUE(lines.Append("a\n"));
-  const auto start = Clock::now();
   uint64_t lost = 0;
-  while (lost == 0 && SecondsSince(start) < 20) lost = lines.TakeLost();
+  EXPECT_TRUE(Eventually([&] { return (lost = lines.TakeLost()) > 0; }));
   EXPECT_EQ(lost, 1U);
   EXPECT_EQ(lines.TakeLost(), 0U);
 }
@@ -53,15 +44,15 @@ TEST(LineThread, AReaderThatStandsStillKeepsNobodyWaiting) {
   const Descriptor reader(pipe[0]);
   const Descriptor writer(pipe[1]);
   const std::string line(1023, 'x');
-  const auto start = Clock::now();
+  const double start = Seconds();
   {
     LineThread lines(WriteTo(writer.get()));
     const size_t fit = LineThread::kQueuedBytesMax / 1024;
     for (size_t i = 0; i < 2 * fit; ++i) lines.Append(line + "\n");
-    EXPECT_LT(SecondsSince(start), 5);
+    EXPECT_LT(Seconds() - start, 5);
     EXPECT_GE(lines.TakeLost(), fit - 200);
   }
-  EXPECT_LT(SecondsSince(start), 15);
+  EXPECT_LT(Seconds() - start, 15);
   std::array<char, 1024> first{};
   ASSERT_EQ(read(reader.get(), first.data(), first.size()), 1024);
   EXPECT_EQ(std::string(first.data(), first.size()), line + "\n");

@@ -1,9 +1,6 @@
 #include "coordinator/server/outbox.h"
 
-#include <string>
-#include <utility>
-
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -31,8 +28,12 @@ JobAndEpoch NextNotice(Outbox& outbox) {
   return next.has_value() ? NoticeIn(*next) : JobAndEpoch{0, 0};
 }
 
-TEST(Outbox, AFewMessagesNeedNotWait) {
+class OutboxTest : public Test {
+ protected:
   Outbox outbox;
+};
+
+TEST_F(OutboxTest, AFewMessagesNeedNotWait) {
   const auto now = outbox.Take(Notice(1), /*of_many=*/false);
   ASSERT_EQ(now.size(), 1u);
   EXPECT_EQ(NoticeIn(now[0]), JobAndEpoch(1, 1));
@@ -40,8 +41,7 @@ TEST(Outbox, AFewMessagesNeedNotWait) {
   EXPECT_FALSE(outbox.Next().has_value());
 }
 
-TEST(Outbox, ManyWaitInOrder) {
-  Outbox outbox;
+TEST_F(OutboxTest, ManyWaitInOrder) {
   for (uint64_t job = 1; job <= 200; ++job) {
     EXPECT_TRUE(outbox.Take(Notice(job), /*of_many=*/true).empty());
   }
@@ -52,8 +52,7 @@ TEST(Outbox, ManyWaitInOrder) {
 }
 
 // Who asks does not wait behind all others for what was to tell him.
-TEST(Outbox, AnAnswerTakesWithItWhatWaitsForItsReceiver) {
-  Outbox outbox;
+TEST_F(OutboxTest, AnAnswerTakesWithItWhatWaitsForItsReceiver) {
   for (const uint64_t epoch : {1, 2}) {
     for (uint64_t job = 1; job <= 3; ++job) {
       EXPECT_TRUE(outbox.Take(Notice(job, epoch), /*of_many=*/true).empty());
@@ -72,8 +71,7 @@ TEST(Outbox, AnAnswerTakesWithItWhatWaitsForItsReceiver) {
   EXPECT_TRUE(outbox.empty());
 }
 
-TEST(Outbox, AgentsAreReceiversToo) {
-  Outbox outbox;
+TEST_F(OutboxTest, AgentsAreReceiversToo) {
   EXPECT_TRUE(outbox.Take(Stop("a"), /*of_many=*/true).empty());
   EXPECT_TRUE(outbox.Take(Stop("b"), /*of_many=*/true).empty());
   EXPECT_EQ(outbox.Take(Stop("b"), /*of_many=*/false).size(), 2u);
@@ -84,8 +82,7 @@ TEST(Outbox, AgentsAreReceiversToo) {
   EXPECT_TRUE(outbox.empty());
 }
 
-TEST(Outbox, OnlyMessagesToPeersWait) {
-  Outbox outbox;
+TEST_F(OutboxTest, OnlyMessagesToPeersWait) {
   const auto is_carried = [&](Action action) {
     return outbox.Take(std::move(action), /*of_many=*/true).size() == 1;
   };

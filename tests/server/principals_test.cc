@@ -3,25 +3,16 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <string>
 
 #include "coordinator/server/access/access_list.h"
 #include "coordinator/server/access/quota.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/curve.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::kInvalidArgument;
-using testing::kNotFound;
-using testing::StatusIs;
-using testing::TemporaryFolder;
 
 std::string NewKey() { return NewCurveKeyPair().value().public_key; }
 
@@ -56,7 +47,7 @@ TEST(Allowance, BoundsWeights) {
   }
   for (const double weight : {1e308, 1000.1, 0.0009, 1e-300}) {
     EXPECT_THAT(CheckWeight("job \"a\"", weight, {}),
-                StatusIs(kInvalidArgument, "between 0.001 and 1000"));
+                IsInvalid("between 0.001 and 1000"));
   }
 }
 
@@ -85,17 +76,14 @@ TEST(Principals, AFileThatOthersMayWriteIsRefused) {
   ASSERT_OK(WritePrincipals(path, Two()));
   for (const mode_t mode : {0620, 0602, 0666}) {
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    EXPECT_THAT(ReadPrincipals(path),
-                StatusIs(absl::StatusCode::kPermissionDenied, "chmod 600"));
+    EXPECT_THAT(ReadPrincipals(path), StatusIs(kPermissionDenied, "chmod 600"));
   }
 }
 
 TEST(Principals, WhatIsWrongIsNamedWithItsPlace) {
   const std::string key = StrCat("public_key = \"", NewKey(), "\"\n");
   const auto refused = [](const std::string& toml, const std::string& why) {
-    EXPECT_THAT(ParsePrincipals(toml, "p.toml"),
-                StatusIs(kInvalidArgument, why))
-        << toml;
+    EXPECT_THAT(ParsePrincipals(toml, "p.toml"), IsInvalid(why)) << toml;
   };
   refused("[a]\nrole = \"king\"\n" + key, "no role \"king\"");
   refused("[a]\nrole = \"worker\"\n" + key, "no role \"worker\"");
@@ -201,7 +189,7 @@ TEST(AccessList, AWorkersKeyIsItsOwnAsLongAsItRuns) {
   EXPECT_FALSE(list->Knows(key)) << "its server was revoked";
 }
 
-class QuotaTest : public ::testing::Test {
+class QuotaTest : public Test {
  protected:
   void Add(uint64_t id, const std::string& owner, int scale_factor) {
     Job& job = jobs_[JobId(id)];
@@ -223,7 +211,7 @@ TEST_F(QuotaTest, CountsTheJobsOfTheUserThatHaveNotEnded) {
   EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
   Add(3, "alice", 1);
   EXPECT_THAT(quota.Take(0, "alice", Spec(1), jobs_),
-              StatusIs(absl::StatusCode::kResourceExhausted,
+              StatusIs(kResourceExhausted,
                        "has 2 jobs that have not ended, the quota is 2"));
   EXPECT_OK(quota.Take(0, "bob", Spec(1), jobs_));
   jobs_[JobId(1)].state = JobState::kFinished;
@@ -235,8 +223,7 @@ TEST_F(QuotaTest, CountsTheAcceleratorsThatTheyAskFor) {
   Add(1, "alice", 5);
   EXPECT_OK(quota.Take(0, "alice", Spec(3), jobs_));
   EXPECT_THAT(quota.Take(0, "alice", Spec(4), jobs_),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       "would ask for 9 accelerators"));
+              StatusIs(kResourceExhausted, "would ask for 9 accelerators"));
 }
 
 TEST_F(QuotaTest, CountsSubmissionsOfTheLastMinute) {
@@ -244,7 +231,7 @@ TEST_F(QuotaTest, CountsSubmissionsOfTheLastMinute) {
   EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
   EXPECT_OK(quota.Take(30, "alice", Spec(1), jobs_));
   EXPECT_THAT(quota.Take(59, "alice", Spec(1), jobs_),
-              StatusIs(absl::StatusCode::kResourceExhausted, "wait a minute"));
+              StatusIs(kResourceExhausted, "wait a minute"));
   EXPECT_OK(quota.Take(59, "bob", Spec(1), jobs_));
   EXPECT_OK(quota.Take(60, "alice", Spec(1), jobs_));
 }

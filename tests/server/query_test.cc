@@ -1,25 +1,19 @@
 #include "coordinator/server/query/query.h"
 
-#include <set>
-#include <string>
-#include <vector>
-
 #include "coordinator/server/query/queue_view.h"
 #include "core/codec.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 // An engine that is driven by hand; rows of its journal are on disk at once.
-class QueryTest : public ::testing::Test {
+class QueryTest : public Test {
  protected:
   QueryTest() : engine_(EngineOptions{}) { Step(event::CoordinatorStarted{1}); }
 
@@ -143,15 +137,6 @@ TEST_F(QueryTest, HundredsOfJobsComeInPagesOnceEach) {
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i]["id"], i + 1);
 }
 
-TEST_F(QueryTest, JobsThatComeWhileAskingDisturbNothing) {
-  for (int i = 0; i < 200; ++i) Submit(StrCat("job-", i));
-  const QueryReply first = Ask(QueryKind::kQueue);
-  ASSERT_NE(first.next_cursor, 0u);
-  Submit("late");
-  const QueryReply second = Ask(QueryKind::kQueue, JobId(), first.next_cursor);
-  EXPECT_EQ(json::parse(second.json)[0]["id"], first.next_cursor + 1);
-}
-
 TEST_F(QueryTest, OneJobCanBeAskedFor) {
   for (const char* name : {"a", "b", "c"}) Submit(name);
   const json rows = json::parse(Ask(QueryKind::kQueue, JobId(2)).json);
@@ -227,10 +212,7 @@ TEST(NodesQuery, TellsHowFastAStragglerIs) {
     driver.ReportSpeed(job, 6);
     if (job == first) driver.Gone(driver.Key(first), 0);
   }
-  const QueryReply reply =
-      AnswerQuery({1, QueryKind::kNodes, JobId(), 0},
-                  {driver.engine(), driver.now, "max_min_fairness"});
-  const json nodes = json::parse(reply.json);
+  const json nodes = NodesOf(driver);
   std::vector<double> speeds;
   for (const json& accelerator : nodes[0]["accelerators"]) {
     speeds.push_back(accelerator["speed"].get<double>());

@@ -1,11 +1,8 @@
 #include "coordinator/server/query/query_thread.h"
 
-#include <chrono>
-#include <string>
-#include <thread>
-
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -21,10 +18,12 @@ QueryThread::Write Answer(uint64_t request, size_t bytes) {
 }
 
 QueryThread::Answer Wait(QueryThread& thread) {
-  while (true) {
-    if (auto answer = thread.TakeAnswer()) return *std::move(answer);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  std::optional<QueryThread::Answer> answer;
+  EXPECT_TRUE(testing::Eventually([&] {
+    answer = thread.TakeAnswer();
+    return answer.has_value();
+  }));
+  return answer.value_or(QueryThread::Answer{});
 }
 
 TEST(QueryThread, AnswersInTheOrderOfTheQuestions) {

@@ -1,24 +1,15 @@
 #include "coordinator/server/query/queue_view.h"
 
-#include <optional>
-#include <set>
-#include <string>
-#include <variant>
-#include <vector>
-
 #include "coordinator/server/query/json_text.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_driver.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 JobSpec Of(const std::string& owner) {
   JobSpec spec;

@@ -1,9 +1,7 @@
 #include "coordinator/server/access/refused_keys.h"
 
-#include <string>
-
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

@@ -1,16 +1,12 @@
 #include "coordinator/server/report_check.h"
 
 #include <limits>
-#include <optional>
 #include <variant>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 const WorkerKey kReporter{JobId(1), 0, 1};
 
@@ -30,8 +26,12 @@ bool Agrees(ReportCheck& check, Time now, Progress told) {
   return agrees;
 }
 
-TEST(ReportCheck, ASpeedThatIsThatOfTheStepsIsBelieved) {
+class ReportCheckTest : public Test {
+ protected:
   ReportCheck check;
+};
+
+TEST_F(ReportCheckTest, ASpeedThatIsThatOfTheStepsIsBelieved) {
   check.Saw(10, kReporter, 100);
   EXPECT_TRUE(Agrees(check, 11, Told(150, 50, 1)));
   EXPECT_TRUE(Agrees(check, 12, Told(200, 49.9, 1.002)));
@@ -41,8 +41,7 @@ TEST(ReportCheck, ASpeedThatIsThatOfTheStepsIsBelieved) {
   EXPECT_TRUE(Agrees(check, 60, Told(310, 40, 0.25)));
 }
 
-TEST(ReportCheck, AWindowBeginsAtTheLastStepThatWasTold) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, AWindowBeginsAtTheLastStepThatWasTold) {
   check.Saw(0, kReporter, 0);
   EXPECT_TRUE(Agrees(check, 1, Told(1, 1, 1)));
   // In the middle of a long step there is nothing to tell.
@@ -53,8 +52,7 @@ TEST(ReportCheck, AWindowBeginsAtTheLastStepThatWasTold) {
   EXPECT_TRUE(Agrees(check, 41, Told(2, 1 / 40.0, 40)));
 }
 
-TEST(ReportCheck, AProgramThatIsMovedOftenIsBelieved) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, AProgramThatIsMovedOftenIsBelieved) {
   check.Saw(0, kReporter, 0);
   for (int move = 0; move < 20; ++move) {
     const Time now = 100 + 10 * move;
@@ -66,8 +64,7 @@ TEST(ReportCheck, AProgramThatIsMovedOftenIsBelieved) {
   }
 }
 
-TEST(ReportCheck, MoreThanItsOwnCountIsNotBelieved) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, MoreThanItsOwnCountIsNotBelieved) {
   check.Saw(10, kReporter, 100);
   EXPECT_FALSE(Agrees(check, 11, Told(150, 1e9, 1)));
   EXPECT_FALSE(Agrees(check, 12, Told(200, 52.1, 1)));
@@ -75,16 +72,14 @@ TEST(ReportCheck, MoreThanItsOwnCountIsNotBelieved) {
   EXPECT_TRUE(Agrees(check, 14, Told(200, 50, 1)));   // and is believed again
 }
 
-TEST(ReportCheck, ALongerWindowThanTheTimeIsNotBelieved) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, ALongerWindowThanTheTimeIsNotBelieved) {
   check.Saw(10, kReporter, 0);
   EXPECT_FALSE(Agrees(check, 11, Told(1000, 1e-6, 1e9)));
   EXPECT_FALSE(Agrees(check, 12, Told(2000, 100, 6.5)));
   EXPECT_TRUE(Agrees(check, 13, Told(3000, 100, 5.9)));  // late on its way
 }
 
-TEST(ReportCheck, WhatIsNoNumberIsNotBelieved) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, WhatIsNoNumberIsNotBelieved) {
   check.Saw(10, kReporter, 0);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(Agrees(check, 11, Told(10, nan, 1)));
@@ -94,23 +89,20 @@ TEST(ReportCheck, WhatIsNoNumberIsNotBelieved) {
 }
 
 // After a start of the coordinator, or when it came before its hello.
-TEST(ReportCheck, WhoWasNotSeenIsBelievedOnce) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, WhoWasNotSeenIsBelievedOnce) {
   EXPECT_TRUE(Agrees(check, 11, Told(1000, 100, 9)));
   EXPECT_FALSE(Agrees(check, 12, Told(1001, 100, 9)));
   check.Forget(kReporter);
   EXPECT_TRUE(Agrees(check, 13, Told(1001, 100, 9)));
 }
 
-TEST(ReportCheck, HelloAgainChangesNothing) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, HelloAgainChangesNothing) {
   EXPECT_TRUE(check.Saw(10, kReporter, 100));
   EXPECT_FALSE(check.Saw(20, kReporter, 150));
   EXPECT_TRUE(Agrees(check, 21, Told(160, 5.5, 10.9)));
 }
 
-TEST(ReportCheck, MessagesAreNotedCheckedAndForgotten) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, MessagesAreNotedCheckedAndForgotten) {
   WorkerHello hello;
   hello.worker = kReporter;
   hello.progress.steps_done = 100;
@@ -129,8 +121,7 @@ TEST(ReportCheck, MessagesAreNotedCheckedAndForgotten) {
   EXPECT_EQ(check.Take(13, &message), std::nullopt);  // it is another process
 }
 
-TEST(ReportCheck, ManyProcessesDoNotGrowIt) {
-  ReportCheck check;
+TEST_F(ReportCheckTest, ManyProcessesDoNotGrowIt) {
   for (uint64_t i = 0; i <= ReportCheck::kWorkersMax; ++i) {
     EXPECT_TRUE(check.Saw(1, {JobId(i + 1), 0, 1}, 0));
   }

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

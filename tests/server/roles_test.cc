@@ -3,19 +3,14 @@
 
 #include <array>
 #include <cstddef>
-#include <map>
-#include <string>
-#include <utility>
 #include <variant>
 
 #include "core/codec.h"
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using testing::StatusIs;
 constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
 
 // Who may send what, written down a second time: a letter for each role that
@@ -76,7 +71,7 @@ TEST(Roles, NoFileMakesAWorker) {
   EXPECT_FALSE(FindRole("Operator").has_value());
 }
 
-class Authorization : public ::testing::Test {
+class Authorization : public Test {
  protected:
   Authorization() {
     jobs_[JobId(1)].spec.owner = "alice";

@@ -4,20 +4,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/files/text_file.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::TemporaryFolder;
 
 TEST(RotatingFile, KeepsTheNewestLinesInBoundedFiles) {
   const TemporaryFolder folder;

@@ -1,22 +1,16 @@
 #include "coordinator/server/query/rows.h"
 
-#include <cstdint>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "coordinator/server/query/json_text.h"
 #include "coordinator/server/query/row_json.h"
-#include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::Pair;
 
 QueueRow SomeRow() {
   QueueRow row;

@@ -1,7 +1,7 @@
 #include "coordinator/server/submission.h"
 
 #include "core/text.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -54,7 +54,7 @@ TEST(Submission, CheckpointsOfAnEarlierJournalAreNotReused) {
 TEST(Submission, AnUnknownKeyIsNamedWithItsPlace) {
   EXPECT_THAT(ReadSubmission(Request(StrCat(kPlain, "colour = 1\n")), "/state",
                              "5eed", JobId(7)),
-              StatusIs(kInvalidArgument, "job.toml:3:"));
+              IsInvalid("job.toml:3:"));
 }
 
 TEST(Submission, ANameThatCommandsWouldMistakeIsRefused) {
@@ -63,8 +63,8 @@ TEST(Submission, ANameThatCommandsWouldMistakeIsRefused) {
         Request(StrCat("name = \"", name, "\"\ncommand = [\"./train\"]\n")),
         "/state", "5eed", JobId(7));
   };
-  EXPECT_THAT(read("12"), StatusIs(kInvalidArgument, "\"job-12\""));
-  EXPECT_THAT(read("-f"), StatusIs(kInvalidArgument, "an option"));
+  EXPECT_THAT(read("12"), IsInvalid("\"job-12\""));
+  EXPECT_THAT(read("-f"), IsInvalid("an option"));
   EXPECT_OK(read("12a").status());
   EXPECT_OK(read("a-1").status());
 }
@@ -75,9 +75,8 @@ TEST(Submission, VariablesOfTheAgentAreRefused) {
         Request(StrCat(kPlain, "[environment]\n", name, " = \"1\"\n")),
         "/state", "5eed", JobId(7));
   };
-  EXPECT_THAT(read("GAVEL_PROCESS"),
-              StatusIs(kInvalidArgument, "can't set GAVEL_PROCESS"));
-  EXPECT_THAT(read("GAVEL_RANK"), StatusIs(kInvalidArgument, "GAVEL_RANK"));
+  EXPECT_THAT(read("GAVEL_PROCESS"), IsInvalid("can't set GAVEL_PROCESS"));
+  EXPECT_THAT(read("GAVEL_RANK"), IsInvalid("GAVEL_RANK"));
   EXPECT_OK(read("GAVEL_CHECKPOINT_INTERVAL_S").status());
   EXPECT_OK(read("GAVEL_FAILURE_INTERVAL_S").status());
 }
@@ -86,7 +85,7 @@ TEST(Submission, ADirectoryThatIsNotAbsoluteIsRefused) {
   SubmitRequest request = Request(kPlain);
   request.directory = "jobs";
   EXPECT_THAT(ReadSubmission(request, "/state", "5eed", JobId(7)),
-              StatusIs(kInvalidArgument, "not absolute"));
+              IsInvalid("not absolute"));
 }
 
 }  // namespace

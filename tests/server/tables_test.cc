@@ -1,6 +1,6 @@
 #include "coordinator/server/peer_table.h"
 #include "coordinator/server/pending_table.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

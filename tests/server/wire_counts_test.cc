@@ -1,12 +1,9 @@
 #include "coordinator/server/wire_counts.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(WireReport, TellsWhatHasGrownOnceAMinute) {
   WireReport report;

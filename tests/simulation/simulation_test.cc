@@ -2,13 +2,9 @@
 // does inject.
 #include <sys/resource.h>
 
-#include <set>
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/seed_runs.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

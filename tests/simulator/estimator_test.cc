@@ -1,13 +1,8 @@
 // Simulations in which what pairs do is estimated: Gavel sections 3.3 and 6.
-#include <cmath>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/simulator/trace_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -177,8 +172,7 @@ TEST(Estimator, FiguresOutOfRangeAreRefused) {
     const auto made =
         TraceSimulation::Create(one.options, trace, AppetiteTable());
     EXPECT_FALSE(made.ok());
-    EXPECT_THAT(std::string(made.status().message()),
-                ::testing::HasSubstr(one.message));
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(one.message));
   }
   SimulationOptions ideal = Estimated(3, 0.5, 1);
   ideal.ideal = true;

@@ -2,18 +2,12 @@
 // traces, each under six policies. At its own objective no policy is worse than
 // the original; what it pays for that elsewhere is bounded, too. Known
 // trade-offs are in docs/measurements/original-runs.md, with both figures.
-#include <cstdint>
 #include <cstdio>
-#include <map>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "simulator/trace_simulation.h"
 #include "tests/simulator/reference_data.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

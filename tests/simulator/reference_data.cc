@@ -2,11 +2,10 @@
 
 #include <fstream>
 #include <sstream>
-#include <utility>
 
 #include "gavel_paths.h"
-#include "gtest/gtest.h"
 #include "tests/simulator/trace_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,16 +1,13 @@
 // Runs of the original Gavel replayed: the same trace, cluster and policy, with
 // its one quirk switched off that makes jobs wait for the next allocation
 // ("minreset0"). Average JCT and makespan are as there, or better.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "simulator/trace_simulation.h"
 #include "tests/simulator/reference_data.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,18 +1,9 @@
 #include "simulator/simulation_input.h"
 
-#include <string>
-#include <utility>
-
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::kInvalidArgument;
-using ::testing::Pair;
-using testing::StatusIs;
 
 TEST(ParseCluster, ReadsTypesCountsAndServers) {
   ASSERT_OK_AND_ASSIGN(const auto cluster,
@@ -55,7 +46,7 @@ TEST(ParseCluster, WhatIsWrongIsQuotedWithTheRemedy) {
       {"0:0:0", "\"0:0:0\" has no accelerators"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(ParseCluster(text), StatusIs(kInvalidArgument, error)) << text;
+    EXPECT_THAT(ParseCluster(text), IsInvalid(error)) << text;
   }
 }
 
@@ -85,8 +76,7 @@ TEST(ParseOverheads, WhatIsWrongIsQuotedWithTheRemedy) {
        "\"begin\" is no overhead; write start, pause, resume or move"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(ParseOverheads(text), StatusIs(kInvalidArgument, error))
-        << text;
+    EXPECT_THAT(ParseOverheads(text), IsInvalid(error)) << text;
   }
 }
 
@@ -120,9 +110,7 @@ TEST(ParseOverheadsFile, ErrorsPointIntoTheFile) {
       {"[A3C", "o.toml:1:5: not TOML"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(ParseOverheadsFile(text, "o.toml"),
-                StatusIs(kInvalidArgument, error))
-        << text;
+    EXPECT_THAT(ParseOverheadsFile(text, "o.toml"), IsInvalid(error)) << text;
   }
 }
 

@@ -1,14 +1,10 @@
 #include "simulator/timed_queue.h"
 
-#include <algorithm>
-#include <optional>
 #include <random>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "core/units.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

@@ -1,9 +1,7 @@
 #include "tests/simulator/trace_fixture.h"
 
-#include <algorithm>
-
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

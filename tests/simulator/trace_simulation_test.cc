@@ -1,14 +1,11 @@
 #include "simulator/trace_simulation.h"
 
 #include <cmath>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/simulation/world/virtual_cluster.h"
 #include "tests/simulator/trace_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -109,7 +106,7 @@ TEST(TraceSimulation, AJobThatFitsNowhereIsReportedAndTheRestGoesOn) {
   EXPECT_TRUE(result.complete);
   ASSERT_EQ(result.unfit.size(), 1u);
   EXPECT_EQ(result.unfit[0].job, 0u);
-  EXPECT_NE(result.unfit[0].reason.find("scale factor 2"), std::string::npos);
+  EXPECT_THAT(result.unfit[0].reason, HasSubstr("scale factor 2"));
   ASSERT_EQ(result.jobs.size(), 1u);
   EXPECT_DOUBLE_EQ(result.jobs[0].jct_s, 100);
 }
@@ -187,7 +184,7 @@ TEST(TraceSimulation, TheTimeLimitEndsARunUnfinished) {
   options.time_limit_s = 50;
   const SimulationResult result = Simulate(options, SmallTrace({{"a", 1e6}}));
   EXPECT_FALSE(result.complete);
-  EXPECT_NE(result.stopped.find("time limit of 50"), std::string::npos);
+  EXPECT_THAT(result.stopped, HasSubstr("time limit of 50"));
   EXPECT_TRUE(std::isnan(result.avg_jct_s));
   EXPECT_EQ(result.jobs[0].completion_s, kNever);
 }

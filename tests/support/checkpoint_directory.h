@@ -21,6 +21,16 @@ inline std::string CheckpointDirectory(const std::string& state,
   return all + "none-" + job;
 }
 
+// Below `folder` there is a checkpoint that is complete.
+inline bool HasGeneration(const std::string& folder) {
+  std::error_code none;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder, none)) {
+    if (entry.path().filename() == "manifest.json") return true;
+  }
+  return false;
+}
+
 }  // namespace gavel::testing
 
 #endif  // GAVEL_TESTS_SUPPORT_CHECKPOINT_DIRECTORY_H_

@@ -16,6 +16,11 @@ using Json = nlohmann::json;
 constexpr char kGavel[] = GAVEL_BINARY_DIR "/gavel";
 constexpr char kFakeWorker[] = GAVEL_BINARY_DIR "/tests/fake_worker";
 
+Ended EndOf(Process& process) {
+  const std::optional<int> code = process.Wait();
+  return {code.value_or(-1), process.output(), process.errors()};
+}
+
 }  // namespace
 
 std::string GavelTest::Write(const std::string& name, const std::string& text) {
@@ -68,9 +73,7 @@ std::unique_ptr<Process> GavelTest::Start(
 }
 
 Ended GavelTest::Run(const std::vector<std::string>& arguments) {
-  const std::unique_ptr<Process> process = Start(arguments);
-  const std::optional<int> code = process->Wait();
-  return {code.value_or(-1), process->output(), process->errors()};
+  return EndOf(*Start(arguments));
 }
 
 std::unique_ptr<Process> GavelTest::StartLocal(
@@ -94,9 +97,7 @@ std::unique_ptr<Process> GavelTest::StartAgent(
 
 Ended GavelTest::RunLocal(const std::vector<std::string>& jobs,
                           std::vector<std::string> options) {
-  const std::unique_ptr<Process> process = StartLocal(jobs, std::move(options));
-  const std::optional<int> code = process->Wait();
-  return {code.value_or(-1), process->output(), process->errors()};
+  return EndOf(*StartLocal(jobs, std::move(options)));
 }
 
 Json GavelTest::Summary() const {
@@ -209,6 +210,46 @@ void GavelTest::ExpectEachStepOnce(const std::string& name,
   const FakeState found = CheckpointOf(name);
   EXPECT_EQ(found.steps, steps) << name;
   EXPECT_EQ(found.sum, steps * (steps + 1) / 2) << name;
+}
+
+void GavelClusterTest::StartCoordinator(const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = CoordinatorArguments(state());
+  Append(flags, &arguments);
+  coordinator_ = Start(arguments);
+  endpoint_ = EndpointOf(*coordinator_);
+  ASSERT_NE(endpoint_, "") << coordinator_->errors();
+  listen_ = endpoint_;
+}
+
+std::vector<std::string> GavelClusterTest::CoordinatorArguments(
+    const std::string& state_directory) const {
+  std::vector<std::string> arguments = {
+      "coordinator", "--listen",          listen_, "--state", state_directory,
+      "--cluster",   Path("cluster.toml")};
+  if (has_keys()) Append(keys().OfCoordinator(), &arguments);
+  return arguments;
+}
+
+void GavelClusterTest::KillCoordinator() {
+  coordinator_->Signal(SIGKILL);
+  EXPECT_EQ(coordinator_->Wait(), -SIGKILL);
+}
+
+Ended GavelClusterTest::Do(std::vector<std::string> arguments) {
+  Append({"--coordinator", endpoint_}, &arguments);
+  return Run(arguments);
+}
+
+nlohmann::json GavelClusterTest::Json(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const Ended ended = Do(std::move(arguments));
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  return nlohmann::json::parse(ended.output, nullptr, false);
+}
+
+void GavelClusterTest::Submit(const std::string& job) {
+  const Ended submitted = Do({"submit", job});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
 }
 
 void Append(const std::vector<std::string>& more,

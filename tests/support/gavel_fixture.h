@@ -2,18 +2,11 @@
 #ifndef GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_
 #define GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/temporary_folder.h"
 #include "tests/support/process.h"
 #include "tests/support/team_keys.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
@@ -23,7 +16,7 @@ struct Ended {
   std::string errors;
 };
 
-class GavelTest : public ::testing::Test {
+class GavelTest : public Test {
  protected:
   const std::string& folder() const { return folder_.path(); }
   std::string state() const { return folder() + "/state"; }
@@ -104,6 +97,29 @@ class GavelTest : public ::testing::Test {
   TemporaryFolder folder_;
   std::unique_ptr<TeamKeys> keys_;
   int processes_ = 0;
+};
+
+// The same with a coordinator, which is found where it was when it is started
+// again.
+class GavelClusterTest : public GavelTest {
+ protected:
+  // With folder()/cluster.toml and --state, and its keys if there are any.
+  void StartCoordinator(const std::vector<std::string>& flags = {});
+  std::vector<std::string> CoordinatorArguments(
+      const std::string& state_directory) const;
+  void KillCoordinator();
+  std::unique_ptr<Process> StartAgent(const std::vector<std::string>& flags = {
+                                          "--jobs-as-root"}) {
+    return GavelTest::StartAgent(endpoint_, flags);
+  }
+  // A client's command.
+  Ended Do(std::vector<std::string> arguments);
+  nlohmann::json Json(std::vector<std::string> arguments);
+  void Submit(const std::string& job);
+
+  std::string listen_ = "tcp://127.0.0.1:0";
+  std::string endpoint_;
+  std::unique_ptr<Process> coordinator_;
 };
 
 void Append(const std::vector<std::string>& more,

@@ -5,12 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <thread>
 #include <utility>
 
 #include "coordinator/agent_host/agent_process_info.h"
@@ -34,23 +30,6 @@ namespace {
 }
 
 }  // namespace
-
-bool Eventually(const std::function<bool()>& done, double timeout_s) {
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::duration<double>(timeout_s);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 bool IsAlive(pid_t pid) {
   const std::optional<ProcessInfo> info = ReadProcessInfo(pid);

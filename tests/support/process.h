@@ -10,19 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+
 namespace gavel::testing {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr double kPatience_s = 300;
-#else
-inline constexpr double kPatience_s = 30;
-#endif
-
-// True once `done` is; false when it is not within `timeout_s`.
-bool Eventually(const std::function<bool()>& done,
-                double timeout_s = kPatience_s);
-
-std::string ReadText(const std::string& path);
 
 // Not gone, and not a zombie.
 bool IsAlive(pid_t pid);

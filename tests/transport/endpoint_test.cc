@@ -1,20 +1,13 @@
 // Which endpoints are accepted, and what is said of the others.
 #include <sys/resource.h>
 
-#include <string>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
 #include "runtime/transport/socket_options.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::gavel::testing::kInvalidArgument;
-using ::gavel::testing::StatusIs;
 
 TEST(Endpoint, LoopbackIsKnownByItsNumbers) {
   for (const char* text : {"127.0.0.1:7077", "tcp://127.0.0.1:7077",
@@ -37,30 +30,25 @@ TEST(Endpoint, WhatIsNoneIsRefusedWithAnExample) {
        {"", "7077", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http",
         "127.0.0.1:65536", "127.0.0.1:-1", ":7077", "ipc:///tmp/socket:1",
         "127.0.0.1:7077;10.0.0.1:7077", "10.0.0.1;127.0.0.1:7077"}) {
-    EXPECT_THAT(transport::ParseEndpoint(text),
-                StatusIs(kInvalidArgument, "127.0.0.1:7077"))
+    EXPECT_THAT(transport::ParseEndpoint(text), IsInvalid("127.0.0.1:7077"))
         << text;
-    EXPECT_THAT(Dealer::Connect(text).status(), StatusIs(kInvalidArgument, ""))
-        << text;
-    EXPECT_THAT(Router::Bind(text).status(), StatusIs(kInvalidArgument, ""))
-        << text;
+    EXPECT_THAT(Dealer::Connect(text).status(), IsInvalid("")) << text;
+    EXPECT_THAT(Router::Bind(text).status(), IsInvalid("")) << text;
   }
 }
 
 TEST(Endpoint, ARouterIsNotBoundBeyondLoopback) {
   for (const char* text : {"0.0.0.0:7077", "*:7077", "192.168.1.5:7077"}) {
-    EXPECT_THAT(
-        Router::Bind(text).status(),
-        StatusIs(absl::StatusCode::kPermissionDenied, "or use 127.0.0.1:7077"))
+    EXPECT_THAT(Router::Bind(text).status(),
+                StatusIs(kPermissionDenied, "or use 127.0.0.1:7077"))
         << text;
   }
 }
 
 TEST(Endpoint, ADealerIsNotConnectedBeyondLoopback) {
   EXPECT_THAT(Dealer::Connect("192.168.1.5:7077").status(),
-              StatusIs(absl::StatusCode::kPermissionDenied, "gavel keygen"));
-  EXPECT_THAT(Dealer::Connect("127.0.0.1:0").status(),
-              StatusIs(kInvalidArgument, "port 0"));
+              StatusIs(kPermissionDenied, "gavel keygen"));
+  EXPECT_THAT(Dealer::Connect("127.0.0.1:0").status(), IsInvalid("port 0"));
 }
 
 TEST(Endpoint, ATakenPortIsNamedWithItsRemedy) {
@@ -69,17 +57,16 @@ TEST(Endpoint, ATakenPortIsNamedWithItsRemedy) {
   const std::string endpoint = (*first)->endpoint();
   const std::string port = endpoint.substr(endpoint.rfind(':') + 1);
   const auto second = Router::Bind(endpoint);
-  EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                        "port " + port + " of 127.0.0.1"));
-  EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                        "choose another port"));
+  EXPECT_THAT(second.status(),
+              StatusIs(kAlreadyExists, "port " + port + " of 127.0.0.1"));
+  EXPECT_THAT(second.status(), StatusIs(kAlreadyExists, "choose another port"));
 }
 
 TEST(Endpoint, ARouterTellsThePortThatItFound) {
   const auto router = Router::Bind("tcp://127.0.0.1:0");
   ASSERT_OK(router.status());
   EXPECT_THAT((*router)->endpoint(),
-              ::testing::MatchesRegex("tcp://127\\.0\\.0\\.1:[1-9][0-9]*"));
+              MatchesRegex("tcp://127\\.0\\.0\\.1:[1-9][0-9]*"));
 }
 
 TEST(Endpoint, ARouterRaisesTheLimitOfOpenFiles) {

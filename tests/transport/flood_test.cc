@@ -8,38 +8,20 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
-#include <functional>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "core/codec.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kFloodPatience(20);
-
-bool Eventually(const std::function<bool()>& done) {
-  const auto end = steady_clock::now() + kFloodPatience;
-  while (!done()) {
-    if (steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
 
 // A DEALER by hand: ZMTP 3.0 without encryption (rfc.zeromq.org/spec/23).
 class PlainPeer {
@@ -117,7 +99,7 @@ class PlainPeer {
   int descriptor_;
 };
 
-class FloodTest : public ::testing::Test {
+class FloodTest : public Test {
  protected:
   FloodTest() {
     auto router = Router::Bind("127.0.0.1:0");
@@ -191,7 +173,7 @@ TEST_F(FloodTest, ABurstUpToTheHighWaterMarkAndWhatTheKernelHoldsAreNotCut) {
   std::this_thread::sleep_for(milliseconds(600));
   int taken = 0;
   EXPECT_TRUE(Eventually([&] {
-    taken += router_->Receive(0.1).has_value();
+    while (router_->Receive(0.1).has_value()) ++taken;
     return taken == 500;
   }));
   sender.join();

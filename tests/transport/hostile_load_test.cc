@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -23,10 +22,7 @@
 #include <cstdlib>
 #include <deque>
 #include <fstream>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "coordinator/server/access/principals.h"
 #include "core/codec.h"
@@ -34,7 +30,8 @@
 #include "runtime/transport/connection_guard.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 #include "zmq.hpp"
 
 namespace gavel::testing {
@@ -58,12 +55,6 @@ int64_t ResidentBytes() {
   int64_t resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * sysconf(_SC_PAGESIZE);
-}
-
-double Seconds() {
-  const std::chrono::duration<double> now =
-      std::chrono::steady_clock::now().time_since_epoch();
-  return now.count();
 }
 
 // What the attackers know: an address, and one key that is allowed to look.

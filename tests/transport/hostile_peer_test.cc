@@ -1,26 +1,17 @@
 // A Router among peers that do not keep the protocol, on raw ZeroMQ sockets.
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "core/codec.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 #include "zmq.hpp"
 
 namespace gavel {
 namespace {
 
-using ::gavel::testing::kFailedPrecondition;
-using ::gavel::testing::StatusIs;
-
-constexpr double kHostilePatience_s = 10;
-
-class HostilePeerTest : public ::testing::Test {
+class HostilePeerTest : public Test {
  protected:
   HostilePeerTest() {
     auto router = Router::Bind("127.0.0.1:0");
@@ -47,8 +38,7 @@ class HostilePeerTest : public ::testing::Test {
 
   // The next message is the one with this number.
   void ExpectNext(uint64_t request) {
-    const std::optional<Incoming> incoming =
-        router_->Receive(kHostilePatience_s);
+    const std::optional<Incoming> incoming = router_->Receive(kPatience_s);
     ASSERT_TRUE(incoming.has_value());
     EXPECT_EQ(std::get<QueryRequest>(incoming->message).request, request);
   }
@@ -89,7 +79,7 @@ TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
   SendRaw(std::string(kFrameBytesMax + 1, 'x'));
   auto dealer = Dealer::Connect(router_->endpoint());
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
   QueryRequest query;
   query.request = 7;
   ASSERT_OK((*dealer)->Send(query));
@@ -97,7 +87,7 @@ TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
   // The sender was disconnected, and is no worse off than any other. What it
   // sends before it notices goes down with the old connection.
   std::optional<Incoming> incoming;
-  for (int i = 0; i < kHostilePatience_s && !incoming; ++i) {
+  for (int i = 0; i < kPatience_s && !incoming; ++i) {
     SendRaw(Frame(8));
     incoming = router_->Receive(1);
   }
@@ -115,7 +105,7 @@ TEST_F(HostilePeerTest, AFloodOfGarbageIsCutAndDoesNotHoldTheLoop) {
   events.set(zmq::sockopt::rcvtimeo, 10'000);
   auto dealer = Dealer::Connect(router_->endpoint());
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
   raw_.set(zmq::sockopt::sndtimeo, 0);
   for (int i = 0; i < 5000; ++i) {
     // What it can't send it would have sent.
@@ -161,10 +151,10 @@ TEST(HostileCoordinator, ItsRefusalOfOurVersionIsAnErrorThatNamesBoth) {
   raw.bind("tcp://127.0.0.1:*");
   auto dealer = Dealer::Connect(raw.get(zmq::sockopt::last_endpoint));
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
   using namespace std::string_literals;
   raw.send(zmq::buffer("GVL\x00\x02\x03use 2.0"s), zmq::send_flags::none);
-  EXPECT_THAT((*dealer)->Receive(kHostilePatience_s).status(),
+  EXPECT_THAT((*dealer)->Receive(kPatience_s).status(),
               StatusIs(kFailedPrecondition,
                        "the peer speaks protocols 2 to 3, this is 1; update "
                        "this side (it says: use 2.0)"));
@@ -177,13 +167,13 @@ TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
   raw.bind("tcp://127.0.0.1:*");
   auto dealer = Dealer::Connect(raw.get(zmq::sockopt::last_endpoint));
   ASSERT_OK(dealer.status());
-  ASSERT_TRUE((*dealer)->WaitUntilConnected(kHostilePatience_s));
+  ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
 
   auto good = EncodeMessage(QueryRequest{});
   ASSERT_OK(good.status());
   raw.send(zmq::buffer(std::string_view("garbage")), zmq::send_flags::none);
   raw.send(zmq::buffer(*good), zmq::send_flags::none);
-  const auto message = (*dealer)->Receive(kHostilePatience_s);
+  const auto message = (*dealer)->Receive(kPatience_s);
   ASSERT_OK(message.status());
   EXPECT_TRUE(message->has_value());
   EXPECT_EQ((*dealer)->frames_dropped(), 1u);
@@ -193,7 +183,7 @@ TEST(HostileCoordinator, AnotherVersionIsAnErrorForTheClientGarbageIsNot) {
   ASSERT_NE(version, std::string::npos);
   other[version] = static_cast<char>(kProtocolVersion + 1);
   raw.send(zmq::buffer(other), zmq::send_flags::none);
-  EXPECT_THAT((*dealer)->Receive(kHostilePatience_s).status(),
+  EXPECT_THAT((*dealer)->Receive(kPatience_s).status(),
               StatusIs(kFailedPrecondition, "protocol"));
 }
 

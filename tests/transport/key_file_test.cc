@@ -3,30 +3,20 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <string>
 
-#include "gtest/gtest.h"
 #include "runtime/transport/curve.h"
-#include "tests/support/status_matchers.h"
+#include "tests/server/temporary_folder.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-using testing::StatusIs;
-
-class KeyFile : public ::testing::Test {
+class KeyFile : public Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/gavel_keys_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string Path(const std::string& name) const {
-    return folder_ + "/" + name;
+    return folder_.path() + "/" + name;
   }
   std::string Write(const std::string& name, const std::string& text) const {
     std::ofstream(Path(name)) << text;
@@ -34,7 +24,7 @@ class KeyFile : public ::testing::Test {
     return Path(name);
   }
 
-  std::string folder_;
+  TemporaryFolder folder_;
 };
 
 // On a command line it is a word of its own.
@@ -71,10 +61,10 @@ TEST_F(KeyFile, IsNeverOverwrittenAndNoLinkIsFollowed) {
   ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
   ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
   EXPECT_THAT(WriteKeyFile(Path("a.key"), keys),
-              StatusIs(absl::StatusCode::kAlreadyExists, "is there already"));
+              StatusIs(kAlreadyExists, "is there already"));
   ASSERT_EQ(symlink(Path("elsewhere").c_str(), Path("b.key").c_str()), 0);
   EXPECT_THAT(WriteKeyFile(Path("b.key"), keys),
-              StatusIs(absl::StatusCode::kAlreadyExists, "b.key"));
+              StatusIs(kAlreadyExists, "b.key"));
   EXPECT_FALSE(std::filesystem::exists(Path("elsewhere")));
 }
 
@@ -84,7 +74,7 @@ TEST_F(KeyFile, ThatOthersMayUseIsRefusedWithTheRemedy) {
   for (const mode_t mode : {0640, 0604, 0620, 0602, 0610, 0601, 0644}) {
     ASSERT_EQ(chmod(Path("a.key").c_str(), mode), 0);
     EXPECT_THAT(ReadKeyFile(Path("a.key")).status(),
-                StatusIs(absl::StatusCode::kPermissionDenied, "chmod 600"))
+                StatusIs(kPermissionDenied, "chmod 600"))
         << mode;
   }
   ASSERT_EQ(chmod(Path("a.key").c_str(), 0400), 0);
@@ -96,9 +86,8 @@ TEST_F(KeyFile, OfAnotherUserIsRefused) {
   ASSERT_OK_AND_ASSIGN(const CurveKeyPair keys, NewCurveKeyPair());
   ASSERT_OK(WriteKeyFile(Path("a.key"), keys));
   ASSERT_EQ(chown(Path("a.key").c_str(), 12345, 12345), 0);
-  EXPECT_THAT(
-      ReadKeyFile(Path("a.key")).status(),
-      StatusIs(absl::StatusCode::kPermissionDenied, "belongs to user 12345"));
+  EXPECT_THAT(ReadKeyFile(Path("a.key")).status(),
+              StatusIs(kPermissionDenied, "belongs to user 12345"));
 }
 
 TEST_F(KeyFile, ThatIsNoneIsRefusedAndNothingOfItIsTold) {
@@ -111,17 +100,15 @@ TEST_F(KeyFile, ThatIsNoneIsRefusedAndNothingOfItIsTold) {
   for (const std::string& text : {std::string(), std::string("rubbish"), half,
                                   mixed, cut, std::string(1 << 20, '=')}) {
     const absl::Status status = ReadKeyFile(Write("a.key", text)).status();
-    EXPECT_THAT(status,
-                StatusIs(absl::StatusCode::kInvalidArgument, "gavel keygen"));
+    EXPECT_THAT(status, IsInvalid("gavel keygen"));
     EXPECT_EQ(status.message().find(other.secret_key), std::string::npos);
     EXPECT_EQ(status.message().find(keys.secret_key.substr(1)),
               std::string::npos);
   }
   EXPECT_THAT(ReadKeyFile(Path("none")).status(),
-              StatusIs(absl::StatusCode::kNotFound, "gavel keygen"));
+              StatusIs(kNotFound, "gavel keygen"));
   ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
-  EXPECT_THAT(ReadKeyFile(Path("fifo")).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, "not a file"));
+  EXPECT_THAT(ReadKeyFile(Path("fifo")).status(), IsInvalid("not a file"));
 }
 
 }  // namespace

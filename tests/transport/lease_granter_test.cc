@@ -1,16 +1,10 @@
 // What a worker sees of the coordinator without scheduling.
 #include "runtime/transport/lease_granter.h"
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 #include <variant>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/transport/dealer.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -19,7 +13,7 @@ constexpr double kConnectMax_s = 10;
 constexpr double kTurn_s = 0.05;
 constexpr int kTurnsMax = 200;
 
-class LeaseGranterTest : public ::testing::Test {
+class LeaseGranterTest : public Test {
  protected:
   void SetUp() override {
     auto granter = LeaseGranter::Open();
