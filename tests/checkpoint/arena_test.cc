@@ -3,13 +3,9 @@
 #include "runtime/checkpoint/arena.h"
 
 #include <ATen/ops/empty.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <utility>
 
 #include "runtime/generation/file_system.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/units.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -4,7 +4,6 @@
 // "first-save" before it begins, so that who traces it knows where that is.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 

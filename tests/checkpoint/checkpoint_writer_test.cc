@@ -6,16 +6,12 @@
 #include <mutex>
 #include <thread>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 // A door that a save waits at.
 class Gate {
@@ -39,7 +35,7 @@ class Gate {
   bool open_ = false;
 };
 
-class CheckpointWriterTest : public ::testing::Test {
+class CheckpointWriterTest : public Test {
  protected:
   CheckpointWriter Make(GenerationStore::Options options = {}) {
     return CheckpointWriter(
@@ -128,8 +124,7 @@ TEST_F(CheckpointWriterTest, StateThatCannotBeStoredIsRefusedAtOnce) {
   CheckpointWriter writer = Make();
   Snapshot bad;
   bad.tensors = {{"", at::zeros({1})}};
-  EXPECT_THAT(writer.Begin({1, 10}, bad, {}),
-              StatusIs(kInvalidArgument, "reserved"));
+  EXPECT_THAT(writer.Begin({1, 10}, bad, {}), IsInvalid("reserved"));
   writer.Prepare(bad, {});
   EXPECT_FALSE(writer.IsBusy());
 }

@@ -6,14 +6,13 @@
 #include <csignal>
 #include <filesystem>
 
-#include "gtest/gtest.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-class PosixFileSystemTest : public ::testing::Test {
+class PosixFileSystemTest : public Test {
  protected:
   std::string Path(const std::string& name) {
     return folder_.path() + "/" + name;
@@ -32,7 +31,7 @@ TEST_F(PosixFileSystemTest, WritesAndReadsBack) {
   ASSERT_OK(file_system_.SyncDirectory(folder_.path()));
   EXPECT_EQ(*ReadWholeFile(file_system_, Path("a"), 11), "hello world");
   EXPECT_THAT(ReadWholeFile(file_system_, Path("a"), 10),
-              StatusIs(absl::StatusCode::kOutOfRange, "the limit 10"));
+              StatusIs(kOutOfRange, "the limit 10"));
 }
 
 TEST_F(PosixFileSystemTest, ReadsParts) {
@@ -42,8 +41,7 @@ TEST_F(PosixFileSystemTest, ReadsParts) {
   char data[4];
   ASSERT_OK(file->Read(3, data, 4));
   EXPECT_EQ(std::string(data, 4), "3456");
-  EXPECT_THAT(file->Read(8, data, 4),
-              StatusIs(absl::StatusCode::kOutOfRange, "ends at byte 10"));
+  EXPECT_THAT(file->Read(8, data, 4), StatusIs(kOutOfRange, "ends at byte 10"));
 }
 
 TEST_F(PosixFileSystemTest, ErrorsNameThePath) {
@@ -60,13 +58,13 @@ TEST_F(PosixFileSystemTest, ErrorsNameThePath) {
   EXPECT_THAT(file_system_.SyncDirectory(Path("none")),
               StatusIs(kNotFound, Path("none")));
   EXPECT_THAT(file_system_.CreateDirectory(folder_.path()),
-              StatusIs(absl::StatusCode::kAlreadyExists, folder_.path()));
+              StatusIs(kAlreadyExists, folder_.path()));
 }
 
 TEST_F(PosixFileSystemTest, NeverOverwritesAFile) {
   WriteBytes(Path("a"), "old");
   EXPECT_THAT(file_system_.CreateFile(Path("a"), FileAccess::kBuffered),
-              StatusIs(absl::StatusCode::kAlreadyExists, Path("a")));
+              StatusIs(kAlreadyExists, Path("a")));
   EXPECT_EQ(ReadBytes(Path("a")), "old");
 }
 

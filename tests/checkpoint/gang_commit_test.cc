@@ -7,15 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <thread>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -45,7 +42,7 @@ std::vector<absl::Status> OnAllRanks(
   return outcomes;
 }
 
-class GangCommit : public ::testing::Test {
+class GangCommit : public Test {
  protected:
   GangCommit() { OpenStores(30); }
   GenerationStore OpenStore(uint64_t shard_size_bytes_max) {
@@ -310,10 +307,9 @@ TEST_F(GangCommit, ARankWhoseDiskFailsEndsTheSaveForAllAtOnce) {
     });
     EXPECT_LT(std::chrono::steady_clock::now() - begin,
               std::chrono::seconds(20));
-    EXPECT_THAT(outcomes[0], StatusIs(absl::StatusCode::kAborted,
-                                      "rank 2 can't write its part"));
-    EXPECT_THAT(outcomes[1], StatusIs(absl::StatusCode::kAborted, ""));
-    EXPECT_THAT(outcomes[2], StatusIs(absl::StatusCode::kUnknown, "EIO"));
+    EXPECT_THAT(outcomes[0], StatusIs(kAborted, "rank 2 can't write its part"));
+    EXPECT_THAT(outcomes[1], StatusIs(kAborted, ""));
+    EXPECT_THAT(outcomes[2], StatusIs(kUnknown, "EIO"));
     ExpectRestores(10);
   }
   for (const absl::Status& status : Commit({1, 40})) EXPECT_OK(status);
@@ -333,7 +329,7 @@ TEST_F(GangCommit, APartThatIsDamagedFailsTheCommit) {
   EXPECT_OK(collect(good));
   for (size_t size = 0; size + 1 < good.size(); ++size) {
     ASSERT_THAT(collect(good.substr(0, size)),
-                StatusIs(absl::StatusCode::kDataLoss, "part-00001.json"));
+                StatusIs(kDataLoss, "part-00001.json"));
   }
   other.generation.step = 11;
   EXPECT_THAT(collect(EncodePart(other)),
@@ -383,7 +379,7 @@ TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
 // An error at every call of one rank: all fail, or all commit.
 class GangCommitFault : public GangCommit,
                         public ::testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, GangCommitFault, ::testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Ranks, GangCommitFault, Values(0, 1));
 
 TEST_P(GangCommitFault, NeverCommitsInPart) {
   const size_t faulty_rank = static_cast<size_t>(GetParam());

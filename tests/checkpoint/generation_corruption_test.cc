@@ -1,22 +1,16 @@
 // Damaged files: rejected by checksum, one generation back, and reported.
 #include <filesystem>
-#include <fstream>
-#include <random>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-class Corruption : public ::testing::Test {
+class Corruption : public Test {
  protected:
   Corruption() : store_(*GenerationStore::Open(folder_.path())) {
     EXPECT_OK(store_.Commit({1, 10}, SnapshotOfStep(10)));
@@ -153,8 +147,7 @@ TEST_F(Corruption, AllDamagedIsAnErrorAndNotAFreshStart) {
                    "/shard-00000.safetensors",
                "damaged");
   }
-  EXPECT_THAT(store_.Restore(),
-              StatusIs(absl::StatusCode::kDataLoss, GenerationName({1, 10})));
+  EXPECT_THAT(store_.Restore(), StatusIs(kDataLoss, GenerationName({1, 10})));
 }
 
 // A damaged generation does not count as kept: with keep_last = 2 both of the
@@ -165,7 +158,7 @@ TEST_F(Corruption, DamagedGenerationIsReplacedByTheNextCommits) {
   ASSERT_OK(store_.Commit({1, 15}, SnapshotOfStep(15)));
   EXPECT_EQ(*store_.LatestGeneration(), (Generation{1, 15}));
   ASSERT_OK_AND_ASSIGN(Restored restored, store_.Restore());
-  EXPECT_THAT(restored.notes, ::testing::IsEmpty());
+  EXPECT_THAT(restored.notes, IsEmpty());
   ASSERT_OK_AND_ASSIGN(Attempts left,
                        ListAttempts(FileSystem::Posix(), folder_.path()));
   EXPECT_THAT(left.committed, ElementsAre(Attempt{{1, 10}}, Attempt{{1, 15}}));

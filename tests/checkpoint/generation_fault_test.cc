@@ -1,15 +1,12 @@
 // The commit protocol against a disk that fails: an error at every call, a loss
 // of power at every call, and random sequences of both.
-#include <algorithm>
 #include <random>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/simulated_disk.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -46,7 +43,7 @@ uint64_t RestoredStep(FileSystem& file_system) {
   uint64_t step = restored->generation.step;
   EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, step));
   // Nothing was rejected: a manifest that is there has all its shards.
-  EXPECT_THAT(restored->notes, ::testing::IsEmpty());
+  EXPECT_THAT(restored->notes, IsEmpty());
   return step;
 }
 
@@ -61,7 +58,7 @@ struct FaultCase {
   bool links;
 };
 
-class ErrorAtEveryCall : public ::testing::TestWithParam<FaultCase> {};
+class ErrorAtEveryCall : public TestWithParam<FaultCase> {};
 
 TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
   int failures = 0;
@@ -87,7 +84,7 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
       // Nothing was deleted for it.
       ASSERT_OK_AND_ASSIGN(Attempts left, ListAttempts(*disk, kDirectory));
       ASSERT_THAT(left.committed,
-                  ::testing::ElementsAre(Attempt{{1, 10}}, Attempt{{1, 20}}));
+                  ElementsAre(Attempt{{1, 10}}, Attempt{{1, 20}}));
     }
     // The job goes on: the same step again, then the next.
     ASSERT_OK(store.Commit({1, 30}, SnapshotOfStep(30)));
@@ -104,15 +101,14 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
   FAIL() << "a commit takes more than " << kCallsMax << " calls";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Faults, ErrorAtEveryCall,
-    ::testing::Values(FaultCase{Fault::kError, 1, true},
-                      FaultCase{Fault::kShortWrite, 1, true},
-                      FaultCase{Fault::kDoneAndError, 1, true},
-                      FaultCase{Fault::kError, 1, false},
-                      FaultCase{Fault::kError, 4, true},
-                      FaultCase{Fault::kShortWrite, 4, true},
-                      FaultCase{Fault::kDoneAndError, 4, true}));
+INSTANTIATE_TEST_SUITE_P(Faults, ErrorAtEveryCall,
+                         Values(FaultCase{Fault::kError, 1, true},
+                                FaultCase{Fault::kShortWrite, 1, true},
+                                FaultCase{Fault::kDoneAndError, 1, true},
+                                FaultCase{Fault::kError, 1, false},
+                                FaultCase{Fault::kError, 4, true},
+                                FaultCase{Fault::kShortWrite, 4, true},
+                                FaultCase{Fault::kDoneAndError, 4, true}));
 
 // What is restored is whole, or nothing is.
 TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
@@ -131,7 +127,7 @@ TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
       EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, 10));
       EXPECT_EQ(restored->notes.size(), 1u);
     } else {
-      EXPECT_THAT(restored, StatusIs(absl::StatusCode::kUnknown, "EIO"));
+      EXPECT_THAT(restored, StatusIs(kUnknown, "EIO"));
     }
     // A disk that reads again is believed again.
     ASSERT_OK_AND_ASSIGN(restored, store.Restore());
@@ -168,8 +164,8 @@ TEST(GenerationFault, AnUnreadableGenerationDisplacesNoGoodOne) {
   EXPECT_EQ(left(), (std::vector<uint64_t>{30, 40}));
 }
 
-class CrashAtEveryCall : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Threads, CrashAtEveryCall, ::testing::Values(1, 4));
+class CrashAtEveryCall : public TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, CrashAtEveryCall, Values(1, 4));
 
 TEST_P(CrashAtEveryCall, LeavesTheOldOrTheNewGeneration) {
   std::mt19937 random(1);
@@ -232,7 +228,7 @@ TEST(GenerationFault, RetryWritesIntoANewFolderWhenTheOldOneCannotBeRemoved) {
   disk->FailNextSync();
   EXPECT_FALSE(store.Commit({1, 30}, SnapshotOfStep(30)).ok());
   EXPECT_OK(store.Commit({1, 30}, SnapshotOfStep(30)));
-  EXPECT_THAT(store.cleanup_status(), ::testing::Not(IsOk()));
+  EXPECT_THAT(store.cleanup_status(), Not(IsOk()));
   EXPECT_FALSE(disk->synced_after_failure());
   EXPECT_EQ(RestoredStep(*disk), 30u);
   ASSERT_OK_AND_ASSIGN(Attempts attempts, ListAttempts(*disk, kDirectory));

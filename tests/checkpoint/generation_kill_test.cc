@@ -5,20 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <random>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

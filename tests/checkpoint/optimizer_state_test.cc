@@ -4,13 +4,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim.h>
 
-#include <functional>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -70,7 +66,7 @@ Snapshot Stored(const Snapshot& snapshot) {
   return std::move(restored->snapshot);
 }
 
-class OptimizerState : public ::testing::TestWithParam<Case> {};
+class OptimizerState : public TestWithParam<Case> {};
 
 TEST_P(OptimizerState, TheNextTwentyStepsAreBitIdentical) {
   nn::Sequential model = SmallModel();
@@ -116,7 +112,7 @@ TEST_P(OptimizerState, RestoringReplacesLaterState) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, OptimizerState,
-    ::testing::Values(
+    Values(
         CaseOf<optim::SGD>("Momentum", optim::SGDOptions(0.01).momentum(0.9)),
         CaseOf<optim::SGD>("Nesterov", optim::SGDOptions(0.01)
                                            .momentum(0.9)
@@ -135,12 +131,10 @@ TEST(OptimizerStateErrors, OtherOptimizersAreRefusedByName) {
   nn::Sequential model = SmallModel();
   optim::LBFGS lbfgs(model->parameters());
   Snapshot snapshot;
-  EXPECT_THAT(
-      CollectOptimizerState(lbfgs, "optimizer", &snapshot),
-      StatusIs(absl::StatusCode::kUnimplemented, "'optimizer' is LBFGS"));
-  EXPECT_THAT(
-      RestoreOptimizerState(snapshot, "optimizer", lbfgs),
-      StatusIs(absl::StatusCode::kUnimplemented, "save and load callbacks"));
+  EXPECT_THAT(CollectOptimizerState(lbfgs, "optimizer", &snapshot),
+              StatusIs(kUnimplemented, "'optimizer' is LBFGS"));
+  EXPECT_THAT(RestoreOptimizerState(snapshot, "optimizer", lbfgs),
+              StatusIs(kUnimplemented, "save and load callbacks"));
 }
 
 TEST(OptimizerStateErrors, AnotherKindIsRefused) {
@@ -185,7 +179,7 @@ TEST(OptimizerStateErrors, DamagedEntriesAreReported) {
       Snapshot damaged = snapshot;
       damaged.bytes[name] = text;
       EXPECT_THAT(RestoreOptimizerState(damaged, "o", adam),
-                  StatusIs(absl::StatusCode::kDataLoss, name));
+                  StatusIs(kDataLoss, name));
     }
   }
 }

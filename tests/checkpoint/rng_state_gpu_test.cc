@@ -1,9 +1,8 @@
 #include <ATen/ops/randn.h>
 #include <torch/cuda.h>
 
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/rng_state.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -6,18 +6,15 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/cuda.h>
 
-#include <vector>
-
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 const c10::Device kGpu(c10::kCUDA, 0);
 
-class SnapshotStageGpu : public ::testing::Test {
+class SnapshotStageGpu : public Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no usable GPU here";

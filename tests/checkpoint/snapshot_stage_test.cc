@@ -6,8 +6,7 @@
 
 #include <cstring>
 
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -15,7 +14,7 @@ namespace {
 constexpr int64_t kElements = 1000;
 constexpr uint64_t kBytes = kElements * sizeof(float);
 
-class SnapshotStageTest : public ::testing::Test {
+class SnapshotStageTest : public Test {
  protected:
   SnapshotStageTest() {
     for (const char* name : {"a", "b", "c"}) {

@@ -1,8 +1,6 @@
 #include "runtime/checkpoint/streaming_copy.h"
 
-#include <string>
-
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -3,29 +3,21 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
-#include <string>
 
 #include "core/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "runtime/checkpoint/tensor_history.h"
 #include "tests/checkpoint/snapshot_samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::Pair;
 namespace fs = std::filesystem;
 
-class UnchangedShards : public ::testing::Test {
+class UnchangedShards : public Test {
  protected:
   GenerationStore Open(GenerationStore::Options options = {}) {
     auto store = GenerationStore::Open(directory_, options);

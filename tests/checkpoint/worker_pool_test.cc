@@ -2,16 +2,14 @@
 
 #include <atomic>
 #include <stdexcept>
-#include <vector>
 
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-class WorkerPoolTest : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Threads, WorkerPoolTest, ::testing::Values(1, 2, 5));
+class WorkerPoolTest : public TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, WorkerPoolTest, Values(1, 2, 5));
 
 TEST_P(WorkerPoolTest, RunsEveryTaskOnce) {
   WorkerPool pool(GetParam());
@@ -34,7 +32,7 @@ TEST_P(WorkerPoolTest, AnErrorEndsTheRunAndNotThePool) {
                          if (i < 3) return absl::OkStatus();
                          return absl::UnknownError("task " + std::to_string(i));
                        }),
-              StatusIs(absl::StatusCode::kUnknown, "task 3"));
+              StatusIs(kUnknown, "task 3"));
   EXPECT_LE(runs, 3 + GetParam());
   EXPECT_OK(pool.Run(10, [](size_t) { return absl::OkStatus(); }));
 }
@@ -44,7 +42,7 @@ TEST_P(WorkerPoolTest, WhatATaskThrowsIsAStatus) {
   EXPECT_THAT(
       pool.Run(4,
                [](size_t) -> absl::Status { throw std::runtime_error("x"); }),
-      StatusIs(absl::StatusCode::kInternal, "x"));
+      StatusIs(kInternal, "x"));
 }
 
 }  // namespace

@@ -7,22 +7,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
 
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr char kUuid[] = "GPU-1b2c_3";
-constexpr auto kUnavailable = absl::StatusCode::kUnavailable;
 
 // A second process that tries to take the lock.
 class Holder {
@@ -72,7 +68,7 @@ class Holder {
   std::string answer_;
 };
 
-class AcceleratorLockTest : public ::testing::Test {
+class AcceleratorLockTest : public Test {
  protected:
   AcceleratorLockTest() {
     std::string path =
@@ -215,7 +211,7 @@ TEST_F(AcceleratorLockTest, IdsThatCouldBePathsAreRefused) {
         std::string("a\0b", 3), std::string(65, 'a')}) {
     EXPECT_THAT(
         AcceleratorLock::Acquire(run_directory_, bad, LockSlots::kOne, 0),
-        StatusIs(kInvalidArgument, "accelerator id"));
+        IsInvalid("accelerator id"));
   }
   EXPECT_OK(AcceleratorLock::Acquire(run_directory_, std::string(64, 'a'),
                                      LockSlots::kOne, 0));

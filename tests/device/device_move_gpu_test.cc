@@ -10,10 +10,9 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#include "gtest/gtest.h"
 #include "runtime/device/device_move.h"
 #include "runtime/device/optimizer_tensors.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -22,7 +21,7 @@ namespace nn = torch::nn;
 const c10::Device kCpu(c10::kCPU);
 const c10::Device kGpu(c10::kCUDA, 0);
 
-class OnGpu : public ::testing::Test {
+class OnGpu : public Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no usable GPU here";

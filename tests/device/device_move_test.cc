@@ -7,9 +7,8 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim.h>
 
-#include "gtest/gtest.h"
 #include "runtime/device/optimizer_tensors.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -24,8 +23,7 @@ TEST(ParseDevice, KnowsCpuAndCuda) {
   EXPECT_THAT(ParseDevice("cuda:100"), StatusIs(kFailedPrecondition, "GPU"));
   for (const char* bad : {"", "CPU", "cuda", "cuda:", "cuda:-1", "cuda:01",
                           "cuda:x", "cuda: 1", "cuda:1 ", "cpu:0", "gpu:0"}) {
-    EXPECT_THAT(ParseDevice(bad), StatusIs(kInvalidArgument, "\"cuda:N\""))
-        << bad;
+    EXPECT_THAT(ParseDevice(bad), IsInvalid("\"cuda:N\"")) << bad;
   }
 }
 
@@ -133,8 +131,7 @@ TEST(OptimizerTensors, UnknownStateIsRefused) {
     loss.backward();
     return loss;
   });
-  EXPECT_THAT(OptimizerTensors(lbfgs),
-              StatusIs(absl::StatusCode::kUnimplemented, "Adagrad"));
+  EXPECT_THAT(OptimizerTensors(lbfgs), StatusIs(kUnimplemented, "Adagrad"));
 }
 
 TEST(MoveTensors, SharedMemoryStaysShared) {

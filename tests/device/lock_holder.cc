@@ -1,6 +1,5 @@
 // lock_holder RUN_DIRECTORY UUID both|one: takes the lock, prints "held" or the
 // error, and holds it until its standard input ends.
-#include <cstdio>
 #include <iostream>
 #include <string>
 

@@ -3,15 +3,12 @@
 #include <torch/cuda.h>
 #include <torch/types.h>
 
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "core/status.h"
-#include "gtest/gtest.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

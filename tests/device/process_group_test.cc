@@ -9,21 +9,14 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 extern char** environ;
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 double Now_s() {
   return std::chrono::duration<double>(

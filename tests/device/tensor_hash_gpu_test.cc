@@ -2,13 +2,13 @@
 #include <ATen/ops/randint.h>
 #include <torch/cuda.h>
 
-#include "gtest/gtest.h"
 #include "runtime/device/tensor_hash.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-class TensorHashGpu : public ::testing::Test {
+class TensorHashGpu : public Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no usable GPU here";

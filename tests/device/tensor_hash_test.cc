@@ -2,12 +2,8 @@
 
 #include <ATen/ops/ones.h>
 
-#include <cstring>
-#include <set>
-#include <string>
-
-#include "gtest/gtest.h"
 #include "runtime/device/tensor_hash_words.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

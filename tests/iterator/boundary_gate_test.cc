@@ -1,8 +1,8 @@
 #include "iterator/boundary_gate.h"
 
-#include <gtest/gtest.h>
-
 #include <thread>
+
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {
@@ -14,15 +14,18 @@ lease_action::Resume Lease(uint64_t epoch, Time deadline) {
   return lease;
 }
 
-TEST(BoundaryGate, CallsAtEachBoundaryWithoutALease) {
+class BoundaryGateTest : public Test {
+ protected:
   BoundaryGate gate;
+};
+
+TEST_F(BoundaryGateTest, CallsAtEachBoundaryWithoutALease) {
   EXPECT_TRUE(gate.IsCalled(1));
   gate.NeedNoLease();
   EXPECT_FALSE(gate.IsCalled(1));
 }
 
-TEST(BoundaryGate, CallsFromTheDeadlineOn) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, CallsFromTheDeadlineOn) {
   gate.Grant(Lease(1, 10));
   EXPECT_TRUE(gate.Take(false).resume.has_value());
   gate.HoldLease();
@@ -31,8 +34,7 @@ TEST(BoundaryGate, CallsFromTheDeadlineOn) {
   EXPECT_FALSE(gate.Take(false).any());
 }
 
-TEST(BoundaryGate, AnExtensionMovesTheDeadlineOfItsLeaseOnly) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, AnExtensionMovesTheDeadlineOfItsLeaseOnly) {
   gate.Grant(Lease(2, 10));
   gate.Extend({2, 20, 1});  // before the lease was taken
   gate.Take(false);
@@ -48,8 +50,7 @@ TEST(BoundaryGate, AnExtensionMovesTheDeadlineOfItsLeaseOnly) {
   EXPECT_TRUE(gate.IsCalled(1));
 }
 
-TEST(BoundaryGate, AnExtensionTellsOnceThatThreadsHaveChanged) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, AnExtensionTellsOnceThatThreadsHaveChanged) {
   lease_action::Resume lease = Lease(2, 10);
   lease.accelerator.threads = 2;
   gate.Grant(lease);
@@ -70,8 +71,7 @@ TEST(BoundaryGate, AnExtensionTellsOnceThatThreadsHaveChanged) {
   EXPECT_FALSE(gate.Take(false).threads.has_value());
 }
 
-TEST(BoundaryGate, APauseCallsOnce) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, APauseCallsOnce) {
   gate.NeedNoLease();
   gate.Pause({PauseTier::kEvict, "round over"});
   EXPECT_TRUE(gate.IsCalled(1));
@@ -81,8 +81,7 @@ TEST(BoundaryGate, APauseCallsOnce) {
   EXPECT_FALSE(gate.IsCalled(1));
 }
 
-TEST(BoundaryGate, AStopStays) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, AStopStays) {
   gate.NeedNoLease();
   gate.RequestStop();
   EXPECT_TRUE(gate.IsCalled(1));
@@ -91,8 +90,7 @@ TEST(BoundaryGate, AStopStays) {
   EXPECT_TRUE(gate.Take(true).stop);
 }
 
-TEST(BoundaryGate, AGrantReplacesAnEarlierParkButNotAnEnd) {
-  BoundaryGate gate;
+TEST_F(BoundaryGateTest, AGrantReplacesAnEarlierParkButNotAnEnd) {
   gate.Pause({PauseTier::kPark, ""});
   gate.Grant(Lease(2, 10));
   EXPECT_FALSE(gate.Take(false).pause.has_value());
@@ -101,9 +99,8 @@ TEST(BoundaryGate, AGrantReplacesAnEarlierParkButNotAnEnd) {
   EXPECT_TRUE(gate.Take(false).pause.has_value());
 }
 
-TEST(BoundaryGate, WakesWhoWaits) {
-  BoundaryGate gate;
-  std::thread lease_thread([&gate] { gate.Grant(Lease(5, 10)); });
+TEST_F(BoundaryGateTest, WakesWhoWaits) {
+  std::thread lease_thread([this] { gate.Grant(Lease(5, 10)); });
   const BoundaryGate::Calls calls = gate.Take(/*wait=*/true);
   lease_thread.join();
   ASSERT_TRUE(calls.resume.has_value());

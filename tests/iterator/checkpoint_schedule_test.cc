@@ -1,8 +1,7 @@
 #include "iterator/session/checkpoint_schedule.h"
 
-#include <gtest/gtest.h>
-
 #include "runtime/checkpoint/checkpoint_interval.h"
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {

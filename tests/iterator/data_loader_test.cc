@@ -3,11 +3,10 @@
 
 #include <atomic>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <thread>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -57,7 +56,7 @@ Batches Epoch(Loader& loader, size_t batch_count = kSamples) {
   return batches;
 }
 
-class ReadingAhead : public ::testing::TestWithParam<int64_t> {
+class ReadingAhead : public TestWithParam<int64_t> {
  protected:
   // The two, which have to stay the same.
   Reads reads_, reads_ahead_;
@@ -108,8 +107,7 @@ TEST_P(ReadingAhead, ForwardsWithoutLosingItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(GlobalBatchSizes, ReadingAhead,
-                         ::testing::Values(0, 8));
+INSTANTIATE_TEST_SUITE_P(GlobalBatchSizes, ReadingAhead, Values(0, 8));
 
 TEST(ReadAhead, ReadsNoMoreThanAFewStepsAhead) {
   Reads reads;
@@ -134,9 +132,9 @@ TEST(ReadAhead, ThrowsWhatTheDatasetThrowsAtItsBatch) {
   options.shuffle = false;
   DataLoader loader(Failing(), options);
   auto cursor = loader.begin();
-  EXPECT_THAT(*cursor, ::testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(*cursor, ElementsAre(0, 1, 2, 3));
   ++cursor;
-  EXPECT_THAT(*cursor, ::testing::ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(*cursor, ElementsAre(4, 5, 6, 7));
   ++cursor;
   EXPECT_THROW(*cursor, std::runtime_error);
 }

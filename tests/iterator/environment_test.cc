@@ -1,11 +1,8 @@
 #include "iterator/environment.h"
 
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <string>
-#include <utility>
-#include <vector>
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {
@@ -128,7 +125,7 @@ TEST(Environment, AWorkerNeedsItsIdentity) {
   options.coordinator = "127.0.0.1:7000";
   const absl::Status status = CheckOptions(options);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_NE(status.message().find("GAVEL_JOB"), std::string::npos);
+  EXPECT_THAT(status.message(), HasSubstr("GAVEL_JOB"));
 }
 
 TEST(Environment, TheClientsDefaultMakesNoWorker) {
@@ -148,8 +145,7 @@ TEST(Environment, AnAgentThatTellsNoCoordinatorIsOld) {
                   .ok());
   const absl::Status status = CheckOptions(options);
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_NE(status.message().find("GAVEL_WORKER_COORDINATOR"),
-            std::string::npos);
+  EXPECT_THAT(status.message(), HasSubstr("GAVEL_WORKER_COORDINATOR"));
 }
 
 TEST(Environment, RefusesARankOutsideOfTheGang) {

@@ -1,6 +1,5 @@
 #include "iterator/event_file.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <bit>
@@ -8,15 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 
 #include "tests/iterator/training.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {
-
-using testing::TemporaryFolder;
 
 std::string OnlyFileIn(const std::string& folder) {
   std::string path;

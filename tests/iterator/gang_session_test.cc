@@ -8,38 +8,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "core/generation.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/eventually.h"
 #include "tests/support/free_port.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Variables = WorkerProcess::Variables;
 
 // 100 samples in global batches of 24: four steps, the last of 28.
 constexpr int kSteps = 16;
-
-bool Eventually(const std::function<bool()>& holds, double patience_s = 60) {
-  const auto give_up = std::chrono::steady_clock::now() +
-                       std::chrono::duration<double>(patience_s);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > give_up) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
 
 // The ranks of one gang, all on this machine.
 class GangOfProcesses {
@@ -138,13 +123,16 @@ TEST(GangSession, AnySizeTrainsWhatOneProcessTrains) {
   }
 }
 
-TEST(GangSession, BatchStatisticsAreTheSameOnAllRanks) {
+class GangSessionTest : public Test {
+ protected:
   const TemporaryFolder folder;
+};
+
+TEST_F(GangSessionTest, BatchStatisticsAreTheSameOnAllRanks) {
   Train(folder.path(), 2, {{"BATCH_NORM", "1"}});
 }
 
-TEST(GangSession, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
   const Variables slow = {{"STEP_MS", "150"}};
   int stopped_at = 0;
   {
@@ -174,8 +162,7 @@ TEST(GangSession, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
   }
 }
 
-TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, CheckpointsByTimeAreTakenByAllAtOneStep) {
   GangOfProcesses gang(
       folder.path(), 2,
       {{"STEP_MS", "100"}, {"GAVEL_CHECKPOINT_INTERVAL_S", "0.3"}});
@@ -185,8 +172,7 @@ TEST(GangSession, CheckpointsByTimeAreTakenByAllAtOneStep) {
 }
 
 // Though all ranks may have begun the next step as far as each other knows.
-TEST(GangSession, RanksThatAllEvaluateStopAtTheStepThatTheyHaveDone) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, RanksThatAllEvaluateStopAtTheStepThatTheyHaveDone) {
   {
     GangOfProcesses gang(folder.path(), 2, {{"EPOCH_EVALUATION_MS", "60000"}});
     ASSERT_TRUE(Eventually([&] {
@@ -226,8 +212,7 @@ TEST(GangSession, ARankMayEvaluateForLongAfterItsLoop) {
 
 // Not for a minute for its part: the generation is given up, training goes on,
 // and the next one is tried.
-TEST(GangSession, ARankWhoseDiskFailsIsNotWaitedFor) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, ARankWhoseDiskFailsIsNotWaitedFor) {
   const auto begin = std::chrono::steady_clock::now();
   GangOfProcesses gang(folder.path(), 3,
                        {{"STEP_MS", "20"},
@@ -248,8 +233,7 @@ TEST(GangSession, ARankWhoseDiskFailsIsNotWaitedFor) {
   ExpectNear(gang.Weights(), WeightsAlone());
 }
 
-TEST(GangSession, ALostRankEndsTheOthersAndASmallerGangGoesOn) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, ALostRankEndsTheOthersAndASmallerGangGoesOn) {
   {
     GangOfProcesses gang(
         folder.path(), 3,
@@ -271,8 +255,7 @@ TEST(GangSession, ALostRankEndsTheOthersAndASmallerGangGoesOn) {
   ExpectNear(Train(folder.path(), 2), WeightsAlone());
 }
 
-TEST(GangSession, AFrozenRankEndsTheOthersWithinSeconds) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, AFrozenRankEndsTheOthersWithinSeconds) {
   GangOfProcesses gang(folder.path(), 2, {{"STEP_MS", "150"}});
   ASSERT_TRUE(Eventually([&] {
     return gang.Outputs().find("of a gang of 2") != std::string::npos;
@@ -297,8 +280,7 @@ double SecondsToEnd(GangOfProcesses& gang, const std::vector<int>& codes) {
       .count();
 }
 
-TEST(GangSession, ARankLostBetweenTheStopAndItsPartIsNotWaitedFor) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, ARankLostBetweenTheStopAndItsPartIsNotWaitedFor) {
   const std::string kill_file = folder.path() + "/kill";
   // One epoch of 20 steps, a generation after each fifth.
   const Variables variables = {{"SAMPLES", "480"},
@@ -331,8 +313,7 @@ TEST(GangSession, ARankLostBetweenTheStopAndItsPartIsNotWaitedFor) {
   ExpectNear(train(folder.path(), 2), train(alone.path(), 1));
 }
 
-TEST(GangSession, ARankLostBeforeItsPartOfTheLastGenerationIsNoFailure) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, ARankLostBeforeItsPartOfTheLastGenerationIsNoFailure) {
   const std::string kill_file = folder.path() + "/kill";
   GangOfProcesses gang(folder.path(), 2,
                        {{"STEP_MS", "250"},
@@ -351,8 +332,7 @@ TEST(GangSession, ARankLostBeforeItsPartOfTheLastGenerationIsNoFailure) {
               HasSubstr("the gang is broken at its end"));
 }
 
-TEST(GangSession, WithoutAnAddressTheRemedyIsNamed) {
-  const TemporaryFolder folder;
+TEST_F(GangSessionTest, WithoutAnAddressTheRemedyIsNamed) {
   const Variables variables = {
       {"WORLD_SIZE", "2"}, {"RANK", "0"}, {"GAVEL_DEVICE", "cpu"}};
   WorkerProcess worker(folder.path(), variables);

@@ -6,18 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <memory>
-#include <string>
 #include <thread>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {
-
-using ::testing::HasSubstr;
 
 GangPlan PlanOf(int rank, uint64_t epoch) {
   GangPlan plan;

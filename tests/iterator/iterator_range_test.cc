@@ -1,6 +1,4 @@
 // Ranges of batches of all kinds, and where they go on after a restart.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/data/dataloader.h>
 #include <torch/data/datasets/map.h>
 #include <torch/data/datasets/tensor.h>
@@ -9,25 +7,17 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <map>
-#include <memory>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "gavel/data_loader.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class IteratorRange : public SessionTest {
  protected:

@@ -3,19 +3,18 @@
 // weights of a run that nobody killed.
 //
 // GAVEL_KILLS: how many (50 if not set); GAVEL_KILL_SEED: of the moments.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <string>
 #include <thread>
 
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -29,16 +28,15 @@ int FromEnvironment(const char* name, int otherwise) {
 
 // Until it trains; false when it has ended before.
 bool WaitUntilItTrains(const WorkerProcess& worker) {
-  const auto give_up =
-      std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < give_up) {
-    const std::string output = worker.Output();
-    if (output.find("running alone") != std::string::npos) return true;
-    if (output.find("after the loop") != std::string::npos) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  ADD_FAILURE() << worker.Output();
-  return false;
+  std::string output;
+  const auto says = [&](const char* text) {
+    return output.find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(Eventually([&] {
+    output = worker.Output();
+    return says("running alone") || says("after the loop");
+  })) << output;
+  return says("running alone");
 }
 
 struct Kills {
@@ -68,8 +66,8 @@ void RunOneJob(Kills* kills) {
       return;
     }
     ASSERT_EQ(exit_code, 128 + SIGKILL) << worker.Output();
-    ASSERT_THAT(worker.Output(), ::testing::Not(::testing::HasSubstr(
-                                     "fell back to an earlier checkpoint")));
+    ASSERT_THAT(worker.Output(),
+                Not(HasSubstr("fell back to an earlier checkpoint")));
     ++kills->done;
   }
 }

@@ -1,18 +1,14 @@
 // A packed pair on one GPU: two processes, so two contexts with streams of
 // their own, each with one lock of the GPU and its part of the memory.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/cuda.h>
 
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <string>
 
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -25,7 +21,7 @@ AcceleratorInfo Gpu() {
   return gpu;
 }
 
-class PairOnGpu : public ::testing::Test {
+class PairOnGpu : public Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) {

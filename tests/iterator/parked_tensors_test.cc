@@ -2,25 +2,19 @@
 // afterwards, and in the generation, whatever becomes of the writing.
 #include "iterator/parked_tensors.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <future>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "runtime/checkpoint/checkpoint_writer.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/iterator/training.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 using internal::ParkedTensors;
-using ::testing::SizeIs;
 
 // Makes no folder before Open().
 class ClosedFileSystem : public FaultInjectingFileSystem {
@@ -37,7 +31,7 @@ class ClosedFileSystem : public FaultInjectingFileSystem {
   std::shared_future<void> wait_ = open_.get_future().share();
 };
 
-class ParkedTensorsTest : public ::testing::Test {
+class ParkedTensorsTest : public Test {
  protected:
   void Open(FileSystem& file_system) {
     GenerationStoreOptions options;

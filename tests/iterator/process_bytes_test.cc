@@ -1,10 +1,9 @@
 // What the kernel says that a process moved.
 #include "iterator/process_bytes.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdio>
-#include <string>
+
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {

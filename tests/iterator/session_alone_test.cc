@@ -1,6 +1,4 @@
 // Sessions without a coordinator.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -8,17 +6,14 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <string>
 
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 
 class SessionAlone : public SessionTest {
  protected:
@@ -113,7 +108,7 @@ TEST_P(SessionAloneKilledAt, GoesOnToTheSameResult) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, SessionAloneKilledAt,
-                         ::testing::Values(2, 3, 6, 7, 8, 13, 20, 24));
+                         Values(2, 3, 6, 7, 8, 13, 20, 24));
 
 TEST_F(SessionAlone, RepeatsWhatWasAfterTheLastCheckpoint) {
   SessionOptions options = Alone();

@@ -1,7 +1,5 @@
 // What a session tells `gavel doctor` of a run from inside.
 #include <ATen/CPUGeneratorImpl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -10,21 +8,15 @@
 #include <torch/utils.h>
 
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 class SessionExamination : public SessionTest {
  protected:

@@ -2,17 +2,13 @@
 #ifndef GAVEL_TESTS_ITERATOR_SESSION_FIXTURE_H_
 #define GAVEL_TESTS_ITERATOR_SESSION_FIXTURE_H_
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
-class SessionTest : public ::testing::Test {
+class SessionTest : public Test {
  protected:
   // On the CPU, without a coordinator.
   SessionOptions Alone() {

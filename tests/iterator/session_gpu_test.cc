@@ -2,25 +2,21 @@
 // result to the bit, the GPU's random numbers included.
 #include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/cuda.h>
 
-#include <algorithm>
 #include <chrono>
-#include <functional>
-#include <string>
 #include <thread>
 
 #include "gavel/session.h"
 #include "runtime/device/device_move.h"
 #include "tests/iterator/training.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-class SessionGpu : public ::testing::Test {
+class SessionGpu : public Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) {

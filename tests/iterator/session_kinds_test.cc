@@ -2,8 +2,6 @@
 // a checkpoint, and what does not fit is named.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/_amp_update_scale.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -11,21 +9,16 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class SessionKinds : public SessionTest {
  protected:

@@ -1,13 +1,9 @@
 // Sessions under a coordinator, which is a fake one in this process. What ends
 // the process is in session_process_test.cc.
 #include <ATen/Parallel.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <memory>
-#include <string>
 #include <thread>
 
 #include "gavel/session.h"
@@ -15,11 +11,10 @@
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 void Sleep(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));

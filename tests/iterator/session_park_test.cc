@@ -1,17 +1,15 @@
 // Sessions whose state is parked in the copy that their checkpoint is written
 // from: whatever comes between, the result is that of a run without pauses.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <thread>
 
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

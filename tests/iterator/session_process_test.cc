@@ -1,26 +1,22 @@
 // Ends of a worker's process, with real processes under a fake coordinator.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <thread>
 
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
-class SessionProcess : public ::testing::Test {
+class SessionProcess : public Test {
  protected:
   WorkerProcess Start(const std::string& coordinator, int incarnation,
                       const std::string& evaluate_after = "0",
@@ -177,15 +173,6 @@ TEST_F(SessionProcess, SigtermEvictsAWorkerThatWaits) {
       [&] { return !coordinator_.Heard<LeaseRequest>().empty(); }));
   worker.Signal(SIGTERM);
   EXPECT_EQ(worker.Wait(), 75) << worker.Output();
-}
-
-TEST_F(SessionProcess, AKilledWorkerGoesOnFromItsLastGeneration) {
-  coordinator_.Grant(CpuSlot("slot-a"));
-  WorkerProcess worker = Start(coordinator_.endpoint(), 1);
-  ASSERT_TRUE(WaitForSteps(5)) << worker.Output();
-  worker.Signal(SIGKILL);
-  EXPECT_EQ(worker.Wait(), 128 + SIGKILL);
-  ExpectTheRestIsTrained();
 }
 
 TEST_F(SessionProcess, AParkedWriteIsOvertakenAfterItsLeaseEnded) {

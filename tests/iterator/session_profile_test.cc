@@ -1,26 +1,21 @@
 // What a session measures: Span, profile(), the trace and TensorBoard's files.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "gavel/iterator.h"
 #include "gavel/profile.h"
 #include "tests/iterator/training.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 void Sleep(int milliseconds) {
@@ -41,7 +36,7 @@ struct SlowRange {
   End end() const { return {}; }
 };
 
-class SessionProfile : public ::testing::Test {
+class SessionProfile : public Test {
  protected:
   SessionOptions Options() {
     SessionOptions options;

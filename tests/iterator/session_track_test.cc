@@ -1,24 +1,18 @@
 // What can be tracked, what can't, and what comes back.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class SessionTrack : public SessionTest {
  protected:

@@ -1,14 +1,10 @@
 // A global batch size: steps are the same on any number of workers, read in
 // micro-batches.
-#include <algorithm>
-#include <map>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "gavel/data_loader.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -108,7 +104,7 @@ std::vector<Share> Work(size_t samples, const DataLoaderOptions& options,
   return shares;
 }
 
-class ElasticLoaderProperty : public ::testing::TestWithParam<int> {};
+class ElasticLoaderProperty : public TestWithParam<int> {};
 
 // For every sequence of sizes: each sample once in the epoch, and the very
 // steps that one worker alone makes.
@@ -166,8 +162,7 @@ TEST_P(ElasticLoaderProperty, StepsAreTheSameOnEverySequenceOfWorldSizes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ElasticLoaderProperty,
-                         ::testing::Range(0, 400));
+INSTANTIATE_TEST_SUITE_P(Seeds, ElasticLoaderProperty, Range(0, 400));
 
 }  // namespace
 }  // namespace gavel

@@ -1,11 +1,8 @@
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "gavel/data_loader.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
@@ -132,7 +129,7 @@ TEST(ShardedOrder, RefusesThePositionOfAnotherOrder) {
 // For every sequence of gang sizes, changed at boundaries and through
 // checkpoints: no sample is lost or read twice in an epoch, and all workers
 // make the same steps, none of them empty.
-class ShardedOrderProperty : public ::testing::TestWithParam<int> {};
+class ShardedOrderProperty : public TestWithParam<int> {};
 
 TEST_P(ShardedOrderProperty, LosesNothingWhenTheNumberOfWorkersChanges) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
@@ -173,7 +170,7 @@ TEST_P(ShardedOrderProperty, LosesNothingWhenTheNumberOfWorkersChanges) {
   EXPECT_EQ(Sorted(read), Numbers(static_cast<size_t>(samples)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ShardedOrderProperty, ::testing::Range(0, 300));
+INSTANTIATE_TEST_SUITE_P(Seeds, ShardedOrderProperty, Range(0, 300));
 
 }  // namespace
 }  // namespace gavel

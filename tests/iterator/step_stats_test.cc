@@ -1,11 +1,6 @@
 #include "iterator/step_stats.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <string>
-#include <thread>
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {

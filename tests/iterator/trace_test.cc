@@ -1,16 +1,13 @@
 // The ring, the file, and what Chrome's format says of it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "iterator/trace_file.h"
 #include "iterator/trace_ring.h"
 #include "tests/iterator/training.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {
@@ -96,7 +93,7 @@ TEST(TraceFile, EachRankHasItsOwn) {
 }
 
 TEST(TraceFile, ReplacesTheOldOneAsAWhole) {
-  testing::TemporaryFolder folder;
+  TemporaryFolder folder;
   const std::string path = folder.path() + "/trace.json";
   TraceRing ring(2);
   ASSERT_OK(WriteTrace(ring, {}, path));
@@ -107,8 +104,7 @@ TEST(TraceFile, ReplacesTheOldOneAsAWhole) {
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
   const absl::Status status = WriteTrace(ring, {}, "/proc/none/trace.json");
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::HasSubstr("GAVEL_TRACE_FILE"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GAVEL_TRACE_FILE"));
 }
 
 }  // namespace

@@ -1,18 +1,13 @@
 // Moves of what is tracked: every handle that others have sees the tensor at
 // its new place, and what shared memory goes on to do so.
-#include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/cuda.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "iterator/tracked_item.h"
 #include "iterator/tracked_state.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::internal {
 namespace {

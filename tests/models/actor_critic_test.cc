@@ -6,19 +6,17 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
 #include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using ::testing::ElementsAre;
 
 // Mnih et al., section 8: 16 filters of 8 x 8, 32 of 4 x 4, 256 hidden units,
 // on four pictures of 84 x 84; then the actions of Pong, and a value.
 TEST(ActorCritic, HasTheParametersOfThePapersNetwork) {
   ActorCritic model(ActorCriticOptions{.actions = 3});
-  EXPECT_EQ(gavel::testing::ParameterCount(*model),
+  EXPECT_EQ(ParameterCount(*model),
             (4 * 8 * 8 + 1) * 16 + (16 * 4 * 4 + 1) * 32 +
                 (32 * 9 * 9 + 1) * 256 + (256 + 1) * (3 + 1));
   const auto output = model(at::randn({2, 4, 84, 84}));

@@ -3,10 +3,8 @@
 #include "models/bleu.h"
 
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {

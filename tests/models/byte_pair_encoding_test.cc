@@ -1,14 +1,11 @@
 #include "models/byte_pair_encoding.h"
 
 #include <random>
-#include <string>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::string Licence() {
   std::string text;

@@ -5,9 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/utils.h>
 
-#include <set>
-
-#include "gmock/gmock.h"
+#include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {

@@ -1,16 +1,9 @@
-#include <string>
 
 #include "examples/demo/summary.h"
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::demo {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::kInvalidArgument;
-using testing::kNotFound;
-using testing::StatusIs;
 
 constexpr char kSummary[] = R"({"rounds": 12, "jobs": [{
     "name": "digits", "state": "finished", "steps": 900,
@@ -38,7 +31,7 @@ TEST(ParseSummary, ReadsEveryField) {
 
 TEST(ParseSummary, RefusesWhatIsNoSummary) {
   for (const char* text : {"", "[]", R"({"rounds": 1, "jobs": [{}]})"}) {
-    EXPECT_THAT(ParseSummary(text), StatusIs(kInvalidArgument, "no"));
+    EXPECT_THAT(ParseSummary(text), IsInvalid("no"));
   }
 }
 

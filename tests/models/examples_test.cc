@@ -6,18 +6,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
 #include "models/rgb_image.h"
 #include "tests/models/temporary_folder.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 
 struct Outcome {
   int exit_code = -1;
@@ -48,6 +44,13 @@ Outcome RunProgram(const std::string& command,
   return outcome;
 }
 
+Outcome Succeed(const std::string& command,
+                const std::string& checkpoint_directory = "") {
+  Outcome outcome = RunProgram(command, checkpoint_directory);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  return outcome;
+}
+
 double Value(const Outcome& outcome, const std::string& name) {
   const auto json = nlohmann::json::parse(outcome.last_line, nullptr, false);
   EXPECT_TRUE(json.is_object() && json.contains(name)) << outcome.output;
@@ -62,19 +65,15 @@ void ExpectToGoOnExactly(const std::string& program, int steps_of_first_part,
     return program + " --steps " + std::to_string(limit);
   };
   const std::string command = steps > 0 ? with_steps(steps) : program;
-  const Outcome whole = RunProgram(command);
-  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const Outcome whole = Succeed(command);
   const TemporaryFolder folder;
-  const Outcome first =
-      RunProgram(with_steps(steps_of_first_part), folder.path());
-  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const Outcome first = Succeed(with_steps(steps_of_first_part), folder.path());
   EXPECT_NE(first.last_line, whole.last_line);
-  const Outcome second = RunProgram(command, folder.path());
-  ASSERT_EQ(second.exit_code, 0) << second.output;
+  const Outcome second = Succeed(command, folder.path());
   EXPECT_EQ(second.last_line, whole.last_line);
 }
 
-class TrainImage : public ::testing::Test {
+class TrainImage : public Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(GAVEL_DIGITS_DIR)) {
@@ -85,17 +84,14 @@ class TrainImage : public ::testing::Test {
 };
 
 TEST_F(TrainImage, TellsDigitsApart) {
-  const Outcome outcome = RunProgram("train_image --epochs 4");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_image --epochs 4");
   EXPECT_GT(Value(outcome, "test_accuracy"), 0.93);  // chance: 0.10
   EXPECT_EQ(Value(outcome, "steps"), 4 * 44);
 }
 
 // As where the digits are missing.
 TEST(TrainImageWithoutData, TellsSyntheticStripesApart) {
-  const Outcome outcome =
-      RunProgram("train_image --data '' --epochs 2 --width 8");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_image --data '' --epochs 2 --width 8");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_GT(Value(outcome, "test_accuracy"), 0.9);  // chance: 0.10
 }
@@ -110,8 +106,7 @@ TEST_F(TrainImage, GoesOnExactlyAtTheEndOfAnEpoch) {
 
 TEST_F(TrainImage, UsesItsFirstBatchOnlyWhenThatIsAsked) {
   const Outcome outcome =
-      RunProgram("train_image --epochs 4 --width 8 --synthetic");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+      Succeed("train_image --epochs 4 --width 8 --synthetic");
   EXPECT_EQ(Value(outcome, "steps"), 4 * 44);  // as of all the images
   // Of 32 images it learns little about the others.
   EXPECT_LT(Value(outcome, "test_accuracy"), 0.85);
@@ -121,8 +116,7 @@ TEST_F(TrainImage, UsesItsFirstBatchOnlyWhenThatIsAsked) {
 TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
   const TemporaryFolder folder;
   const std::string command = "train_image --epochs 1 --width 8";
-  const Outcome first = RunProgram(command, folder.path());
-  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const Outcome first = Succeed(command, folder.path());
   const Outcome second = RunProgram(command, folder.path());
   EXPECT_EQ(second.exit_code, 0) << second.output;
   EXPECT_EQ(second.last_line, first.last_line);
@@ -130,16 +124,15 @@ TEST_F(TrainImage, TrainsNoFurtherOnceItIsDone) {
 
 // Of ten classes; the hue alone would tell half of them.
 TEST(TrainImagenet, TellsSyntheticStripesApart) {
-  const Outcome outcome = RunProgram(
+  const Outcome outcome = Succeed(
       "train_imagenet --width 8 --images 1000 --batch-size 16 --epochs 8 "
       "--lr 0.02");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_GT(Value(outcome, "validation_accuracy"), 0.55);
 }
 
 // A folder in ImageNet's form, with two classes of plain colours.
-class TrainImagenetOnFolders : public ::testing::Test {
+class TrainImagenetOnFolders : public Test {
  protected:
   void SetUp() override {
     for (const char* part : {"train", "val"}) {
@@ -214,9 +207,8 @@ TEST_F(TrainImagenetOnFolders, EndsWhenAClassIsEmptyOrMissing) {
 // Scenes that it has not seen, from blue to orange: far closer to the orange
 // ones than the blue are, without ever having been shown a pair.
 TEST(TrainCyclegan, TranslatesSyntheticScenes) {
-  const Outcome outcome = RunProgram(
+  const Outcome outcome = Succeed(
       "train_cyclegan --width 8 --blocks 2 --epochs 2 --images 100 --lr 0.001");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_LT(Value(outcome, "translation_error"),
             0.3 * Value(outcome, "untranslated_error"));
@@ -237,11 +229,10 @@ TEST(TrainCyclegan, ReadsTheFoldersOfThePublishedData) {
   const std::string command =
       "train_cyclegan --width 4 --blocks 1 --side 32 --epochs 2 --data " +
       folder.path();
-  const Outcome outcome = RunProgram(command);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed(command);
   EXPECT_EQ(Value(outcome, "steps"), 2 * 3);
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
-  EXPECT_THAT(outcome.last_line, ::testing::Not(HasSubstr("translation")));
+  EXPECT_THAT(outcome.last_line, Not(HasSubstr("translation")));
   std::filesystem::remove_all(folder.PathOf("testB"));
   const Outcome missing = RunProgram(command);
   EXPECT_EQ(missing.exit_code, 1);
@@ -250,24 +241,20 @@ TEST(TrainCyclegan, ReadsTheFoldersOfThePublishedData) {
 }
 
 TEST(TrainLanguageModel, PredictsWordsFarBetterThanTheirFrequencyDoes) {
-  const Outcome outcome = RunProgram("train_language_model --epochs 3");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_language_model --epochs 3");
   EXPECT_LT(Value(outcome, "perplexity"),
             0.5 * Value(outcome, "unigram_perplexity"));
 }
 
 TEST(TrainLanguageModel, PredictsCharactersFarBetterThanTheirFrequencyDoes) {
   const Outcome outcome =
-      RunProgram("train_language_model --characters --epochs 100 --steps 500");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+      Succeed("train_language_model --characters --epochs 100 --steps 500");
   EXPECT_LT(Value(outcome, "perplexity"),
             0.4 * Value(outcome, "unigram_perplexity"));
 }
 
 TEST(TrainLanguageModel, LearnsTheSyntheticLanguageWithoutAnyText) {
-  const Outcome outcome =
-      RunProgram("train_language_model --data '' --epochs 2");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_language_model --data '' --epochs 2");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_LT(Value(outcome, "perplexity"),
             0.3 * Value(outcome, "unigram_perplexity"));
@@ -282,16 +269,14 @@ TEST(TrainLanguageModel, TakesAnyText) {
   std::string text;
   for (int line = 0; line < 300; ++line) text += "one two three four five\n";
   folder.Write("text", text);
-  const Outcome outcome = RunProgram(
-      "train_language_model --epochs 25 --data " + folder.PathOf("text"));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_language_model --epochs 25 --data " +
+                                  folder.PathOf("text"));
   EXPECT_EQ(Value(outcome, "vocabulary"), 6);
   EXPECT_LT(Value(outcome, "perplexity"), 2);
 }
 
 TEST(TrainTranslation, LearnsToReverseTheSyntheticLanguage) {
-  const Outcome outcome = RunProgram("train_translation --steps 400 --beam 1");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_translation --steps 400 --beam 1");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_GT(Value(outcome, "bleu"), 0.7);
 }
@@ -323,8 +308,7 @@ TEST(TrainTranslation, ReadsParallelTextFiles) {
       "train_translation --width 16 --layers 1 --batch-size 4 --warm-up 20 "
       "--dropout 0 --lr 0.01 --data " +
       folder.PathOf("text");
-  const Outcome outcome = RunProgram(command);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed(command);
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"real\""));
   EXPECT_LT(Value(outcome, "perplexity"), 3);
   EXPECT_EQ(Value(outcome, "bleu"), 0);  // no sentence has four words
@@ -335,15 +319,13 @@ TEST(TrainTranslation, ReadsParallelTextFiles) {
 }
 
 TEST(TrainGpt, PredictsTokensFarBetterThanTheirFrequencyDoes) {
-  const Outcome outcome = RunProgram("train_gpt --epochs 2");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_gpt --epochs 2");
   EXPECT_LT(Value(outcome, "perplexity"),
             0.5 * Value(outcome, "unigram_perplexity"));
 }
 
 TEST(TrainGpt, LearnsTheSyntheticLanguageWithoutAnyText) {
-  const Outcome outcome = RunProgram("train_gpt --data '' --steps 150");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_gpt --data '' --steps 150");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_LT(Value(outcome, "perplexity"),
             0.3 * Value(outcome, "unigram_perplexity"));
@@ -368,8 +350,7 @@ TEST(TrainGpt, GoesOnExactlyInMixedPrecision) {
 }
 
 TEST(TrainRecommendation, RecommendsBetterThanWhatIsPopular) {
-  const Outcome outcome = RunProgram("train_recommendation --epochs 15");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_recommendation --epochs 15");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
   EXPECT_GT(Value(outcome, "ndcg"), 1.2 * Value(outcome, "popularity_ndcg"));
 }
@@ -379,8 +360,7 @@ TEST(TrainRecommendation, GoesOnExactlyWithItsNoise) {
 }
 
 TEST(TrainA3c, BeatsTheOpponentWithSeveralActors) {
-  const Outcome outcome = RunProgram("train_a3c --actors 2");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("train_a3c --actors 2");
   EXPECT_LT(Value(outcome, "random_margin"), -3);
   EXPECT_GT(Value(outcome, "margin"), 0);
 }
@@ -391,8 +371,7 @@ TEST(TrainA3c, GoesOnExactlyInTheMiddleOfAGame) {
 }
 
 TEST(Minimal, LearnsTheCircle) {
-  const Outcome outcome = RunProgram("minimal");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Outcome outcome = Succeed("minimal");
   EXPECT_GT(Value(outcome, "inside_at_center"), 0.9);
 }
 

@@ -1,8 +1,6 @@
 #include "models/first_batch.h"
 
-#include <vector>
-
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
@@ -27,7 +25,7 @@ TEST(FirstBatch, HandsOutItsSamplesOverAndOverAndReadsThemOnce) {
   EXPECT_EQ(batch.size(), 10);  // an epoch is as long as ever
   std::vector<int> samples;
   for (size_t i = 0; i < batch.size(); ++i) samples.push_back(batch.get(i));
-  EXPECT_THAT(samples, ::testing::ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
+  EXPECT_THAT(samples, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
   EXPECT_EQ(reads, 4);
 }
 

@@ -7,10 +7,10 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
 #include "models/mixed_precision.h"
 #include "models/schedule.h"
 #include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
@@ -25,7 +25,7 @@ GptOptions SmallGpt() {
 }
 
 TEST(Gpt, HasThePublishedNumberOfParametersOfGpt2Small) {
-  EXPECT_EQ(gavel::testing::ParameterCount(*Gpt(GptOptions{})), 124'439'808);
+  EXPECT_EQ(ParameterCount(*Gpt(GptOptions{})), 124'439'808);
 }
 
 TEST(Gpt, SeesThePastAndNotTheFuture) {

@@ -1,22 +1,12 @@
 #include "models/image_dataset.h"
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "gmock/gmock.h"
 #include "models/cifar10_dataset.h"
 #include "models/idx_dataset.h"
 #include "tests/models/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using gavel::testing::kInvalidArgument;
-using gavel::testing::kNotFound;
-using gavel::testing::StatusIs;
-using gavel::testing::TemporaryFolder;
 
 constexpr size_t kRecordBytes = 3073;
 
@@ -83,7 +73,7 @@ TEST(IdxDataset, RefusesAWrongMagicNumber) {
   WriteIdx(folder, "train");
   folder.Write("train-images-idx3-ubyte", "\x1f\x8b a packed file, as fetched");
   EXPECT_THAT(ReadIdxDataset(folder.path(), Split::kTrain),
-              StatusIs(kInvalidArgument, "gunzip"));
+              IsInvalid("gunzip"));
 }
 
 TEST(IdxDataset, RefusesAFileOfAnotherLengthThanItsHeaderSays) {
@@ -91,9 +81,8 @@ TEST(IdxDataset, RefusesAFileOfAnotherLengthThanItsHeaderSays) {
     const TemporaryFolder folder;
     WriteIdx(folder, "train");
     folder.Write("train-images-idx3-ubyte", BigEndian({0x803, 2, 1, 3}) + data);
-    EXPECT_THAT(
-        ReadIdxDataset(folder.path(), Split::kTrain),
-        StatusIs(kInvalidArgument, "its header says 6; fetch it again"));
+    EXPECT_THAT(ReadIdxDataset(folder.path(), Split::kTrain),
+                IsInvalid("its header says 6; fetch it again"));
   }
 }
 
@@ -104,7 +93,7 @@ TEST(IdxDataset, RefusesHeadersThatAreCutOffOrAbsurd) {
     WriteIdx(folder, "train");
     folder.Write("train-images-idx3-ubyte", BigEndian(header));
     EXPECT_THAT(ReadIdxDataset(folder.path(), Split::kTrain),
-                StatusIs(kInvalidArgument, "train-images-idx3-ubyte: "));
+                IsInvalid("train-images-idx3-ubyte: "));
   }
 }
 
@@ -113,10 +102,10 @@ TEST(IdxDataset, RefusesLabelsThatDoNotFitTheImages) {
   WriteIdx(folder, "train");
   folder.Write("train-labels-idx1-ubyte", BigEndian({0x801, 1}) + "\x07");
   EXPECT_THAT(ReadIdxDataset(folder.path(), Split::kTrain),
-              StatusIs(kInvalidArgument, "1 labels for 2 images"));
+              IsInvalid("1 labels for 2 images"));
   folder.Write("train-labels-idx1-ubyte", BigEndian({0x801, 2}) + "\x07\x0a");
   EXPECT_THAT(ReadIdxDataset(folder.path(), Split::kTrain),
-              StatusIs(kInvalidArgument, "a label above 9"));
+              IsInvalid("a label above 9"));
 }
 
 TEST(Cifar10Dataset, ReadsTheRecordsOfAllFilesInOrder) {
@@ -145,13 +134,13 @@ TEST(Cifar10Dataset, NamesTheFileThatIsMissingCutOffOrWrong) {
               StatusIs(kNotFound, "/test_batch.bin: no such file; "));
   folder.Write("test_batch.bin", CifarRecord(1).substr(0, kRecordBytes - 1));
   EXPECT_THAT(ReadCifar10Dataset(folder.path(), Split::kTest),
-              StatusIs(kInvalidArgument, "3072 bytes are not whole records"));
+              IsInvalid("3072 bytes are not whole records"));
   folder.Write("test_batch.bin", CifarRecord(10));
   EXPECT_THAT(ReadCifar10Dataset(folder.path(), Split::kTest),
-              StatusIs(kInvalidArgument, "is it CIFAR-100?"));
+              IsInvalid("is it CIFAR-100?"));
   folder.Write("test_batch.bin", "");
   EXPECT_THAT(ReadCifar10Dataset(folder.path(), Split::kTest),
-              StatusIs(kInvalidArgument, "/test_batch.bin: 0 bytes"));
+              IsInvalid("/test_batch.bin: 0 bytes"));
 }
 
 TEST(ReadImageDataset, FindsOutWhichFormAFolderHolds) {

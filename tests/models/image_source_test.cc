@@ -6,17 +6,13 @@
 #include <mutex>
 #include <thread>
 
-#include "gmock/gmock.h"
 #include "models/cropped_images.h"
 #include "models/synthetic_images.h"
 #include "tests/models/temporary_folder.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 
 // An image whose red tells which one it is.
 std::string Jpeg(uint8_t red) {
@@ -27,7 +23,7 @@ std::string Jpeg(uint8_t red) {
   return EncodeJpeg(image);
 }
 
-class ImageFolders : public ::testing::Test {
+class ImageFolders : public Test {
  protected:
   void SetUp() override {
     for (const char* name : {"cat", "dog"}) {

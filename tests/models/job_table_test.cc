@@ -1,21 +1,15 @@
 // examples/workloads.toml: Gavel's job types, each of which trains.
 #include <csignal>
 #include <filesystem>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
 #include "study/profile/profile_spec.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 // For the first step, on a machine that does other things, too.
 constexpr double kStepPatience_s = 120;

@@ -1,12 +1,9 @@
 #include "models/lstm_language_model.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
-#include <torch/optim/adam.h>
-#include <torch/utils.h>
 
-#include "gmock/gmock.h"
 #include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
@@ -18,7 +15,7 @@ TEST(LstmLanguageModel, HasTheParametersOfItsLayers) {
   const int64_t first_layer = 4 * 30 * (20 + 30 + 2);
   const int64_t second_layer = 4 * 30 * (30 + 30 + 2);
   const int64_t decoder = 50 * (30 + 1);
-  EXPECT_EQ(gavel::testing::ParameterCount(*model),
+  EXPECT_EQ(ParameterCount(*model),
             embedding + first_layer + second_layer + decoder);
 }
 
@@ -27,7 +24,7 @@ TEST(LstmLanguageModel, HasTheParametersOfItsLayers) {
 // 2).
 TEST(LstmLanguageModel, HasAsManyParametersAsThePublishedWordModels) {
   const auto count = [](int64_t width) {
-    return gavel::testing::ParameterCount(
+    return ParameterCount(
         *LstmLanguageModel(LstmLanguageModelOptions{.vocabulary = 10'000,
                                                     .embedding = width,
                                                     .hidden = width,
@@ -53,27 +50,6 @@ TEST(LstmLanguageModel, SeesThePastAndNotTheFuture) {
       (model(tokens) - model(changed)).abs().sum(2)[0];
   EXPECT_EQ(difference.narrow(0, 0, 5).max().item<float>(), 0);
   EXPECT_GT(difference.narrow(0, 5, 4).min().item<float>(), 0);
-}
-
-TEST(LstmLanguageModel, LearnsToCount) {
-  torch::manual_seed(1);
-  LstmLanguageModel model(LstmLanguageModelOptions{
-      .vocabulary = 10, .embedding = 16, .hidden = 16, .dropout = 0});
-  torch::optim::Adam optimizer(model->parameters(),
-                               torch::optim::AdamOptions(0.02));
-  const at::Tensor starts = at::randint(10, {16, 1}, at::kLong);
-  double loss = 0;
-  for (int step = 0; step < 80; ++step) {
-    const at::Tensor tokens = starts.expand({16, 12}).cumsum(1).remainder(10);
-    optimizer.zero_grad();
-    const at::Tensor logits = model(tokens.narrow(1, 0, 11));
-    const at::Tensor tensor = at::cross_entropy_loss(
-        logits.flatten(0, 1), tokens.narrow(1, 1, 11).flatten());
-    tensor.backward();
-    optimizer.step();
-    loss = tensor.item<double>();
-  }
-  EXPECT_LT(loss, 0.5);  // ln 10 = 2.3 at the start
 }
 
 }  // namespace

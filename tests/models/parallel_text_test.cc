@@ -1,20 +1,12 @@
 #include "models/parallel_text.h"
 
 #include <sstream>
-#include <string>
 
-#include "gmock/gmock.h"
 #include "tests/models/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using gavel::testing::kInvalidArgument;
-using gavel::testing::kNotFound;
-using gavel::testing::StatusIs;
-using gavel::testing::TemporaryFolder;
-using ::testing::ElementsAre;
 
 TEST(ParallelText, KeepsThePairsInOrderAndHoldsOutTheLast) {
   const ParallelLines lines = ReverseLanguage(200, 8, 1);
@@ -83,21 +75,18 @@ TEST(ParallelText, NamesTheFileAndLineWithoutAPartner) {
   const std::string en = folder.PathOf("en");
   const std::string de = folder.PathOf("de");
   EXPECT_THAT(ParallelText::Read(en, de, {}),
-              StatusIs(kInvalidArgument,
-                       en + ":3: the other file has no such line; give two"));
+              IsInvalid(en + ":3: the other file has no such line; give two"));
   EXPECT_THAT(ParallelText::Read(de, en, {}),
-              StatusIs(kInvalidArgument, en + ":3: the other file has no"));
+              IsInvalid(en + ":3: the other file has no"));
   folder.Write("de", "eins\n\ndrei\n");
   EXPECT_THAT(ParallelText::Read(en, de, {}),
-              StatusIs(kInvalidArgument,
-                       de + ":2: is empty, but not in the other file"));
+              IsInvalid(de + ":2: is empty, but not in the other file"));
   EXPECT_THAT(ParallelText::Read(en, "/no/such/text", {}),
               StatusIs(kNotFound, "/no/such/text: no such file; give two"));
   folder.Write("empty", "");
   const std::string empty = folder.PathOf("empty");
-  EXPECT_THAT(
-      ParallelText::Read(empty, empty, {}),
-      StatusIs(kInvalidArgument, empty + ": has 0 pairs of at most 64"));
+  EXPECT_THAT(ParallelText::Read(empty, empty, {}),
+              IsInvalid(empty + ": has 0 pairs of at most 64"));
 }
 
 TEST(PadBatch, MarksSentencesAndFillsThemUp) {

@@ -1,11 +1,8 @@
 #include "models/pong.h"
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {

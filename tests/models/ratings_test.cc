@@ -2,24 +2,14 @@
 
 #include <ATen/ops/tensor.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <string>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "tests/models/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using gavel::testing::kInvalidArgument;
-using gavel::testing::kNotFound;
-using gavel::testing::StatusIs;
-using gavel::testing::TemporaryFolder;
-using ::testing::ElementsAre;
 
 const char kHeader[] = "userId,movieId,rating,timestamp\n";
 
@@ -76,17 +66,16 @@ TEST(Ratings, NameTheFileAndLineOfWhatIsWrong) {
     return Ratings::Read(path, {});
   };
   EXPECT_THAT(error_of("userId,movieId,stars\n1,2,3\n"),
-              StatusIs(kInvalidArgument, path + ":1: no column rating; give"));
+              IsInvalid(path + ":1: no column rating; give"));
   EXPECT_THAT(error_of(Table(1, 2) + "1,2,3\n"),
-              StatusIs(kInvalidArgument, path + ":4: 3 fields instead of 4"));
-  EXPECT_THAT(error_of(Table(1, 2) + "1,2,good,4\n"),
-              StatusIs(kInvalidArgument,
-                       path + ":4: userId, movieId or rating is not a number"));
+              IsInvalid(path + ":4: 3 fields instead of 4"));
+  EXPECT_THAT(
+      error_of(Table(1, 2) + "1,2,good,4\n"),
+      IsInvalid(path + ":4: userId, movieId or rating is not a number"));
   EXPECT_THAT(error_of(Table(1, 2) + "1,2,4,1\n1,9999999999999999999,4,1\n"),
-              StatusIs(kInvalidArgument, path + ":5: userId, movieId"));
-  EXPECT_THAT(error_of(""), StatusIs(kInvalidArgument, "is empty"));
-  EXPECT_THAT(error_of(kHeader),
-              StatusIs(kInvalidArgument, path + ": has 0 users with 5"));
+              IsInvalid(path + ":5: userId, movieId"));
+  EXPECT_THAT(error_of(""), IsInvalid("is empty"));
+  EXPECT_THAT(error_of(kHeader), IsInvalid(path + ": has 0 users with 5"));
   EXPECT_THAT(Ratings::Read("/no/such/ratings.csv", {}),
               StatusIs(kNotFound, "/no/such/ratings.csv: no such file"));
 }

@@ -1,12 +1,9 @@
 #include "models/recommendation_autoencoder.h"
 
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-#include <torch/optim/adam.h>
-#include <torch/utils.h>
 
-#include "gmock/gmock.h"
 #include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
@@ -16,8 +13,7 @@ namespace {
 TEST(RecommendationAutoencoder, HasTheParametersOfThePapersLayers) {
   const RecommendationAutoencoder model(
       RecommendationAutoencoderOptions{.items = 20'108});
-  EXPECT_EQ(gavel::testing::ParameterCount(*model),
-            20'108 * 200 + 200 + 200 * 20'108 + 20'108);
+  EXPECT_EQ(ParameterCount(*model), 20'108 * 200 + 200 + 200 * 20'108 + 20'108);
 }
 
 TEST(MultinomialLoss, IsMinusTheLogLikelihoodAveragedOverUsers) {
@@ -26,33 +22,6 @@ TEST(MultinomialLoss, IsMinusTheLogLikelihoodAveragedOverUsers) {
   const at::Tensor p = logits.softmax(1).log();
   EXPECT_NEAR(MultinomialLoss(logits, likes).item<float>(),
               -(p[0][0] + p[0][1] + p[1][1]).item<float>() / 2, 1e-6);
-}
-
-TEST(RecommendationAutoencoder, LearnsWhatGoesTogether) {
-  torch::manual_seed(1);
-  RecommendationAutoencoder model(
-      RecommendationAutoencoderOptions{.items = 8, .hidden = 4});
-  torch::optim::Adam optimizer(model->parameters(),
-                               torch::optim::AdamOptions(0.05));
-  // The even items are liked by some, the odd ones by others.
-  at::Tensor likes = at::zeros({20, 8});
-  for (int64_t user = 0; user < 20; ++user) {
-    for (int64_t item = user % 2; item < 8; item += 2) likes[user][item] = 1;
-  }
-  for (int step = 0; step < 60; ++step) {
-    optimizer.zero_grad();
-    MultinomialLoss(model(likes), likes).backward();
-    optimizer.step();
-  }
-  model->eval();
-  at::Tensor seen = at::zeros({1, 8});
-  seen[0][2] = 1;
-  const at::Tensor scores = model(seen)[0];
-  for (const int64_t item : {0, 4, 6}) {
-    for (const int64_t other : {1, 3, 5, 7}) {
-      EXPECT_GT(scores[item].item<float>(), scores[other].item<float>());
-    }
-  }
 }
 
 }  // namespace

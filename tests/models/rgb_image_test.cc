@@ -2,14 +2,10 @@
 
 #include <ATen/ops/arange.h>
 
-#include <cmath>
-
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using ::testing::HasSubstr;
 
 RgbImage Plain(int64_t height, int64_t width, uint8_t red, uint8_t green,
                uint8_t blue) {

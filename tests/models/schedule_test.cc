@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {

@@ -1,20 +1,12 @@
 #include "models/text_corpus.h"
 
-#include <cmath>
 #include <filesystem>
-#include <string>
 
-#include "gmock/gmock.h"
 #include "tests/models/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
-
-using gavel::testing::kInvalidArgument;
-using gavel::testing::kNotFound;
-using gavel::testing::StatusIs;
-using gavel::testing::TemporaryFolder;
 
 std::string Repeated(const std::string& text, int count) {
   std::string result;
@@ -65,8 +57,7 @@ TEST(TextCorpus, BytePairsAreTheWholeText) {
 TEST(TextCorpus, VocabularyIsOrderedByCountAndThenByText) {
   ASSERT_OK_AND_ASSIGN(const TextCorpus corpus,
                        TextCorpus::FromText(Repeated("b a c c ", 40), {}));
-  EXPECT_THAT(corpus.vocabulary(),
-              ::testing::ElementsAre("<unk>", "c", "a", "b"));
+  EXPECT_THAT(corpus.vocabulary(), ElementsAre("<unk>", "c", "a", "b"));
 }
 
 TEST(TextCorpus, RareTokensAreUnknown) {
@@ -83,7 +74,7 @@ TEST(TextCorpus, ValidationIsTheEndAndAddsNothingToTheVocabulary) {
   ASSERT_OK_AND_ASSIGN(const TextCorpus corpus, TextCorpus::FromText(text, {}));
   EXPECT_EQ(corpus.train().size(0), 180);
   EXPECT_EQ(corpus.validation().size(0), 20);
-  EXPECT_THAT(corpus.vocabulary(), ::testing::ElementsAre("<unk>", "seen"));
+  EXPECT_THAT(corpus.vocabulary(), ElementsAre("<unk>", "seen"));
   EXPECT_EQ(corpus.validation().sum().item<int64_t>(), 0);
 }
 
@@ -104,16 +95,16 @@ TEST(TextCorpus, NamesWhatIsMissingOrTooShort) {
               StatusIs(kNotFound, "/no/such/text: no such file; give a text"));
   const TemporaryFolder folder;
   EXPECT_THAT(TextCorpus::Read(folder.path(), {}),
-              StatusIs(kInvalidArgument, folder.path() + ": has 0 tokens"));
+              IsInvalid(folder.path() + ": has 0 tokens"));
 }
 
 TEST(TextCorpus, NeedsMoreThanAWindowInBothParts) {
   const std::string text = Repeated("a ", 200);
   EXPECT_OK(TextCorpus::FromText(text, {.window = 19}));
-  EXPECT_THAT(TextCorpus::FromText(text, {.window = 20}),
-              StatusIs(kInvalidArgument,
-                       "has 180 tokens to train on and 20 to hold out, too few "
-                       "for windows of 20; make them shorter"));
+  EXPECT_THAT(
+      TextCorpus::FromText(text, {.window = 20}),
+      IsInvalid("has 180 tokens to train on and 20 to hold out, too few "
+                "for windows of 20; make them shorter"));
 }
 
 TEST(TextWindows, EachInputIsFollowedByItsTarget) {

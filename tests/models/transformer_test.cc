@@ -7,12 +7,10 @@
 #include <torch/utils.h>
 
 #include <cmath>
-#include <map>
-#include <vector>
 
-#include "gmock/gmock.h"
 #include "models/parallel_text.h"
 #include "tests/models/parameter_count.h"
+#include "tests/support/test.h"
 
 namespace gavel::models {
 namespace {
@@ -36,10 +34,10 @@ TEST(Transformer, HasThePublishedNumberOfParameters) {
   const int64_t attention = 4 * (512 * 512 + 512);
   const int64_t feed_forward = 512 * 2048 + 2048 + 2048 * 512 + 512;
   const int64_t norm = 2 * 512;
-  EXPECT_EQ(gavel::testing::ParameterCount(*model),
+  EXPECT_EQ(ParameterCount(*model),
             37'000 * 512 + 6 * (attention + feed_forward + 2 * norm) +
                 6 * (2 * attention + feed_forward + 3 * norm));
-  EXPECT_EQ(gavel::testing::ParameterCount(*model), 63'082'496);
+  EXPECT_EQ(ParameterCount(*model), 63'082'496);
 }
 
 TEST(Transformer, SeesTheSourceAndTheTargetsPast) {

@@ -2,15 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "coordinator/cli/doctor/doctor_checkpoint.h"

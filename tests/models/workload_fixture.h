@@ -6,11 +6,7 @@
 #ifndef GAVEL_TESTS_MODELS_WORKLOAD_FIXTURE_H_
 #define GAVEL_TESTS_MODELS_WORKLOAD_FIXTURE_H_
 
-#include <cstdint>
-#include <map>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include "tests/support/gavel_fixture.h"
 

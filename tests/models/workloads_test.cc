@@ -1,9 +1,6 @@
 // Every workload of examples/, paused, moved, killed and resized: the same loss
 // in each step as undisturbed. A new one is a row here.
-#include <algorithm>
 #include <iterator>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
 #include "tests/models/workload_fixture.h"
