@@ -19,6 +19,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::bench {
+
+using namespace policy;
 namespace {
 
 constexpr double kHighsSeconds = 20;

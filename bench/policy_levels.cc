@@ -12,6 +12,8 @@
 #include "tests/policy/checker.h"
 
 namespace gavel::bench {
+
+using namespace policy;
 namespace {
 
 double Accelerators(const PolicyProblem& problem) {

@@ -24,7 +24,7 @@ inline constexpr size_t kHighsMedianJobs = 10'000;
 
 // Demands of all jobs that rise with one level.
 struct Question {
-  PriceDemand demand;  // not padded
+  policy::PriceDemand demand;  // not padded
   double level_max = 0;
 
   // The level at which the job has that rate, and back; infinite: no rate does.
@@ -43,7 +43,7 @@ Question Finishing(const PolicyProblem& problem);
 // [n] on its fastest type, steps/s.
 std::vector<double> Fastest(const PolicyProblem& problem);
 // What the price method is given.
-PriceJobs JobsOf(const PolicyProblem& problem);
+policy::PriceJobs JobsOf(const PolicyProblem& problem);
 
 struct Solved {
   double seconds = 0;  // of processor time
@@ -64,11 +64,11 @@ Solved MedianOf(Solve solve) {
 }
 
 // Prices to a gap of kGapMax.
-PriceOptions OfBench();
+policy::PriceOptions OfBench();
 
 // Fills in what X and the level's prices prove.
 void Verify(const PolicyProblem& problem, const Question& question,
-            const PriceLevel& level, std::span<const double> shares,
+            const policy::PriceLevel& level, std::span<const double> shares,
             Solved* solved);
 Solved ByPrices(const PolicyProblem& problem, const Question& question);
 // By the fastest of HiGHS' methods, each of which is told.

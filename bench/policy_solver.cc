@@ -35,6 +35,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::bench {
+
+using namespace policy;
 namespace {
 
 constexpr double kPolicyGapMax = 1e-6;

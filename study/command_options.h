@@ -7,7 +7,7 @@
 
 #include "CLI/CLI.hpp"
 
-namespace gavel {
+namespace gavel::study {
 
 // An option whose help shows its default, unless that is an empty string.
 // `value`: outlives the command. `type`: what the help calls the value; empty:
@@ -20,6 +20,6 @@ CLI::Option* AddOption(CLI::App& command, const std::string& names, T& value,
   return option->capture_default_str();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_COMMAND_OPTIONS_H_

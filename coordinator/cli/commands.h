@@ -1,4 +1,4 @@
-// The subcommands of `gavel`. Each Add function declares its options and what
+// The subcommands of `gavel`, but for those of study/. Each Add function declares its options and what
 // it does when it was chosen; main() calls all of them, and returns what the
 // chosen one leaves in its exit code: 0 done, 1 failed (the reason is on
 // stderr), 2 a wrong command line.
@@ -46,44 +46,23 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
 // submit, cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 
-// drain, resume, update; policy.
+// drain, resume, update.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
-void AddPolicyCommand(CLI::App& app, int* exit_code);
 
 // queue, nodes, why, status; logs.
 void AddQueryCommands(CLI::App& app, int* exit_code);
 void AddLogsCommand(CLI::App& app, int* exit_code);
 
-// history, usage and replay read the journal; what-if reads the live state.
+// They read the journal.
 void AddHistoryCommand(CLI::App& app, int* exit_code);
 void AddUsageCommand(CLI::App& app, int* exit_code);
 void AddReplayCommand(CLI::App& app, int* exit_code);
-void AddWhatIfCommand(CLI::App& app, int* exit_code);
-
-// A policy on problems in a file; needs no coordinator.
-void AddSolveCommand(CLI::App& app, int* exit_code);
 
 // backup, restore.
 void AddBackupCommands(CLI::App& app, int* exit_code);
 
 // keygen, user, audit.
 void AddKeyCommands(CLI::App& app, int* exit_code);
-
-// Measures throughputs of workloads on this machine.
-void AddProfileCommand(CLI::App& app, int* exit_code);
-
-// Makes and shows traces; needs no coordinator.
-void AddTraceCommand(CLI::App& app, int* exit_code);
-
-// Simulations: one, many into a database, their report, and the paper's
-// results.
-void AddSimulateCommand(CLI::App& app, int* exit_code);
-void AddSweepCommand(CLI::App& app, int* exit_code);
-void AddReportCommand(CLI::App& app, int* exit_code);
-void AddReproduceCommand(CLI::App& app, int* exit_code);
-// Below `gavel reproduce`: results that are measured live.
-void AddRealityCommand(CLI::App& reproduce, int* exit_code);
-void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
 
 // Help, manual pages and completion, from all commands that were added.
 void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);

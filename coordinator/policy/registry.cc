@@ -10,6 +10,8 @@
 #include "core/text.h"
 
 namespace gavel {
+
+using namespace policy;  // all of policies.h is in the list below
 namespace {
 
 struct Entry {

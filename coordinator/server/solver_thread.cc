@@ -22,7 +22,7 @@ PolicyResult Answer(const action::SolvePolicy& task,
     }
     policy = *std::move(named);
   }
-  return GuardedSolve(*policy, *task.problem);
+  return policy::GuardedSolve(*policy, *task.problem);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,4 +169,4 @@ absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
   return absl::OkStatus();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

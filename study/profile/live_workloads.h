@@ -14,7 +14,7 @@
 #include "core/messages.h"
 #include "study/profile/profile_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Of a file of [[workload]]; relative paths are those of the file.
 absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
@@ -59,6 +59,6 @@ class StopFlag {
   StopSignals signals_;  // its thread ends before the flag goes
 };
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_

@@ -15,10 +15,11 @@
 #include "core/text.h"
 #include "runtime/stopwatch.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct ProfileFlags {
@@ -137,4 +138,4 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
       [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -13,7 +13,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr std::string_view kTitles =
@@ -202,4 +202,4 @@ ProfileFigure FigureOf(const std::vector<ProfileSample>& samples) {
   return figure;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

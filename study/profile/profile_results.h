@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/workload/throughput_table.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Which figure it is; `beside`: another workload, empty: alone.
 struct ProfileKey {
@@ -64,6 +64,6 @@ struct ProfileSample {
 };
 ProfileFigure FigureOf(const std::vector<ProfileSample>& samples);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_PROFILE_PROFILE_RESULTS_H_

@@ -17,7 +17,7 @@
 #include "runtime/transport/lease_granter.h"
 #include "study/profile/live_workloads.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -319,4 +319,4 @@ absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
   return status;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

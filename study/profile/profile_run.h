@@ -14,7 +14,7 @@
 #include "study/profile/profile_results.h"
 #include "study/profile/profile_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct ProfileOptions {
   std::string table;     // results, kept after each cell
@@ -40,6 +40,6 @@ absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
                         const std::vector<ProfileCell>& cells,
                         const ProfileOptions& options, size_t* figures);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_PROFILE_PROFILE_RUN_H_

@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kWorkloadBytesMax = size_t{1} << 20;
@@ -222,4 +222,4 @@ void KeepOthersBusy(const std::vector<ServerSpec>& servers,
   }
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -14,7 +14,7 @@
 #include "coordinator/workload/cluster_spec.h"
 #include "core/messages.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct ProfileWorkload {
   std::string type;  // the row's name: no quote, comma or control character
@@ -55,6 +55,6 @@ std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
 void KeepOthersBusy(const std::vector<ServerSpec>& servers,
                     std::vector<ProfileCell>* cells);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_PROFILE_PROFILE_SPEC_H_

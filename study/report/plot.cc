@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "study/report/plot_scale.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr double kWidth = 640;
@@ -357,4 +357,4 @@ std::string RenderHeatMap(const HeatMap& map) {
   return svg + RenderColorBar(20, bottom + 40, 130) + "</svg>";
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

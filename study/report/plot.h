@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gavel {
+namespace gavel::study {
 
 // `text` safe between tags and in quoted attributes.
 std::string EscapeHtml(std::string_view text);
@@ -77,6 +77,6 @@ struct HeatMap {
 };
 std::string RenderHeatMap(const HeatMap& map);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPORT_PLOT_H_

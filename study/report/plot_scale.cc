@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr double kTicksWanted = 6;
@@ -125,4 +125,4 @@ double PlotScale::At(double value) const {
   return low_ + std::clamp(part, -0.01, 1.01) * (high_ - low_);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace gavel {
+namespace gavel::study {
 
 struct PlotTick {
   double value = 0;
@@ -54,6 +54,6 @@ class PlotScale {
 // "0", "2.5", "1200", "1e+06": at most `digits` significant ones.
 std::string PlotNumber(double value, int digits = 6);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPORT_PLOT_SCALE_H_

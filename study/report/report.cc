@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "study/report/report_sections.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 std::string SummaryOf(const ReportContext& context) {
@@ -128,4 +128,4 @@ absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
   return page;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

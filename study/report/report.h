@@ -9,7 +9,7 @@
 #include "study/report/report_page.h"
 #include "study/simulation/simulation_store.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct ReportOptions {
   std::string title;
@@ -22,6 +22,6 @@ struct ReportOptions {
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
                                       const ReportOptions& options);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPORT_REPORT_H_

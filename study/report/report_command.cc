@@ -9,10 +9,11 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/report/report.h"
 #include "study/simulation/simulation_store.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +74,4 @@ void AddReportCommand(CLI::App& app, int* exit_code) {
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -12,7 +12,7 @@
 #include "study/report/plot.h"
 #include "study/report/report_sections.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kDistributionsMax = 6;
@@ -404,4 +404,4 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
   return section;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "study/report/plot.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // A section's CSV beyond that is left to --csv.
@@ -203,4 +203,4 @@ std::string RenderPage(const ReportPage& page) {
   return StrCat(html, "</main><script>", kScript, "</script></body></html>\n");
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

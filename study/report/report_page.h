@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace gavel {
+namespace gavel::study {
 
 // Each row has a cell for each title.
 struct ReportTable {
@@ -56,6 +56,6 @@ struct ReportPage {
 
 std::string RenderPage(const ReportPage& page);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPORT_REPORT_PAGE_H_

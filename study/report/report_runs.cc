@@ -13,7 +13,7 @@
 #include "study/report/plot_scale.h"
 #include "study/report/report_sections.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // Beyond that an axis is logarithmic.
@@ -313,4 +313,4 @@ ReportSection AllRuns(const ReportContext& context) {
   return section;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

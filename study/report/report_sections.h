@@ -14,7 +14,7 @@
 #include "study/simulation/run_labels.h"
 #include "study/simulation/simulation_store.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Runs of the same jobs on the same cluster, which a plot compares.
 struct RunGroup {
@@ -76,6 +76,6 @@ std::vector<T> Spread(const std::vector<T>& all, size_t count) {
   return chosen;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPORT_REPORT_SECTIONS_H_

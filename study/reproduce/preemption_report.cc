@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "study/report/plot.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // Gavel's rounds.
@@ -203,4 +203,4 @@ ReportPage PreemptionPage(const PreemptionOptions& options,
   return page;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -9,7 +9,7 @@
 #include "study/report/report_page.h"
 #include "study/reproduce/preemption_run.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Of as many workloads of `options`, from the first on, as `all` has. `width`:
 // of the terminal.
@@ -20,6 +20,6 @@ std::string RenderPreemptionMarkdown(const PreemptionOptions& options,
 ReportPage PreemptionPage(const PreemptionOptions& options,
                           const PreemptionRounds& all);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_PREEMPTION_REPORT_H_

@@ -13,7 +13,7 @@
 #include "runtime/transport/lease_granter.h"
 #include "study/profile/live_workloads.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -275,4 +275,4 @@ absl::Status RunPreemption(const PreemptionOptions& options,
   return absl::OkStatus();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

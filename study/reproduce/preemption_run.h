@@ -17,7 +17,7 @@
 #include "study/profile/profile_spec.h"
 #include "study/reproduce/worker_trace.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // kExtended: the lease is extended, and the program continues. kPaused: it
 // gives its accelerator up, and gets it again at once. kRelaunched: it saves
@@ -77,6 +77,6 @@ using PreemptionRounds = std::vector<std::array<std::vector<MeasuredRound>, 3>>;
 absl::Status RunPreemption(const PreemptionOptions& options,
                            PreemptionRounds* all);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_PREEMPTION_RUN_H_

@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 class Mean {
@@ -177,4 +177,4 @@ std::string FormatOverheads(const Overheads& overheads) {
   return text;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -12,7 +12,7 @@
 #include "simulator/simulation_input.h"
 #include "study/reproduce/worker_trace.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // A stay on an accelerator. Times of one clock, seconds.
 struct LiveLease {
@@ -55,6 +55,6 @@ Overheads MeasureOverheads(const std::vector<LiveJob>& jobs);
 // The form that ParseOverheadsFile reads.
 std::string FormatOverheads(const Overheads& overheads);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_

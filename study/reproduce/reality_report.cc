@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "study/report/report_page.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr char kInputs[] =
@@ -168,4 +168,4 @@ absl::Status CheckReality(const Reality& reality, double limit) {
       Percent(makespan), Percent(jct), 100 * limit));
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

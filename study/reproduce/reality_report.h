@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "study/reproduce/reality_run.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Simulated over live - 1: the median of the runs, and their range.
 struct Difference {
@@ -28,6 +28,6 @@ std::string RenderRealityMarkdown(const RealityOptions& options,
 // ABORTED: the median of a difference is beyond `limit` (0.1: 10 %).
 absl::Status CheckReality(const Reality& reality, double limit);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REALITY_REPORT_H_

@@ -23,7 +23,7 @@
 #include "study/simulation/simulation_inputs.h"
 #include "study/simulation/simulation_run.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -278,4 +278,4 @@ absl::StatusOr<Reality> RunReality(const RealityOptions& options) {
   return RealityRunner(options).Run();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -13,7 +13,7 @@
 #include "study/reproduce/reality_records.h"
 #include "study/reproduce/reality_trace.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct RealityOptions {
   // With programs that are absolute paths (FindWorkloads).
@@ -46,6 +46,6 @@ struct Reality {
 // INVALID_ARGUMENT: a cluster or policy that is none.
 absl::StatusOr<Reality> RunReality(const RealityOptions& options);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REALITY_RUN_H_

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // Of the time in which the accelerators do the jobs.
@@ -82,4 +82,4 @@ std::string FormatRealityTrace(const std::vector<RealityJob>& jobs,
   return text;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

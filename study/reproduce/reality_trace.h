@@ -10,7 +10,7 @@
 
 #include "study/profile/profile_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct RealityTraceOptions {
   int jobs = 20;
@@ -43,6 +43,6 @@ std::vector<RealityJob> MakeRealityTrace(const RealityTraceOptions& options,
 std::string FormatRealityTrace(const std::vector<RealityJob>& jobs,
                                const std::vector<ProfileWorkload>& workloads);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REALITY_TRACE_H_

@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "study/report/plot.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 absl::StatusOr<size_t> TypeOf(const ThroughputTable& throughputs,
@@ -155,4 +155,4 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
   return table;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -12,7 +12,7 @@
 #include "coordinator/workload/throughput_table.h"
 #include "study/report/report_page.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Of the paper's throughputs and prices.
 inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
@@ -39,6 +39,6 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
 absl::StatusOr<ExperimentTable> AnalyzeStrategyProofness(
     const ThroughputTable& throughputs, bool quick);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REPRODUCE_ANALYSES_H_

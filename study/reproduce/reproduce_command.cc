@@ -17,11 +17,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/reproduce/reproduce_run.h"
 #include "study/simulation/sweep_run.h"
 #include "study/simulation/sweep_screen.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct ReproduceOptions {
@@ -212,4 +213,4 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
   });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "study/reproduce/reproduce_analyses.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kTypeCount = kPaperTypes.size();
@@ -186,4 +186,4 @@ absl::StatusOr<ExperimentTable> AnalyzeStrategyProofness(
   return table;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -12,11 +12,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/preemption_report.h"
 #include "study/reproduce/preemption_run.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct PreemptionFlags {
@@ -121,4 +122,4 @@ void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
       [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

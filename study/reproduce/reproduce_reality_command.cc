@@ -10,11 +10,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/reality_report.h"
 #include "study/reproduce/reality_run.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct RealityFlags {
@@ -115,4 +116,4 @@ void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
       [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

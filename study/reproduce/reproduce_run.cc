@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "core/units.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // The worst published average is 104 h.
@@ -298,4 +298,4 @@ ReportPage PageOf(const std::vector<Reproduction>& all) {
   return page;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -15,7 +15,7 @@
 #include "study/simulation/simulation_store.h"
 #include "study/simulation/sweep_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct Reproduction {
   Experiment experiment;
@@ -41,6 +41,6 @@ std::string RenderReproduction(const Reproduction& reproduction, size_t width);
 std::string RenderMarkdown(const std::vector<Reproduction>& all, bool quick);
 ReportPage PageOf(const std::vector<Reproduction>& all);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REPRODUCE_RUN_H_

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr char kLas[] = "max_min_fairness";
@@ -380,4 +380,4 @@ std::string CostTrace(bool quick) {
   return toml;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

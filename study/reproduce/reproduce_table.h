@@ -18,7 +18,7 @@
 #include "study/reproduce/reproduce_analyses.h"
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // What is read off a run. The ratios are to the experiment's first case with
 // the same rate: its figure / this one's (kCostSaving), or the other way round.
@@ -72,6 +72,6 @@ std::vector<Experiment> Experiments(bool quick);
 // deadlines, as a trace in TOML. Deterministic.
 std::string CostTrace(bool quick);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_REPRODUCE_TABLE_H_

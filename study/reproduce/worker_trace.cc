@@ -10,7 +10,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kTraceFileBytesMax = size_t{256} << 20;
@@ -71,4 +71,4 @@ absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
   return ParseWorkerTrace(text, path);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/units.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Times of the machine's monotonic clock, the same in all processes.
 struct TracedStep {
@@ -26,6 +26,6 @@ absl::StatusOr<std::vector<TracedStep>> ParseWorkerTrace(
 absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
     const std::string& path);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_REPRODUCE_WORKER_TRACE_H_

@@ -7,7 +7,7 @@
 
 #include "study/command_options.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // `Drawn`: GeneratorOptions, or SimulationSpec, which has fields of the same
 // names. What it points to outlives the command.
@@ -31,6 +31,6 @@ void AddDrawFlags(CLI::App& command, Drawn* drawn,
             "larger jobs are dropped");
 }
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_

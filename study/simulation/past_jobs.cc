@@ -19,7 +19,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // What was measured for long counts more than what was given.
@@ -244,4 +244,4 @@ std::string RenderOutcomes(const std::vector<Outcome>& outcomes) {
   return RenderTable(columns, rows, /*width=*/200);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

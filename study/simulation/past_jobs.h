@@ -13,7 +13,7 @@
 #include "study/simulation/simulation_spec.h"
 #include "study/what_if/predicted_work.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct PastJob {
   PredictedJob job;       // arrival since the first submission
@@ -73,6 +73,6 @@ struct ReplaySpec {
 absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
                                            const RunControl& control);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_PAST_JOBS_H_

@@ -8,7 +8,7 @@
 
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr std::array<std::string_view, 10> kSchedulerFields = {
@@ -119,4 +119,4 @@ std::string LoadLabel(const SimulationSpec& spec) {
   return StrCat(GeneratedJobs(spec), " jobs at once");
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -11,7 +11,7 @@
 
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 class RunLabels {
  public:
@@ -48,6 +48,6 @@ std::vector<SimulationSpec> SpecsOf(const std::vector<Run>& runs) {
 // The load of a run: its rate, or the trace's name, or "n jobs at once".
 std::string LoadLabel(const SimulationSpec& spec);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_RUN_LABELS_H_

@@ -19,12 +19,13 @@
 #include "runtime/files/text_file.h"
 #include "runtime/stopwatch.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/past_jobs.h"
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_summary.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct SimulateOptions {
@@ -332,4 +333,4 @@ void AddSimulateCommand(CLI::App& app, int* exit_code) {
   });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -9,7 +9,7 @@
 #include "study/simulation/past_jobs.h"
 #include "study/simulation/simulation_summary.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 absl::StatusOr<SimulationRun> Simulate(const Past& past,
@@ -125,4 +125,4 @@ absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
   return text;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

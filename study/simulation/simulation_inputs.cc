@@ -18,7 +18,7 @@
 #include "core/text.h"
 #include "xxhash.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kFileBytesMax = kTraceBytesMax;
@@ -295,4 +295,4 @@ absl::StatusOr<std::string> SimulationInputCache::KeyOf(
   return Digest(text);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

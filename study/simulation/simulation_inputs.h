@@ -16,7 +16,7 @@
 #include "simulator/trace_simulation.h"
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct SimulationInputs {
   SimulationOptions options;  // all of the spec that is not the trace
@@ -65,6 +65,6 @@ class SimulationInputCache {
   std::map<std::string, std::weak_ptr<const Trace>> traces_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SIMULATION_INPUTS_H_

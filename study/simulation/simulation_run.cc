@@ -13,7 +13,7 @@
 #include "core/units.h"
 #include "runtime/stopwatch.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr std::array<std::string_view, 4> kStatusNames = {"ok", "cannot_drain",
@@ -294,4 +294,4 @@ Watched RunSimulation(const SimulationInputs& inputs,
   return failed;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

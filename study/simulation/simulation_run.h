@@ -13,7 +13,7 @@
 #include "simulator/trace_simulation.h"
 #include "study/simulation/simulation_inputs.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // kCannotDrain: jobs come faster than they are done, or the simulated time
 // limit was reached. kTimeout: it took too long on this machine.
@@ -74,6 +74,6 @@ struct Watched {
 Watched RunSimulation(const SimulationInputs& inputs,
                       const MakeSimulation& make, const RunControl& control);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SIMULATION_RUN_H_

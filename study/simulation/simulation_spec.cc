@@ -14,7 +14,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // For each job of a window that many arrive until its last one has ended: at
@@ -170,4 +170,4 @@ std::string FieldText(double value) {
   return error == std::errc() ? std::string(text, end) : StrCat(value);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -13,7 +13,7 @@
 #include "coordinator/engine/engine.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct SimulationSpec {
   // What schedules.
@@ -119,6 +119,6 @@ std::string FieldText(const T& value) {
   return StrCat(value);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_

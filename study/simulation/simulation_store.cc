@@ -17,7 +17,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr uint64_t kApplicationId = 0x6761766c;  // "gavl"
@@ -431,4 +431,4 @@ absl::StatusOr<std::set<uint64_t>> SimulationStore::RunsWithLeases() {
   return runs;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -19,7 +19,7 @@
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct StoredRun {
   uint64_t id = 0;  // given by the database
@@ -101,6 +101,6 @@ class SimulationStore {
   SqliteDatabase database_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SIMULATION_STORE_H_

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "study/simulation/simulation_store.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kUnfitShown = 10;
@@ -191,4 +191,4 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
   return json;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

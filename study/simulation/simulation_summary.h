@@ -9,7 +9,7 @@
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Some 15 lines, and one for each of the first jobs that fit nowhere.
 std::string RenderSummary(const SimulationSpec& spec, const SimulationRun& run);
@@ -18,6 +18,6 @@ std::string RenderSummary(const SimulationSpec& spec, const SimulationRun& run);
 // them all. What is not known (a JCT when nothing ended) is null.
 Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SIMULATION_SUMMARY_H_

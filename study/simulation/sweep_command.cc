@@ -14,11 +14,12 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/simulation/sweep_run.h"
 #include "study/simulation/sweep_screen.h"
 #include "study/simulation/sweep_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -127,4 +128,4 @@ void AddSweepCommand(CLI::App& app, int* exit_code) {
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

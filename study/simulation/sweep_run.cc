@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr std::chrono::milliseconds kShowEvery(200);
@@ -227,4 +227,4 @@ absl::StatusOr<SweepOutcome> Sweep::Run(
   return Outcome();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

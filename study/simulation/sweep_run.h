@@ -23,7 +23,7 @@
 #include "study/simulation/simulation_store.h"
 #include "study/simulation/sweep_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct SweepOptions {
   int threads = 1;
@@ -120,6 +120,6 @@ class Sweep {
   int working_ = 0;
 };
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SWEEP_RUN_H_

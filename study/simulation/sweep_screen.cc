@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "study/simulation/run_labels.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr size_t kActiveShown = 8;
@@ -178,4 +178,4 @@ std::string RenderOutcome(const SweepOutcome& outcome, size_t width) {
   return outcome.runs.empty() ? "" : RenderRuns(outcome.runs, width);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -10,7 +10,7 @@
 #include "runtime/stopwatch.h"
 #include "study/simulation/sweep_run.h"
 
-namespace gavel {
+namespace gavel::study {
 
 inline constexpr size_t kUncutWidth = 1000;
 
@@ -41,6 +41,6 @@ class SweepScreen {
 // A table of the runs, seeds pooled, or of the rates that a search found.
 std::string RenderOutcome(const SweepOutcome& outcome, size_t width);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SWEEP_SCREEN_H_

@@ -13,7 +13,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -338,4 +338,4 @@ int RateSearch::tries_max() const {
   return 2 + static_cast<int>(std::bit_width(static_cast<uint64_t>(last_)));
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

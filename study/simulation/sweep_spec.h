@@ -36,7 +36,7 @@
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_spec.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct SweepSearch {
   double rate_min = 0.1;  // > 0
@@ -92,6 +92,6 @@ class RateSearch {
   int64_t high_;      // not sustained, or beyond the last
 };
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_SWEEP_SPEC_H_

@@ -16,10 +16,11 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/trace_summary.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct GenerateOptions {
@@ -133,4 +134,4 @@ void AddTraceCommand(CLI::App& app, int* exit_code) {
   AddShow(*command, exit_code);
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

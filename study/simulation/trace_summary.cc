@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "core/units.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr char kDash[] = "-";
@@ -131,4 +131,4 @@ std::string RenderTrace(const Trace& trace, size_t rows, size_t width) {
   return text;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

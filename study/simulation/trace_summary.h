@@ -8,7 +8,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/trace.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // How many jobs over what time, their scale factors, weights, deadlines and
 // entities; a table of job types, and one of the first `rows` jobs.
@@ -18,6 +18,6 @@ std::string RenderTrace(const Trace& trace, size_t rows,
 // "400 jobs, the last arrives at 5.5 days (3.0 jobs/h)".
 std::string RenderTraceLine(const Trace& trace);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SIMULATION_TRACE_SUMMARY_H_

@@ -2,7 +2,7 @@
 
 #include "study/simulation/simulation_store.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // The mean of samples [begin, end), weighted by their time; the last of them
@@ -56,4 +56,4 @@ std::vector<UsageSample> ThinUsage(const std::vector<UsageSample>& usage,
   return thinned;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

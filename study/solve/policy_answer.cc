@@ -9,7 +9,7 @@
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr char kNone[] = "-";
@@ -160,4 +160,4 @@ std::string RenderAnswers(std::string_view policy,
   return text;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

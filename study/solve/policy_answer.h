@@ -12,7 +12,7 @@
 #include "coordinator/policy/policy.h"
 #include "study/solve/policy_case.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct PolicyAnswer {
   PolicyCase of;
@@ -34,6 +34,6 @@ std::string RenderAnswers(std::string_view policy,
                           const std::vector<PolicyAnswer>& answers,
                           size_t width);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SOLVE_POLICY_ANSWER_H_

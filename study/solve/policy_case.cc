@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "study/solve/policy_case_extras.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr int64_t kIdMax = int64_t{1} << 53;
@@ -399,4 +399,4 @@ absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
   return cases;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -39,7 +39,7 @@
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct PolicyCase {
   int64_t number = 0;  // "case" of the file, else its place there
@@ -71,6 +71,6 @@ Json PolicyExample(std::string_view policy);
 // The same with all fields of docs/solve.schema.json.
 Json FullPolicyExample();
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SOLVE_POLICY_CASE_H_

@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "study/solve/policy_case.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 absl::Status ParseCosts(const ParsedJson& json, PolicyProblem* problem) {
@@ -197,4 +197,4 @@ absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
   return absl::OkStatus();
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

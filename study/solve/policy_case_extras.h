@@ -17,7 +17,7 @@
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // The jobs of a file: indices into PolicyProblem::jobs.
 struct CaseJobs {
@@ -40,6 +40,6 @@ absl::StatusOr<const ParsedJson*> OptionalTable(const ParsedJson& case_json,
 absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
                              PolicyProblem* problem);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_SOLVE_POLICY_CASE_EXTRAS_H_

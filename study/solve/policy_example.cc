@@ -4,7 +4,7 @@
 
 #include "study/solve/policy_case.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 constexpr char kFull[] = R"json({
@@ -85,4 +85,4 @@ Json PolicyExample(std::string_view policy) {
   return example;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

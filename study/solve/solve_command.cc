@@ -15,10 +15,11 @@
 #include "core/text.h"
 #include "runtime/stopwatch.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // Pairs of a thousand jobs take about 100 MB.
@@ -143,4 +144,4 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
   });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -10,9 +10,10 @@
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/what_if/policy_preview.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct PolicyOptions : ClientOptions {
@@ -85,4 +86,4 @@ void AddPolicyCommand(CLI::App& app, int* exit_code) {
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -18,7 +18,7 @@
 #include "core/text.h"
 #include "study/what_if/predicted_work.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // A change of less is none.
@@ -82,7 +82,7 @@ class Solver {
       return absl::FailedPreconditionError(
           "the cluster has no accelerators or no jobs at present");
     }
-    PolicyResult result = GuardedSolve(policy_, *problem_);
+    PolicyResult result = policy::GuardedSolve(policy_, *problem_);
     if (result.outcome != SolveOutcome::kOptimal &&
         result.outcome != SolveOutcome::kIterationLimit) {
       return absl::FailedPreconditionError(StrCat(
@@ -242,4 +242,4 @@ Json PreviewJson(const PolicyPreview& preview) {
           {"jobs", std::move(jobs)}};
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

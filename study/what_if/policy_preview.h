@@ -16,7 +16,7 @@
 #include "coordinator/cli/json.h"
 #include "study/what_if/what_if.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct ShareChange {
   uint64_t id = 0;
@@ -41,6 +41,6 @@ absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
 std::string RenderPreview(const PolicyPreview& preview, size_t width);
 Json PreviewJson(const PolicyPreview& preview);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_WHAT_IF_POLICY_PREVIEW_H_

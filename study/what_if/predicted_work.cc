@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 std::string TypeName(const PredictedJob& job) { return StrCat("job-", job.id); }
@@ -100,4 +100,4 @@ std::map<std::string, double> RatesIn(const Json& row, const char* key) {
   return rates;
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -13,7 +13,7 @@
 #include "coordinator/cli/json.h"
 #include "study/simulation/simulation_inputs.h"
 
-namespace gavel {
+namespace gavel::study {
 
 struct PredictedJob {
   uint64_t id = 0;
@@ -43,6 +43,6 @@ std::map<std::string, double> RatesIn(const Json& row, const char* key);
 std::vector<ClusterPart> PartsOf(
     const std::map<std::pair<std::string, std::string>, int>& counts);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_WHAT_IF_PREDICTED_WORK_H_

@@ -16,7 +16,7 @@
 #include "runtime/stopwatch.h"
 #include "study/what_if/predicted_work.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 // A job without an end does so many steps: more than any simulation comes to.
@@ -272,4 +272,4 @@ Json WhatIfJson(const WhatIf& answer) {
           {"cut_short", answer.cut_short}, {"simulated_s", answer.simulated_s}};
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -19,7 +19,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "core/units.h"
 
-namespace gavel {
+namespace gavel::study {
 
 // Answers of the coordinator: kStatus, kNodes, kForecast.
 struct LiveState {
@@ -56,6 +56,6 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s);
 Json WhatIfJson(const WhatIf& answer);
 
-}  // namespace gavel
+}  // namespace gavel::study
 
 #endif  // GAVEL_STUDY_WHAT_IF_WHAT_IF_H_

@@ -11,9 +11,10 @@
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "study/command_options.h"
+#include "study/commands.h"
 #include "study/what_if/what_if.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 struct WhatIfOptions : ClientOptions {
@@ -55,4 +56,4 @@ void AddWhatIfCommand(CLI::App& app, int* exit_code) {
       [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }
 
-}  // namespace gavel
+}  // namespace gavel::study

@@ -9,6 +9,8 @@
 #include "tests/support/test.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 // For the first step, on a machine that does other things, too.

@@ -12,6 +12,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();

@@ -4,6 +4,8 @@
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 using ::testing::AllOf;

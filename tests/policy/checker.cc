@@ -16,6 +16,8 @@
 #include "core/text.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 size_t IndexOf(const PolicyProblem& problem, JobId id) {

@@ -5,6 +5,8 @@
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 std::vector<double> At(const Demands& demands, size_t jobs, double level) {

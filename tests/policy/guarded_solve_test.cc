@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 using ::testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(GuardedSolve, SaysWhyWhereNothingHelps) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::policy

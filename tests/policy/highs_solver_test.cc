@@ -3,6 +3,8 @@
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // max 3x + 2y subject to x + y <= 4, x + 3y <= 9, 0 <= x <= 3.

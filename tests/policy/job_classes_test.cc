@@ -15,6 +15,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // Each job of `problem` as often as `copies`, in turns.

@@ -7,6 +7,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // Two jobs, one accelerator: the sum of logarithms of shares is at most

@@ -8,6 +8,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // By how much per job some allocation could have a larger sum of logarithms: of

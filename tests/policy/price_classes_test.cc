@@ -11,6 +11,8 @@
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 constexpr size_t kJobs = 1000;

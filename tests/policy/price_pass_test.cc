@@ -5,6 +5,8 @@
 #include "gtest/gtest.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 TEST(PricePass, AJobHasItsDemandAtTheLeastCost) {

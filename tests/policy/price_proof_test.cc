@@ -18,6 +18,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 constexpr size_t kProofJobs = 37;

@@ -15,6 +15,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // Jobs that can use a few of the types only.

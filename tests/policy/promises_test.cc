@@ -21,6 +21,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // The throughputs by which a policy compares: the real ones, none (all time

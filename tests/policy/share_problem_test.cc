@@ -10,6 +10,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // Shares that are anything but feasible.

@@ -9,6 +9,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 // max sum of T_m(X) / largest_m, with a value row for the first job.

@@ -7,6 +7,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 constexpr char kAgnosticProof[] = "strategy_proof";

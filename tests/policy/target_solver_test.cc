@@ -10,6 +10,8 @@
 #include "tests/policy/problems.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 double GainOf(const ShareProblem& problem, const std::vector<double>& gain,

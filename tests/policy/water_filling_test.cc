@@ -9,6 +9,8 @@
 #include "tests/policy/solved.h"
 
 namespace gavel::testing {
+
+using namespace policy;
 namespace {
 
 constexpr char kAgnosticFilling[] = "max_min_fairness_water_filling";

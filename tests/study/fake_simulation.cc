@@ -10,6 +10,8 @@
 #include "tests/workload/sample_throughputs.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 class FakeSimulation : public TraceSimulation {

@@ -18,7 +18,7 @@ struct FakeSimulationOptions {
   std::string error;          // of Create; empty: none
   double time_step_s = 3600;  // for each call of Run
 };
-MakeSimulation FakeSimulations(FakeSimulationOptions options);
+study::MakeSimulation FakeSimulations(FakeSimulationOptions options);
 
 // Throughputs of all of Gavel's job types on a v100, as a file in `folder`.
 std::string WriteSampleThroughputs(const std::string& folder);

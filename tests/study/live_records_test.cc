@@ -13,7 +13,7 @@
 #include "study/reproduce/worker_trace.h"
 #include "tests/support/status_matchers.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 using absl::StatusCode::kAborted;
@@ -174,4 +174,4 @@ TEST(Preemption, WithoutPreemptionsRoundsAreOfEqualLength) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::study

@@ -14,6 +14,8 @@
 #include "tests/server/journal_fixture.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 class PausesAndMovesTest : public JournalFixture {

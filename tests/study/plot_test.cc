@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "study/report/plot_scale.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 using ::testing::AllOf;
@@ -161,4 +161,4 @@ TEST(ProgressBar, DurationsAsPeopleReadThem) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::study

@@ -15,6 +15,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 // The parts of JSON Schema that our schema uses. Any other is a failure.

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 using ::testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST_F(PolicyPreviewTest, RefusesWhatItCannotSolve) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::study

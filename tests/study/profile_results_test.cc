@@ -11,6 +11,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 using ::testing::AllOf;

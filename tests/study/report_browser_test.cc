@@ -15,6 +15,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 using ::testing::HasSubstr;

@@ -11,6 +11,8 @@
 #include "tests/workload/reference.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 using ::testing::AllOf;

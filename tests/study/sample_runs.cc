@@ -7,6 +7,8 @@
 #include "core/text.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 constexpr double kRound_s = 360;

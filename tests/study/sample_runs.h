@@ -12,17 +12,17 @@
 namespace gavel::testing {
 
 // A finished run of 300 jobs on v100:4,p100:4,k80:4, with usage.
-StoredRun SampleRun(const std::string& policy, double rate_per_h,
-                    uint64_t seed);
+study::StoredRun SampleRun(const std::string& policy, double rate_per_h,
+                           uint64_t seed);
 // All jobs at time 0.
-StoredRun SampleStaticRun(const std::string& policy, uint64_t jobs,
-                          uint64_t seed);
+study::StoredRun SampleStaticRun(const std::string& policy, uint64_t jobs,
+                                 uint64_t seed);
 // Its rounds are recorded.
-StoredRun SampleRunWithRounds(const std::string& policy);
+study::StoredRun SampleRunWithRounds(const std::string& policy);
 
 // Three policies, four rates, two seeds (one of the policies does not drain at
 // the highest rate), three numbers of jobs at once, and one with rounds.
-std::vector<StoredRun> SampleSweep();
+std::vector<study::StoredRun> SampleSweep();
 
 }  // namespace gavel::testing
 

@@ -8,6 +8,8 @@
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 using ::testing::AllOf;

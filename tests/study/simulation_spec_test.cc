@@ -12,6 +12,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 SimulationSpec Generated() {

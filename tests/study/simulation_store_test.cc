@@ -10,6 +10,8 @@
 #include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
+
+using namespace study;
 namespace {
 
 class SimulationStoreTest : public ::testing::Test {

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 using ::testing::AllOf;
@@ -80,4 +80,4 @@ TEST(RenderTraceLine, TellsHowJobsArrive) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::study

@@ -4,7 +4,7 @@
 #include "study/simulation/past_jobs.h"
 #include "tests/support/status_matchers.h"
 
-namespace gavel {
+namespace gavel::study {
 namespace {
 
 using ::testing::HasSubstr;
@@ -204,4 +204,4 @@ TEST(PastJobs, OutcomesCountWhatFinished) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::study

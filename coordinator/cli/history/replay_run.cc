@@ -336,7 +336,7 @@ class Replay {
   void CompareSolve(const event::AllocationReady& then,
                     const PolicyProblem& problem, ReplayStep* step) {
     ++summary.solves;
-    const PolicyResult now = GuardedSolve(*policy_, problem);
+    const PolicyResult now = policy::GuardedSolve(*policy_, problem);
     if (now.outcome != then.result.outcome ||
         now.is_assignment != then.result.is_assignment) {
       step->differences.push_back(StrCat("another outcome of the policy ",

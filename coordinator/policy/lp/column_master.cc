@@ -8,7 +8,7 @@
 
 #include "Eigen/LU"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Pivots between two factorisations of the basis.
@@ -180,4 +180,4 @@ std::vector<double> ColumnMaster::PricesOf(
   return prices;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -17,7 +17,7 @@
 
 #include "Eigen/Core"
 
-namespace gavel {
+namespace gavel::policy {
 
 class ColumnMaster {
  public:
@@ -73,6 +73,6 @@ class ColumnMaster {
   std::vector<double> prices_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_COLUMN_MASTER_H_

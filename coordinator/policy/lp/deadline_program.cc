@@ -11,7 +11,7 @@
 #include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A total shortfall up to this is the solver's tolerance.
@@ -316,4 +316,4 @@ void DeadlineProgram::TellWhoFallsShort(Answer* answer) const {
   answer->detail = WhoFallsShort(answer->shares);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

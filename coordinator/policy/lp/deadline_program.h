@@ -18,7 +18,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // What a job needs to meet its deadline.
 struct DeadlineFloor {
@@ -93,6 +93,6 @@ class DeadlineProgram {
   bool infeasible_;  // it is not 0, or a deadline has passed
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_DEADLINE_PROGRAM_H_

@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "interfaces/highs_c_api.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 static_assert(sizeof(HighsInt) == sizeof(int), "HiGHS with 64-bit indices");
@@ -243,4 +243,4 @@ void HighsSolver::AddRow(double lower, double upper,
   ++rows_;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

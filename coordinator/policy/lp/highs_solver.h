@@ -14,7 +14,7 @@
 #include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // kAutomatic: simplex for small programs, interior point for large ones.
 // kPresolvedDual: dual simplex after presolve, HiGHS' own default; for
@@ -108,6 +108,6 @@ class HighsSolver {
   bool solved_ = false;   // there is a basis to start from
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_HIGHS_SOLVER_H_

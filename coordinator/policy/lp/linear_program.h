@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace gavel {
+namespace gavel::policy {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -53,6 +53,6 @@ struct LinearProgram {
   }
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_LINEAR_PROGRAM_H_

@@ -6,7 +6,7 @@
 
 #include "coordinator/policy/lp/share_program.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Logarithms count in thousandths, so that the solver's absolute tolerance does
@@ -48,4 +48,4 @@ LogProgram::Answer LogProgram::Solve() const {
           kUnit * DualBound(program.lp, solution.row_duals)};
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -11,7 +11,7 @@
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // max sum_m log(T_m(X) / scale_m) over the jobs that count.
 class LogProgram {
@@ -35,6 +35,6 @@ class LogProgram {
   std::vector<std::vector<double>> points_;  // [k] where there are tangents
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_LOG_PROGRAM_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A pair that makes less than this of its program's objective, which is near 1,
@@ -238,4 +238,4 @@ bool PairColumns::List() {
   return true;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -23,7 +23,7 @@
 #include "coordinator/policy/share/pair_table.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 class PairColumns {
  public:
@@ -110,6 +110,6 @@ auto SolveWithPairs(ShareProblem* problem, LpOptions options, Solve solve) {
   }
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PAIR_COLUMNS_H_

@@ -7,7 +7,7 @@
 
 #include "core/radix_sort.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 std::vector<double> SumsOf(std::span<const double> demands) {
@@ -152,4 +152,4 @@ PriceEvaluator PriceClasses::Evaluator() const {
           /*idle_at_zero=*/true};
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -16,7 +16,7 @@
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/share/row_table.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 class PriceClasses {
  public:
@@ -60,6 +60,6 @@ class PriceClasses {
   std::vector<Class> classes_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_CLASSES_H_

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 size_t Blocks(size_t size) { return (size + kPriceLanes - 1) / kPriceLanes; }
@@ -82,4 +82,4 @@ PriceSample SampleJobs(const PriceJobs& jobs, const PriceDemand& demand,
   return sample;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -10,7 +10,7 @@
 
 #include "coordinator/policy/lp/price_pass.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // n jobs, J columns: types of which there is something, and parts of such that
 // gangs may use only so much of (where they do not fill the servers).
@@ -72,6 +72,6 @@ struct PriceSample {
 PriceSample SampleJobs(const PriceJobs& jobs, const PriceDemand& demand,
                        size_t stride);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_JOBS_H_

@@ -11,7 +11,7 @@
 #include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/share/bound.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Steps of Newton's method that find a level to start from.
@@ -371,4 +371,4 @@ std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
   return shares;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -26,7 +26,7 @@
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_pass.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // Sums over all jobs at (level, prices); what SumPass gives, however it is
 // worked out.
@@ -101,6 +101,6 @@ void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
                              std::span<const PriceColumn> mixture);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_LEVELS_H_

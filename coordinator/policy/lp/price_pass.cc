@@ -16,7 +16,7 @@
 #endif
 #define GAVEL_INLINE inline __attribute__((always_inline))
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Sums of so many blocks are added up apart: less rounding.
@@ -251,4 +251,4 @@ void AddShares(const PricePass& pass, std::span<const PricePoint> points,
   for (const PricePoint& point : points) Share(pass, point, shares.data());
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-namespace gavel {
+namespace gavel::policy {
 
 inline constexpr size_t kPriceLanes = 8;
 inline constexpr size_t kPriceTypesMax = 64;
@@ -61,6 +61,6 @@ PriceSums SumPass(const PricePass& pass, double level,
 void AddShares(const PricePass& pass, std::span<const PricePoint> points,
                std::span<double> shares);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_PASS_H_

@@ -7,7 +7,7 @@
 
 #include "coordinator/policy/lp/price_sums.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A job that lacks less than this part of what it must have lacks nothing.
@@ -366,4 +366,4 @@ std::vector<double> PriceProgram::SpendTheRest(const Answer& answer,
   return shares;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

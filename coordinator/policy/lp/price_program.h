@@ -14,7 +14,7 @@
 #include "coordinator/policy/share/demands.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // sum_m gain_m sum_j worth_j T[m][j] X[m][j] - sum_mj rent_j s_m X[m][j].
 struct SumObjective {
@@ -98,6 +98,6 @@ class PriceProgram {
   PriceJobs jobs_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_

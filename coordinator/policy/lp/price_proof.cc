@@ -8,7 +8,7 @@
 
 #include "coordinator/policy/share/bound.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Of the least cost, which sums up positive terms.
@@ -139,4 +139,4 @@ double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
   return income - LeastCostOf(pass, 0, PricesOfColumns(jobs, paid)).cost;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -11,7 +11,7 @@
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_pass.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // As SumPass: what all jobs cost at least that have their demands.
 struct LeastCost {
@@ -40,6 +40,6 @@ double ProvedLevel(const std::function<double(double level)>& cost_at,
 double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
                  std::span<const double> rent, std::span<const double> prices);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_PROOF_H_

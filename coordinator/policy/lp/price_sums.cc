@@ -11,7 +11,7 @@
 #include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/share/bound.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // As in price_levels.cc.
@@ -183,4 +183,4 @@ PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
   return SumSearch(jobs, pass, rent, known, options).Run();
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

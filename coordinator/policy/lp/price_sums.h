@@ -15,7 +15,7 @@
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 struct PriceSum {
   double value = 0;
@@ -40,6 +40,6 @@ PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
                     std::span<const double> rent, const KnownShares& known,
                     const PriceOptions& options);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_SUMS_H_

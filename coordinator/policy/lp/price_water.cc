@@ -11,7 +11,7 @@
 #include "coordinator/policy/lp/price_water_stage.h"
 #include "coordinator/policy/lp/price_water_ties.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // The part by which a level may be below the one before.
@@ -328,4 +328,4 @@ PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
   return PriceFilling(jobs, &curves, options).Run(std::move(members));
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

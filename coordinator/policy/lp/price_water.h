@@ -25,7 +25,7 @@
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 struct PriceWater {
   std::vector<double> shares;  // [n x J]
@@ -56,6 +56,6 @@ PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
                         std::span<const double> caps,
                         const PriceOptions& options);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_H_

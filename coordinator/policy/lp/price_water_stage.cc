@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // As in price_levels.cc.
@@ -161,4 +161,4 @@ void WaterStage::Tighten(std::span<const double> prices) {
   AddColumn(sums, prices);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -14,7 +14,7 @@
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_pass.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // Prices at which the demands cost this little less than 1 prove the level.
 inline constexpr double kProofSlack = 1e-11;
@@ -67,6 +67,6 @@ class WaterStage {
   int passes_ = 0;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_STAGE_H_

@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A job that could have this much less than it has still rises: rounding.
@@ -127,4 +127,4 @@ bool ExchangeMatters(const WaterEnd& end) {
   return freedom >= scarce && left.size() >= 2;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -10,7 +10,7 @@
 
 #include "coordinator/policy/lp/price_jobs.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // n jobs of the stage on J columns.
 struct WaterEnd {
@@ -41,6 +41,6 @@ bool RisesOn(double has, double most);
 // or they all use the same free columns.
 bool ExchangeMatters(const WaterEnd& end);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_TIES_H_

@@ -3,7 +3,7 @@
 #include <cassert>
 #include <cmath>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // How many entries each row of `limits` and of the jobs' time has, then where
@@ -118,4 +118,4 @@ double DualBound(const LinearProgram& program,
   return bound;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -13,7 +13,7 @@
 #include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 class ShareProgram {
  public:
@@ -63,6 +63,6 @@ class ShareProgram {
 double DualBound(const LinearProgram& program,
                  std::span<const double> row_duals);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_SHARE_PROGRAM_H_

@@ -7,7 +7,7 @@
 
 #include "coordinator/policy/share/bound.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // The second stage may take this part of the level: as much as the tolerance of
@@ -186,4 +186,4 @@ std::vector<double> TargetProgram::SpendTheRest(double level,
   return shares;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

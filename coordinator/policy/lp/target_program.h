@@ -15,7 +15,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // The least T_m(X) / target_m.
 double Level(const ShareProblem& problem, std::span<const double> targets,
@@ -68,6 +68,6 @@ class TargetProgram {
   std::unique_ptr<HighsSolver> solver_;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_TARGET_PROGRAM_H_

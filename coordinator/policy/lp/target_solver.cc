@@ -8,7 +8,7 @@
 #include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 TargetAnswer ByHighs(const ShareProblem& problem,
@@ -95,4 +95,4 @@ TargetAnswer SolveTargets(const ShareProblem& problem,
   return answer;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -15,7 +15,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // Relative: prices that prove less than this leave the problem to HiGHS.
 inline constexpr double kPriceGapMax = 1e-8;
@@ -30,6 +30,6 @@ TargetAnswer SolveTargets(const ShareProblem& problem,
                           std::span<const double> gain, SolverChoice choice,
                           const LpOptions& options = {});
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_LP_TARGET_SOLVER_H_

@@ -43,7 +43,7 @@
 #include "coordinator/policy/share/position_matching.h"
 #include "coordinator/policy/share/type_prices.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -224,4 +224,4 @@ PolicyResult SolveAllox(const PolicyProblem& problem, double alpha) {
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -12,7 +12,7 @@
 #include "coordinator/policy/share/share_problem.h"
 #include "coordinator/policy/share/water_filling.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 PolicyResult SolveDrf(const PolicyProblem& problem) {
   const ShareProblem shares = MakeShareProblem(problem, {.agnostic = true});
@@ -25,4 +25,4 @@ PolicyResult SolveDrf(const PolicyProblem& problem) {
   return SolveFlatWaterFilling(shares, factor, problem.solver);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

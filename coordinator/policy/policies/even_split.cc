@@ -19,7 +19,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // The job's cell of each type; of its columns the faster one.
@@ -80,4 +80,4 @@ PolicyResult SolveProportional(const PolicyProblem& problem) {
   });
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Each scales jobs, then limits. Few are needed where most jobs can run
@@ -70,4 +70,4 @@ std::optional<PolicyResult> ResultIfNoneScarce(
   return ToResult(problem, *best, value, value, "all-at-best");
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -14,7 +14,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // Moves each job's shares among its cells: their sum stays as it is, to
 // rounding, and limits are kept. Leaves `shares` alone when some job is not
@@ -29,6 +29,6 @@ std::optional<PolicyResult> ResultIfNoneScarce(
     const ShareProblem& problem,
     const std::function<double(std::span<const double> shares)>& objective);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_POLICIES_EVEN_SPREAD_H_

@@ -16,7 +16,7 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 std::optional<size_t> FirstFit(const Assigner& assigner, size_t job) {
@@ -85,4 +85,4 @@ PolicyResult SolveFifo(const PolicyProblem& problem) {
   return assigner.Result("greedy");
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -22,7 +22,7 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Packing must gain this much: the original's threshold.
@@ -102,4 +102,4 @@ PolicyResult SolveFifoPacked(const PolicyProblem& problem) {
   return assigner.Result("greedy");
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -38,7 +38,7 @@
 #include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr int kRoundsMax = 60;
@@ -292,4 +292,4 @@ PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
              : SolveAware(problem, form == PolicyForm::kPacked);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -23,7 +23,7 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Two jobs that share must do at least as well as by taking turns.
@@ -186,4 +186,4 @@ PolicyResult SolveGandiva(const PolicyProblem& problem) {
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -35,7 +35,7 @@
 #include "core/status.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // One entity while its demands are worked out.
@@ -228,4 +228,4 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
                    ToResult(shares, levels.shares, objective, bound));
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

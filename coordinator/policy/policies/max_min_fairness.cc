@@ -17,7 +17,7 @@
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/job_classes.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // T_m(X) at v_m = 1, by job.
@@ -104,4 +104,4 @@ PolicyResult SolveMaxMinFairness(const PolicyProblem& problem, PolicyForm form,
              : SolveAlone(problem, share_options, options);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

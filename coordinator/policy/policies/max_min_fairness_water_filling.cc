@@ -13,7 +13,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/water_filling.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,
                                                PolicyForm form) {
@@ -28,4 +28,4 @@ absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,
   return SolveHierarchy(problem, std::move(shares), normalizers);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

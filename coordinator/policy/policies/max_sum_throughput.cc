@@ -21,7 +21,7 @@
 #include "coordinator/policy/share/share_problem.h"
 #include "core/status.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // sum_m T_m, over the cost of the type.
@@ -69,4 +69,4 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
   return Certified(Sense::kMaximum, answer, std::move(result));
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

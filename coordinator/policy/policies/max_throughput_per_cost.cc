@@ -27,7 +27,7 @@
 #include "coordinator/policy/share/share_problem.h"
 #include "core/status.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr int kRoundsMax = 60;
@@ -188,4 +188,4 @@ absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

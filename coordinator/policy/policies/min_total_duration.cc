@@ -24,7 +24,7 @@
 #include "coordinator/policy/share/share_problem.h"
 #include "coordinator/policy/share/water_filling.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // The part of the makespan's floors that water filling may do without, so that
@@ -206,4 +206,4 @@ PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
              : SolveAware(problem, form == PolicyForm::kPacked);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -11,7 +11,7 @@
 #include "Eigen/LU"
 #include "coordinator/policy/lp/log_program.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr int kIterationsMax = 200;
@@ -439,4 +439,4 @@ NashProduct MaximizeNashProduct(const ShareProblem& problem,
   return InteriorPoint(problem, without).Run();
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

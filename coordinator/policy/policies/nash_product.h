@@ -15,7 +15,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // kOptimal: the bound proves the product to 1e-9 per job.
 struct NashProduct : SolveReport {
@@ -32,6 +32,6 @@ struct NashProduct : SolveReport {
 NashProduct MaximizeNashProduct(const ShareProblem& problem,
                                 std::optional<size_t> without = std::nullopt);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_POLICIES_NASH_PRODUCT_H_

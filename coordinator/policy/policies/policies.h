@@ -12,7 +12,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // kAgnostic: all accelerator types that a job can use count alike (least
 // attained service). kAware: by the job's throughput on each. kPacked: aware,
@@ -66,6 +66,6 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
     const PolicyProblem& problem, ShareProblem shares,
     std::span<const double> normalizers);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_

@@ -10,7 +10,7 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 PolicyResult SolvePriority(const PolicyProblem& problem) {
   Assigner assigner(problem);
@@ -24,4 +24,4 @@ PolicyResult SolvePriority(const PolicyProblem& problem) {
   return assigner.Result("greedy");
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

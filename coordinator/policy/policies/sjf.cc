@@ -16,7 +16,7 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 double WeightedTime(const Assigner& assigner, size_t job, size_t type) {
@@ -50,4 +50,4 @@ PolicyResult SolveSjf(const PolicyProblem& problem) {
   return assigner.Result("greedy");
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -22,7 +22,7 @@
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // [k] logarithms of v_m at the job's largest throughput.
@@ -83,4 +83,4 @@ PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form) {
       ToResult(shares, kept, mean(nash.log_product), mean(nash.bound)));
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -3,7 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 std::string CheckBound(Sense sense, double value, double scale, double* bound) {
   const double beyond =
@@ -41,4 +41,4 @@ PolicyResult Certified(Sense sense, const SolveReport& report,
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -12,7 +12,7 @@
 
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // Which way objectives get better.
 enum class Sense : uint8_t { kMaximum, kMinimum };
@@ -43,6 +43,6 @@ bool Certify(Sense sense, PolicyResult* result);
 PolicyResult Certified(Sense sense, const SolveReport& report,
                        PolicyResult result);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_BOUND_H_

@@ -9,7 +9,7 @@
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // [J] per accelerator and hour; 1 each where the problem has none. Its owner
 // divides by them: INVALID_ARGUMENT names a type that costs nothing.
@@ -25,6 +25,6 @@ inline absl::StatusOr<std::vector<double>> Costs(const PolicyProblem& problem) {
   return cost;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_COSTS_H_

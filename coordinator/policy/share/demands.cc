@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A job this close to its cap has all it can have.
@@ -111,4 +111,4 @@ void Demands::Advance(double level, std::span<const double> amounts,
   Sort();
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace gavel {
+namespace gavel::policy {
 
 // Jobs whose amounts rise together by `weight` times the level. All of it goes
 // to the first tier until its jobs are at their caps or frozen, then to the
@@ -67,6 +67,6 @@ class Demands {
   size_t unfrozen_ = 0;
 };
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_DEMANDS_H_

@@ -11,7 +11,7 @@
 
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr double kFigureMin = 1e-15;
@@ -168,4 +168,4 @@ PolicyResult GuardedSolve(const Policy& policy, const PolicyProblem& problem) {
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

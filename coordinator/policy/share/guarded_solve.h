@@ -7,7 +7,7 @@
 
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // The policy's answer. Where that is an error, an exception or kFailed, jobs
 // are left out, those with the most extreme figures first, until it is none;
@@ -16,6 +16,6 @@ namespace gavel {
 // without them, too, and `detail` says why.
 PolicyResult GuardedSolve(const Policy& policy, const PolicyProblem& problem);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_GUARDED_SOLVE_H_

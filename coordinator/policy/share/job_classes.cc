@@ -10,7 +10,7 @@
 #include "coordinator/policy/share/pair_table.h"
 #include "coordinator/policy/share/row_table.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // [k] the class of each job, in the order of their first members.
@@ -298,4 +298,4 @@ std::vector<double> SharesOfMembers(const JobClasses& classes,
   return all;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

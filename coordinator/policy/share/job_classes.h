@@ -15,7 +15,7 @@
 
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 struct JobClasses {
   // One "job" for each class, in the order of their first members: its shares
@@ -50,6 +50,6 @@ std::vector<double> SharesOfMembers(const JobClasses& classes,
                                     std::span<const double> shares,
                                     ShareProblem* problem);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_JOB_CLASSES_H_

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 using UnitsOfPairs = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
@@ -105,4 +105,4 @@ void ListCells(std::span<const ListedCell> listed, ShareProblem* problem) {
   Merge(std::move(additions), problem);
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

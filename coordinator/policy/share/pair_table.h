@@ -15,7 +15,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // A job of the first kind beside one of the second, in a column.
 struct PairCell {
@@ -56,6 +56,6 @@ struct ListedCell {
 // time: all of the smaller class.
 void ListCells(std::span<const ListedCell> listed, ShareProblem* problem);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_PAIR_TABLE_H_

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr double kFar = std::numeric_limits<double>::infinity();
@@ -187,4 +187,4 @@ Matching MatchPositions(const MatchingProblem& problem) {
   return matcher.Result();
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

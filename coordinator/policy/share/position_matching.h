@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace gavel {
+namespace gavel::policy {
 
 // Machines that are alike.
 struct MachineGroup {
@@ -48,6 +48,6 @@ struct Matching {
 // O(n^3) at worst, as only the first empty positions are looked at.
 Matching MatchPositions(const MatchingProblem& problem);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_POSITION_MATCHING_H_

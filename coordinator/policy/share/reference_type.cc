@@ -6,7 +6,7 @@
 #include "coordinator/policy/share/share_problem.h"
 #include "core/reference_type.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Throughput on the reference type, else the highest. `row`: 0 where the job
@@ -37,4 +37,4 @@ PolicyProblem WithReferenceType(PolicyProblem problem) {
   return problem;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -7,13 +7,13 @@
 
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 // `problem` with T[m][j] := the throughput of job m on "v100" wherever it can
 // run, its highest one where it can't run on that type or there is none.
 // `problem` has passed CheckProblem.
 PolicyProblem WithReferenceType(PolicyProblem problem);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_REFERENCE_TYPE_H_

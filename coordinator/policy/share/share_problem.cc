@@ -8,7 +8,7 @@
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/pair_table.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Builds the parts of a ShareProblem in their order.
@@ -268,4 +268,4 @@ ShareProblem MakeShareProblem(const PolicyProblem& problem,
   return Builder(problem, options).Build();
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -21,7 +21,7 @@
 
 #include "coordinator/policy/policy.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 struct PairTable;  // pair_table.h
 
@@ -169,6 +169,6 @@ PolicyResult ToResult(const ShareProblem& problem,
                       std::span<const double> shares, double objective,
                       double bound, std::string_view solver = "");
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_SHARE_PROBLEM_H_

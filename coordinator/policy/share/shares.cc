@@ -9,7 +9,7 @@
 #include "coordinator/policy/share/pair_table.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // A share below this is the dust of floating-point pivots, not a decision; the
@@ -312,4 +312,4 @@ PolicyResult ToResult(const ShareProblem& problem,
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 constexpr int kSteps = 60;
@@ -78,4 +78,4 @@ std::vector<double> TypePrices(std::span<const double> time_s,
   return sum;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

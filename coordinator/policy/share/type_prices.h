@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace gavel {
+namespace gavel::policy {
 
 // `time_s` [n x J] row-major, accelerator-seconds that each job takes on each
 // type, > 0; infinity: it can't run there. `capacity` [J], N_j >= 0.
@@ -20,6 +20,6 @@ namespace gavel {
 std::vector<double> TypePrices(std::span<const double> time_s,
                                std::span<const int> capacity);
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_TYPE_PRICES_H_

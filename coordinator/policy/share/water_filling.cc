@@ -18,7 +18,7 @@
 #include "coordinator/policy/share/job_classes.h"
 #include "core/text.h"
 
-namespace gavel {
+namespace gavel::policy {
 namespace {
 
 // Demands are met when no job is short of more than this part of its unit.
@@ -492,4 +492,4 @@ PolicyResult SolveFlatWaterFilling(ShareProblem problem,
   return result;
 }
 
-}  // namespace gavel
+}  // namespace gavel::policy

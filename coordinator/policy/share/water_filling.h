@@ -24,7 +24,7 @@
 #include "coordinator/policy/share/demands.h"
 #include "coordinator/policy/share/share_problem.h"
 
-namespace gavel {
+namespace gavel::policy {
 
 struct WaterLevels : SolveReport {
   std::vector<double> shares;  // feasible
@@ -54,6 +54,6 @@ PolicyResult SolveFlatWaterFilling(ShareProblem problem,
                                    SolverChoice choice = SolverChoice::kAuto,
                                    LpOptions options = {});
 
-}  // namespace gavel
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_WATER_FILLING_H_
