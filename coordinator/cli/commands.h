@@ -1,7 +1,7 @@
-// The subcommands of `gavel`, but for those of study/. Each Add function declares its options and what
-// it does when it was chosen; main() calls all of them, and returns what the
-// chosen one leaves in its exit code: 0 done, 1 failed (the reason is on
-// stderr), 2 a wrong command line.
+// The subcommands of `gavel`, but for those of study/. Each Add function
+// declares its options and what it does when it was chosen. MakeCommandLine
+// calls all of them; the process ends with the exit code of the chosen one: 0
+// done, 1 failed (the reason is on stderr), 2 a wrong command line.
 #ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
 #define GAVEL_COORDINATOR_CLI_COMMANDS_H_
 

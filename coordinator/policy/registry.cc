@@ -37,8 +37,8 @@ constexpr PolicyTraits kPacks = {.packs = true};
 constexpr PolicyTraits kNoProgress = {.reads_progress = false};
 constexpr PolicyTraits kPacksNoProgress = {true, false};
 
-// All policies by the names that users write. A new policy is one file, its
-// function in policies.h, and one line here.
+// All policies by the names that users write; CONTRIBUTING.md says what else a
+// new one needs.
 constexpr Entry kPolicies[] = {
     {"allox", Call<SolveAllox, 1>},
     {"drf", Call<SolveDrf>},
