@@ -94,7 +94,7 @@ class ArmedSession {
         (std::filesystem::temp_directory_path() / "gavel-bench-XXXXXX")
             .string();
     folder_ = mkdtemp(pattern.data());
-    coordinator_.Grant(gavel::testing::CpuSlot("bench-slot"));
+    coordinator_.Grant(gavel::testing::TestSlot("bench-slot"));
     gavel::SessionOptions options;
     options.coordinator = coordinator_.endpoint();
     options.job = 1;

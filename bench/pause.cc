@@ -192,7 +192,7 @@ class Job {
  public:
   Job(const std::string& name, const std::string& directory)
       : workload_(MakeWorkload(name)) {
-    slot_ = gavel::testing::CpuSlot("bench-slot");
+    slot_ = gavel::testing::TestSlot("bench-slot");
     slot_.threads = kThreads;
     coordinator_.Grant(slot_);
     gavel::SessionOptions options;

@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "core/size_text.h"
 #include "core/status.h"
@@ -16,6 +18,8 @@ namespace {
 
 // Who had it before may still be letting it go; more than this is a fault.
 constexpr double kLockWaitMax_s = 2;
+constexpr double kRoomWaitMax_s = 2;
+constexpr std::chrono::milliseconds kRoomInterval(50);
 
 absl::Status SetThreads(int threads) {
   if (threads == at::get_num_threads()) return absl::OkStatus();
@@ -38,6 +42,22 @@ absl::Status FitsSlot(const lease_action::Resume& lease,
              " beside another job"));
 }
 
+// A process that leaves may not have given its memory back yet.
+absl::Status MoveWhenThereIsRoom(const lease_action::Resume& lease,
+                                 at::Device device, TrackedState& tracked) {
+  const Time give_up = std::min(Now() + kRoomWaitMax_s, lease.deadline);
+  while (true) {
+    const absl::Status status = tracked.MoveTo(device);
+    if (!absl::IsResourceExhausted(status) || device.is_cpu()) return status;
+    tracked.MoveToHost().IgnoreError();
+    ReleaseMemory(device).IgnoreError();
+    const DeviceMemory memory = ReadDeviceMemory(device);
+    const uint64_t need = tracked.SizeBytes();
+    if (need > memory.total_bytes || Now() > give_up) return status;
+    std::this_thread::sleep_for(kRoomInterval);
+  }
+}
+
 }  // namespace
 
 absl::Status Accelerator::Take(const lease_action::Resume& lease,
@@ -46,20 +66,10 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   const std::string what = StrCat("accelerator ", info.uuid);
   absl::StatusOr<at::Device> device = ParseDevice(info.device);
   device_failed_ = !device.ok();
+  lacked_room_ = false;
   if (!device.ok()) return Annotate(device.status(), what);
   GAVEL_RETURN_IF_ERROR(Annotate(Lock(lease), what));
-  absl::Status status = absl::OkStatus();
-  if (device->is_cpu()) {
-    status = FitsSlot(lease, tracked);
-    if (status.ok()) status = SetThreads(std::max(1, info.threads));
-  }
-  if (status.ok()) status = LimitMemory(*device, lease.memory_limit_bytes);
-  if (status.ok()) status = tracked.MoveTo(*device);
-  if (!status.ok()) {
-    device_failed_ = !CheckDevice(*device).ok();
-    tracked.MoveToHost().IgnoreError();
-    ReleaseMemory(*device).IgnoreError();
-  }
+  const absl::Status status = Begin(lease, *device, tracked);
   const bool left = kept_ && (!status.ok() || device_ != *device);
   if (left) ReleaseMemory(device_).IgnoreError();
   kept_ = false;
@@ -72,6 +82,31 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
   uuid_ = info.uuid;
   slow_down_factor_ = std::max(1.0, info.slow_down_factor);
   return absl::OkStatus();
+}
+
+absl::Status Accelerator::Begin(const lease_action::Resume& lease,
+                                at::Device device, TrackedState& tracked) {
+  absl::Status status = ChooseDevice(device);
+  if (status.ok() && device.is_cpu()) {
+    status = FitsSlot(lease, tracked);
+    if (status.ok())
+      status = SetThreads(std::max(1, lease.accelerator.threads));
+  }
+  if (status.ok()) status = LimitMemory(device, lease.memory_limit_bytes);
+  if (status.ok()) status = MoveWhenThereIsRoom(lease, device, tracked);
+  if (status.ok()) return status;
+  device_failed_ = !absl::IsUnavailable(status) && !CheckDevice(device).ok();
+  tracked.MoveToHost().IgnoreError();
+  ReleaseMemory(device).IgnoreError();
+  const DeviceMemory memory = ReadDeviceMemory(device);
+  lacked_room_ = absl::IsResourceExhausted(status) &&
+                 lease.memory_limit_bytes == 0 &&
+                 tracked.SizeBytes() < memory.total_bytes;
+  if (!lacked_room_) return status;
+  return Annotate(
+      status, StrCat("the state needs ", SizeText(tracked.SizeBytes()),
+                     ", other processes leave ", SizeText(memory.free_bytes),
+                     " of ", SizeText(memory.total_bytes), " free"));
 }
 
 absl::Status Accelerator::Lock(const lease_action::Resume& lease) {
@@ -87,29 +122,32 @@ absl::Status Accelerator::Lock(const lease_action::Resume& lease) {
 
 absl::Status Accelerator::Use(const std::string& device, int local_rank,
                               TrackedState& tracked) {
-  absl::StatusOr<at::Device> parsed =
-      ParseDevice(device.empty() ? StrCat("cuda:", local_rank) : device);
-  if (device.empty() && !ParseDevice("cuda:0").ok()) {
-    parsed = at::Device(at::kCPU);
-  }
-  if (!parsed.ok()) return parsed.status();
-  GAVEL_RETURN_IF_ERROR(tracked.MoveTo(*parsed));
+  GAVEL_ASSIGN_OR_RETURN(
+      const at::Device parsed,
+      ParseDevice(device.empty() ? DefaultDevice(local_rank) : device));
+  GAVEL_RETURN_IF_ERROR(ChooseDevice(parsed));
+  GAVEL_RETURN_IF_ERROR(tracked.MoveTo(parsed));
   held_ = true;
-  device_ = *parsed;
+  device_ = parsed;
   return absl::OkStatus();
 }
 
-absl::Status Accelerator::Release(TrackedState& tracked, bool keep) {
+absl::Status Accelerator::Release(TrackedState* tracked,
+                                  const std::function<void()>& leave) {
   if (!held_) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Synchronize(device_));
-  if (!keep) {
-    GAVEL_RETURN_IF_ERROR(tracked.MoveToHost());
+  GAVEL_RETURN_IF_ERROR(CatchAsStatus("leaving the device", [&] {
+    leave();
+    return absl::OkStatus();
+  }));
+  if (tracked != nullptr) {
+    GAVEL_RETURN_IF_ERROR(tracked->MoveToHost());
   }
   // Of a kept state, too, the next job gets what only the allocator holds.
   GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
   lock_.reset();
   held_ = false;
-  kept_ = keep;
+  kept_ = tracked == nullptr;
   return absl::OkStatus();
 }
 

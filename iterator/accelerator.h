@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,21 +23,24 @@ class Accelerator {
   explicit Accelerator(std::string run_directory)
       : run_directory_(std::move(run_directory)) {}
 
-  // Locks the granted accelerator (waits up to two seconds for it, never past
-  // the lease), sets LibTorch's threads when it is a CPU slot, and moves
-  // `tracked` there. On an error nothing is held. UNAVAILABLE: locked by
-  // another process, whose pid is in the message. FAILED_PRECONDITION: no such
-  // device. RESOURCE_EXHAUSTED: the state does not fit. Other codes: see
-  // device_failed().
+  // Locks the granted accelerator, makes it the current device of this thread,
+  // sets LibTorch's threads when it is a CPU slot, and moves `tracked` there.
+  // Waits up to two seconds, never past the lease, for the lock, and for memory
+  // that the device has and somebody else is about to give back. On an error
+  // nothing is held. UNAVAILABLE: locked by another process, whose pid is in
+  // the message. FAILED_PRECONDITION: no such device. RESOURCE_EXHAUSTED: the
+  // state does not fit. Other codes: see device_failed().
   absl::Status Take(const lease_action::Resume& lease, TrackedState& tracked);
-  // Alone: no lock. `device` empty: the GPU of that number, or the CPU where
-  // there are no GPUs.
+  // Alone: no lock. `device` empty: the accelerator of that number, or the CPU
+  // where there is none.
   absl::Status Use(const std::string& device, int local_rank,
                    TrackedState& tracked);
-  // Waits for the device, moves `tracked` to host memory, gives memory and
-  // lock back. On an error the accelerator is still held. `keep`: the state
-  // stays where it is; what else the allocator holds is given back.
-  absl::Status Release(TrackedState& tracked, bool keep = false);
+  // Waits for the device, calls `leave`, moves `tracked` to host memory, gives
+  // memory and lock back. On an error the accelerator is still held; what
+  // `leave` throws is INTERNAL. `tracked` null: the state stays where it is,
+  // what else the allocator holds is given back.
+  absl::Status Release(TrackedState* tracked,
+                       const std::function<void()>& leave);
   // The lock only: at the process's end, when the state is needed no more.
   void Unlock();
   // While a CPU slot is held: its lease is of so many threads now. True: of
@@ -47,6 +51,9 @@ class Accelerator {
   // The last Take failed, and would for any state: the device is not there, or
   // does not work.
   bool device_failed() const { return device_failed_; }
+  // The last Take failed for want of memory that other processes hold: the
+  // state would fit the device without them.
+  bool lacked_room() const { return lacked_room_; }
   // Where the tracked state is: in host memory when none is held, unless it
   // was kept.
   at::Device device() const {
@@ -61,12 +68,15 @@ class Accelerator {
 
  private:
   absl::Status Lock(const lease_action::Resume& lease);
+  absl::Status Begin(const lease_action::Resume& lease, at::Device device,
+                     TrackedState& tracked);
 
   std::string run_directory_;
   std::optional<AcceleratorLock> lock_;
   bool held_ = false;
   bool kept_ = false;  // not held, but the state is still there
   bool device_failed_ = false;
+  bool lacked_room_ = false;
   at::Device device_{at::kCPU};
   std::string uuid_;
   double slow_down_factor_ = 1;

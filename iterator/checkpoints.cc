@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/device/device_backend.h"
 
 namespace gavel::internal {
 namespace {
@@ -98,6 +99,15 @@ void Checkpoints::Prepare(const Snapshot& snapshot, int world_size) {
   options.rank = rank_;
   options.world_size = world_size;
   writer_->Prepare(snapshot, options);
+}
+
+void Checkpoints::AllowPinned(at::DeviceType type) {
+  if (!enabled()) return;
+  const DeviceBackend& backend = BackendOf(type);
+  writer_->AllowPinned({[&backend](void* data, uint64_t size_bytes) {
+                          return backend.PinMemory(data, size_bytes);
+                        },
+                        [&backend](void* data) { backend.UnpinMemory(data); }});
 }
 
 absl::Status Checkpoints::Wait() {

@@ -49,10 +49,8 @@ class Checkpoints {
   absl::Status Begin(Generation generation, Snapshot snapshot,
                      CommitOptions options,
                      std::vector<HostCopy>* copies = nullptr);
-  // A GPU is held: from here on, memory for copies is pinned.
-  void AllowPinned() {
-    if (enabled()) writer_->AllowPinned();
-  }
+  // An accelerator of this type is held: memory for copies may be pinned.
+  void AllowPinned(at::DeviceType type);
   // Begins to get the memory for copies of `snapshot`.
   void Prepare(const Snapshot& snapshot, int world_size);
   // Memory that is kept for copies.

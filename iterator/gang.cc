@@ -1,5 +1,7 @@
 #include "iterator/gang.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -59,6 +61,7 @@ absl::Status Gang::Join(const GangPlan& given) {
   if (!store.ok()) return AnnotateRank(store.status(), plan);
   store_ = *std::move(store);
   failure_ = std::make_shared<Failure>();
+  current_group_ = std::make_shared<CurrentGroup>();
   absl::Status status = Refuse(*store_, plan);
   if (status.ok() && plan.hosts) {
     plan.endpoint = store_->endpoint();
@@ -69,16 +72,23 @@ absl::Status Gang::Join(const GangPlan& given) {
   if (status.ok()) {
     auto thread = GangThread::Start(
         store_, {plan.rank, plan.world_size, plan.prefix, plan.steps_done,
-                 [group = std::weak_ptr(group_)] {
-                   if (const auto alive = group.lock()) alive->Abort();
+                 [current = current_group_] {
+                   std::shared_ptr<ProcessGroup> alive;
+                   {
+                     const std::lock_guard lock(current->mutex);
+                     alive = current->group.lock();
+                   }
+                   if (alive) alive->Abort();
                  },
                  plan.lease_is_over});
     status = thread.status();
     std::lock_guard<std::mutex> lock(mutex_);
     if (thread.ok()) thread_ = *std::move(thread);
   }
-  if (status.ok() && group_) group_->SetTimeout(kCollectiveMax_s);
-  if (status.ok()) return status;
+  if (status.ok()) {
+    plan_ = std::move(plan);
+    return status;
+  }
   buckets_.clear();
   group_.reset();
   store_.reset();
@@ -147,7 +157,52 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
   options.timeout_s = plan.meeting_timeout_s;
   GAVEL_ASSIGN_OR_RETURN(group_, ProcessGroup::Create(store, options));
   GAVEL_RETURN_IF_ERROR(group_->Broadcast(Tensors(/*with_parameters=*/true)));
+  group_->SetTimeout(kCollectiveMax_s);
+  {
+    const std::lock_guard lock(current_group_->mutex);
+    current_group_->group = group_;
+  }
   return MakeBuckets();
+}
+
+absl::Status Gang::NeedGroup(const at::Tensor& tensor) {
+  if (!joined()) {
+    return absl::FailedPreconditionError(
+        "a collective was begun before the gang had come together; call it "
+        "inside the loop");
+  }
+  if (tensor.layout() != at::kStrided || tensor.device() != plan_.device) {
+    return absl::InvalidArgumentError(StrCat(
+        "a collective takes dense tensors on ", plan_.device.str(),
+        ", this one is on ", tensor.device().str(), "; use session->device()"));
+  }
+  return group_ ? absl::OkStatus() : MakeGroup(*store_, plan_);
+}
+
+absl::Status Gang::AllReduce(at::Tensor tensor, ReduceOp op) {
+  GAVEL_RETURN_IF_ERROR(NeedGroup(tensor));
+  const at::NoGradGuard no_grad;
+  const Reduction reduction = op == ReduceOp::kMin   ? Reduction::kMin
+                              : op == ReduceOp::kMax ? Reduction::kMax
+                                                     : Reduction::kSum;
+  const at::Tensor dense = tensor.detach().contiguous();
+  auto pending = group_->AllReduce(dense, reduction);
+  GAVEL_RETURN_IF_ERROR(Explain(pending.status()));
+  GAVEL_RETURN_IF_ERROR(Explain((*pending)->Wait()));
+  if (op == ReduceOp::kMean) dense.div_(group_->world_size());
+  if (!dense.is_alias_of(tensor)) tensor.detach().copy_(dense);
+  return absl::OkStatus();
+}
+
+absl::Status Gang::Broadcast(at::Tensor tensor) {
+  GAVEL_RETURN_IF_ERROR(NeedGroup(tensor));
+  return Explain(group_->Broadcast({tensor.detach()}));
+}
+
+absl::Status Gang::Barrier() {
+  const at::Tensor one = at::ones({1}, plan_.device);
+  GAVEL_RETURN_IF_ERROR(AllReduce(one, ReduceOp::kSum));
+  return Synchronize();
 }
 
 absl::Status Gang::MakeBuckets() {
@@ -194,6 +249,10 @@ absl::Status Gang::EndStep() {
     std::lock_guard<std::mutex> lock(failure_->mutex);
     if (!failure_->status.ok()) return Explain(failure_->status);
   }
+  if (group_ && group_->aborted()) {
+    return Explain(
+        absl::UnavailableError("the collectives of the step were ended"));
+  }
   for (const auto& buckets : buckets_) {
     if (!buckets->unfinished()) continue;
     return absl::UnavailableError(
@@ -213,24 +272,34 @@ absl::Status Gang::Explain(const absl::Status& failure) const {
       "step; let all ranks take equally many steps");
 }
 
+absl::Status Gang::Synchronize() {
+  return group_ ? Explain(group_->Synchronize()) : absl::OkStatus();
+}
+
 void Gang::Leave(Leaving how) {
   if (!joined()) return;
   thread_->Leave(how);
-  Retire(how == Leaving::kBroken);
+  if (group_ && how == Leaving::kBroken) group_->Abort();
+  if (group_ && how != Leaving::kBroken) group_->Finish().IgnoreError();
+  Retire();
 }
 
-void Gang::Stop(uint64_t steps_done) {
-  if (!joined()) return;
+absl::Status Gang::Stop(uint64_t steps_done) {
+  if (!joined()) return absl::OkStatus();
+  // While the thread still ends what waits for a lost rank.
+  if (group_) {
+    GAVEL_RETURN_IF_ERROR(Explain(group_->Finish()));
+  }
   thread_->Rest();
-  Retire(/*abort=*/false);
+  Retire();
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_at_ = steps_done;
+  return absl::OkStatus();
 }
 
-void Gang::Retire(bool abort) {
+void Gang::Retire() {
   buckets_.clear();
-  if (abort && group_) group_->Abort();
-  // One on a GPU has memory there, which the next job may need.
+  // One on an accelerator has memory there, which the next job may need.
   if (group_ && group_->on_host()) last_group_ = group_;
   group_.reset();
   store_.reset();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gavel/session.h"
 #include "iterator/gang_thread.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
@@ -76,6 +77,11 @@ class Gang {
   // step counts. UNAVAILABLE: a rank was lost, the step is void. Others: what
   // is wrong with the model.
   absl::Status EndStep();
+  // Collectives of the program, which all ranks call in the same order: as of
+  // Session. FAILED_PRECONDITION: the gang has not come together.
+  absl::Status AllReduce(at::Tensor tensor, ReduceOp op);
+  absl::Status Broadcast(at::Tensor tensor);
+  absl::Status Barrier();
   // See GangThread.
   StopMember::Passage Pass(uint64_t steps_done, bool begins,
                            const std::function<bool()>& gives_up) {
@@ -83,13 +89,18 @@ class Gang {
   }
   void Want(StopKind kind) { thread_->Want(kind); }
 
+  // Returns when the collectives of all steps are done: on an accelerator they
+  // may run on after a step. UNAVAILABLE: they were ended because a rank was
+  // lost or the lease is over; the tensors are not those of a step.
+  absl::Status Synchronize();
   // The gang is over: frees what it has on the accelerator. The store stays
   // until the others have left, too.
   void Leave(Leaving how);
   // The same at a stop that all agreed on, of which a generation is to be
   // written: the ranks hear each other until Settle(), so that none waits for
-  // the part of one that is lost.
-  void Stop(uint64_t steps_done);
+  // the part of one that is lost. Errors as of Synchronize(); then the gang is
+  // to be left as broken.
+  absl::Status Stop(uint64_t steps_done);
   // The loop has come to its end: this rank takes part in no further step.
   void End();
   // From any thread. All ranks begin the same saves; where there is no gang,
@@ -117,9 +128,11 @@ class Gang {
     return thread_ ? thread_.get() : last_thread_.get();
   }
   absl::Status Refuse(GangStore& store, const GangPlan& plan);
-  void Retire(bool abort);
+  void Retire();
   absl::Status Meet(GangStore& store, const GangPlan& plan);
   absl::Status MakeGroup(GangStore& store, const GangPlan& plan);
+  // A gang that trains no model makes its group when it is first needed.
+  absl::Status NeedGroup(const at::Tensor& tensor);
   absl::Status MakeBuckets();
   absl::Status Explain(const absl::Status& failure) const;
   std::vector<at::Tensor> Tensors(bool with_parameters) const;
@@ -133,7 +146,15 @@ class Gang {
   const std::function<bool()> averages_;
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
   std::shared_ptr<GangStore> store_;
-  std::shared_ptr<ProcessGroup> group_;  // null without modules
+  // The group of the present gang, for its thread to abort.
+  struct CurrentGroup {
+    std::mutex mutex;
+    std::weak_ptr<ProcessGroup> group;
+  };
+
+  GangPlan plan_;                        // of the present gang
+  std::shared_ptr<ProcessGroup> group_;  // null: not needed yet
+  std::shared_ptr<CurrentGroup> current_group_;
   std::vector<std::unique_ptr<GradientBuckets>> buckets_;
   std::shared_ptr<Failure> failure_;
   mutable std::mutex mutex_;  // of the two threads, and stopped_at_

@@ -199,14 +199,15 @@ auto Fields(As<Worker::Known> auto& k) {
 }
 
 auto Fields(As<Worker> auto& w) {
-  return std::tie(
-      w.incarnation, w.process, w.server, w.held_epoch, w.held, w.held_with,
-      w.leased_at, w.accrued_at, w.finished, w.leaving, w.progress,
-      w.progress_at, w.lease_expires, w.pause_sent_at, w.stop_sent_at,
-      w.launch_sent_at, w.launch_repeated_at, w.asked_at, w.lease_seq,
-      w.reported_at, w.last_nonce, w.restarting, w.pause_tier, w.parked_at,
-      w.kept_on, w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
-      w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke, w.known);
+  return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
+                  w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
+                  w.progress, w.progress_at, w.lease_expires, w.pause_sent_at,
+                  w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
+                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
+                  w.restarting, w.pause_tier, w.parked_at, w.kept_on,
+                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
+                  w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke,
+                  w.known, w.left_on);
 }
 
 auto Fields(As<Job::Pace> auto& p) {

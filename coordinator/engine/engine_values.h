@@ -82,7 +82,7 @@ struct WaitingUnits {
 // A turn on trial goes before whatever anybody is owed.
 inline constexpr double kTrialDebt_s = 1e9;
 
-// Types that have been planned for whoever waits, and on which nothing has
+// Types that have been planned for the waiting jobs, and on which nothing has
 // changed since: a plan would be the same.
 class FilledTypes {
  public:
@@ -106,7 +106,7 @@ class FilledTypes {
   std::vector<bool> is_filled_;
 };
 
-// Types of which nobody who waits can use what is free, but for jobs that have
+// Types whose free accelerators no waiting job can use, except jobs that have
 // changed since.
 struct IdleTypes {
   FilledTypes types;

@@ -89,6 +89,8 @@ struct Worker {
   PauseTier pause_tier = PauseTier::kPark;
   Time parked_at = kNever;
   AcceleratorId kept_on;
+  // Where it ran last: progress.device_bytes of it are not given back.
+  AcceleratorId left_on;
   uint64_t need_bytes = 0;  // most accelerator memory that it was seen to hold
   // Accelerators with a memory budget that this process has run on: its
   // context there goes with the process only.

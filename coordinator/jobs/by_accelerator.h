@@ -42,7 +42,7 @@ class ByAccelerator {
     return true;
   }
 
-  // All of it, by accelerator: for whoever writes it down, and reads it.
+  // All state, by accelerator, for snapshots.
   using Entries = std::vector<std::pair<AcceleratorId, T>>;
   // More accelerators than any cluster has.
   static constexpr uint64_t kIdMax = uint64_t{1} << 22;

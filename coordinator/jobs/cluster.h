@@ -95,8 +95,7 @@ class Cluster {
   };
   const std::vector<Place>& places() const;
 
-  // What there is to it, for whoever writes it down; whoever has read it calls
-  // CountUsable.
+  // All state, for snapshots; call CountUsable after reading it.
   template <class C>
   static auto State(C& c) {
     return std::tie(c.accelerators_, c.type_of_, c.types_, c.servers_);

@@ -22,8 +22,8 @@ struct NumberRange {
 };
 inline constexpr NumberRange kPositive = {.above_min = true};
 inline constexpr NumberRange kNotNegative = {};
-// Of a round and of a lease. No lease shorter than 0.05 s is begun
-// (engine_admit.cc), and of a round of that length rounding leaves less.
+// Of a round and of a lease. The engine begins no lease shorter than 0.05 s,
+// and rounding leaves less of a round of that length.
 inline constexpr double kRoundDurationMin_s = 0.1;
 
 bool IsWithin(double value, const NumberRange& range);  // false for NaN

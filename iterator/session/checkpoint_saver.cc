@@ -95,7 +95,8 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies) {
   save_generation_ = generation;
   gang_.BeginSave(save_);
   Snapshot snapshot;
-  absl::Status status = state_.Collect(&snapshot);
+  absl::Status status = gang_.Synchronize();
+  if (status.ok()) status = state_.Collect(&snapshot);
   if (status.ok()) {
     status = checkpoints_.Begin(generation, std::move(snapshot),
                                 OptionsOfSave(), copies);

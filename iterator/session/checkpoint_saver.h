@@ -76,7 +76,7 @@ class CheckpointSaver {
   // Gets the memory for copies in the background, once.
   void PrepareOnce();
   // A GPU is held: memory for copies is pinned from here on.
-  void AllowPinned() { checkpoints_.AllowPinned(); }
+  void AllowPinned(at::DeviceType type) { checkpoints_.AllowPinned(type); }
   uint64_t arena_size_bytes() const { return checkpoints_.arena_size_bytes(); }
   // Generations are of this epoch from now on, if it is higher.
   void RaiseEpoch(uint64_t epoch);

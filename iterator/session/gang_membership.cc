@@ -107,7 +107,9 @@ StopMember::Passage GangMembership::Pass(bool begins) {
                     [this] { return context_.gate.IsDeadlineOver(Now_ns()); });
 }
 
-void GangMembership::Stop() { gang_.Stop(context_.stats.steps_done()); }
+absl::Status GangMembership::Stop() {
+  return gang_.Stop(context_.stats.steps_done());
+}
 
 lease_action::Pause GangMembership::TakePause() {
   if (pause_) return *std::exchange(pause_, std::nullopt);

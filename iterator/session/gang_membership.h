@@ -50,6 +50,15 @@ class GangMembership {
   // ---- Steps and stops.
   // As of Gang.
   absl::Status EndStep() { return gang_.EndStep(); }
+  absl::Status AllReduce(const at::Tensor& tensor, ReduceOp op) {
+    return world_size_ < 2 ? absl::OkStatus() : gang_.AllReduce(tensor, op);
+  }
+  absl::Status Broadcast(const at::Tensor& tensor) {
+    return world_size_ < 2 ? absl::OkStatus() : gang_.Broadcast(tensor);
+  }
+  absl::Status Barrier() {
+    return world_size_ < 2 ? absl::OkStatus() : gang_.Barrier();
+  }
   // A pause or a stop that this rank was told to make: the gang shall stop.
   void TakeCalls(const BoundaryGate::Calls& calls);
   // Wants a stop when one was told or the lease ends soon.
@@ -57,8 +66,10 @@ class GangMembership {
   void WantCheckpoint() { gang_.Want(StopKind::kCheckpoint); }
   // As of Gang; gives up when the lease is over.
   StopMember::Passage Pass(bool begins);
-  // All ranks are at the step where the gang stops.
-  void Stop();
+  // All ranks are at the step where the gang stops. As of Gang.
+  absl::Status Stop();
+  // As of Gang.
+  absl::Status Synchronize() { return gang_.Synchronize(); }
   // Why this rank pauses after a Stop().
   lease_action::Pause TakePause();
 

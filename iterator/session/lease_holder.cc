@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
@@ -92,10 +93,24 @@ bool LeaseHolder::Release(bool keep) {
   const RuntimeSpan span(context_.profile.ring(), "leave accelerator");
   const absl::Status status = state_.Release(keep);
   context_.gate.ForgetLease();
+  if (status.ok() && !keep) SayLeft();
   if (status.ok()) return true;
   context_.Fail(Annotate(
       status, StrCat("leaving accelerator ", state_.accelerator().uuid())));
   return false;
+}
+
+void LeaseHolder::SayLeft() {
+  const uint64_t left_bytes = state_.LeftBytes();
+  if (left_bytes > left_bytes_) {
+    context_.log.Warning(StrCat(
+        SizeText(left_bytes), " stay on ",
+        state_.accelerator().last_device().str(),
+        " in the way of the next job: tensors that are not tracked (a batch "
+        "or a graph that is kept, a captured CUDA graph); track them, or free "
+        "them in Session::OnRelease()"));
+  }
+  left_bytes_ = left_bytes;
 }
 
 bool LeaseHolder::WaitForLease() {
@@ -126,7 +141,7 @@ bool LeaseHolder::Resume(const lease_action::Resume& lease) {
   const std::string last_uuid = state_.accelerator().uuid();
   const RuntimeSpan span(context_.profile.ring(), "take accelerator");
   absl::Status status = state_.Take(lease);
-  if (state_.OnGpu()) saver_.AllowPinned();
+  if (state_.OnGpu()) saver_.AllowPinned(state_.device().type());
   if (status.ok()) status = JoinLeased(lease);
   context_.board.SetAccelerator(status);
   if (!status.ok()) return ResumeFailed(lease, status), false;
@@ -136,6 +151,10 @@ bool LeaseHolder::Resume(const lease_action::Resume& lease) {
   if (!last_uuid.empty()) {
     context_.stats.AddPausing(Now_ns() - begin_ns);
     if (last_uuid != state_.accelerator().uuid()) context_.stats.CountMove();
+  }
+  if (status = state_.TellAcquired(); !status.ok()) {
+    context_.Fail(std::move(status));
+    return false;
   }
   context_.gate.HoldLease();
   TellMemory();
@@ -149,11 +168,15 @@ void LeaseHolder::ResumeFailed(const lease_action::Resume& lease,
   const std::string why(status.message());
   context_.log.Warning(StrCat("can't take the leased accelerator: ", why));
   state_.Abandon();
-  link_.Post(lease_event::ResumeFailed{
-      lease.epoch, why,
-      state_.accelerator().device_failed() ? ReleaseCause::kDeviceFailed
-      : absl::IsResourceExhausted(status)  ? ReleaseCause::kOutOfMemory
-                                           : ReleaseCause::kResumeFailed});
+  link_.Post(lease_event::ResumeFailed{lease.epoch, why, CauseOf(status)});
+}
+
+// Only what would not fit an empty device keeps the job from its type.
+ReleaseCause LeaseHolder::CauseOf(const absl::Status& status) const {
+  if (state_.accelerator().device_failed()) return ReleaseCause::kDeviceFailed;
+  const bool fits_never =
+      absl::IsResourceExhausted(status) && !state_.accelerator().lacked_room();
+  return fits_never ? ReleaseCause::kOutOfMemory : ReleaseCause::kResumeFailed;
 }
 
 void LeaseHolder::SayRunning(const lease_action::Resume& lease) {
@@ -184,8 +207,9 @@ void LeaseHolder::TellMemory() {
 
 bool LeaseHolder::TakeAlone() {
   absl::Status status = state_.UseAlone();
-  if (status.ok() && state_.OnGpu()) saver_.AllowPinned();
+  if (status.ok() && state_.OnGpu()) saver_.AllowPinned(state_.device().type());
   if (status.ok()) status = JoinAlone();
+  if (status.ok()) status = state_.TellAcquired();
   if (!status.ok()) return context_.Fail(std::move(status)), false;
   context_.gate.NeedNoLease();
   context_.log.Info(

@@ -55,6 +55,8 @@ class LeaseHolder {
   bool Resume(const lease_action::Resume& lease);
   void ResumeFailed(const lease_action::Resume& lease,
                     const absl::Status& status);
+  ReleaseCause CauseOf(const absl::Status& status) const;
+  void SayLeft();
   void SayRunning(const lease_action::Resume& lease);
   absl::Status JoinLeased(const lease_action::Resume& lease);
   absl::Status JoinAlone();
@@ -68,6 +70,7 @@ class LeaseHolder {
   ProcessExit& exit_;
   uint64_t epoch_ = 0;  // of the present lease, or the last
   int64_t memory_due_ns_ = 0;
+  uint64_t left_bytes_ = 0;  // said to be left behind
 };
 
 }  // namespace gavel::internal

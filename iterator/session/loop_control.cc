@@ -95,7 +95,9 @@ void LoopControl::TakeGangCalls() {
 }
 
 bool LoopControl::StopGang(bool between_steps) {
-  gang_.Stop();
+  if (const absl::Status status = gang_.Stop(); !status.ok()) {
+    return LeaveBrokenGang(std::string(status.message()));
+  }
   if (!context_.managed()) return StopAlone();
   return lease_.Park(gang_.TakePause()) &&
          (!gang_.joined() || AttendGang(between_steps));

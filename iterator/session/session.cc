@@ -35,6 +35,21 @@ Session::~Session() = default;
 bool Session::Boundary() { return state_->Boundary(); }
 void Session::StepDone() { state_->StepDone(); }
 
+void Session::OnRelease(std::function<void()> call) {
+  state_->OnRelease(std::move(call));
+}
+void Session::OnAcquire(std::function<void(at::Device)> call) {
+  state_->OnAcquire(std::move(call));
+}
+
+Status Session::AllReduce(const at::Tensor& tensor, ReduceOp op) {
+  return ToPublic(state_->AllReduce(tensor, op));
+}
+Status Session::Broadcast(const at::Tensor& tensor) {
+  return ToPublic(state_->Broadcast(tensor));
+}
+Status Session::Barrier() { return ToPublic(state_->Barrier()); }
+
 void Session::Report(std::string_view name, double value) {
   state_->Report(name, value);
 }

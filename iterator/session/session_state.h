@@ -59,6 +59,20 @@ class SessionState {
     reports_.ReportTensor(name, scalar);
   }
 
+  void OnRelease(std::function<void()> call) {
+    state_.OnRelease(std::move(call));
+  }
+  void OnAcquire(std::function<void(at::Device)> call) {
+    state_.OnAcquire(std::move(call));
+  }
+  absl::Status AllReduce(const at::Tensor& tensor, ReduceOp op) {
+    return gang_.AllReduce(tensor, op);
+  }
+  absl::Status Broadcast(const at::Tensor& tensor) {
+    return gang_.Broadcast(tensor);
+  }
+  absl::Status Barrier() { return gang_.Barrier(); }
+
   LoopPlan EnterLoop(RangePosition* range, BatchOwner* batch);
   void LoopForwarded();
   // The boundary of an Iterator. False: the loop ends.

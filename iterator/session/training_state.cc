@@ -66,9 +66,26 @@ absl::Status TrainingState::Park(const std::vector<HostCopy>& copies) {
 }
 
 absl::Status TrainingState::Release(bool keep) {
-  absl::Status status = accelerator_.Release(tracked_, keep);
+  absl::Status status = accelerator_.Release(
+      keep ? nullptr : &tracked_, [this, keep] { LeaveDevice(keep); });
   AfterMove();
   return status;
+}
+
+// What is not tracked leaves the device before its memory is given back.
+void TrainingState::LeaveDevice(bool keep) {
+  if (std::exchange(told_acquired_, false)) {
+    for (const auto& call : on_release_) call();
+  }
+  if (!keep && batch_ != nullptr) batch_->PlaceBatch(at::Device(at::kCPU));
+}
+
+absl::Status TrainingState::TellAcquired() {
+  told_acquired_ = true;
+  return CatchAsStatus("in a function given to Session::OnAcquire()", [this] {
+    for (const auto& call : on_acquire_) call(device());
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<bool> TrainingState::UseThreads(int threads) {
@@ -95,6 +112,12 @@ absl::Status TrainingState::MoveRandom(at::Device from) {
   return SetRngState(to, state);
 }
 
+uint64_t TrainingState::LeftBytes() const {
+  const at::Device last = accelerator_.last_device();
+  if (last.is_cpu()) return 0;
+  return static_cast<uint64_t>(ReadMemory(last).now_bytes);
+}
+
 TrainingState::Sizes TrainingState::ReadSizes() const {
   Sizes sizes;
   sizes.state = tracked_.SizeBytes();
@@ -107,11 +130,15 @@ TrainingState::Sizes TrainingState::ReadSizes() const {
     }
     return sizes;
   }
-  // A CPU slot's memory stays with the process. What left a GPU may be in the
-  // checkpoint's copy.
-  sizes.in_host = accelerator_.last_device().is_cpu()
-                      ? sizes.state
-                      : sizes.state - tracked_.parked_bytes();
+  // A CPU slot's memory stays with the process. What left an accelerator may be
+  // in the checkpoint's copy; what else the process has there stays in the way
+  // of the next job.
+  const at::Device last = accelerator_.last_device();
+  sizes.in_host =
+      last.is_cpu() ? sizes.state : sizes.state - tracked_.parked_bytes();
+  if (!last.is_cpu()) {
+    sizes.on_device = static_cast<uint64_t>(ReadMemory(last).reserved_bytes);
+  }
   return sizes;
 }
 

@@ -11,6 +11,8 @@
 #define GAVEL_ITERATOR_SESSION_TRAINING_STATE_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +57,9 @@ class TrainingState {
   absl::Status Take(const lease_action::Resume& lease);
   // Without a lease. Errors as of Accelerator::Use.
   absl::Status UseAlone();
+  // Tells the program that the state and the gang are there. What its functions
+  // throw is INTERNAL.
+  absl::Status TellAcquired();
   // Call before Park() and Release(): whether the mark holds is seen here.
   void BeforeMove();
   // As of TrackedState: a copy of the state in host memory serves as the state.
@@ -64,18 +69,28 @@ class TrainingState {
   absl::StatusOr<bool> UseThreads(int threads);
   void Unlock() { accelerator_.Unlock(); }
   // Gives back what a failed Take() left held.
-  void Abandon() { accelerator_.Release(tracked_).IgnoreError(); }
+  void Abandon() { Release(/*keep=*/false).IgnoreError(); }
+  // See Session.
+  void OnRelease(std::function<void()> call) {
+    on_release_.push_back(std::move(call));
+  }
+  void OnAcquire(std::function<void(at::Device)> call) {
+    on_acquire_.push_back(std::move(call));
+  }
 
   const Accelerator& accelerator() const { return accelerator_; }
   at::Device device() const { return accelerator_.device(); }
   // A GPU is held.
   bool OnGpu() const { return accelerator_.held() && !device().is_cpu(); }
   Sizes ReadSizes() const;
+  // After Release: what tensors of this process still hold on the accelerator.
+  uint64_t LeftBytes() const;
 
   // The batch of the loop that runs, which moves with the state. Null: none.
   void SetBatch(BatchOwner* batch) { batch_ = batch; }
 
  private:
+  void LeaveDevice(bool keep);
   void AfterMove();
   absl::Status MoveRandom(at::Device from);
 
@@ -84,6 +99,9 @@ class TrainingState {
   LoopPosition& position_;
   Accelerator accelerator_;
   StepMark mark_;
+  std::vector<std::function<void()>> on_release_;
+  std::vector<std::function<void(at::Device)>> on_acquire_;
+  bool told_acquired_ = false;
   BatchOwner* batch_ = nullptr;
   bool at_step_end_ = false;
   bool mark_held_ = false;  // before the move under way

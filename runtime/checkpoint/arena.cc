@@ -1,7 +1,5 @@
 #include "runtime/checkpoint/arena.h"
 
-#include <ATen/Context.h>
-#include <ATen/ops/empty.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "core/status.h"
 #include "core/text.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {
@@ -19,6 +17,10 @@ namespace {
 // A huge page of x86-64: fewer faults, and fewer misses in copies.
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 constexpr uint64_t kFaultSliceBytes = uint64_t{16} << 20;
+constexpr uint64_t kPinnedPieceBytes = uint64_t{256} << 20;
+// A block that is larger than twice what is needed, and than this, is given
+// back.
+constexpr uint64_t kKeptBytesMin = uint64_t{64} << 20;
 
 uint64_t RoundUp(uint64_t size_bytes) {
   const uint64_t unit =
@@ -28,29 +30,9 @@ uint64_t RoundUp(uint64_t size_bytes) {
 
 }  // namespace
 
-at::Tensor AllocatePinned(uint64_t size_bytes) {
-  at::Tensor memory;
-  // Without pinned memory copies are slower, and all else is as it was.
-  internal::CatchAsStatus("pinned memory", [&] {
-    if (at::hasCUDA()) {
-      memory =
-          at::empty({static_cast<int64_t>(size_bytes)},
-                    at::device(at::kCPU).dtype(at::kByte).pinned_memory(true));
-    }
-    return absl::OkStatus();
-  }).IgnoreError();
-  return memory;
-}
-
 absl::StatusOr<std::shared_ptr<ArenaBlock>> ArenaBlock::Allocate(
-    uint64_t size_bytes, at::Tensor pinned) {
+    uint64_t size_bytes) {
   const uint64_t size = RoundUp(size_bytes);
-  if (pinned.defined()) {
-    const uint64_t begin =
-        reinterpret_cast<uintptr_t>(pinned.mutable_data_ptr());
-    return std::shared_ptr<ArenaBlock>(new ArenaBlock(
-        std::move(pinned), reinterpret_cast<char*>(AlignUp(begin)), size));
-  }
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -60,27 +42,53 @@ absl::StatusOr<std::shared_ptr<ArenaBlock>> ArenaBlock::Allocate(
   }
   if (size >= kHugePageBytes) ::madvise(memory, size, MADV_HUGEPAGE);
   return std::shared_ptr<ArenaBlock>(
-      new ArenaBlock(at::Tensor(), static_cast<char*>(memory), size));
+      new ArenaBlock(static_cast<char*>(memory), size));
+}
+
+void ArenaBlock::Pin(const std::shared_ptr<const Pinning>& pinning) {
+  if (pinning == nullptr) return;
+  pinning_ = pinning;
+  while (pinned_bytes_ < size_bytes_) {
+    const uint64_t piece =
+        std::min(kPinnedPieceBytes, size_bytes_ - pinned_bytes_);
+    if (!pinning_->pin(data_ + pinned_bytes_, piece)) return;
+    pinned_bytes_ += piece;
+  }
 }
 
 ArenaBlock::~ArenaBlock() {
-  if (!pinned_.defined()) ::munmap(data_, size_bytes_);
+  for (uint64_t begin = 0; begin < pinned_bytes_; begin += kPinnedPieceBytes) {
+    pinning_->unpin(data_ + begin);
+  }
+  ::munmap(data_, size_bytes_);
+}
+
+void Arena::AllowPinned(Pinning pinning) {
+  const std::lock_guard lock(mutex_);
+  if (pinning_ == nullptr) {
+    pinning_ = std::make_shared<const Pinning>(std::move(pinning));
+  }
+}
+
+void Arena::Pin() {
+  std::shared_ptr<const Pinning> pinning;
+  {
+    const std::lock_guard lock(mutex_);
+    pinning = pinning_;
+  }
+  if (block_) block_->Pin(pinning);
 }
 
 absl::StatusOr<std::shared_ptr<ArenaBlock>> Arena::Take(uint64_t size_bytes) {
-  const bool pins = may_pin_ && !cannot_pin_;
   if (block_ != nullptr && block_.use_count() == 1 &&
-      block_->size_bytes() >= size_bytes && (block_->pinned() || !pins)) {
+      block_->size_bytes() >= size_bytes &&
+      block_->size_bytes() <=
+          std::max(kKeptBytesMin, 2 * RoundUp(size_bytes))) {
     return block_;
   }
   block_.reset();  // first, so that both need not fit
-  at::Tensor pinned;
-  if (pins) {
-    pinned = allocate_pinned_(RoundUp(size_bytes) + kDirectAlignmentBytes);
-    cannot_pin_ = !pinned.defined();
-  }
   absl::StatusOr<std::shared_ptr<ArenaBlock>> block =
-      ArenaBlock::Allocate(size_bytes, std::move(pinned));
+      ArenaBlock::Allocate(size_bytes);
   if (block.ok()) block_ = *block;
   return block;
 }
@@ -91,7 +99,7 @@ absl::Status Arena::Fault(uint64_t size_bytes, WorkerPool& pool) {
   const uint64_t size = (*block)->size_bytes();
   char* const data = (*block)->data();
   const size_t slices = (size + kFaultSliceBytes - 1) / kFaultSliceBytes;
-  return pool.Run(slices, [data, size](size_t slice) {
+  GAVEL_RETURN_IF_ERROR(pool.Run(slices, [data, size](size_t slice) {
     const uint64_t begin = slice * kFaultSliceBytes;
     const uint64_t end = std::min(size, begin + kFaultSliceBytes);
     // Writing what is there faults a page in, and changes nothing.
@@ -100,7 +108,9 @@ absl::Status Arena::Fault(uint64_t size_bytes, WorkerPool& pool) {
       *page = *page;
     }
     return absl::OkStatus();
-  });
+  }));
+  Pin();
+  return absl::OkStatus();
 }
 
 }  // namespace gavel

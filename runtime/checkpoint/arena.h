@@ -1,81 +1,84 @@
 // The host memory that a checkpoint passes through: one block that is kept from
 // save to save, so that its pages are there already (copying into fresh pages
-// takes many times as long). Pinned once this process has been on a GPU, so
-// that copies from it run at full speed; not before, as pinned memory needs a
-// CUDA context, which takes memory of a GPU that may be another job's. Called
-// by GenerationStore.
+// takes many times as long). Pinned once this process has been on an
+// accelerator, so that copies from it run at full speed; not before, as that
+// needs a context, which takes memory of a device that may be another job's.
+// Pinning takes as long as faulting in: Fault() and Pin() do it, Take() does
+// not wait for it. Called by GenerationStore.
 //
 // Thread-safety: an Arena by one thread at a time, but for AllowPinned(); its
 // blocks by any.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_ARENA_H_
 #define GAVEL_RUNTIME_CHECKPOINT_ARENA_H_
 
-#include <ATen/core/Tensor.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
+#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/worker_pool.h"
 
 namespace gavel {
 
+// Makes copies between host memory and accelerators run at full speed, and
+// beside the host. From any thread.
+struct Pinning {
+  // False: not possible.
+  std::function<bool(void* data, uint64_t size_bytes)> pin;
+  std::function<void(void* data)> unpin;
+};
+
 // Memory that begins at a multiple of kDirectAlignmentBytes.
 class ArenaBlock {
  public:
-  // A mapping; or `pinned`, which has `size_bytes` and room to align them.
   // RESOURCE_EXHAUSTED: there is not as much.
   static absl::StatusOr<std::shared_ptr<ArenaBlock>> Allocate(
-      uint64_t size_bytes, at::Tensor pinned = {});
+      uint64_t size_bytes);
   ~ArenaBlock();
   ArenaBlock(const ArenaBlock&) = delete;
   ArenaBlock& operator=(const ArenaBlock&) = delete;
 
+  // Piece by piece, until one can't be. Again: goes on where it ended.
+  void Pin(const std::shared_ptr<const Pinning>& pinning);
+
   char* data() const { return data_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  bool pinned() const { return pinned_.defined(); }
+  uint64_t pinned_bytes() const { return pinned_bytes_; }
 
  private:
-  ArenaBlock(at::Tensor pinned, char* data, uint64_t size_bytes)
-      : pinned_(std::move(pinned)), data_(data), size_bytes_(size_bytes) {}
+  ArenaBlock(char* data, uint64_t size_bytes)
+      : data_(data), size_bytes_(size_bytes) {}
 
-  at::Tensor pinned_;  // owns `data_` if defined, else it is a mapping
   char* data_;
   uint64_t size_bytes_;
+  std::shared_ptr<const Pinning> pinning_;
+  std::atomic<uint64_t> pinned_bytes_{0};  // from the beginning
 };
-
-// Bytes in pinned memory; undefined: there is none.
-using PinnedAllocator = std::function<at::Tensor(uint64_t size_bytes)>;
-at::Tensor AllocatePinned(uint64_t size_bytes);
 
 class Arena {
  public:
-  explicit Arena(PinnedAllocator allocate_pinned = AllocatePinned)
-      : allocate_pinned_(std::move(allocate_pinned)) {}
-
-  // An accelerator is held that is a GPU: blocks are pinned from the next
-  // Take() on, while there is pinned memory. From any thread.
-  void AllowPinned() { may_pin_ = true; }
+  // An accelerator is held: from any thread.
+  void AllowPinned(Pinning pinning);
 
   // At least `size_bytes`, with what was in it before or anything else. The
-  // block of the last time when it is large enough, pinned if it may be, and
-  // nobody else holds it (a restored tensor may still look into it: then it is
-  // left to that).
+  // block of the last time when it is large enough, not far larger, and nobody
+  // else holds it (a restored tensor may still look into it: then it is left to
+  // that).
   absl::StatusOr<std::shared_ptr<ArenaBlock>> Take(uint64_t size_bytes);
 
-  // Takes that much and makes its pages be there.
+  // Takes that much, makes its pages be there, and pins them if it may.
   absl::Status Fault(uint64_t size_bytes, WorkerPool& pool);
+  // Pins what is held, if it may.
+  void Pin();
 
   // What is held at present.
   uint64_t size_bytes() const { return block_ ? block_->size_bytes() : 0; }
 
  private:
-  const PinnedAllocator allocate_pinned_;
-  std::atomic<bool> may_pin_{false};
-  bool cannot_pin_ = false;  // has failed to
+  std::mutex mutex_;
+  std::shared_ptr<const Pinning> pinning_;  // under mutex_; null: not allowed
   std::shared_ptr<ArenaBlock> block_;
 };
 

@@ -59,7 +59,7 @@ class CheckpointWriter {
     return store_.LatestGeneration();
   }
   // See Arena; from any thread.
-  void AllowPinned() { store_.AllowPinned(); }
+  void AllowPinned(Pinning pinning) { store_.AllowPinned(std::move(pinning)); }
   // Memory that is kept for copies; while one is being prepared, what was
   // before.
   uint64_t arena_size_bytes() const {

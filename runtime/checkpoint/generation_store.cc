@@ -137,6 +137,7 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
     return absl::FailedPreconditionError(
         "nothing is staged for a checkpoint; call Stage first");
   }
+  arena_->Pin();  // here, where training does not wait for it
   const std::string what =
       StrCat("checkpoint ", GenerationName(generation),
              " is not committed, earlier ones are unchanged");

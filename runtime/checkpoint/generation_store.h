@@ -155,7 +155,7 @@ class GenerationStore {
   size_t linked_shards() const { return linked_shards_; }
 
   // See Arena; from any thread.
-  void AllowPinned() { arena_->AllowPinned(); }
+  void AllowPinned(Pinning pinning) { arena_->AllowPinned(std::move(pinning)); }
 
   // Memory that is kept for copies.
   uint64_t arena_size_bytes() const { return arena_->size_bytes(); }

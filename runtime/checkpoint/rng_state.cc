@@ -2,8 +2,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
-#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <cstring>
 #include <mutex>
@@ -19,16 +19,14 @@ using internal::CatchAsStatus;
 
 absl::Status CheckDevice(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();
-  if (!device.is_cuda()) {
-    return absl::UnimplementedError(
-        StrCat("random state of ", device.str(),
-               " is not supported; use cpu or cuda:N"));
-  }
-  int count = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  const int count =
+      c10::impl::hasDeviceGuardImpl(device.type())
+          ? c10::impl::getDeviceGuardImpl(device.type())->deviceCount()
+          : 0;
   if (device.index() < count) return absl::OkStatus();
-  return absl::FailedPreconditionError(StrCat("random state of ", device.str(),
-                                              ": this program sees ", count,
-                                              " GPUs; choose one of them"));
+  return absl::FailedPreconditionError(
+      StrCat("random state of ", device.str(), ": this program sees ", count,
+             " such devices; choose one of them"));
 }
 
 std::string Of(c10::Device device) {
@@ -52,7 +50,8 @@ absl::StatusOr<at::Generator> GeneratorOf(c10::Device device) {
 }
 
 std::string NameOf(c10::Device device, std::string_view prefix) {
-  return StrCat(prefix, device.is_cpu() ? "/cpu" : "/cuda");
+  return StrCat(prefix, "/",
+                c10::DeviceTypeName(device.type(), /*lower_case=*/true));
 }
 
 absl::Status RestoreOne(const Snapshot& snapshot, c10::Device device,

@@ -1,15 +1,12 @@
 #include "runtime/device/device_move.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <torch/cuda.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/module.h>
-
-#ifdef GAVEL_HAS_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGuard.h>
-#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -17,9 +14,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/device/device_backend.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -27,7 +26,15 @@ namespace {
 
 using internal::CatchAsStatus;
 
-constexpr std::string_view kCudaPrefix = "cuda:";
+// In what CUDA says of a device that only one process may use.
+constexpr char kBusy[] = "busy";
+
+struct Kind {
+  std::string_view name;
+  c10::DeviceType type;
+};
+constexpr Kind kKinds[] = {
+    {"cuda", c10::kCUDA}, {"xpu", c10::kXPU}, {"hpu", c10::kHPU}};
 
 // `tensors` and their gradients, without repetition and, unless all are to be
 // copied, without what is there.
@@ -113,38 +120,78 @@ std::string Moving(std::string_view what, c10::Device device) {
   return StrCat("moving ", what, " to ", device.str());
 }
 
-absl::Status NoSuchDevice(std::string_view text, int count) {
+absl::Status NoSuchDevice(std::string_view text, const Kind& kind, int count) {
   if (count > 0) {
-    return absl::FailedPreconditionError(
-        StrCat("device '", text, "': this program sees ", count,
-               " GPUs; choose cuda:0 to cuda:", count - 1));
+    return absl::FailedPreconditionError(StrCat(
+        "device '", text, "': this program sees ", count, " of ", kind.name,
+        "; choose ", kind.name, ":0 to ", kind.name, ":", count - 1));
   }
-  return absl::FailedPreconditionError(
-      StrCat("device '", text,
-             "': no GPU is usable here (none, no driver, or a LibTorch "
-             "without CUDA); use cpu"));
+  return absl::FailedPreconditionError(StrCat(
+      "device '", text, "' can't be used: ", BackendOf(kind.type).WhyNone()));
+}
+
+// Null: not KIND:N.
+const Kind* FindKind(std::string_view text, int* index) {
+  for (const Kind& kind : kKinds) {
+    if (!text.starts_with(StrCat(kind.name, ":"))) continue;
+    const std::string_view number = text.substr(kind.name.size() + 1);
+    const bool is_number = absl::SimpleAtoi(ToAbsl(number), index) &&
+                           StrCat(*index) == number && *index >= 0;
+    return is_number ? &kind : nullptr;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
+int CountDevices(c10::DeviceType type) {
+  return c10::impl::hasDeviceGuardImpl(type)
+             ? c10::impl::getDeviceGuardImpl(type)->deviceCount()
+             : 0;
+}
+
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text) {
   if (text == "cpu") return c10::Device(c10::kCPU);
   int index = -1;
-  std::string_view number =
-      text.substr(std::min(kCudaPrefix.size(), text.size()));
-  if (!text.starts_with(kCudaPrefix) ||
-      !absl::SimpleAtoi(ToAbsl(number), &index) || StrCat(index) != number ||
-      index < 0) {
+  const Kind* const kind = FindKind(text, &index);
+  if (kind == nullptr) {
     return absl::InvalidArgumentError(
-        StrCat("device '", text, "' is not \"cpu\" or \"cuda:N\""));
+        StrCat("device '", text,
+               "' is not \"cpu\" or KIND:N, with KIND cuda, xpu or hpu"));
   }
   int count = 0;
-  GAVEL_RETURN_IF_ERROR(CatchAsStatus("counting GPUs", [&count] {
-    count = torch::cuda::device_count();
+  GAVEL_RETURN_IF_ERROR(CatchAsStatus("counting devices", [&] {
+    count = CountDevices(kind->type);
     return absl::OkStatus();
   }));
-  if (index >= count) return NoSuchDevice(text, count);
-  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  if (index >= count) return NoSuchDevice(text, *kind, count);
+  return c10::Device(kind->type, static_cast<c10::DeviceIndex>(index));
+}
+
+std::string DefaultDevice(int local_rank) {
+  for (const Kind& kind : kKinds) {
+    if (CountDevices(kind.type) > 0) return StrCat(kind.name, ":", local_rank);
+  }
+  return "cpu";
+}
+
+absl::Status ChooseDevice(c10::Device device) {
+  if (device.is_cpu()) return absl::OkStatus();
+  absl::Status status =
+      CatchAsStatus(StrCat("choosing ", device.str()), [device] {
+        c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+        at::globalContext().lazyInitDevice(device.type());
+        return absl::OkStatus();
+      });
+  if (!absl::IsInternal(status) ||
+      !absl::StrContains(status.message(), kBusy)) {
+    return status;
+  }
+  return absl::UnavailableError(
+      StrCat(device.str(),
+             " is in exclusive-process mode, and another process uses it; "
+             "declare it with exclusive = true, or take it out of this mode: ",
+             status.message()));
 }
 
 absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
@@ -170,27 +217,38 @@ absl::Status MoveModule(torch::nn::Module& module, c10::Device device) {
 }
 
 absl::Status Synchronize(c10::Device device) {
-  if (!device.is_cuda()) return absl::OkStatus();
+  if (device.is_cpu()) return absl::OkStatus();
   return CatchAsStatus(StrCat("synchronizing ", device.str()), [device] {
-    torch::cuda::synchronize(device.index());
+    c10::impl::VirtualGuardImpl(device.type())
+        .synchronizeDevice(device.index());
     return absl::OkStatus();
   });
 }
 
 absl::Status ReleaseMemory(c10::Device device) {
-  if (!device.is_cuda()) return absl::OkStatus();
+  if (device.is_cpu()) return absl::OkStatus();
   return CatchAsStatus(StrCat("releasing memory of ", device.str()), [device] {
-#ifdef GAVEL_HAS_CUDA
-    c10::cuda::CUDAGuard guard(device);
-    at::cuda::clearCublasWorkspaces();  // some MiB for each stream in use
-    c10::cuda::CUDACachingAllocator::emptyCache();
-#endif
+    const c10::DeviceGuard guard(device);
+    BackendOf(device.type()).ReleaseWorkspaces(device);
+    c10::getDeviceAllocator(device.type())->emptyCache();
     return absl::OkStatus();
   });
 }
 
+DeviceMemory ReadDeviceMemory(c10::Device device) {
+  DeviceMemory memory;
+  if (device.is_cpu()) return memory;
+  CatchAsStatus(StrCat("reading memory of ", device.str()), [&] {
+    c10::DeviceAllocator& allocator = *c10::getDeviceAllocator(device.type());
+    const auto [free, total] = allocator.getMemoryInfo(device.index());
+    memory = {free, total};
+    return absl::OkStatus();
+  }).IgnoreError();
+  return memory;
+}
+
 absl::Status CheckDevice(c10::Device device) {
-  if (!device.is_cuda()) return absl::OkStatus();
+  if (device.is_cpu()) return absl::OkStatus();
   absl::Status status =
       CatchAsStatus(StrCat("checking ", device.str()), [device] {
         constexpr int64_t kBytes = 256;
@@ -203,15 +261,10 @@ absl::Status CheckDevice(c10::Device device) {
 }
 
 absl::Status LimitMemory(c10::Device device, uint64_t bytes) {
-  if (!device.is_cuda()) return absl::OkStatus();
+  if (device.is_cpu()) return absl::OkStatus();
   return CatchAsStatus(StrCat("limiting memory of ", device.str()), [&] {
-#ifdef GAVEL_HAS_CUDA
-    const auto total = static_cast<double>(
-        at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
-    const double part =
-        bytes == 0 ? 1 : std::min(1.0, static_cast<double>(bytes) / total);
-    c10::cuda::CUDACachingAllocator::setMemoryFraction(part, device.index());
-#endif
+    at::globalContext().lazyInitDevice(device.type());
+    BackendOf(device.type()).LimitMemory(device, bytes);
     return absl::OkStatus();
   });
 }

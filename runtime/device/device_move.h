@@ -12,6 +12,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,9 +25,21 @@ class Module;
 
 namespace gavel {
 
-// "cpu" or "cuda:N". INVALID_ARGUMENT: anything else. FAILED_PRECONDITION:
-// there is no such GPU, or LibTorch is built without CUDA.
+// How many of this kind the process sees; 0 also where LibTorch has no support
+// for it. Does not begin to use any.
+int CountDevices(c10::DeviceType type);
+
+// "cpu", or KIND:N with KIND "cuda", "xpu" or "hpu". INVALID_ARGUMENT: anything
+// else. FAILED_PRECONDITION: there is no such device; the message says why.
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text);
+
+// What a process without a lease trains on: "KIND:N" of the first kind that it
+// sees, else "cpu".
+std::string DefaultDevice(int local_rank);
+
+// Begins to use `device`: it is the current one of this thread from now on.
+// UNAVAILABLE: it is in exclusive-process mode, and another process uses it.
+absl::Status ChooseDevice(c10::Device device);
 
 enum class MoveCopy {
   kIfNeeded,  // a tensor that is on the device already keeps its memory
@@ -35,7 +48,7 @@ enum class MoveCopy {
 
 // Moves tensors, and their gradients; all or nothing, also when memory runs
 // out. Tensors that share memory share it afterwards, too. Undefined ones are
-// skipped. Between CPU and CUDA, or GPUs; INTERNAL for other kinds of devices.
+// skipped.
 absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
                          c10::Device device,
                          MoveCopy copy = MoveCopy::kIfNeeded);
@@ -52,9 +65,17 @@ absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
 // asynchronous work show up here.
 absl::Status Synchronize(c10::Device device);
 
-// Gives the allocator's unused memory on `device` and the workspaces of cuBLAS
-// back to the driver. All work on it must be done. Nothing to do on a CPU.
+// Gives the allocator's unused memory on `device`, and what libraries keep
+// there for their work, back to the driver. All work on it must be done.
+// Nothing to do on a CPU.
 absl::Status ReleaseMemory(c10::Device device);
+
+struct DeviceMemory {
+  uint64_t free_bytes = 0;   // for any process
+  uint64_t total_bytes = 0;  // of the device
+};
+// Zeros on a CPU, or where the device can't tell.
+DeviceMemory ReadDeviceMemory(c10::Device device);
 
 // Whether the device does what it is for: some bytes are written there and read
 // back. OK when only its memory is full. Nothing to do on a CPU.

@@ -13,13 +13,12 @@
 #ifdef GAVEL_HAS_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
-#ifdef GAVEL_HAS_NCCL
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#endif
 
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/device/device_backend.h"
+#include "runtime/device/device_move.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -157,44 +156,23 @@ BackendPointer MakeGloo(c10::intrusive_ptr<c10d::Store> store,
 }
 #endif
 
-#ifdef GAVEL_HAS_NCCL
-// A communicator that hangs is to be aborted, not the host's process. LibTorch
-// has no option for that but an environment variable, which must not be set
-// while other threads of the host may read the environment.
-class AbortedNccl final : public c10d::ProcessGroupNCCL {
- public:
-  AbortedNccl(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size,
-              c10::intrusive_ptr<Options> options)
-      : ProcessGroupNCCL(std::move(store), rank, world_size,
-                         std::move(options)) {
-    // Its watchdog looks at this when a collective fails; there is none yet.
-    asyncErrorHandling_ = c10d::CleanUpOnly;
-  }
-};
-
-BackendPointer MakeNccl(c10::intrusive_ptr<c10d::Store> store,
-                        const ProcessGroupOptions& options) {
-  auto nccl = c10d::ProcessGroupNCCL::Options::create();
-  nccl->timeout = ToMilliseconds(options.timeout_s);
-  auto group = c10::make_intrusive<AbortedNccl>(std::move(store), options.rank,
-                                                options.world_size, nccl);
-  group->eagerConnectSingleDevice(options.device);
-  return group;
-}
-#endif
-
 absl::StatusOr<BackendPointer> MakeBackend(
     c10::intrusive_ptr<c10d::Store> store, const ProcessGroupOptions& options) {
-#ifdef GAVEL_HAS_NCCL
-  if (options.device.is_cuda()) return MakeNccl(std::move(store), options);
-#endif
+  BackendPointer backend;
+  if (!options.device.is_cpu()) {
+    backend = BackendOf(options.device.type()).MakeCollectives(store, options);
+  }
 #ifdef GAVEL_HAS_GLOO
-  if (options.device.is_cpu()) return MakeGloo(std::move(store), options);
+  if (options.device.is_cpu()) backend = MakeGloo(std::move(store), options);
 #endif
+  if (backend != nullptr) return backend;
   return absl::FailedPreconditionError(StrCat(
-      "a gang on ", options.device.str(), " is not possible: this build lacks ",
-      options.device.is_cuda() ? "NCCL" : "Gloo",
-      "; build with its headers (nccl.h, libgloo-dev)"));
+      "a gang on ", options.device.str(),
+      " is not possible: this build has no ",
+      options.device.is_cpu() ? "Gloo (install libgloo-dev and build again)"
+      : options.device.is_cuda()
+          ? "NCCL (install nccl.h where the build finds it and build again)"
+          : "collectives for this kind of device; use jobs of one worker"));
 }
 
 // Who waits for a collective wakes up when it is done or the group is aborted:
@@ -250,6 +228,7 @@ class PendingWork final : public ProcessGroup::Pending {
 
 struct ProcessGroup::Impl {
   BackendPointer backend;
+  at::Device device{at::kCPU};
   bool on_host = true;
   std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
 
@@ -279,9 +258,24 @@ ProcessGroup::~ProcessGroup() {
   }).IgnoreError();
 }
 
+absl::Status ProcessGroup::Synchronize() {
+  GAVEL_RETURN_IF_ERROR(gavel::Synchronize(impl_->device));
+  return impl_->aborted() ? Aborted() : absl::OkStatus();
+}
+
+absl::Status ProcessGroup::Finish() {
+  GAVEL_RETURN_IF_ERROR(Synchronize());
+  if (impl_->on_host) return absl::OkStatus();
+  return CatchAsUnavailable("leaving the process group", [this] {
+    impl_->backend->shutdown();
+    return absl::OkStatus();
+  });
+}
+
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
     GangStore& store, const ProcessGroupOptions& options) {
   auto impl = std::make_unique<Impl>();
+  impl->device = options.device;
   impl->on_host = options.device.is_cpu();
   GAVEL_RETURN_IF_ERROR(CatchAsUnavailable(
       StrCat("making a process group of ", options.world_size, " workers"),
@@ -298,12 +292,16 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
 }
 
 absl::StatusOr<std::unique_ptr<ProcessGroup::Pending>> ProcessGroup::AllReduce(
-    at::Tensor tensor) {
+    at::Tensor tensor, Reduction reduction) {
   if (impl_->aborted()) return Aborted();
   std::unique_ptr<Pending> pending;
-  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("adding up over the gang", [&] {
+  GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("reducing over the gang", [&] {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
-    pending = impl_->Watch(impl_->backend->allreduce(tensors));
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduction == Reduction::kSum   ? c10d::ReduceOp::SUM
+                       : reduction == Reduction::kMin ? c10d::ReduceOp::MIN
+                                                      : c10d::ReduceOp::MAX;
+    pending = impl_->Watch(impl_->backend->allreduce(tensors, options));
     return absl::OkStatus();
   }));
   return pending;
@@ -343,6 +341,8 @@ void ProcessGroup::SetTimeout(double timeout_s) {
 }
 
 bool ProcessGroup::on_host() const { return impl_->on_host; }
+
+bool ProcessGroup::aborted() const { return impl_->aborted(); }
 
 void ProcessGroup::Abort() {
   {

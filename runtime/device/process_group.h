@@ -1,5 +1,6 @@
 // The processes of a gang as one: a store of keys and values that rank 0 hosts,
-// and collectives over it (Gloo on a CPU, NCCL on GPUs; both LibTorch's). Made
+// and collectives over it (LibTorch's Gloo on a CPU, those of DeviceBackend on
+// an accelerator, as NCCL). Made
 // anew for each lease by the iterator (design section 5, gangs). No type of
 // c10d is visible here, as its headers are heavy.
 //
@@ -10,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,10 +57,12 @@ class GangStore {
   std::string endpoint_;
 };
 
+enum class Reduction : uint8_t { kSum, kMin, kMax };
+
 struct ProcessGroupOptions {
   int rank = 0;
   int world_size = 1;
-  at::Device device{at::kCPU};  // of the tensors: chooses Gloo or NCCL
+  at::Device device{at::kCPU};  // of the tensors
   std::string address;          // of this machine; empty: found by its name
   std::string prefix;           // of the group's keys: another for each group
   double timeout_s = 30;        // of coming together; then see SetTimeout()
@@ -80,14 +84,23 @@ class ProcessGroup {
   class Pending {
    public:
     virtual ~Pending() = default;
-    // On a GPU: the current stream waits, not the caller.
+    // On an accelerator: the current stream waits, not the caller.
     virtual absl::Status Wait() = 0;
   };
-  // Adds `tensor` (contiguous) up over all ranks, in place: the same bits on
-  // each.
-  absl::StatusOr<std::unique_ptr<Pending>> AllReduce(at::Tensor tensor);
+  // Adds `tensor` (contiguous) up over all ranks, or takes the least or the
+  // most of each element, in place: the same bits on each.
+  absl::StatusOr<std::unique_ptr<Pending>> AllReduce(
+      at::Tensor tensor, Reduction reduction = Reduction::kSum);
   // Rank 0's values into those of all others, in place.
   absl::Status Broadcast(const std::vector<at::Tensor>& tensors);
+
+  // Returns when all that was begun on the device is done: until then an
+  // AllReduce() there may not have been. UNAVAILABLE: the group was aborted,
+  // and its tensors may have anything in them.
+  absl::Status Synchronize();
+  // The same, and the group takes no more: before it is destroyed, or what is
+  // under way on a device is aborted. To be called by all ranks.
+  absl::Status Finish();
 
   // Of each collective that is begun from now on.
   void SetTimeout(double timeout_s);
@@ -96,6 +109,7 @@ class ProcessGroup {
 
   int world_size() const { return world_size_; }
   bool on_host() const;  // Gloo
+  bool aborted() const;
 
  private:
   struct Impl;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/throughput/median.h"
 #include "core/text.h"
 #include "study/report/plot.h"
 
@@ -23,19 +24,11 @@ constexpr char kPageText[] =
     "given up and taken again at once. Relaunched: the state is saved, the "
     "process ends, another one loads it.";
 
-double MiddleOf(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 double MedianOf(double MeasuredRound::*figure,
                 const std::vector<MeasuredRound>& rounds) {
   std::vector<double> values;
   for (const MeasuredRound& round : rounds) values.push_back(round.*figure);
-  return MiddleOf(std::move(values));
+  return values.empty() ? 0 : Median(std::move(values));
 }
 
 std::string Milliseconds(double seconds) {
@@ -121,7 +114,7 @@ std::string Verdict(const PreemptionRounds& all) {
   return absl::StrFormat(
       "Relaunching costs %.0f times as much as pausing in the median workload "
       "(%.0f to %.0f).",
-      MiddleOf(ratios), *std::ranges::min_element(ratios),
+      Median(ratios), *std::ranges::min_element(ratios),
       *std::ranges::max_element(ratios));
 }
 

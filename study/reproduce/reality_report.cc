@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/throughput/median.h"
 #include "core/text.h"
 #include "study/report/report_page.h"
 
@@ -126,11 +127,7 @@ std::vector<bool> Aligned(const ReportTable& table) {
 Difference DifferenceIn(Figure figure, const std::vector<RealityRun>& runs) {
   std::vector<double> all;
   for (const RealityRun& run : runs) all.push_back(DifferenceOf(run, figure));
-  std::ranges::sort(all);
-  const size_t half = all.size() / 2;
-  const double median =
-      all.size() % 2 == 1 ? all[half] : (all[half - 1] + all[half]) / 2;
-  return {median, all.front(), all.back()};
+  return {Median(all), std::ranges::min(all), std::ranges::max(all)};
 }
 
 std::string RenderReality(const RealityOptions& options, const Reality& reality,

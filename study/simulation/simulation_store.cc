@@ -73,19 +73,22 @@ void VisitJob(Job& job, const Visitor& visit) {
 struct Columns {
   std::string names;
   std::string definitions;
-  std::string expressions;   // NULL reads as infinity, which is never stored
+  std::string expressions;   // of a SELECT
   std::string placeholders;  // of an INSERT
 
+  // `null_is_infinite`: of a real column, since infinity is stored as NULL;
+  // else NULL reads as 0.
   template <class T>
-  void Add(std::string_view name, const T&) {
+  void Add(std::string_view name, const T&, bool null_is_infinite) {
     constexpr bool is_text = std::same_as<T, std::string>;
     constexpr bool is_real = std::same_as<T, double>;
     const char* const comma = names.empty() ? "" : ",";
     StrAppend(&names, comma, name);
     StrAppend(&definitions, comma, name,
               is_text ? " TEXT" : (is_real ? " REAL" : " INTEGER"));
-    StrAppend(&expressions, comma, is_real ? "ifnull(" : "", name,
-              is_real ? ",9e999)" : "");
+    const bool replaces = is_real && null_is_infinite;
+    StrAppend(&expressions, comma, replaces ? "ifnull(" : "", name,
+              replaces ? ",9e999)" : "");
     StrAppend(&placeholders, comma, "?");
   }
 };
@@ -95,7 +98,7 @@ Columns RunColumns() {
   const StoredRun run;
   const std::string text;
   VisitRun(run, text, text, [&](const char* name, const auto& field) {
-    columns.Add(name, field);
+    columns.Add(name, field, true);
   });
   return columns;
 }
@@ -103,8 +106,8 @@ Columns RunColumns() {
 Columns JobColumns() {
   Columns columns;
   const SimulatedJob job;
-  VisitJob(job, [&](const char* name, const auto& field) {
-    columns.Add(name, field);
+  VisitJob(job, [&](const std::string_view name, const auto& field) {
+    columns.Add(name, field, name == "completion_s" || name == "deadline_s");
   });
   return columns;
 }

@@ -56,8 +56,8 @@ struct TypeGroup {
   std::vector<double> steps;  // of each job
 };
 
-// Of at least one; the upper of two in the middle.
-double Median(std::vector<double> values) {
+// Of at least one: a number of steps that a job has.
+double UpperMedian(std::vector<double> values) {
   const auto middle =
       values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -75,7 +75,7 @@ std::string RenderTypes(const Trace& trace, size_t width) {
   for (const auto& [type, group] : groups) {
     cells.push_back({StrCat(group.steps.size()), type,
                      absl::StrJoin(group.scale_factors, ","),
-                     StepsCell(Median(group.steps))});
+                     StepsCell(UpperMedian(group.steps))});
   }
   return RenderTable({{"JOBS", true},
                       {"TYPE", false, 40},

@@ -1,8 +1,5 @@
-// The memory that checkpoints pass through, and when it is pinned. The
-// allocator of pinned memory is a fake: no GPU is needed.
+// The memory that checkpoints pass through, and when it is pinned: by a fake.
 #include "runtime/checkpoint/arena.h"
-
-#include <ATen/ops/empty.h>
 
 #include "runtime/generation/file_system.h"
 #include "tests/support/test.h"
@@ -12,16 +9,20 @@ namespace {
 
 constexpr uint64_t kSize = 100'000;
 
-struct FakeGpu {
-  int calls = 0;
-  bool has_memory = true;
-  PinnedAllocator Allocator() {
-    return [this](uint64_t size_bytes) {
-      ++calls;
-      return has_memory
-                 ? at::empty({static_cast<int64_t>(size_bytes)}, at::kByte)
-                 : at::Tensor();
-    };
+// Counts what it has pinned.
+struct FakeDevice {
+  int pieces = 0;
+  uint64_t bytes = 0;
+  uint64_t bytes_max = ~uint64_t{0};
+
+  Pinning pinning() {
+    return {[this](void*, uint64_t size_bytes) {
+              if (bytes + size_bytes > bytes_max) return false;
+              ++pieces;
+              bytes += size_bytes;
+              return true;
+            },
+            [this](void*) { --pieces; }};
   }
 };
 
@@ -36,30 +37,43 @@ std::shared_ptr<ArenaBlock> Take(Arena& arena, uint64_t size_bytes = kSize) {
   return *std::move(block);
 }
 
-TEST(Arena, TouchesNoGpuBeforeOneIsHeld) {
-  FakeGpu gpu;
-  Arena arena(gpu.Allocator());
-  EXPECT_FALSE(Take(arena)->pinned());
+TEST(Arena, PinsNothingBeforeADeviceIsHeld) {
+  FakeDevice device;
+  Arena arena;
+  const char* const data = Take(arena)->data();
   WorkerPool pool(2);
-  EXPECT_OK(arena.Fault(2 * kSize, pool));
-  EXPECT_EQ(gpu.calls, 0);
-  arena.AllowPinned();
-  EXPECT_EQ(gpu.calls, 0);
-  // It was large enough, but copies from it are slower.
-  EXPECT_TRUE(Take(arena)->pinned());
-  EXPECT_TRUE(Take(arena)->pinned());
-  EXPECT_EQ(gpu.calls, 1);
+  EXPECT_OK(arena.Fault(kSize, pool));
+  EXPECT_EQ(device.pieces, 0);
+  arena.AllowPinned(device.pinning());
+  EXPECT_EQ(Take(arena)->data(), data) << "which does not wait for pinning";
+  EXPECT_EQ(device.pieces, 0);
+  EXPECT_OK(arena.Fault(kSize, pool));
+  EXPECT_EQ(device.bytes, Take(arena)->size_bytes());
+  arena.Pin();
+  EXPECT_EQ(device.pieces, 1) << "once";
 }
 
-TEST(Arena, WithoutPinnedMemoryItAsksOnce) {
-  FakeGpu gpu;
-  gpu.has_memory = false;
-  Arena arena(gpu.Allocator());
-  arena.AllowPinned();
-  const char* const data = Take(arena)->data();
-  EXPECT_EQ(Take(arena)->data(), data);
-  EXPECT_FALSE(Take(arena, 2 * kSize)->pinned());
-  EXPECT_EQ(gpu.calls, 1);
+TEST(Arena, LargeMemoryIsPinnedInPiecesAsFarAsItGoes) {
+  FakeDevice device;
+  device.bytes_max = uint64_t{600} << 20;
+  {
+    Arena arena;
+    arena.AllowPinned(device.pinning());
+    const std::shared_ptr<ArenaBlock> block = Take(arena, uint64_t{700} << 20);
+    arena.Pin();
+    EXPECT_EQ(device.pieces, 2);
+    EXPECT_EQ(block->pinned_bytes(), uint64_t{512} << 20);
+  }
+  EXPECT_EQ(device.pieces, 0) << "all are given back";
+}
+
+TEST(Arena, MemoryThatIsFarTooLargeIsGivenBack) {
+  Arena arena;
+  Take(arena, uint64_t{500} << 20);
+  Take(arena, uint64_t{300} << 20);
+  EXPECT_GE(arena.size_bytes(), uint64_t{500} << 20);
+  Take(arena, kSize);
+  EXPECT_LT(arena.size_bytes(), uint64_t{1} << 20);
 }
 
 TEST(Arena, WhatSomebodyStillLooksIntoIsLeftToThem) {

@@ -244,6 +244,37 @@ TEST_F(Memory, WhoComesNextWaitsForTheMemoryOfTheEvicted) {
   EXPECT_NE(driver_->worker(next).held_epoch, 0u);
 }
 
+TEST_F(Memory, WhatAParkedProcessDidNotGiveBackCountsAsUsed) {
+  Start(2, /*memory=*/100, /*context=*/5, 0, /*keep_rounds=*/0);
+  const JobId first = Turn(30, 30);
+  Turn(30, 30);
+  ASSERT_EQ(Run(30), first);
+  EXPECT_EQ(EndRound(first), PauseTier::kPark);
+  GiveBack(first, Bytes(/*device=*/80, 30));
+  EXPECT_TRUE(driver_->worker(first).leaving);
+}
+
+TEST_F(Memory, NobodyStartsBesideAProcessThatRanOutOfMemoryAndStillEnds) {
+  Start(2, /*memory=*/100, /*context=*/5, 0);
+  const JobId first = Run(30);
+  WorkerFinished finished;
+  finished.worker = driver_->Key(first);
+  finished.epoch = driver_->worker(first).held_epoch;
+  finished.exit_code = 1;
+  finished.detail = "CUDA out of memory. Tried to allocate 20.00 GiB";
+  driver_->Step(event::WorkerSaidFinished{finished});
+  driver_->At(driver_->now + 1);
+  const JobId second = Assigned();
+  ASSERT_TRUE(second.valid() && second != first);
+  driver_->Hello(driver_->Key(second));
+  driver_->Request(driver_->Key(second));
+  EXPECT_EQ(driver_->worker(second).held_epoch, 0u);
+  EXPECT_THAT(Why(second), HasSubstr("has not yet released its memory"));
+  driver_->Gone(finished.worker, 1);
+  driver_->Request(driver_->Key(second));
+  EXPECT_NE(driver_->worker(second).held_epoch, 0u);
+}
+
 // ---- out of memory
 
 // One server with two types of accelerators.

@@ -17,6 +17,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/free_port.h"
 #include "tests/support/test.h"
+#include "tests/support/test_device.h"
 
 namespace gavel::testing {
 namespace {
@@ -35,7 +36,6 @@ class GangOfProcesses {
                      {{"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", std::to_string(FreePort())},
                       {"WORLD_SIZE", std::to_string(world_size)},
-                      {"GAVEL_DEVICE", "cpu"},
                       {"GAVEL_CHECKPOINT_DIRECTORY", folder + "/checkpoints"}});
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string own = folder + "/" + std::to_string(world_size) + "-" +
@@ -43,6 +43,7 @@ class GangOfProcesses {
       std::filesystem::create_directories(own);
       Variables of_rank = variables;
       of_rank.emplace_back("RANK", std::to_string(rank));
+      of_rank.emplace_back("GAVEL_DEVICE", TestDevice(rank));
       ranks_.push_back(std::make_unique<WorkerProcess>(own, of_rank));
     }
   }

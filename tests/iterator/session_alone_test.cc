@@ -56,13 +56,13 @@ TEST_F(SessionAlone, SaysWhenTheFirstCheckpointComes) {
   };
   const Case cases[] = {
       {-1, 0,
-       "on cpu, first checkpoint after 10 s "
+       "first checkpoint after 10 s "
        "(GAVEL_CHECKPOINT_INTERVAL_S)"},
       {2.5, 0,
-       "on cpu, first checkpoint after 2.5 s "
+       "first checkpoint after 2.5 s "
        "(GAVEL_CHECKPOINT_INTERVAL_S)"},
       {0, 500,
-       "on cpu, first checkpoint after 500 steps "
+       "first checkpoint after 500 steps "
        "(GAVEL_CHECKPOINT_INTERVAL_STEPS)"},
       {60, 1,
        "first checkpoint after 60 s (GAVEL_CHECKPOINT_INTERVAL_S) or "

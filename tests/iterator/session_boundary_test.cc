@@ -32,7 +32,7 @@ class SessionBoundary : public SessionTest {
   // An evaluation that goes on until the job was paused and runs elsewhere.
   static void EvaluateUntilMoved(Session& session,
                                  CoordinatorThread& coordinator) {
-    coordinator.PauseThenGrant(CpuSlot("slot-b"));
+    coordinator.PauseThenGrant(TestSlot("slot-b"));
     EXPECT_TRUE(Eventually([&] {
       EXPECT_TRUE(session.Boundary());
       return !coordinator.Heard<LeaseReleased>().empty();
@@ -57,7 +57,7 @@ class SessionBoundary : public SessionTest {
 
 TEST_F(SessionBoundary, ALongEvaluationBetweenLoopsPausesAndMoves) {
   CoordinatorThread coordinator;
-  coordinator.Grant(CpuSlot("slot-a"));
+  coordinator.Grant(TestSlot("slot-a"));
   TrainingOptions training;
   training.after_epoch = [&](Session& session, torch::nn::Module&) {
     if (session.steps_done() == 12) EvaluateUntilMoved(session, coordinator);
@@ -76,7 +76,7 @@ TEST_F(SessionBoundary, ALongEvaluationBetweenLoopsPausesAndMoves) {
 
 TEST_F(SessionBoundary, ALongEvaluationInsideAStepPausesAndMoves) {
   CoordinatorThread coordinator;
-  coordinator.Grant(CpuSlot("slot-a"));
+  coordinator.Grant(TestSlot("slot-a"));
   TrainingOptions training;
   training.after_step = [&](Session& session) {
     if (session.steps_done() == 8) EvaluateUntilMoved(session, coordinator);
@@ -91,7 +91,7 @@ TEST_F(SessionBoundary, ALongEvaluationInsideAStepPausesAndMoves) {
 
 TEST_F(SessionBoundary, AWarmUpMayPauseToo) {
   CoordinatorThread coordinator;
-  coordinator.Grant(CpuSlot("slot-a"));
+  coordinator.Grant(TestSlot("slot-a"));
   torch::Tensor weight = torch::ones({2});
   auto session = Session::Create(Under(coordinator));
   session->Track("weight", weight);
@@ -254,7 +254,8 @@ OwnLoop TrainOwnLoop(SessionOptions options,
   session->Track("next", next);
   while (session->Boundary() && next < 20) {
     optimizer.zero_grad();
-    (weight * torch::rand({3}) * static_cast<double>(next)).sum().backward();
+    const torch::Tensor random = torch::rand({3}).to(session->device());
+    (weight * random * static_cast<double>(next)).sum().backward();
     optimizer.step();
     ++next;
     session->StepDone();
@@ -263,7 +264,7 @@ OwnLoop TrainOwnLoop(SessionOptions options,
   OwnLoop outcome;
   outcome.exit_code = session->Finish();
   outcome.steps = session->steps_done();
-  const at::Tensor host = weight.detach().contiguous();
+  const at::Tensor host = weight.detach().cpu().contiguous();
   outcome.weights.assign(host.data_ptr<float>(), host.data_ptr<float>() + 3);
   return outcome;
 }
@@ -307,7 +308,7 @@ TEST_F(SessionBoundary, ALoopOfOnesOwnGoesOnAfterItWasKilled) {
 
 TEST_F(SessionBoundary, ALoopOfOnesOwnPausesAndMoves) {
   CoordinatorThread coordinator;
-  coordinator.Grant(CpuSlot("slot-a"));
+  coordinator.Grant(TestSlot("slot-a"));
   const OwnLoop outcome =
       TrainOwnLoop(Under(coordinator), [&](Session& session) {
         if (session.steps_done() == 6) EvaluateUntilMoved(session, coordinator);

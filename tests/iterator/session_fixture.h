@@ -5,15 +5,16 @@
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
+#include "tests/support/test_device.h"
 
 namespace gavel::testing {
 
 class SessionTest : public Test {
  protected:
-  // On the CPU, without a coordinator.
+  // Without a coordinator.
   SessionOptions Alone() {
     SessionOptions options;
-    options.device = "cpu";
+    options.device = TestDevice();
     options.checkpoint_directory = folder_.path() + "/checkpoints";
     options.log = log_.Sink();
     return options;

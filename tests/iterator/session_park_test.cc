@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 class SessionPark : public SessionTest {
  protected:
   SessionPark() {
-    coordinator_.Grant(CpuSlot("slot-a"));
+    coordinator_.Grant(TestSlot("slot-a"));
     options_ = Under(coordinator_.endpoint());
   }
 
   // Asks for a pause and a lease right after it, and waits for the word to
   // arrive: it is heard at the next boundary.
   void PauseAtTheNextBoundary() {
-    coordinator_.PauseThenGrant(CpuSlot("slot-a"));
+    coordinator_.PauseThenGrant(TestSlot("slot-a"));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 
@@ -83,7 +83,7 @@ TEST_F(SessionPark, AWriteFailsWhileTheJobIsParked) {
 }
 
 TEST_F(SessionPark, ALeaseEndsWhileACheckpointIsWritten) {
-  coordinator_.Grant(CpuSlot("slot-a"), /*duration_s=*/1);
+  coordinator_.Grant(TestSlot("slot-a"), /*duration_s=*/1);
   options_.checkpoint_interval_steps = 1;
   TrainingOptions training;
   training.after_step = [&](Session& session) {
@@ -91,7 +91,7 @@ TEST_F(SessionPark, ALeaseEndsWhileACheckpointIsWritten) {
     // Nobody renews it from here on.
     coordinator_.Pause(PauseTier::kPark);
     std::this_thread::sleep_for(std::chrono::milliseconds(1200));
-    coordinator_.Grant(CpuSlot("slot-a"));
+    coordinator_.Grant(TestSlot("slot-a"));
   };
   ExpectTheResultOfAnUninterruptedRun(Train(options_, training));
   EXPECT_GE(log_.Count("paused after step"), 1) << log_.Text();

@@ -44,7 +44,7 @@ class SessionProcess : public Test {
   }
   // A second incarnation ends as if there had never been a first.
   void ExpectTheRestIsTrained() {
-    coordinator_.Grant(CpuSlot("slot-b"));
+    coordinator_.Grant(TestSlot("slot-b"));
     WorkerProcess second = Start(coordinator_.endpoint(), 2);
     EXPECT_EQ(second.Wait(), 0) << second.Output();
     EXPECT_THAT(second.Output(), HasSubstr("going on from generation-"));
@@ -68,7 +68,7 @@ class SessionProcess : public Test {
       const uint64_t step = released().back().progress.steps_done;
       if (Latest().step < step) return true;
       worker.Signal(SIGCONT);
-      coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+      coordinator_.Grant(TestSlot("slot-a"), kShortLease_s);
       if (!WaitForSteps(step + 1)) break;
     }
     return false;
@@ -102,7 +102,7 @@ class SessionProcess : public Test {
 };
 
 TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker =
       Start(coordinator_.endpoint(), 1, "0", {{"OUT_OF_MEMORY_IN", "6"}});
   EXPECT_EQ(worker.Wait(), 1) << worker.Output();
@@ -119,7 +119,7 @@ TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {
 
 // As it would without the runtime.
 TEST_F(SessionProcess, WhateverElseAStepThrowsAbortsTheProcess) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker =
       Start(coordinator_.endpoint(), 1, "0", {{"THROWS_IN", "6"}});
   EXPECT_EQ(worker.Wait(), 128 + SIGABRT) << worker.Output();
@@ -128,7 +128,7 @@ TEST_F(SessionProcess, WhateverElseAStepThrowsAbortsTheProcess) {
 }
 
 TEST_F(SessionProcess, AnEvictedWorkerLeavesInsideTheBoundary) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
   coordinator_.Pause(PauseTier::kEvict);
@@ -146,7 +146,7 @@ TEST_F(SessionProcess, AnEvictedWorkerLeavesInsideTheBoundary) {
 }
 
 TEST_F(SessionProcess, AWorkerIsEvictedInAnEvaluationAndLosesNoStep) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker = Start(coordinator_.endpoint(), 1, "6");
   ASSERT_TRUE(WaitForSteps(6)) << worker.Output();
   coordinator_.Pause(PauseTier::kEvict);
@@ -158,7 +158,7 @@ TEST_F(SessionProcess, AWorkerIsEvictedInAnEvaluationAndLosesNoStep) {
 }
 
 TEST_F(SessionProcess, SigtermEvicts) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
   worker.Signal(SIGTERM);
@@ -176,7 +176,7 @@ TEST_F(SessionProcess, SigtermEvictsAWorkerThatWaits) {
 }
 
 TEST_F(SessionProcess, AParkedWriteIsOvertakenAfterItsLeaseEnded) {
-  coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+  coordinator_.Grant(TestSlot("slot-a"), kShortLease_s);
   WorkerProcess first = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(5)) << first.Output();
   ASSERT_TRUE(StopInTheParkedWrite(first)) << first.Output();
@@ -184,7 +184,7 @@ TEST_F(SessionProcess, AParkedWriteIsOvertakenAfterItsLeaseEnded) {
 }
 
 TEST_F(SessionProcess, AStepIsOvertakenAfterItsLeaseEnded) {
-  coordinator_.Grant(CpuSlot("slot-a"), kShortLease_s);
+  coordinator_.Grant(TestSlot("slot-a"), kShortLease_s);
   WorkerProcess first = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(5)) << first.Output();
   first.Signal(SIGSTOP);
@@ -193,7 +193,7 @@ TEST_F(SessionProcess, AStepIsOvertakenAfterItsLeaseEnded) {
 }
 
 TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
   coordinator_.Pause(PauseTier::kStop);
@@ -205,7 +205,7 @@ TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {
 }
 
 TEST_F(SessionProcess, ARejectedWorkerLeavesItsCheckpointsAsTheyAre) {
-  coordinator_.Grant(CpuSlot("slot-a"));
+  coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker = Start(coordinator_.endpoint(), 1);
   ASSERT_TRUE(WaitForSteps(1)) << worker.Output();
   coordinator_.Reject("another incarnation runs");

@@ -168,7 +168,7 @@ TEST_F(SessionProfile, TheTraceHasItAll) {
 
 TEST_F(SessionProfile, TheTraceIsWrittenAtAPause) {
   CoordinatorThread coordinator;
-  coordinator.Grant(CpuSlot("slot-a"));
+  coordinator.Grant(TestSlot("slot-a"));
   SessionOptions options = Options();
   options.trace_file = TracePath();
   options.coordinator = coordinator.endpoint();
@@ -184,7 +184,7 @@ TEST_F(SessionProfile, TheTraceIsWrittenAtAPause) {
             [&] { return !coordinator.Heard<LeaseReleased>().empty(); }));
         EXPECT_TRUE(coordinator.Wait(
             [&] { return !Events(ReadTrace(), "pause").empty(); }));
-        coordinator.Grant(CpuSlot("slot-b"));
+        coordinator.Grant(TestSlot("slot-b"));
       });
     }
     if (coordinator.Heard<LeaseReleased>().empty()) Sleep(30);

@@ -68,7 +68,7 @@ TEST_F(SessionTrack, EverythingComesBack) {
   EXPECT_EQ(rate2, rate);
   EXPECT_EQ(flag2, flag);
   EXPECT_EQ(text2, text);
-  EXPECT_TRUE(torch::equal(tensor2, tensor));
+  EXPECT_TRUE(torch::equal(tensor2, tensor.cpu()));
   EXPECT_EQ(bytes2, bytes);
   EXPECT_EQ(session->steps_done(), 2);
 }
@@ -238,7 +238,7 @@ TEST_F(SessionTrack, AFollowingCopyNeedsNoOptimizer) {
   for (auto& i : Iterator(*session, range)) {
     static_cast<void>(i);
     optimizer.zero_grad();
-    model->forward(torch::ones({1, 2})).sum().backward();
+    model->forward(torch::ones({1, 2}, session->device())).sum().backward();
     optimizer.step();
     const torch::NoGradGuard no_grad;
     average->weight.lerp_(model->weight, 0.5);
@@ -259,7 +259,9 @@ TEST_F(SessionTrack, TheSecondOptimizerIsMissedToo) {
   std::vector<int> range = {1, 2, 3, 4};
   for (auto& i : Iterator(*session, range)) {
     static_cast<void>(i);
-    critic->forward(generator->forward(torch::ones({1, 2}))).sum().backward();
+    critic->forward(generator->forward(torch::ones({1, 2}, session->device())))
+        .sum()
+        .backward();
     one.step();
     two.step();
   }
@@ -279,7 +281,9 @@ TEST_F(SessionTrack, AFrozenPartNeedsNoOptimizer) {
   std::vector<int> range = {1, 2, 3, 4};
   for (auto& i : Iterator(*session, range)) {
     static_cast<void>(i);
-    head->forward(frozen->forward(torch::ones({1, 2}))).sum().backward();
+    head->forward(frozen->forward(torch::ones({1, 2}, session->device())))
+        .sum()
+        .backward();
     optimizer.step();
   }
   EXPECT_EQ(session->Finish(), 0) << session->status().message();

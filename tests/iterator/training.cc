@@ -100,6 +100,7 @@ Outcome Train(SessionOptions options, const TrainingOptions& training) {
   session->Track("model", model);
   if (training.track_optimizer) session->Track("optimizer", optimizer);
   session->Track("epoch", outcome.epoch);
+  if (training.before_loop) training.before_loop(*session);
   while (outcome.epoch < training.epochs && !session->stopped()) {
     for (auto& batch : Iterator(*session, loader)) {
       optimizer.zero_grad();

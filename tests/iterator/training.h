@@ -55,6 +55,8 @@ class TemporaryFolder {
 struct TrainingOptions {
   int64_t epochs = 4;  // of 6 steps each
   bool track_optimizer = true;
+  // Called before the first loop.
+  std::function<void(Session&)> before_loop;
   // Called after each step, before the boundary.
   std::function<void(Session&)> after_step;
   // Called between two loops, as an evaluation is.

@@ -5,6 +5,8 @@
 #include <iostream>
 #include <utility>
 
+#include "tests/support/test_device.h"
+
 namespace gavel::testing {
 namespace {
 
@@ -19,10 +21,11 @@ Time CoordinatorNow() {
 
 }  // namespace
 
-AcceleratorInfo CpuSlot(const std::string& uuid) {
+AcceleratorInfo TestSlot(const std::string& uuid) {
   AcceleratorInfo slot;
   slot.type = "cpu_slot";
   slot.uuid = uuid;
+  slot.device = TestDevice(uuid.back() == 'b' ? 1 : 0);
   return slot;
 }
 

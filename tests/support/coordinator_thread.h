@@ -76,8 +76,9 @@ class CoordinatorThread {
   std::thread thread_;
 };
 
-// A CPU slot with one thread; all of them compute alike.
-AcceleratorInfo CpuSlot(const std::string& uuid);
+// A CPU slot with one thread; or an accelerator, see test_device.h: "slot-a" is
+// the first, "slot-b" the second. All of them compute alike.
+AcceleratorInfo TestSlot(const std::string& uuid);
 
 }  // namespace gavel::testing
 

@@ -77,7 +77,7 @@ bool MemoryPlan::MayKeep(const Job& job,
     const Accelerator& where = cluster_.accelerator(worker.held);
     if (where.info.memory_bytes == 0) return false;
     std::set<WorkerKey> processes;
-    for (const WorkerKey& key : leases_.Contexts(where.id)) {
+    for (const auto& [id, key] : leases_.Contexts(where.id)) {
       processes.insert(key);
     }
     double bytes = kept[where.id] + static_cast<double>(worker.need_bytes);
@@ -85,7 +85,7 @@ bool MemoryPlan::MayKeep(const Job& job,
       const Worker& parked = jobs_.WorkerOf(key);
       const std::vector<AcceleratorId>& next =
           round_.PlannedFor(jobs_.at(key.job));
-      if (parked.kept_on != where.id ||
+      if (parked.left_on != where.id ||
           std::find(next.begin(), next.end(), where.id) != next.end()) {
         continue;
       }
@@ -130,7 +130,7 @@ void MemoryPlan::MakeRoomOn(AcceleratorId id,
   const AcceleratorInfo& info = cluster_.accelerator(id).info;
   std::map<WorkerKey, uint64_t> processes;  // with what each takes
   std::vector<std::pair<Time, WorkerKey>> away;
-  for (const WorkerKey& key : leases_.Contexts(id)) {
+  for (const auto& [there, key] : leases_.Contexts(id)) {
     const Worker& worker = jobs_.WorkerOf(key);
     if (worker.leaving || evicted.contains(key)) continue;
     // Who comes next starts only when it has left.
@@ -140,7 +140,7 @@ void MemoryPlan::MakeRoomOn(AcceleratorId id,
     if (worker.held_epoch != 0 && worker.held == id && stays) {
       bytes += worker.need_bytes;
     }
-    if (worker.kept_on == id) bytes += worker.progress.device_bytes;
+    if (worker.left_on == id) bytes += worker.progress.device_bytes;
   }
   // Nobody knows what such a one will take: it gets what the kept ones have.
   bool unknown = false;

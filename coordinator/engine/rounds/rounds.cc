@@ -177,11 +177,16 @@ std::vector<bool> Rounds::FillableTypes() {
 }
 
 void Rounds::On(Time now, const event::UnitsAssigned& e) {
+  // Null: a damaged row names jobs that never were.
   for (const auto& [unit, places] : e.places) {
-    jobs_.at(unit.job).claimed = -1;
-    assignments_.Assign(now, jobs_.at(unit.job), places, unit.partner);
-    if (unit.packed())
-      assignments_.Assign(now, jobs_.at(unit.partner), places, unit.job);
+    if (Job* job = jobs_.Find(unit.job)) {
+      job->claimed = -1;
+      assignments_.Assign(now, *job, places, unit.partner);
+    }
+    Job* partner = unit.packed() ? jobs_.Find(unit.partner) : nullptr;
+    if (partner != nullptr) {
+      assignments_.Assign(now, *partner, places, unit.job);
+    }
   }
   for (const auto& [id, type] : e.claims) {
     if (Job* job = jobs_.FindLive(id)) job->claimed = type;

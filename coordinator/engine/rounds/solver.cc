@@ -97,8 +97,7 @@ void Solver::TakeAllocation(Time now, const PolicyResult& result) {
     if (job == nullptr || !job->active()) continue;
     if (job->counted_since == kNever) job->counted_since = now;
   }
-  changes_.filled().Forget();
-  changes_.idle().types.Forget();
+  changes_.ForgetTypes();
   if (result.is_assignment && allocation_.result().is_assignment) {
     return TakeAssignment(now, result);
   }

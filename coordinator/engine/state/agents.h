@@ -6,7 +6,6 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_STATE_AGENTS_H_
 #define GAVEL_COORDINATOR_ENGINE_STATE_AGENTS_H_
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>

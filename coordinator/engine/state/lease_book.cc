@@ -1,7 +1,6 @@
 #include "coordinator/engine/state/lease_book.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace gavel::engine {
 
@@ -44,7 +43,9 @@ const WorkerKey* LeaseBook::LeavingMemory(AcceleratorId accelerator,
   for (auto it = begin; it != end; ++it) {
     if (it->second.job == job.id) continue;
     const Worker& worker = jobs_.WorkerOf(it->second);
-    if (worker.is_parked() && worker.leaving) return &it->second;
+    if (worker.is_parked() && (worker.leaving || worker.finished)) {
+      return &it->second;
+    }
   }
   return nullptr;
 }
@@ -90,11 +91,9 @@ void LeaseBook::EndContexts(const WorkerKey& worker) {
                 [&](const auto& entry) { return entry.second == worker; });
 }
 
-std::vector<WorkerKey> LeaseBook::Contexts(AcceleratorId accelerator) const {
-  std::vector<WorkerKey> workers;
+LeaseBook::ContextRange LeaseBook::Contexts(AcceleratorId accelerator) const {
   const auto [begin, end] = contexts_.equal_range(accelerator);
-  for (auto it = begin; it != end; ++it) workers.push_back(it->second);
-  return workers;
+  return {begin, end};
 }
 
 std::set<WorkerKey> LeaseBook::ParkedOn(AcceleratorId accelerator) const {
@@ -102,7 +101,9 @@ std::set<WorkerKey> LeaseBook::ParkedOn(AcceleratorId accelerator) const {
   const auto [begin, end] = contexts_.equal_range(accelerator);
   for (auto it = begin; it != end; ++it) {
     const Worker& worker = jobs_.WorkerOf(it->second);
-    if (worker.is_parked() && !worker.leaving) parked.insert(it->second);
+    if (worker.is_parked() && !worker.leaving && !worker.finished) {
+      parked.insert(it->second);
+    }
   }
   return parked;
 }

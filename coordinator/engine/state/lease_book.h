@@ -13,11 +13,11 @@
 
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/state/job_table.h"
@@ -44,7 +44,7 @@ class LeaseBook {
   // Whoever keeps `job` from starting there; null: nobody. Any other job's
   // lease, but one of its partner that already takes only half.
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
-  // Whoever is told to end because of its memory there, and has not yet.
+  // Whoever has memory there, ends (by itself or told to), and has not yet.
   const WorkerKey* LeavingMemory(AcceleratorId accelerator,
                                  const Job& job) const;
 
@@ -76,7 +76,10 @@ class LeaseBook {
   // ---- memory: processes with a context on an accelerator (Worker::contexts)
   void AddContext(AcceleratorId accelerator, const WorkerKey& worker);
   void EndContexts(const WorkerKey& worker);
-  std::vector<WorkerKey> Contexts(AcceleratorId accelerator) const;
+  using ContextRange = std::ranges::subrange<
+      std::multimap<AcceleratorId, WorkerKey>::const_iterator>;
+  // Valid until a context begins or ends.
+  ContextRange Contexts(AcceleratorId accelerator) const;
   // Those that are away: parked, and not told to end.
   std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <tuple>
 #include <utility>
 

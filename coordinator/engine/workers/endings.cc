@@ -93,6 +93,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   worker.contexts.clear();
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
+  worker.left_on = AcceleratorId();
   worker.out_of_memory = false;
   jobs_.MayBeOver(job);
   changes_.Touch(job);
@@ -130,8 +131,8 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   if (failed) {
     CountFailure(now, job, end);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
-    processes_.RestartGang(
-        now, job);  // no failure, but the others can't go on alone
+    // No failure, but the others can't go on alone.
+    processes_.RestartGang(now, job);
   }
   if (job.active() && !job.assigned.empty()) {
     processes_.EnsureProcesses(now, job, job.assigned);

@@ -59,6 +59,7 @@ void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
   worker->pause_tier = PauseTier::kPark;
   worker->parked_at = kNever;
   worker->kept_on = AcceleratorId();
+  worker->left_on = AcceleratorId();
   if (cluster_.accelerator(worker->held).info.memory_bytes > 0 &&
       worker->contexts.insert(worker->held).second) {
     leases_.AddContext(worker->held, e.worker);
@@ -100,6 +101,7 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   endings_.EndLease(now, *job, *worker);
   worker->parked_at = now;
   worker->kept_on = kept ? held : AcceleratorId();
+  worker->left_on = held;
   if (e.cause == ReleaseCause::kOutOfMemory) {
     worker->out_of_memory = e.finished;
     endings_.OutOfMemory(*job, held, held_with, now);

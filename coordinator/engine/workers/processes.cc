@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "coordinator/engine/worker_limits.h"
@@ -131,6 +130,7 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.bytes_at = -kNever;
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
+  worker.left_on = AcceleratorId();
   worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
   worker.accrued_at = worker.launch_sent_at;
   worker.launch_repeated_at = kNever;

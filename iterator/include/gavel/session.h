@@ -22,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@
 namespace gavel {
 
 struct Profile;
+
+enum class ReduceOp : uint8_t { kSum, kMean, kMin, kMax };
 
 namespace internal {
 class BatchOwner;
@@ -59,6 +62,24 @@ class GAVEL_EXPORT Session : public Tracking {
   // The step is done, all that is tracked is as a restart needs it. For loops
   // without Iterator; inside one, before an evaluation in the loop's body.
   void StepDone();
+
+  // For what is on the device and not tracked: a captured CUDA graph, an
+  // AOTInductor package, a prefetched batch. `call` is called at a boundary, on
+  // the training thread, by each pause: the device is idle, and its memory is
+  // given back behind it. What it throws ends the loop.
+  void OnRelease(std::function<void()> call);
+  // The same when a device is there again with the tracked state on it, and at
+  // the first one of the process.
+  void OnAcquire(std::function<void(at::Device)> call);
+
+  // Collectives over the job's workers, inside a step; all of them make the
+  // same calls in the same order. `tensor`: dense, on device(), of the same
+  // shape on all; changed in place. With one worker nothing happens.
+  // kUnavailable: a worker was lost; go on to the next boundary, which ends the
+  // step as void.
+  Status AllReduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  Status Broadcast(const at::Tensor& tensor);  // rank 0's
+  Status Barrier();
 
   // The last value of a scalar, sent about once a second. At most 16 names; no
   // allocation and no lock after the first use of a name. A tensor on a GPU is

@@ -1,6 +1,6 @@
 // The kernel behind TensorHasher; only where nvcc was found.
-#ifndef GAVEL_RUNTIME_DEVICE_TENSOR_HASH_KERNEL_H_
-#define GAVEL_RUNTIME_DEVICE_TENSOR_HASH_KERNEL_H_
+#ifndef GAVEL_RUNTIME_CUDA_TENSOR_HASH_KERNEL_H_
+#define GAVEL_RUNTIME_CUDA_TENSOR_HASH_KERNEL_H_
 
 #include <cuda_runtime_api.h>
 
@@ -16,4 +16,4 @@ cudaError_t AddTermsOfWords(const void* data, uint64_t size_bytes,
 
 }  // namespace gavel::internal
 
-#endif  // GAVEL_RUNTIME_DEVICE_TENSOR_HASH_KERNEL_H_
+#endif  // GAVEL_RUNTIME_CUDA_TENSOR_HASH_KERNEL_H_

@@ -1,40 +1,27 @@
-// A packed pair on one GPU: two processes, so two contexts with streams of
-// their own, each with one lock of the GPU and its part of the memory.
-#include <torch/cuda.h>
-
+// A packed pair on one accelerator: two processes, so two contexts with streams
+// of their own, each with one lock of it and its part of the memory.
 #include <filesystem>
 
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
+#include "tests/support/accelerator_test.h"
 #include "tests/support/coordinator_thread.h"
-#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
-constexpr uint64_t kLimitBytes = 512 << 20;
+constexpr uint64_t kLimitBytes = 96 << 20;
 
-AcceleratorInfo Gpu() {
-  AcceleratorInfo gpu = CpuSlot("gpu-0");
-  gpu.device = "cuda:0";
-  return gpu;
-}
-
-class PairOnGpu : public Test {
+class PairOnAccelerator : public AcceleratorTest {
  protected:
-  void SetUp() override {
-    if (!torch::cuda::is_available()) {
-      GTEST_SKIP() << "no GPU that LibTorch can use on this machine";
-    }
-  }
   // One of the pair, told by a coordinator of its own.
   struct Member {
     Member(const std::string& folder, const std::string& name,
            uint64_t limit_bytes)
         : own(folder + "/" + name) {
       coordinator.Share(limit_bytes);
-      coordinator.Grant(Gpu());
+      coordinator.Grant(TestSlot("slot-a"));
       std::filesystem::create_directories(own);
       process.emplace(own,
                       WorkerProcess::Variables{
@@ -64,7 +51,7 @@ class PairOnGpu : public Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(PairOnGpu, BothTrainAtTheSameTimeWithinTheirMemory) {
+TEST_F(PairOnAccelerator, BothTrainAtTheSameTimeWithinTheirMemory) {
   Member a(folder_.path(), "a", kLimitBytes);
   Member b(folder_.path(), "b", kLimitBytes);
   ASSERT_TRUE(Eventually(
@@ -82,14 +69,15 @@ TEST_F(PairOnGpu, BothTrainAtTheSameTimeWithinTheirMemory) {
     }
   }
   SessionOptions alone;
-  alone.device = "cuda:0";
+  alone.device = device_.str();
   const std::string weights = Train(alone).weights;
   EXPECT_EQ(a.process->Weights(), weights);
   EXPECT_EQ(b.process->Weights(), weights);
 }
 
 // Less than the allocator's smallest block.
-TEST_F(PairOnGpu, WhoExceedsItsPartRunsOutOfMemoryAndItsPartnerDoesNot) {
+TEST_F(PairOnAccelerator,
+       WhoExceedsItsPartRunsOutOfMemoryAndItsPartnerDoesNot) {
   Member a(folder_.path(), "a", kLimitBytes);
   Member b(folder_.path(), "b", 1 << 20);
   ASSERT_TRUE(Eventually(b.coordinator, [&] {

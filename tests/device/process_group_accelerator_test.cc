@@ -1,6 +1,5 @@
-// NCCL: a gang of one rank on one GPU, which goes the whole way but for the
-// network, and a gang of two on two.
-#include <torch/cuda.h>
+// Collectives of accelerators: a gang of one rank, which goes the whole way but
+// for the network, and a gang of two.
 #include <torch/types.h>
 
 #include <thread>
@@ -8,18 +7,17 @@
 #include "core/status.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
-#include "tests/support/test.h"
+#include "tests/support/accelerator_test.h"
 
-namespace gavel {
+namespace gavel::testing {
 namespace {
 
-TEST(ProcessGroupGpu, AddsUpBroadcastsAndAverages) {
-  if (!torch::cuda::is_available()) {
-    GTEST_SKIP() << "needs a GPU: torch::cuda::is_available() is false";
-  }
+using ProcessGroupOnAccelerator = AcceleratorTest;
+
+TEST_F(ProcessGroupOnAccelerator, AddsUpBroadcastsAndAverages) {
   ASSERT_OK_AND_ASSIGN(const auto store, GangStore::Host("127.0.0.1", 0, 10));
   ProcessGroupOptions options;
-  options.device = at::Device(at::kCUDA, 0);
+  options.device = device_;
   options.prefix = "test";
   ASSERT_OK_AND_ASSIGN(const auto group, ProcessGroup::Create(*store, options));
   const at::Tensor ones = torch::ones({1000}, options.device);
@@ -54,7 +52,7 @@ absl::StatusOr<Results> RunRank(const std::string& endpoint, int rank) {
   ProcessGroupOptions options;
   options.rank = rank;
   options.world_size = 2;
-  options.device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(rank));
+  options.device = at::Device(TestDevice(rank));
   options.prefix = "test";
   GAVEL_ASSIGN_OR_RETURN(const auto group,
                          ProcessGroup::Create(*store, options));
@@ -78,12 +76,9 @@ absl::StatusOr<Results> RunRank(const std::string& endpoint, int rank) {
                  weight.grad()[0].item<double>()};
 }
 
-TEST(ProcessGroupGpu, AGangOfTwoAddsUpBroadcastsAndAverages) {
-  if (torch::cuda::device_count() < 2) {
-    GTEST_SKIP() << "needs two GPUs, this machine has "
-                 << static_cast<int>(torch::cuda::device_count())
-                 << ": NCCL between GPUs is untested here";
-  }
+TEST_F(ProcessGroupOnAccelerator, AGangOfTwoAddsUpBroadcastsAndAverages) {
+  NeedDevices(2);
+  if (IsSkipped()) return;
   ASSERT_OK_AND_ASSIGN(const auto host, GangStore::Host("127.0.0.1", 0, 10));
   std::vector<absl::StatusOr<Results>> results(2, absl::UnknownError("no run"));
   std::vector<std::thread> ranks;
@@ -102,4 +97,4 @@ TEST(ProcessGroupGpu, AGangOfTwoAddsUpBroadcastsAndAverages) {
 }
 
 }  // namespace
-}  // namespace gavel
+}  // namespace gavel::testing

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/device/tensor_hash_kernel.h"
+#include "runtime/cuda/tensor_hash_kernel.h"
 #include "runtime/device/tensor_hash_words.h"
 
 namespace gavel::internal {

@@ -1,0 +1,173 @@
+// What a pause does with a device: callbacks, the batch, what is left behind,
+// and a device that others fill.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <chrono>
+#include <thread>
+
+#include "gavel/session.h"
+#include "tests/iterator/training.h"
+#include "tests/support/accelerator_test.h"
+#include "tests/support/coordinator_thread.h"
+
+namespace gavel::testing {
+namespace {
+
+class SessionRelease : public AcceleratorTest {
+ protected:
+  void SetUp() override {
+    AcceleratorTest::SetUp();
+    options_.coordinator = coordinator_.endpoint();
+    options_.job = 1;
+    options_.incarnation = 1;
+    options_.run_directory = folder_.path() + "/run";
+    options_.checkpoint_directory = folder_.path() + "/checkpoints";
+    options_.log = log_.Sink();
+  }
+  // Trains, with one pause after step 8; the next grant comes `meanwhile` is
+  // done.
+  Outcome TrainWithPause(const std::function<void()>& meanwhile,
+                         const std::string& next = "slot-a") {
+    coordinator_.Grant(TestSlot("slot-a"));
+    std::thread resume;
+    training_.after_step = [&](Session& session) {
+      if (session.steps_done() == 8) {
+        coordinator_.Pause();
+        resume = std::thread([&] {
+          EXPECT_TRUE(coordinator_.Wait(
+              [&] { return !coordinator_.Heard<LeaseReleased>().empty(); }));
+          meanwhile();
+          coordinator_.Grant(TestSlot(next));
+        });
+      }
+      if (coordinator_.Heard<LeaseReleased>().empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    };
+    const Outcome outcome = Train(options_, training_);
+    resume.join();
+    return outcome;
+  }
+
+  TemporaryFolder folder_;
+  Lines log_;
+  CoordinatorThread coordinator_;
+  SessionOptions options_;
+  TrainingOptions training_;
+};
+
+TEST_F(SessionRelease, NothingOfTheJobStaysAllocated) {
+  int64_t reserved_bytes = -1;
+  const Outcome outcome =
+      TrainWithPause([&] { reserved_bytes = ReservedBytes(); });
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(reserved_bytes, 0);
+  EXPECT_EQ(coordinator_.Heard<LeaseReleased>()[0].progress.device_bytes, 0u);
+  EXPECT_FALSE(log_.Contain("in the way of the next job"));
+}
+
+TEST_F(SessionRelease, WhatIsLeftBehindIsToldAndSaid) {
+  at::Tensor forgotten;
+  training_.before_loop = [&](Session&) {
+    forgotten = at::empty({16 << 20}, at::device(device_).dtype(at::kByte));
+  };
+  TrainWithPause([] {});
+  EXPECT_TRUE(log_.Contain("16.0 MiB stay on " + device_.str())) << log_.Text();
+  EXPECT_GE(coordinator_.Heard<LeaseReleased>()[0].progress.device_bytes,
+            uint64_t{16} << 20);
+}
+
+TEST_F(SessionRelease, CallbacksFreeAndMakeWhatIsNotTracked) {
+  std::vector<std::string> calls;
+  at::Tensor graph;
+  training_.before_loop = [&](Session& session) {
+    session.OnAcquire([&](at::Device device) {
+      calls.push_back("acquire " + device.str());
+      graph = at::empty({16 << 20}, at::device(device).dtype(at::kByte));
+    });
+    session.OnRelease([&] {
+      calls.push_back("release");
+      graph.reset();
+    });
+  };
+  int64_t reserved_bytes = -1;
+  const Outcome outcome = TrainWithPause(
+      [&] { reserved_bytes = ReservedBytes(); }, /*next=*/"slot-b");
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_THAT(calls, ElementsAre("acquire " + device_.str(), "release",
+                                 "acquire " + TestDevice(1)));
+  EXPECT_EQ(reserved_bytes, 0);
+}
+
+TEST_F(SessionRelease, WhatACallbackThrowsEndsTheLoop) {
+  training_.before_loop = [](Session& session) {
+    session.OnRelease([] { throw std::runtime_error("no graph"); });
+  };
+  coordinator_.Grant(TestSlot("slot-a"));
+  training_.after_step = [&](Session& session) {
+    if (session.steps_done() == 8) coordinator_.Pause();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  const Outcome outcome = Train(options_, training_);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.status.message(), HasSubstr("no graph"));
+}
+
+// Another process holds the memory for a while: this one waits for it.
+TEST_F(SessionRelease, WaitsForMemoryThatIsAboutToComeBack) {
+  std::thread other;
+  const Outcome outcome = TrainWithPause([&] {
+    const auto [free, total] =
+        c10::getDeviceAllocator(device_.type())->getMemoryInfo(0);
+    auto all = std::make_shared<at::Tensor>(
+        at::empty({static_cast<int64_t>(free) / (2 << 20) * (2 << 20)},
+                  at::device(device_).dtype(at::kByte)));
+    other = std::thread([all = std::move(all)]() mutable {
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
+      all.reset();
+    });
+  });
+  other.join();
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.weights, Uninterrupted().weights);
+  EXPECT_THAT(coordinator_.Heard<LeaseReleased>(),
+              Each(Field(&LeaseReleased::cause, ReleaseCause::kPaused)));
+}
+
+// For longer: it gives the lease back, but not as a job that does not fit.
+TEST_F(SessionRelease, ADeviceThatOthersFillIsNoReasonToLeaveItsType) {
+  at::Tensor all;
+  const Outcome outcome = TrainWithPause([&] {
+    const auto [free, total] =
+        c10::getDeviceAllocator(device_.type())->getMemoryInfo(0);
+    all = at::empty({static_cast<int64_t>(free) / (2 << 20) * (2 << 20)},
+                    at::device(device_).dtype(at::kByte));
+    coordinator_.Grant(TestSlot("slot-a"));
+    EXPECT_TRUE(coordinator_.Wait(
+        [&] { return coordinator_.Heard<LeaseReleased>().size() > 1; }));
+    all.reset();
+  });
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(coordinator_.Heard<LeaseReleased>()[1].cause,
+            ReleaseCause::kResumeFailed);
+  EXPECT_TRUE(log_.Contain("other processes leave")) << log_.Text();
+}
+
+TEST_F(SessionRelease, ItsDeviceIsTheCurrentOne) {
+  NeedDevices(2);
+  if (IsSkipped()) return;
+  training_.before_loop = [&](Session& session) {
+    session.OnAcquire([](at::Device device) {
+      const at::Device current(device.type());
+      EXPECT_EQ(at::ones({1}, current).device(), device);
+    });
+  };
+  const Outcome outcome = TrainWithPause([] {}, /*next=*/"slot-b");
+  EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
+  EXPECT_EQ(outcome.device, second_);
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,24 @@
+// What a test trains on: the CPU, or the accelerators that GAVEL_TEST_DEVICE
+// names. ctest runs some tests a second time with "hpu", the simulated
+// accelerator, which gives the bits of the CPU.
+#ifndef GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
+#define GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
+
+#include <cstdlib>
+#include <string>
+
+namespace gavel::testing {
+
+inline bool OnAccelerator() {
+  return std::getenv("GAVEL_TEST_DEVICE") != nullptr;
+}
+
+inline std::string TestDevice(int index = 0) {
+  if (!OnAccelerator()) return "cpu";
+  return std::string(std::getenv("GAVEL_TEST_DEVICE")) + ":" +
+         std::to_string(index);
+}
+
+}  // namespace gavel::testing
+
+#endif  // GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
