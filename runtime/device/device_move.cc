@@ -229,6 +229,9 @@ absl::Status ReleaseMemory(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();
   return CatchAsStatus(StrCat("releasing memory of ", device.str()), [device] {
     const c10::DeviceGuard guard(device);
+    // A copy between devices may still read what was freed.
+    c10::impl::VirtualGuardImpl(device.type())
+        .synchronizeDevice(device.index());
     BackendOf(device.type()).ReleaseWorkspaces(device);
     c10::getDeviceAllocator(device.type())->emptyCache();
     return absl::OkStatus();

@@ -65,9 +65,8 @@ absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
 // asynchronous work show up here.
 absl::Status Synchronize(c10::Device device);
 
-// Gives the allocator's unused memory on `device`, and what libraries keep
-// there for their work, back to the driver. All work on it must be done.
-// Nothing to do on a CPU.
+// Waits for the device, and gives the allocator's unused memory there, and what
+// libraries keep for their work, back to the driver. Nothing to do on a CPU.
 absl::Status ReleaseMemory(c10::Device device);
 
 struct DeviceMemory {

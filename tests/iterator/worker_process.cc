@@ -64,6 +64,16 @@ void WorkerProcess::Signal(int signal_number) const {
 int WorkerProcess::Wait() {
   int status = 0;
   waitpid(pid_, &status, 0);
+  return End(status);
+}
+
+std::optional<int> WorkerProcess::Poll() {
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == 0) return std::nullopt;
+  return End(status);
+}
+
+int WorkerProcess::End(int status) {
   pid_ = -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

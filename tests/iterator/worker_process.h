@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,10 +21,14 @@ class WorkerProcess {
   void Signal(int signal_number) const;
   // As a shell says it: the exit code, or 128 + the signal.
   int Wait();
+  // The same, or nullopt while it runs.
+  std::optional<int> Poll();
   std::string Output() const;  // both streams, so far
   std::string Weights() const;
 
  private:
+  int End(int status);
+
   std::string folder_;
   pid_t pid_ = -1;
 };
