@@ -91,6 +91,16 @@ TEST_F(OnAccelerator, MemoryIsGivenBack) {
   EXPECT_LE(UsedBytes(), used_during - kBytes);
 }
 
+TEST_F(OnAccelerator, MemoryIsGivenBackBehindACopyToAnother) {
+  NeedDevices(2);
+  if (IsSkipped()) return;
+  at::Tensor tensor = at::zeros({1 << 22}, device_);
+  for (int i = 0; i < 100; ++i) tensor.add_(1);
+  ASSERT_OK(MoveTensors({tensor}, second_));
+  ASSERT_OK(ReleaseMemory(device_));
+  EXPECT_TRUE(tensor.eq(100).all().item<bool>());
+}
+
 TEST_F(OnAccelerator, TooMuchForTheDeviceIsResourceExhausted) {
   // 64 TiB: shared memory of one element, so that the host need not hold it.
   at::Tensor huge = at::ones({1}).expand({int64_t{1} << 44});

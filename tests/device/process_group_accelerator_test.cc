@@ -1,5 +1,6 @@
 // Collectives of accelerators: a gang of one rank, which goes the whole way but
 // for the network, and a gang of two.
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
 #include <thread>
@@ -94,6 +95,39 @@ TEST_F(ProcessGroupOnAccelerator, AGangOfTwoAddsUpBroadcastsAndAverages) {
     EXPECT_EQ(result->broadcast, 5);
     EXPECT_EQ(result->gradient, 1.5);
   }
+}
+
+// `tensor` has been raised by `count`, but not at once.
+void RaiseSlowly(const at::Tensor& tensor, int count) {
+  for (int i = 0; i < count; ++i) tensor.add_(1);
+}
+
+TEST_F(ProcessGroupOnAccelerator, FinishWaitsForWhatIsUnderWay) {
+  ASSERT_OK_AND_ASSIGN(const auto store, GangStore::Host("127.0.0.1", 0, 10));
+  ProcessGroupOptions options;
+  options.device = device_;
+  options.prefix = "test";
+  ASSERT_OK_AND_ASSIGN(auto group, ProcessGroup::Create(*store, options));
+  const at::Tensor tensor = torch::zeros({1 << 22}, device_);
+  RaiseSlowly(tensor, 100);
+  ASSERT_OK(group->AllReduce(tensor).status());
+  ASSERT_OK(group->Finish());
+  // All that was begun before is done, on whatever stream.
+  const c10::impl::VirtualGuardImpl guard(device_.type());
+  EXPECT_TRUE(guard.queryStream(guard.getStream(device_)));
+  group.reset();
+  EXPECT_TRUE(tensor.eq(100).all().item<bool>());
+}
+
+TEST_F(ProcessGroupOnAccelerator, AfterAnAbortNothingIsTaken) {
+  ASSERT_OK_AND_ASSIGN(const auto store, GangStore::Host("127.0.0.1", 0, 10));
+  ProcessGroupOptions options;
+  options.device = device_;
+  options.prefix = "test";
+  ASSERT_OK_AND_ASSIGN(const auto group, ProcessGroup::Create(*store, options));
+  group->Abort();
+  EXPECT_THAT(group->Synchronize(), StatusIs(kUnavailable, "aborted"));
+  EXPECT_THAT(group->Finish(), StatusIs(kUnavailable, "aborted"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Breaks one safety rule at a time, and expects gavel-simulation-test to find a seed that fails.
+"""Breaks one safety rule at a time, and expects gavel-simulation-test to find a seed that fails, or a test to fail.
 
-mutants.toml lists the rules. Each mutant is an edited copy of one or a few source files, compiled with the commands of
+mutants.toml, or the table that --table names, lists the rules. Each mutant is an edited copy of one or a few source files, compiled with the commands of
 the build folder and linked before its libraries. Needs a build of gavel-simulation-test that is up to date.
 
     tests/simulation/mutants.py --build build                  # all
@@ -9,6 +9,7 @@ the build folder and linked before its libraries. Needs a build of gavel-simulat
 """
 import argparse
 import concurrent.futures
+import os
 import pathlib
 import re
 import shlex
@@ -20,6 +21,8 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = "gavel-simulation-test"
+SIMULATED_DEVICE = {"OMP_WAIT_POLICY": "PASSIVE", "GAVEL_TEST_DEVICE": "hpu",
+                    "GAVEL_SIMULATED_DEVICE": "devices=4,memory_mib=256"}
 SEEDS = 2000
 SECONDS_MAX = 900  # of one command; a mutant that hangs is not caught
 # A process that dies is no violation that the simulation has found.
@@ -50,13 +53,15 @@ def edited(mutant):
 
 
 class Build:
-    def __init__(self, folder):
+    def __init__(self, folder, program):
         self.folder = folder.resolve()
-        listed = self.run(["ninja", "-t", "commands", PROGRAM])
+        self.program = program
+        listed = self.run(["ninja", "-t", "commands", program])
         self.commands = listed.stdout.splitlines()
 
-    def run(self, command):
+    def run(self, command, environment=None):
         return subprocess.run(command, cwd=self.folder, shell=isinstance(command, str), text=True,
+                              env={**os.environ, **(environment or {})},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX)
 
     def must_run(self, command):
@@ -68,7 +73,7 @@ class Build:
         """Compiles `source` with the files in `overlay` in place of those of the tree."""
         command = next((c for c in self.commands if c.endswith(f" -c {ROOT / source}")), None)
         if command is None:
-            raise Broken(f"{PROGRAM} is not built of {source}")
+            raise Broken(f"{self.program} is not built of {source}")
         words = shlex.split(command)
         words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{overlay}")
         compiled = overlay / source
@@ -81,26 +86,39 @@ class Build:
 
     def link(self, objects, program):
         """An object that stands before the libraries replaces the member with the same symbols."""
-        output = f"-o bin/{PROGRAM} "
-        self.must_run(self.commands[-1].replace(output, f"{shlex.join(objects)} -Wl,-S -o {shlex.quote(program)} "))
+        output = re.compile(rf"-o bin/(tests/)?{re.escape(self.program)} ")
+        replacement = f"{shlex.join(objects)} -Wl,-S -o {shlex.quote(program)} "
+        self.must_run(output.sub(lambda _: replacement, self.commands[-1]))
+
+
+def run_simulation(build, mutant, program):
+    seeds = mutant.get("seeds", SEEDS)
+    ran = build.run([program, "--seeds", f"1:{seeds}", "--stop-at-failure"])
+    found = CAUGHT.search(ran.stdout)
+    if ran.returncode != 1 or found is None:
+        raise Broken(f"no seed of {seeds} fails, although {mutant['allows']}\n{ran.stdout}")
+    return f"seed {found[1]}: {found[2]}"
+
+
+def run_test(build, mutant, program):
+    ran = build.run([program, "--gtest_brief=1", f"--gtest_filter={mutant['filter']}"], SIMULATED_DEVICE)
+    if ran.returncode != 1 or "[  FAILED  ]" not in ran.stdout:
+        raise Broken(f"{mutant['filter']} passes, although {mutant['allows']}\n{ran.stdout}")
+    return mutant["filter"]
 
 
 def catch(build, mutant):
-    """The seed that fails and why. Raises Broken if there is none."""
+    """What fails. Raises Broken if nothing does."""
     overlay = build.folder / "mutants" / mutant["name"]
     try:
         texts = edited(mutant)
         for path, text in texts.items():
             (overlay / path).parent.mkdir(parents=True, exist_ok=True)
             (overlay / path).write_text(text)
-        program = str(overlay / PROGRAM)
+        program = str(overlay / build.program)
         build.link([build.compile(source, overlay) for source in mutant.get("compile", texts)], program)
-        seeds = mutant.get("seeds", SEEDS)
-        ran = build.run([program, "--seeds", f"1:{seeds}", "--stop-at-failure"])
-        found = CAUGHT.search(ran.stdout)
-        if ran.returncode != 1 or found is None:
-            raise Broken(f"no seed of {seeds} fails, although {mutant['allows']}\n{ran.stdout}")
-        return f"seed {found[1]}: {found[2]}"
+        run = run_test if "filter" in mutant else run_simulation
+        return run(build, mutant, program)
     except subprocess.TimeoutExpired as late:
         raise Broken(str(late)) from late
     finally:
@@ -110,22 +128,24 @@ def catch(build, mutant):
 def main():
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    flags.add_argument("--table", type=pathlib.Path, default=ROOT / "tests/simulation/mutants.toml")
     flags.add_argument("-j", type=int, default=2, help="mutants at a time")
     flags.add_argument("names", nargs="*", help="default: all")
     args = flags.parse_args()
-    mutants = tomllib.loads((ROOT / "tests/simulation/mutants.toml").read_text())["mutant"]
+    mutants = tomllib.loads(args.table.read_text())["mutant"]
     known = {mutant["name"]: mutant for mutant in mutants}
     if len(known) != len(mutants) or not known.keys() >= set(args.names):
         sys.exit(f"the names of mutants are not distinct, or there is none of {args.names}")
     stale = [line for mutant in mutants for line in stale_edits(mutant)]
     if stale:
         sys.exit("\n".join(stale))
-    build = Build(args.build)
+    programs = {known[name].get("program", PROGRAM) for name in args.names or known}
+    builds = {program: Build(args.build, program) for program in programs}
 
     def report(name):
         began = time.monotonic()
         try:
-            verdict, what = "caught", catch(build, known[name])
+            verdict, what = "caught", catch(builds[known[name].get("program", PROGRAM)], known[name])
         except Broken as broken:
             verdict, what = "NOT CAUGHT", str(broken)
         print(f"{name:24} {verdict} in {time.monotonic() - began:.0f} s: {what}", flush=True)
