@@ -1,12 +1,10 @@
 // How many workers elastic jobs get, apart from the engine.
 #include "coordinator/engine/elastic.h"
 
-#include <algorithm>
 #include <cmath>
-#include <map>
 #include <random>
 
-#include "gmock/gmock.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

@@ -4,19 +4,14 @@
 #ifndef GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 #define GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event_codec.h"
 #include "coordinator/engine/invariants.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 
@@ -96,6 +91,18 @@ class EngineDriver {
     Step(event::ServerJoined{hello});
   }
 
+  // One accelerator, of any type.
+  static AgentHello HelloOf(const std::string& server, const std::string& type,
+                            uint64_t incarnation = 1) {
+    AgentHello hello;
+    hello.server = server;
+    hello.incarnation = incarnation;
+    hello.accelerators.resize(1);
+    hello.accelerators[0].type = type;
+    hello.accelerators[0].uuid = server + "-0";
+    return hello;
+  }
+
   JobId Submit(const std::string& name, int scale_factor = 1,
                JobSpec spec = {}) {
     spec.name = name;
@@ -144,7 +151,7 @@ class EngineDriver {
   void MoveByLoss(JobId id) {
     const Accelerator lost = engine_->cluster().accelerator(worker(id).held);
     Step(event::AcceleratorLost{lost.server, lost.info.uuid});
-    Step(event::LeaseEnded{Key(id), worker(id).held_epoch, Progress(), false});
+    GiveBack(id);
     At(now + 1);
     if (worker(id).process != ProcessState::kJoined) Hello(Key(id));
     Request(Key(id));
@@ -156,6 +163,18 @@ class EngineDriver {
     progress.throughput_steps_per_s = steps_per_s;
     progress.window_s = window_s;
     Step(event::StepsReported{Key(id), worker(id).held_epoch, progress});
+  }
+
+  // The lease that it holds ends.
+  void GiveBack(const WorkerKey& key, const Progress& progress = {},
+                ReleaseCause cause = ReleaseCause::kPaused,
+                bool finished = false) {
+    const Worker& worker =
+        job(key.job).workers.at(static_cast<size_t>(key.rank));
+    Step(event::LeaseEnded{key, worker.held_epoch, progress, finished, cause});
+  }
+  void GiveBack(JobId id, const Progress& progress = {}) {
+    GiveBack(Key(id), progress);
   }
 
   // The pair that has an accelerator in this round; invalid: none has.
@@ -173,9 +192,16 @@ class EngineDriver {
     for (const auto& [id, job] : engine_->jobs()) {
       const Worker& worker = job.workers.front();
       if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) continue;
-      Step(event::LeaseEnded{Key(id), worker.held_epoch, worker.progress,
-                             false});
+      GiveBack(id, worker.progress);
     }
+  }
+
+  // Of the present process of that rank.
+  WorkerExited ExitOf(JobId id, int rank = 0) const {
+    WorkerExited exit;
+    exit.worker = Key(id, rank);
+    exit.server = job(id).workers.at(static_cast<size_t>(rank)).server;
+    return exit;
   }
 
   void Gone(const WorkerKey& key, int code, int signal = 0) {
@@ -250,17 +276,32 @@ class EngineDriver {
   }
 
   uint64_t Replay() {
-    engine_ = std::make_unique<Engine>(options_);
+    engine_ = std::make_unique<Engine>(Replayed(options_));
     invariants_.Restarted();
-    uint64_t term = 0;
-    for (const action::Persist& row : rows) {
-      engine_->Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
-      term = row.term;
-    }
-    return term;
+    return rows.empty() ? 0 : rows.back().term;
   }
+  // What an engine with these options makes of the rows.
+  Engine Replayed(const EngineOptions& options) const {
+    Engine replayed(options);
+    for (const action::Persist& row : rows) {
+      replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
+    }
+    return replayed;
+  }
+  // And of a snapshot of this one.
+  Engine Restored(const EngineOptions& options) const {
+    const absl::StatusOr<std::string> bytes = engine_->Snapshot();
+    EXPECT_OK(bytes);
+    Engine restored(options);
+    EXPECT_OK(restored.Restore(*bytes));
+    return restored;
+  }
+  Engine Restored() const { return Restored(engine_->options()); }
 
   const Engine& engine() const { return *engine_; }
+  std::string Why(JobId id) const {
+    return RenderReason(engine_->Why(id, now));
+  }
   const Job& job(JobId id) const { return engine_->jobs().at(id); }
   const Worker& worker(JobId id) const { return job(id).workers.front(); }
 

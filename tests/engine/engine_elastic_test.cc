@@ -1,12 +1,9 @@
 // Elastic jobs in the engine: when they grow and shrink, what becomes of their
 // processes, and that a replay decides the same.
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int kAccelerators = 4;
 constexpr double kRound_s = 100;
@@ -64,8 +61,7 @@ class ElasticJobs : public ::testing::Test {
       const Worker& worker = WorkerOf(id, rank);
       if (worker.pause_sent_at == kNever) continue;
       if (worker.held_epoch != 0) {
-        driver_.Step(event::LeaseEnded{driver_.Key(id, rank), worker.held_epoch,
-                                       worker.progress});
+        driver_.GiveBack(driver_.Key(id, rank), worker.progress);
       }
     }
     for (int rank = 0; rank < static_cast<int>(At(id).workers.size()); ++rank) {
@@ -243,8 +239,7 @@ TEST_F(ElasticJobs, ThatDoNotComeTogetherGoBackToWhatTheyAskedFor) {
       }
     }
     driver_.Request(driver_.Key(job));
-    driver_.Step(event::LeaseEnded{driver_.Key(job), At(job).epoch, Progress(),
-                                   false, ReleaseCause::kResumeFailed});
+    driver_.GiveBack(driver_.Key(job), {}, ReleaseCause::kResumeFailed);
   }
   EXPECT_EQ(At(job).assigned.size(), 1);
   Obey(job);

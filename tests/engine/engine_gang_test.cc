@@ -1,15 +1,10 @@
 // Gangs: rank 0 first, then the others, at its store; and what happens when one
 // of them is lost, or they never meet.
-#include <map>
-#include <string>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 class Gang : public ::testing::Test {
  protected:
@@ -21,9 +16,7 @@ class Gang : public ::testing::Test {
     job_ = driver_.Submit("gang", kRanks, spec);
   }
 
-  std::string Why() const {
-    return RenderReason(driver_.engine().Why(job_, driver_.now));
-  }
+  std::string Why() const { return driver_.Why(job_); }
   WorkerKey Key(int rank) const { return driver_.Key(job_, rank); }
   const Worker& WorkerOf(int rank) const {
     return driver_.job(job_).workers.at(static_cast<size_t>(rank));
@@ -57,8 +50,7 @@ class Gang : public ::testing::Test {
         event::StepsReported{Key(rank), WorkerOf(rank).held_epoch, progress});
   }
   void GiveBack(int rank, ReleaseCause cause) {
-    driver_.Step(event::LeaseEnded{Key(rank), WorkerOf(rank).held_epoch,
-                                   WorkerOf(rank).progress, false, cause});
+    driver_.GiveBack(Key(rank), WorkerOf(rank).progress, cause);
   }
   // A start that fails at rank 1: all give back.
   void FailToMeet() {
@@ -107,9 +99,7 @@ TEST_F(Gang, ItsRanksAreToldTheirPlacesAsTorchrunSays) {
   driver_.At(driver_.engine().round_ends_at());
   std::map<int, std::map<std::string, std::string>> told;
   for (const Action& action : driver_.actions) {
-    const auto* send = std::get_if<action::SendToAgent>(&action);
-    if (send == nullptr) continue;
-    const auto* launch = std::get_if<LaunchWorker>(&send->message);
+    const auto* launch = EngineDriver::MessageIn<LaunchWorker>(action);
     if (launch == nullptr || launch->worker.job != spread) continue;
     for (const auto& [name, value] : launch->environment) {
       told[launch->worker.rank][name] = value;
@@ -321,9 +311,7 @@ TEST_F(Gang, ADeathCountsOnceWhoeverIsHeardFirst) {
 TEST_F(Gang, WhoIsKilledForTheRestartHasNotFailed) {
   Start();
   driver_.Gone(Key(0), 75);
-  WorkerExited exit;
-  exit.server = "here";
-  exit.worker = Key(1);
+  WorkerExited exit = driver_.ExitOf(job_, 1);
   exit.signal = 9;
   exit.stopped = true;  // by its agent, as it was told
   driver_.Step(event::WorkerGone{exit});

@@ -1,15 +1,11 @@
 // Workers whose loop stands still, processes that nobody wants, agents that
 // know nothing of what ran before them, and settings of then.
-#include <memory>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 class HungWorker : public ::testing::Test {
  protected:
@@ -39,9 +35,7 @@ class HungWorker : public ::testing::Test {
     job_ = driver_.Submit("a", 1, std::move(spec));
     key_ = driver_.Run(job_);
   }
-  std::string Why() const {
-    return RenderReason(driver_.engine().Why(job_, driver_.now));
-  }
+  std::string Why() const { return driver_.Why(job_); }
 
   EngineDriver driver_;
   JobId job_;
@@ -138,6 +132,7 @@ TEST(Stranger, IsStoppedUntilItIsToldToBeGone) {
   const WorkerKey stranger{JobId(7), 0, 3};
   driver.JoinServer("here", 1, {{stranger, 42}});
   EXPECT_EQ(driver.Last<StopWorker>()->worker, stranger);
+  EXPECT_EQ(driver.Last<StopWorker>()->grace_s, 0);
   driver.At(driver.now + 30);
   const int stops = driver.Count<StopWorker>();
   EXPECT_GT(stops, 4);
@@ -146,15 +141,9 @@ TEST(Stranger, IsStoppedUntilItIsToldToBeGone) {
   EXPECT_EQ(driver.Count<StopWorker>(), stops);
 }
 
-AgentHello OtherState(uint64_t incarnation) {
-  AgentHello hello;
-  hello.server = "here";
-  hello.incarnation = incarnation;
+AgentHello OtherState() {
+  AgentHello hello = EngineDriver::HelloOf("here", "v100");
   hello.state_id = "another";
-  AcceleratorInfo info;
-  info.type = "v100";
-  info.uuid = "here-0";
-  hello.accelerators = {info};
   return hello;
 }
 
@@ -175,7 +164,7 @@ TEST(AgentWithAnotherStateDirectory, HasNotSweptSoLeasesAreWaitedOut) {
   const JobId job = driver.Submit("a");
   const WorkerKey key = driver.Run(job);
   driver.At(6);  // the agent is lost, the lease of 10 s runs
-  driver.Step(event::ServerJoined{OtherState(1)});
+  driver.Step(event::ServerJoined{OtherState()});
   EXPECT_EQ(driver.worker(job).held_epoch, driver.job(job).epoch);
   const int grants = driver.Count<LeaseGrant>();
   driver.Request(key, /*holding=*/true);
@@ -230,14 +219,8 @@ TEST(Settings, OfThenAreInTheJournalAndInSnapshots) {
               std::pair(2.0, 1.5));
     EXPECT_EQ(engine.jobs().begin()->second.table_row, row);
   };
-  Engine replayed{EngineOptions()};
-  for (const action::Persist& row : driver.rows) {
-    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
-  }
-  expect_same(replayed);
-  Engine restored{EngineOptions()};
-  ASSERT_TRUE(restored.Restore(*replayed.Snapshot()).ok());
-  expect_same(restored);
+  expect_same(driver.Replayed({}));
+  expect_same(driver.Restored({}));
 }
 
 }  // namespace

@@ -1,20 +1,9 @@
 // Jobs: submission, processes, failures, and the reasons that are given.
-#include <set>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Ge;
-using ::testing::HasSubstr;
-using ::testing::Le;
-
-std::string Why(const EngineDriver& driver, JobId job) {
-  return RenderReason(driver.engine().Why(job, driver.now));
-}
 
 TEST(Submission, IsAnsweredOnceItIsOnDisk) {
   EngineDriver driver;
@@ -203,9 +192,9 @@ TEST(Failure, ThreeTimesInARowHoldsTheJobWithTheReason) {
   const JobId job = driver.Submit("a");
   for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 3);
   EXPECT_EQ(driver.job(job).state, JobState::kHeld);
-  EXPECT_THAT(Why(driver, job), HasSubstr("failed 3 times in a row"));
-  EXPECT_THAT(Why(driver, job), HasSubstr("exit code 3"));
-  EXPECT_THAT(Why(driver, job), HasSubstr("gavel release 1"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("failed 3 times in a row"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("exit code 3"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("gavel release 1"));
 }
 
 TEST(Failure, WithANewerGenerationInBetweenStartsCountingAgain) {
@@ -227,7 +216,7 @@ TEST(Failure, AKilledWorkerIsNamedByItsSignal) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
   for (int i = 0; i < 3; ++i) driver.Gone(driver.Run(job), 0, 11);
-  EXPECT_THAT(Why(driver, job), HasSubstr("killed by signal 11"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("killed by signal 11"));
 }
 
 TEST(Failure, TellsTheLastErrorOfItsOutput) {
@@ -235,28 +224,24 @@ TEST(Failure, TellsTheLastErrorOfItsOutput) {
   const JobId job = driver.Submit("a");
   for (int i = 0; i < 3; ++i) {
     driver.Run(job);
-    WorkerExited exit;
-    exit.server = "here";
-    exit.worker = driver.Key(job);
+    WorkerExited exit = driver.ExitOf(job);
     exit.exit_code = 1;
     exit.error_line = StrCat("ValueError: ", i);
     driver.Step(event::WorkerGone{exit});
     EXPECT_EQ(driver.job(job).last_error, exit.error_line);
   }
-  EXPECT_THAT(Why(driver, job),
+  EXPECT_THAT(driver.Why(job),
               HasSubstr("(last: exit code 1, \"ValueError: 2\")"));
 }
 
 TEST(Failure, ToLaunchHoldsTheJobAtOnce) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
-  WorkerExited exit;
-  exit.server = "here";
-  exit.worker = driver.Key(job);
+  WorkerExited exit = driver.ExitOf(job);
   exit.launch_error = "./train: no such file";
   driver.Step(event::WorkerGone{exit});
   EXPECT_EQ(driver.job(job).state, JobState::kHeld);
-  EXPECT_THAT(Why(driver, job), HasSubstr("./train: no such file"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("./train: no such file"));
 }
 
 TEST(Failure, AHeldJobThatIsReleasedTriesAgain) {
@@ -318,14 +303,6 @@ TEST(Agent, ThatIsRejectedIsNamedByNumberAndDirectory) {
   EXPECT_EQ(driver.Last<AgentRejected>()->state_id, "another");
 }
 
-TEST(Agent, ThatRunsAStrangerIsToldToStopIt) {
-  EngineDriver driver;
-  const WorkerKey stranger{JobId(77), 0, 3};
-  driver.JoinServer("here", 1, {{stranger, 4711}});
-  EXPECT_EQ(driver.Last<StopWorker>()->worker, stranger);
-  EXPECT_EQ(driver.Last<StopWorker>()->grace_s, 0);
-}
-
 TEST(Agent, ThatIsSilentIsLostWithItsAccelerators) {
   EngineDriver driver;
   driver.At(EngineDriver::kAgentTimeout_s + 1);
@@ -364,9 +341,8 @@ TEST_F(AbandonedWorker, IsNotGoneByAHelloOfBeforeItBegan) {
 }
 
 TEST_F(AbandonedWorker, IsNotGoneByTheWordOfAnotherServer) {
-  WorkerExited exit;
+  WorkerExited exit = driver_.ExitOf(worker_.job);
   exit.server = "there";
-  exit.worker = worker_;
   driver_.Step(event::WorkerGone{exit});
   EXPECT_EQ(driver_.engine().quarantined().size(), 1u);
   EXPECT_TRUE(driver_.job(worker_.job).active());
@@ -381,14 +357,14 @@ TEST(Reason, OfAWaitingJobTellsItsPlace) {
   EngineDriver driver(1, "max_min_fairness");
   driver.Run(driver.Submit("a"));
   const JobId waits = driver.Submit("b");
-  EXPECT_THAT(Why(driver, waits), HasSubstr("1st in line for v100"));
+  EXPECT_THAT(driver.Why(waits), HasSubstr("1st in line for v100"));
 }
 
 TEST(Reason, OfAJobWithoutServersSaysWhatToStart) {
   EngineDriver driver;
   driver.At(EngineDriver::kAgentTimeout_s + 1);  // the agent is lost
   const JobId job = driver.Submit("a");
-  EXPECT_THAT(Why(driver, job), HasSubstr("start `gavel agent`"));
+  EXPECT_THAT(driver.Why(job), HasSubstr("start `gavel agent`"));
 }
 
 TEST(Solver, HasOneProblemOutAtATime) {
@@ -398,6 +374,7 @@ TEST(Solver, HasOneProblemOutAtATime) {
   driver.Submit("b");
   driver.Submit("c");
   EXPECT_EQ(driver.solves, 1);
+  EXPECT_EQ(driver.Why(JobId(1)), "waiting: for the first allocation");
 }
 
 TEST(Solver, AStaleAnswerIsDropped) {

@@ -1,12 +1,8 @@
 // Leases: who is granted one, when, and who is not (docs/protocol.md).
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(Lease, IsGrantedOnlyAfterItsEventIsOnDisk) {
   EngineDriver driver;
@@ -134,7 +130,7 @@ TEST(Lease, GivenUpByItsWorkerIsNotGrantedAtTheSameEpochAgain) {
   const JobId job = driver.Submit("a");
   const WorkerKey key = driver.Run(job);
   const uint64_t epoch = driver.Last<LeaseGrant>()->epoch;
-  driver.Step(event::LeaseEnded{key, epoch, {}, false});
+  driver.GiveBack(job);
   driver.Request(key, false, epoch);
   EXPECT_GT(driver.Last<LeaseGrant>()->epoch, epoch);
 }
@@ -187,7 +183,7 @@ TEST(Lease, OfAPausedWorkerThatFallsSilentIsFollowedByItsEnd) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("a");
   const WorkerKey key = driver.Run(job);
-  driver.Step(event::LeaseEnded{key, driver.job(job).epoch, {}, false});
+  driver.GiveBack(job);
   driver.At(driver.now + driver.engine().options().launch_timeout_s + 1);
   EXPECT_EQ(driver.Last<StopWorker>()->worker, key);
 }
@@ -244,7 +240,6 @@ TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
   const JobId job = driver.Submit("a");
   const WorkerKey key = driver.Run(job);
   const uint64_t epoch = driver.worker(job).held_epoch;
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver.engine().Snapshot());
 
   auto finished = Showing<WorkerFinished>(later, key);
   finished.epoch = epoch;
@@ -261,8 +256,7 @@ TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
       event::WorkerBusy{Showing<BytesMoved>(later, key)}};
   for (const Event& event : events) {
     SCOPED_TRACE(event.index());
-    Engine engine(driver.engine().options());
-    ASSERT_OK(engine.Restore(bytes));
+    Engine engine = driver.Restored();
     const Actions actions = engine.Step(driver.now, event);
     ASSERT_EQ(actions.size(), 1u);
     EXPECT_TRUE(std::holds_alternative<action::Halt>(actions[0]));
@@ -310,9 +304,7 @@ TEST_F(LostEnd, IsNoticedAfterARestartFromASnapshot) {
   LoseLastRow();
   driver_.Restart();
   driver_.Submit("c");
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver_.engine().Snapshot());
-  Engine restored(driver_.engine().options());
-  ASSERT_OK(restored.Restore(bytes));
+  Engine restored = driver_.Restored();
   restored.Step(driver_.now, event::CoordinatorStarted{3});
   EXPECT_FALSE(restored.Knows(last_));
   EXPECT_TRUE(restored.Knows({1, last_.seq - 1}));
@@ -351,8 +343,8 @@ TEST(Lease, IsNotBegunAnewByARequestFromBeforeTheEndOfTheLoop) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
   const WorkerKey key = driver.Run(job);
-  driver.Step(event::LeaseEnded{key, driver.worker(job).held_epoch, Progress(),
-                                /*finished=*/true});
+  driver.GiveBack(key, {}, ReleaseCause::kPaused, /*finished=*/true);
+  EXPECT_EQ(driver.Why(job), "ending: its training loop is over");
   driver.Request(key, /*holding=*/true);  // was overtaken on the way
   EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
   EXPECT_EQ(driver.worker(job).held_epoch, 0u);

@@ -1,18 +1,13 @@
 // How long workers may take to start and to leave, and what is said of programs
 // that never speak.
-#include <set>
-#include <string>
 #include <variant>
 
 #include "coordinator/engine/worker_limits.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 class WorkerLimits : public ::testing::Test {
  protected:
@@ -49,17 +44,11 @@ class WorkerLimits : public ::testing::Test {
   }
 
   void StopsAndExits(int signal) {
-    WorkerExited exit;
-    exit.server = "here";
-    exit.worker = key_;
+    WorkerExited exit = driver_.ExitOf(job_);
     exit.signal = signal;
     exit.stopped = true;
     driver_.Step(event::WorkerGone{exit});
     key_ = driver_.Key(job_);
-  }
-
-  void LeaseEnded(uint64_t epoch) {
-    driver_.Step(event::LeaseEnded{key_, epoch, Progress{}, false});
   }
 
   int Stops() const { return driver_.Count<StopWorker>(); }
@@ -72,9 +61,7 @@ class WorkerLimits : public ::testing::Test {
 
 TEST_F(WorkerLimits, WhyTellsOfAStartThatGivesNoSign) {
   Submit();
-  const auto why = [&] {
-    return RenderReason(driver_.engine().Why(job_, driver_.now));
-  };
+  const auto why = [&] { return driver_.Why(job_); };
   driver_.At(driver_.now + 20);
   EXPECT_EQ(why(), "starting on here");
   driver_.At(driver_.now + 60);
@@ -133,8 +120,7 @@ TEST_F(WorkerLimits, ACheckpointThatIsBeingWrittenIsNotKilled) {
   Submit();
   driver_.Run(job_);
   driver_.Step(event::JobCommanded{job_, CommandKind::kCancel, 1});
-  driver_.Step(event::LeaseEnded{key_, driver_.worker(job_).held_epoch,
-                                 Progress(), false});
+  driver_.GiveBack(job_);
   MoveBytesUntil(3001);
   EXPECT_EQ(Stops(), 0);
   MoveBytesUntil(3041, 0);
@@ -150,8 +136,7 @@ TEST_F(WorkerLimits, OfAJobCountMore) {
   EXPECT_EQ(Stops(), 0);
   driver_.Run(job_);
   driver_.Step(event::JobCommanded{job_, CommandKind::kHold, 1});
-  driver_.Step(event::LeaseEnded{key_, driver_.worker(job_).held_epoch,
-                                 Progress(), false});
+  driver_.GiveBack(job_);
   driver_.At(680);
   EXPECT_EQ(Stops(), 0);
   driver_.At(700);
@@ -167,7 +152,7 @@ TEST_F(WorkerLimits, AProgramThatNeverSpokeIsHeldAndTold) {
   }
   EXPECT_EQ(driver_.job(job_).state, JobState::kHeld);
   EXPECT_THAT(
-      RenderReason(driver_.engine().Why(job_, driver_.now)),
+      driver_.Why(job_),
       HasSubstr(
           "never spoke to the coordinator; does it link the gavel runtime?"));
 }
@@ -181,7 +166,7 @@ TEST_F(WorkerLimits, AProgramThatSpokeAndIsNotReadyIsToldTheLimit) {
   }
   EXPECT_TRUE(
       std::holds_alternative<reason::HeldUnready>(driver_.job(job_).reason));
-  EXPECT_THAT(RenderReason(driver_.engine().Why(job_, driver_.now)),
+  EXPECT_THAT(driver_.Why(job_),
               HasSubstr("not ready to train after 120 s in which it read and "
                         "wrote nothing; raise its start_timeout_s"));
 }
@@ -209,17 +194,11 @@ TEST(HeldAfterFailures, ALibraryThatCannotBeReadHasItsRemedy) {
 class HungLaunch : public ::testing::Test {
  protected:
   void ReportHung(JobId job) {
-    WorkerExited exit;
-    exit.server = driver_.worker(job).server;
-    exit.worker = driver_.Key(job);
+    WorkerExited exit = driver_.ExitOf(job);
     exit.launch_hung = true;
     exit.launch_error = "/mnt/hung: did not answer in 10 s";
     driver_.Step(event::WorkerGone{exit});
   }
-  std::string Why(JobId job) const {
-    return RenderReason(driver_.engine().Why(job, driver_.now));
-  }
-
   EngineDriver driver_{
       2, "fifo", [](EngineOptions& options) { options.agent_timeout_s = 20; }};
 };
@@ -232,7 +211,8 @@ TEST_F(HungLaunch, IsTriedOnceMoreAndThenHeldWithTheReason) {
   EXPECT_EQ(driver_.job(job).failures_in_a_row, 0);
   ReportHung(job);
   EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
-  EXPECT_THAT(Why(job), HasSubstr("on here: /mnt/hung: did not answer"));
+  EXPECT_THAT(driver_.Why(job),
+              HasSubstr("on here: /mnt/hung: did not answer"));
   driver_.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
   EXPECT_EQ(driver_.job(job).hung_launches, 0);
 }
@@ -268,7 +248,7 @@ TEST_F(HungLaunch, CountsWhereItsAgentIsLostMeanwhile) {
   EXPECT_NE(second, first);
   beat_but({first, second});
   EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
-  EXPECT_THAT(Why(job), HasSubstr("its agent was lost meanwhile"));
+  EXPECT_THAT(driver_.Why(job), HasSubstr("its agent was lost meanwhile"));
 }
 
 TEST_F(HungLaunch, AJobThatRunsIsNotBlamedForItsAgent) {
@@ -287,7 +267,7 @@ TEST_F(WorkerLimits, ALeaseThatIsAlwaysGivenBackBeginsAsOftenAsIsAllowed) {
   const auto cycle = [&] {
     const int before = driver_.Count<LeaseGrant>();
     driver_.Request(key_);
-    LeaseEnded(driver_.worker(job_).held_epoch);
+    driver_.GiveBack(job_);
     return driver_.Count<LeaseGrant>() - before;
   };
   for (int i = 0; i < kLeaseStartsMax; ++i) EXPECT_EQ(cycle(), 1) << i;
@@ -307,13 +287,11 @@ TEST(Stays, CountOverProcessesAndRestarts) {
   EXPECT_EQ(driver.job(job).stays.moves(), 1u);
   Progress told;
   told.pausing_s = 3;
-  driver.Step(event::LeaseEnded{driver.Key(job), driver.worker(job).held_epoch,
-                                told, false});
+  driver.GiveBack(job, told);
   driver.Gone(driver.Key(job), kExitEvicted);
   driver.Run(job);
   told.pausing_s = 2;
-  driver.Step(event::LeaseEnded{driver.Key(job), driver.worker(job).held_epoch,
-                                told, false});
+  driver.GiveBack(job, told);
   for (const bool restarted : {false, true}) {
     if (restarted) driver.Restart();
     EXPECT_EQ(driver.job(job).stays.pauses(), 3u);
@@ -338,7 +316,7 @@ TEST_F(WorkerLimits, ACancelledJobHasNoLimitOfItsOwnToLeave) {
   Submit(spec);
   driver_.Run(job_);
   driver_.Step(event::JobCommanded{job_, CommandKind::kCancel});
-  LeaseEnded(driver_.worker(job_).held_epoch);
+  driver_.GiveBack(job_);
   driver_.At(driver_.now + 29);
   EXPECT_EQ(Stops(), 0);
   driver_.At(driver_.now + 2);

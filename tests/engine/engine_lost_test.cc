@@ -1,28 +1,18 @@
 // Accelerators that workers can't use.
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::HasSubstr;
-
 class LostAccelerator : public ::testing::Test {
  protected:
-  const Worker& WorkerOf(JobId job) const {
-    return driver_.job(job).workers[0];
-  }
-  AcceleratorId HeldBy(JobId job) const { return WorkerOf(job).held; }
+  AcceleratorId HeldBy(JobId job) const { return driver_.worker(job).held; }
   AcceleratorState StateOf(AcceleratorId accelerator) const {
     return driver_.engine().cluster().accelerator(accelerator).state;
   }
   void GiveBack(JobId job, ReleaseCause cause) {
-    driver_.Step(event::LeaseEnded{driver_.Key(job), WorkerOf(job).held_epoch,
-                                   Progress(), false, cause});
+    driver_.GiveBack(driver_.Key(job), {}, cause);
   }
   // The accelerator that it could not use.
   AcceleratorId Fail(JobId job) {
@@ -35,8 +25,8 @@ class LostAccelerator : public ::testing::Test {
     progress.steps_done = 10;
     progress.throughput_steps_per_s = 1;
     progress.window_s = 10;
-    driver_.Step(event::StepsReported{driver_.Key(job),
-                                      WorkerOf(job).held_epoch, progress});
+    driver_.Step(event::StepsReported{
+        driver_.Key(job), driver_.worker(job).held_epoch, progress});
   }
 
   EngineDriver driver_{3};
@@ -124,7 +114,8 @@ TEST_F(LostAccelerator, AReplayDecidesAsWasDecided) {
   const JobId job = driver_.Submit("a");
   const WorkerKey key = driver_.Run(job);
   Progress nothing;
-  driver_.Step(event::StepsReported{key, WorkerOf(job).held_epoch, nothing});
+  driver_.Step(
+      event::StepsReported{key, driver_.worker(job).held_epoch, nothing});
   MakeSteps(job);  // too soon after the first for a row
   const AcceleratorId first = Fail(job);
   driver_.Request(driver_.Key(job));
@@ -158,6 +149,20 @@ TEST_F(LostAccelerator, StaysLostOnceItsAccuserRunsElsewhere) {
   EXPECT_EQ(StateOf(second), AcceleratorState::kLost);
 }
 
+TEST_F(LostAccelerator, IsNotProvedLostByARunOnAnotherType) {
+  const JobId job = driver_.Submit("a");
+  driver_.Run(job);
+  const AcceleratorId lost = Fail(job);
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("old", "k80")});
+  driver_.Step(event::AcceleratorsDrained{"here"});
+  driver_.Gone(driver_.Key(job), kExitEvicted);
+  driver_.EndRound();
+  driver_.Run(job);
+  MakeSteps(job);
+  driver_.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
+}
+
 // Too short to have told how fast it is.
 TEST_F(LostAccelerator, StaysLostOnceItsAccuserHasDoneStepsElsewhere) {
   const JobId job = driver_.Submit("a");
@@ -166,8 +171,7 @@ TEST_F(LostAccelerator, StaysLostOnceItsAccuserHasDoneStepsElsewhere) {
   driver_.Request(key);
   Progress progress;
   progress.steps_done = 3;
-  driver_.Step(event::LeaseEnded{key, WorkerOf(job).held_epoch, progress,
-                                 /*finished=*/true});
+  driver_.GiveBack(key, progress, ReleaseCause::kPaused, /*finished=*/true);
   driver_.Gone(key, 0);
   EXPECT_EQ(driver_.job(job).state, JobState::kFinished);
   EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
@@ -185,10 +189,7 @@ TEST_F(LostAccelerator, IsStillLostAfterARestartOfTheCoordinator) {
   const JobId job = driver_.Submit("a");
   driver_.Run(job);
   const AcceleratorId lost = Fail(job);
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver_.engine().Snapshot());
-  Engine restored{EngineOptions()};
-  ASSERT_OK(restored.Restore(bytes));
-  EXPECT_EQ(restored.cluster().accelerator(lost).state,
+  EXPECT_EQ(driver_.Restored({}).cluster().accelerator(lost).state,
             AcceleratorState::kLost);
 }
 

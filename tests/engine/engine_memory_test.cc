@@ -1,11 +1,8 @@
 // How far pauses go, memory budgets, and jobs that do not fit on a type.
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 JobSpec KnownJob() {
   JobSpec spec;
@@ -81,8 +78,7 @@ class Memory : public ::testing::Test {
     return PauseTier::kStop;
   }
   void GiveBack(JobId job, const Progress& progress) {
-    driver_->Step(event::LeaseEnded{
-        driver_->Key(job), driver_->worker(job).held_epoch, progress, false});
+    driver_->GiveBack(job, progress);
   }
   // A whole turn of whoever is next, parked afterwards.
   JobId Turn(uint64_t device_bytes, uint64_t host_bytes) {
@@ -90,9 +86,6 @@ class Memory : public ::testing::Test {
     const bool kept = EndRound(job) == PauseTier::kKeep;
     GiveBack(job, Bytes(kept ? device_bytes : 0, kept ? 0 : host_bytes));
     return job;
-  }
-  std::string Why(JobId job) const {
-    return RenderReason(driver_->engine().Why(job, driver_->now));
   }
 
   std::unique_ptr<EngineDriver> driver_;
@@ -238,7 +231,7 @@ TEST_F(Memory, WhoComesNextWaitsForTheMemoryOfTheEvicted) {
   ASSERT_NE(next, leaving);
   driver_->Request(driver_->Key(next));
   EXPECT_EQ(driver_->worker(next).held_epoch, 0u);
-  EXPECT_THAT(Why(next), HasSubstr("has not yet released its memory"));
+  EXPECT_THAT(driver_->Why(next), HasSubstr("has not yet released its memory"));
   driver_->Gone(driver_->Key(leaving), 75);
   driver_->Request(driver_->Key(next));
   EXPECT_NE(driver_->worker(next).held_epoch, 0u);
@@ -269,7 +262,8 @@ TEST_F(Memory, NobodyStartsBesideAProcessThatRanOutOfMemoryAndStillEnds) {
   driver_->Hello(driver_->Key(second));
   driver_->Request(driver_->Key(second));
   EXPECT_EQ(driver_->worker(second).held_epoch, 0u);
-  EXPECT_THAT(Why(second), HasSubstr("has not yet released its memory"));
+  EXPECT_THAT(driver_->Why(second),
+              HasSubstr("has not yet released its memory"));
   driver_->Gone(finished.worker, 1);
   driver_->Request(driver_->Key(second));
   EXPECT_NE(driver_->worker(second).held_epoch, 0u);
@@ -281,11 +275,7 @@ TEST_F(Memory, NobodyStartsBesideAProcessThatRanOutOfMemoryAndStillEnds) {
 class OutOfMemory : public ::testing::Test {
  protected:
   OutOfMemory() {
-    AgentHello hello;
-    hello.server = "small";
-    hello.incarnation = 1;
-    hello.accelerators.push_back({"k80", "small-0"});
-    driver_.Step(event::ServerJoined{hello});
+    driver_.Step(event::ServerJoined{EngineDriver::HelloOf("small", "k80")});
     JobSpec spec;
     spec.throughputs = {{"v100", 10}, {"k80", 1}};
     job_ = driver_.Submit("big", 1, spec);
@@ -296,11 +286,7 @@ class OutOfMemory : public ::testing::Test {
     return driver_.engine().cluster().accelerator(job.assigned[0]).info.type;
   }
   void FailToResume() {
-    driver_.Step(event::LeaseEnded{driver_.Key(job_),
-                                   driver_.worker(job_).held_epoch,
-                                   {},
-                                   false,
-                                   ReleaseCause::kOutOfMemory});
+    driver_.GiveBack(driver_.Key(job_), {}, ReleaseCause::kOutOfMemory);
   }
   void FailWith(const std::string& detail) {
     WorkerFinished finished;
@@ -311,9 +297,7 @@ class OutOfMemory : public ::testing::Test {
     driver_.Step(event::WorkerSaidFinished{finished});
     driver_.Gone(finished.worker, 1);
   }
-  std::string Why() const {
-    return RenderReason(driver_.engine().Why(job_, driver_.now));
-  }
+  std::string Why() const { return driver_.Why(job_); }
 
   EngineDriver driver_{1, "max_min_fairness_perf"};
   JobId job_;

@@ -1,28 +1,17 @@
 // Servers that share no directory: who is told to send a checkpoint to whom,
 // and what a job waits for. The driver's own server "here" is lost first.
-#include <optional>
-#include <string>
 
 #include "core/launch_errors.h"
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr Generation kLast{4, 250};
 
 AgentHello HelloOf(const std::string& server, uint64_t incarnation,
                    bool own_checkpoints = true) {
-  AgentHello hello;
-  hello.server = server;
-  hello.incarnation = incarnation;
-  AcceleratorInfo info;
-  info.type = "v100";
-  info.uuid = server + "-0";
-  hello.accelerators.push_back(info);
+  AgentHello hello = EngineDriver::HelloOf(server, "v100", incarnation);
   hello.own_checkpoints = own_checkpoints;
   hello.stream_endpoint = "tcp://" + server + ":1";
   hello.stream_public_key = "key of " + server;
@@ -48,26 +37,24 @@ class EngineMove : public ::testing::Test {
     driver_.Step(event::ServerLost{server});
     driver_.At(driver_.now + 60);
   }
-  template <class T>
-  std::optional<T> LastToAgent() const {
-    std::optional<T> last;
-    for (const Action& action : driver_.actions) {
-      const auto* send = std::get_if<action::SendToAgent>(&action);
-      if (send == nullptr) continue;
-      if (const auto* m = std::get_if<T>(&send->message)) last = *m;
-    }
-    return last;
+  // From a to b.
+  void Fetch(const WorkerKey& worker, uint64_t bytes_done, uint64_t bytes) {
+    FetchProgress progress;
+    progress.server = "b";
+    progress.worker = worker;
+    progress.source = "a";
+    progress.bytes_done = bytes_done;
+    progress.bytes_total = bytes;
+    driver_.Step(event::CheckpointComing{progress});
   }
-  std::string Why() const {
-    return RenderReason(driver_.engine().Why(job_, driver_.now));
-  }
+  std::string Why() const { return driver_.Why(job_); }
 
   EngineDriver driver_;
   JobId job_;
 };
 
 TEST_F(EngineMove, TheFirstStartFetchesNothing) {
-  EXPECT_EQ(LastToAgent<LaunchWorker>()->source, CheckpointSource{});
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->source, CheckpointSource{});
 }
 
 TEST_F(EngineMove, AJobWaitsForTheOnlyServerThatHasItsCheckpoint) {
@@ -75,14 +62,14 @@ TEST_F(EngineMove, AJobWaitsForTheOnlyServerThatHasItsCheckpoint) {
   driver_.actions.clear();
   driver_.Step(event::ServerJoined{HelloOf("b", 1)});
   driver_.At(driver_.now + 300);
-  EXPECT_EQ(LastToAgent<LaunchWorker>(), std::nullopt);
+  EXPECT_EQ(driver_.Last<LaunchWorker>(), std::nullopt);
   EXPECT_THAT(Why(), HasSubstr("(step 250) lies on a alone"));
   // It has nothing but the checkpoint.
   AgentHello hello = HelloOf("a", 2);
   hello.accelerators.clear();
   driver_.Step(event::ServerJoined{hello});
   driver_.At(driver_.now + 10);
-  const auto launch = LastToAgent<LaunchWorker>();
+  const auto launch = driver_.Last<LaunchWorker>();
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->server, "b");
   EXPECT_EQ(launch->source,
@@ -94,7 +81,7 @@ TEST_F(EngineMove, TheOperatorsWordLetsItGoOnWithoutIt) {
   driver_.Step(event::ServerJoined{HelloOf("b", 1)});
   driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 7});
   driver_.At(driver_.now + 10);
-  const auto launch = LastToAgent<LaunchWorker>();
+  const auto launch = driver_.Last<LaunchWorker>();
   ASSERT_TRUE(launch.has_value());
   EXPECT_EQ(launch->server, "b");
   EXPECT_EQ(launch->source, CheckpointSource{});
@@ -103,10 +90,7 @@ TEST_F(EngineMove, TheOperatorsWordLetsItGoOnWithoutIt) {
 TEST_F(EngineMove, AJobThatHasEndedIsNotReleasedThoughItsServerIsLost) {
   for (const bool finished : {true, false}) {
     if (finished) {
-      WorkerExited exit;
-      exit.server = "a";
-      exit.worker = driver_.Key(job_);
-      driver_.Step(event::WorkerGone{exit});
+      driver_.Step(event::WorkerGone{driver_.ExitOf(job_)});
     } else {
       job_ = driver_.Submit("another");
       driver_.Run(job_);
@@ -126,66 +110,48 @@ TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
   // Its accelerator is lost, its server is not.
   driver_.Step(event::ServerJoined{HelloOf("b", 1)});
   driver_.Step(event::AcceleratorLost{"a", "a-0"});
-  WorkerExited exit;
-  exit.server = "a";
-  exit.worker = driver_.Key(job_);
+  WorkerExited exit = driver_.ExitOf(job_);
   exit.exit_code = 75;
   driver_.Step(event::WorkerGone{exit});
   driver_.At(driver_.now + 10);
-  const auto launch = LastToAgent<LaunchWorker>();
+  const auto launch = driver_.Last<LaunchWorker>();
   ASSERT_EQ(launch->server, "b");
   EXPECT_EQ(launch->source,
             (CheckpointSource{"a", "tcp://a:1", "key of a", kLast}));
-  const auto serve = LastToAgent<ServeCheckpoint>();
+  const auto serve = driver_.Last<ServeCheckpoint>();
   ASSERT_TRUE(serve.has_value());
   EXPECT_EQ(serve->server, "a");
   EXPECT_EQ(serve->reader_public_key, "key of b");
-  FetchProgress progress;
-  progress.server = "b";
-  progress.worker = launch->worker;
-  progress.source = "a";
-  progress.bytes_done = 1'200'000'000;
-  progress.bytes_total = 3'400'000'000;
-  driver_.Step(event::CheckpointComing{progress});
+  Fetch(launch->worker, 1'200'000'000, 3'400'000'000);
   EXPECT_EQ(Why(), "moving from a to b: 1.2 of 3.4 GB");
   // The source goes while it is fetched: the accelerator is free for others.
   driver_.Step(event::ServerLost{"a"});
   EXPECT_THAT(Why(), HasSubstr("lies on a alone"));
-  EXPECT_EQ(LastToAgent<StopWorker>()->worker, launch->worker);
+  EXPECT_EQ(driver_.Last<StopWorker>()->worker, launch->worker);
 }
 
 TEST_F(EngineMove, AFetchWithoutBytesIsTriedAgainButNotForEver) {
   driver_.Step(event::ServerJoined{HelloOf("b", 1)});
   driver_.Step(event::AcceleratorLost{"a", "a-0"});
-  WorkerExited exit;
-  exit.server = "a";
-  exit.worker = driver_.Key(job_);
+  WorkerExited exit = driver_.ExitOf(job_);
   exit.exit_code = 75;
   driver_.Step(event::WorkerGone{exit});
   int launches = 0;
   while (job().active() && launches < 10) {
     driver_.At(driver_.now + 10);
-    const auto launch = LastToAgent<LaunchWorker>();
+    const auto launch = driver_.Last<LaunchWorker>();
     ASSERT_EQ(launch->server, "b");
     ++launches;
     // Some bytes come, and then none.
-    FetchProgress progress;
-    progress.server = "b";
-    progress.worker = launch->worker;
-    progress.source = "a";
-    progress.bytes_done = 1000;
-    progress.bytes_total = 2000;
     driver_.At(driver_.now + 90);
-    driver_.Step(event::CheckpointComing{progress});
+    Fetch(launch->worker, 1000, 2000);
     driver_.actions.clear();
     driver_.At(driver_.now + 90);
-    EXPECT_EQ(LastToAgent<StopWorker>(), std::nullopt);
+    EXPECT_EQ(driver_.Last<StopWorker>(), std::nullopt);
     driver_.At(driver_.now + 40);
-    ASSERT_TRUE(LastToAgent<StopWorker>().has_value());
-    EXPECT_EQ(LastToAgent<StopWorker>()->worker, launch->worker);
-    WorkerExited stopped;
-    stopped.server = "b";
-    stopped.worker = launch->worker;
+    ASSERT_TRUE(driver_.Last<StopWorker>().has_value());
+    EXPECT_EQ(driver_.Last<StopWorker>()->worker, launch->worker);
+    WorkerExited stopped = driver_.ExitOf(job_);
     stopped.launch_error = kStoppedWhileFetching;
     stopped.no_failure = true;
     driver_.Step(event::WorkerGone{stopped});
@@ -201,12 +167,12 @@ TEST_F(EngineMove, AFetchWithoutBytesIsTriedAgainButNotForEver) {
                    job_.value(), "`"));
   driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 7});
   driver_.At(driver_.now + 10);
-  EXPECT_EQ(LastToAgent<LaunchWorker>()->source.server, "a");
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->source.server, "a");
 }
 
 TEST_F(EngineMove, AMixedClusterIsRefused) {
   driver_.Step(event::ServerJoined{HelloOf("c", 1, false)});
-  EXPECT_THAT(LastToAgent<AgentRejected>()->reason,
+  EXPECT_THAT(driver_.Last<AgentRejected>()->reason,
               HasSubstr("--own-checkpoints"));
 }
 

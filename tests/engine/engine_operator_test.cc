@@ -1,16 +1,9 @@
 // What operators do to the cluster, and owners to their jobs.
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 class Operators : public ::testing::Test {
  protected:
@@ -34,21 +27,10 @@ class Operators : public ::testing::Test {
   }
   // It stops at a boundary, and its process ends with a checkpoint.
   void Evict(JobId job) {
-    const WorkerKey key = driver_.Key(job);
-    const Worker& worker = driver_.worker(job);
-    const std::string server = worker.server;
-    if (worker.held_epoch != 0) {
-      driver_.Step(
-          event::LeaseEnded{key, worker.held_epoch, Progress(), false});
-    }
-    WorkerExited exit;
-    exit.server = server;
-    exit.worker = key;
+    WorkerExited exit = driver_.ExitOf(job);
+    if (driver_.worker(job).held_epoch != 0) driver_.GiveBack(job);
     exit.exit_code = kExitEvicted;
     driver_.Step(event::WorkerGone{exit});
-  }
-  std::string Why(JobId job) const {
-    return RenderReason(driver_.engine().Why(job, driver_.now));
   }
   const Accelerator& Of(JobId job) const {
     return driver_.engine().cluster().accelerator(
@@ -82,7 +64,7 @@ TEST_F(Operators, NobodyStartsOnWhatIsDrainedAndWhyTellsIt) {
   Drain("here");
   const JobId job = driver_.Submit("a");
   EXPECT_TRUE(driver_.job(job).assigned.empty());
-  EXPECT_EQ(Why(job),
+  EXPECT_EQ(driver_.Why(job),
             "waiting: what it can use is drained (v100 of here); `gavel "
             "resume` gives it back");
   Resume("here");
@@ -212,7 +194,8 @@ TEST_F(Operators, HoldTakesACheckpointAndReleaseUndoesIt) {
   EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
   EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
   Evict(job);
-  EXPECT_EQ(Why(job), "held: by `gavel hold`; `gavel release 1` lets it go on");
+  EXPECT_EQ(driver_.Why(job),
+            "held: by `gavel hold`; `gavel release 1` lets it go on");
   Command(CommandKind::kHold, job);
   EXPECT_THAT(driver_.LastReply(), HasSubstr("is held"));
   Command(CommandKind::kRelease, job);
@@ -243,6 +226,18 @@ TEST_F(Operators, RequeueStartsItsProcessAnewFromACheckpoint) {
   EXPECT_GT(driver_.Key(job).incarnation, before.incarnation);
   driver_.Run(job);
   EXPECT_NE(driver_.worker(job).held_epoch, 0u);
+}
+
+// At the end of the round it would only have to park.
+TEST(OperatorsRequeue, HoldsThoughTheRoundEndsMeanwhile) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  driver.Submit("b");
+  driver.Step(event::JobCommanded{job, CommandKind::kRequeue, 9});
+  driver.At(driver.engine().round_ends_at() + 1);
+  EXPECT_TRUE(driver.job(job).assigned.empty());
+  EXPECT_EQ(driver.worker(job).pause_tier, PauseTier::kEvict);
 }
 
 TEST_F(Operators, RequeueRefusesAJobWithoutAProcess) {
@@ -297,13 +292,7 @@ TEST_F(Operators, UpdateOfTypesKeepsAJobFromTheOthers) {
   Update(job, update);
   EXPECT_THAT(driver_.LastReply(),
               HasSubstr("the cluster has no type \"p100\"; it has v100"));
-  AgentHello hello;
-  hello.server = "other";
-  hello.incarnation = 1;
-  hello.accelerators.resize(1);
-  hello.accelerators[0].type = "p100";
-  hello.accelerators[0].uuid = "other-0";
-  driver_.Step(event::ServerJoined{hello});
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("other", "p100")});
   Update(job, update);
   EXPECT_EQ(driver_.LastReply(), "");
   driver_.EndRound();
@@ -318,19 +307,11 @@ TEST_F(Operators, UpdateOfTypesHoldsForASnapshot) {
   JobUpdate update;
   update.types = {"v100"};
   Update(job, update);
-  AgentHello hello;
-  hello.server = "other";
-  hello.incarnation = 1;
-  hello.accelerators.resize(1);
-  hello.accelerators[0].type = "p100";
-  hello.accelerators[0].uuid = "other-0";
-  driver_.Step(event::ServerJoined{hello});
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("other", "p100")});
   EXPECT_TRUE(driver_.engine().throughputs().IsBarred(job, "p100"));
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver_.engine().Snapshot());
-  Engine restored(driver_.engine().options());
-  ASSERT_OK(restored.Restore(bytes));
+  const Engine restored = driver_.Restored();
   EXPECT_TRUE(restored.throughputs().IsBarred(job, "p100"));
-  EXPECT_EQ(*restored.Snapshot(), bytes);
+  EXPECT_EQ(*restored.Snapshot(), *driver_.engine().Snapshot());
 }
 
 TEST_F(Operators, UpdateOfBoundsRestartsAJobThatIsBeyondThem) {
@@ -380,10 +361,8 @@ TEST_F(Operators, PolicySetLiveSurvivesARestart) {
   driver_.Step(started);
   EXPECT_TRUE(driver_.engine().options().packing);
   EXPECT_EQ(driver_.engine().operated().policy.instead_of, "fifo");
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver_.engine().Snapshot());
-  Engine restored(driver_.engine().options());
-  ASSERT_OK(restored.Restore(bytes));
-  EXPECT_EQ(restored.operated().policy.name, "max_min_fairness_packed");
+  EXPECT_EQ(driver_.Restored().operated().policy.name,
+            "max_min_fairness_packed");
 }
 
 // An answer of the policy before comes too late.

@@ -1,8 +1,6 @@
 // Packed pairs: two jobs on one accelerator, each with one of its two slots.
-#include <memory>
 
 #include "coordinator/workload/throughput_table.h"
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -61,8 +59,7 @@ TEST_F(Packing, APairGetsOneSlotEachOfOneAccelerator) {
   driver_.Hello(driver_.Key(b));
   driver_.Request(driver_.Key(b));
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, a);
-  driver_.Step(event::LeaseEnded{first, driver_.worker(a).held_epoch,
-                                 Progress(), false});
+  driver_.GiveBack(first);
   driver_.Request(driver_.Key(b));
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, b);
   EXPECT_EQ(driver_.Last<LeaseGrant>()->slots, 1);
@@ -170,11 +167,7 @@ TEST(PairOfATable, IsOfOneKindUntilAnotherSpeedIsMeasured) {
   driver.Run(b);
   const auto report = [&](JobId job, double steps_per_s) {
     driver.At(driver.now + 6);
-    Progress progress;
-    progress.throughput_steps_per_s = steps_per_s;
-    progress.window_s = 5;
-    driver.Step(event::StepsReported{driver.Key(job),
-                                     driver.worker(job).held_epoch, progress});
+    driver.ReportSpeed(job, steps_per_s, 5);
     driver.Submit(StrCat("after", driver.now), 1, spec);  // solved anew
   };
   report(a, 3.05);
@@ -184,9 +177,7 @@ TEST(PairOfATable, IsOfOneKindUntilAnotherSpeedIsMeasured) {
 }
 
 TEST_F(RunningPair, OutOfMemoryPartsThePairAndNotTheType) {
-  driver_.Step(event::LeaseEnded{second_, driver_.worker(b_).held_epoch,
-                                 Progress(), false,
-                                 ReleaseCause::kOutOfMemory});
+  driver_.GiveBack(second_, {}, ReleaseCause::kOutOfMemory);
   EXPECT_EQ(driver_.engine().throughputs().Together(a_, b_, "v100"), 0.0);
   EXPECT_EQ(driver_.engine().throughputs().Get(b_, "v100").steps_per_s, 1);
   EXPECT_TRUE(driver_.job(b_).assigned.empty());
@@ -235,7 +226,7 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
   driver_.At(driver_.now + 10);
   driver_.ReportSpeed(pair.job, 0.8, 5);
   driver_.ReportSpeed(pair.partner, 0.6, 5);
-  EXPECT_THAT(RenderReason(driver_.engine().Why(pair.partner, driver_.now)),
+  EXPECT_THAT(driver_.Why(pair.partner),
               ::testing::HasSubstr(StrCat("v100 beside job ", pair.job.value(),
                                           " at 60 % of its speed alone")));
   driver_.EndRound();

@@ -1,9 +1,6 @@
 // Plans of a few jobs and problems kept by change, against an engine that looks
 // at all jobs each time.
-#include <cstdint>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "tests/engine/engine_driver.h"
 
@@ -40,9 +37,7 @@ std::vector<std::string> RowsOf(uint64_t seed, bool whole,
         break;
       case 2: {
         const JobId job = pick();
-        WorkerExited exit;
-        exit.server = driver.engine().jobs().at(job).workers.front().server;
-        exit.worker = driver.Key(job);
+        WorkerExited exit = driver.ExitOf(job);
         exit.exit_code = random() % 2 == 0 ? 0 : 1;
         driver.Step(event::WorkerGone{exit});
         break;

@@ -1,7 +1,5 @@
 // A coordinator that starts again on its journal.
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
@@ -101,11 +99,17 @@ TEST(Restart, WithOtherOptionsReplaysWhatWasDecidedThen) {
   driver.Run(driver.Submit("a"));
   EngineOptions other = driver.engine().options();
   other.round_duration_s = 7;
-  Engine replayed(other);
-  for (const action::Persist& row : driver.rows) {
-    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
-  }
-  EXPECT_EQ(replayed.round_ends_at(), driver.engine().round_ends_at());
+  EXPECT_EQ(driver.Replayed(other).round_ends_at(),
+            driver.engine().round_ends_at());
+}
+
+TEST(Restart, OnRowsThatTellNoSettingsKeepsItsOwn) {
+  EngineOptions options;
+  options.plan_lead_s = 7;
+  Engine engine(options);
+  engine.Replay(1, 1, 0, event::CoordinatorStarted{1});
+  EXPECT_EQ(engine.options().plan_lead_s, 7);
+  EXPECT_EQ(engine.options().round_duration_s, options.round_duration_s);
 }
 
 TEST(Restart, TellsAgentsItsNewTermSoThatTheySayHelloAgain) {
@@ -134,10 +138,7 @@ TEST(Restart, ReplayGivesTheSameStateAsLiving) {
   driver.Run(a);
   driver.Run(b);
   driver.At(driver.engine().round_ends_at() + 1);
-  Engine replayed(driver.engine().options());
-  for (const action::Persist& row : driver.rows) {
-    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
-  }
+  const Engine replayed = driver.Replayed(driver.engine().options());
   EXPECT_EQ(replayed.position(), driver.engine().position());
   EXPECT_EQ(replayed.rounds(), driver.engine().rounds());
   for (JobId id : {a, b, c}) {
@@ -188,9 +189,8 @@ TEST(Loss, AProcessThatItsAgentDoesNotListStartsAtOnce) {
 TEST(Loss, NoParkedProcessIsClaimedThatItsAgentDoesNotList) {
   EngineDriver driver;
   const JobId first = driver.Submit("a");
-  const WorkerKey key = driver.Run(first);
-  driver.Step(event::LeaseEnded{key, driver.worker(first).held_epoch,
-                                Progress(), false});
+  driver.Run(first);
+  driver.GiveBack(first);
   ASSERT_THAT(driver.engine().MemoryText(driver.job(first)),
               ::testing::HasSubstr("parked"));
   driver.RestartAfterLoss(driver.rows.size());
@@ -229,9 +229,7 @@ TEST(Loss, NoLeaseIsGrantedBeforeThoseOfBeforeAreOver) {
 TEST(Loss, IsRememberedInASnapshot) {
   EngineDriver driver;
   driver.RestartAfterLoss(driver.rows.size());
-  ASSERT_OK_AND_ASSIGN(const std::string bytes, driver.engine().Snapshot());
-  Engine restored(driver.engine().options());
-  ASSERT_OK(restored.Restore(bytes));
+  Engine restored = driver.Restored();
   JobSpec spec;
   spec.name = "a";
   spec.argv = {"./train"};

@@ -1,14 +1,10 @@
 // What the policy is asked, when, and what is done with its answer.
-#include <memory>
 
 #include "coordinator/workload/throughput_table.h"
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::shared_ptr<const ThroughputTable> Table() {
   return std::make_shared<const ThroughputTable>(*ThroughputTable::Parse(
@@ -32,10 +28,7 @@ TEST(Solve, FillsThroughputsInByTheTableAndKeepsThemInTheJournal) {
   EXPECT_THAT(driver.problem.throughputs, ElementsAre(5));
   driver.Submit("b", 1, App(7));  // what the user gives counts more
   EXPECT_THAT(driver.problem.throughputs, ElementsAre(5, 7));
-  Engine replayed((EngineOptions()));  // without the table
-  for (const action::Persist& row : driver.rows) {
-    replayed.Replay(row.seq, row.term, row.time, *DecodeEvent(row.row));
-  }
+  const Engine replayed = driver.Replayed({});  // without the table
   EXPECT_EQ(replayed.throughputs().Get(JobId(1), "v100").steps_per_s, 5);
 }
 
@@ -131,6 +124,21 @@ TEST(Solve, CountsOnReportsAndOnWhatWasDoneSince) {
   driver.Submit("b");
   EXPECT_DOUBLE_EQ(driver.problem.jobs[0].steps_remaining, 1000 - 50 - 20);
   EXPECT_DOUBLE_EQ(driver.problem.jobs[0].time_received_s, 30);
+  EXPECT_DOUBLE_EQ(driver.job(job).isolated_s, 35);
+}
+
+TEST(Solve, AMeasuredSpeedIsSolvedForInTheNextRoundOnce) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId job = driver.Submit("a", 1, App(2));
+  driver.Run(job);
+  const int solves = driver.solves;
+  driver.ReportSpeed(job, 40, 60);
+  EXPECT_EQ(driver.solves, solves);
+  driver.EndRound();
+  EXPECT_EQ(driver.solves, solves + 1);
+  EXPECT_GT(driver.problem.throughputs[0], 30);
+  driver.EndRound();
+  EXPECT_EQ(driver.solves, solves + 1);
 }
 
 TEST(Solve, AtMostOncePerResetInterval) {
@@ -230,14 +238,10 @@ TEST(Snapshot, GivesTheSameEngineAgain) {
   driver.Submit("c");
   driver.Run(a);
   driver.At(150);
-  const auto snapshot = driver.engine().Snapshot();
-  ASSERT_TRUE(snapshot.ok()) << snapshot.status().message();
-  Engine other(driver.engine().options());
-  ASSERT_TRUE(other.Restore(*snapshot).ok());
-  EXPECT_EQ(*other.Snapshot(), *snapshot);
+  const Engine other = driver.Restored();
+  EXPECT_EQ(*other.Snapshot(), *driver.engine().Snapshot());
   EXPECT_EQ(other.NextDeadline(), driver.engine().NextDeadline());
-  EXPECT_EQ(RenderReason(other.Why(a, 150)),
-            RenderReason(driver.engine().Why(a, 150)));
+  EXPECT_EQ(RenderReason(other.Why(a, 150)), driver.Why(a));
 }
 
 TEST(Snapshot, DamagedOnesAreRefused) {

@@ -1,12 +1,9 @@
 // What is learnt of jobs while they run: turns on trial, what they cost, slow
 // accelerators, and figures that turn out to be wrong.
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::HasSubstr;
 
 JobSpec Submitted(double steps_per_s) {
   JobSpec spec;
@@ -26,7 +23,7 @@ void ChangeLeases(EngineDriver& driver) {
   };
   each([&](const Job&, const Worker& worker, const WorkerKey& key) {
     if (worker.held_epoch == 0 || worker.pause_sent_at == kNever) return;
-    driver.Step(event::LeaseEnded{key, worker.held_epoch, Progress(), false});
+    driver.GiveBack(key);
   });
   each([&](const Job&, const Worker& worker, const WorkerKey& key) {
     if (worker.process == ProcessState::kLaunching) driver.Hello(key);
@@ -70,8 +67,7 @@ TEST_F(OneOnTrial, IsChargedForOneRoundAtMost) {
   EXPECT_EQ(ToldAt(began_ + 500).accelerator_s, 100);
   EXPECT_EQ(ToldAt(began_ + 500).accelerators, 0);
   driver_.now = began_ + 30;
-  driver_.Step(event::LeaseEnded{
-      driver_.Key(job_), driver_.worker(job_).held_epoch, Progress(), false});
+  driver_.GiveBack(job_);
   EXPECT_EQ(ToldAt(began_ + 90).accelerators, 0);
   EXPECT_EQ(ToldAt(began_ + 90).accelerator_s, 30);
 }
@@ -83,11 +79,7 @@ TEST_F(OneOnTrial, IsNotAnyMoreInTheRoundsThatFollow) {
 }
 
 TEST_F(OneOnTrial, IsSoAfterASnapshotAndAReplay) {
-  const auto bytes = driver_.engine().Snapshot();
-  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
-  Engine other(driver_.engine().options());
-  ASSERT_TRUE(other.Restore(*bytes).ok());
-  EXPECT_EQ(other.ProfilingAt(began_ + 40).accelerator_s, 40);
+  EXPECT_EQ(driver_.Restored().ProfilingAt(began_ + 40).accelerator_s, 40);
   driver_.Restart();
   EXPECT_EQ(ToldAt(began_ + 40).accelerator_s, 40);
 }
@@ -162,10 +154,7 @@ TEST(Trials, HowMuchTheyMayTakeIsInTheJournal) {
     options.profiling_percentage = 7;
     options.reference_models = 3;
   });
-  const auto bytes = driver.engine().Snapshot();
-  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
-  Engine other{EngineOptions()};
-  ASSERT_TRUE(other.Restore(*bytes).ok());
+  const Engine other = driver.Restored({});
   EXPECT_EQ(other.options().profiling_percentage, 7);
   EXPECT_EQ(other.options().reference_models, 3);
 }

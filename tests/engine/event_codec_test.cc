@@ -1,16 +1,13 @@
 #include "coordinator/engine/event_codec.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "coordinator/engine/allocation_rows.h"
 #include "core/packer.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {
-
-using testing::StatusIs;
 
 // One of every durable event, with something in it.
 std::vector<Event> Durable() {
@@ -194,8 +191,9 @@ TEST(EventCodec, AllocationsOfEqualJobsTakeAFewBytes) {
   ExpectSame(OfRow(row), ready.result.allocation);
 }
 
-// As rows of journals from before have it: every unit's shares.
-TEST(EventCodec, AnAllocationOfAnOlderJournalIsRead) {
+// An answer up to its allocation, as journals from before have it: of every
+// unit's shares.
+Packer OlderAnswer() {
   Packer packer;
   packer.Array(2);
   packer.Put(static_cast<uint64_t>(Event(event::AllocationReady{}).index()));
@@ -206,6 +204,11 @@ TEST(EventCodec, AnAllocationOfAnOlderJournalIsRead) {
   packer.Put(std::string());
   packer.Put(false);
   packer.Array(3);
+  return packer;
+}
+
+TEST(EventCodec, AnAllocationOfAnOlderJournalIsRead) {
+  Packer packer = OlderAnswer();
   packer.Put(uint64_t{1});
   packer.Array(2);
   for (const uint64_t job : {3, 7}) {
@@ -242,24 +245,14 @@ TEST(AllocationRows, WhatDoesNotFitIsRefused) {
 // Of two units with 2^63 columns each: their product is 0, as is the number of
 // shares.
 TEST(EventCodec, AnAllocationOfAbsurdWidthOverflowsNothing) {
-  Packer packer;
-  packer.Array(2);
-  packer.Put(static_cast<uint64_t>(Event(event::AllocationReady{}).index()));
-  packer.Array(2);
-  packer.Put(uint64_t{1});  // the epoch
-  packer.Array(4);          // the result, up to its allocation
-  packer.Put(uint64_t{0});
-  packer.Put(std::string());
-  packer.Put(false);
-  packer.Array(3);
+  Packer packer = OlderAnswer();
   packer.Put(uint64_t{1} << 63);
   packer.Array(2);
   packer.Array(0);
   packer.Array(0);
   packer.Array(0);
-  EXPECT_THAT(
-      DecodeEvent(packer.Take()),
-      StatusIs(absl::StatusCode::kDataLoss, "shares do not match its units"));
+  EXPECT_THAT(DecodeEvent(packer.Take()),
+              StatusIs(kDataLoss, "shares do not match its units"));
 }
 
 }  // namespace

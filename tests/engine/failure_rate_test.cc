@@ -1,8 +1,5 @@
 #include "coordinator/engine/failure_rate.h"
 
-#include <string>
-
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -119,10 +116,7 @@ TEST_F(FailuresSeen, AreKnownAfterARestartAndFromASnapshot) {
   Kill();
   const FailureRate seen = driver_.engine().failure_rate();
   ASSERT_EQ(seen.losses(), 2u);
-  const auto snapshot = driver_.engine().Snapshot();
-  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
-  Engine other(driver_.engine().options());
-  ASSERT_TRUE(other.Restore(*snapshot).ok());
+  const Engine other = driver_.Restored();
   EXPECT_EQ(other.failure_rate().losses(), 2u);
   EXPECT_EQ(other.failure_rate().busy_s(), seen.busy_s());
   driver_.Restart();

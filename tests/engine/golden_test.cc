@@ -16,19 +16,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <map>
-#include <set>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "gtest/gtest.h"
 #include "tests/engine/describe.h"
 #include "tests/simulation/world/virtual_cluster.h"
+#include "tests/support/test.h"
 
 namespace gavel {
 namespace {

@@ -1,10 +1,7 @@
 // Policies that say who runs, and pack: what two jobs do to each other is not
 // known of pairs that never ran. So they are tried, and the policy goes by what
 // was measured.
-#include <algorithm>
-#include <string>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

@@ -4,14 +4,10 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // "meek" and "hungry", on a v100 and an older one; each keeps of its steps/s
 // beside others what it leaves to them.
@@ -108,11 +104,7 @@ class Estimates : public ::testing::Test {
   }
   void Report(JobId job, double steps_per_s, double window_s) {
     driver_.At(driver_.now + window_s);
-    Progress progress;
-    progress.throughput_steps_per_s = steps_per_s;
-    progress.window_s = window_s;
-    driver_.Step(event::StepsReported{
-        driver_.Key(job), driver_.worker(job).held_epoch, progress});
+    driver_.ReportSpeed(job, steps_per_s, window_s);
   }
   void ExpectLikeHungry(const Engine& engine, JobId job) const {
     const Job& fresh = engine.jobs().at(job);
@@ -174,11 +166,7 @@ TEST_F(Estimates, OfAPairThatRanStayWhenThePartnerEnds) {
   EXPECT_NEAR(driver_.engine().throughputs().Get(job, "v100").steps_per_s, 60,
               0.5);
   ExpectLikeHungry(driver_.engine(), job);
-  const auto bytes = driver_.engine().Snapshot();
-  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
-  Engine other(driver_.engine().options());
-  ASSERT_TRUE(other.Restore(*bytes).ok());
-  ExpectLikeHungry(other, job);
+  ExpectLikeHungry(driver_.Restored(), job);
   driver_.Restart();
   ExpectLikeHungry(driver_.engine(), job);
 }
@@ -198,9 +186,7 @@ TEST_F(Estimates, OfPairsAreCorrectedByWhatIsMeasured) {
 
 TEST_F(Estimates, OfAPairThatRanOutOfMemoryAreForgottenByARelease) {
   const JobId job = StartBesideMeek({{"v100", 40}}, {});
-  driver_.Step(event::LeaseEnded{driver_.Key(job),
-                                 driver_.worker(job).held_epoch, Progress(),
-                                 false, ReleaseCause::kOutOfMemory});
+  driver_.GiveBack(driver_.Key(job), {}, ReleaseCause::kOutOfMemory);
   ASSERT_EQ(driver_.job(job).profile.size(), 1u);
   EXPECT_EQ(driver_.job(job).profile[0].beside, "meek");
   EXPECT_EQ(driver_.job(job).profile[0].value, 0);
@@ -211,17 +197,11 @@ TEST_F(Estimates, OfAPairThatRanOutOfMemoryAreForgottenByARelease) {
 TEST_F(Estimates, AreTheSameAfterASnapshot) {
   const JobId job =
       SubmitFresh({{"v100", 40}, {"k80", 4}}, {{"v100", "meek", 0.8}});
-  const auto bytes = driver_.engine().Snapshot();
-  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
-  Engine other(driver_.engine().options());
-  ASSERT_TRUE(other.Restore(*bytes).ok());
+  const Engine other = driver_.Restored();
   EXPECT_EQ(other.jobs().at(job).table_row, driver_.job(job).table_row);
   EXPECT_EQ(other.jobs().at(job).row_speed, driver_.job(job).row_speed);
   const JobId sparse = SubmitFresh({{"v100", 40}}, {{"v100", "hungry", 0.4}});
-  const auto later = driver_.engine().Snapshot();
-  ASSERT_TRUE(later.ok()) << later.status().message();
-  Engine restored(driver_.engine().options());
-  ASSERT_TRUE(restored.Restore(*later).ok());
+  const Engine restored = driver_.Restored();
   const double estimate =
       driver_.engine().throughputs().Get(sparse, "k80").steps_per_s;
   EXPECT_NEAR(estimate, 4, 1e-9);

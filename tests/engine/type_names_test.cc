@@ -1,21 +1,9 @@
 #include "coordinator/engine/type_names.h"
 
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/engine/engine_driver.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Pair;
 
 TEST(TypeNames, LeaveOutFormFactorAndMemoryButNoModel) {
   EXPECT_THAT(ShorterTypeNames("a100-pcie-80gb"),
@@ -60,13 +48,7 @@ TEST(TypeNames, AJobsFiguresHoldOnATypeThatJoinsLater) {
   JobSpec spec;
   spec.throughputs = {{"v100", 2}, {"a100", 7}};
   const JobId job = driver.Submit("a", 1, spec);
-  AgentHello hello;
-  hello.server = "there";
-  hello.incarnation = 1;
-  hello.accelerators.resize(1);
-  hello.accelerators[0].type = "a100-80gb";
-  hello.accelerators[0].uuid = "there-0";
-  driver.Step(event::ServerJoined{hello});
+  driver.Step(event::ServerJoined{EngineDriver::HelloOf("there", "a100-80gb")});
   const Throughput known = driver.engine().throughputs().Get(job, "a100-80gb");
   EXPECT_EQ(known.steps_per_s, 7);
   EXPECT_EQ(known.source, ThroughputSource::kGiven);
