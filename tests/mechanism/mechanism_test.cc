@@ -1,12 +1,10 @@
 #include "coordinator/mechanism/mechanism.h"
 
-#include <algorithm>
 #include <cmath>
 #include <random>
-#include <utility>
 
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -78,17 +76,6 @@ TEST(RoundMechanism, WhenItsFirstTypeIsFullAJobTakesItsSecond) {
   units[1].time_received_s = {20, 20};
   EXPECT_EQ(PlanRound(cluster, units, kDefault),
             (RoundAssignment{{Alone(1), Ids({1})}, {Alone(2), Ids({2})}}));
-}
-
-TEST(RoundMechanism, AGangRunsCompleteOrNotAtAll) {
-  const Cluster cluster = OneServer(3, 0);
-  std::vector<RoundUnit> units = {MakeUnit(1, 2, {1}), MakeUnit(2, 2, {0.5}),
-                                  MakeUnit(3, 1, {0.1})};
-  for (RoundUnit& unit : units) unit.time_received_s = {100};
-  const RoundAssignment assignment = PlanRound(cluster, units, kDefault);
-  EXPECT_EQ(assignment.size(), 2u);
-  EXPECT_FALSE(assignment.contains(Alone(2)));
-  EXPECT_EQ(RoundErrors(cluster, units, assignment), "");
 }
 
 TEST(RoundMechanism, LeftoversGoToJobsOfZeroPriorityLeastServedFirst) {

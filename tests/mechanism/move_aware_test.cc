@@ -1,13 +1,12 @@
 // Many rounds of the move-aware mechanism beside the paper's: how many changes
 // it saves, and that nobody's share suffers.
-#include <algorithm>
 #include <random>
 
 #include "coordinator/mechanism/debts.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
 #include "tests/mechanism/rounds.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

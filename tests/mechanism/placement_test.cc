@@ -1,14 +1,11 @@
 #include "coordinator/mechanism/placement.h"
 
-#include <algorithm>
-#include <map>
 #include <numeric>
 #include <random>
-#include <set>
 
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,12 +1,10 @@
 // What must hold of every round, whatever the cluster and the jobs.
-#include <algorithm>
 #include <random>
-#include <vector>
 
 #include "coordinator/mechanism/mechanism.h"
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
 #include "tests/mechanism/rounds.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
@@ -129,23 +127,6 @@ TEST(RoundProperty, NoAcceleratorIsIdleWhileAUnitThatFitsWaits) {
     for (int round = 0; round < 5; ++round) {
       const RoundAssignment assignment = rounds.Run(OptionsOf(seed));
       EXPECT_EQ(IdleErrors(cluster, rounds.units, assignment), "");
-    }
-  }
-}
-
-TEST(RoundProperty, TheOrderOfTheUnitsDoesNotMatter) {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
-    const Cluster cluster = RandomCluster(random);
-    Rounds rounds(cluster, AllKinds(cluster, 4, random));
-    for (int round = 0; round < 5; ++round) {
-      rounds.SetOut();
-      std::vector<RoundUnit> shuffled = rounds.units;
-      std::shuffle(shuffled.begin(), shuffled.end(), random);
-      const RoundAssignment assignment =
-          PlanRound(cluster, shuffled, OptionsOf(seed));
-      EXPECT_EQ(rounds.Run(OptionsOf(seed)), assignment);
     }
   }
 }

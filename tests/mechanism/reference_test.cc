@@ -1,15 +1,12 @@
 // Rounds are those of the plain reference, down to the last accelerator.
-#include <algorithm>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "coordinator/mechanism/mechanism.h"
 #include "core/text.h"
-#include "gtest/gtest.h"
 #include "tests/mechanism/reference_round.h"
 #include "tests/mechanism/round_fixture.h"
 #include "tests/mechanism/rounds.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,13 +1,10 @@
 #include "tests/mechanism/round_fixture.h"
 
-#include <algorithm>
 #include <numeric>
-#include <set>
-#include <utility>
 
 #include "coordinator/mechanism/round_view.h"
 #include "core/text.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

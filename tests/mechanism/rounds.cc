@@ -1,11 +1,9 @@
 #include "tests/mechanism/rounds.h"
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,12 +1,10 @@
 // What shares leave over: idle types that are worth more than those for which
 // units were chosen, and leftovers of policies that maximise a sum.
-#include <string>
-#include <vector>
 
 #include "coordinator/mechanism/mechanism.h"
-#include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
 #include "tests/mechanism/rounds.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
