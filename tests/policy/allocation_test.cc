@@ -1,8 +1,5 @@
-#include <optional>
-#include <vector>
-
 #include "coordinator/policy/policy.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,15 +1,12 @@
-#include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <random>
 
 #include "coordinator/policy/share/position_matching.h"
 #include "coordinator/policy/share/type_prices.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,15 +1,11 @@
 #include "coordinator/policy/share/bound.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
 using namespace policy;
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 PolicyResult Claimed(double objective, double bound) {
   PolicyResult result;

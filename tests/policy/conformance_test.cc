@@ -2,31 +2,23 @@
 // them, under the rule that the original forgot: a job cannot use a type
 // smaller than its gang. Objectives are compared, and allocations only where
 // there is but one. Skipped where the recorded cases are not at hand.
-#include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <memory>
-#include <set>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "coordinator/policy/policy.h"
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 #include "tests/policy/checker.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
 
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 #ifdef GAVEL_REFERENCE_DIR

@@ -1,9 +1,8 @@
-#include <algorithm>
 #include <cmath>
 
-#include "gtest/gtest.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -4,15 +4,10 @@
 #include <stdexcept>
 
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::policy {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // `n` equal jobs on two types.
 PolicyProblem ProblemOf(int n) {

@@ -1,18 +1,15 @@
 #include "coordinator/policy/share/job_classes.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <random>
-#include <vector>
 
 #include "coordinator/policy/share/job_rows.h"
 #include "coordinator/policy/share/pair_table.h"
-#include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,32 +1,14 @@
 // Statements of Gavel (Narayanan et al., OSDI'20), section 4.1: max-min
 // fairness as an optimisation problem. Each test is one of them.
-#include <memory>
 
 #include "coordinator/policy/policy.h"
-#include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
-#include "tests/support/status_matchers.h"
+#include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-PolicyResult Solved(std::string_view name, const PolicyProblem& problem) {
-  absl::StatusOr<std::unique_ptr<Policy>> policy = MakePolicy(name);
-  EXPECT_OK(policy.status());
-  absl::StatusOr<PolicyResult> result = (*policy)->Solve(problem);
-  EXPECT_OK(result.status());
-  return result.ok() ? *std::move(result) : PolicyResult();
-}
-
-double Throughput(const PolicyProblem& problem, const PolicyResult& result,
-                  size_t job) {
-  const std::vector<double> x = result.allocation.Row(problem.jobs[job].id);
-  double throughput = 0;
-  for (size_t j = 0; j < x.size(); ++j)
-    throughput += problem.Row(job)[j] * x[j];
-  return throughput;
-}
 
 // Least attained service is max-min fairness over the accelerator hours that
 // jobs have consumed: with equal jobs, equal time, whatever their throughputs.
@@ -68,7 +50,8 @@ TEST(GavelPaper41, EveryJobGainsOverTheIsolatedAllocation) {
   for (size_t m = 0; m < 3; ++m) {
     double isolated = 0;
     for (const double steps_per_s : problem.Row(m)) isolated += steps_per_s / 3;
-    EXPECT_GT(Throughput(problem, result, m), 1.02 * isolated);
+    EXPECT_GT(JobThroughputs(problem, result.allocation, false)[m],
+              1.02 * isolated);
   }
 }
 

@@ -1,14 +1,12 @@
 #include "coordinator/policy/lp/price_classes.h"
 
 #include <cmath>
-#include <optional>
 #include <random>
-#include <vector>
 
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_pass.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,8 +1,6 @@
 #include "coordinator/policy/lp/price_pass.h"
 
-#include <vector>
-
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

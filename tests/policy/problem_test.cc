@@ -1,11 +1,9 @@
 #include "coordinator/policy/problem.h"
 
 #include <cmath>
-#include <optional>
 
-#include "gtest/gtest.h"
 #include "tests/policy/problems.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,24 +1,17 @@
 // Every policy that has a name, checked for what it promises, over random
 // problems. A new policy is one line in the table.
-#include <algorithm>
-#include <cstdint>
-#include <memory>
 #include <ostream>
 #include <random>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,16 +1,9 @@
-#include <algorithm>
-#include <memory>
-
 #include "coordinator/policy/policy.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/policy/problems.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::Contains;
 
 TEST(PolicyRegistry, EveryNameMakesAPolicyThatCallsItselfSo) {
   const std::vector<std::string> names = PolicyNames();

@@ -28,37 +28,6 @@ double CostOf(const LinearProgram& lp, const std::vector<double>& x) {
   return std::inner_product(x.begin(), x.end(), lp.column_cost.begin(), 0.0);
 }
 
-TEST(ShareProgram, RowsAreTheLimitsThenTheTimeOfJobs) {
-  PolicyProblem problem = MakeProblem({2, 4}, {{1, 2}, {3, 0}});
-  problem.jobs[0].scale_factor = 2;
-  const ShareProblem shares = MakeShareProblem(problem);
-  const ShareProgram program(shares);
-  EXPECT_EQ(program.lp.rows(), 4);
-  EXPECT_EQ(program.lp.columns(), 3);
-  EXPECT_EQ(program.lp.row_start, (std::vector<int>{0, 2, 3, 5}));
-  EXPECT_EQ(program.lp.entry_column, (std::vector<int>{0, 2, 1, 0, 1, 2}));
-  EXPECT_EQ(program.lp.entry_value,
-            (std::vector<double>{1, 0.5, 0.5, 1, 1, 1}));
-}
-
-TEST(ShareProgram, ASolutionIsFeasibleAndTheDualsProveIt) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    SCOPED_TRACE(seed);
-    const PolicyProblem problem =
-        RandomPlacement(seed, 12, /*pairs=*/seed % 2 == 0);
-    const ShareProblem shares = MakeShareProblem(problem, {.pairs = true});
-    if (shares.size() == 0) continue;
-    const ShareProgram program = TotalProgram(shares);
-    const LpSolution solution = HighsSolver(program.lp).Solve();
-    if (solution.outcome == SolveOutcome::kInfeasible) continue;
-    ASSERT_EQ(solution.outcome, SolveOutcome::kOptimal) << solution.detail;
-    const std::vector<double> x = program.Shares(solution);
-    EXPECT_EQ(ShareErrors(problem, ToResult(shares, x, 0, 0)), "");
-    const double bound = DualBound(program.lp, solution.row_duals);
-    EXPECT_NEAR(CostOf(program.lp, x), bound, 1e-7 * bound);
-  }
-}
-
 // Two jobs, one accelerator, the first at 0.01 at least: the total is 1.
 TEST(DualBound, HoldsWhateverTheDuals) {
   const ShareProblem shares = MakeShareProblem(MakeProblem({1}, {{1}, {1}}));

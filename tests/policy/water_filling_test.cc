@@ -1,12 +1,11 @@
 #include "coordinator/policy/share/water_filling.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
@@ -173,7 +172,7 @@ TEST(WaterFilling, ThroughputsAndWeightsMayDifferByAThousand) {
 }
 
 TEST(WaterFilling, NoJobsIsAnOptimalAnswer) {
-  for (const char* name : {kAgnosticFilling, kAwareFilling, kPacked, "drf"}) {
+  for (const char* name : kAll) {
     for (const PolicyProblem& problem :
          {MakeProblem({2}, {}), MakeProblem({}, {}), MakeProblem({0}, {{1}})}) {
       const PolicyResult result = Solved(name, problem);
