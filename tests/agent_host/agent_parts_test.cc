@@ -16,7 +16,7 @@
 #include "coordinator/agent_host/unix_account.h"
 #include "coordinator/server/submission.h"
 #include "core/text.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

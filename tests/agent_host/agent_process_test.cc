@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "core/text.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -67,7 +67,7 @@ TEST_F(AgentProcess, SeesItsEnvironmentAndDirectoryAndNothingElse) {
   unsetenv("AGENT_SECRET");
   EXPECT_EQ(Output(), "PATH=/usr/bin:/bin\nGAVEL_JOB=7\n");
   RunToEnd(Spec({"pwd", "-P"}));
-  EXPECT_THAT(Output(), HasSubstr("gavel-server-"));
+  EXPECT_THAT(Output(), HasSubstr("gavel-test-"));
 }
 
 TEST_F(AgentProcess, LeadsItsOwnGroupAndDiesWithTheThreadThatStartedIt) {

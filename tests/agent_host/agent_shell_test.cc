@@ -14,9 +14,9 @@
 
 #include "core/status.h"
 #include "runtime/transport/router.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/eventually.h"
 #include "tests/support/silent_mount.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

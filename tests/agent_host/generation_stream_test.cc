@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "runtime/transport/stream_sockets.h"
 #include "tests/agent_host/generation_samples.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -12,7 +12,8 @@
 #include "coordinator/agent_host/generation_stream.h"
 #include "core/text.h"
 #include "tests/agent_host/generation_samples.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/network_namespaces.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -20,35 +21,25 @@ namespace {
 
 constexpr JobId kJob(5);
 constexpr double kPatience_s = 60;
-
-bool Shell(const std::string& command) {
-  return std::system(StrCat(command, " >/dev/null 2>&1").c_str()) == 0;
-}
+using Spaces = testing::NetworkNamespaces;
 
 class NamespaceMove : public Test {
  protected:
   void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
-    if (!Shell("ip -V")) GTEST_SKIP() << "iproute2 is missing";
-    const std::string id = StrCat("gavel", getpid());
-    a_ = id + "a";
-    b_ = id + "b";
-    if (!Shell(StrCat("ip netns add ", a_)) ||
-        !Shell(StrCat("ip netns add ", b_))) {
-      GTEST_SKIP() << "network namespaces can't be made here";
+    if (!spaces_.made()) {
+      GTEST_SKIP() << "network namespaces need root and iproute2 (ip netns)";
     }
-    ASSERT_TRUE(Shell(StrCat("ip -n ", a_,
-                             " link add v0 type veth peer name v0 "
-                             "netns ",
-                             b_)));
-    ASSERT_TRUE(Shell(StrCat("ip -n ", a_, " addr add 10.77.5.1/24 dev v0")));
-    ASSERT_TRUE(Shell(StrCat("ip -n ", b_, " addr add 10.77.5.2/24 dev v0")));
+    ASSERT_TRUE(Spaces::In("a", "link add v0 type veth peer name v0 netns ",
+                           Spaces::InSystem("b")));
+    ASSERT_TRUE(Spaces::In("a", "addr add 10.77.5.1/24 dev v0"));
+    ASSERT_TRUE(Spaces::In("b", "addr add 10.77.5.2/24 dev v0"));
     Link("up");
-    ASSERT_TRUE(Shell(StrCat("ip -n ", b_, " link set v0 up")));
+    ASSERT_TRUE(Spaces::In("b", "link set v0 up"));
     // Slow enough to be cut in the middle.
-    if (!Shell(StrCat("tc -n ", a_,
-                      " qdisc add dev v0 root tbf rate 100mbit "
-                      "burst 128kb latency 200ms"))) {
+    if (std::system(StrCat("tc -n ", Spaces::InSystem("a"),
+                           " qdisc add dev v0 root tbf rate 100mbit burst "
+                           "128kb latency 200ms >/dev/null 2>&1")
+                        .c_str()) != 0) {
       GTEST_SKIP() << "tc can't slow the line";
     }
     std::filesystem::create_directories(from_);
@@ -60,12 +51,10 @@ class NamespaceMove : public Test {
   void TearDown() override {
     reader_.reset();
     source_.reset();
-    if (!a_.empty()) Shell("ip netns del " + a_);
-    if (!b_.empty()) Shell("ip netns del " + b_);
   }
 
   void Link(const std::string& state) {
-    ASSERT_TRUE(Shell(StrCat("ip -n ", a_, " link set v0 ", state)));
+    ASSERT_TRUE(Spaces::In("a", "link set v0 ", state));
   }
 
   // Its sockets and threads are those of the namespace that it is started in.
@@ -74,7 +63,8 @@ class NamespaceMove : public Test {
     std::unique_ptr<GenerationStream> stream;
     std::thread([&] {
       const int file =
-          open(StrCat("/var/run/netns/", space).c_str(), O_RDONLY | O_CLOEXEC);
+          open(StrCat("/var/run/netns/", Spaces::InSystem(space)).c_str(),
+               O_RDONLY | O_CLOEXEC);
       ASSERT_EQ(setns(file, CLONE_NEWNET), 0);
       close(file);
       GenerationStreamOptions options;
@@ -98,17 +88,17 @@ class NamespaceMove : public Test {
     return std::nullopt;
   }
 
+  const Spaces spaces_{{"a", "b"}};
   FileSystem& disk_ = FileSystem::Posix();
   TemporaryFolder folder_;
   const std::string from_ = folder_.path() + "/from";
   const std::string to_ = folder_.path() + "/to";
-  std::string a_, b_;
   std::unique_ptr<GenerationStream> source_, reader_;
 };
 
 TEST_F(NamespaceMove, GoesOnWhenTheLineWasDown) {
-  source_ = StartIn(a_, "10.77.5.1");
-  reader_ = StartIn(b_, "10.77.5.2");
+  source_ = StartIn("a", "10.77.5.1");
+  reader_ = StartIn("b", "10.77.5.2");
   source_->Serve(kJob, reader_->public_key(), from_);
   reader_->Fetch(kJob, to_,
                  {"a", source_->endpoint(), source_->public_key(), {}});

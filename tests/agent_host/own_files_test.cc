@@ -10,7 +10,7 @@
 #include "coordinator/agent_host/unix_account.h"
 #include "runtime/files/private_directory.h"
 #include "runtime/files/text_file.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace {

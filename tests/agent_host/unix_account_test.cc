@@ -13,9 +13,9 @@
 #include "coordinator/agent_host/agent_process.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -16,7 +16,7 @@
 #include "coordinator/agent_host/output_channel.h"
 #include "core/text.h"
 #include "runtime/files/text_file.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "CLI/CLI.hpp"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

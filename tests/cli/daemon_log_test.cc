@@ -4,8 +4,8 @@
 
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -12,8 +12,8 @@
 #include "coordinator/command/man_page.h"
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

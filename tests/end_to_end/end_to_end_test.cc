@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "absl/status/statusor.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/generation.h"
 #include "core/status.h"
@@ -17,7 +16,6 @@
 #include "runtime/generation/manifest.h"
 #include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {

@@ -13,6 +13,7 @@
 #include "gavel_paths.h"
 #include "tests/support/checkpoint_directory.h"
 #include "tests/support/gavel_fixture.h"
+#include "tests/support/network_namespaces.h"
 
 namespace gavel::testing {
 namespace {
@@ -26,53 +27,26 @@ constexpr char kEpochs[] = "60";
 constexpr char kEndpoint[] = "tcp://10.213.78.3:7077";
 constexpr double kPatience_s = 120;
 
-// "head" with a bridge, and "a" and "b" on it, until it is destroyed.
-class Servers {
- public:
-  Servers() {
-    made_ = Ip("netns add ", Name("head")) &&
-            Inside("head", "link add bridge type bridge") &&
-            Inside("head", "addr add 10.213.78.3/24 dev bridge") &&
-            Inside("head", "link set bridge up") &&
-            Inside("head", "link set lo up") && Join("a") && Join("b");
-  }
-  ~Servers() {
-    for (const char* name : {"a", "b", "head"}) Ip("netns del ", Name(name));
-  }
-  Servers(const Servers&) = delete;
-  Servers& operator=(const Servers&) = delete;
+using Spaces = NetworkNamespaces;
 
-  bool made() const { return made_; }
-  static std::string Name(const std::string& server) {
-    return StrCat("gavel", getpid(), server);
-  }
-  static std::string Address(const std::string& server) {
-    return server == "a" ? "10.213.78.1" : "10.213.78.2";
-  }
+std::string Address(const std::string& server) {
+  return server == "a" ? "10.213.78.1" : "10.213.78.2";
+}
 
- private:
-  template <class... T>
-  static bool Ip(const T&... words) {
-    return std::system(
-               StrCat("/usr/sbin/ip ", words..., " >/dev/null 2>&1").c_str()) ==
-           0;
-  }
-  template <class... T>
-  static bool Inside(const std::string& server, const T&... words) {
-    return Ip("-n ", Name(server), " ", words...);
-  }
-  static bool Join(const std::string& server) {
-    return Ip("netns add ", Name(server)) && Inside(server, "link set lo up") &&
-           Inside(server, "link add eth type veth peer name to-", server,
-                  " netns ", Name("head")) &&
-           Inside(server, "addr add ", Address(server), "/24 dev eth") &&
-           Inside(server, "link set eth up") &&
-           Inside("head", "link set to-", server, " master bridge") &&
-           Inside("head", "link set to-", server, " up");
-  }
-
-  bool made_ = false;
-};
+// "head" with a bridge, and "a" and "b" on it.
+bool Bridge() {
+  const auto join = [](const std::string& server) {
+    return Spaces::In(server, "link add eth type veth peer name to-", server,
+                      " netns ", Spaces::InSystem("head")) &&
+           Spaces::In(server, "addr add ", Address(server), "/24 dev eth") &&
+           Spaces::In(server, "link set eth up") &&
+           Spaces::In("head", "link set to-", server, " master bridge") &&
+           Spaces::In("head", "link set to-", server, " up");
+  };
+  return Spaces::In("head", "link add bridge type bridge") &&
+         Spaces::In("head", "addr add 10.213.78.3/24 dev bridge") &&
+         Spaces::In("head", "link set bridge up") && join("a") && join("b");
+}
 
 // The outermost folder above `path` that other users can't pass through; empty:
 // there is none.
@@ -91,7 +65,7 @@ std::string ClosedFolder(const std::string& path) {
 class ServersApart : public GavelTest {
  protected:
   void SetUp() override {
-    if (geteuid() != 0 || !servers_.made()) {
+    if (!spaces_.made() || !Bridge()) {
       GTEST_SKIP() << "network namespaces need root and iproute2 (ip netns)";
     }
     if (!ClosedFolder(GAVEL_BINARY_DIR).empty()) {
@@ -145,7 +119,7 @@ class ServersApart : public GavelTest {
                       Path("cache"), " ", GAVEL_CACHE_DIR, " && ", script);
     }
     argv.insert(argv.begin(),
-                {"/usr/sbin/ip", "netns", "exec", Servers::Name(server),
+                {"/usr/sbin/ip", "netns", "exec", Spaces::InSystem(server),
                  "/bin/sh", "-c", script, "sh"});
     return std::make_unique<Process>(
         argv, Path(StrCat("in-", server, ".", ++processes_)));
@@ -177,7 +151,7 @@ class ServersApart : public GavelTest {
                                      "--coordinator-key",
                                      Path("head/coordinator.pub"),
                                      "--address",
-                                     Servers::Address(server)};
+                                     Address(server)};
     argv.insert(argv.end(), more.begin(), more.end());
     return StartIn(server, argv);
   }
@@ -222,7 +196,7 @@ class ServersApart : public GavelTest {
     return ReadText(Path("alone"));
   }
 
-  Servers servers_;
+  const Spaces spaces_{{"head", "a", "b"}};
   std::unique_ptr<Process> coordinator_;
   int processes_ = 0;
 };

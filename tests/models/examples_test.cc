@@ -9,7 +9,7 @@
 
 #include "gavel_paths.h"
 #include "models/rgb_image.h"
-#include "tests/models/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -2,7 +2,7 @@
 
 #include "models/cifar10_dataset.h"
 #include "models/idx_dataset.h"
-#include "tests/models/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

@@ -8,7 +8,7 @@
 
 #include "models/cropped_images.h"
 #include "models/synthetic_images.h"
-#include "tests/models/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "tests/models/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

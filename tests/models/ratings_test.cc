@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "tests/models/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "core/text.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

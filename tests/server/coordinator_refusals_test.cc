@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -6,8 +6,8 @@
 
 #include "coordinator/server/access/principals.h"
 #include "tests/server/fake_peers.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

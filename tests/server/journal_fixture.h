@@ -6,9 +6,9 @@
 
 #include "coordinator/server/journal/journal.h"
 #include "core/text.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -8,7 +8,7 @@
 #include "coordinator/server/access/quota.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 #include "runtime/files/text_file.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -3,9 +3,9 @@
 #define GAVEL_TESTS_SUPPORT_GAVEL_FIXTURE_H_
 
 #include "nlohmann/json.hpp"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/process.h"
 #include "tests/support/team_keys.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

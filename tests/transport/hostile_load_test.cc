@@ -29,8 +29,8 @@
 #include "core/text.h"
 #include "runtime/transport/connection_guard.h"
 #include "tests/server/fake_peers.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 #include "zmq.hpp"
 
@@ -113,6 +113,25 @@ void AttackByConnections(const Target& target, Shared& shared) {
   for (const int descriptor : open) close(descriptor);
 }
 
+zmq::socket_t Insider(zmq::context_t& context, const Target& target) {
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::reconnect_ivl, 10);
+  socket.set(zmq::sockopt::sndtimeo, 5000);
+  transport::SetCurveClient(socket, target.insider);
+  socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+  return socket;
+}
+
+// Sends it if it can be, and takes what was answered.
+bool SendNow(zmq::socket_t& socket, const std::string& frame) {
+  const auto sent = socket.send(zmq::buffer(frame), zmq::send_flags::dontwait);
+  zmq::message_t ignored;
+  while (socket.recv(ignored, zmq::recv_flags::dontwait)) {
+  }
+  return sent.has_value();
+}
+
 // Rubbish, what is not his to send, and what only a coordinator sends.
 void AttackByFrames(const Target& target, Shared& shared) {
   const std::array<std::string, 4> frames = {
@@ -122,22 +141,13 @@ void AttackByFrames(const Target& target, Shared& shared) {
   zmq::context_t context;
   std::vector<zmq::socket_t> sockets;
   for (size_t i = 0; i < kFlooders; ++i) {
-    zmq::socket_t& socket =
-        sockets.emplace_back(context, zmq::socket_type::dealer);
-    socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::reconnect_ivl, 10);
-    transport::SetCurveClient(socket, target.insider);
-    socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+    sockets.push_back(Insider(context, target));
   }
   const double end = Seconds() + kAttack_s_max;
   for (size_t next = 0; shared.kept_out < FramesGoal() && Seconds() < end;) {
     const size_t before = next;
     for (zmq::socket_t& socket : sockets) {
-      const std::string& frame = frames[next % frames.size()];
-      if (socket.send(zmq::buffer(frame), zmq::send_flags::dontwait)) ++next;
-      zmq::message_t ignored;
-      while (socket.recv(ignored, zmq::recv_flags::dontwait)) {
-      }
+      if (SendNow(socket, frames[next % frames.size()])) ++next;
     }
     shared.sent = static_cast<int64_t>(next);
     if (next == before)
@@ -148,24 +158,16 @@ void AttackByFrames(const Target& target, Shared& shared) {
 // What he may send, as fast as it goes.
 void AttackByRequests(const Target& target, int64_t count) {
   zmq::context_t context;
-  zmq::socket_t socket(context, zmq::socket_type::dealer);
-  socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::reconnect_ivl, 10);
-  transport::SetCurveClient(socket, target.insider);
-  socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+  zmq::socket_t socket = Insider(context, target);
   const double end = Seconds() + 30;
   for (int64_t sent = 0; sent < count && Seconds() < end;) {
     QueryRequest query;
     query.kind = sent % 2 == 0 ? QueryKind::kForecast : QueryKind::kHistory;
     query.filter = R"({"table":"jobs"})";
-    const std::string frame = EncodeMessage(query).value();
-    if (socket.send(zmq::buffer(frame), zmq::send_flags::dontwait)) {
+    if (SendNow(socket, EncodeMessage(query).value())) {
       ++sent;
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    zmq::message_t ignored;
-    while (socket.recv(ignored, zmq::recv_flags::dontwait)) {
     }
   }
 }
@@ -177,11 +179,7 @@ void AttackByParts(const Target& target, int64_t count) {
   constexpr int kParts = 4096;  // 252 MiB
   for (int64_t i = 0; i < count; ++i) {
     zmq::context_t context;
-    zmq::socket_t socket(context, zmq::socket_type::dealer);
-    socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::sndtimeo, 5000);
-    transport::SetCurveClient(socket, target.insider);
-    socket.connect(StrCat("tcp://127.0.0.1:", target.port));
+    zmq::socket_t socket = Insider(context, target);
     for (int sent = 0; sent < kParts; ++sent) {
       // Without a copy of its own for each.
       zmq_msg_t message;

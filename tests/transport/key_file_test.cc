@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "runtime/transport/curve.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel {
