@@ -1,18 +1,11 @@
-#include <string>
-#include <vector>
-
 #include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/journal/journal.h"
 #include "core/text.h"
-#include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
-#include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class AnswerHistoryTest : public ::testing::Test {
  protected:

@@ -3,25 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "coordinator/workload/trace.h"
 #include "study/reproduce/preemption_run.h"
 #include "study/reproduce/reality_records.h"
 #include "study/reproduce/reality_report.h"
 #include "study/reproduce/reality_trace.h"
 #include "study/reproduce/worker_trace.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::study {
 namespace {
 
 using absl::StatusCode::kAborted;
-using ::testing::HasSubstr;
-using testing::kFailedPrecondition;
-using testing::kInvalidArgument;
-using ::testing::SizeIs;
-using testing::StatusIs;
 
 TEST(WorkerTrace, StepsLieOnTheMachinesClock) {
   ASSERT_OK_AND_ASSIGN(const std::vector<TracedStep> steps,

@@ -2,13 +2,11 @@
 // queue, in the history and in `gavel simulate --replay`, over processes of the
 // job and starts of the coordinator.
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/server/journal/recorder.h"
 #include "coordinator/server/query/queue_view.h"
-#include "gtest/gtest.h"
 #include "study/simulation/past_jobs.h"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"

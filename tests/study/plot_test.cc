@@ -4,16 +4,11 @@
 #include <limits>
 
 #include "coordinator/cli/progress_bar.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/report/plot_scale.h"
+#include "tests/support/test.h"
 
 namespace gavel::study {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 

@@ -1,22 +1,14 @@
 #include "study/solve/policy_case.h"
 
-#include <string>
-
 #include "coordinator/cli/json_fields.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/solve/policy_answer.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 // Two jobs, 0 and 4, on two types.

@@ -1,18 +1,13 @@
 // `gavel solve --example` and docs/solve.schema.json: both are what the parser
 // reads, and what is written is what the schema says.
 
-#include <algorithm>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 

@@ -1,15 +1,9 @@
 #include "study/what_if/policy_preview.h"
 
-#include <string>
-
-#include "gmock/gmock.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::study {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::StatusIs;
 
 class PolicyPreviewTest : public ::testing::Test {
  protected:

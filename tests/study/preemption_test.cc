@@ -7,9 +7,6 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 class PreemptionTest : public LiveWorkloadTest {
  protected:
   std::vector<std::string> Short(std::vector<std::string> more) {

@@ -5,20 +5,13 @@
 #include <random>
 
 #include "coordinator/workload/throughput_writer.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/profile/profile_spec.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 ProfileFigure Measured(double steps_per_s) {
   ProfileFigure figure;

@@ -7,12 +7,9 @@
 #include "coordinator/workload/throughput_table.h"
 #include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/status_matchers.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class ProfileTest : public GavelTest {
  protected:

@@ -7,9 +7,6 @@
 namespace gavel::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 class RealityTest : public LiveWorkloadTest {
  protected:
   // Known, so that nothing is measured.

@@ -3,24 +3,17 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <regex>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/report/report.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/sample_runs.h"
 #include "tests/support/process.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr double kBrowserPatience_s = 100;
 

@@ -1,23 +1,12 @@
 #include "study/report/report.h"
 
-#include <algorithm>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/sample_runs.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReportTest : public ::testing::Test {
  protected:

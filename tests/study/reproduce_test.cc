@@ -1,22 +1,12 @@
-#include <algorithm>
-#include <optional>
-#include <set>
-
 #include "coordinator/workload/trace.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/reproduce/reproduce_run.h"
-#include "tests/server/temporary_folder.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/workload/reference.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 Experiment ExperimentOf(const std::string& name, bool quick = false) {
   for (Experiment& experiment : Experiments(quick)) {

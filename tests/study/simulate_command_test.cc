@@ -1,5 +1,4 @@
 // `gavel simulate`, `sweep`, `report` and `reproduce` as users call them.
-#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -12,10 +11,6 @@ namespace gavel::testing {
 using namespace study;
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class SimulateTest : public GavelTest {

@@ -2,19 +2,14 @@
 
 #include <cmath>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/simulation/simulation_store.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/fake_simulation.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::HasSubstr;
 
 class SimulationRunTest : public ::testing::Test {
  protected:

@@ -4,12 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/simulation/simulation_inputs.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/fake_simulation.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 

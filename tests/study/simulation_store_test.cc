@@ -3,11 +3,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/sample_runs.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 

@@ -1,16 +1,10 @@
 // `gavel solve` as a user calls it.
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr char kCase[] = R"({

@@ -1,21 +1,15 @@
 #include "study/simulation/sweep_run.h"
 
-#include <algorithm>
 #include <atomic>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "study/simulation/sweep_screen.h"
-#include "tests/server/temporary_folder.h"
 #include "tests/study/fake_simulation.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::HasSubstr;
 
 class SweepRunTest : public ::testing::Test {
  protected:

@@ -2,21 +2,15 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "gavel_paths.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 
 using namespace study;
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr char kBase[] =
     "throughputs = \"t.json\"\njobs = 10\nrates = [1, 2.5]\n";

@@ -1,7 +1,6 @@
 // The table of our own that the README simulates with: it is what its generator
 // prints, and the README's commands run on it.
 #include <cstdlib>
-#include <string>
 
 #include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"

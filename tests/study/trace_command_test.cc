@@ -1,16 +1,11 @@
 // `gavel trace`, as a process.
-#include <string>
 
 #include "coordinator/workload/trace.h"
 #include "tests/support/gavel_fixture.h"
-#include "tests/support/status_matchers.h"
 #include "tests/workload/sample_throughputs.h"
 
 namespace gavel::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class TraceCommandTest : public GavelTest {
  protected:

@@ -1,14 +1,9 @@
 #include "study/simulation/trace_summary.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/test.h"
 
 namespace gavel::study {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 Trace ThreeJobs() {
   Trace trace;

@@ -1,13 +1,10 @@
 #include "study/what_if/what_if.h"
 
-#include "gmock/gmock.h"
 #include "study/simulation/past_jobs.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace gavel::study {
 namespace {
-
-using ::testing::HasSubstr;
 
 class WhatIfTest : public ::testing::Test {
  protected:

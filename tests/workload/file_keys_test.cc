@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "absl/status/status.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
