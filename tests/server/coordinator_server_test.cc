@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/faulty_disk.h"
-#include "tests/server/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -197,7 +197,8 @@ TEST_F(CoordinatorServerTest, GoesOnAndTellsOfADamagedRowBehindItsSnapshot) {
     return !troubles.empty();
   }));
   ASSERT_EQ(troubles.size(), 1u);
-  EXPECT_THAT(troubles[0], HasSubstr("row 2 is damaged"));
+  EXPECT_THAT(troubles[0], AllOf(HasSubstr("row 2 is damaged"),
+                                 HasSubstr("copy its state directory")));
   EXPECT_EQ(client_->SubmitNamed("more").error, "");
 }
 

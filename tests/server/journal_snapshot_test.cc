@@ -1,7 +1,6 @@
 // Snapshots in the journal: recovery begins at the newest that is whole, old
 // rows are pruned without breaking the chain.
 
-#include "coordinator/server/journal/commit_thread.h"
 #include "tests/server/journal_fixture.h"
 #include "tests/support/test.h"
 
@@ -320,40 +319,6 @@ TEST_F(JournalSnapshotTest, RowsThatArePrunedNeedNotBeVerified) {
       "INSERT INTO journal_base SELECT seq, term, time, hash FROM journal "
       "WHERE seq = 9; DELETE FROM journal WHERE seq <= 9"));
   EXPECT_FALSE(MustVerifySome(*journal));
-}
-
-TEST_F(JournalSnapshotTest, TheCommitThreadTellsOfDamageAndGoesOn) {
-  WriteWithSnapshots(25, 10);
-  Damage("event-7.");
-  Recovered recovered;
-  CommitThread thread(Recover(&recovered), [] {});
-  thread.Append(RowAt(26));
-  ASSERT_TRUE(Eventually([&] {
-    return thread.state().persisted_seq == 26 && !thread.state().damage.ok();
-  }));
-  EXPECT_OK(thread.state().status);
-  EXPECT_THAT(thread.state().Troubles(),
-              ElementsAre(AllOf(HasSubstr("row 7 is damaged"),
-                                HasSubstr("copy its state directory"))));
-}
-
-TEST_F(JournalSnapshotTest, TheCommitThreadWritesThemBesideRows) {
-  const std::string big = "good " + std::string(3 * kSnapshotPartBytes, 'z');
-  {
-    CommitThread thread(MustOpen(), [] {});
-    for (uint64_t seq = 1; seq <= 10; ++seq) thread.Append(RowAt(seq));
-    ASSERT_TRUE(Eventually([&] { return thread.state().persisted_seq == 10; }));
-    thread.Snapshot({thread.state().end, big});
-    uint64_t seq = 10;
-    EXPECT_TRUE(Eventually([&] {
-      thread.Append(RowAt(++seq));
-      auto database = SqliteDatabase::OpenReadOnly(path());
-      return database.ok() && !ListSnapshots(*database)->empty();
-    }));
-  }
-  const Recovered recovered = Recover();
-  EXPECT_EQ(recovered.snapshot, big);
-  EXPECT_EQ(recovered.rows.front(), 11u);
 }
 
 }  // namespace

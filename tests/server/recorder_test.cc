@@ -80,17 +80,6 @@ class RecorderTest : public JournalFixture {
     const auto all = ListSnapshots(*database);
     return all.ok() && !all->empty() ? all->front() : 0;
   }
-  // Reports of 100 steps, with a snapshot as soon as one is due; returns once
-  // the last of them is on disk.
-  void ReportWithSnapshots(BusyEngine& busy, uint64_t reports) {
-    for (uint64_t i = 1; i <= reports; ++i) {
-      busy.now += 100;
-      busy.ReportAll(i * 100);
-      WaitFor(*recorder_, busy.engine.position().seq);
-      recorder_->MaybeSnapshot(busy.engine);
-    }
-    EXPECT_TRUE(Eventually([&] { return NewestSnapshot() > 0; }));
-  }
 
   json History(const HistoryFilter& filter, double now_s = 0) {
     auto database = SqliteDatabase::OpenReadOnly(path());
@@ -139,20 +128,6 @@ void ExpectSameEngine(const Engine& a, const Engine& b) {
     EXPECT_EQ(job.workers.front().progress.steps_done,
               other.workers.front().progress.steps_done);
   }
-}
-
-TEST_F(RecorderTest, TheEngineComesBackFromTheNewestSnapshot) {
-  Record({.rows = 20}, [&](BusyEngine& busy) {
-    busy.AddAccelerators(3);
-    for (int i = 0; i < 5; ++i) busy.Submit(StrCat("job-", i));
-    ReportWithSnapshots(busy, 10);
-    busy.End(JobId(1), 1000);
-  });
-  const Back back = Recover();
-  EXPECT_LT(back.recovered.rows_replayed, back.recovered.position.seq);
-  EXPECT_GT(back.recovered.position.seq, 50u);
-  EXPECT_THAT(back.notes, IsEmpty());
-  ExpectSameEngine(*back.engine, last_);
 }
 
 // Of rows that are on disk, whatever has happened since.
