@@ -32,12 +32,7 @@ constexpr const char* kTypes[] = {"v100", "p100", "k80"};
 constexpr size_t kKinds = 83;
 constexpr int kChanges = 3;
 
-double CpuMs() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e3 +
-         static_cast<double>(time.tv_nsec) * 1e-6;
-}
+double CpuMs() { return CpuSeconds() * 1e3; }
 
 constexpr const char* kIdleType = "tpu";  // of which no job has a throughput
 

@@ -31,30 +31,25 @@ namespace {
 
 using gavel::bench::AtLeast;
 using gavel::bench::AtMost;
+using gavel::bench::Die;
 using gavel::bench::Median;
 using gavel::bench::Report;
 using gavel::bench::Row;
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kTensorElements = 1 << 21;  // 8 MiB of floats
 constexpr size_t kChunkBytes = size_t{8} << 20;
 constexpr int kRawThreads = 2;  // as fast as any other number here
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "bench_checkpoint: %s\n", why.c_str());
-  std::exit(2);
-}
 
 void Check(const absl::Status& status) {
   if (!status.ok()) Die(std::string(status.message()));
 }
 
 double Seconds(const std::function<void()>& body) {
-  const Clock::time_point begin = Clock::now();
+  const auto begin = gavel::bench::Clock::now();
   body();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return gavel::bench::SecondsSince(begin);
 }
 
 // ---- the peers
@@ -248,21 +243,14 @@ void AddRows(const std::string& label, size_t size, const Measures& measures,
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string out;
-  std::string parent = fs::temp_directory_path().string();
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (i + 1 == argc || (flag != "--out" && flag != "--directory")) {
-      Die("usage: [--directory PATH] [--out FILE.json]");
-    }
-    (flag == "--out" ? out : parent) = argv[i + 1];
-  }
-  std::string directory = parent + "/gavel-bench-XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) Die(parent + " can't be written");
+  std::string out, parent;
+  gavel::bench::ReadFlags(argc, argv,
+                          {{"--directory", &parent}, {"--out", &out}});
+  const gavel::bench::Folder folder(parent);
+  const std::string& directory = folder.path();
   std::vector<Row> rows;
   const size_t unit = kTensorElements * sizeof(float);
   AddRows("100 MB", 12 * unit, Measure(directory, 12 * unit, 9), &rows);
   AddRows("1 GB", 120 * unit, Measure(directory, 120 * unit, 5), &rows);
-  fs::remove_all(directory);
   return Report(rows, out);
 }

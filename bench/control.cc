@@ -5,13 +5,10 @@
 // thread of this process, measured in turns; medians.
 //
 //   bench_control [--out FILE.json]
-#include <stdlib.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,15 +19,12 @@
 #include "bench/control_peers.h"
 #include "bench/load_fleet.h"
 #include "bench/table.h"
-#include "coordinator/server/coordinator_server.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "zmq.hpp"
 
 namespace gavel::bench {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int kTurns = 15;
 constexpr int kRoundTripsPerTurn = 400;
@@ -41,45 +35,17 @@ constexpr double kRound_s = 4;
 constexpr std::chrono::milliseconds kGap(500);  // between two bursts, at least
 constexpr int kRounds = 5;
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / "gavel-control-XXXXXX") {
-    Demand(mkdtemp(path_.data()) != nullptr, "no temporary folder");
-  }
-  ~Folder() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-class Server {
- public:
-  Server(const std::string& state, double round_s, double reset_interval_s) {
-    CoordinatorServerOptions options;
-    options.state_directory = state;
-    options.policy = "max_min_fairness_perf";
-    options.engine.round_duration_s = round_s;
-    options.engine.lease_duration_s = round_s;
-    options.engine.agent_timeout_s = 3600;  // the agent here says nothing more
-    options.engine.reset_interval_s = reset_interval_s;
-    auto server = CoordinatorServer::Create(std::move(options));
-    Demand(server.ok(), server.status().ToString());
-    server_ = *std::move(server);
-    thread_ = std::thread([this] { server_->Run().IgnoreError(); });
-  }
-  ~Server() {
-    server_->Stop();
-    thread_.join();
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-  const std::string& endpoint() const { return server_->endpoint(); }
-
- private:
-  std::unique_ptr<CoordinatorServer> server_;
-  std::thread thread_;
-};
+CoordinatorServerOptions Options(const std::string& state, double round_s,
+                                 double reset_interval_s) {
+  CoordinatorServerOptions options;
+  options.state_directory = state;
+  options.policy = "max_min_fairness_perf";
+  options.engine.round_duration_s = round_s;
+  options.engine.lease_duration_s = round_s;
+  options.engine.agent_timeout_s = 3600;  // the agent here says nothing more
+  options.engine.reset_interval_s = reset_interval_s;
+  return options;
+}
 
 // Medians in microseconds of `actions`, one after the other in turns.
 std::vector<double> MediansOf(
@@ -217,7 +183,7 @@ struct Holder {
 // kWorkers workers that its lease goes on, as they reach the workers.
 // `notice`: one of them, for the peer.
 double NoticesPerSecond(const std::string& folder, std::string* notice) {
-  const Server server(folder, kRound_s, 0);
+  const Server server(Options(folder, kRound_s, 0));
   Client client(server.endpoint());
   for (int i = 0; i < kWorkers; ++i) {
     const auto reply = client.Ask<SubmitReply>(
@@ -314,7 +280,7 @@ std::vector<Row> Rows() {
   const Folder folder;
   {
     // Solving beside the requests would be measured with them.
-    const Server server(folder.path() + "/requests", 3600, 3600);
+    const Server server(Options(folder.path() + "/requests", 3600, 3600));
     Holder holder(server.endpoint());
     rows.push_back(MeasureRequest("renewal", holder.worker, [&] {
       return *EncodeMessage(holder.Request(/*holding=*/true));

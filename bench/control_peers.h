@@ -1,5 +1,5 @@
-// What control.cc measures with: a client of the wire, and the bare ZeroMQ and
-// SQLite that it measures against. Of control.cc only. Each is one thread's.
+// What control.cc and queue.cc measure with: a coordinator, a client of the
+// wire, and the bare ZeroMQ and SQLite. Each is one thread's.
 #ifndef GAVEL_BENCH_CONTROL_PEERS_H_
 #define GAVEL_BENCH_CONTROL_PEERS_H_
 
@@ -13,26 +13,41 @@
 #include <variant>
 #include <vector>
 
+#include "bench/program.h"
+#include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/journal/sqlite.h"
 #include "core/codec.h"
 #include "zmq.hpp"
 
 namespace gavel::bench {
 
-using Clock = std::chrono::steady_clock;
-
 inline constexpr double kPatience_s = 120;
 
-inline void Demand(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "control: %s\n", what.c_str());
-  std::exit(1);
+inline double MicrosecondsSince(Clock::time_point start) {
+  return SecondsSince(start) * 1e6;
 }
 
-inline double MicrosecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start)
-      .count();
-}
+// A coordinator on a thread of this process.
+class Server {
+ public:
+  explicit Server(CoordinatorServerOptions options) {
+    auto server = CoordinatorServer::Create(std::move(options));
+    Demand(server.ok(), server.status().ToString());
+    server_ = *std::move(server);
+    thread_ = std::thread([this] { server_->Run().IgnoreError(); });
+  }
+  ~Server() {
+    server_->Stop();
+    thread_.join();
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  const std::string& endpoint() const { return server_->endpoint(); }
+
+ private:
+  std::unique_ptr<CoordinatorServer> server_;
+  std::thread thread_;
+};
 
 // One DEALER that sends frames and waits for what comes back.
 class Client {

@@ -80,7 +80,7 @@ int posix_memalign(void** pointer, size_t alignment, size_t size) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using gavel::bench::Clock;
 
 constexpr int64_t kSteps = 1'000'000;
 constexpr int kRounds = 9;
@@ -90,30 +90,22 @@ constexpr int kRounds = 9;
 class ArmedSession {
  public:
   explicit ArmedSession(bool with_trace = false) {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "gavel-bench-XXXXXX")
-            .string();
-    folder_ = mkdtemp(pattern.data());
     coordinator_.Grant(gavel::testing::TestSlot("bench-slot"));
     gavel::SessionOptions options;
     options.coordinator = coordinator_.endpoint();
     options.job = 1;
     options.incarnation = 1;
-    options.run_directory = folder_ + "/run";
-    options.checkpoint_directory = folder_ + "/checkpoints";
-    if (with_trace) options.trace_file = folder_ + "/trace.json";
+    options.run_directory = folder_.path() + "/run";
+    options.checkpoint_directory = folder_.path() + "/checkpoints";
+    if (with_trace) options.trace_file = folder_.path() + "/trace.json";
     options.log = [](gavel::LogLevel, const std::string&) {};
     session_ = gavel::Session::Create(options);
     session_->Track("tensor", tensor_);
   }
-  ~ArmedSession() {
-    session_.reset();
-    std::filesystem::remove_all(folder_);
-  }
   gavel::Session& session() { return *session_; }
 
  private:
-  std::string folder_;
+  const gavel::bench::Folder folder_;
   gavel::testing::CoordinatorThread coordinator_;
   at::Tensor tensor_;
   std::unique_ptr<gavel::Session> session_;

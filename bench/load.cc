@@ -47,7 +47,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Process;
-using Clock = std::chrono::steady_clock;
 
 // Nine of ten workers hold an accelerator; the others wait for theirs.
 constexpr double kAcceleratorsPerWorker = 0.9;
@@ -78,24 +77,6 @@ struct Options {
 
 // Descriptors that a process needs beside one for each connection.
 constexpr int kOtherDescriptors = 512;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void Demand(bool holds, const std::string& what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what.c_str());
-  std::exit(1);
-}
-
-double Percentile(std::vector<double>& values, double percent) {
-  if (values.empty()) return 0;
-  const auto at = static_cast<size_t>(percent / 100 *
-                                      static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, values.begin() + static_cast<long>(at));
-  return values[at];
-}
 
 // The coordinator has all the connections, and inherits this process's limit.
 void DemandDescriptors(int workers) {
@@ -156,34 +137,26 @@ struct Keys {
 class Coordinator {
  public:
   Coordinator(const Options& options, const Keys& keys) {
-    folder_ = fs::temp_directory_path() / "gavel-load-XXXXXX";
-    Demand(mkdtemp(folder_.data()) != nullptr, "a temporary folder");
-    std::ofstream(folder_ + "/cluster.toml")
+    std::ofstream(folder_.path() + "/cluster.toml")
         << "[scheduling]\npolicy = \"" << options.policy
         << "\"\nround_duration_s = " << options.round_s
         << "\nlease_duration_s = " << options.lease_s << "\n";
-    arguments_ = keys.Write(folder_);
+    arguments_ = keys.Write(folder_.path());
   }
-  ~Coordinator() {
-    process_.reset();
-    fs::remove_all(folder_);
-  }
-  Coordinator(const Coordinator&) = delete;
-  Coordinator& operator=(const Coordinator&) = delete;
-
   // Seconds until it listens.
   double Start() {
     const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
     const Clock::time_point start = Clock::now();
-    std::vector<std::string> argv = {bin + "/gavel", "coordinator",
-                                     "--listen",     endpoint_,
-                                     "--state",      folder_ + "/state",
-                                     "--cluster",    folder_ + "/cluster.toml"};
+    std::vector<std::string> argv = {
+        bin + "/gavel", "coordinator",
+        "--listen",     endpoint_,
+        "--state",      folder_.path() + "/state",
+        "--cluster",    folder_.path() + "/cluster.toml"};
     for (const char* quota : {"jobs", "accelerators", "submissions"}) {
       argv.insert(argv.end(), {StrCat("--quota-", quota), "0"});
     }
     argv.insert(argv.end(), arguments_.begin(), arguments_.end());
-    process_.emplace(argv, StrCat(folder_, "/out.", ++starts_));
+    process_.emplace(argv, StrCat(folder_.path(), "/out.", ++starts_));
     constexpr std::string_view kMark = "listening on ";
     while (process_->output().find('\n') == std::string::npos) {
       Demand(SecondsSince(start) < kPatience_s && !process_->Wait(0),
@@ -210,7 +183,7 @@ class Coordinator {
   }
 
  private:
-  std::string folder_;
+  const Folder folder_;
   std::vector<std::string> arguments_;
   std::string endpoint_ = "tcp://127.0.0.1:0";
   int starts_ = 0;
@@ -435,39 +408,26 @@ void Measure(const Options& options, std::vector<Row>* rows) {
   MeasureRecovery(options, coordinator, fleet, rows);
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  const std::map<std::string, int*> counts = {
-      {"--workers", &options->workers},
-      {"--gang", &options->gang},
-      {"--processes", &options->processes}};
-  const std::map<std::string, double*> numbers = {
-      {"--round", &options->round_s},
-      {"--lease", &options->lease_s},
-      {"--rounds", &options->rounds},
-      {"--report", &options->report_s},
-      {"--start-scatter", &options->start_scatter_s}};
-  const std::map<std::string, std::string*> texts = {
-      {"--policy", &options->policy}, {"--out", &options->out}};
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--check" || name == "--no-keys") {
-      (name == "--check" ? options->check : options->keys) = name == "--check";
-      continue;
-    }
-    const char* value = ++i < argc ? argv[i] : "";
-    if (counts.contains(name)) {
-      *counts.at(name) = std::atoi(value);
-    } else if (numbers.contains(name)) {
-      *numbers.at(name) = std::atof(value);
-    } else if (texts.contains(name)) {
-      *texts.at(name) = value;
-    } else {
-      return false;
-    }
+Options Parse(int argc, char** argv) {
+  Options options;
+  ReadFlags(argc, argv,
+            {{"--workers", &options.workers},
+             {"--gang", &options.gang},
+             {"--processes", &options.processes},
+             {"--round", &options.round_s},
+             {"--lease", &options.lease_s},
+             {"--rounds", &options.rounds},
+             {"--report", &options.report_s},
+             {"--start-scatter", &options.start_scatter_s},
+             {"--policy", &options.policy},
+             {"--no-keys", &options.keys},
+             {"--check", &options.check},
+             {"--out", &options.out}});
+  if (options.gang < 1 || options.workers < 1 ||
+      options.workers % options.gang != 0) {
+    Die("the workers are not a multiple of the gang");
   }
-  return options->workers > 0 && options->gang > 0 &&
-         options->workers % options->gang == 0 && options->round_s > 0 &&
-         options->lease_s > 0 && options->start_scatter_s >= 0;
+  return options;
 }
 
 }  // namespace
@@ -475,16 +435,7 @@ bool Parse(int argc, char** argv, Options* options) {
 
 int main(int argc, char** argv) {
   using namespace gavel::bench;
-  Options options;
-  if (!Parse(argc, argv, &options)) {
-    std::fprintf(stderr,
-                 "usage: %s [--workers N] [--gang N] [--round S] [--lease S] "
-                 "[--rounds N] [--report S] [--start-scatter S] "
-                 "[--policy NAME] [--processes N] [--no-keys] [--check] "
-                 "[--out FILE.json]\nN workers are a multiple of the gang\n",
-                 argv[0]);
-    return 2;
-  }
+  const Options options = Parse(argc, argv);
   DemandDescriptors(options.workers);
   std::vector<Row> rows;
   const double load_before = LoadAverage();

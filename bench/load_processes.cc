@@ -79,27 +79,6 @@ void Reap(pid_t pid) {
 
 }  // namespace
 
-double ProcessorSeconds(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string word;
-  double ticks = 0;
-  // utime and stime are the 14th and 15th; the name has no spaces here.
-  for (int i = 1; i <= 15 && file >> word; ++i) {
-    if (i >= 14) ticks += std::atof(word.c_str());
-  }
-  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-double ResidentKb(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  std::string word;
-  double kilobytes = 0;
-  while (status >> word) {
-    if (word == "VmRSS:") status >> kilobytes;
-  }
-  return kilobytes;
-}
-
 struct FleetProcesses::Shared {
   SharedText endpoint;
   std::atomic<int> workers{0};

@@ -21,10 +21,6 @@
 
 namespace gavel::bench {
 
-// Seconds of processor time that a process has taken, and its memory.
-double ProcessorSeconds(pid_t pid);
-double ResidentKb(pid_t pid);
-
 class FleetProcesses {
  public:
   // Forks `processes` of them, each with its part of the servers: to be called

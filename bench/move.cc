@@ -35,27 +35,21 @@ using gavel::Generation;
 using gavel::GenerationStream;
 using gavel::JobId;
 using gavel::StrCat;
+using gavel::bench::Clock;
+using gavel::bench::Die;
+using gavel::bench::Folder;
 using gavel::bench::Median;
 using gavel::bench::OutFile;
 using gavel::bench::Report;
-using Clock = std::chrono::steady_clock;
+using gavel::bench::SecondsSince;
 
 constexpr size_t kShards = 16;
 constexpr size_t kShardBytes = 62'500'000;
 constexpr int kRuns = 3;
 constexpr JobId kJob(1);
 
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "bench_move: %s\n", why.c_str());
-  std::exit(1);
-}
-
 void Check(const absl::Status& status) {
-  if (!status.ok()) Fail(status.ToString());
+  if (!status.ok()) Die(status.ToString());
 }
 
 // `changed` of the shards are other than in the generation of step 0.
@@ -81,8 +75,8 @@ double Fetch(GenerationStream& source, GenerationStream& reader,
   while (true) {
     for (const FetchState& state : reader.TakeStates()) {
       if (!state.over) continue;
-      if (!state.error.empty()) Fail(state.error);
-      return Since(start);
+      if (!state.error.empty()) Die(state.error);
+      return SecondsSince(start);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -100,7 +94,7 @@ double PlainCopy(const std::string& from, const std::string& to) {
       listen(listener, 1) != 0 ||
       getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) !=
           0) {
-    Fail("no socket");
+    Die("no socket");
   }
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
@@ -128,7 +122,7 @@ double PlainCopy(const std::string& from, const std::string& to) {
   const int line = socket(AF_INET, SOCK_STREAM, 0);
   if (connect(line, reinterpret_cast<sockaddr*>(&address), sizeof address) !=
       0) {
-    Fail("no connection");
+    Die("no connection");
   }
   std::string buffer(size_t{1} << 20, '\0');
   for (const std::string& name : files) {
@@ -140,7 +134,7 @@ double PlainCopy(const std::string& from, const std::string& to) {
           recv(line, buffer.data(), std::min<uint64_t>(left, buffer.size()), 0);
       if (got <= 0 ||
           write(file, buffer.data(), static_cast<size_t>(got)) != got)
-        Fail("the copy failed");
+        Die("the copy failed");
       left -= static_cast<uint64_t>(got);
     }
     fdatasync(file);
@@ -149,7 +143,7 @@ double PlainCopy(const std::string& from, const std::string& to) {
   sender.join();
   close(line);
   close(listener);
-  return Since(start);
+  return SecondsSince(start);
 }
 
 }  // namespace

@@ -11,9 +11,6 @@
 // A CPU slot is paused as a GPU is: the state is copied into host memory and
 // back, though the CPU could leave it where it is.
 #include <ATen/Parallel.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +20,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -41,12 +37,12 @@
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
 #include "tests/support/coordinator_thread.h"
-
-extern char** environ;
+#include "tests/support/process.h"
 
 namespace {
 
 using gavel::bench::AtMost;
+using gavel::bench::Die;
 using gavel::bench::Goal;
 using gavel::bench::Median;
 using gavel::bench::Report;
@@ -71,11 +67,6 @@ struct Options {
   int pauses = 200;
 };
 
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "bench_pause: %s\n", why.c_str());
-  std::exit(2);
-}
-
 // The same clock in all processes of a machine.
 double Now_ms() {
   return std::chrono::duration<double, std::milli>(
@@ -93,6 +84,7 @@ double Quantile(std::vector<double> values, double fraction) {
   const auto last = static_cast<double>(values.size() - 1);
   return values[static_cast<size_t>(std::ceil(fraction * last))];
 }
+
 // ---- theirs: two processes
 
 // Trains, saves and ends; or loads, and ends after a step. Prints the moment of
@@ -115,31 +107,13 @@ struct Printed {
 };
 
 // What the program prints, when it has ended.
-Printed RunProcess(const std::string& program, std::vector<std::string> words) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) Die("no pipe");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t pid = 0;
-  if (posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(),
-                  environ) != 0) {
-    Die(program + " can't be run");
-  }
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string text;
-  char buffer[64];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof(buffer))) > 0;) {
-    text.append(buffer, static_cast<size_t>(got));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) Die("a process failed");
+Printed RunProcess(const std::vector<std::string>& argv) {
+  const gavel::bench::Folder folder;
+  gavel::testing::Process process(argv, folder.path() + "/out");
+  siginfo_t end;
+  waitid(P_PID, static_cast<id_t>(process.pid()), &end, WEXITED | WNOWAIT);
+  if (process.Wait() != 0) Die(process.errors());
+  const std::string text = process.output();
   char* rest = nullptr;
   const double at_ms = std::strtod(text.c_str(), &rest);
   return {at_ms, std::strtoull(rest, nullptr, 10)};
@@ -154,7 +128,7 @@ struct Restart {
 Restart MeasureRestart(const std::string& name, const std::string& file,
                        bool in_python) {
   const auto cpp = [&](const char* role) {
-    return RunProcess("/proc/self/exe", {"bench_pause", role, name, file});
+    return RunProcess({"/proc/self/exe", role, name, file});
   };
   Restart restart;
   double boundary_ms = cpp("--save").at_ms;
@@ -162,8 +136,8 @@ Restart MeasureRestart(const std::string& name, const std::string& file,
   restart.cpp_ms = cpp_step.at_ms - boundary_ms;
   if (!in_python) return restart;
   const auto python = [&](const char* role) {
-    return RunProcess(GAVEL_PYTHON, {GAVEL_PYTHON, GAVEL_PAUSE_RESTART, role,
-                                     name, file, std::to_string(kThreads)});
+    return RunProcess({GAVEL_PYTHON, GAVEL_PAUSE_RESTART, role, name, file,
+                       std::to_string(kThreads)});
   };
   boundary_ms = python("save").at_ms;
   const Printed python_step = python("load");
@@ -444,21 +418,13 @@ void AddLatency(const Options& options, std::vector<Row>* rows) {
 
 Options ParseOptions(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    const std::string value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--directory") {
-      options.directory = value;
-    } else if (flag == "--out") {
-      options.out = value;
-    } else if (flag == "--rounds") {
-      options.rounds = std::max(1, std::atoi(value.c_str()));
-    } else if (flag == "--pauses") {
-      options.pauses = std::max(1, std::atoi(value.c_str()));
-    } else {
-      Die("usage: [--directory PATH] [--rounds N] [--pauses N] [--out FILE]");
-    }
-  }
+  gavel::bench::ReadFlags(argc, argv,
+                          {{"--directory", &options.directory},
+                           {"--out", &options.out},
+                           {"--rounds", &options.rounds},
+                           {"--pauses", &options.pauses}});
+  options.rounds = std::max(1, options.rounds);
+  options.pauses = std::max(1, options.pauses);
   return options;
 }
 
@@ -477,16 +443,12 @@ int main(int argc, char** argv) {
     execv("/proc/self/exe", argv);
     Die("the program can't run itself again");
   }
-  const std::string parent = options.directory;
-  options.directory += "/gavel-bench-XXXXXX";
-  if (mkdtemp(options.directory.data()) == nullptr) {
-    Die(parent + " can't be written");
-  }
+  const gavel::bench::Folder folder(options.directory);
+  options.directory = folder.path();
   std::vector<Row> rows;
   AddModel(options, "resnet18", 20, &rows);
   AddModel(options, "lstm", 20, &rows);
   AddModel(options, "embedding", 5, &rows);
   AddLatency(options, &rows);
-  fs::remove_all(options.directory);
   return Report(rows, options.out);
 }

@@ -332,20 +332,14 @@ void WholePolicy(const std::string& name, const Options& options, bool placed,
   }
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--check") {
-      options->check = true;
-    } else if (i + 1 < argc && flag == "--out") {
-      options->out = argv[++i];
-    } else if (i + 1 < argc && flag == "--jobs-max") {
-      options->jobs_max = std::strtoull(argv[++i], nullptr, 10);
-    } else {
-      return false;
-    }
-  }
-  return options->jobs_max >= kSizes[0];
+Options Parse(int argc, char** argv) {
+  Options options;
+  ReadFlags(argc, argv,
+            {{"--out", &options.out},
+             {"--jobs-max", &options.jobs_max},
+             {"--check", &options.check}});
+  if (options.jobs_max < kSizes[0]) Die("--jobs-max is 100 or more");
+  return options;
 }
 
 }  // namespace
@@ -353,14 +347,7 @@ bool Parse(int argc, char** argv, Options* options) {
 
 int main(int argc, char** argv) {
   using namespace gavel::bench;  // NOLINT
-  Options options;
-  if (!Parse(argc, argv, &options)) {
-    std::fprintf(stderr,
-                 "usage: %s [--out FILE.json] [--jobs-max N] "
-                 "[--check]\nN is 100 or more\n",
-                 argv[0]);
-    return 2;
-  }
+  const Options options = Parse(argc, argv);
   Findings findings;
   // First: the peak is of the whole process.
   Memory(options, &findings);

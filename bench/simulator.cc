@@ -12,9 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,19 +21,13 @@
 #include "bench/table.h"
 #include "core/text.h"
 #include "simulator/trace_simulation.h"
+#include "tests/support/files.h"
 
 namespace {
 
 using gavel::bench::CpuSeconds;
 using gavel::bench::Row;
 using gavel::bench::ValueAtMost;
-
-std::string ReadAll(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // The least of `repeats` runs: what else goes on only ever adds.
 Row Measure(const std::string& name, const gavel::SimulationOptions& options,
@@ -77,9 +69,11 @@ void MeasureReference(const std::filesystem::path& folder,
         "--reference DIR\n");
     return;
   }
-  const auto trace = gavel::ParseTrace(ReadAll(file), file.string());
+  const auto trace =
+      gavel::ParseTrace(gavel::testing::ReadText(file), file.string());
   const auto table = gavel::ThroughputTable::Parse(
-      ReadAll(folder / "data" / "simulation_throughputs.json"), "throughputs");
+      gavel::testing::ReadText(folder / "data" / "simulation_throughputs.json"),
+      "throughputs");
   if (!trace.ok() || !table.ok()) std::abort();
   for (const char* policy :
        {"max_min_fairness_perf", "fifo_perf", "isolated"}) {
@@ -153,23 +147,11 @@ void MeasureLarge(size_t jobs, size_t accelerators, size_t rounds,
 
 int main(int argc, char** argv) {
   std::string out;
-  std::filesystem::path reference = gavel::bench::ReferenceFolder();
+  std::string reference = gavel::bench::ReferenceFolder();
   bool full = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--full") {
-      full = true;
-    } else if (i + 1 < argc && flag == "--out") {
-      out = argv[++i];
-    } else if (i + 1 < argc && flag == "--reference") {
-      reference = argv[++i];
-    } else {
-      std::fprintf(stderr,
-                   "usage: %s [--out FILE.json] [--reference DIR] [--full]\n",
-                   argv[0]);
-      return 2;
-    }
-  }
+  gavel::bench::ReadFlags(
+      argc, argv,
+      {{"--full", &full}, {"--out", &out}, {"--reference", &reference}});
   std::vector<Row> rows;
   MeasureReference(reference, rows);
   MeasureLarge(2000, 300, 1000, 0, rows);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <ctime>
 #include <fstream>
-#include <string_view>
 
 #include "gavel_paths.h"
 #include "nlohmann/json.hpp"
@@ -26,19 +23,6 @@ bool Row::met() const {
       return value >= 0 && value <= goal.bound;
   }
   return false;
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double CpuSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) +
-         static_cast<double>(time.tv_nsec) / 1e9;
 }
 
 namespace {
@@ -113,10 +97,9 @@ std::string ReferenceFolder() {
 }
 
 std::string OutFile(int argc, char** argv) {
-  if (argc == 1) return "";
-  if (argc == 3 && std::string_view(argv[1]) == "--out") return argv[2];
-  std::fprintf(stderr, "usage: %s [--out FILE.json]\n", argv[0]);
-  std::exit(2);
+  std::string out;
+  ReadFlags(argc, argv, {{"--out", &out}});
+  return out;
 }
 
 }  // namespace gavel::bench

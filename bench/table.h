@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/program.h"
+
 namespace gavel::bench {
 
 struct Goal {
@@ -39,14 +41,6 @@ struct Row {
   // True without a goal. A value below 0 could not be measured, and meets none.
   bool met() const;
 };
-
-// The middle of `values`, which must not be empty; of an even number of them
-// the upper one.
-double Median(std::vector<double> values);
-
-// Processor time of this process so far, all of its threads: what else goes on
-// on the machine is no part of it.
-double CpuSeconds();
 
 void Print(const std::vector<Row>& rows);
 // One row as soon as it is known, where the table takes minutes.

@@ -8,10 +8,8 @@
 //   bench_workloads [--workload NAME] [--turns N] [--threads N]
 //                   [--clock wall|cpu] [--out FILE.json]
 #include <ATen/Parallel.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +32,7 @@ extern char** environ;
 namespace {
 
 using gavel::bench::AtLeast;
+using gavel::bench::Die;
 using gavel::bench::MakeWorkloadSteps;
 using gavel::bench::PrintNow;
 using gavel::bench::Row;
@@ -51,29 +50,17 @@ struct Options {
   bool cpu_time = false;
 };
 
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "bench_workloads: %s\n", why.c_str());
-  std::exit(2);
-}
-
 struct Elapsed {
   double wall_s = 0;
   double cpu_s = 0;  // of the process
 };
 
-double Now_s(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 Elapsed Timed(const std::function<void()>& body) {
-  const double wall_s = Now_s(CLOCK_MONOTONIC);
-  const double cpu_s = Now_s(CLOCK_PROCESS_CPUTIME_ID);
+  const auto start = gavel::bench::Clock::now();
+  const double cpu_s = gavel::bench::CpuSeconds();
   body();
-  return {Now_s(CLOCK_MONOTONIC) - wall_s,
-          Now_s(CLOCK_PROCESS_CPUTIME_ID) - cpu_s};
+  return {gavel::bench::SecondsSince(start),
+          gavel::bench::CpuSeconds() - cpu_s};
 }
 
 // The same batch for ever.
@@ -251,20 +238,15 @@ std::vector<Row> Measure(const std::string& name, const Options& options) {
 
 Options Parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--workload") options.workload = argv[i + 1];
-    if (flag == "--out") options.out = argv[i + 1];
-    if (flag == "--turns") options.turns = std::atoi(argv[i + 1]);
-    if (flag == "--clock") {
-      options.cpu_time = std::strcmp(argv[i + 1], "cpu") == 0;
-    }
-    if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
-  }
-  if (argc % 2 == 0 || options.turns < 1 || options.threads < 1) {
-    Die("usage: bench_workloads [--workload NAME] [--turns N] [--threads N] "
-        "[--clock wall|cpu] [--out FILE.json]");
-  }
+  std::string clock = "wall";
+  gavel::bench::ReadFlags(argc, argv,
+                          {{"--workload", &options.workload},
+                           {"--turns", &options.turns},
+                           {"--threads", &options.threads},
+                           {"--clock", &clock},
+                           {"--out", &options.out}});
+  options.cpu_time = clock == "cpu";
+  if (options.turns < 1 || options.threads < 1) Die("no turns or no threads");
   return options;
 }
 

@@ -271,7 +271,7 @@ endfunction()
 # Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`.
 function(gavel_bench)
   cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
-  gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};table.cc" "${arg_DEPENDS}"
+  gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};program.cc;table.cc" "${arg_DEPENDS}"
                    "${arg_PACKAGES};gavel::json")
   if(TARGET bench_${arg_NAME})
     target_include_directories(bench_${arg_NAME} PRIVATE ${gavel_paths_folder})
