@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <concepts>
-#include <deque>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -48,6 +47,12 @@ concept PackedDirectly = std::same_as<T, uint64_t> ||
 
 template <class T>
 concept Enumeration = std::is_enum_v<T>;
+
+// std::vector and std::deque.
+template <class C>
+concept Sequence = !std::same_as<C, std::string> && requires(C& values) {
+  values.push_back(std::declval<typename C::value_type>());
+};
 
 // Maps, multimaps and sets of the standard library, and those of Abseil that
 // are trees.
@@ -78,48 +83,6 @@ requires requires { typename C::mapped_type; }
 struct ReadEntry<C> {
   using Type = std::pair<typename C::key_type, typename C::mapped_type>;
 };
-
-// ---- declared first, so that they find each other
-
-template <PackedDirectly T>
-void PutField(Packer& packer, const T& value);
-template <Enumeration T>
-void PutField(Packer& packer, T value);
-template <HasFields T>
-void PutField(Packer& packer, const T& value);
-template <class Tag>
-void PutField(Packer& packer, Id<Tag> id);
-template <class T>
-void PutField(Packer& packer, const std::vector<T>& values);
-template <class A, class B>
-void PutField(Packer& packer, const std::pair<A, B>& pair);
-template <class T>
-void PutField(Packer& packer, const std::optional<T>& value);
-template <SortedContainer C>
-void PutField(Packer& packer, const C& entries);
-template <HashMap C>
-void PutField(Packer& packer, const C& entries);
-template <class T>
-void PutField(Packer& packer, const std::deque<T>& values);
-
-template <PackedDirectly T>
-void GetField(Unpacker& unpacker, T& out);
-template <Enumeration T>
-void GetField(Unpacker& unpacker, T& out);
-template <HasFields T>
-void GetField(Unpacker& unpacker, T& out);
-template <class Tag>
-void GetField(Unpacker& unpacker, Id<Tag>& out);
-template <class T>
-void GetField(Unpacker& unpacker, std::vector<T>& out);
-template <class A, class B>
-void GetField(Unpacker& unpacker, std::pair<A, B>& out);
-template <class T>
-void GetField(Unpacker& unpacker, std::optional<T>& out);
-template <KeyedContainer C>
-void GetField(Unpacker& unpacker, C& out);
-template <class T>
-void GetField(Unpacker& unpacker, std::deque<T>& out);
 
 // ---- the fields of `value` in the array that is open: the outermost level of
 // GetField(), whose array the Unpacker has entered already
@@ -155,12 +118,6 @@ void PutField(Packer& packer, Id<Tag> id) {
   packer.Put(id.value());
 }
 
-template <class T>
-void PutField(Packer& packer, const std::vector<T>& values) {
-  packer.Array(values.size());
-  for (const T& value : values) PutField(packer, value);
-}
-
 template <class A, class B>
 void PutField(Packer& packer, const std::pair<A, B>& pair) {
   packer.Array(2);
@@ -174,16 +131,11 @@ void PutField(Packer& packer, const std::optional<T>& value) {
   if (value.has_value()) PutField(packer, *value);
 }
 
-// Any container, entry by entry.
 template <class C>
-void PutEntries(Packer& packer, const C& entries) {
+requires Sequence<C> || SortedContainer<C>
+void PutField(Packer& packer, const C& entries) {
   packer.Array(entries.size());
   for (const auto& entry : entries) PutField(packer, entry);
-}
-
-template <SortedContainer C>
-void PutField(Packer& packer, const C& entries) {
-  PutEntries(packer, entries);
 }
 
 template <HashMap C>
@@ -195,11 +147,6 @@ void PutField(Packer& packer, const C& entries) {
       [](const auto* entry) -> const auto& { return entry->first; });
   packer.Array(ordered.size());
   for (const auto* entry : ordered) PutField(packer, *entry);
-}
-
-template <class T>
-void PutField(Packer& packer, const std::deque<T>& values) {
-  PutEntries(packer, values);
 }
 
 // ---- reading
@@ -233,12 +180,12 @@ void GetField(Unpacker& unpacker, Id<Tag>& out) {
   out = Id<Tag>(value);
 }
 
-template <class T>
-void GetField(Unpacker& unpacker, std::vector<T>& out) {
+template <Sequence C>
+void GetField(Unpacker& unpacker, C& out) {
   const size_t size = unpacker.Enter();
   out.clear();
   for (size_t i = 0; i < size && unpacker.ok(); ++i) {
-    T value{};
+    typename C::value_type value{};
     GetField(unpacker, value);
     out.push_back(std::move(value));
   }
@@ -272,14 +219,6 @@ void GetField(Unpacker& unpacker, C& out) {
       return unpacker.Fail("names a key twice");
     }
   }
-}
-
-template <class T>
-void GetField(Unpacker& unpacker, std::deque<T>& out) {
-  std::vector<T> values;
-  GetField(unpacker, values);
-  out.clear();
-  for (T& value : values) out.push_back(std::move(value));
 }
 
 }  // namespace gavel
