@@ -29,30 +29,28 @@ AgentMachine::AgentMachine(AgentOptions options)
     : options_(std::move(options)) {}
 
 AgentActions AgentMachine::Step(Time now, const AgentEvent& event) {
-  AgentActions actions;
-  std::visit([&](const auto& e) { On(now, e, actions); }, event);
+  now_ = now;
+  std::visit([this](const auto& e) { On(e); }, event);
   for (auto& [worker, process] : processes_) {
-    if (now >= process.kill_at) Kill(worker, process, actions);
+    if (now_ >= process.kill_at) Kill(worker, process);
   }
-  if (!started_ || quitting_) return actions;
+  if (started_ && !quitting_) TellWhatIsDue();
+  return std::exchange(actions_, {});
+}
+
+void AgentMachine::TellWhatIsDue() {
   // Exits go before a hello: its list of who runs would otherwise say that a
   // worker is gone before anyone knows how it ended.
-  if (!unacknowledged_.empty() && now >= next_exit_report_) {
-    next_exit_report_ = now + kExitReportInterval_s;
-    for (const auto& [worker, exit] : unacknowledged_) {
-      actions.emplace_back(agent_action::Send{exit});
-    }
+  if (!unacknowledged_.empty() && now_ >= next_exit_report_) {
+    next_exit_report_ = now_ + kExitReportInterval_s;
+    for (const auto& [worker, exit] : unacknowledged_) Send(exit);
   }
-  if (!welcomed_ && now >= next_hello_) SayHello(now, actions);
-  if (welcomed_ && leaving_ && now >= next_leaving_) {
-    SayLeaving(now, /*gone=*/false, actions);
+  if (!welcomed_ && now_ >= next_hello_) SayHello();
+  if (welcomed_ && leaving_ && now_ >= next_leaving_) SayLeaving(false);
+  if (welcomed_ && now_ >= next_heartbeat_) {
+    next_heartbeat_ = now_ + heartbeat_interval_s_;
+    Send(AgentHeartbeat{options_.server, options_.incarnation, highest_seen_});
   }
-  if (welcomed_ && now >= next_heartbeat_) {
-    next_heartbeat_ = now + heartbeat_interval_s_;
-    actions.emplace_back(agent_action::Send{
-        AgentHeartbeat{options_.server, options_.incarnation, highest_seen_}});
-  }
-  return actions;
 }
 
 Time AgentMachine::NextDeadline() const {
@@ -74,12 +72,11 @@ std::vector<RunningWorker> AgentMachine::Running() const {
   return running;
 }
 
-void AgentMachine::On(Time now, const agent_event::Started& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::Started& e) {
   if (started_) return;
   started_ = true;
-  next_hello_ = now;
-  next_exit_report_ = now;
+  next_hello_ = now_;
+  next_exit_report_ = now_;
   for (const RunningWorker& swept : e.swept) {
     NoteIncarnation(swept.worker);
     WorkerExited exit = ExitOf(swept.worker);
@@ -87,16 +84,15 @@ void AgentMachine::On(Time now, const agent_event::Started& e,
     exit.no_failure = true;
     unacknowledged_.emplace(swept.worker, std::move(exit));
   }
-  Record(actions);
+  Record();
 }
 
-void AgentMachine::On(Time now, const agent_event::MessageReceived& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::MessageReceived& e) {
   const auto take = [&]<class T>(const T* message) {
     if (message == nullptr) return;
     constexpr bool kIsWelcome = std::is_same_v<T, AgentWelcome>;
-    if (Listens(now, message->server, message->position, kIsWelcome)) {
-      Take(now, *message, actions);
+    if (Listens(message->server, message->position, kIsWelcome)) {
+      Take(*message);
     }
   };
   take(std::get_if<AgentWelcome>(&e.message));
@@ -110,50 +106,45 @@ void AgentMachine::On(Time now, const agent_event::MessageReceived& e,
   }
 }
 
-void AgentMachine::On(Time now, const agent_event::ProcessStarted& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::ProcessStarted& e) {
   const auto found = processes_.find(e.worker);
   if (found == processes_.end() || found->second.pid != 0) return;
   Process& process = found->second;
   process.pid = e.pid;
-  Record(actions);
-  actions.emplace_back(
-      agent_action::Send{WorkerLaunched{options_.server, e.worker, e.pid}});
+  Record();
+  Send(WorkerLaunched{options_.server, e.worker, e.pid});
   if (process.stopping) {
     process.stopping = false;
-    Stop(now, e.worker, process, process.grace_s, actions);
+    Stop(e.worker, process, process.grace_s);
   }
 }
 
-void AgentMachine::On(Time now, const agent_event::ProcessNotStarted& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::ProcessNotStarted& e) {
   if (processes_.erase(e.worker) == 0) return;
   WorkerExited exit = ExitOf(e.worker);
   exit.launch_error = e.error;
   exit.launch_hung = e.hung;
-  TellExit(now, std::move(exit), actions);
-  StartWaiting(e.worker.worker(), actions);
+  TellExit(std::move(exit));
+  StartWaiting(e.worker.worker());
 }
 
-void AgentMachine::On(Time now, const agent_event::ProcessExited& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::ProcessExited& e) {
   const auto process = processes_.find(e.worker);
   if (process == processes_.end()) return;
   WorkerExited exit = ExitOf(e.worker);
   exit.stopped = process->second.stopping;
   processes_.erase(process);
-  Record(actions);
+  Record();
   exit.exit_code = e.exit_code;
   exit.signal = e.signal;
   const bool failed = exit.signal != 0 ||
                       (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
   if (failed) exit.error_line = e.error_line;
-  TellExit(now, std::move(exit), actions);
-  StartWaiting(e.worker.worker(), actions);
+  TellExit(std::move(exit));
+  StartWaiting(e.worker.worker());
 }
 
-void AgentMachine::On(Time now, const agent_event::CheckpointFetched& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::CheckpointFetched& e) {
   // Only what waits now: the end of one may bring the start of another.
   std::vector<LaunchWorker> launches;
   for (auto it = fetching_.begin(); it != fetching_.end();) {
@@ -163,39 +154,36 @@ void AgentMachine::On(Time now, const agent_event::CheckpointFetched& e,
   }
   for (LaunchWorker& launch : launches) {
     if (e.error.empty()) {
-      actions.emplace_back(agent_action::Spawn{std::move(launch)});
+      actions_.emplace_back(agent_action::Spawn{std::move(launch)});
     } else {
-      On(now, agent_event::ProcessNotStarted{launch.worker, e.error}, actions);
+      On(agent_event::ProcessNotStarted{launch.worker, e.error});
     }
   }
 }
 
-void AgentMachine::On(Time, const agent_event::CheckpointComing& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::CheckpointComing& e) {
   for (const auto& [worker, launch] : fetching_) {
     if (worker.job != e.job) continue;
-    actions.emplace_back(agent_action::Send{
-        FetchProgress{options_.server, worker, highest_seen_, e.source,
-                      e.bytes_done, e.bytes_total, e.waits_for}});
+    Send(FetchProgress{options_.server, worker, highest_seen_, e.source,
+                       e.bytes_done, e.bytes_total, e.waits_for});
   }
 }
 
-void AgentMachine::On(Time now, const agent_event::Leaving& e,
-                      AgentActions& actions) {
+void AgentMachine::On(const agent_event::Leaving& e) {
   leaving_ = !e.gone;
-  next_leaving_ = now;
-  if (e.gone && welcomed_) SayLeaving(now, /*gone=*/true, actions);
+  next_leaving_ = now_;
+  if (e.gone && welcomed_) SayLeaving(true);
 }
 
-void AgentMachine::SayLeaving(Time now, bool gone, AgentActions& actions) {
-  next_leaving_ = now + kLeavingInterval_s;
-  actions.emplace_back(agent_action::Send{AgentLeaving{
-      options_.server, options_.incarnation, highest_seen_, gone}});
+void AgentMachine::SayLeaving(bool gone) {
+  next_leaving_ = now_ + kLeavingInterval_s;
+  Send(
+      AgentLeaving{options_.server, options_.incarnation, highest_seen_, gone});
 }
 
-void AgentMachine::On(Time, const agent_event::Tick&, AgentActions&) {}
+void AgentMachine::On(const agent_event::Tick&) {}
 
-void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
+void AgentMachine::Take(const AgentWelcome& welcome) {
   const double interval_s = welcome.heartbeat_interval_s;
   if (interval_s == interval_s) {  // not NaN
     heartbeat_interval_s_ = std::clamp(interval_s, kHeartbeatInterval_s_min,
@@ -206,14 +194,13 @@ void AgentMachine::Take(Time now, const AgentWelcome& welcome, AgentActions&) {
   if (welcomed_) {
     known_ = true;
     cluster_id_ = welcome.cluster_id;
-    next_heartbeat_ = now + heartbeat_interval_s_;
+    next_heartbeat_ = now_ + heartbeat_interval_s_;
   } else {
-    next_hello_ = std::max(next_hello_, now);
+    next_hello_ = std::max(next_hello_, now_);
   }
 }
 
-void AgentMachine::Take(Time, const AgentRejected& rejected,
-                        AgentActions& actions) {
+void AgentMachine::Take(const AgentRejected& rejected) {
   // An older agent's hello may have been late: its answer is not for this one.
   const bool meant = rejected.incarnation == options_.incarnation &&
                      rejected.state_id == options_.state_id;
@@ -222,15 +209,14 @@ void AgentMachine::Take(Time, const AgentRejected& rejected,
   waiting_.clear();
   while (!fetching_.empty()) {
     const WorkerKey worker = fetching_.begin()->first;
-    StopFetching(worker, actions);
+    StopFetching(worker);
     processes_.erase(worker);
   }
-  for (auto& [worker, process] : processes_) Kill(worker, process, actions);
-  actions.emplace_back(agent_action::Quit{rejected.reason});
+  for (auto& [worker, process] : processes_) Kill(worker, process);
+  actions_.emplace_back(agent_action::Quit{rejected.reason});
 }
 
-void AgentMachine::Take(Time now, const LaunchWorker& launch,
-                        AgentActions& actions) {
+void AgentMachine::Take(const LaunchWorker& launch) {
   // Meant for the agent before this one: a first hello of this one that is
   // still on its way would say that what starts now does not run. The launch is
   // repeated.
@@ -238,102 +224,85 @@ void AgentMachine::Take(Time now, const LaunchWorker& launch,
   if (const auto fetching = fetching_.find(launch.worker);
       fetching != fetching_.end() && fetching->second.source != launch.source) {
     fetching->second.source = launch.source;
-    Fetch(launch, actions);
+    Fetch(launch);
   }
-  if (TellWhatIsKnown(launch.worker, actions) || !MayStart(launch.worker)) {
-    return;
-  }
+  if (TellWhatIsKnown(launch.worker) || !MayStart(launch.worker)) return;
   NoteIncarnation(launch.worker);
   const WorkerId worker = launch.worker.worker();
   if (const auto older = waiting_.find(worker); older != waiting_.end()) {
-    WorkerExited exit = ExitOf(older->second.worker);
-    exit.launch_error = "a newer incarnation was launched before it started";
-    exit.no_failure = true;
-    TellExit(now, std::move(exit), actions);
+    TellExit(NotStarted(older->second.worker,
+                        "a newer incarnation was launched before it started"));
     older->second = launch;
-  } else if (KillOlder(worker, actions)) {
+  } else if (KillOlder(worker)) {
     waiting_.emplace(worker, launch);
   } else {
-    Start(launch, actions);
+    Start(launch);
   }
 }
 
-void AgentMachine::Take(Time now, const StopWorker& stop,
-                        AgentActions& actions) {
+void AgentMachine::Take(const StopWorker& stop) {
   const WorkerKey& worker = stop.worker;
   if (fetching_.contains(worker)) {
-    StopFetching(worker, actions);
+    StopFetching(worker);
     processes_.erase(worker);
-    WorkerExited exit = ExitOf(worker);
-    exit.launch_error = kStoppedWhileFetching;
-    exit.no_failure = true;
-    TellExit(now, std::move(exit), actions);
-    return StartWaiting(worker.worker(), actions);
+    TellExit(NotStarted(worker, kStoppedWhileFetching));
+    return StartWaiting(worker.worker());
   }
   if (const auto found = processes_.find(worker); found != processes_.end()) {
-    Stop(now, worker, found->second, stop.grace_s, actions);
-    return;
+    return Stop(worker, found->second, stop.grace_s);
   }
-  if (TellWhatIsKnown(worker, actions)) return;
+  if (TellWhatIsKnown(worker)) return;
   // Meant for the agent before this one, whose processes only a sweep by its
   // own record finds: no answer says that they are gone.
   if (!known_) return;
   // Nothing runs. Should its launch be late, it must not start any more.
   NoteIncarnation(worker);
-  WorkerExited exit = ExitOf(worker);
-  exit.launch_error = "not running on this server";
-  exit.no_failure = true;
   const auto waiting = waiting_.find(worker.worker());
   if (waiting != waiting_.end() && waiting->second.worker == worker) {
     waiting_.erase(waiting);
-    exit.launch_error = "stopped before it started";
-    TellExit(now, std::move(exit), actions);
+    TellExit(NotStarted(worker, "stopped before it started"));
   } else {
-    actions.emplace_back(agent_action::Send{std::move(exit)});
+    Send(NotStarted(worker, "not running on this server"));
   }
 }
 
 // Nothing to fetch for where the job runs here already, or is about to.
-void AgentMachine::Take(Time, const PrefetchCheckpoint& prefetch,
-                        AgentActions& actions) {
+void AgentMachine::Take(const PrefetchCheckpoint& prefetch) {
   const auto of_job = [&](const auto& entry) {
     return entry.first.job == prefetch.job;
   };
   if (prefetch.source.endpoint.empty() ||
-      std::any_of(processes_.begin(), processes_.end(), of_job)) {
+      std::ranges::any_of(processes_, of_job)) {
     return;
   }
-  actions.emplace_back(
+  actions_.emplace_back(
       agent_action::FetchCheckpoint{prefetch.job, prefetch.checkpoint_directory,
                                     prefetch.source, prefetch.unix_user});
 }
 
-void AgentMachine::Take(Time, const ServeCheckpoint& serve,
-                        AgentActions& actions) {
-  actions.emplace_back(
+void AgentMachine::Take(const ServeCheckpoint& serve) {
+  actions_.emplace_back(
       agent_action::OfferCheckpoint{serve.job, serve.checkpoint_directory,
                                     serve.reader_public_key, serve.unix_user});
 }
 
 // Repeats the last word about a worker that runs or has exited. False when
 // there is none.
-bool AgentMachine::TellWhatIsKnown(const WorkerKey& worker,
-                                   AgentActions& actions) const {
+bool AgentMachine::TellWhatIsKnown(const WorkerKey& worker) {
   if (const auto found = unacknowledged_.find(worker);
       found != unacknowledged_.end()) {
-    actions.emplace_back(agent_action::Send{found->second});
+    Send(found->second);
     return true;
   }
   const auto found = processes_.find(worker);
   if (found == processes_.end()) return false;
   if (const int64_t pid = found->second.pid; pid != 0) {
-    actions.emplace_back(
-        agent_action::Send{WorkerLaunched{options_.server, worker, pid}});
+    Send(WorkerLaunched{options_.server, worker, pid});
   }
   return true;
 }
 
-bool AgentMachine::Listens(Time now, const std::string& server,
+bool AgentMachine::Listens(const std::string& server,
                            const JournalPosition& position, bool is_welcome) {
   if (!started_ || quitting_ || server != options_.server) return false;
   if (position.term < highest_seen_.term) return false;
@@ -343,7 +312,7 @@ bool AgentMachine::Listens(Time now, const std::string& server,
   // itself, for it may be the answer to a hello.
   if (risen && welcomed_ && !is_welcome) {
     welcomed_ = false;
-    next_hello_ = now;
+    next_hello_ = now_;
   }
   return true;
 }
@@ -364,15 +333,15 @@ void AgentMachine::NoteIncarnation(const WorkerKey& worker) {
 
 // The caller is about to launch a newer one than any. True when one is still
 // here, and now on its way out.
-bool AgentMachine::KillOlder(const WorkerId& worker, AgentActions& actions) {
+bool AgentMachine::KillOlder(const WorkerId& worker) {
   bool any = false;
   for (auto it = processes_.begin(); it != processes_.end();) {
     const WorkerKey key = it->first;
     const bool fetching = key.worker() == worker && fetching_.contains(key);
     if (fetching) {
-      StopFetching(key, actions);
+      StopFetching(key);
     } else if (key.worker() == worker) {
-      Kill(key, it->second, actions);
+      Kill(key, it->second);
       any = true;
     }
     it = fetching ? processes_.erase(it) : std::next(it);
@@ -380,48 +349,46 @@ bool AgentMachine::KillOlder(const WorkerId& worker, AgentActions& actions) {
   return any;
 }
 
-void AgentMachine::Start(const LaunchWorker& launch, AgentActions& actions) {
+void AgentMachine::Start(const LaunchWorker& launch) {
   processes_.emplace(launch.worker, Process());
   if (launch.source.server.empty()) {
-    actions.emplace_back(agent_action::Spawn{launch});
+    actions_.emplace_back(agent_action::Spawn{launch});
     return;
   }
   fetching_.emplace(launch.worker, launch);
-  Fetch(launch, actions);
+  Fetch(launch);
 }
 
 // Without an endpoint the source can't be reached now; the launch is repeated
 // with one when it can.
-void AgentMachine::Fetch(const LaunchWorker& launch,
-                         AgentActions& actions) const {
+void AgentMachine::Fetch(const LaunchWorker& launch) {
   if (launch.source.endpoint.empty()) return;
-  actions.emplace_back(agent_action::FetchCheckpoint{
+  actions_.emplace_back(agent_action::FetchCheckpoint{
       launch.worker.job, launch.checkpoint_directory, launch.source,
       launch.unix_user});
 }
 
 // A worker that waits for its checkpoint has no process that could end.
-void AgentMachine::StopFetching(const WorkerKey& worker,
-                                AgentActions& actions) {
+void AgentMachine::StopFetching(const WorkerKey& worker) {
   fetching_.erase(worker);
-  const bool shared = std::any_of(
-      fetching_.begin(), fetching_.end(),
-      [&](const auto& entry) { return entry.first.job == worker.job; });
-  if (!shared) actions.emplace_back(agent_action::CancelFetch{worker.job});
+  const bool shared = std::ranges::any_of(fetching_, [&](const auto& entry) {
+    return entry.first.job == worker.job;
+  });
+  if (!shared) actions_.emplace_back(agent_action::CancelFetch{worker.job});
 }
 
-void AgentMachine::StartWaiting(const WorkerId& worker, AgentActions& actions) {
+void AgentMachine::StartWaiting(const WorkerId& worker) {
   const auto found = waiting_.find(worker);
   if (found == waiting_.end()) return;
   const LaunchWorker launch = std::move(found->second);
   waiting_.erase(found);
-  Start(launch, actions);
+  Start(launch);
 }
 
 // Repeated stops shorten the grace, never lengthen it.
-void AgentMachine::Stop(Time now, const WorkerKey& worker, Process& process,
-                        double grace_s, AgentActions& actions) {
-  if (!(grace_s > 0)) return Kill(worker, process, actions);
+void AgentMachine::Stop(const WorkerKey& worker, Process& process,
+                        double grace_s) {
+  if (!(grace_s > 0)) return Kill(worker, process);
   grace_s = std::min(grace_s, kGrace_s_max);
   const bool first = !process.stopping;
   process.stopping = true;
@@ -430,21 +397,20 @@ void AgentMachine::Stop(Time now, const WorkerKey& worker, Process& process,
     return;
   }
   if (process.killed) return;
-  process.kill_at = std::min(process.kill_at, now + grace_s);
+  process.kill_at = std::min(process.kill_at, now_ + grace_s);
   if (first) {
-    actions.emplace_back(
+    actions_.emplace_back(
         agent_action::SignalProcess{worker, process.pid, SIGTERM});
   }
 }
 
-void AgentMachine::Kill(const WorkerKey& worker, Process& process,
-                        AgentActions& actions) {
+void AgentMachine::Kill(const WorkerKey& worker, Process& process) {
   process.stopping = true;
   process.grace_s = 0;
   process.kill_at = kNever;
   if (process.pid == 0 || process.killed) return;
   process.killed = true;
-  actions.emplace_back(
+  actions_.emplace_back(
       agent_action::SignalProcess{worker, process.pid, SIGKILL});
 }
 
@@ -456,17 +422,24 @@ WorkerExited AgentMachine::ExitOf(const WorkerKey& worker) const {
   return exit;
 }
 
+WorkerExited AgentMachine::NotStarted(const WorkerKey& worker,
+                                      std::string_view why) const {
+  WorkerExited exit = ExitOf(worker);
+  exit.launch_error = why;
+  exit.no_failure = true;
+  return exit;
+}
+
 // Now, and again until it is acknowledged.
-void AgentMachine::TellExit(Time now, WorkerExited exit,
-                            AgentActions& actions) {
+void AgentMachine::TellExit(WorkerExited exit) {
   if (quitting_) return;
-  actions.emplace_back(agent_action::Send{exit});
-  if (unacknowledged_.empty()) next_exit_report_ = now + kExitReportInterval_s;
+  Send(exit);
+  if (unacknowledged_.empty()) next_exit_report_ = now_ + kExitReportInterval_s;
   unacknowledged_.insert_or_assign(exit.worker, std::move(exit));
 }
 
-void AgentMachine::SayHello(Time now, AgentActions& actions) {
-  next_hello_ = now + kHelloInterval_s;
+void AgentMachine::SayHello() {
+  next_hello_ = now_ + kHelloInterval_s;
   AgentHello hello;
   hello.server = options_.server;
   hello.incarnation = options_.incarnation;
@@ -479,11 +452,15 @@ void AgentMachine::SayHello(Time now, AgentActions& actions) {
   hello.own_checkpoints = options_.own_checkpoints;
   hello.stream_endpoint = options_.stream_endpoint;
   hello.stream_public_key = options_.stream_public_key;
-  actions.emplace_back(agent_action::Send{std::move(hello)});
+  Send(std::move(hello));
 }
 
-void AgentMachine::Record(AgentActions& actions) const {
-  actions.emplace_back(agent_action::RecordRunning{Running()});
+void AgentMachine::Record() {
+  actions_.emplace_back(agent_action::RecordRunning{Running()});
+}
+
+void AgentMachine::Send(Message message) {
+  actions_.emplace_back(agent_action::Send{std::move(message)});
 }
 
 }  // namespace gavel

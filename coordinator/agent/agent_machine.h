@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -163,50 +164,50 @@ class AgentMachine {
     Time kill_at = kNever;
   };
 
-  void On(Time now, const agent_event::Started& e, AgentActions& actions);
-  void On(Time now, const agent_event::MessageReceived& e,
-          AgentActions& actions);
-  void On(Time now, const agent_event::ProcessStarted& e,
-          AgentActions& actions);
-  void On(Time now, const agent_event::ProcessNotStarted& e,
-          AgentActions& actions);
-  void On(Time now, const agent_event::ProcessExited& e, AgentActions& actions);
-  void On(Time now, const agent_event::CheckpointFetched& e,
-          AgentActions& actions);
-  void On(Time now, const agent_event::CheckpointComing& e,
-          AgentActions& actions);
-  void On(Time now, const agent_event::Leaving& e, AgentActions& actions);
-  void On(Time now, const agent_event::Tick& e, AgentActions& actions);
+  void On(const agent_event::Started& e);
+  void On(const agent_event::MessageReceived& e);
+  void On(const agent_event::ProcessStarted& e);
+  void On(const agent_event::ProcessNotStarted& e);
+  void On(const agent_event::ProcessExited& e);
+  void On(const agent_event::CheckpointFetched& e);
+  void On(const agent_event::CheckpointComing& e);
+  void On(const agent_event::Leaving& e);
+  void On(const agent_event::Tick& e);
 
   // `message` is for this server and not of a lower term.
-  void Take(Time now, const AgentWelcome& welcome, AgentActions& actions);
-  void Take(Time now, const AgentRejected& rejected, AgentActions& actions);
-  void Take(Time now, const LaunchWorker& launch, AgentActions& actions);
-  void Take(Time now, const StopWorker& stop, AgentActions& actions);
-  void Take(Time now, const PrefetchCheckpoint& prefetch,
-            AgentActions& actions);
-  void Take(Time now, const ServeCheckpoint& serve, AgentActions& actions);
+  void Take(const AgentWelcome& welcome);
+  void Take(const AgentRejected& rejected);
+  void Take(const LaunchWorker& launch);
+  void Take(const StopWorker& stop);
+  void Take(const PrefetchCheckpoint& prefetch);
+  void Take(const ServeCheckpoint& serve);
 
-  bool Listens(Time now, const std::string& server,
-               const JournalPosition& position, bool is_welcome);
+  void TellWhatIsDue();
+  bool Listens(const std::string& server, const JournalPosition& position,
+               bool is_welcome);
   bool MayStart(const WorkerKey& worker) const;
   void NoteIncarnation(const WorkerKey& worker);
-  bool KillOlder(const WorkerId& worker, AgentActions& actions);
-  void Start(const LaunchWorker& launch, AgentActions& actions);
-  void Fetch(const LaunchWorker& launch, AgentActions& actions) const;
-  void StopFetching(const WorkerKey& worker, AgentActions& actions);
-  void StartWaiting(const WorkerId& worker, AgentActions& actions);
-  void Stop(Time now, const WorkerKey& worker, Process& process, double grace_s,
-            AgentActions& actions);
-  void Kill(const WorkerKey& worker, Process& process, AgentActions& actions);
+  bool KillOlder(const WorkerId& worker);
+  void Start(const LaunchWorker& launch);
+  void Fetch(const LaunchWorker& launch);
+  void StopFetching(const WorkerKey& worker);
+  void StartWaiting(const WorkerId& worker);
+  void Stop(const WorkerKey& worker, Process& process, double grace_s);
+  void Kill(const WorkerKey& worker, Process& process);
   WorkerExited ExitOf(const WorkerKey& worker) const;
-  bool TellWhatIsKnown(const WorkerKey& worker, AgentActions& actions) const;
-  void TellExit(Time now, WorkerExited exit, AgentActions& actions);
-  void SayHello(Time now, AgentActions& actions);
-  void SayLeaving(Time now, bool gone, AgentActions& actions);
-  void Record(AgentActions& actions) const;
+  // Of one that never ran, which is no failure.
+  WorkerExited NotStarted(const WorkerKey& worker, std::string_view why) const;
+  bool TellWhatIsKnown(const WorkerKey& worker);
+  void TellExit(WorkerExited exit);
+  void SayHello();
+  void SayLeaving(bool gone);
+  void Record();
+  void Send(Message message);
 
   AgentOptions options_;
+  // Of the step under way.
+  Time now_ = 0;
+  AgentActions actions_;
   JournalPosition highest_seen_;
   double heartbeat_interval_s_ = 1;
   bool started_ = false;

@@ -22,60 +22,56 @@ StreamReceiver::StreamReceiver(StreamReceiverOptions options)
     : options_(options), nonce_(options.first_nonce) {}
 
 StreamReceiver::Actions StreamReceiver::Start(Time now, Generation at_least) {
-  Actions actions;
+  now_ = now;
   options_.at_least = std::max(options_.at_least, at_least);
   below_ = {};
   waits_for_.clear();
-  if (session_ != 0)
-    actions.emplace_back(stream_receiver::Send{StreamClose{session_}});
-  Open(now, actions);
-  return actions;
+  if (session_ != 0) Send(StreamClose{session_});
+  Open();
+  return TakeActions();
 }
 
 // Whatever was asked for before is void. What is partly here stays.
-void StreamReceiver::Open(Time now, Actions& actions) {
+void StreamReceiver::Open() {
   state_ = State::kOpening;
   ++nonce_;
   session_ = 0;
   unanswered_ = 0;
-  AskToOpen(now, actions);
+  AskToOpen();
 }
 
-void StreamReceiver::AskToOpen(Time now, Actions& actions) {
-  deadline_ = now + kRetry_s;
-  actions.emplace_back(
-      stream_receiver::Send{StreamOpen{nonce_, options_.job, below_}});
+void StreamReceiver::AskToOpen() {
+  deadline_ = now_ + kRetry_s;
+  Send(StreamOpen{nonce_, options_.job, below_});
 }
 
 StreamReceiver::Actions StreamReceiver::Receive(Time now,
                                                 const StreamMessage& message) {
-  Actions actions;
-  if (state_ == State::kIdle || over()) return actions;
-  std::visit([&](const auto& m) { Take(now, m, actions); }, message);
-  return actions;
+  now_ = now;
+  if (state_ == State::kIdle || over()) return TakeActions();
+  std::visit([&](const auto& m) { Take(m); }, message);
+  return TakeActions();
 }
 
-void StreamReceiver::Take(Time now, const StreamOpened& opened,
-                          Actions& actions) {
+void StreamReceiver::Take(const StreamOpened& opened) {
   if (state_ != State::kOpening || opened.nonce != nonce_ ||
       opened.session == 0) {
     ++dropped_;
     return;
   }
   if (below_ == Generation{} && opened.generation < options_.at_least) {
-    return GiveUp(
-        StrCat("its latest checkpoint there is ",
-               GenerationName(opened.generation), ", older than ",
-               GenerationName(options_.at_least), ", which was acknowledged"),
-        actions);
+    return GiveUp(StrCat("its latest checkpoint there is ",
+                         GenerationName(opened.generation), ", older than ",
+                         GenerationName(options_.at_least),
+                         ", which was acknowledged"));
   }
   if (opened.manifest_bytes == 0 ||
       opened.manifest_bytes > options_.manifest_bytes_max) {
-    return GiveUp("its manifest is of no possible size", actions);
+    return GiveUp("its manifest is of no possible size");
   }
   session_ = opened.session;
   waits_for_.clear();
-  deadline_ = now + kRetry_s;
+  deadline_ = now_ + kRetry_s;
   // The same as before a cut: on with it. Files are known by the checksums of
   // the manifest, so equal manifests are equal generations.
   if (!files_.empty() && files_.front().file != kStreamManifest &&
@@ -91,7 +87,7 @@ void StreamReceiver::Take(Time now, const StreamOpened& opened,
     next_file_ = 0;
   }
   GoBack();
-  AskForMore(actions);
+  AskForMore();
 }
 
 void StreamReceiver::GoBack() {
@@ -101,7 +97,7 @@ void StreamReceiver::GoBack() {
   outstanding_ = 0;
 }
 
-void StreamReceiver::AskForMore(Actions& actions) {
+void StreamReceiver::AskForMore() {
   while (outstanding_ < kStreamCredit && ask_file_ < files_.size()) {
     const StreamFile& file = files_[ask_file_];
     if (ask_offset_ >= file.size_bytes) {
@@ -111,15 +107,13 @@ void StreamReceiver::AskForMore(Actions& actions) {
     }
     const uint64_t size =
         std::min(kStreamChunkBytesMax, file.size_bytes - ask_offset_);
-    actions.emplace_back(stream_receiver::Send{
-        StreamRead{session_, file.file, ask_offset_, size}});
+    Send(StreamRead{session_, file.file, ask_offset_, size});
     ask_offset_ += size;
     ++outstanding_;
   }
 }
 
-void StreamReceiver::Take(Time now, const StreamChunk& chunk,
-                          Actions& actions) {
+void StreamReceiver::Take(const StreamChunk& chunk) {
   const bool wanted =
       (state_ == State::kManifest || state_ == State::kFiles) &&
       chunk.session == session_ && next_file_ < files_.size() &&
@@ -133,52 +127,51 @@ void StreamReceiver::Take(Time now, const StreamChunk& chunk,
     ++dropped_;
     return;
   }
-  TakeBytes(now, chunk, actions);
+  TakeBytes(chunk);
 }
 
-void StreamReceiver::TakeBytes(Time now, const StreamChunk& chunk,
-                               Actions& actions) {
+void StreamReceiver::TakeBytes(const StreamChunk& chunk) {
   StreamFile& file = files_[next_file_];
   file.have_bytes += chunk.data.size();
   --outstanding_;
   unanswered_ = 0;
   disk_errors_ = 0;
-  deadline_ = now + kRetry_s;
+  deadline_ = now_ + kRetry_s;
   waits_for_.clear();
   // Another size than was asked for: what follows would not fit.
   if (next_file_ == ask_file_ && ask_offset_ < file.have_bytes) GoBack();
   const bool whole = file.have_bytes == file.size_bytes;
   if (state_ == State::kManifest) {
     manifest_ += chunk.data;
-    if (whole) return TakeManifest(actions);
+    if (whole) return TakeManifest();
   } else {
     bytes_done_ += chunk.data.size();
-    actions.emplace_back(
+    actions_.emplace_back(
         stream_receiver::Write{file.file, chunk.offset, chunk.data});
     if (whole) {
-      actions.emplace_back(stream_receiver::Finish{file.file});
+      actions_.emplace_back(stream_receiver::Finish{file.file});
       return;
     }
   }
-  AskForMore(actions);
+  AskForMore();
 }
 
-void StreamReceiver::TakeManifest(Actions& actions) {
+void StreamReceiver::TakeManifest() {
   if (StreamChecksum(manifest_) != manifest_checksum_) {
     ++dropped_;
     manifest_.clear();
     files_.front().have_bytes = 0;
     GoBack();
-    return AskForMore(actions);
+    return AskForMore();
   }
-  actions.emplace_back(
+  actions_.emplace_back(
       stream_receiver::Prepare{generation_, std::move(manifest_)});
   manifest_.clear();
 }
 
 StreamReceiver::Actions StreamReceiver::Prepared(
     Time now, std::vector<StreamFile> files) {
-  Actions actions;
+  now_ = now;
   state_ = State::kFiles;
   files_ = std::move(files);
   next_file_ = 0;
@@ -189,51 +182,52 @@ StreamReceiver::Actions StreamReceiver::Prepared(
     bytes_total_ += file.size_bytes - file.have_bytes;
   }
   GoBack();
-  AskForMore(actions);
-  FinishOrGoOn(now, actions);
-  return actions;
+  AskForMore();
+  FinishOrGoOn();
+  return TakeActions();
 }
 
 // Files of which all bytes were here are looked at as they come up.
-void StreamReceiver::FinishOrGoOn(Time now, Actions& actions) {
-  deadline_ = now + kRetry_s;
+void StreamReceiver::FinishOrGoOn() {
+  deadline_ = now_ + kRetry_s;
   if (next_file_ == files_.size()) {
-    actions.emplace_back(stream_receiver::Commit{});
+    actions_.emplace_back(stream_receiver::Commit{});
   } else if (files_[next_file_].have_bytes == files_[next_file_].size_bytes) {
-    actions.emplace_back(stream_receiver::Finish{files_[next_file_].file});
+    actions_.emplace_back(stream_receiver::Finish{files_[next_file_].file});
   }
 }
 
 StreamReceiver::Actions StreamReceiver::Finished(Time now, bool whole) {
-  Actions actions;
-  if (state_ != State::kFiles || next_file_ >= files_.size()) return actions;
+  now_ = now;
+  if (state_ != State::kFiles || next_file_ >= files_.size())
+    return TakeActions();
   StreamFile& file = files_[next_file_];
   if (whole) {
     damaged_ = 0;
     ++next_file_;
-    AskForMore(actions);
-    FinishOrGoOn(now, actions);
-    return actions;
+    AskForMore();
+    FinishOrGoOn();
+    return TakeActions();
   }
   if (++damaged_ >= kDamagedMax) {
-    Fallback(now, actions);
-    return actions;
+    Fallback();
+    return TakeActions();
   }
   bytes_done_ -= std::min(bytes_done_, file.have_bytes);
   file.have_bytes = 0;
   GoBack();
-  AskForMore(actions);
-  deadline_ = now + kRetry_s;
-  return actions;
+  AskForMore();
+  deadline_ = now_ + kRetry_s;
+  return TakeActions();
 }
 
 // As a restart on the source itself would: the latest one that verifies.
-void StreamReceiver::Fallback(Time now, Actions& actions) {
+void StreamReceiver::Fallback() {
   below_ = generation_;
   files_.clear();
   next_file_ = 0;
-  actions.emplace_back(stream_receiver::Send{StreamClose{session_}});
-  Open(now, actions);
+  Send(StreamClose{session_});
+  Open();
   waits_for_ = StrCat(GenerationName(below_),
                       " is damaged at the source, so the one before it is "
                       "taken");
@@ -244,24 +238,29 @@ StreamReceiver::Actions StreamReceiver::AlreadyHere(Time now) {
 }
 
 StreamReceiver::Actions StreamReceiver::Committed(Time) {
-  Actions actions;
-  actions.emplace_back(stream_receiver::Send{StreamClose{session_}});
-  actions.emplace_back(stream_receiver::Done{generation_});
+  Send(StreamClose{session_});
+  actions_.emplace_back(stream_receiver::Done{generation_});
   End();
-  return actions;
+  return TakeActions();
 }
 
 StreamReceiver::Actions StreamReceiver::Failed(Time, std::string why) {
-  Actions actions;
-  if (!over()) GiveUp(std::move(why), actions);
-  return actions;
+  if (!over()) GiveUp(std::move(why));
+  return TakeActions();
 }
 
-void StreamReceiver::GiveUp(std::string why, Actions& actions) {
-  if (session_ != 0)
-    actions.emplace_back(stream_receiver::Send{StreamClose{session_}});
-  actions.emplace_back(stream_receiver::GiveUp{std::move(why)});
+void StreamReceiver::GiveUp(std::string why) {
+  if (session_ != 0) Send(StreamClose{session_});
+  actions_.emplace_back(stream_receiver::GiveUp{std::move(why)});
   End();
+}
+
+void StreamReceiver::Send(StreamMessage message) {
+  actions_.emplace_back(stream_receiver::Send{std::move(message)});
+}
+
+StreamReceiver::Actions StreamReceiver::TakeActions() {
+  return std::exchange(actions_, {});
 }
 
 void StreamReceiver::End() {
@@ -271,8 +270,7 @@ void StreamReceiver::End() {
   next_file_ = 0;
 }
 
-void StreamReceiver::Take(Time now, const StreamRefused& refused,
-                          Actions& actions) {
+void StreamReceiver::Take(const StreamRefused& refused) {
   const bool of_open = state_ == State::kOpening && refused.session == 0 &&
                        refused.nonce == nonce_;
   const bool of_read = session_ != 0 && refused.session == session_;
@@ -283,7 +281,7 @@ void StreamReceiver::Take(Time now, const StreamRefused& refused,
   unanswered_ = 0;
   switch (refused.refusal) {
     case StreamRefusal::kNoSession:
-      return Open(now, actions);
+      return Open();
     case StreamRefusal::kNotAllowed:
       waits_for_ = "the source has not been told of it yet";
       break;
@@ -292,41 +290,41 @@ void StreamReceiver::Take(Time now, const StreamRefused& refused,
       break;
     case StreamRefusal::kNoGeneration:
       if (options_.at_least == Generation{} && below_ == Generation{}) {
-        actions.emplace_back(stream_receiver::Done{});
+        actions_.emplace_back(stream_receiver::Done{});
         return End();
       }
       return GiveUp(below_ == Generation{}
                         ? "the source has none of its checkpoints any more"
-                        : "all of its checkpoints at the source are damaged",
-                    actions);
+                        : "all of its checkpoints at the source are damaged");
     case StreamRefusal::kCannotRead:
       waits_for_ = StrCat("the source cannot read it: ",
                           std::string_view(refused.why).substr(0, 256));
-      if (++disk_errors_ >= kDiskErrorsMax) return GiveUp(waits_for_, actions);
+      if (++disk_errors_ >= kDiskErrorsMax) return GiveUp(waits_for_);
       break;
   }
-  deadline_ = now + kRetry_s;  // then again
+  deadline_ = now_ + kRetry_s;  // then again
 }
 
 StreamReceiver::Actions StreamReceiver::Tick(Time now) {
-  Actions actions;
-  if (state_ == State::kIdle || over() || now < deadline_) return actions;
-  deadline_ = now + kRetry_s;
+  now_ = now;
+  if (state_ == State::kIdle || over() || now_ < deadline_)
+    return TakeActions();
+  deadline_ = now_ + kRetry_s;
   ++unanswered_;
   if (unanswered_ >= kUnansweredMax && waits_for_.empty()) {
     waits_for_ = "the source does not answer";
   }
   if (state_ == State::kOpening) {
-    AskToOpen(now, actions);
-    return actions;
+    AskToOpen();
+    return TakeActions();
   }
   if (unanswered_ >= kUnansweredMax) {
-    Open(now, actions);
-    return actions;
+    Open();
+    return TakeActions();
   }
   GoBack();
-  AskForMore(actions);
-  return actions;
+  AskForMore();
+  return TakeActions();
 }
 
 }  // namespace gavel

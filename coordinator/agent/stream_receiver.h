@@ -114,25 +114,30 @@ class StreamReceiver {
  private:
   enum class State : uint8_t { kIdle, kOpening, kManifest, kFiles, kOver };
 
-  void Take(Time now, const StreamOpened& opened, Actions& actions);
-  void Take(Time now, const StreamChunk& chunk, Actions& actions);
-  void Take(Time now, const StreamRefused& refused, Actions& actions);
+  void Take(const StreamOpened& opened);
+  void Take(const StreamChunk& chunk);
+  void Take(const StreamRefused& refused);
   // Messages that only a reader sends.
   template <class T>
-  void Take(Time, const T&, Actions&) {}
+  void Take(const T&) {}
 
-  void Open(Time now, Actions& actions);
-  void AskToOpen(Time now, Actions& actions);
-  void AskForMore(Actions& actions);
-  void TakeManifest(Actions& actions);
-  void FinishOrGoOn(Time now, Actions& actions);
-  void TakeBytes(Time now, const StreamChunk& chunk, Actions& actions);
+  void Open();
+  void AskToOpen();
+  void AskForMore();
+  void TakeManifest();
+  void FinishOrGoOn();
+  void TakeBytes(const StreamChunk& chunk);
   void GoBack();
-  void Fallback(Time now, Actions& actions);
-  void GiveUp(std::string why, Actions& actions);
+  void Fallback();
+  void GiveUp(std::string why);
   void End();
+  void Send(StreamMessage message);
+  Actions TakeActions();
 
   StreamReceiverOptions options_;
+  // Of the call under way.
+  Time now_ = 0;
+  Actions actions_;
   State state_ = State::kIdle;
   uint64_t nonce_ = 0;
   uint64_t session_ = 0;

@@ -59,17 +59,17 @@ LeaseMachine::LeaseMachine(LeaseOptions options)
 }
 
 LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
-  LeaseActions actions;
+  now_ = now;
   // First of all, so that nothing which comes too late can revive a lease.
-  if (HoldsLease() && now >= deadline_) {
-    Pause(PauseTier::kPark, "lease ended", actions);
+  if (HoldsLease() && now_ >= deadline_) {
+    Pause(PauseTier::kPark, "lease ended");
   }
-  std::visit([&](const auto& e) { On(now, e, actions); }, event);
+  std::visit([this](const auto& e) { On(e); }, event);
   if (began_ && Asks()) {
-    if (!hello_answered_ && now >= next_hello_) SendHello(now, actions);
-    if (started_ && now >= next_request_) SendRequest(now, actions);
+    if (!hello_answered_ && now_ >= next_hello_) SendHello();
+    if (started_ && now_ >= next_request_) SendRequest();
   }
-  return actions;
+  return std::exchange(actions_, {});
 }
 
 Time LeaseMachine::NextDeadline() const {
@@ -80,26 +80,25 @@ Time LeaseMachine::NextDeadline() const {
   return next;
 }
 
-void LeaseMachine::On(Time now, const lease_event::Began& e, LeaseActions&) {
+void LeaseMachine::On(const lease_event::Began& e) {
   if (began_) return;
   began_ = began_early_ = true;
   pid_ = e.pid;
-  next_hello_ = now;
+  next_hello_ = now_;
 }
 
-void LeaseMachine::On(Time now, const lease_event::Started& e, LeaseActions&) {
+void LeaseMachine::On(const lease_event::Started& e) {
   if (started_) return;
   began_ = started_ = true;
   hello_answered_ = false;
   pid_ = e.pid;
   progress_ = e.progress;
   reported_generation_ = e.progress.last_generation;
-  next_hello_ = now;
-  next_request_ = now;
+  next_hello_ = now_;
+  next_request_ = now_;
 }
 
-void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::MessageReceived& e) {
   const auto take = [&]<class T>(const T* message) {
     if (message == nullptr || !Listens(message->worker, message->position)) {
       return;
@@ -108,7 +107,7 @@ void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
     const bool may_be_old =
         std::is_same_v<T, LeaseNotice> && began_early_ && started_;
     if (!may_be_old) hello_answered_ = true;
-    Take(now, *message, actions);
+    Take(*message);
   };
   take(std::get_if<LeaseGrant>(&e.message));
   take(std::get_if<LeaseDenied>(&e.message));
@@ -118,47 +117,41 @@ void LeaseMachine::On(Time now, const lease_event::MessageReceived& e,
   take(std::get_if<WorkerRejected>(&e.message));
 }
 
-void LeaseMachine::On(Time, const lease_event::Resumed& e, LeaseActions&) {
+void LeaseMachine::On(const lease_event::Resumed& e) {
   if (state_ == State::kResuming && e.epoch == epoch_) state_ = State::kRunning;
 }
 
-void LeaseMachine::On(Time now, const lease_event::GangOpened& e,
-                      LeaseActions&) {
+void LeaseMachine::On(const lease_event::GangOpened& e) {
   if (!HoldsLease() || e.epoch != epoch_) return;
   gang_address_ = e.address;
-  AskNow(now);  // the other ranks wait for it
+  AskNow();  // the other ranks wait for it
 }
 
-void LeaseMachine::On(Time now, const lease_event::ResumeFailed& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::ResumeFailed& e) {
   if (state_ != State::kResuming && state_ != State::kPausing) return;
   if (e.epoch != epoch_) return;
-  GiveBack(progress_, e.cause, actions);
-  no_request_before_ = now + kRetryAfterFailure_s;
+  GiveBack(progress_, e.cause);
+  no_request_before_ = now_ + kRetryAfterFailure_s;
   next_request_ = no_request_before_;
 }
 
-void LeaseMachine::On(Time now, const lease_event::Parked& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::Parked& e) {
   if (!HoldsLease() && state_ != State::kPausing) return;
   if (e.epoch != epoch_) return;
-  GiveBack(e.progress, ReleaseCause::kPaused, actions);
-  next_request_ = now;
+  GiveBack(e.progress, ReleaseCause::kPaused);
+  next_request_ = now_;
 }
 
-void LeaseMachine::On(Time, const lease_event::Finished& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::Finished& e) {
   if (finished_) return;
   finished_ = true;
   state_ = State::kEnded;
   progress_ = e.progress;
-  actions.emplace_back(
-      lease_action::Send{WorkerFinished{options_.worker, epoch_, e.exit_code,
-                                        e.progress, e.detail, highest_seen_}});
+  Send(WorkerFinished{options_.worker, epoch_, e.exit_code, e.progress,
+                      e.detail, highest_seen_});
 }
 
-void LeaseMachine::On(Time, const lease_event::Progressed& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::Progressed& e) {
   if (!started_ || finished_) return;
   progress_ = e.progress;
   const bool training = state_ == State::kRunning || state_ == State::kPausing;
@@ -166,27 +159,24 @@ void LeaseMachine::On(Time, const lease_event::Progressed& e,
   // is still worth telling, once.
   const bool just_parked = epoch_ != 0 && released_epoch_ == epoch_ &&
                            e.progress.last_generation != reported_generation_;
-  if (training || just_parked) SendReport(actions);
+  if (training || just_parked) SendReport();
 }
 
-void LeaseMachine::On(Time, const lease_event::BytesCounted& e,
-                      LeaseActions& actions) {
+void LeaseMachine::On(const lease_event::BytesCounted& e) {
   // What it moves while it trains is no work on its start or end.
   if (state_ == State::kRunning && !e.saving) {
     bytes_known_ = std::max(bytes_known_, e.bytes);
   }
   if (!began_ || finished_ || e.bytes < bytes_known_ + kBytesRiseMin) return;
   bytes_known_ = e.bytes;
-  actions.emplace_back(
-      lease_action::Send{BytesMoved{options_.worker, highest_seen_, e.bytes}});
+  Send(BytesMoved{options_.worker, highest_seen_, e.bytes});
 }
 
-void LeaseMachine::On(Time, const lease_event::Tick&, LeaseActions&) {}
+void LeaseMachine::On(const lease_event::Tick&) {}
 
 // The heart of it (design section 5): the answer to the latest request, and to
 // no other, gives a lease that counts from when that request was sent.
-void LeaseMachine::Take(Time now, const LeaseGrant& grant,
-                        LeaseActions& actions) {
+void LeaseMachine::Take(const LeaseGrant& grant) {
   if (grant.nonce != nonce_) return;
   if (grant.epoch < known_epoch_) return;
   if (grant.epoch <= released_epoch_) return;
@@ -202,20 +192,20 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
   const Time deadline = request_sent_at_ + grant.duration_s;
   const bool changed =
       deadline != deadline_ || grant.accelerator.threads != threads_;
-  next_request_ = NextRenewal(now, grant.duration_s, renewal);
-  if (deadline <= now) return;  // over before it arrived
+  next_request_ = NextRenewal(grant.duration_s, renewal);
+  if (deadline <= now_) return;  // over before it arrived
   deadline_ = deadline;
   duration_s_ = grant.duration_s;
   threads_ = grant.accelerator.threads;
   if (!renewal) {
     epoch_ = grant.epoch;
-    stop_ahead_s_ = grant.world_size > 1 ? GangStopAhead(deadline - now) : 0;
+    stop_ahead_s_ = grant.world_size > 1 ? GangStopAhead(deadline - now_) : 0;
     state_ = State::kResuming;
-    actions.emplace_back(lease_action::Resume{
+    actions_.emplace_back(lease_action::Resume{
         grant.epoch, grant.accelerator, grant.slots, grant.world_size, deadline,
         grant.gang_address, grant.memory_limit_bytes});
   } else if (changed) {
-    actions.emplace_back(lease_action::Extend{epoch_, deadline, threads_});
+    actions_.emplace_back(lease_action::Extend{epoch_, deadline, threads_});
   }
 }
 
@@ -224,7 +214,7 @@ void LeaseMachine::Take(Time now, const LeaseGrant& grant,
 // when it can be extended: until then to ask is in vain, and only lest the
 // notice was lost it asks when most of what is left is over, and once more
 // shortly before the end.
-Time LeaseMachine::NextRenewal(Time now, double duration_s, bool renewal) {
+Time LeaseMachine::NextRenewal(double duration_s, bool renewal) {
   const double sooner =
       1 - kRenewalSpreadPart * MomentOf(options_.worker, nonce_);
   const Time deadline = request_sent_at_ + duration_s;
@@ -232,16 +222,16 @@ Time LeaseMachine::NextRenewal(Time now, double duration_s, bool renewal) {
   if (!renewal || deadline > deadline_ + margin_s) {
     lease_duration_s_ = duration_s;
     return std::max(request_sent_at_ + sooner * duration_s / 3,
-                    now + options_.renew_interval_s_min);
+                    now_ + options_.renew_interval_s_min);
   }
   const Time next =
       std::max(request_sent_at_ + sooner * kVainRenewalPart * duration_s,
-               now + PaceFor(lease_duration_s_));
+               now_ + PaceFor(lease_duration_s_));
   if (next < deadline) return next;
-  return std::max(now + margin_s, deadline - margin_s);
+  return std::max(now_ + margin_s, deadline - margin_s);
 }
 
-void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
+void LeaseMachine::Take(const LeaseDenied& denied) {
   known_epoch_ = std::max(known_epoch_, denied.epoch);
   if (denied.nonce != nonce_) return;
   unanswered_ = 0;
@@ -251,22 +241,21 @@ void LeaseMachine::Take(Time now, const LeaseDenied& denied, LeaseActions&) {
     retry_after_s = std::clamp(denied.retry_after_s,
                                options_.renew_interval_s_min, kRetryAfterMax_s);
   }
-  next_request_ = std::max(now + retry_after_s, no_request_before_);
+  next_request_ = std::max(now_ + retry_after_s, no_request_before_);
 }
 
-void LeaseMachine::Take(Time now, const LeaseNotice& notice, LeaseActions&) {
+void LeaseMachine::Take(const LeaseNotice& notice) {
   if (notice.epoch < known_epoch_) return;
   known_epoch_ = notice.epoch;
-  if (!HoldsLease()) return AskNow(now);
+  if (!HoldsLease()) return AskNow();
   if (notice.epoch != epoch_) return;
-  const double left_s = std::max(0.0, deadline_ - stop_ahead_s_ - now);
+  const double left_s = std::max(0.0, deadline_ - stop_ahead_s_ - now_);
   const double spread_s =
       std::min(kExtensionSpread_s_max, kExtensionSpreadPart * left_s);
-  AskNow(now, spread_s * MomentOf(options_.worker, nonce_));
+  AskNow(spread_s * MomentOf(options_.worker, nonce_));
 }
 
-void LeaseMachine::Take(Time, const PauseRequest& request,
-                        LeaseActions& actions) {
+void LeaseMachine::Take(const PauseRequest& request) {
   // A held lease is only ended by its own epoch: a request that is late must
   // not end the lease that came after. Without a lease, only what is older than
   // known is refused.
@@ -277,20 +266,18 @@ void LeaseMachine::Take(Time, const PauseRequest& request,
     known_epoch_ = request.epoch;
   }
   const bool ends = StrongerThan(request.tier, PauseTier::kPark);
-  Pause(request.tier, ends ? "ended by the coordinator" : "round over",
-        actions);
+  Pause(request.tier, ends ? "ended by the coordinator" : "round over");
 }
 
 // One that is about to stop saves anyway.
-void LeaseMachine::Take(Time, const CheckpointRequest&, LeaseActions& actions) {
+void LeaseMachine::Take(const CheckpointRequest&) {
   if (state_ == State::kRunning || state_ == State::kResuming) {
-    actions.emplace_back(lease_action::Checkpoint{});
+    actions_.emplace_back(lease_action::Checkpoint{});
   }
 }
 
-void LeaseMachine::Take(Time, const WorkerRejected& rejected,
-                        LeaseActions& actions) {
-  Pause(PauseTier::kEvict, "rejected: " + rejected.reason, actions);
+void LeaseMachine::Take(const WorkerRejected& rejected) {
+  Pause(PauseTier::kEvict, "rejected: " + rejected.reason);
 }
 
 // A message of another life of this worker, or of a coordinator that has been
@@ -312,8 +299,7 @@ bool LeaseMachine::Asks() const {
   return state_ == State::kWaiting || HoldsLease();
 }
 
-void LeaseMachine::Pause(PauseTier tier, std::string why,
-                         LeaseActions& actions) {
+void LeaseMachine::Pause(PauseTier tier, std::string why) {
   if (HoldsLease()) {
     state_ = State::kPausing;
   } else if (!StrongerThan(tier, pause_tier_)) {
@@ -323,11 +309,10 @@ void LeaseMachine::Pause(PauseTier tier, std::string why,
     state_ = State::kEnded;
   }
   pause_tier_ = tier;
-  actions.emplace_back(lease_action::Pause{tier, std::move(why)});
+  actions_.emplace_back(lease_action::Pause{tier, std::move(why)});
 }
 
-void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause,
-                            LeaseActions& actions) {
+void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause) {
   const bool ends =
       state_ == State::kPausing && StrongerThan(pause_tier_, PauseTier::kPark);
   state_ = ends ? State::kEnded : State::kWaiting;
@@ -337,41 +322,42 @@ void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause,
   gang_address_.clear();
   progress_ = progress;
   reported_generation_ = progress.last_generation;
-  actions.emplace_back(lease_action::Send{
-      LeaseReleased{options_.worker, epoch_, progress, cause, highest_seen_}});
+  Send(LeaseReleased{options_.worker, epoch_, progress, cause, highest_seen_});
 }
 
-void LeaseMachine::SendHello(Time now, LeaseActions& actions) {
-  next_hello_ = now + options_.request_interval_s;
-  actions.emplace_back(lease_action::Send{
-      WorkerHello{options_.worker, highest_seen_, pid_, progress_, started_}});
+void LeaseMachine::Send(Message message) {
+  actions_.emplace_back(lease_action::Send{std::move(message)});
 }
 
-void LeaseMachine::SendRequest(Time now, LeaseActions& actions) {
+void LeaseMachine::SendHello() {
+  next_hello_ = now_ + options_.request_interval_s;
+  Send(WorkerHello{options_.worker, highest_seen_, pid_, progress_, started_});
+}
+
+void LeaseMachine::SendRequest() {
   const bool holding = HoldsLease();
   ++nonce_;
-  request_sent_at_ = now;
-  next_request_ = now + RequestInterval(now);
+  request_sent_at_ = now_;
+  next_request_ = now_ + RequestInterval();
   ++unanswered_;
   awaits_answer_ = true;
-  actions.emplace_back(lease_action::Send{LeaseRequest{
-      options_.worker, highest_seen_, holding ? epoch_ : known_epoch_, nonce_,
-      holding, released_epoch_, holding ? gang_address_ : ""}});
+  Send(LeaseRequest{options_.worker, highest_seen_,
+                    holding ? epoch_ : known_epoch_, nonce_, holding,
+                    released_epoch_, holding ? gang_address_ : ""});
 }
 
-void LeaseMachine::SendReport(LeaseActions& actions) {
+void LeaseMachine::SendReport() {
   reported_generation_ = progress_.last_generation;
-  actions.emplace_back(lease_action::Send{
-      StepReport{options_.worker, epoch_, progress_, highest_seen_}});
+  Send(StepReport{options_.worker, epoch_, progress_, highest_seen_});
 }
 
-void LeaseMachine::AskNow(Time now, double delay_s) {
+void LeaseMachine::AskNow(double delay_s) {
   unanswered_ = 0;
   // Notices may come doubled: each request makes the answer that is on its way
   // to the one before it worthless, so it keeps a distance from that one.
   const double distance_s = awaits_answer_ ? options_.renew_interval_s_min : 0;
   const Time soonest = std::max(
-      {now + delay_s, request_sent_at_ + distance_s, no_request_before_});
+      {now_ + delay_s, request_sent_at_ + distance_s, no_request_before_});
   next_request_ = std::min(next_request_, soonest);
 }
 
@@ -379,10 +365,10 @@ void LeaseMachine::AskNow(Time now, double delay_s) {
 // end: a coordinator that comes back in time finds its workers running. The
 // shorter the lease, the less time there is to ask again. Without one there is
 // no hurry.
-double LeaseMachine::RequestInterval(Time now) const {
+double LeaseMachine::RequestInterval() const {
   if (HoldsLease()) {
     const double pace_s = PaceFor(duration_s_);
-    const double last_s = deadline_ - now - pace_s / 4;
+    const double last_s = deadline_ - now_ - pace_s / 4;
     return last_s < options_.renew_interval_s_min ? pace_s
                                                   : std::min(pace_s, last_s);
   }

@@ -164,42 +164,44 @@ class LeaseMachine {
   Time deadline() const { return deadline_; }
 
  private:
-  void On(Time now, const lease_event::Began& e, LeaseActions& actions);
-  void On(Time now, const lease_event::Started& e, LeaseActions& actions);
-  void On(Time now, const lease_event::MessageReceived& e,
-          LeaseActions& actions);
-  void On(Time now, const lease_event::Resumed& e, LeaseActions& actions);
-  void On(Time now, const lease_event::GangOpened& e, LeaseActions& actions);
-  void On(Time now, const lease_event::ResumeFailed& e, LeaseActions& actions);
-  void On(Time now, const lease_event::Parked& e, LeaseActions& actions);
-  void On(Time now, const lease_event::Finished& e, LeaseActions& actions);
-  void On(Time now, const lease_event::Progressed& e, LeaseActions& actions);
-  void On(Time now, const lease_event::BytesCounted& e, LeaseActions& actions);
-  void On(Time now, const lease_event::Tick& e, LeaseActions& actions);
+  void On(const lease_event::Began& e);
+  void On(const lease_event::Started& e);
+  void On(const lease_event::MessageReceived& e);
+  void On(const lease_event::Resumed& e);
+  void On(const lease_event::GangOpened& e);
+  void On(const lease_event::ResumeFailed& e);
+  void On(const lease_event::Parked& e);
+  void On(const lease_event::Finished& e);
+  void On(const lease_event::Progressed& e);
+  void On(const lease_event::BytesCounted& e);
+  void On(const lease_event::Tick& e);
 
   // `message` has passed Listens.
-  void Take(Time now, const LeaseGrant& grant, LeaseActions& actions);
-  void Take(Time now, const LeaseDenied& denied, LeaseActions& actions);
-  void Take(Time now, const LeaseNotice& notice, LeaseActions& actions);
-  void Take(Time now, const PauseRequest& request, LeaseActions& actions);
-  void Take(Time now, const CheckpointRequest& request, LeaseActions& actions);
-  void Take(Time now, const WorkerRejected& rejected, LeaseActions& actions);
+  void Take(const LeaseGrant& grant);
+  void Take(const LeaseDenied& denied);
+  void Take(const LeaseNotice& notice);
+  void Take(const PauseRequest& request);
+  void Take(const CheckpointRequest& request);
+  void Take(const WorkerRejected& rejected);
 
   bool Listens(const WorkerKey& worker, const JournalPosition& position);
   bool HoldsLease() const;
   bool Asks() const;
-  void Pause(PauseTier tier, std::string why, LeaseActions& actions);
-  void GiveBack(const Progress& progress, ReleaseCause cause,
-                LeaseActions& actions);
-  void SendHello(Time now, LeaseActions& actions);
-  void SendRequest(Time now, LeaseActions& actions);
-  void SendReport(LeaseActions& actions);
-  void AskNow(Time now, double delay_s = 0);
-  double RequestInterval(Time now) const;
+  void Pause(PauseTier tier, std::string why);
+  void GiveBack(const Progress& progress, ReleaseCause cause);
+  void Send(Message message);
+  void SendHello();
+  void SendRequest();
+  void SendReport();
+  void AskNow(double delay_s = 0);
+  double RequestInterval() const;
   double PaceFor(double duration_s) const;
-  Time NextRenewal(Time now, double duration_s, bool renewal);
+  Time NextRenewal(double duration_s, bool renewal);
 
   LeaseOptions options_;
+  // Of the step under way.
+  Time now_ = 0;
+  LeaseActions actions_;
   State state_ = State::kWaiting;
   bool began_ = false;        // says hello
   bool began_early_ = false;  // before it was started
