@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 #include <variant>
@@ -23,12 +24,11 @@ double ProcessorSeconds() {
 }
 
 bool RejectAgent(const Actions& actions) {
-  for (const Action& action : actions) {
+  return std::ranges::any_of(actions, [](const Action& action) {
     const auto* const sent = std::get_if<action::SendToAgent>(&action);
-    if (sent != nullptr && std::holds_alternative<AgentRejected>(sent->message))
-      return true;
-  }
-  return false;
+    return sent != nullptr &&
+           std::holds_alternative<AgentRejected>(sent->message);
+  });
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void MessagePipeline::Refuse(const Incoming& incoming,
       RefusalOf(incoming.message, why, parts_.runner.PersistedPosition());
   if (answer) parts_.peers.Send(incoming.peer, *std::move(answer));
   if (absl::IsUnauthenticated(why)) return parts_.router.Cut(incoming);
-  parts_.router.Offend(incoming);
+  parts_.router.RecordOffence(incoming);
 }
 
 void MessagePipeline::Drop(const Incoming& incoming, const absl::Status& why) {
@@ -78,13 +78,10 @@ void MessagePipeline::Drop(const Incoming& incoming, const absl::Status& why) {
                     MessageName(incoming.message), dropped_,
                     ToStd(why.message()));
   }
-  if (const auto* hello = std::get_if<AgentHello>(&incoming.message)) {
-    parts_.peers.Send(
-        incoming.peer,
-        AgentRejected{hello->server, parts_.runner.PersistedPosition(),
-                      std::string(why.message()), hello->incarnation,
-                      hello->state_id});
-  }
+  if (!std::holds_alternative<AgentHello>(incoming.message)) return;
+  parts_.peers.Send(
+      incoming.peer,
+      *RefusalOf(incoming.message, why, parts_.runner.PersistedPosition()));
 }
 
 std::optional<MessagePipeline::AgentMessage> MessagePipeline::NoteSender(

@@ -11,10 +11,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "runtime/transport/socket_options.h"
 
 namespace gavel::transport {
 namespace {
@@ -258,7 +259,7 @@ void ConnectionGuard::Wait() {
       AnswerHandshake(handlers_[i]);
     }
   }
-  if (Clock::now() >= look_at_) LookAround();
+  if (Clock::now() >= look_at_) CheckConnections();
 }
 
 void ConnectionGuard::BindHandler() {
@@ -309,17 +310,11 @@ void ConnectionGuard::AnswerHandshake(Handler& handler) {
 }
 
 bool ConnectionGuard::TakeEvent() {
-  const std::vector<zmq::message_t> parts = ReceiveParts(events_);
-  if (parts.empty()) return false;
-  if (parts[0].size() < 6) return true;
-  uint16_t event = 0;
-  int32_t descriptor = -1;
-  std::memcpy(&event, parts[0].data(), sizeof event);
-  std::memcpy(&descriptor, parts[0].data<char>() + sizeof event,
-              sizeof descriptor);
-  if (event == ZMQ_EVENT_ACCEPTED) Accepted(descriptor);
-  if (event == ZMQ_EVENT_DISCONNECTED) Closed(descriptor);
-  if ((event & kHandshakeFailures) != 0) ++failed_;
+  const std::optional<SocketEvent> told = TakeSocketEvent(events_);
+  if (!told) return false;
+  if (told->event == ZMQ_EVENT_ACCEPTED) Accepted(told->value);
+  if (told->event == ZMQ_EVENT_DISCONNECTED) Closed(told->value);
+  if ((told->event & kHandshakeFailures) != 0) ++failed_;
   return true;
 }
 
@@ -377,7 +372,7 @@ bool ConnectionGuard::IsToRenew(int descriptor, const Connection& connection) {
          now < answered_at + kRenewalAllowed && IsIdle(descriptor);
 }
 
-void ConnectionGuard::LookAround() {
+void ConnectionGuard::CheckConnections() {
   const Clock::time_point started = Clock::now();
   for (auto& [descriptor, connection] : connections_) {
     if (connection.cut) continue;

@@ -145,7 +145,7 @@ class ConnectionGuard {
   bool TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
-  void LookAround();
+  void CheckConnections();
   bool Floods(int descriptor, Connection& connection) const;
   bool TakesNothing(int descriptor, Connection& connection) const;
   static bool IsToRenew(int descriptor, const Connection& connection);

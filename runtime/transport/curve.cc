@@ -13,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "core/status.h"
 #include "core/text.h"
 #include "runtime/descriptor.h"
 
@@ -165,9 +166,9 @@ absl::StatusOr<std::string> ReadPublicKey(const std::string& key_or_path) {
                "can be read; take coordinator.pub, which `gavel keygen "
                "--coordinator` wrote"));
   }
-  absl::StatusOr<std::string> text = ReadText(file.get(), key_or_path);
-  if (!text.ok()) return text.status();
-  const std::string key = ParseKeyFile(*text).public_key;
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadText(file.get(), key_or_path));
+  const std::string key = ParseKeyFile(text).public_key;
   if (IsCurveKey(key)) return key;
   return absl::InvalidArgumentError(
       StrCat(key_or_path,
@@ -183,12 +184,9 @@ absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path) {
                                       "; make one with `gavel keygen`"));
   }
   if (file.get() < 0) return Errno(path);
-  if (absl::Status good = CheckPrivate(file.get(), path); !good.ok()) {
-    return good;
-  }
-  absl::StatusOr<std::string> text = ReadText(file.get(), path);
-  if (!text.ok()) return text.status();
-  CurveKeyPair keys = ParseKeyFile(*text);
+  GAVEL_RETURN_IF_ERROR(CheckPrivate(file.get(), path));
+  GAVEL_ASSIGN_OR_RETURN(const std::string text, ReadText(file.get(), path));
+  CurveKeyPair keys = ParseKeyFile(text);
   if (IsPair(keys)) return keys;
   return absl::InvalidArgumentError(
       StrCat("key file ", path,
@@ -205,9 +203,8 @@ absl::StatusOr<std::optional<CurveClient>> CurveClientOfEnvironment() {
         "GAVEL_KEY_FILE and GAVEL_COORDINATOR_KEY (40 characters) go together; "
         "start this program by `gavel submit`, or unset both");
   }
-  absl::StatusOr<CurveKeyPair> own = ReadKeyFile(file);
-  if (!own.ok()) return own.status();
-  return CurveClient{*std::move(own), server};
+  GAVEL_ASSIGN_OR_RETURN(CurveKeyPair own, ReadKeyFile(file));
+  return CurveClient{std::move(own), server};
 }
 
 }  // namespace gavel

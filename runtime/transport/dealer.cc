@@ -6,11 +6,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "core/codec.h"
+#include "core/status.h"
 #include "core/text.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/socket_options.h"
@@ -98,6 +98,17 @@ struct Dealer::Impl {
     }
   }
 
+  // With IMMEDIATE on, there is room to send only once the peer is there.
+  template <class Done>
+  bool WaitToSend(double timeout_s, const Done& done) {
+    bool connected = false;
+    transport::CatchZmq("wait", [&] {
+      connected = Wait(ZMQ_POLLOUT, transport::DeadlineAfter(timeout_s), done);
+      return absl::OkStatus();
+    }).IgnoreError();
+    return connected;
+  }
+
   void ConnectAgain() {
     connect_at.reset();
     zmq_disconnect(channel.socket.handle(), channel.endpoint.c_str());
@@ -105,18 +116,8 @@ struct Dealer::Impl {
   }
 
   void TakeEvents() {
-    zmq::message_t head;
-    while (events.recv(head, zmq::recv_flags::dontwait)) {
-      zmq::message_t rest;
-      for (bool more = head.more(); more; more = rest.more()) {
-        if (!events.recv(rest, zmq::recv_flags::dontwait)) break;
-      }
-      uint16_t event = 0;
-      int32_t value = 0;
-      if (head.size() < sizeof event + sizeof value) continue;
-      std::memcpy(&event, head.data(), sizeof event);
-      std::memcpy(&value, head.data<char>() + sizeof event, sizeof value);
-      Take(event, value);
+    while (const auto told = transport::TakeSocketEvent(events)) {
+      Take(told->event, told->value);
     }
   }
 
@@ -188,16 +189,15 @@ Dealer::~Dealer() = default;
 
 absl::StatusOr<std::unique_ptr<Dealer>> Dealer::Connect(
     const std::string& endpoint, const DealerOptions& options) {
-  const absl::StatusOr<transport::Endpoint> where =
-      transport::ParseEndpoint(endpoint);
-  if (!where.ok()) return where.status();
-  if (where->port == 0) {
+  GAVEL_ASSIGN_OR_RETURN(const transport::Endpoint where,
+                         transport::ParseEndpoint(endpoint));
+  if (where.port == 0) {
     return absl::InvalidArgumentError(
         StrCat("endpoint \"", endpoint,
                "\": port 0 can't be connected "
                "to; give the port that the coordinator printed"));
   }
-  if (!where->loopback && !options.keys.has_value()) {
+  if (!where.loopback && !options.keys.has_value()) {
     return absl::PermissionDeniedError(
         StrCat("endpoint \"", endpoint,
                "\" is not a loopback address, and without keys nothing is "
@@ -205,44 +205,29 @@ absl::StatusOr<std::unique_ptr<Dealer>> Dealer::Connect(
                "and have it allowed with `gavel user add`"));
   }
   std::unique_ptr<Impl> impl;
-  absl::Status status =
+  GAVEL_RETURN_IF_ERROR(
       transport::CatchZmq(StrCat("connect to ", endpoint), [&] {
         impl = std::make_unique<Impl>();
-        impl->Connect(*where, options);
+        impl->Connect(where, options);
         return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
+      }));
   return std::unique_ptr<Dealer>(new Dealer(std::move(impl)));
 }
 
 bool Dealer::WaitUntilConnected(double timeout_s) {
-  bool connected = false;
-  // With IMMEDIATE on, there is room to send only once the peer is there.
-  transport::CatchZmq("wait", [&] {
-    connected = impl_->Wait(ZMQ_POLLOUT, transport::DeadlineAfter(timeout_s),
-                            [] { return false; });
-    return absl::OkStatus();
-  }).IgnoreError();
-  return connected;
+  return impl_->WaitToSend(timeout_s, [] { return false; });
 }
 
 bool Dealer::WaitForLink(double timeout_s) {
-  bool connected = false;
-  transport::CatchZmq("wait", [&] {
-    connected = impl_->Wait(ZMQ_POLLOUT, transport::DeadlineAfter(timeout_s),
-                            [this] { return impl_->link.refused(); });
-    return absl::OkStatus();
-  }).IgnoreError();
-  return connected;
+  return impl_->WaitToSend(timeout_s, [this] { return impl_->link.refused(); });
 }
 
 const Link& Dealer::link() const { return impl_->link; }
 
 absl::Status Dealer::Send(const Message& message) {
-  const absl::StatusOr<std::string> frame = EncodeMessage(message);
-  if (!frame.ok()) return frame.status();
+  GAVEL_ASSIGN_OR_RETURN(const std::string frame, EncodeMessage(message));
   return transport::CatchZmq("send", [&] {
-    if (impl_->channel.socket.send(zmq::buffer(*frame),
+    if (impl_->channel.socket.send(zmq::buffer(frame),
                                    zmq::send_flags::dontwait)) {
       return absl::OkStatus();
     }
@@ -267,17 +252,16 @@ absl::Status CheckEndpoint(const std::string& endpoint) {
 }
 
 absl::Status CheckResolves(const std::string& endpoint) {
-  const absl::StatusOr<transport::Endpoint> where =
-      transport::ParseEndpoint(endpoint);
-  if (!where.ok()) return where.status();
+  GAVEL_ASSIGN_OR_RETURN(const transport::Endpoint where,
+                         transport::ParseEndpoint(endpoint));
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(where->host.c_str(), nullptr, nullptr, &found);
+  const int error = getaddrinfo(where.host.c_str(), nullptr, nullptr, &found);
   if (error == 0) {
     freeaddrinfo(found);
     return absl::OkStatus();
   }
   return absl::NotFoundError(StrCat(
-      "the name ", where->host, " does not resolve (", gai_strerror(error),
+      "the name ", where.host, " does not resolve (", gai_strerror(error),
       "); correct the address (--coordinator, GAVEL_COORDINATOR)"));
 }
 

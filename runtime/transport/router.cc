@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/codec.h"
+#include "core/status.h"
 #include "core/text.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/socket_options.h"
@@ -27,7 +28,7 @@ constexpr uint64_t kUntakenBytesMax =
 class Offenders {
  public:
   // True when `peer` has had its fill.
-  bool Offend(const std::string& peer) {
+  bool Record(const std::string& peer) {
     const auto now = std::chrono::steady_clock::now();
     Offender& offender = Of(peer);
     const std::chrono::duration<double> age = now - offender.since;
@@ -126,7 +127,7 @@ struct Router::Impl {
     if (absl::IsFailedPrecondition(decoded) && offenders.MayTell(sender.peer)) {
       Send(sender.peer, EncodeVersionRefusal()).IgnoreError();
     }
-    if (offenders.Offend(sender.peer)) {
+    if (offenders.Record(sender.peer)) {
       Cut(sender.peer, sender.descriptor, sender.address);
     }
   }
@@ -137,32 +138,31 @@ Router::~Router() = default;
 
 absl::StatusOr<std::unique_ptr<Router>> Router::Bind(
     const std::string& endpoint, RouterOptions options) {
-  const absl::StatusOr<transport::Endpoint> where =
-      transport::ParseEndpoint(endpoint);
-  if (!where.ok()) return where.status();
-  if (!where->loopback && !options.keys.has_value()) {
+  GAVEL_ASSIGN_OR_RETURN(const transport::Endpoint where,
+                         transport::ParseEndpoint(endpoint));
+  if (!where.loopback && !options.keys.has_value()) {
     return absl::PermissionDeniedError(
         StrCat("endpoint \"", endpoint,
                "\" is not a loopback address, and without keys anybody could "
                "run commands here; make them with `gavel keygen "
                "--coordinator`, or use 127.0.0.1:",
-               where->port));
+               where.port));
   }
   transport::RaiseDescriptorLimit();
   std::unique_ptr<Impl> impl;
   absl::Status status = transport::CatchZmq(StrCat("bind ", endpoint), [&] {
     impl = std::make_unique<Impl>();
-    impl->Bind(*where, std::move(options));
+    impl->Bind(where, std::move(options));
     return absl::OkStatus();
   });
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(
-        StrCat("port ", where->port, " of ", where->host,
+        StrCat("port ", where.port, " of ", where.host,
                " is taken (endpoint \"", endpoint,
                "\"); stop the coordinator that runs there, or choose "
                "another port (0: any that is free)"));
   }
-  if (!status.ok()) return status;
+  GAVEL_RETURN_IF_ERROR(status);
   return std::unique_ptr<Router>(new Router(std::move(impl)));
 }
 
@@ -187,8 +187,8 @@ std::optional<Incoming> Router::Receive(double timeout_s) {
                   sender.descriptor};
 }
 
-void Router::Offend(const Incoming& incoming) {
-  if (impl_->offenders.Offend(incoming.peer)) Cut(incoming);
+void Router::RecordOffence(const Incoming& incoming) {
+  if (impl_->offenders.Record(incoming.peer)) Cut(incoming);
 }
 
 void Router::Cut(const Incoming& incoming) {
@@ -203,9 +203,8 @@ void Router::MayRenew(const Incoming& incoming) {
 }
 
 absl::Status Router::Send(const std::string& peer, const Message& message) {
-  const absl::StatusOr<std::string> frame = EncodeMessage(message);
-  if (!frame.ok()) return frame.status();
-  return impl_->Send(peer, *frame);
+  GAVEL_ASSIGN_OR_RETURN(const std::string frame, EncodeMessage(message));
+  return impl_->Send(peer, frame);
 }
 
 Waker& Router::waker() { return impl_->channel.waker; }

@@ -38,7 +38,7 @@ struct Incoming {
   Message message;
   std::string public_key = "";  // who it is: proven; empty: not encrypted
   std::string address = "";     // it comes from, without port
-  int descriptor = -1;          // of its connection, for Offend
+  int descriptor = -1;          // of its connection, for RecordOffence
 };
 
 class Router {
@@ -73,7 +73,7 @@ class Router {
   absl::Status Send(const std::string& peer, const Message& message);
 
   // Counts a message that its sender had no right to; see kOffencesMax.
-  void Offend(const Incoming& incoming);
+  void RecordOffence(const Incoming& incoming);
   // Ends the connection that it came by, unless that has ended: its descriptor
   // may be another's by now.
   void Cut(const Incoming& incoming);

@@ -7,10 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "core/codec.h"
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel::transport {
@@ -207,6 +209,21 @@ bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
   return WaitForAny(items, waker, deadline);
 }
 
+std::optional<SocketEvent> TakeSocketEvent(zmq::socket_t& monitor) {
+  zmq::message_t part;
+  if (!monitor.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
+  SocketEvent told;
+  if (part.size() >= sizeof told.event + sizeof told.value) {
+    std::memcpy(&told.event, part.data(), sizeof told.event);
+    std::memcpy(&told.value, part.data<char>() + sizeof told.event,
+                sizeof told.value);
+  }
+  // Behind it is the endpoint.
+  while (part.more() && monitor.recv(part, zmq::recv_flags::dontwait)) {
+  }
+  return told;
+}
+
 void Channel::Open(zmq::socket_type type, const Endpoint& where) {
   context.set(zmq::ctxopt::max_sockets,
               std::min(kSocketsMax, context.get(zmq::ctxopt::socket_limit)));
@@ -260,7 +277,7 @@ absl::StatusOr<std::optional<Message>> Channel::Receive(
     }
     return absl::OkStatus();
   });
-  if (!status.ok()) return status;
+  GAVEL_RETURN_IF_ERROR(status);
   return received;
 }
 

@@ -69,6 +69,14 @@ bool WaitForAny(std::span<zmq::pollitem_t> items, Waker& waker,
 bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
              const Deadline& deadline);
 
+// What zmq_socket_monitor tells of a socket.
+struct SocketEvent {
+  uint16_t event = 0;
+  int32_t value = 0;
+};
+// The next one, if `monitor` has one.
+std::optional<SocketEvent> TakeSocketEvent(zmq::socket_t& monitor);
+
 // By which connection a frame came, on a ROUTER.
 struct Sender {
   std::string peer;        // routing id

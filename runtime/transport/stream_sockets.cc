@@ -25,10 +25,76 @@ constexpr int kConnectionsPerAddressMax = 64;
 struct StreamSockets::Impl {
   explicit Impl(StreamSocketsOptions given) : options(std::move(given)) {}
 
-  void Bind(const transport::Endpoint& where);
-  void SetOptions(zmq::socket_t& socket, bool ipv6) const;
-  std::optional<Frame> Take();
-  bool Wait(const transport::Deadline& deadline);
+  void SetOptions(zmq::socket_t& socket, bool ipv6) const {
+    transport::SetSocketOptions(
+        socket,
+        {options.queued_frames_max,
+         static_cast<int64_t>(options.frame_bytes_max),
+         kReconnectInterval_ms_min, kReconnectInterval_ms_max},
+        ipv6);
+  }
+
+  void Bind(const transport::Endpoint& where) {
+    router = zmq::socket_t(context, zmq::socket_type::router);
+    SetOptions(router, where.ipv6);
+    transport::KeepAlive(router);
+    router.set(zmq::sockopt::router_mandatory, true);
+    router.set(zmq::sockopt::router_handover, false);
+    const transport::GuardLimits limits = {
+        kConnectionsPerAddressMax,
+        static_cast<uint64_t>(options.queued_frames_max) *
+                options.frame_bytes_max +
+            transport::kUntakenBytesSlack};
+    guard = std::make_unique<transport::ConnectionGuard>(
+        context, router, options.keys,
+        [may_connect = options.may_connect](const std::string& key,
+                                            const std::string&) {
+          return may_connect(key) ? Admission::kAllowed : Admission::kNotYet;
+        },
+        limits);
+    router.bind(where.Text());
+    endpoint = router.get(zmq::sockopt::last_endpoint);
+  }
+
+  // A frame that is here already. Frames of several parts are nobody's of ours.
+  std::optional<Frame> Take() {
+    zmq::message_t part;
+    Frame frame;
+    if (router.recv(part, zmq::recv_flags::dontwait)) {
+      frame.peer = part.to_string();
+      size_t bytes = 0;
+      while (part.more() && router.recv(part, zmq::recv_flags::dontwait)) {
+        frame.bytes.assign(part.data<char>(), part.size());
+        bytes += part.size();
+      }
+      guard->Taken(zmq_msg_get(part.handle(), ZMQ_SRCFD), bytes);
+      const char* const key = zmq_msg_gets(part.handle(), "User-Id");
+      frame.public_key = key == nullptr ? "" : key;
+      return frame;
+    }
+    for (int pass = 0; pass < 2; ++pass) {
+      for (auto& [link, socket] : links) {
+        if ((link > turn) != (pass == 0)) continue;
+        if (!socket.recv(part, zmq::recv_flags::dontwait)) continue;
+        frame.link = link;
+        frame.bytes.assign(part.data<char>(), part.size());
+        while (part.more() && socket.recv(part, zmq::recv_flags::dontwait)) {
+        }
+        turn = link;
+        return frame;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool Wait(const transport::Deadline& deadline) {
+    std::vector<zmq::pollitem_t> items = {{},
+                                          {router.handle(), 0, ZMQ_POLLIN, 0}};
+    for (auto& [link, socket] : links) {
+      items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
+    }
+    return transport::WaitForAny(items, waker, deadline);
+  }
 
   StreamSocketsOptions options;
   Waker waker;
@@ -40,36 +106,6 @@ struct StreamSockets::Impl {
   // Last: it ends while its socket is still there.
   std::unique_ptr<transport::ConnectionGuard> guard;
 };
-
-void StreamSockets::Impl::SetOptions(zmq::socket_t& socket, bool ipv6) const {
-  transport::SetSocketOptions(
-      socket,
-      {options.queued_frames_max, static_cast<int64_t>(options.frame_bytes_max),
-       kReconnectInterval_ms_min, kReconnectInterval_ms_max},
-      ipv6);
-}
-
-void StreamSockets::Impl::Bind(const transport::Endpoint& where) {
-  router = zmq::socket_t(context, zmq::socket_type::router);
-  SetOptions(router, where.ipv6);
-  transport::KeepAlive(router);
-  router.set(zmq::sockopt::router_mandatory, true);
-  router.set(zmq::sockopt::router_handover, false);
-  const transport::GuardLimits limits = {
-      kConnectionsPerAddressMax,
-      static_cast<uint64_t>(options.queued_frames_max) *
-              options.frame_bytes_max +
-          transport::kUntakenBytesSlack};
-  guard = std::make_unique<transport::ConnectionGuard>(
-      context, router, options.keys,
-      [may_connect = options.may_connect](const std::string& key,
-                                          const std::string&) {
-        return may_connect(key) ? Admission::kAllowed : Admission::kNotYet;
-      },
-      limits);
-  router.bind(where.Text());
-  endpoint = router.get(zmq::sockopt::last_endpoint);
-}
 
 StreamSockets::StreamSockets(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
@@ -117,46 +153,6 @@ absl::Status StreamSockets::Connect(uint64_t link, const std::string& endpoint,
 
 void StreamSockets::Disconnect(uint64_t link) { impl_->links.erase(link); }
 
-// A frame that is here already. Frames of several parts are nobody's of ours.
-std::optional<StreamSockets::Frame> StreamSockets::Impl::Take() {
-  zmq::message_t part;
-  Frame frame;
-  if (router.recv(part, zmq::recv_flags::dontwait)) {
-    frame.peer = part.to_string();
-    size_t bytes = 0;
-    while (part.more() && router.recv(part, zmq::recv_flags::dontwait)) {
-      frame.bytes.assign(part.data<char>(), part.size());
-      bytes += part.size();
-    }
-    guard->Taken(zmq_msg_get(part.handle(), ZMQ_SRCFD), bytes);
-    const char* const key = zmq_msg_gets(part.handle(), "User-Id");
-    frame.public_key = key == nullptr ? "" : key;
-    return frame;
-  }
-  for (int pass = 0; pass < 2; ++pass) {
-    for (auto& [link, socket] : links) {
-      if ((link > turn) != (pass == 0)) continue;
-      if (!socket.recv(part, zmq::recv_flags::dontwait)) continue;
-      frame.link = link;
-      frame.bytes.assign(part.data<char>(), part.size());
-      while (part.more() && socket.recv(part, zmq::recv_flags::dontwait)) {
-      }
-      turn = link;
-      return frame;
-    }
-  }
-  return std::nullopt;
-}
-
-bool StreamSockets::Impl::Wait(const transport::Deadline& deadline) {
-  std::vector<zmq::pollitem_t> items = {{},
-                                        {router.handle(), 0, ZMQ_POLLIN, 0}};
-  for (auto& [link, socket] : links) {
-    items.push_back({socket.handle(), 0, ZMQ_POLLIN, 0});
-  }
-  return transport::WaitForAny(items, waker, deadline);
-}
-
 std::optional<StreamSockets::Frame> StreamSockets::Receive(double timeout_s) {
   const transport::Deadline deadline = transport::DeadlineAfter(timeout_s);
   std::optional<Frame> frame;
@@ -172,32 +168,28 @@ std::optional<StreamSockets::Frame> StreamSockets::Receive(double timeout_s) {
 bool StreamSockets::Send(uint64_t link, std::string_view bytes) {
   const auto found = impl_->links.find(link);
   if (found == impl_->links.end()) return false;
-  return transport::CatchZmq(
-             "send",
-             [&] {
-               const auto sent =
-                   found->second.send(zmq::buffer(bytes.data(), bytes.size()),
-                                      zmq::send_flags::dontwait);
-               return sent ? absl::OkStatus() : absl::UnavailableError("");
-             })
-      .ok();
+  bool sent = false;
+  transport::CatchZmq("send", [&] {
+    sent = found->second
+               .send(zmq::buffer(bytes.data(), bytes.size()),
+                     zmq::send_flags::dontwait)
+               .has_value();
+    return absl::OkStatus();
+  }).IgnoreError();
+  return sent;
 }
 
 bool StreamSockets::Reply(const std::string& peer, std::string_view bytes) {
-  return transport::CatchZmq(
-             "send",
-             [&] {
-               zmq::socket_t& router = impl_->router;
-               if (!router.send(
-                       zmq::buffer(peer),
-                       zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
-                 return absl::UnavailableError("");
-               }
-               router.send(zmq::buffer(bytes.data(), bytes.size()),
-                           zmq::send_flags::dontwait);
-               return absl::OkStatus();
-             })
-      .ok();
+  bool sent = false;
+  transport::CatchZmq("send", [&] {
+    const auto more = zmq::send_flags::sndmore | zmq::send_flags::dontwait;
+    if (!impl_->router.send(zmq::buffer(peer), more)) return absl::OkStatus();
+    impl_->router.send(zmq::buffer(bytes.data(), bytes.size()),
+                       zmq::send_flags::dontwait);
+    sent = true;
+    return absl::OkStatus();
+  }).IgnoreError();
+  return sent;
 }
 
 }  // namespace gavel

@@ -218,10 +218,11 @@ TEST_F(Encrypted, WhoKeepsSendingWhatIsNotHisToSendIsCut) {
   const std::optional<Incoming> incoming = router_->Receive(kSoon_s);
   ASSERT_TRUE(incoming.has_value());
   const int asked = asked_;
-  for (int i = 0; i < Router::kOffencesMax; ++i) router_->Offend(*incoming);
+  for (int i = 0; i < Router::kOffencesMax; ++i)
+    router_->RecordOffence(*incoming);
   dealer->Receive(kNever_s).IgnoreError();
   EXPECT_EQ(asked_, asked) << "cut too early";
-  router_->Offend(*incoming);
+  router_->RecordOffence(*incoming);
   EXPECT_TRUE(Eventually([&] {
     dealer->Receive(0.01).IgnoreError();
     return asked_ > asked;
