@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -222,10 +223,7 @@ class PosixFileSystem : public FileSystem {
     int error = errno;
     ::closedir(directory);
     if (error != 0) return ErrnoStatus(error, "cannot list", path);
-    std::sort(entries.begin(), entries.end(),
-              [](const DirectoryEntry& a, const DirectoryEntry& b) {
-                return a.name < b.name;
-              });
+    std::ranges::sort(entries, {}, &DirectoryEntry::name);
     return entries;
   }
 
@@ -276,29 +274,25 @@ FileSystem& FileSystem::Posix() {
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& file_system,
                                           const std::string& path,
                                           uint64_t size_bytes_max) {
-  absl::StatusOr<std::unique_ptr<ReadableFile>> file =
-      file_system.OpenFile(path, FileAccess::kBuffered);
-  if (!file.ok()) return file.status();
-  uint64_t size = (*file)->size_bytes();
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                         file_system.OpenFile(path, FileAccess::kBuffered));
+  const uint64_t size = file->size_bytes();
   if (size > size_bytes_max) {
     return absl::OutOfRangeError(StrCat(
         path, " has ", size, " bytes, more than the limit ", size_bytes_max));
   }
   std::string contents(size, '\0');
-  absl::Status status = (*file)->Read(0, contents.data(), contents.size());
-  if (!status.ok()) return status;
+  GAVEL_RETURN_IF_ERROR(file->Read(0, contents.data(), contents.size()));
   return contents;
 }
 
 absl::Status WriteTextFile(FileSystem& file_system, const std::string& path,
                            std::string_view text) {
-  absl::StatusOr<std::unique_ptr<WritableFile>> file =
-      file_system.CreateFile(path, FileAccess::kBuffered);
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Append(text);
-  if (status.ok()) status = (*file)->Sync();
-  if (status.ok()) status = (*file)->Close();
-  return status;
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
+                         file_system.CreateFile(path, FileAccess::kBuffered));
+  GAVEL_RETURN_IF_ERROR(file->Append(text));
+  GAVEL_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
 }
 
 }  // namespace gavel

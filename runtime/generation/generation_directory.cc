@@ -17,10 +17,9 @@ bool IsOurs(std::string_view name) {
 
 bool HasFile(const std::vector<DirectoryEntry>& entries,
              std::string_view name) {
-  return std::any_of(entries.begin(), entries.end(),
-                     [name](const DirectoryEntry& entry) {
-                       return entry.name == name && !entry.is_directory;
-                     });
+  return std::ranges::any_of(entries, [name](const DirectoryEntry& entry) {
+    return entry.name == name && !entry.is_directory;
+  });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -170,8 +171,7 @@ absl::Status DecodeText(std::string_view text, Value* value) {
   if (DecodeHex(json.at("xxh3")) != XXH3_64bits(dump.data(), dump.size())) {
     return CorruptManifest("its checksum does not match");
   }
-  absl::Status version = CheckVersion(body);
-  if (!version.ok()) return version;
+  GAVEL_RETURN_IF_ERROR(CheckVersion(body));
   DecodeBody(body, value);
   return absl::OkStatus();
 }
@@ -180,8 +180,7 @@ template <class Value>
 absl::StatusOr<Value> Decode(std::string_view text) {
   try {
     Value value;
-    absl::Status status = DecodeText(text, &value);
-    if (!status.ok()) return status;
+    GAVEL_RETURN_IF_ERROR(DecodeText(text, &value));
     return value;
   } catch (const std::exception& error) {  // what the JSON accessors throw
     return CorruptManifest(error.what());
@@ -194,6 +193,17 @@ std::string Sealed(Json body) {
   const uint64_t checksum = XXH3_64bits(dump.data(), dump.size());
   const Json json = {{"body", std::move(body)}, {"xxh3", Hex(checksum)}};
   return json.dump(1) + "\n";
+}
+
+// Of "PREFIX00003.json".
+std::optional<size_t> NumberIn(std::string_view name, std::string_view prefix) {
+  size_t number = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const std::string_view rest = name.substr(prefix.size());
+  if (!absl::SimpleAtoi(ToAbsl(rest.substr(0, rest.find('.'))), &number)) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 std::map<std::string, uint64_t> ChecksumsByName(const Manifest& manifest) {
@@ -213,16 +223,8 @@ std::string ShardFileName(size_t index) {
 }
 
 std::optional<size_t> ParseShardFileName(std::string_view name) {
-  constexpr std::string_view kPrefix = "shard-";
-  size_t index = 0;
-  if (!name.starts_with(kPrefix) ||
-      !absl::SimpleAtoi(
-          ToAbsl(name.substr(kPrefix.size(), name.find('.') - kPrefix.size())),
-          &index) ||
-      name != ShardFileName(index)) {
-    return std::nullopt;
-  }
-  return index;
+  const std::optional<size_t> index = NumberIn(name, "shard-");
+  return index && name == ShardFileName(*index) ? index : std::nullopt;
 }
 
 std::string PartFileName(int rank) {
@@ -232,14 +234,10 @@ std::string PartFileName(int rank) {
 std::string PartTemporaryName(int rank) { return PartFileName(rank) + ".tmp"; }
 
 bool IsPartFileName(std::string_view name) {
-  constexpr std::string_view kPrefix = "part-";
-  int rank = 0;
-  return name.starts_with(kPrefix) &&
-         absl::SimpleAtoi(ToAbsl(name.substr(kPrefix.size(),
-                                             name.find('.') - kPrefix.size())),
-                          &rank) &&
-         rank >= 0 &&
-         (name == PartFileName(rank) || name == PartTemporaryName(rank));
+  const std::optional<size_t> number = NumberIn(name, "part-");
+  if (!number || !std::in_range<int>(*number)) return false;
+  const int rank = static_cast<int>(*number);
+  return name == PartFileName(rank) || name == PartTemporaryName(rank);
 }
 
 std::string EncodeManifest(const Manifest& manifest, int format_version) {

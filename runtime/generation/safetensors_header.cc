@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -117,9 +118,8 @@ absl::StatusOr<TensorEntry> DecodeEntry(const std::string& name,
     return Corrupt(StrCat("has the unknown dtype ", dtype_name), name);
   }
   entry.dtype = *dtype;
-  absl::Status status = DecodeShape(value["shape"], &entry);
-  if (status.ok()) status = DecodeOffsets(value["data_offsets"], &entry);
-  if (!status.ok()) return status;
+  GAVEL_RETURN_IF_ERROR(DecodeShape(value["shape"], &entry));
+  GAVEL_RETURN_IF_ERROR(DecodeOffsets(value["data_offsets"], &entry));
   if (ShapeBytes(entry) != entry.end - entry.begin) {
     return Corrupt("has another size than its dtype and shape say", name);
   }
@@ -158,13 +158,11 @@ absl::Status DecodeJson(const Json& json, SafetensorsHeader* header) {
   if (!json.is_object()) return Corrupt("is not a JSON object");
   for (const auto& [name, value] : json.items()) {
     if (name == kSafetensorsMetadataKey) {
-      absl::Status status = DecodeMetadata(value, &header->metadata);
-      if (!status.ok()) return status;
+      GAVEL_RETURN_IF_ERROR(DecodeMetadata(value, &header->metadata));
       continue;
     }
-    absl::StatusOr<TensorEntry> entry = DecodeEntry(name, value);
-    if (!entry.ok()) return entry.status();
-    header->tensors.push_back(*std::move(entry));
+    GAVEL_ASSIGN_OR_RETURN(TensorEntry entry, DecodeEntry(name, value));
+    header->tensors.push_back(std::move(entry));
   }
   return absl::OkStatus();
 }
@@ -189,9 +187,7 @@ Json EncodeJson(const SafetensorsHeader& header) {
 std::string_view NameOfDtype(Dtype dtype) { return RowOf(dtype).name; }
 
 std::optional<Dtype> DtypeOfName(std::string_view name) {
-  const auto* const row =
-      std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                   [&](const DtypeRow& r) { return r.name == name; });
+  const auto* const row = std::ranges::find(kDtypes, name, &DtypeRow::name);
   if (row == std::end(kDtypes)) return std::nullopt;
   return static_cast<Dtype>(row - std::begin(kDtypes));
 }
@@ -256,9 +252,8 @@ absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(
   SafetensorsHeader header;
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return Corrupt("is not valid JSON");
-  absl::Status status = DecodeJson(parsed, &header);
-  if (status.ok()) status = CheckCoverage(data_size_bytes, &header.tensors);
-  if (!status.ok()) return status;
+  GAVEL_RETURN_IF_ERROR(DecodeJson(parsed, &header));
+  GAVEL_RETURN_IF_ERROR(CheckCoverage(data_size_bytes, &header.tensors));
   return header;
 }
 

@@ -55,10 +55,7 @@ uint64_t ChecksumOf(const TensorEntry& entry, const char* data) {
 }
 
 void SortByName(std::vector<TensorChecksum>* checksums) {
-  std::sort(checksums->begin(), checksums->end(),
-            [](const TensorChecksum& a, const TensorChecksum& b) {
-              return a.name < b.name;
-            });
+  std::ranges::sort(*checksums, {}, &TensorChecksum::name);
 }
 
 uint64_t SizeInBytes(const TensorEntry& entry) {
@@ -138,64 +135,59 @@ struct ShardSummer::State {
   std::optional<Checksum> tensor;  // of the one that is read
   uint64_t tensor_bytes_left = 0;
 
-  absl::Status AddHeader(std::string_view* data);
-  void BeginTensor();
-  void EndTensor();
-  void AddTensor(std::string_view* data);
-};
-
-absl::Status ShardSummer::State::AddHeader(std::string_view* data) {
-  const uint64_t wanted =
-      header_bytes == 0 ? kSafetensorsLengthBytes : header_bytes;
-  const std::string_view part = data->substr(0, wanted - header.size());
-  header += part;
-  data->remove_prefix(part.size());
-  if (header.size() < wanted) return absl::OkStatus();
-  if (header_bytes == 0) {
-    GAVEL_ASSIGN_OR_RETURN(const uint64_t length,
-                           DecodeSafetensorsHeaderLength(header, size_bytes));
-    header_bytes = kSafetensorsLengthBytes + length;
-    if (length > 0) return absl::OkStatus();
+  absl::Status AddHeader(std::string_view* data) {
+    const uint64_t wanted =
+        header_bytes == 0 ? kSafetensorsLengthBytes : header_bytes;
+    const std::string_view part = data->substr(0, wanted - header.size());
+    header += part;
+    data->remove_prefix(part.size());
+    if (header.size() < wanted) return absl::OkStatus();
+    if (header_bytes == 0) {
+      GAVEL_ASSIGN_OR_RETURN(const uint64_t length,
+                             DecodeSafetensorsHeaderLength(header, size_bytes));
+      header_bytes = kSafetensorsLengthBytes + length;
+      if (length > 0) return absl::OkStatus();
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        decoded, DecodeSafetensorsHeader(
+                     std::string_view(header).substr(kSafetensorsLengthBytes),
+                     size_bytes - header_bytes));
+    if (kind == ShardChecksum::kHeaderAndTensors) whole.Add(header);
+    BeginTensor();
+    return absl::OkStatus();
   }
-  GAVEL_ASSIGN_OR_RETURN(
-      decoded, DecodeSafetensorsHeader(
-                   std::string_view(header).substr(kSafetensorsLengthBytes),
-                   size_bytes - header_bytes));
-  if (kind == ShardChecksum::kHeaderAndTensors) whole.Add(header);
-  BeginTensor();
-  return absl::OkStatus();
-}
 
-// And all behind it that are empty.
-void ShardSummer::State::BeginTensor() {
-  while (summary.tensors.size() < decoded.tensors.size()) {
-    const TensorEntry& entry = decoded.tensors[summary.tensors.size()];
-    tensor.emplace(BeginChecksum(entry));
-    tensor_bytes_left = entry.end - entry.begin;
+  // And all behind it that are empty.
+  void BeginTensor() {
+    while (summary.tensors.size() < decoded.tensors.size()) {
+      const TensorEntry& entry = decoded.tensors[summary.tensors.size()];
+      tensor.emplace(BeginChecksum(entry));
+      tensor_bytes_left = entry.end - entry.begin;
+      if (tensor_bytes_left > 0) return;
+      EndTensor();
+    }
+  }
+
+  void EndTensor() {
+    const uint64_t value = tensor->value();
+    tensor.reset();
+    if (kind == ShardChecksum::kHeaderAndTensors) {
+      whole.Add(&value, sizeof(value));
+    }
+    summary.tensors.push_back(
+        {decoded.tensors[summary.tensors.size()].name, value});
+  }
+
+  void AddTensor(std::string_view* data) {
+    const std::string_view part = data->substr(0, tensor_bytes_left);
+    tensor->Add(part);
+    data->remove_prefix(part.size());
+    tensor_bytes_left -= part.size();
     if (tensor_bytes_left > 0) return;
     EndTensor();
+    BeginTensor();
   }
-}
-
-void ShardSummer::State::EndTensor() {
-  const uint64_t value = tensor->value();
-  tensor.reset();
-  if (kind == ShardChecksum::kHeaderAndTensors) {
-    whole.Add(&value, sizeof(value));
-  }
-  summary.tensors.push_back(
-      {decoded.tensors[summary.tensors.size()].name, value});
-}
-
-void ShardSummer::State::AddTensor(std::string_view* data) {
-  const std::string_view part = data->substr(0, tensor_bytes_left);
-  tensor->Add(part);
-  data->remove_prefix(part.size());
-  tensor_bytes_left -= part.size();
-  if (tensor_bytes_left > 0) return;
-  EndTensor();
-  BeginTensor();
-}
+};
 
 ShardSummer::ShardSummer(uint64_t size_bytes, ShardChecksum kind)
     : state_(std::make_unique<State>()) {
