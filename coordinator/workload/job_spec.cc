@@ -84,18 +84,8 @@ void ReadWorkers(TomlReader& reader, JobSpec& spec) {
   reader.Read("scale_factor", spec.scale_factor);
   reader.Read("scale_factor_min", spec.scale_factor_min);
   reader.Read("scale_factor_max", spec.scale_factor_max);
-  if (spec.scale_factor_min > spec.scale_factor) {
-    reader.Fail("scale_factor_min",
-                StrCat("scale_factor_min ", spec.scale_factor_min,
-                       " exceeds scale_factor ", spec.scale_factor,
-                       "; lower it, or raise scale_factor"));
-  }
-  if (spec.scale_factor_max != 0 && spec.scale_factor_max < spec.scale_factor) {
-    reader.Fail("scale_factor_max",
-                StrCat("scale_factor_max ", spec.scale_factor_max,
-                       " is below scale_factor ", spec.scale_factor,
-                       "; raise it, or lower scale_factor"));
-  }
+  CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
+                    spec.scale_factor_max, reader);
 }
 
 void ReadTypes(TomlReader& reader, JobSpec& spec) {
@@ -194,21 +184,16 @@ void AppendProgram(std::string* toml, const JobSpec& spec) {
 void AppendGoals(std::string* toml, const JobSpec& spec) {
   StrAppend(toml, "weight = ", Digits(spec.weight), "\n",
             "steps_total = ", spec.steps_total, "\n");
-  for (const auto& [key, seconds] :
+  for (const auto& [key, number] :
        {std::pair("hang_timeout_s", spec.hang_timeout_s),
         std::pair("start_timeout_s", spec.start_timeout_s),
         std::pair("pause_grace_s", spec.pause_grace_s),
         std::pair("pause_s", spec.pause_s),
-        std::pair("resume_s", spec.resume_s),
-        std::pair("move_s", spec.move_s)}) {
-    if (!seconds.has_value()) continue;
-    StrAppend(toml, key, " = ", Digits(*seconds), "\n");
-  }
-  if (spec.deadline_s.has_value()) {
-    StrAppend(toml, "deadline_s = ", Digits(*spec.deadline_s), "\n");
-  }
-  if (spec.budget.has_value()) {
-    StrAppend(toml, "budget = ", Digits(*spec.budget), "\n");
+        std::pair("resume_s", spec.resume_s), std::pair("move_s", spec.move_s),
+        std::pair("deadline_s", spec.deadline_s),
+        std::pair("budget", spec.budget)}) {
+    if (!number.has_value()) continue;
+    StrAppend(toml, key, " = ", Digits(*number), "\n");
   }
   StrAppend(toml, "retries_max = ", spec.retries_max, "\n");
 }

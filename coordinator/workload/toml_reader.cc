@@ -298,6 +298,19 @@ void TomlReader::WrongType(std::string_view key, const toml::node& node,
          StrCat(key, " is ", TypeName(node), "; write ", expected));
 }
 
+void CheckScaleFactors(int min, int now, int max, TomlReader& reader) {
+  if (min > now) {
+    reader.Fail("scale_factor_min",
+                StrCat("scale_factor_min ", min, " exceeds scale_factor ", now,
+                       "; lower it, or raise scale_factor"));
+  }
+  if (max != 0 && max < now) {
+    reader.Fail("scale_factor_max",
+                StrCat("scale_factor_max ", max, " is below scale_factor ", now,
+                       "; raise it, or lower scale_factor"));
+  }
+}
+
 std::string_view ClosestWord(std::string_view word,
                              const std::vector<std::string_view>& words) {
   // One edit in two letters: "nmae" for "name", not "foo" for "app".

@@ -95,6 +95,10 @@ class TomlReader {
   std::span<const FileKey> keys_;  // empty: the caller gives ranges itself
 };
 
+// Errors at scale_factor_min and scale_factor_max of a job unless
+// min <= now <= max; 0: `now`.
+void CheckScaleFactors(int min, int now, int max, TomlReader& reader);
+
 // The word closest to `word` by edits, or empty when none is close.
 std::string_view ClosestWord(std::string_view word,
                              const std::vector<std::string_view>& words);

@@ -78,18 +78,8 @@ class TomlTraceParser {
                 kTraceScaleFactorMax);
     reader.Read("scale_factor_max", job.scale_factor_max, 1,
                 kTraceScaleFactorMax);
-    if (job.LeastWorkers() > job.scale_factor) {
-      reader.Fail("scale_factor_min",
-                  StrCat("scale_factor_min ", job.scale_factor_min,
-                         " exceeds scale_factor ", job.scale_factor,
-                         "; lower it, or raise scale_factor"));
-    }
-    if (job.MostWorkers() < job.scale_factor) {
-      reader.Fail("scale_factor_max",
-                  StrCat("scale_factor_max ", job.scale_factor_max,
-                         " is below scale_factor ", job.scale_factor,
-                         "; raise it, or lower scale_factor"));
-    }
+    CheckScaleFactors(job.scale_factor_min, job.scale_factor,
+                      job.scale_factor_max, reader);
   }
 
   size_t ReadTemplate(TomlReader& reader) {
