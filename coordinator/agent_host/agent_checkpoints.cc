@@ -64,18 +64,17 @@ absl::Status GiveTo(const UnixAccount& account, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AgentCheckpoints>> AgentCheckpoints::Open(
-    AgentCheckpointsOptions options) {
-  const std::string directory = StrCat(options.state_directory, "/checkpoints");
+    const std::string& state_directory, std::string address,
+    std::function<void()> wake) {
+  const std::string directory = StrCat(state_directory, "/checkpoints");
   // Passed through by jobs that run as their owners.
   GAVEL_RETURN_IF_ERROR(MakeDirectory(directory, 0711));
   auto checkpoints =
       std::unique_ptr<AgentCheckpoints>(new AgentCheckpoints(directory));
-  checkpoints->wake_ = options.wake;
-  GenerationStreamOptions stream;
-  stream.address = options.address;
-  stream.wake = options.wake;
-  GAVEL_ASSIGN_OR_RETURN(checkpoints->stream_,
-                         GenerationStream::Start(std::move(stream)));
+  checkpoints->wake_ = wake;
+  GAVEL_ASSIGN_OR_RETURN(
+      checkpoints->stream_,
+      GenerationStream::Start({std::move(address), std::move(wake)}));
   return checkpoints;
 }
 

@@ -21,16 +21,13 @@
 
 namespace gavel {
 
-struct AgentCheckpointsOptions {
-  std::string state_directory;  // absolute; theirs is "checkpoints" in it
-  std::string address;          // where other agents reach this one
-  std::function<void()> wake;   // see GenerationStream
-};
-
 class AgentCheckpoints {
  public:
+  // They lie in "checkpoints" of `state_directory`, which is absolute.
+  // `address`: where other agents reach this one. `wake`: see GenerationStream.
   static absl::StatusOr<std::unique_ptr<AgentCheckpoints>> Open(
-      AgentCheckpointsOptions options);
+      const std::string& state_directory, std::string address,
+      std::function<void()> wake);
 
   // Other agents read from here with these.
   const std::string& endpoint() const { return stream_->endpoint(); }

@@ -135,37 +135,267 @@ struct AgentShell::Impl {
   Impl(AgentShellOptions given, AgentRecord opened,
        std::unique_ptr<WorkerKeys> opened_keys,
        std::unique_ptr<Dealer> connected,
-       std::unique_ptr<AgentCheckpoints> opened_checkpoints);
+       std::unique_ptr<AgentCheckpoints> opened_checkpoints)
+      : options(std::move(given)),
+        record(std::move(opened)),
+        worker_keys(std::move(opened_keys)),
+        dealer(std::move(connected)),
+        checkpoints(std::move(opened_checkpoints)),
+        machine(MachineOptions(options, record, checkpoints.get())),
+        workers(WorkersOptions()) {}
 
-  absl::Status Run();
-  void Turn();
-  void Receive(double wait_s);
-  void LookAtLink();
-  void TakeWorkerEvents();
-  void On(ChildStarted&& event);
-  void On(ChildNotStarted&& event);
-  void On(WorkerEnded&& event);
-  void On(LogReply&& reply);
-  void TakeFetches();
-  void LookForEnd();
-  void LookForLeaving();
-  void BeginEnding(absl::Status why, double grace_s);
-  bool Over() const;
-  double WaitTime() const;
-  Time Now() const;
+  AgentWorkersOptions WorkersOptions() {
+    AgentWorkersOptions made;
+    made.server = options.server;
+    made.place.coordinator = options.coordinator;
+    made.place.run_directory = options.run_directory;
+    made.place.address = options.address;
+    made.place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
+    if (options.keys) {
+      made.place.coordinator_key = options.keys->server_public_key;
+    }
+    made.logs_directory = options.state_directory + "/logs";
+    made.log_limits = options.log_limits;
+    made.exec_limit_s = options.exec_limit_s;
+    made.notify = [this] { dealer->waker().Wake(); };
+    made.log = options.log;
+    made.record = &record;
+    made.keys = worker_keys.get();
+    made.checkpoints = checkpoints.get();
+    return made;
+  }
 
-  void Handle(const Message& message);
-  void Step(const AgentEvent& event);
-  void Carry(agent_action::Send&& action);
-  void Carry(agent_action::Spawn&& action);
-  void Carry(agent_action::SignalProcess&& action);
-  void Carry(agent_action::RecordRunning&& action);
-  void Carry(agent_action::FetchCheckpoint&& action);
-  void Carry(agent_action::CancelFetch&& action);
-  void Carry(agent_action::OfferCheckpoint&& action);
-  void Carry(agent_action::Quit&& action);
-  AgentWorkersOptions WorkersOptions();
-  void Send(const Message& message);
+  Time Now() const { return clock.elapsed_s(); }
+
+  absl::Status Run() {
+    GAVEL_ASSIGN_OR_RETURN(AgentRecord::Swept swept, record.Sweep());
+    options.log->info("agent {}: {} accelerators, coordinator {}",
+                      options.server, options.accelerators.size(),
+                      options.coordinator);
+    for (const RunningWorker& worker : swept.ended) {
+      options.log->warn(
+          "agent {}: ended process {} of job {}, left by the last",
+          options.server, worker.pid, worker.worker.job.value());
+    }
+    Step(agent_event::Started{std::move(swept.workers)});
+    while (!Over()) Turn();
+    options.log->info("agent {}: stopped", options.server);
+    return why_ending;
+  }
+
+  void Turn() {
+    Receive(WaitTime());
+    TakeWorkerEvents();
+    TakeFetches();
+    if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
+    LookForEnd();
+  }
+
+  double WaitTime() const {
+    const Time next = std::min(
+        {machine.NextDeadline(), workers.NextDeadline(), kill_at, farewell_at,
+         leave_until, last_word_until > Now() ? last_word_until : kNever});
+    return std::clamp(next - Now(), 0.0, kShellWaitMax_s);
+  }
+
+  void Receive(double wait_s) {
+    absl::StatusOr<std::optional<Message>> received = dealer->Receive(wait_s);
+    if (!received.ok()) {
+      if (!ending) BeginEnding(received.status(), options.stop_grace_s);
+      return;
+    }
+    LookAtLink();
+    if (received->has_value()) Handle(**received);
+  }
+
+  // A connection that is quiet is not lost. One that is refused is told of at
+  // once; and whose key was revoked may run nothing any more.
+  void LookAtLink() {
+    const Link& link = dealer->link();
+    if (link.connected()) {
+      linked_at = Now();
+      if (told_link) {
+        options.log->info("agent {}: connected to the coordinator at {}",
+                          options.server, options.coordinator);
+      }
+      told_link.reset();
+      return;
+    }
+    if (!link.refused() && Now() - linked_at <= kSilence_s) return;
+    if (told_link == link.state) return;
+    told_link = link.state;
+    const std::string why =
+        LinkText(link, options.coordinator,
+                 options.keys ? options.keys->own.public_key : "");
+    if (link.revoked() && !ending) {
+      options.log->error("agent {}: {}; ending its workers", options.server,
+                         why);
+      BeginEnding(absl::AbortedError(ToAbsl(why)), options.stop_grace_s);
+    } else {
+      options.log->warn("agent {}: {}; trying on", options.server, why);
+    }
+  }
+
+  void Handle(const Message& message) {
+    if (const auto* request = std::get_if<LogRequest>(&message)) {
+      return workers.ReadLog(machine.cluster_id(), *request);
+    }
+    const auto* acknowledged = std::get_if<ExitAcknowledged>(&message);
+    if (acknowledged != nullptr) unacknowledged.erase(acknowledged->worker);
+    // At the end nothing is started any more, and all is stopped anyway.
+    if (ending && acknowledged == nullptr) return;
+    Step(agent_event::MessageReceived{message});
+  }
+
+  void TakeWorkerEvents() {
+    for (WorkerEvent& event : workers.TakeEvents(Now())) {
+      std::visit([this](auto& e) { On(std::move(e)); }, event);
+    }
+  }
+
+  void On(ChildStarted&& event) {
+    options.log->info("agent {}: job {} rank {} is process {}", options.server,
+                      event.worker.job.value(), event.worker.rank, event.pid);
+    Step(agent_event::ProcessStarted{event.worker, event.pid});
+  }
+
+  void On(ChildNotStarted&& event) {
+    // It quotes the job's command and directory.
+    constexpr size_t kErrorCharactersMax = 1000;
+    event.error = PrintableLine(event.error, kErrorCharactersMax);
+    options.log->error("agent {}: job {} rank {} not started: {}",
+                       options.server, event.worker.job.value(),
+                       event.worker.rank, event.error);
+    if (ending) unacknowledged.insert(event.worker);
+    Step(agent_event::ProcessNotStarted{event.worker, std::move(event.error),
+                                        event.hung});
+  }
+
+  void On(WorkerEnded&& event) {
+    const ChildExit& exit = event.exit;
+    options.log->info("agent {}: job {} rank {} ended: {}", options.server,
+                      exit.worker.job.value(), exit.worker.rank,
+                      ExitText(exit));
+    if (ending) unacknowledged.insert(exit.worker);
+    Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal,
+                                    std::move(event.error_line)});
+  }
+
+  void On(LogReply&& reply) { Send(std::move(reply)); }
+
+  void LookForEnd() {
+    if (stops_requested > 0 && !ending) LookForLeaving();
+    if (!ending) return;
+    if (Now() >= kill_at) {
+      kill_at = kNever;
+      workers.SignalAll(SIGKILL);
+    }
+    if (!workers.empty() || farewell_at != kNever) return;
+    farewell_at = Now() + kShellFarewell_s;
+    if (!why_ending.ok() || !machine.welcomed()) return;
+    Step(agent_event::Leaving{/*gone=*/true});
+    last_word_until = Now() + kShellLastWord_s;
+  }
+
+  // Its jobs go on elsewhere, where somebody is there to see to it.
+  void LookForLeaving() {
+    if (leave_until == kNever) {
+      const bool heard = machine.welcomed() && dealer->WaitUntilConnected(0);
+      leave_until = Now() + (heard ? options.drain_timeout_s : 0);
+      if (heard && !machine.Idle()) {
+        options.log->info(
+            "agent {}: its jobs leave, each with a checkpoint, within {} s",
+            options.server, options.drain_timeout_s);
+        Step(agent_event::Leaving{});
+      }
+    }
+    if (machine.Idle() || stops_requested > 1 || Now() >= leave_until) {
+      BeginEnding(absl::OkStatus(), options.stop_grace_s);
+    }
+  }
+
+  void BeginEnding(absl::Status why, double grace_s) {
+    ending = true;
+    leave_until = kNever;
+    why_ending = std::move(why);
+    kill_at = Now() + grace_s;
+    workers.End(grace_s > 0 ? SIGTERM : SIGKILL);
+  }
+
+  bool Over() const {
+    return ending && workers.empty() &&
+           (unacknowledged.empty() || Now() >= farewell_at) &&
+           Now() >= last_word_until;
+  }
+
+  void Step(const AgentEvent& event) {
+    for (AgentAction& action : machine.Step(Now(), event)) {
+      std::visit([this](auto& a) { Carry(std::move(a)); }, action);
+    }
+  }
+
+  void Carry(agent_action::Send&& action) {
+    auto* exited = std::get_if<WorkerExited>(&action.message);
+    // That the agent ends is no failure of the job.
+    if (exited != nullptr && unacknowledged.contains(exited->worker)) {
+      exited->no_failure = true;
+    }
+    if (worker_keys) worker_keys->FillIn(&action.message);
+    Send(action.message);
+  }
+
+  void Carry(agent_action::Spawn&& action) {
+    workers.Launch(action.launch, machine.cluster_id());
+  }
+
+  void Carry(agent_action::SignalProcess&& action) {
+    workers.Signal(action.worker, action.signal);
+  }
+
+  void Carry(agent_action::RecordRunning&& action) {
+    workers.Record(std::move(action.running));
+  }
+
+  // A coordinator that speaks of streams knows of them by this agent's hello.
+  void Carry(agent_action::FetchCheckpoint&& action) {
+    workers.DoCheckpoints(std::move(action));
+  }
+
+  void Carry(agent_action::CancelFetch&& action) {
+    workers.DoCheckpoints(action);
+  }
+
+  void Carry(agent_action::OfferCheckpoint&& action) {
+    workers.DoCheckpoints(std::move(action));
+  }
+
+  void TakeFetches() {
+    if (!checkpoints || ending) return;
+    for (const AgentEvent& event : checkpoints->TakeEvents()) {
+      const auto* over = std::get_if<agent_event::CheckpointFetched>(&event);
+      if (over != nullptr) {
+        options.log->info("agent {}: checkpoint of job {}: {}", options.server,
+                          over->job.value(),
+                          over->error.empty() ? "is here" : over->error);
+      }
+      Step(event);
+    }
+  }
+
+  void Carry(agent_action::Quit&& action) {
+    BeginEnding(absl::AbortedError(
+                    StrCat("the coordinator at ", options.coordinator,
+                           " does not take this agent: ", action.reason)),
+                0);
+  }
+
+  // Whatever is lost is asked for again, or told again.
+  void Send(const Message& message) {
+    const absl::Status sent = dealer->Send(message);
+    if (sent.ok()) return;
+    options.log->debug("agent {}: {} not sent: {}", options.server,
+                       MessageName(message), ToStd(sent.message()));
+  }
 
   const Stopwatch clock;
   AgentShellOptions options;
@@ -188,266 +418,6 @@ struct AgentShell::Impl {
   std::set<WorkerKey> unacknowledged;  // exits told since the end began
 };
 
-AgentShell::Impl::Impl(AgentShellOptions given, AgentRecord opened,
-                       std::unique_ptr<WorkerKeys> opened_keys,
-                       std::unique_ptr<Dealer> connected,
-                       std::unique_ptr<AgentCheckpoints> opened_checkpoints)
-    : options(std::move(given)),
-      record(std::move(opened)),
-      worker_keys(std::move(opened_keys)),
-      dealer(std::move(connected)),
-      checkpoints(std::move(opened_checkpoints)),
-      machine(MachineOptions(options, record, checkpoints.get())),
-      workers(WorkersOptions()) {}
-
-AgentWorkersOptions AgentShell::Impl::WorkersOptions() {
-  AgentWorkersOptions made;
-  made.server = options.server;
-  made.place.coordinator = options.coordinator;
-  made.place.run_directory = options.run_directory;
-  made.place.address = options.address;
-  made.place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
-  if (options.keys) {
-    made.place.coordinator_key = options.keys->server_public_key;
-  }
-  made.logs_directory = options.state_directory + "/logs";
-  made.log_limits = options.log_limits;
-  made.exec_limit_s = options.exec_limit_s;
-  made.notify = [this] { dealer->waker().Wake(); };
-  made.log = options.log;
-  made.record = &record;
-  made.keys = worker_keys.get();
-  made.checkpoints = checkpoints.get();
-  return made;
-}
-
-Time AgentShell::Impl::Now() const { return clock.elapsed_s(); }
-
-absl::Status AgentShell::Impl::Run() {
-  GAVEL_ASSIGN_OR_RETURN(AgentRecord::Swept swept, record.Sweep());
-  options.log->info("agent {}: {} accelerators, coordinator {}", options.server,
-                    options.accelerators.size(), options.coordinator);
-  for (const RunningWorker& worker : swept.ended) {
-    options.log->warn("agent {}: ended process {} of job {}, left by the last",
-                      options.server, worker.pid, worker.worker.job.value());
-  }
-  Step(agent_event::Started{std::move(swept.workers)});
-  while (!Over()) Turn();
-  options.log->info("agent {}: stopped", options.server);
-  return why_ending;
-}
-
-void AgentShell::Impl::Turn() {
-  Receive(WaitTime());
-  TakeWorkerEvents();
-  TakeFetches();
-  if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
-  LookForEnd();
-}
-
-double AgentShell::Impl::WaitTime() const {
-  const Time next = std::min(
-      {machine.NextDeadline(), workers.NextDeadline(), kill_at, farewell_at,
-       leave_until, last_word_until > Now() ? last_word_until : kNever});
-  return std::clamp(next - Now(), 0.0, kShellWaitMax_s);
-}
-
-void AgentShell::Impl::Receive(double wait_s) {
-  absl::StatusOr<std::optional<Message>> received = dealer->Receive(wait_s);
-  if (!received.ok()) {
-    if (!ending) BeginEnding(received.status(), options.stop_grace_s);
-    return;
-  }
-  LookAtLink();
-  if (received->has_value()) Handle(**received);
-}
-
-// A connection that is quiet is not lost. One that is refused is told of at
-// once; and whose key was revoked may run nothing any more.
-void AgentShell::Impl::LookAtLink() {
-  const Link& link = dealer->link();
-  if (link.connected()) {
-    linked_at = Now();
-    if (told_link) {
-      options.log->info("agent {}: connected to the coordinator at {}",
-                        options.server, options.coordinator);
-    }
-    told_link.reset();
-    return;
-  }
-  if (!link.refused() && Now() - linked_at <= kSilence_s) return;
-  if (told_link == link.state) return;
-  told_link = link.state;
-  const std::string why =
-      LinkText(link, options.coordinator,
-               options.keys ? options.keys->own.public_key : "");
-  if (link.revoked() && !ending) {
-    options.log->error("agent {}: {}; ending its workers", options.server, why);
-    BeginEnding(absl::AbortedError(ToAbsl(why)), options.stop_grace_s);
-  } else {
-    options.log->warn("agent {}: {}; trying on", options.server, why);
-  }
-}
-
-void AgentShell::Impl::Handle(const Message& message) {
-  if (const auto* request = std::get_if<LogRequest>(&message)) {
-    return workers.ReadLog(machine.cluster_id(), *request);
-  }
-  const auto* acknowledged = std::get_if<ExitAcknowledged>(&message);
-  if (acknowledged != nullptr) unacknowledged.erase(acknowledged->worker);
-  // At the end nothing is started any more, and all is stopped anyway.
-  if (ending && acknowledged == nullptr) return;
-  Step(agent_event::MessageReceived{message});
-}
-
-void AgentShell::Impl::TakeWorkerEvents() {
-  for (WorkerEvent& event : workers.TakeEvents(Now())) {
-    std::visit([this](auto& e) { On(std::move(e)); }, event);
-  }
-}
-
-void AgentShell::Impl::On(ChildStarted&& event) {
-  options.log->info("agent {}: job {} rank {} is process {}", options.server,
-                    event.worker.job.value(), event.worker.rank, event.pid);
-  Step(agent_event::ProcessStarted{event.worker, event.pid});
-}
-
-void AgentShell::Impl::On(ChildNotStarted&& event) {
-  // It quotes the job's command and directory.
-  constexpr size_t kErrorCharactersMax = 1000;
-  event.error = PrintableLine(event.error, kErrorCharactersMax);
-  options.log->error("agent {}: job {} rank {} not started: {}", options.server,
-                     event.worker.job.value(), event.worker.rank, event.error);
-  if (ending) unacknowledged.insert(event.worker);
-  Step(agent_event::ProcessNotStarted{event.worker, std::move(event.error),
-                                      event.hung});
-}
-
-void AgentShell::Impl::On(WorkerEnded&& event) {
-  const ChildExit& exit = event.exit;
-  options.log->info("agent {}: job {} rank {} ended: {}", options.server,
-                    exit.worker.job.value(), exit.worker.rank, ExitText(exit));
-  if (ending) unacknowledged.insert(exit.worker);
-  Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal,
-                                  std::move(event.error_line)});
-}
-
-void AgentShell::Impl::On(LogReply&& reply) { Send(std::move(reply)); }
-
-void AgentShell::Impl::LookForEnd() {
-  if (stops_requested > 0 && !ending) LookForLeaving();
-  if (!ending) return;
-  if (Now() >= kill_at) {
-    kill_at = kNever;
-    workers.SignalAll(SIGKILL);
-  }
-  if (!workers.empty() || farewell_at != kNever) return;
-  farewell_at = Now() + kShellFarewell_s;
-  if (!why_ending.ok() || !machine.welcomed()) return;
-  Step(agent_event::Leaving{/*gone=*/true});
-  last_word_until = Now() + kShellLastWord_s;
-}
-
-// Its jobs go on elsewhere, where somebody is there to see to it.
-void AgentShell::Impl::LookForLeaving() {
-  if (leave_until == kNever) {
-    const bool heard = machine.welcomed() && dealer->WaitUntilConnected(0);
-    leave_until = Now() + (heard ? options.drain_timeout_s : 0);
-    if (heard && !machine.Idle()) {
-      options.log->info(
-          "agent {}: its jobs leave, each with a checkpoint, within {} s",
-          options.server, options.drain_timeout_s);
-      Step(agent_event::Leaving{});
-    }
-  }
-  if (machine.Idle() || stops_requested > 1 || Now() >= leave_until) {
-    BeginEnding(absl::OkStatus(), options.stop_grace_s);
-  }
-}
-
-void AgentShell::Impl::BeginEnding(absl::Status why, double grace_s) {
-  ending = true;
-  leave_until = kNever;
-  why_ending = std::move(why);
-  kill_at = Now() + grace_s;
-  workers.End(grace_s > 0 ? SIGTERM : SIGKILL);
-}
-
-bool AgentShell::Impl::Over() const {
-  return ending && workers.empty() &&
-         (unacknowledged.empty() || Now() >= farewell_at) &&
-         Now() >= last_word_until;
-}
-
-void AgentShell::Impl::Step(const AgentEvent& event) {
-  for (AgentAction& action : machine.Step(Now(), event)) {
-    std::visit([this](auto& a) { Carry(std::move(a)); }, action);
-  }
-}
-
-void AgentShell::Impl::Carry(agent_action::Send&& action) {
-  auto* exited = std::get_if<WorkerExited>(&action.message);
-  // That the agent ends is no failure of the job.
-  if (exited != nullptr && unacknowledged.contains(exited->worker)) {
-    exited->no_failure = true;
-  }
-  if (worker_keys) worker_keys->FillIn(&action.message);
-  Send(action.message);
-}
-
-void AgentShell::Impl::Carry(agent_action::Spawn&& action) {
-  workers.Launch(action.launch, machine.cluster_id());
-}
-
-void AgentShell::Impl::Carry(agent_action::SignalProcess&& action) {
-  workers.Signal(action.worker, action.signal);
-}
-
-void AgentShell::Impl::Carry(agent_action::RecordRunning&& action) {
-  workers.Record(std::move(action.running));
-}
-
-// A coordinator that speaks of streams knows of them by this agent's hello.
-void AgentShell::Impl::Carry(agent_action::FetchCheckpoint&& action) {
-  workers.DoCheckpoints(std::move(action));
-}
-
-void AgentShell::Impl::Carry(agent_action::CancelFetch&& action) {
-  workers.DoCheckpoints(action);
-}
-
-void AgentShell::Impl::Carry(agent_action::OfferCheckpoint&& action) {
-  workers.DoCheckpoints(std::move(action));
-}
-
-void AgentShell::Impl::TakeFetches() {
-  if (!checkpoints || ending) return;
-  for (const AgentEvent& event : checkpoints->TakeEvents()) {
-    const auto* over = std::get_if<agent_event::CheckpointFetched>(&event);
-    if (over != nullptr) {
-      options.log->info("agent {}: checkpoint of job {}: {}", options.server,
-                        over->job.value(),
-                        over->error.empty() ? "is here" : over->error);
-    }
-    Step(event);
-  }
-}
-
-void AgentShell::Impl::Carry(agent_action::Quit&& action) {
-  BeginEnding(
-      absl::AbortedError(StrCat("the coordinator at ", options.coordinator,
-                                " does not take this agent: ", action.reason)),
-      0);
-}
-
-// Whatever is lost is asked for again, or told again.
-void AgentShell::Impl::Send(const Message& message) {
-  const absl::Status sent = dealer->Send(message);
-  if (sent.ok()) return;
-  options.log->debug("agent {}: {} not sent: {}", options.server,
-                     MessageName(message), ToStd(sent.message()));
-}
-
 AgentShell::AgentShell(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AgentShell::~AgentShell() = default;
 
@@ -466,9 +436,9 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
   std::unique_ptr<AgentCheckpoints> checkpoints;
   if (options.own_checkpoints) {
     GAVEL_ASSIGN_OR_RETURN(
-        checkpoints, AgentCheckpoints::Open(
-                         {options.state_directory, options.address,
-                          [waker = &dealer->waker()] { waker->Wake(); }}));
+        checkpoints,
+        AgentCheckpoints::Open(options.state_directory, options.address,
+                               [waker = &dealer->waker()] { waker->Wake(); }));
   }
   options.log = LogOrNone(std::move(options.log));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(record),

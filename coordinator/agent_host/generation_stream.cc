@@ -40,20 +40,14 @@ constexpr char kTooManyFetches[] =
     "this server fetches as many checkpoints as it can; release the job when "
     "some of them are here";
 
-struct ServeOrder {
-  JobId job;
-  std::string reader_public_key, directory, unix_user;
-};
-struct FetchOrder {
-  JobId job;
-  std::string directory;
-  CheckpointSource source;
-  std::optional<UnixAccount> account;
-};
-struct CancelOrder {
-  JobId job;
-};
-using Order = std::variant<ServeOrder, FetchOrder, CancelOrder>;
+FetchState StateOf(JobId job, const FetchedJob& fetched) {
+  FetchState state;
+  state.job = job;
+  state.source = fetched.source.server;
+  state.bytes_done = fetched.receiver->bytes_done();
+  state.bytes_total = fetched.receiver->bytes_total();
+  return state;
+}
 
 }  // namespace
 
@@ -61,36 +55,295 @@ struct GenerationStream::Impl {
   explicit Impl(GenerationStreamOptions given)
       : options(std::move(given)), outbox(*options.file_system) {}
 
-  void Run();
-  void Turn();
-  Time Now() const;
-  double WaitTime() const;
-  void TakeOrders();
-  void Take(const ServeOrder& order);
-  void Take(const FetchOrder& order);
-  void Take(const CancelOrder& order);
+  Time Now() const { return stopwatch.elapsed_s(); }
+
+  void Run() {
+    while (!stopping) Turn();
+  }
+
+  void Turn() {
+    TakeOrders();
+    BeginNext();
+    double wait_s = WaitTime();
+    for (int count = 0; count < kFramesPerTurnMax && !stopping; ++count) {
+      const std::optional<StreamSockets::Frame> frame =
+          sockets->Receive(wait_s);
+      if (!frame) break;
+      TakeFrame(*frame);
+      wait_s = 0;
+    }
+    TickAll();
+  }
+
+  double WaitTime() const {
+    Time next = sender.NextDeadline();
+    for (const auto& [job, fetched] : fetches) {
+      if (fetched.running) {
+        next = std::min(next, fetched.receiver->NextDeadline());
+      }
+    }
+    return std::clamp(next - Now(), 0.0, kWait_s_max);
+  }
+
+  // ---- orders
+
   // False: too many wait already.
-  bool Give(Order order);
-  void Put(FetchState state);
-  void Refuse(JobId job, const std::string& source, std::string why);
+  bool Give(std::function<void()> order) {
+    {
+      const std::lock_guard lock(mutex);
+      if (orders.size() >= kOrdersMax) return false;
+      orders.push_back(std::move(order));
+    }
+    sockets->waker().Wake();
+    return true;
+  }
 
-  void TakeFrame(const StreamSockets::Frame& frame);
-  void DoAll(const std::string& peer, StreamSender::Actions actions);
-  void Do(const std::string& peer, const stream_sender::Send& action);
-  void Do(const std::string& peer, const stream_sender::OpenGeneration& action);
-  void Do(const std::string& peer, const stream_sender::ReadFile& action);
+  void Put(FetchState state) {
+    {
+      const std::lock_guard lock(mutex);
+      states[state.job] = std::move(state);
+    }
+    options.wake();
+  }
+
+  // A fetch that is not even begun.
+  void Refuse(JobId job, const std::string& source, std::string why) {
+    FetchState state;
+    state.job = job;
+    state.source = source;
+    state.over = true;
+    state.error = std::move(why);
+    Put(std::move(state));
+  }
+
+  void TakeOrders() {
+    std::vector<std::function<void()>> taken;
+    {
+      const std::lock_guard lock(mutex);
+      taken.swap(orders);
+    }
+    for (const std::function<void()>& order : taken) order();
+  }
+
+  void Fetch(JobId job, const std::string& directory,
+             const CheckpointSource& source,
+             const std::optional<UnixAccount>& account) {
+    auto found = fetches.find(job);
+    if (found != fetches.end() && found->second.directory != directory) {
+      Cancel(job);
+      fetches.erase(found);
+      found = fetches.end();
+    }
+    if (found == fetches.end()) {
+      if (fetches.size() >= kFetchesMax) {
+        std::erase_if(fetches, [](const auto& e) { return e.second.over; });
+      }
+      if (fetches.size() >= kFetchesMax) {
+        return Refuse(job, source.server, kTooManyFetches);
+      }
+      found = fetches.try_emplace(job, *options.file_system, directory, clock)
+                  .first;
+    }
+    FetchedJob& fetched = found->second;
+    const bool same = fetched.source.endpoint == source.endpoint &&
+                      fetched.source.public_key == source.public_key;
+    fetched.source = source;
+    fetched.account = account;
+    fetched.over = false;
+    if (!fetched.running) return;
+    // The job has stopped since, or its source has started anew.
+    if (!same) {
+      sockets->Connect(job.value(), source.endpoint, source.public_key)
+          .IgnoreError();
+    }
+    DoAll(job, fetched, fetched.receiver->Start(Now(), source.at_least));
+  }
+
+  void Cancel(JobId job) {
+    const auto found = fetches.find(job);
+    if (found == fetches.end() || found->second.over) return;
+    FetchedJob& fetched = found->second;
+    if (fetched.running) {
+      --running;
+      sockets->Disconnect(job.value());
+    }
+    fetched.running = false;
+    fetched.over = true;
+    const std::lock_guard lock(mutex);
+    states.erase(job);
+  }
+
+  // ---- serving
+
+  void TakeFrame(const StreamSockets::Frame& frame) {
+    const absl::StatusOr<StreamMessage> message =
+        DecodeStreamMessage(frame.bytes);
+    if (!message.ok()) return;
+    if (frame.link == 0) {
+      StreamSender::Actions actions;
+      {
+        const std::lock_guard lock(sender_mutex);
+        actions = sender.Receive(Now(), frame.public_key, *message);
+      }
+      return DoAll(frame.peer, std::move(actions));
+    }
+    const auto found = fetches.find(JobId(frame.link));
+    if (found == fetches.end() || !found->second.running) return;
+    FetchedJob& fetched = found->second;
+    fetched.answered_at = Now();
+    DoAll(found->first, fetched, fetched.receiver->Receive(Now(), *message));
+  }
+
+  void DoAll(const std::string& peer, StreamSender::Actions actions) {
+    for (const stream_sender::Action& action : actions) {
+      std::visit([&](const auto& a) { Do(peer, a); }, action);
+    }
+  }
+
+  // What does not get through is asked for again.
+  void Do(const std::string& peer, const stream_sender::Send& action) {
+    sockets->Reply(peer, EncodeStreamMessage(action.message));
+  }
+
   void Do(const std::string& peer,
-          const stream_sender::CloseGeneration& action);
+          const stream_sender::OpenGeneration& action) {
+    // Never as this agent's user, who may be root, in place of the job's.
+    const auto owner = AccountOfJob(action.unix_user);
+    const auto opened = [&]() -> absl::StatusOr<GenerationOutbox::Opened> {
+      if (!owner.ok()) return owner.status();
+      const FileUser as_owner(*owner);
+      return outbox.Open(action.session, action.directory, action.below);
+    }();
+    StreamSender::Actions next;
+    {
+      const std::lock_guard lock(sender_mutex);
+      if (opened.ok()) {
+        next = sender.Opened(action.session, opened->generation,
+                             opened->manifest, opened->file_bytes);
+      } else {
+        const bool none = owner.ok() && absl::IsNotFound(opened.status());
+        next = sender.OpenFailed(
+            action.session,
+            none ? StreamRefusal::kNoGeneration : StreamRefusal::kCannotRead,
+            std::string(opened.status().message()));
+      }
+    }
+    DoAll(peer, std::move(next));
+  }
 
-  void BeginNext();
-  void Begin(JobId job, FetchedJob& fetched);
-  void DoAll(JobId job, FetchedJob& fetched, StreamReceiver::Actions actions);
+  void Do(const std::string& peer, const stream_sender::ReadFile& action) {
+    absl::StatusOr<StreamChunk> chunk = outbox.Read(action.read);
+    StreamMessage answer;
+    if (chunk.ok()) {
+      answer = *std::move(chunk);
+    } else {
+      answer = StreamRefused{0, action.read.session, StreamRefusal::kCannotRead,
+                             std::string(chunk.status().message())};
+    }
+    sockets->Reply(peer, EncodeStreamMessage(answer));
+  }
+
+  void Do(const std::string&, const stream_sender::CloseGeneration& action) {
+    outbox.Close(action.session);
+  }
+
+  // ---- fetching
+
+  void BeginNext() {
+    for (auto& [job, fetched] : fetches) {
+      if (running >= kFetchesAtOnceMax) return;
+      if (!fetched.over && !fetched.running) Begin(job, fetched);
+    }
+  }
+
+  void Begin(JobId job, FetchedJob& fetched) {
+    fetched.receiver.emplace(StreamReceiverOptions{
+        job, kManifestSizeBytesMax, fetched.source.at_least, next_nonce});
+    next_nonce += uint64_t{1} << 32;  // more than one fetch ever asks
+    fetched.running = true;
+    fetched.answered_at = Now();
+    ++running;
+    const absl::Status connected = sockets->Connect(
+        job.value(), fetched.source.endpoint, fetched.source.public_key);
+    if (!connected.ok()) {
+      return End(job, fetched, {}, std::string(connected.message()));
+    }
+    DoAll(job, fetched,
+          fetched.receiver->Start(Now(), fetched.source.at_least));
+  }
+
+  // Each action's answer comes before the next message, as the machine wants
+  // it.
+  void DoAll(JobId job, FetchedJob& fetched, StreamReceiver::Actions actions) {
+    while (!actions.empty() && fetched.running) {
+      StreamReceiver::Actions next;
+      for (const stream_receiver::Action& action : actions) {
+        StreamReceiver::Actions more = Do(job, fetched, action);
+        std::move(more.begin(), more.end(), std::back_inserter(next));
+        if (!fetched.running) break;
+      }
+      actions = std::move(next);
+    }
+    if (fetched.running) Tell(job, fetched, /*at_once=*/false);
+  }
+
   StreamReceiver::Actions Do(JobId job, FetchedJob& fetched,
-                             const stream_receiver::Action& action);
+                             const stream_receiver::Action& action) {
+    StreamReceiver::Actions next = fetched.DoOnDisk(action);
+    if (const auto* send = std::get_if<stream_receiver::Send>(&action)) {
+      sockets->Send(job.value(), EncodeStreamMessage(send->message));
+    } else if (const auto* done = std::get_if<stream_receiver::Done>(&action)) {
+      End(job, fetched, done->generation, "");
+    } else if (const auto* give_up =
+                   std::get_if<stream_receiver::GiveUp>(&action)) {
+      End(job, fetched, {}, give_up->why);
+    }
+    return next;
+  }
+
   void End(JobId job, FetchedJob& fetched, Generation generation,
-           std::string error);
-  void Tell(JobId job, FetchedJob& fetched, bool at_once);
-  void TickAll();
+           std::string error) {
+    sockets->Disconnect(job.value());
+    fetched.running = false;
+    fetched.over = true;
+    --running;
+    FetchState state = StateOf(job, fetched);
+    state.over = true;
+    state.generation = generation;
+    state.error = std::move(error);
+    Put(std::move(state));
+  }
+
+  void Tell(JobId job, FetchedJob& fetched, bool at_once) {
+    const Time now = Now();
+    if (!at_once && now < fetched.told_at + kTellInterval_s) return;
+    fetched.told_at = now;
+    FetchState state = StateOf(job, fetched);
+    state.waits_for = fetched.receiver->waits_for();
+    Put(std::move(state));
+  }
+
+  void TickAll() {
+    const Time now = Now();
+    StreamSender::Actions closing;
+    {
+      const std::lock_guard lock(sender_mutex);
+      closing = sender.Tick(now);
+    }
+    DoAll("", std::move(closing));
+    for (auto& [job, fetched] : fetches) {
+      if (!fetched.running || now < fetched.receiver->NextDeadline()) continue;
+      if (now > fetched.answered_at + kReconnectAfter_s) {
+        fetched.answered_at = now;
+        sockets
+            ->Connect(job.value(), fetched.source.endpoint,
+                      fetched.source.public_key)
+            .IgnoreError();
+      }
+      DoAll(job, fetched, fetched.receiver->Tick(now));
+      if (fetched.running) Tell(job, fetched, /*at_once=*/true);
+    }
+  }
 
   const Stopwatch stopwatch;
   const std::function<Time()> clock = [this] { return Now(); };
@@ -111,325 +364,11 @@ struct GenerationStream::Impl {
 
   std::atomic<bool> stopping{false};
   std::mutex mutex;  // guards what follows
-  std::vector<Order> orders;
+  std::vector<std::function<void()>> orders;
   std::map<JobId, FetchState> states;
 
   std::thread thread;
 };
-
-Time GenerationStream::Impl::Now() const { return stopwatch.elapsed_s(); }
-
-void GenerationStream::Impl::Run() {
-  while (!stopping) Turn();
-}
-
-void GenerationStream::Impl::Turn() {
-  TakeOrders();
-  BeginNext();
-  double wait_s = WaitTime();
-  for (int count = 0; count < kFramesPerTurnMax && !stopping; ++count) {
-    const std::optional<StreamSockets::Frame> frame = sockets->Receive(wait_s);
-    if (!frame) break;
-    TakeFrame(*frame);
-    wait_s = 0;
-  }
-  TickAll();
-}
-
-double GenerationStream::Impl::WaitTime() const {
-  Time next = sender.NextDeadline();
-  for (const auto& [job, fetched] : fetches) {
-    if (fetched.running) {
-      next = std::min(next, fetched.receiver->NextDeadline());
-    }
-  }
-  return std::clamp(next - Now(), 0.0, kWait_s_max);
-}
-
-// ---- orders
-
-bool GenerationStream::Impl::Give(Order order) {
-  {
-    const std::lock_guard lock(mutex);
-    if (orders.size() >= kOrdersMax) return false;
-    orders.push_back(std::move(order));
-  }
-  sockets->waker().Wake();
-  return true;
-}
-
-void GenerationStream::Impl::Put(FetchState state) {
-  {
-    const std::lock_guard lock(mutex);
-    states[state.job] = std::move(state);
-  }
-  options.wake();
-}
-
-// A fetch that is not even begun.
-void GenerationStream::Impl::Refuse(JobId job, const std::string& source,
-                                    std::string why) {
-  FetchState state;
-  state.job = job;
-  state.source = source;
-  state.over = true;
-  state.error = std::move(why);
-  Put(std::move(state));
-}
-
-void GenerationStream::Impl::TakeOrders() {
-  std::vector<Order> taken;
-  {
-    const std::lock_guard lock(mutex);
-    taken.swap(orders);
-  }
-  for (const Order& order : taken) {
-    std::visit([this](const auto& o) { Take(o); }, order);
-  }
-}
-
-void GenerationStream::Impl::Take(const ServeOrder& order) {
-  const std::lock_guard lock(sender_mutex);
-  sender.Allow(Now(), order.reader_public_key, order.job, order.directory,
-               order.unix_user);
-}
-
-void GenerationStream::Impl::Take(const FetchOrder& order) {
-  auto found = fetches.find(order.job);
-  if (found != fetches.end() && found->second.directory != order.directory) {
-    Take(CancelOrder{order.job});
-    fetches.erase(found);
-    found = fetches.end();
-  }
-  if (found == fetches.end()) {
-    if (fetches.size() >= kFetchesMax) {
-      std::erase_if(fetches, [](const auto& e) { return e.second.over; });
-    }
-    if (fetches.size() >= kFetchesMax) {
-      return Refuse(order.job, order.source.server, kTooManyFetches);
-    }
-    found = fetches
-                .try_emplace(order.job, *options.file_system, order.directory,
-                             clock)
-                .first;
-  }
-  FetchedJob& fetched = found->second;
-  const bool same = fetched.source.endpoint == order.source.endpoint &&
-                    fetched.source.public_key == order.source.public_key;
-  fetched.source = order.source;
-  fetched.account = order.account;
-  fetched.over = false;
-  if (!fetched.running) return;
-  // The job has stopped since, or its source has started anew.
-  if (!same) {
-    sockets
-        ->Connect(order.job.value(), order.source.endpoint,
-                  order.source.public_key)
-        .IgnoreError();
-  }
-  DoAll(order.job, fetched,
-        fetched.receiver->Start(Now(), order.source.at_least));
-}
-
-void GenerationStream::Impl::Take(const CancelOrder& order) {
-  const auto found = fetches.find(order.job);
-  if (found == fetches.end() || found->second.over) return;
-  FetchedJob& fetched = found->second;
-  if (fetched.running) {
-    --running;
-    sockets->Disconnect(order.job.value());
-  }
-  fetched.running = false;
-  fetched.over = true;
-  const std::lock_guard lock(mutex);
-  states.erase(order.job);
-}
-
-// ---- serving
-
-void GenerationStream::Impl::TakeFrame(const StreamSockets::Frame& frame) {
-  const absl::StatusOr<StreamMessage> message =
-      DecodeStreamMessage(frame.bytes);
-  if (!message.ok()) return;
-  if (frame.link == 0) {
-    StreamSender::Actions actions;
-    {
-      const std::lock_guard lock(sender_mutex);
-      actions = sender.Receive(Now(), frame.public_key, *message);
-    }
-    return DoAll(frame.peer, std::move(actions));
-  }
-  const auto found = fetches.find(JobId(frame.link));
-  if (found == fetches.end() || !found->second.running) return;
-  FetchedJob& fetched = found->second;
-  fetched.answered_at = Now();
-  DoAll(found->first, fetched, fetched.receiver->Receive(Now(), *message));
-}
-
-void GenerationStream::Impl::DoAll(const std::string& peer,
-                                   StreamSender::Actions actions) {
-  for (const stream_sender::Action& action : actions) {
-    std::visit([&](const auto& a) { Do(peer, a); }, action);
-  }
-}
-
-// What does not get through is asked for again.
-void GenerationStream::Impl::Do(const std::string& peer,
-                                const stream_sender::Send& action) {
-  sockets->Reply(peer, EncodeStreamMessage(action.message));
-}
-
-void GenerationStream::Impl::Do(const std::string& peer,
-                                const stream_sender::OpenGeneration& action) {
-  // Never as this agent's user, who may be root, in place of the job's.
-  const auto owner = AccountOfJob(action.unix_user);
-  const auto opened = [&]() -> absl::StatusOr<GenerationOutbox::Opened> {
-    if (!owner.ok()) return owner.status();
-    const FileUser as_owner(*owner);
-    return outbox.Open(action.session, action.directory, action.below);
-  }();
-  StreamSender::Actions next;
-  {
-    const std::lock_guard lock(sender_mutex);
-    if (opened.ok()) {
-      next = sender.Opened(action.session, opened->generation, opened->manifest,
-                           opened->file_bytes);
-    } else {
-      const bool none = owner.ok() && absl::IsNotFound(opened.status());
-      next = sender.OpenFailed(
-          action.session,
-          none ? StreamRefusal::kNoGeneration : StreamRefusal::kCannotRead,
-          std::string(opened.status().message()));
-    }
-  }
-  DoAll(peer, std::move(next));
-}
-
-void GenerationStream::Impl::Do(const std::string& peer,
-                                const stream_sender::ReadFile& action) {
-  absl::StatusOr<StreamChunk> chunk = outbox.Read(action.read);
-  if (chunk.ok()) {
-    sockets->Reply(peer, EncodeStreamMessage(*std::move(chunk)));
-    return;
-  }
-  sockets->Reply(peer, EncodeStreamMessage(StreamRefused{
-                           0, action.read.session, StreamRefusal::kCannotRead,
-                           std::string(chunk.status().message())}));
-}
-
-void GenerationStream::Impl::Do(const std::string&,
-                                const stream_sender::CloseGeneration& action) {
-  outbox.Close(action.session);
-}
-
-// ---- fetching
-
-void GenerationStream::Impl::BeginNext() {
-  for (auto& [job, fetched] : fetches) {
-    if (running >= kFetchesAtOnceMax) return;
-    if (!fetched.over && !fetched.running) Begin(job, fetched);
-  }
-}
-
-void GenerationStream::Impl::Begin(JobId job, FetchedJob& fetched) {
-  fetched.receiver.emplace(StreamReceiverOptions{
-      job, kManifestSizeBytesMax, fetched.source.at_least, next_nonce});
-  next_nonce += uint64_t{1} << 32;  // more than one fetch ever asks
-  fetched.running = true;
-  fetched.answered_at = Now();
-  ++running;
-  const absl::Status connected = sockets->Connect(
-      job.value(), fetched.source.endpoint, fetched.source.public_key);
-  if (!connected.ok()) {
-    return End(job, fetched, {}, std::string(connected.message()));
-  }
-  DoAll(job, fetched, fetched.receiver->Start(Now(), fetched.source.at_least));
-}
-
-// Each action's answer comes before the next message, as the machine wants it.
-void GenerationStream::Impl::DoAll(JobId job, FetchedJob& fetched,
-                                   StreamReceiver::Actions actions) {
-  while (!actions.empty() && fetched.running) {
-    StreamReceiver::Actions next;
-    for (const stream_receiver::Action& action : actions) {
-      StreamReceiver::Actions more = Do(job, fetched, action);
-      std::move(more.begin(), more.end(), std::back_inserter(next));
-      if (!fetched.running) break;
-    }
-    actions = std::move(next);
-  }
-  if (fetched.running) Tell(job, fetched, /*at_once=*/false);
-}
-
-StreamReceiver::Actions GenerationStream::Impl::Do(
-    JobId job, FetchedJob& fetched, const stream_receiver::Action& action) {
-  StreamReceiver::Actions next = fetched.DoOnDisk(action);
-  if (const auto* send = std::get_if<stream_receiver::Send>(&action)) {
-    sockets->Send(job.value(), EncodeStreamMessage(send->message));
-  } else if (const auto* done = std::get_if<stream_receiver::Done>(&action)) {
-    End(job, fetched, done->generation, "");
-  } else if (const auto* give_up =
-                 std::get_if<stream_receiver::GiveUp>(&action)) {
-    End(job, fetched, {}, give_up->why);
-  }
-  return next;
-}
-
-void GenerationStream::Impl::End(JobId job, FetchedJob& fetched,
-                                 Generation generation, std::string error) {
-  sockets->Disconnect(job.value());
-  fetched.running = false;
-  fetched.over = true;
-  --running;
-  FetchState state;
-  state.job = job;
-  state.source = fetched.source.server;
-  state.bytes_done = fetched.receiver->bytes_done();
-  state.bytes_total = fetched.receiver->bytes_total();
-  state.over = true;
-  state.generation = generation;
-  state.error = std::move(error);
-  Put(std::move(state));
-}
-
-void GenerationStream::Impl::Tell(JobId job, FetchedJob& fetched,
-                                  bool at_once) {
-  const Time now = Now();
-  if (!at_once && now < fetched.told_at + kTellInterval_s) return;
-  fetched.told_at = now;
-  const StreamReceiver& receiver = *fetched.receiver;
-  FetchState state{job,
-                   fetched.source.server,
-                   receiver.bytes_done(),
-                   receiver.bytes_total(),
-                   receiver.waits_for(),
-                   false,
-                   {},
-                   ""};
-  Put(std::move(state));
-}
-
-void GenerationStream::Impl::TickAll() {
-  const Time now = Now();
-  StreamSender::Actions closing;
-  {
-    const std::lock_guard lock(sender_mutex);
-    closing = sender.Tick(now);
-  }
-  DoAll("", std::move(closing));
-  for (auto& [job, fetched] : fetches) {
-    if (!fetched.running || now < fetched.receiver->NextDeadline()) continue;
-    if (now > fetched.answered_at + kReconnectAfter_s) {
-      fetched.answered_at = now;
-      sockets
-          ->Connect(job.value(), fetched.source.endpoint,
-                    fetched.source.public_key)
-          .IgnoreError();
-    }
-    DoAll(job, fetched, fetched.receiver->Tick(now));
-    if (fetched.running) Tell(job, fetched, /*at_once=*/true);
-  }
-}
 
 // ---- the door
 
@@ -473,17 +412,28 @@ void GenerationStream::Serve(JobId job, const std::string& reader_public_key,
                              const std::string& directory,
                              const std::string& unix_user) {
   // Dropped, the reader is told that it is not allowed, and asks again.
-  impl_->Give(ServeOrder{job, reader_public_key, directory, unix_user});
+  impl_->Give(
+      [impl = impl_.get(), job, reader_public_key, directory, unix_user] {
+        const std::lock_guard lock(impl->sender_mutex);
+        impl->sender.Allow(impl->Now(), reader_public_key, job, directory,
+                           unix_user);
+      });
 }
 
 void GenerationStream::Fetch(JobId job, const std::string& directory,
                              const CheckpointSource& source,
                              const std::optional<UnixAccount>& account) {
-  if (impl_->Give(FetchOrder{job, directory, source, account})) return;
+  const bool given =
+      impl_->Give([impl = impl_.get(), job, directory, source, account] {
+        impl->Fetch(job, directory, source, account);
+      });
+  if (given) return;
   impl_->Refuse(job, source.server, kTooManyFetches);
 }
 
-void GenerationStream::Cancel(JobId job) { impl_->Give(CancelOrder{job}); }
+void GenerationStream::Cancel(JobId job) {
+  impl_->Give([impl = impl_.get(), job] { impl->Cancel(job); });
+}
 
 std::vector<FetchState> GenerationStream::TakeStates() {
   std::vector<FetchState> taken;

@@ -4,16 +4,8 @@
 
 namespace gavel {
 
-TaskThread::TaskThread() : thread_([this] { Work(); }) {}
-
-TaskThread::~TaskThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+TaskThread::TaskThread()
+    : thread_([this](const std::stop_token& stop) { Work(stop); }) {}
 
 void TaskThread::Post(std::function<void()> task) {
   {
@@ -23,10 +15,10 @@ void TaskThread::Post(std::function<void()> task) {
   changed_.notify_all();
 }
 
-void TaskThread::Work() {
+void TaskThread::Work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return !tasks_.empty() || stopping_; });
+    changed_.wait(lock, stop, [this] { return !tasks_.empty(); });
     if (tasks_.empty()) return;
     const std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();

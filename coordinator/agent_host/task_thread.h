@@ -8,28 +8,25 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 namespace gavel {
 
 class TaskThread {
  public:
+  // Its end does all that was posted first.
   TaskThread();
-  // Does all that was posted, then ends.
-  ~TaskThread();
-  TaskThread(const TaskThread&) = delete;
-  TaskThread& operator=(const TaskThread&) = delete;
 
   void Post(std::function<void()> task);
 
  private:
-  void Work();
+  void Work(const std::stop_token& stop);
 
   std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<std::function<void()>> tasks_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace gavel

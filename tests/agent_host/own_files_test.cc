@@ -118,7 +118,7 @@ class OthersFiles : public OwnFiles {
     return lstat(path.c_str(), &info) == 0 ? info.st_uid : ~uid_t{0};
   }
   std::unique_ptr<AgentCheckpoints> Checkpoints() const {
-    return *AgentCheckpoints::Open({folder_.path(), "127.0.0.1", [] {}});
+    return *AgentCheckpoints::Open(folder_.path(), "127.0.0.1", [] {});
   }
 
   std::optional<UnixAccount> other_;
