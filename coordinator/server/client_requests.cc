@@ -78,17 +78,9 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const SubmitRequest& request) {
   Client client{from, request.request, /*submitted=*/true, "submit", ""};
   absl::StatusOr<JobSpec> spec = ReadSpec(now, from, request);
-  if (!spec.ok()) {
-    Reply(client, JobId(), std::string(spec.status().message()));
-    return std::nullopt;
-  }
+  if (!spec.ok()) return Await(now, client, spec.status());
   client.object = spec->name;
-  const std::optional<uint64_t> handle = clients_.Add(now, client);
-  if (!handle) {
-    Reply(client, JobId(), kBusy);
-    return std::nullopt;
-  }
-  return event::JobSubmitted{*std::move(spec), *handle};
+  return Await(now, client, event::JobSubmitted{*std::move(spec)});
 }
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
@@ -101,7 +93,11 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     Reply(client, JobId(), "");
     return std::nullopt;
   }
-  absl::StatusOr<Event> event = EventFor(now, from, request);
+  return Await(now, client, EventFor(now, from, request));
+}
+
+std::optional<Event> ClientRequests::Await(Time now, const Client& client,
+                                           absl::StatusOr<Event> event) {
   if (!event.ok()) {
     Reply(client, JobId(), std::string(event.status().message()));
     return std::nullopt;
@@ -208,10 +204,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
                                  std::string error) {
-  QueryReply refusal;
-  refusal.request = request;
-  refusal.error = std::move(error);
-  send_(peer, refusal);
+  send_(peer, QueryReply{request, "", 0, std::move(error)});
 }
 
 // At once, but where the places in line are yet to be found out.
@@ -243,10 +236,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
 void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
   if (auto view = views_.ForPage(now, request)) {
-    return Ask(queries_, from, request.request,
-               [request, view, name = from.identity.name] {
-                 return ListQueue(request, *view, name);
-               });
+    return AskListing(from, request, std::move(view));
   }
   const std::string& reader = ReaderOf(from);
   const auto own = std::ranges::count_if(listings_, [&](const Listing& one) {
@@ -258,6 +248,15 @@ void ClientRequests::List(Time now, const Requester& from,
   }
   listings_.push_back({from, request});
   SendAnswers(now);
+}
+
+void ClientRequests::AskListing(const Requester& from,
+                                const QueryRequest& request,
+                                std::shared_ptr<const QueueView> view) {
+  Ask(queries_, from, request.request,
+      [request, view = std::move(view), name = from.identity.name] {
+        return ListQueue(request, *view, name);
+      });
 }
 
 void ClientRequests::Ask(QueryThread& thread, const Requester& from,
@@ -337,11 +336,7 @@ void ClientRequests::SendAnswers(Time now) {
   if (listings_.empty() || now < views_.due_at()) return;
   const std::shared_ptr<const QueueView> view = views_.Make(now);
   for (const Listing& listing : std::exchange(listings_, {})) {
-    const QueryRequest& request = listing.request;
-    Ask(queries_, listing.from, request.request,
-        [request, view, name = listing.from.identity.name] {
-          return ListQueue(request, *view, name);
-        });
+    AskListing(listing.from, listing.request, view);
   }
 }
 
@@ -380,11 +375,7 @@ void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
 
 void ClientRequests::RefuseLog(const std::string& peer, uint64_t request,
                                std::string error) {
-  LogReply reply;
-  reply.request = request;
-  reply.ended = true;
-  reply.error = std::move(error);
-  send_(peer, reply);
+  send_(peer, LogReply{request, "", 0, /*ended=*/true, std::move(error)});
 }
 
 }  // namespace gavel

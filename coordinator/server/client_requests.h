@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -120,9 +121,14 @@ class ClientRequests {
     Requester from;
     QueryRequest request;
   };
+  // An event whose answer `client` gets; nothing: it has been refused.
+  std::optional<Event> Await(Time now, const Client& client,
+                             absl::StatusOr<Event> event);
   void AnswerOfOne(Time now, const Requester& from,
                    const QueryRequest& request);
   void List(Time now, const Requester& from, const QueryRequest& request);
+  void AskListing(const Requester& from, const QueryRequest& request,
+                  std::shared_ptr<const QueueView> view);
   void Ask(QueryThread& thread, const Requester& from, uint64_t request,
            QueryThread::Write write);
   void RefuseQuery(const std::string& peer, uint64_t request,

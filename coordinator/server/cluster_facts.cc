@@ -52,11 +52,183 @@ const Worker* FindWorker(const Engine& engine, const WorkerKey& key) {
 
 }  // namespace
 
+struct ClusterFacts::Observation {
+  ClusterFacts& own;
+  const Engine& engine;
+  std::vector<Fact> facts = {};
+
+  template <class... T>
+  void Add(spdlog::level::level_enum level, const T&... parts) {
+    facts.push_back({level, StrCat(parts...)});
+  }
+
+  void On(const event::CoordinatorStarted&) {
+    own.jobs_.clear();
+    for (const auto& [id, job] : engine.jobs()) {
+      if (job.active() || job.state == JobState::kHeld)
+        own.jobs_[id] = job.state;
+    }
+  }
+
+  void On(const event::JobSubmitted& e) {
+    const auto last = engine.jobs().rbegin();
+    if (last == engine.jobs().rend()) return;
+    const Job& job = last->second;
+    own.jobs_[job.id] = job.state;
+    Add(info, JobText(job), " submitted",
+        e.spec.owner.empty() ? "" : StrCat(" by ", e.spec.owner),
+        ", scale factor ", job.scale_factor);
+  }
+
+  void On(const event::JobCommanded& e) { LookAt(e.job); }
+
+  void On(const event::ServerJoined& e) {
+    Add(info, "server ", e.hello.server,
+        " joined: ", e.hello.accelerators.size(), " accelerators, ",
+        e.hello.running.size(), " workers run");
+    LookAtAll();
+  }
+
+  void On(const event::AcceleratorsDrained& e) {
+    const std::string what = e.uuid.empty() ? StrCat("server ", e.server)
+                                            : StrCat(e.server, "/", e.uuid);
+    Add(info, e.by_agent
+                  ? StrCat(what, ": its agent ends, and its jobs leave first")
+                  : StrCat(what, e.drained ? " is drained" : " is resumed"));
+    LookAtAll();
+  }
+
+  void On(const event::PolicyChanged& e) {
+    Add(info, "policy ", e.policy, " decides from now on");
+  }
+
+  void On(const event::ServerForgotten& e) {
+    Add(info, "server ", e.server, " is forgotten");
+  }
+
+  void On(const event::ServerLost& e) {
+    if (e.left) {
+      Add(info, "server ", e.server, " is down: its agent has ended in order");
+      return LookAtAll();
+    }
+    const auto accelerators = std::ranges::count_if(
+        engine.cluster().accelerators(), [&](const Accelerator& other) {
+          return other.server == e.server && !other.forgotten;
+        });
+    Add(warn, "server ", e.server, " is lost: its agent was silent for ",
+        absl::StrFormat("%g", engine.options().agent_timeout_s), " s; its ",
+        accelerators,
+        " accelerators are unreachable, and what runs there trains "
+        "on to the end of its leases. See that the agent runs and "
+        "reaches this coordinator");
+    LookAtAll();
+  }
+
+  void On(const event::AcceleratorLost& e) {
+    Add(err, "accelerator ", e.uuid, " of server ", e.server, " has failed",
+        e.job.valid() ? StrCat(", as job ", e.job.value(),
+                               " says, which could not use it")
+                      : "",
+        "; nobody gets it until the agent of ", e.server, " is started anew");
+    LookAt(e.job);
+  }
+
+  void On(const event::WorkerJoined& e) { own.starting_.erase(e.hello.worker); }
+
+  void On(const event::LeaseEnded& e) {
+    if (e.cause == ReleaseCause::kResumeFailed ||
+        e.cause == ReleaseCause::kOutOfMemory) {
+      Add(warn, WorkerText(e.worker), ": ",
+          e.cause == ReleaseCause::kOutOfMemory
+              ? "ran out of the accelerator's memory"
+              : "could not start on its accelerator",
+          "; `gavel logs ", e.worker.job.value(), " --rank ", e.worker.rank,
+          "` tells more");
+    }
+    LookAt(e.worker.job);
+  }
+
+  void On(const event::WorkerGone& e) {
+    const WorkerExited& exit = e.exit;
+    const std::string worker =
+        StrCat(WorkerText(exit.worker), " on ", exit.server);
+    const bool fine = exit.launch_error.empty() && exit.signal == 0 &&
+                      (exit.exit_code == 0 || exit.exit_code == kExitEvicted);
+    const bool unstarted = !exit.launch_error.empty() ||
+                           (own.starting_.contains(exit.worker) && !fine);
+    const bool taken_back =
+        exit.signal != 0 && IsTakenBack(engine, exit.worker.job);
+    if (unstarted && !exit.no_failure && !taken_back) {
+      Add(warn, worker, " failed to start: ", HowItEnded(exit));
+    } else {
+      const bool expected =
+          fine || exit.no_failure || exit.stopped || taken_back;
+      Add(expected ? info : warn, worker, " ended: ", HowItEnded(exit));
+    }
+    own.Forget(exit.worker);
+    LookAt(exit.worker.job);
+  }
+
+  void On(const event::WorkerAbandoned& e) {
+    const auto held = std::ranges::find_if(
+        engine.quarantined(),
+        [&](const auto& entry) { return entry.second == e.worker; });
+    std::string text = StrCat(WorkerText(e.worker), ": ");
+    if (held == engine.quarantined().end()) {
+      text += "its server is lost; it is given up";
+    } else {
+      const Accelerator& accelerator =
+          engine.cluster().accelerator(held->first);
+      StrAppend(&text, "its lease on ", accelerator.info.uuid, " of server ",
+                accelerator.server,
+                " expired, and the agent there can't be asked; the accelerator "
+                "stays quarantined until it can");
+    }
+    Add(warn, std::move(text));
+    own.Forget(e.worker);
+    LookAt(e.worker.job);
+  }
+
+  // Tells of a job that is held, released or over since it was last looked at.
+  void LookAt(JobId id) {
+    const auto known = own.jobs_.find(id);
+    const Job* job = engine.FindJob(id);
+    if (known == own.jobs_.end()) return;
+    if (job == nullptr) {
+      own.jobs_.erase(known);
+      return;
+    }
+    if (job->state == known->second) return;
+    known->second = job->state;
+    switch (job->state) {
+      case JobState::kActive:
+        Add(info, JobText(*job), " is released");
+        return;
+      case JobState::kHeld:
+        Add(warn, JobText(*job), " is ", RenderReason(job->reason));
+        return;
+      case JobState::kFinished:
+      case JobState::kCancelled:
+        Add(info, JobText(*job), " is ", JobStateName(job->state));
+        own.jobs_.erase(known);
+    }
+  }
+
+  void LookAtAll() {
+    std::vector<JobId> all;
+    for (const auto& [id, state] : own.jobs_) all.push_back(id);
+    for (const JobId id : all) LookAt(id);
+  }
+
+  template <class E>
+  void On(const E&) {}
+};
+
 std::vector<Fact> ClusterFacts::Observe(const Event& event,
                                         const Engine& engine) {
-  Facts facts;
-  std::visit([&](const auto& e) { On(facts, engine, e); }, event);
-  return facts;
+  Observation seen{*this, engine};
+  std::visit([&](const auto& e) { seen.On(e); }, event);
+  return std::move(seen.facts);
 }
 
 std::optional<Fact> ClusterFacts::Of(const WorkerLaunched& launched,
@@ -97,187 +269,6 @@ std::optional<Fact> ClusterFacts::Of(Time now, const StopWorker& stop,
 Fact ClusterFacts::Of(const AgentRejected& rejected) {
   return {warn,
           StrCat("agent ", rejected.server, " is refused: ", rejected.reason)};
-}
-
-void ClusterFacts::On(Facts&, const Engine& engine,
-                      const event::CoordinatorStarted&) {
-  jobs_.clear();
-  for (const auto& [id, job] : engine.jobs()) {
-    if (job.active() || job.state == JobState::kHeld) jobs_[id] = job.state;
-  }
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::JobSubmitted& e) {
-  const auto last = engine.jobs().rbegin();
-  if (last == engine.jobs().rend()) return;
-  const Job& job = last->second;
-  jobs_[job.id] = job.state;
-  facts.push_back(
-      {info, StrCat(JobText(job), " submitted",
-                    e.spec.owner.empty() ? "" : StrCat(" by ", e.spec.owner),
-                    ", scale factor ", job.scale_factor)});
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::JobCommanded& e) {
-  LookAt(facts, engine, e.job);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::ServerJoined& e) {
-  facts.push_back({info, StrCat("server ", e.hello.server, " joined: ",
-                                e.hello.accelerators.size(), " accelerators, ",
-                                e.hello.running.size(), " workers run")});
-  LookAtAll(facts, engine);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::AcceleratorsDrained& e) {
-  const std::string what = e.uuid.empty() ? StrCat("server ", e.server)
-                                          : StrCat(e.server, "/", e.uuid);
-  facts.push_back(
-      {info, e.by_agent
-                 ? StrCat(what, ": its agent ends, and its jobs leave first")
-                 : StrCat(what, e.drained ? " is drained" : " is resumed")});
-  LookAtAll(facts, engine);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine&,
-                      const event::PolicyChanged& e) {
-  facts.push_back({info, StrCat("policy ", e.policy, " decides from now on")});
-}
-
-void ClusterFacts::On(Facts& facts, const Engine&,
-                      const event::ServerForgotten& e) {
-  facts.push_back({info, StrCat("server ", e.server, " is forgotten")});
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::ServerLost& e) {
-  if (e.left) {
-    facts.push_back({info, StrCat("server ", e.server,
-                                  " is down: its agent has ended in order")});
-    return LookAtAll(facts, engine);
-  }
-  const auto accelerators = std::ranges::count_if(
-      engine.cluster().accelerators(), [&](const Accelerator& other) {
-        return other.server == e.server && !other.forgotten;
-      });
-  facts.push_back(
-      {warn, StrCat("server ", e.server, " is lost: its agent was silent for ",
-                    absl::StrFormat("%g", engine.options().agent_timeout_s),
-                    " s; its ", accelerators,
-                    " accelerators are unreachable, and what runs there trains "
-                    "on to the end of its leases. See that the agent runs and "
-                    "reaches this coordinator")});
-  LookAtAll(facts, engine);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::AcceleratorLost& e) {
-  facts.push_back(
-      {err,
-       StrCat("accelerator ", e.uuid, " of server ", e.server, " has failed",
-              e.job.valid() ? StrCat(", as job ", e.job.value(),
-                                     " says, which could not use it")
-                            : "",
-              "; nobody gets it until the agent of ", e.server,
-              " is started anew")});
-  LookAt(facts, engine, e.job);
-}
-
-void ClusterFacts::On(Facts&, const Engine&, const event::WorkerJoined& e) {
-  starting_.erase(e.hello.worker);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::LeaseEnded& e) {
-  if (e.cause == ReleaseCause::kResumeFailed ||
-      e.cause == ReleaseCause::kOutOfMemory) {
-    facts.push_back({warn, StrCat(WorkerText(e.worker), ": ",
-                                  e.cause == ReleaseCause::kOutOfMemory
-                                      ? "ran out of the accelerator's memory"
-                                      : "could not start on its accelerator",
-                                  "; `gavel logs ", e.worker.job.value(),
-                                  " --rank ", e.worker.rank, "` tells more")});
-  }
-  LookAt(facts, engine, e.worker.job);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::WorkerGone& e) {
-  const WorkerExited& exit = e.exit;
-  const std::string worker =
-      StrCat(WorkerText(exit.worker), " on ", exit.server);
-  const bool fine = exit.launch_error.empty() && exit.signal == 0 &&
-                    (exit.exit_code == 0 || exit.exit_code == kExitEvicted);
-  const bool unstarted =
-      !exit.launch_error.empty() || (starting_.contains(exit.worker) && !fine);
-  const bool taken_back =
-      exit.signal != 0 && IsTakenBack(engine, exit.worker.job);
-  if (unstarted && !exit.no_failure && !taken_back) {
-    facts.push_back(
-        {warn, StrCat(worker, " failed to start: ", HowItEnded(exit))});
-  } else {
-    const bool expected = fine || exit.no_failure || exit.stopped || taken_back;
-    facts.push_back(
-        {expected ? info : warn, StrCat(worker, " ended: ", HowItEnded(exit))});
-  }
-  Forget(exit.worker);
-  LookAt(facts, engine, exit.worker.job);
-}
-
-void ClusterFacts::On(Facts& facts, const Engine& engine,
-                      const event::WorkerAbandoned& e) {
-  const auto held = std::ranges::find_if(
-      engine.quarantined(),
-      [&](const auto& entry) { return entry.second == e.worker; });
-  std::string text = StrCat(WorkerText(e.worker), ": ");
-  if (held == engine.quarantined().end()) {
-    text += "its server is lost; it is given up";
-  } else {
-    const Accelerator& accelerator = engine.cluster().accelerator(held->first);
-    StrAppend(&text, "its lease on ", accelerator.info.uuid, " of server ",
-              accelerator.server,
-              " expired, and the agent there can't be asked; the accelerator "
-              "stays quarantined until it can");
-  }
-  facts.push_back({warn, std::move(text)});
-  Forget(e.worker);
-  LookAt(facts, engine, e.worker.job);
-}
-
-void ClusterFacts::LookAt(Facts& facts, const Engine& engine, JobId id) {
-  const auto known = jobs_.find(id);
-  const Job* job = engine.FindJob(id);
-  if (known == jobs_.end()) return;
-  if (job == nullptr) {
-    jobs_.erase(known);
-    return;
-  }
-  if (job->state == known->second) return;
-  known->second = job->state;
-  switch (job->state) {
-    case JobState::kActive:
-      facts.push_back({info, StrCat(JobText(*job), " is released")});
-      return;
-    case JobState::kHeld:
-      facts.push_back(
-          {warn, StrCat(JobText(*job), " is ", RenderReason(job->reason))});
-      return;
-    case JobState::kFinished:
-    case JobState::kCancelled:
-      facts.push_back(
-          {info, StrCat(JobText(*job), " is ", JobStateName(job->state))});
-      jobs_.erase(known);
-  }
-}
-
-void ClusterFacts::LookAtAll(Facts& facts, const Engine& engine) {
-  std::vector<JobId> all;
-  for (const auto& [id, state] : jobs_) all.push_back(id);
-  for (const JobId id : all) LookAt(facts, engine, id);
 }
 
 void ClusterFacts::Forget(const WorkerKey& worker) {

@@ -40,29 +40,7 @@ class ClusterFacts {
   static Fact Of(const AgentRejected& rejected);
 
  private:
-  using Facts = std::vector<Fact>;
-
-  void On(Facts& facts, const Engine& engine,
-          const event::CoordinatorStarted& e);
-  void On(Facts& facts, const Engine& engine, const event::JobSubmitted& e);
-  void On(Facts& facts, const Engine& engine, const event::JobCommanded& e);
-  void On(Facts& facts, const Engine& engine, const event::ServerJoined& e);
-  void On(Facts& facts, const Engine& engine, const event::ServerLost& e);
-  void On(Facts& facts, const Engine& engine,
-          const event::AcceleratorsDrained& e);
-  void On(Facts& facts, const Engine& engine, const event::PolicyChanged& e);
-  void On(Facts& facts, const Engine& engine, const event::ServerForgotten& e);
-  void On(Facts& facts, const Engine& engine, const event::AcceleratorLost& e);
-  void On(Facts& facts, const Engine& engine, const event::WorkerJoined& e);
-  void On(Facts& facts, const Engine& engine, const event::LeaseEnded& e);
-  void On(Facts& facts, const Engine& engine, const event::WorkerGone& e);
-  void On(Facts& facts, const Engine& engine, const event::WorkerAbandoned& e);
-  template <class E>
-  void On(Facts&, const Engine&, const E&) {}
-
-  // Tells of a job that is held, released or over since it was last looked at.
-  void LookAt(Facts& facts, const Engine& engine, JobId id);
-  void LookAtAll(Facts& facts, const Engine& engine);
+  struct Observation;  // of one event
   void Forget(const WorkerKey& worker);
 
   std::map<JobId, JobState> jobs_;  // active or held

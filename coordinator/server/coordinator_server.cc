@@ -52,30 +52,187 @@ CoordinatorServerOptions WithLog(CoordinatorServerOptions options) {
   return options;
 }
 
+bool AnyWorkerRuns(const Engine& recovered) {
+  return std::ranges::any_of(recovered.jobs(), [](const auto& entry) {
+    return std::ranges::any_of(entry.second.workers, [](const Worker& worker) {
+      return worker.process != ProcessState::kNone;
+    });
+  });
+}
+
 }  // namespace
 
 // The coordinator's parts, in the order in which they depend on each other, and
 // the event loop. One thread owns it.
 struct CoordinatorServer::Impl {
   Impl(CoordinatorServerOptions given, const std::string& cluster_id,
-       std::unique_ptr<Gatekeeper> keeper, std::unique_ptr<Router> bound);
+       std::unique_ptr<Gatekeeper> keeper, std::unique_ptr<Router> bound)
+      : options(WithLog(std::move(given))),
+        gatekeeper(std::move(keeper)),
+        router(std::move(bound)),
+        engine(options.engine),
+        peers(*gatekeeper, *router, *options.log),
+        clients(
+            engine, peers.agents(),
+            [this](const std::string& peer, Message message) {
+              peers.Send(peer, std::move(message));
+            },
+            ClientOptions(cluster_id)),
+        runner({engine, peers, clients, *options.log,
+                [this] { router->waker().Wake(); }},
+               cluster_id, options.snapshots),
+        pipeline({engine, *gatekeeper, *router, peers, clients, runner,
+                  *options.log}) {}
+
+  ClientRequests::Options ClientOptions(const std::string& cluster_id) {
+    ClientRequests::Options client_options;
+    client_options.state_directory = options.state_directory;
+    client_options.cluster_id = cluster_id;
+    client_options.policy = options.policy;
+    client_options.quota = options.quota;
+    client_options.audit = [this](bool done, const AuditEntry& entry) {
+      gatekeeper->Audit(runner.Now(), done, entry);
+    };
+    client_options.wire = [this] {
+      return CountsOf(*router, pipeline.refused());
+    };
+    client_options.troubles = [this] { return runner.troubles(); };
+    client_options.wake = [this] { router->waker().Wake(); };
+    return client_options;
+  }
 
   absl::Status Start(std::unique_ptr<Journal> journal,
-                     std::unique_ptr<Policy> policy);
-  absl::Status Run();
+                     std::unique_ptr<Policy> policy) {
+    GAVEL_ASSIGN_OR_RETURN(
+        const Recorder::Recovered recovered,
+        runner.Recover(std::move(journal), options.engine, std::move(policy),
+                       options.accept_loss ? TermAfterLoss() : 0));
+    if (AnyWorkerRuns(engine)) gatekeeper->ExpectWorkers();
+    const event::CoordinatorStarted started = StartedEvent(recovered.term);
+    if (options.accept_loss) {
+      options.log->warn(
+          "what came behind row {} is given up: term {} begins, all agents and "
+          "workers are told, and those of jobs that are lost end",
+          recovered.position.seq, recovered.term);
+      gatekeeper->Audit(0, true,
+                        {"", "", "", "accept loss",
+                         StrCat("behind row ", recovered.position.seq),
+                         StrCat("done: term ", recovered.term)});
+    }
+    runner.CarryOut(runner.Step(started));
+    if (!options.prices.empty()) {
+      runner.CarryOut(runner.Step(event::PricesChanged{
+          {options.prices.begin(), options.prices.end()}}));
+    }
+    return runner.halted();
+  }
+
+  event::CoordinatorStarted StartedEvent(uint64_t term) const {
+    event::CoordinatorStarted started{term};
+    const DecidingPolicy& set = engine.operated().policy;
+    const bool stays =
+        !set.instead_of.empty() && set.instead_of == options.policy;
+    started.policy = stays ? set.name : options.policy;
+    if (stays) {
+      options.log->info("policy {}: set by `gavel policy` in place of {}",
+                        set.name, set.instead_of);
+    }
+    started.wall_s = WallClockNow();
+    started.after_loss = options.accept_loss;
+    return started;
+  }
+
+  absl::Status Run() {
+    options.log->info("listening on {}, term {}", router->endpoint(),
+                      engine.position().term);
+    if (options.announce != nullptr) {
+      std::fprintf(options.announce, "gavel: listening on %s\n",
+                   router->endpoint().c_str());
+      std::fflush(options.announce);
+    }
+    while (!Over()) Turn();
+    if (options.abandon_solves) solve_abandoned = !runner.StopSolving();
+    if (runner.halted().ok()) options.log->info("stopped");
+    return runner.halted();
+  }
+
+  bool Over() const {
+    return !runner.halted().ok() || stop_requested || runner.Now() >= stop_at;
+  }
 
   // One turn of the loop: messages, what the threads have done, deadlines.
-  void Turn();
-  void ReceiveSome();
-  double WaitTime() const;
-  bool Over() const;
+  void Turn() {
+    ReceiveSome();
+    runner.SendSome();
+    runner.TakeCompletions();
+    runner.TakeDeadline();
+    clients.Expire(runner.Now());
+    CheckOutside();
+    TakeSettings();
+    if (clients.shutdown_requested() && stop_at == kNever) {
+      options.log->info("a client asked to stop");
+      stop_at = runner.Now() + kFarewell_s;
+    }
+  }
+
+  double WaitTime() const {
+    if (runner.has_unsent()) return 0;
+    const Time next =
+        std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
+    return std::clamp(next - runner.Now(), 0.0, kWaitMax_s);
+  }
+
+  void ReceiveSome() {
+    double wait_s = WaitTime();
+    for (int count = 0; count < kMessagesPerTurnMax && runner.halted().ok();
+         ++count) {
+      std::optional<Incoming> incoming = router->Receive(wait_s);
+      if (!incoming) return;
+      pipeline.Handle(*std::move(incoming));
+      wait_s = 0;
+    }
+  }
 
   // Once a second: the journal's lock, and what changed outside.
-  void CheckOutside();
-  void ReloadPrincipals();
-  void TakeSettings();
-  ClientRequests::Options ClientOptions(const std::string& cluster_id);
-  event::CoordinatorStarted StartedEvent(uint64_t term) const;
+  void CheckOutside() {
+    if (runner.Now() < check_at) return;
+    check_at = runner.Now() + kCheckInterval_s;
+    if (!runner.IsOwner()) return;
+    if (const auto line = wire_report.Next(
+            runner.Now(), CountsOf(*router, pipeline.refused()))) {
+      options.log->warn("{}", *line);
+    }
+    for (const std::string& line :
+         gatekeeper->RefusedHandshakes(runner.Now())) {
+      options.log->warn("{}", line);
+    }
+    ReloadPrincipals();
+  }
+
+  void ReloadPrincipals() {
+    const auto reloaded = gatekeeper->Reload();
+    if (!reloaded.has_value()) return;
+    if (!reloaded->ok()) {
+      options.log->error("principals unchanged: {}",
+                         ToStd(reloaded->status().message()));
+      return;
+    }
+    for (const std::string& change : **reloaded) {
+      options.log->info("principal {}", change);
+    }
+    options.log->info("principals: {} now", gatekeeper->principals());
+    // Nothing more is sent to an agent that is no longer on the list; the
+    // others are heard again within a heartbeat.
+    peers.ForgetAgents();
+  }
+
+  void TakeSettings() {
+    const std::lock_guard lock(settings_mutex);
+    if (!new_quota.has_value()) return;
+    clients.SetQuota(*new_quota);
+    gatekeeper->SetRequestRate(new_quota->requests_per_s_max);
+    new_quota.reset();
+  }
 
   const CoordinatorServerOptions options;
   std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
@@ -94,188 +251,6 @@ struct CoordinatorServer::Impl {
   std::mutex settings_mutex;  // guards the next
   std::optional<QuotaOptions> new_quota;
 };
-
-CoordinatorServer::Impl::Impl(CoordinatorServerOptions given,
-                              const std::string& cluster_id,
-                              std::unique_ptr<Gatekeeper> keeper,
-                              std::unique_ptr<Router> bound)
-    : options(WithLog(std::move(given))),
-      gatekeeper(std::move(keeper)),
-      router(std::move(bound)),
-      engine(options.engine),
-      peers(*gatekeeper, *router, *options.log),
-      clients(
-          engine, peers.agents(),
-          [this](const std::string& peer, Message message) {
-            peers.Send(peer, std::move(message));
-          },
-          ClientOptions(cluster_id)),
-      runner({engine, peers, clients, *options.log,
-              [this] { router->waker().Wake(); }},
-             cluster_id, options.snapshots),
-      pipeline({engine, *gatekeeper, *router, peers, clients, runner,
-                *options.log}) {}
-
-ClientRequests::Options CoordinatorServer::Impl::ClientOptions(
-    const std::string& cluster_id) {
-  ClientRequests::Options client_options;
-  client_options.state_directory = options.state_directory;
-  client_options.cluster_id = cluster_id;
-  client_options.policy = options.policy;
-  client_options.quota = options.quota;
-  client_options.audit = [this](bool done, const AuditEntry& entry) {
-    gatekeeper->Audit(runner.Now(), done, entry);
-  };
-  client_options.wire = [this] {
-    return CountsOf(*router, pipeline.refused());
-  };
-  client_options.troubles = [this] { return runner.troubles(); };
-  client_options.wake = [this] { router->waker().Wake(); };
-  return client_options;
-}
-
-namespace {
-
-bool AnyWorkerRuns(const Engine& recovered) {
-  return std::ranges::any_of(recovered.jobs(), [](const auto& entry) {
-    return std::ranges::any_of(entry.second.workers, [](const Worker& worker) {
-      return worker.process != ProcessState::kNone;
-    });
-  });
-}
-
-}  // namespace
-
-absl::Status CoordinatorServer::Impl::Start(std::unique_ptr<Journal> journal,
-                                            std::unique_ptr<Policy> policy) {
-  GAVEL_ASSIGN_OR_RETURN(
-      const Recorder::Recovered recovered,
-      runner.Recover(std::move(journal), options.engine, std::move(policy),
-                     options.accept_loss ? TermAfterLoss() : 0));
-  if (AnyWorkerRuns(engine)) gatekeeper->ExpectWorkers();
-  const event::CoordinatorStarted started = StartedEvent(recovered.term);
-  if (options.accept_loss) {
-    options.log->warn(
-        "what came behind row {} is given up: term {} begins, all agents and "
-        "workers are told, and those of jobs that are lost end",
-        recovered.position.seq, recovered.term);
-    gatekeeper->Audit(0, true,
-                      {"", "", "", "accept loss",
-                       StrCat("behind row ", recovered.position.seq),
-                       StrCat("done: term ", recovered.term)});
-  }
-  runner.CarryOut(runner.Step(started));
-  if (!options.prices.empty()) {
-    runner.CarryOut(runner.Step(
-        event::PricesChanged{{options.prices.begin(), options.prices.end()}}));
-  }
-  return runner.halted();
-}
-
-event::CoordinatorStarted CoordinatorServer::Impl::StartedEvent(
-    uint64_t term) const {
-  event::CoordinatorStarted started{term};
-  const DecidingPolicy& set = engine.operated().policy;
-  const bool stays =
-      !set.instead_of.empty() && set.instead_of == options.policy;
-  started.policy = stays ? set.name : options.policy;
-  if (stays) {
-    options.log->info("policy {}: set by `gavel policy` in place of {}",
-                      set.name, set.instead_of);
-  }
-  started.wall_s = WallClockNow();
-  started.after_loss = options.accept_loss;
-  return started;
-}
-
-absl::Status CoordinatorServer::Impl::Run() {
-  options.log->info("listening on {}, term {}", router->endpoint(),
-                    engine.position().term);
-  if (options.announce != nullptr) {
-    std::fprintf(options.announce, "gavel: listening on %s\n",
-                 router->endpoint().c_str());
-    std::fflush(options.announce);
-  }
-  while (!Over()) Turn();
-  if (options.abandon_solves) solve_abandoned = !runner.StopSolving();
-  if (runner.halted().ok()) options.log->info("stopped");
-  return runner.halted();
-}
-
-bool CoordinatorServer::Impl::Over() const {
-  return !runner.halted().ok() || stop_requested || runner.Now() >= stop_at;
-}
-
-void CoordinatorServer::Impl::Turn() {
-  ReceiveSome();
-  runner.SendSome();
-  runner.TakeCompletions();
-  runner.TakeDeadline();
-  clients.Expire(runner.Now());
-  CheckOutside();
-  TakeSettings();
-  if (clients.shutdown_requested() && stop_at == kNever) {
-    options.log->info("a client asked to stop");
-    stop_at = runner.Now() + kFarewell_s;
-  }
-}
-
-double CoordinatorServer::Impl::WaitTime() const {
-  if (runner.has_unsent()) return 0;
-  const Time next =
-      std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
-  return std::clamp(next - runner.Now(), 0.0, kWaitMax_s);
-}
-
-void CoordinatorServer::Impl::ReceiveSome() {
-  double wait_s = WaitTime();
-  for (int count = 0; count < kMessagesPerTurnMax && runner.halted().ok();
-       ++count) {
-    std::optional<Incoming> incoming = router->Receive(wait_s);
-    if (!incoming) return;
-    pipeline.Handle(*std::move(incoming));
-    wait_s = 0;
-  }
-}
-
-void CoordinatorServer::Impl::CheckOutside() {
-  if (runner.Now() < check_at) return;
-  check_at = runner.Now() + kCheckInterval_s;
-  if (!runner.IsOwner()) return;
-  if (const auto line = wire_report.Next(
-          runner.Now(), CountsOf(*router, pipeline.refused()))) {
-    options.log->warn("{}", *line);
-  }
-  for (const std::string& line : gatekeeper->RefusedHandshakes(runner.Now())) {
-    options.log->warn("{}", line);
-  }
-  ReloadPrincipals();
-}
-
-void CoordinatorServer::Impl::ReloadPrincipals() {
-  const auto reloaded = gatekeeper->Reload();
-  if (!reloaded.has_value()) return;
-  if (!reloaded->ok()) {
-    options.log->error("principals unchanged: {}",
-                       ToStd(reloaded->status().message()));
-    return;
-  }
-  for (const std::string& change : **reloaded) {
-    options.log->info("principal {}", change);
-  }
-  options.log->info("principals: {} now", gatekeeper->principals());
-  // Nothing more is sent to an agent that is no longer on the list; the others
-  // are heard again within a heartbeat.
-  peers.ForgetAgents();
-}
-
-void CoordinatorServer::Impl::TakeSettings() {
-  const std::lock_guard lock(settings_mutex);
-  if (!new_quota.has_value()) return;
-  clients.SetQuota(*new_quota);
-  gatekeeper->SetRequestRate(new_quota->requests_per_s_max);
-  new_quota.reset();
-}
 
 CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}

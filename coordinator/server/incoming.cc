@@ -13,18 +13,6 @@
 namespace gavel {
 namespace {
 
-template <class T>
-concept FromWorker =
-    std::same_as<T, WorkerHello> || std::same_as<T, LeaseRequest> ||
-    std::same_as<T, StepReport> || std::same_as<T, LeaseReleased> ||
-    std::same_as<T, WorkerFinished> || std::same_as<T, BytesMoved>;
-
-template <class T>
-concept FromAgent =
-    std::same_as<T, AgentHello> || std::same_as<T, AgentHeartbeat> ||
-    std::same_as<T, AgentLeaving> || std::same_as<T, WorkerLaunched> ||
-    std::same_as<T, WorkerExited> || std::same_as<T, FetchProgress>;
-
 // Names and texts are shown on terminals, and may be any bytes of a user's.
 void MakeLine(std::string* text, size_t bytes_max) {
   if (text->size() > bytes_max) text->resize(bytes_max);

@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_INCOMING_H_
 #define GAVEL_COORDINATOR_SERVER_INCOMING_H_
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,16 @@ inline constexpr size_t kErrorBytesMax = 1024;
 // A step a nanosecond, thirty years; a pebibyte.
 inline constexpr double kFigureMax = 1e9;
 inline constexpr uint64_t kBytesMax = uint64_t{1} << 50;
+
+template <class T, class... Of>
+concept OneOf = (std::same_as<T, Of> || ...);
+// Messages that name the worker, or the agent's server, that they are of.
+template <class T>
+concept FromWorker = OneOf<T, WorkerHello, LeaseRequest, StepReport,
+                           LeaseReleased, WorkerFinished, BytesMoved>;
+template <class T>
+concept FromAgent = OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving,
+                          WorkerLaunched, WorkerExited, FetchProgress>;
 
 // INVALID_ARGUMENT, naming the field, when the message can't be what it says:
 // names that are no names (they become paths), a rank below 0. Such a message

@@ -1,5 +1,5 @@
-// What a coordinator has kept out since it was started: for the status, and for
-// the log when it grows. Values.
+// What a coordinator has kept out (WireCounts), for the log when it grows.
+// Values.
 #ifndef GAVEL_COORDINATOR_SERVER_WIRE_COUNTS_H_
 #define GAVEL_COORDINATOR_SERVER_WIRE_COUNTS_H_
 
@@ -7,20 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/server/query/rows.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "runtime/transport/router.h"
 
 namespace gavel {
-
-struct WireCounts {
-  uint64_t frames_dropped = 0;       // that are no message, or none for us
-  uint64_t messages_refused = 0;     // that their senders may not send
-  uint64_t connections_refused = 0;  // handshakes, and too many of an address
-  uint64_t connections_cut = 0;      // for what they sent
-  uint64_t handshakes_failed = 0;    // before any key was asked for
-  friend bool operator==(const WireCounts&, const WireCounts&) = default;
-};
 
 inline WireCounts CountsOf(const Router& router, uint64_t messages_refused) {
   return {router.frames_dropped(), messages_refused,

@@ -43,36 +43,6 @@ double CostOf(const Message& message) {
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
 
-std::string Error(const absl::Status& why) {
-  return std::string(why.message());
-}
-
-std::optional<Message> Refusal(const SubmitRequest& m, const absl::Status& why,
-                               JournalPosition) {
-  return SubmitReply{m.request, JobId(), Error(why)};
-}
-std::optional<Message> Refusal(const CommandRequest& m, const absl::Status& why,
-                               JournalPosition) {
-  return CommandReply{m.request, Error(why)};
-}
-std::optional<Message> Refusal(const QueryRequest& m, const absl::Status& why,
-                               JournalPosition) {
-  return QueryReply{m.request, "", 0, Error(why)};
-}
-std::optional<Message> Refusal(const LogRequest& m, const absl::Status& why,
-                               JournalPosition) {
-  return LogReply{m.request, "", m.offset, true, Error(why)};
-}
-std::optional<Message> Refusal(const AgentHello& m, const absl::Status& why,
-                               JournalPosition position) {
-  return AgentRejected{m.server, position, Error(why), m.incarnation,
-                       m.state_id};
-}
-template <class T>
-std::optional<Message> Refusal(const T&, const absl::Status&, JournalPosition) {
-  return std::nullopt;
-}
-
 }  // namespace
 
 absl::Status Gatekeeper::CheckPosition(const Identity& sender,
@@ -221,8 +191,23 @@ std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position) {
-  return std::visit([&](const auto& m) { return Refusal(m, why, position); },
-                    message);
+  const std::string error(why.message());
+  if (const auto* m = std::get_if<SubmitRequest>(&message)) {
+    return SubmitReply{m->request, JobId(), error};
+  }
+  if (const auto* m = std::get_if<CommandRequest>(&message)) {
+    return CommandReply{m->request, error};
+  }
+  if (const auto* m = std::get_if<QueryRequest>(&message)) {
+    return QueryReply{m->request, "", 0, error};
+  }
+  if (const auto* m = std::get_if<LogRequest>(&message)) {
+    return LogReply{m->request, "", m->offset, true, error};
+  }
+  const auto* hello = std::get_if<AgentHello>(&message);
+  if (hello == nullptr) return std::nullopt;
+  return AgentRejected{hello->server, position, error, hello->incarnation,
+                       hello->state_id};
 }
 
 }  // namespace gavel

@@ -103,13 +103,10 @@ std::string FormatAllowance(const Allowance& allowance) {
     StrAppend(&toml, "entities = [", absl::StrJoin(names, ", "), "]\n");
   }
   if (allowance.weight != usual.weight) {
-    StrAppend(&toml, "weight = ", absl::StrFormat("%.17g", allowance.weight),
-              "\n");
+    absl::StrAppendFormat(&toml, "weight = %.17g\n", allowance.weight);
   }
   if (allowance.weight_max != usual.weight_max) {
-    StrAppend(&toml,
-              "weight_max = ", absl::StrFormat("%.17g", allowance.weight_max),
-              "\n");
+    absl::StrAppendFormat(&toml, "weight_max = %.17g\n", allowance.weight_max);
   }
   return toml;
 }

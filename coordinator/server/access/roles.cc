@@ -1,7 +1,7 @@
 #include "coordinator/server/access/roles.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <concepts>
 #include <variant>
 
 #include "coordinator/server/incoming.h"
@@ -12,66 +12,39 @@
 namespace gavel {
 namespace {
 
-class Roles {
- public:
-  constexpr Roles(std::initializer_list<Role> roles) {
-    for (const Role role : roles) bits_ |= Bit(role);
-  }
-  constexpr bool Have(Role role) const { return (bits_ & Bit(role)) != 0; }
-
- private:
-  static constexpr unsigned Bit(Role role) {
-    return 1U << static_cast<unsigned>(role);
-  }
-  unsigned bits_ = 0;
-};
+// A set of roles.
+constexpr unsigned Bits(std::same_as<Role> auto... roles) {
+  return ((1U << static_cast<unsigned>(roles)) | ... | 0U);
+}
 
 using enum Role;
 
 // The table. Only declared for all types: a message without a row of its own
 // does not compile.
 template <class T>
-constexpr Roles SendersOf(const T*) = delete;
+constexpr unsigned SendersOf(const T*) = delete;
 
-constexpr Roles SendersOf(const WorkerHello*) { return {kWorker}; }
-constexpr Roles SendersOf(const LeaseRequest*) { return {kWorker}; }
-constexpr Roles SendersOf(const StepReport*) { return {kWorker}; }
-constexpr Roles SendersOf(const LeaseReleased*) { return {kWorker}; }
-constexpr Roles SendersOf(const WorkerFinished*) { return {kWorker}; }
-constexpr Roles SendersOf(const BytesMoved*) { return {kWorker}; }
-
-constexpr Roles SendersOf(const AgentHello*) { return {kNode}; }
-constexpr Roles SendersOf(const AgentHeartbeat*) { return {kNode}; }
-constexpr Roles SendersOf(const AgentLeaving*) { return {kNode}; }
-constexpr Roles SendersOf(const WorkerLaunched*) { return {kNode}; }
-constexpr Roles SendersOf(const WorkerExited*) { return {kNode}; }
-constexpr Roles SendersOf(const LogReply*) { return {kNode}; }
-constexpr Roles SendersOf(const FetchProgress*) { return {kNode}; }
-
-constexpr Roles SendersOf(const SubmitRequest*) { return {kUser, kOperator}; }
-constexpr Roles SendersOf(const CommandRequest*) { return {kUser, kOperator}; }
-constexpr Roles SendersOf(const LogRequest*) { return {kUser, kOperator}; }
-constexpr Roles SendersOf(const QueryRequest*) {
-  return {kUser, kOperator, kViewer};
+template <FromWorker T>
+constexpr unsigned SendersOf(const T*) {
+  return Bits(kWorker);
 }
-
+template <class T>
+requires FromAgent<T> || OneOf<T, LogReply>
+constexpr unsigned SendersOf(const T*) { return Bits(kNode); }
+template <class T>
+requires OneOf<T, SubmitRequest, CommandRequest, LogRequest>
+constexpr unsigned SendersOf(const T*) { return Bits(kUser, kOperator); }
+template <OneOf<QueryRequest> T>
+constexpr unsigned SendersOf(const T*) {
+  return Bits(kUser, kOperator, kViewer);
+}
 // Of the coordinator alone.
-constexpr Roles SendersOf(const LeaseGrant*) { return {}; }
-constexpr Roles SendersOf(const LeaseDenied*) { return {}; }
-constexpr Roles SendersOf(const LeaseNotice*) { return {}; }
-constexpr Roles SendersOf(const PauseRequest*) { return {}; }
-constexpr Roles SendersOf(const CheckpointRequest*) { return {}; }
-constexpr Roles SendersOf(const WorkerRejected*) { return {}; }
-constexpr Roles SendersOf(const AgentWelcome*) { return {}; }
-constexpr Roles SendersOf(const AgentRejected*) { return {}; }
-constexpr Roles SendersOf(const LaunchWorker*) { return {}; }
-constexpr Roles SendersOf(const StopWorker*) { return {}; }
-constexpr Roles SendersOf(const ExitAcknowledged*) { return {}; }
-constexpr Roles SendersOf(const PrefetchCheckpoint*) { return {}; }
-constexpr Roles SendersOf(const ServeCheckpoint*) { return {}; }
-constexpr Roles SendersOf(const SubmitReply*) { return {}; }
-constexpr Roles SendersOf(const CommandReply*) { return {}; }
-constexpr Roles SendersOf(const QueryReply*) { return {}; }
+template <class T>
+requires OneOf<T, LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest,
+               CheckpointRequest, WorkerRejected, AgentWelcome, AgentRejected,
+               LaunchWorker, StopWorker, ExitAcknowledged, PrefetchCheckpoint,
+               ServeCheckpoint, SubmitReply, CommandReply, QueryReply>
+constexpr unsigned SendersOf(const T*) { return Bits(); }
 
 absl::Status Denied(const Identity& sender, std::string_view what,
                     std::string_view remedy) {
@@ -154,8 +127,9 @@ std::optional<Role> FindRole(std::string_view name) {
 }
 
 bool MaySend(Role role, const Message& message) {
-  return std::visit([role](const auto& m) { return SendersOf(&m).Have(role); },
-                    message);
+  return std::visit(
+      [role](const auto& m) { return (SendersOf(&m) & Bits(role)) != 0; },
+      message);
 }
 
 absl::Status Authorize(const Identity& sender, const Message& message,

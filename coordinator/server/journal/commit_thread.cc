@@ -12,16 +12,7 @@ CommitThread::CommitThread(std::unique_ptr<Journal> journal,
     : journal_(std::move(journal)), notify_(std::move(notify)) {
   state_.persisted_seq = journal_->position().seq;
   state_.end = journal_->end();
-  thread_ = std::thread([this] { Run(); });
-}
-
-CommitThread::~CommitThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 void CommitThread::Append(JournalRow row, std::vector<HistoryRow> history) {
@@ -63,12 +54,12 @@ CommitThread::State CommitThread::state() const {
   return state_;
 }
 
-void CommitThread::Run() {
+void CommitThread::Run(const std::stop_token& stop) {
   // After a failure Append says so.
   journal_->ReserveWal().IgnoreError();
   bool more = true;  // an earlier coordinator may have left something
   Work work;
-  while (TakeWork(more, &work)) {
+  while (TakeWork(stop, more, &work)) {
     if (work.snapshot) journal_->StartSnapshot(*std::move(work.snapshot));
     if (!work.rows.empty()) {
       Finish(journal_->Append(work.rows, work.history), work.rows.back().seq);
@@ -78,12 +69,13 @@ void CommitThread::Run() {
   }
 }
 
-bool CommitThread::TakeWork(bool at_once, Work* work) {
+bool CommitThread::TakeWork(const std::stop_token& stop, bool at_once,
+                            Work* work) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return at_once || !queue_.rows.empty() || queue_.snapshot || stopping_;
+  changed_.wait(lock, stop, [&] {
+    return at_once || !queue_.rows.empty() || queue_.snapshot;
   });
-  if (stopping_ && queue_.rows.empty()) return false;
+  if (stop.stop_requested() && queue_.rows.empty()) return false;
   *work = std::exchange(queue_, {});
   lock.unlock();
   changed_.notify_all();  // there is room

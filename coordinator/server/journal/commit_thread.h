@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,12 +31,9 @@ class CommitThread {
   // Append waits while this many rows are queued: the disk does not keep up.
   static constexpr size_t kQueuedRowsMax = 64 * 1024;
 
-  // The journal has been read.
+  // The journal has been read. At its end what is queued is committed first; a
+  // snapshot that is not yet written is lost.
   CommitThread(std::unique_ptr<Journal> journal, std::function<void()> notify);
-  // Commits what is queued first; a snapshot that is not yet written is lost.
-  ~CommitThread();
-  CommitThread(const CommitThread&) = delete;
-  CommitThread& operator=(const CommitThread&) = delete;
 
   // In the order of seq; `history` is committed with it. Dropped after a
   // failure.
@@ -61,9 +59,9 @@ class CommitThread {
     std::vector<JournalRow> rows;
     std::vector<HistoryRow> history;
   };
-  void Run();
+  void Run(const std::stop_token& stop);
   // Waits for something to do, but not when `at_once`. False: the end.
-  bool TakeWork(bool at_once, Work* work);
+  bool TakeWork(const std::stop_token& stop, bool at_once, Work* work);
   void Finish(const absl::Status& status, uint64_t last_seq);
   bool Maintain();
   bool Verify();
@@ -73,11 +71,10 @@ class CommitThread {
   // Of the standard library: the thread sanitizer does not see into Debian's
   // absl::Mutex.
   mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   Work queue_;
   State state_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace gavel

@@ -52,19 +52,261 @@ auto Fields(As<HistoryProjector::OpenJob> auto& j) {
                   j.stride);
 }
 
-struct HistoryProjector::Now {
+struct HistoryProjector::Observation {
+  HistoryProjector& own;
   uint64_t seq;
-  Time time;
+  Time now;
   const Engine& engine;
-  Rows rows;
+  std::vector<HistoryRow> rows = {};
+
+  OpenJob* Find(JobId job) {
+    const auto found = own.jobs_.find(job);
+    return found == own.jobs_.end() ? nullptr : &found->second;
+  }
+
+  void On(const event::CoordinatorStarted& e) {
+    if (e.wall_s > 0) own.wall_offset_s_ = e.wall_s - now;
+    if (!e.policy.empty()) own.policy_ = e.policy;
+    own.round_duration_s_ = e.round_duration_s;
+  }
+
+  void On(const event::JobSubmitted&) {
+    if (engine.jobs().empty()) return;
+    const JobId id = engine.jobs().rbegin()->first;
+    own.jobs_[id].row.submitted_s = own.WallTime(now);
+    Tell(id);
+  }
+
+  // A job that was held and may try again is open again.
+  void On(const event::JobCommanded& e) { Tell(e.job); }
+
+  void On(const event::JobUpdated& e) { Tell(e.job); }
+
+  void On(const event::PolicyChanged& e) { own.policy_ = e.policy; }
+
+  void On(const event::LeaseStarted& e) {
+    OpenJob* job = Find(e.worker.job);
+    if (job == nullptr) return;
+    const int rank = e.worker.rank;
+    CloseLease(*job, rank, "replaced", Progress());
+    const Accelerator& accelerator =
+        engine.cluster().accelerator(e.accelerator);
+    OpenLease lease;
+    lease.row.seq = seq;
+    lease.row.job = e.worker.job.value();
+    lease.row.rank = rank;
+    lease.row.epoch = e.epoch;
+    lease.row.server = accelerator.server;
+    lease.row.type = accelerator.info.type;
+    lease.row.uuid = accelerator.info.uuid;
+    lease.row.from_s = own.WallTime(now);
+    const Job* const held_by = engine.FindJob(e.worker.job);
+    const auto index = static_cast<size_t>(rank);
+    if (held_by != nullptr && index < held_by->workers.size()) {
+      lease.row.steps_from = held_by->workers[index].progress.steps_done;
+    }
+    lease.since = now;
+    lease.incarnation = e.worker.incarnation;
+    if (job->row.started_s == 0) job->row.started_s = lease.row.from_s;
+    rows.emplace_back(lease.row);
+    job->leases[rank] = std::move(lease);
+    Tell(e.worker.job);
+  }
+
+  void CloseLease(OpenJob& job, int rank, std::string_view why,
+                  const Progress& progress) {
+    const auto it = job.leases.find(rank);
+    if (it == job.leases.end()) return;
+    OpenLease& lease = it->second;
+    const double held_s = now - lease.since;
+    lease.row.to_s = own.WallTime(now);
+    lease.row.steps_to = std::max(lease.row.steps_from, progress.steps_done);
+    lease.row.ended = why;
+    job.row.accelerator_s[lease.row.type] += held_s;
+    if (rank == 0) job.row.run_s += held_s;
+    rows.emplace_back(std::move(lease.row));
+    job.leases.erase(it);
+  }
+
+  void On(const event::LeaseEnded& e) {
+    if (OpenJob* job = Find(e.worker.job)) {
+      CloseLease(*job, e.worker.rank, CauseName(e), e.progress);
+      Tell(e.worker.job);
+    }
+  }
+
+  void On(const event::WorkerGone& e) {
+    OpenJob* job = Find(e.exit.worker.job);
+    if (job == nullptr) return;
+    if (!e.exit.no_failure) {
+      job->row.exit_code =
+          e.exit.exit_code == kExitEvicted ? 0 : e.exit.exit_code;
+      job->row.signal = e.exit.signal;
+      const bool failed = job->row.exit_code != 0 || e.exit.signal != 0 ||
+                          !e.exit.launch_error.empty();
+      job->row.failures += failed && !e.exit.stopped ? 1 : 0;
+    }
+    CloseVanished(e.exit.worker.job, "process ended");
+  }
+
+  void On(const event::WorkerAbandoned& e) {
+    CloseVanished(e.worker.job, "server lost");
+  }
+
+  // Its hello tells which processes are gone.
+  void On(const event::ServerJoined& e) {
+    std::vector<JobId> there;
+    for (const auto& [id, job] : own.jobs_) {
+      for (const auto& [rank, lease] : job.leases) {
+        if (lease.row.server == e.hello.server) there.push_back(id);
+      }
+    }
+    for (const JobId id : there) CloseVanished(id, "agent started anew");
+  }
+
+  // Leases that the engine no longer counts as held.
+  void CloseVanished(JobId id, std::string_view why) {
+    OpenJob* job = Find(id);
+    const Job* const known = engine.FindJob(id);
+    if (job == nullptr || known == nullptr) return;
+    const std::vector<Worker>& workers = known->workers;
+    std::vector<int> gone;
+    for (const auto& [rank, lease] : job->leases) {
+      const auto index = static_cast<size_t>(rank);
+      const bool held = index < workers.size() &&
+                        workers[index].held_epoch == lease.row.epoch &&
+                        workers[index].incarnation == lease.incarnation;
+      if (!held) gone.push_back(rank);
+    }
+    for (const int rank : gone) {
+      const auto index = static_cast<size_t>(rank);
+      CloseLease(*job, rank, why,
+                 index < workers.size() ? workers[index].progress : Progress());
+    }
+    Tell(id);
+  }
+
+  void On(const event::StepsReported& e) {
+    OpenJob* job = Find(e.worker.job);
+    if (job == nullptr || e.worker.rank != 0) return;
+    const auto lease = job->leases.find(0);
+    HistorySteps steps;
+    if (lease != job->leases.end()) steps.type = lease->second.row.type;
+    const Job* const known = engine.FindJob(e.worker.job);
+    const bool alone = known != nullptr && !known->partner.valid();
+    if (alone && !steps.type.empty() && e.progress.window_s > 0) {
+      Rate& rate = job->rates[steps.type];
+      rate.steps += e.progress.throughput_steps_per_s * e.progress.window_s;
+      rate.seconds += e.progress.window_s;
+    }
+    const uint64_t number = job->reports++;
+    if (number % job->stride != 0) return;
+    steps.seq = seq;
+    steps.job = e.worker.job.value();
+    steps.number = number;
+    steps.at_s = own.WallTime(now);
+    steps.steps_done = e.progress.steps_done;
+    steps.steps_per_s = e.progress.throughput_steps_per_s;
+    rows.emplace_back(std::move(steps));
+    if (++job->reports_kept < kHistoryStepsMax) return;
+    job->stride *= 2;
+    job->reports_kept = (job->reports_kept + 1) / 2;
+    rows.emplace_back(HistoryThinned{e.worker.job.value(), job->stride});
+  }
+
+  void On(const event::RoundStarted&) {
+    HistoryRound round;
+    round.seq = seq;
+    round.round = engine.rounds();
+    round.from_s = own.WallTime(now);
+    for (const auto& [id, open] : own.jobs_) {
+      const Job* const job = engine.FindJob(id);
+      if (job == nullptr || !job->active()) continue;
+      ++(job->assigned.empty() ? round.waiting : round.running);
+      // Of a packed pair each has half.
+      const double part = job->partner.valid() ? 0.5 : 1;
+      for (const AcceleratorId where : job->assigned) {
+        round.busy[engine.cluster().accelerator(where).info.type] += part;
+      }
+    }
+    rows.emplace_back(std::move(round));
+    TellShares();
+  }
+
+  void TellShares() {
+    HistoryShares shares;
+    shares.seq = seq;
+    shares.from_s = own.WallTime(now);
+    shares.to_s = shares.from_s + own.round_duration_s_;
+    for (const auto& [id, open] : own.jobs_) {
+      const Job* const job = engine.FindJob(id);
+      if (job == nullptr || !job->active() || !(job->target_share > 0))
+        continue;
+      shares.entitled[job->spec.owner] += job->target_share * job->scale_factor;
+    }
+    if (!shares.entitled.empty()) rows.emplace_back(std::move(shares));
+  }
+
+  void On(const event::WorkersEvicted& e) {
+    for (const WorkerKey& worker : e.workers) {
+      if (OpenJob* job = Find(worker.job)) {
+        ++job->row.evictions;
+        Tell(worker.job);
+      }
+    }
+  }
+
+  void On(const event::JobsResized& e) {
+    for (const Resize& resize : e.resizes) Tell(resize.job);
+  }
+
+  // Writes the job's row as the engine has it; forgets a job that is over.
+  void Tell(JobId id) {
+    const Job* const known = engine.FindJob(id);
+    OpenJob* open = Find(id);
+    if (known == nullptr || open == nullptr) return;
+    const Job& job = *known;
+    const bool ended =
+        job.state == JobState::kFinished || job.state == JobState::kCancelled;
+    HistoryJob& row = open->row;
+    row.job = id.value();
+    row.last_seq = seq;
+    row.over = ended && !job.AnyLive() && open->leases.empty();
+    row.name = job.spec.name;
+    row.user = job.spec.owner;
+    row.entity = job.spec.entity;
+    row.app = job.spec.app;
+    row.state = StateLetters(job);
+    row.reason = job.active() ? "" : RenderReason(job.reason);
+    row.scale_factor = job.scale_factor;
+    row.weight = job.spec.weight;
+    if (!ended) row.ended_s = 0;
+    if (ended && row.ended_s == 0) row.ended_s = own.WallTime(job.ended_at);
+    row.steps_total = job.spec.steps_total;
+    row.given_steps_per_s = job.spec.throughputs;
+    for (const Worker& worker : job.workers) {
+      row.steps_done = std::max(row.steps_done, worker.progress.steps_done);
+    }
+    row.pauses = job.stays.pauses();
+    row.moves = job.stays.moves();
+    row.pausing_s = job.stays.pausing_s();
+    for (const auto& [type, rate] : open->rates) {
+      row.steps_per_s[type] = rate.steps / rate.seconds;
+    }
+    rows.emplace_back(row);
+    if (row.over) own.jobs_.erase(id);
+  }
+
+  template <class E>
+  void On(const E&) {}
 };
 
 std::vector<HistoryRow> HistoryProjector::Observe(uint64_t seq, Time now,
                                                   const Event& event,
                                                   const Engine& engine) {
-  Now present{seq, now, engine, {}};
-  std::visit([&](const auto& e) { On(present, e); }, event);
-  return std::move(present.rows);
+  Observation seen{*this, seq, now, engine};
+  std::visit([&](const auto& e) { seen.On(e); }, event);
+  return std::move(seen.rows);
 }
 
 std::string HistoryProjector::Save() const {
@@ -91,258 +333,6 @@ absl::Status HistoryProjector::Load(std::string_view saved) {
   if (unpacker.ok()) return absl::OkStatus();
   return absl::DataLossError(StrCat("the snapshot's history is damaged: ",
                                     ToStd(unpacker.status().message())));
-}
-
-HistoryProjector::OpenJob* HistoryProjector::Find(JobId job) {
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : &found->second;
-}
-
-void HistoryProjector::On(Now& now, const event::CoordinatorStarted& e) {
-  if (e.wall_s > 0) wall_offset_s_ = e.wall_s - now.time;
-  if (!e.policy.empty()) policy_ = e.policy;
-  round_duration_s_ = e.round_duration_s;
-}
-
-void HistoryProjector::On(Now& now, const event::JobSubmitted&) {
-  if (now.engine.jobs().empty()) return;
-  const JobId id = now.engine.jobs().rbegin()->first;
-  jobs_[id].row.submitted_s = WallTime(now.time);
-  Tell(now, id);
-}
-
-// A job that was held and may try again is open again.
-void HistoryProjector::On(Now& now, const event::JobCommanded& e) {
-  Tell(now, e.job);
-}
-
-void HistoryProjector::On(Now& now, const event::JobUpdated& e) {
-  Tell(now, e.job);
-}
-
-void HistoryProjector::On(Now&, const event::PolicyChanged& e) {
-  policy_ = e.policy;
-}
-
-void HistoryProjector::On(Now& now, const event::LeaseStarted& e) {
-  OpenJob* job = Find(e.worker.job);
-  if (job == nullptr) return;
-  const int rank = e.worker.rank;
-  CloseLease(now, *job, rank, "replaced", Progress());
-  const Accelerator& accelerator =
-      now.engine.cluster().accelerator(e.accelerator);
-  OpenLease lease;
-  lease.row = {now.seq,
-               e.worker.job.value(),
-               rank,
-               e.epoch,
-               accelerator.server,
-               accelerator.info.type,
-               accelerator.info.uuid,
-               WallTime(now.time),
-               0,
-               0,
-               0,
-               ""};
-  if (const auto it = now.engine.jobs().find(e.worker.job);
-      it != now.engine.jobs().end() &&
-      static_cast<size_t>(rank) < it->second.workers.size()) {
-    lease.row.steps_from =
-        it->second.workers[static_cast<size_t>(rank)].progress.steps_done;
-  }
-  lease.since = now.time;
-  lease.incarnation = e.worker.incarnation;
-  if (job->row.started_s == 0) job->row.started_s = lease.row.from_s;
-  now.rows.emplace_back(lease.row);
-  job->leases[rank] = std::move(lease);
-  Tell(now, e.worker.job);
-}
-
-void HistoryProjector::CloseLease(Now& now, OpenJob& job, int rank,
-                                  std::string_view why,
-                                  const Progress& progress) {
-  const auto it = job.leases.find(rank);
-  if (it == job.leases.end()) return;
-  OpenLease& lease = it->second;
-  const double held_s = now.time - lease.since;
-  lease.row.to_s = WallTime(now.time);
-  lease.row.steps_to = std::max(lease.row.steps_from, progress.steps_done);
-  lease.row.ended = why;
-  job.row.accelerator_s[lease.row.type] += held_s;
-  if (rank == 0) job.row.run_s += held_s;
-  now.rows.emplace_back(std::move(lease.row));
-  job.leases.erase(it);
-}
-
-void HistoryProjector::On(Now& now, const event::LeaseEnded& e) {
-  if (OpenJob* job = Find(e.worker.job)) {
-    CloseLease(now, *job, e.worker.rank, CauseName(e), e.progress);
-    Tell(now, e.worker.job);
-  }
-}
-
-void HistoryProjector::On(Now& now, const event::WorkerGone& e) {
-  OpenJob* job = Find(e.exit.worker.job);
-  if (job == nullptr) return;
-  if (!e.exit.no_failure) {
-    job->row.exit_code =
-        e.exit.exit_code == kExitEvicted ? 0 : e.exit.exit_code;
-    job->row.signal = e.exit.signal;
-    const bool failed = job->row.exit_code != 0 || e.exit.signal != 0 ||
-                        !e.exit.launch_error.empty();
-    job->row.failures += failed && !e.exit.stopped ? 1 : 0;
-  }
-  CloseVanished(now, e.exit.worker.job, "process ended");
-}
-
-void HistoryProjector::On(Now& now, const event::WorkerAbandoned& e) {
-  CloseVanished(now, e.worker.job, "server lost");
-}
-
-// Its hello tells which processes are gone.
-void HistoryProjector::On(Now& now, const event::ServerJoined& e) {
-  std::vector<JobId> there;
-  for (const auto& [id, job] : jobs_) {
-    for (const auto& [rank, lease] : job.leases) {
-      if (lease.row.server == e.hello.server) there.push_back(id);
-    }
-  }
-  for (const JobId id : there) CloseVanished(now, id, "agent started anew");
-}
-
-// Leases that the engine no longer counts as held.
-void HistoryProjector::CloseVanished(Now& now, JobId id, std::string_view why) {
-  OpenJob* job = Find(id);
-  const auto found = now.engine.jobs().find(id);
-  if (job == nullptr || found == now.engine.jobs().end()) return;
-  const std::vector<Worker>& workers = found->second.workers;
-  std::vector<int> gone;
-  for (const auto& [rank, lease] : job->leases) {
-    const auto index = static_cast<size_t>(rank);
-    const bool held = index < workers.size() &&
-                      workers[index].held_epoch == lease.row.epoch &&
-                      workers[index].incarnation == lease.incarnation;
-    if (!held) gone.push_back(rank);
-  }
-  for (const int rank : gone) {
-    const auto index = static_cast<size_t>(rank);
-    CloseLease(now, *job, rank, why,
-               index < workers.size() ? workers[index].progress : Progress());
-  }
-  Tell(now, id);
-}
-
-void HistoryProjector::On(Now& now, const event::StepsReported& e) {
-  OpenJob* job = Find(e.worker.job);
-  if (job == nullptr || e.worker.rank != 0) return;
-  const auto lease = job->leases.find(0);
-  HistorySteps steps;
-  if (lease != job->leases.end()) steps.type = lease->second.row.type;
-  const auto found = now.engine.jobs().find(e.worker.job);
-  const bool alone =
-      found != now.engine.jobs().end() && !found->second.partner.valid();
-  if (alone && !steps.type.empty() && e.progress.window_s > 0) {
-    Rate& rate = job->rates[steps.type];
-    rate.steps += e.progress.throughput_steps_per_s * e.progress.window_s;
-    rate.seconds += e.progress.window_s;
-  }
-  const uint64_t number = job->reports++;
-  if (number % job->stride != 0) return;
-  steps.seq = now.seq;
-  steps.job = e.worker.job.value();
-  steps.number = number;
-  steps.at_s = WallTime(now.time);
-  steps.steps_done = e.progress.steps_done;
-  steps.steps_per_s = e.progress.throughput_steps_per_s;
-  now.rows.emplace_back(std::move(steps));
-  if (++job->reports_kept < kHistoryStepsMax) return;
-  job->stride *= 2;
-  job->reports_kept = (job->reports_kept + 1) / 2;
-  now.rows.emplace_back(HistoryThinned{e.worker.job.value(), job->stride});
-}
-
-void HistoryProjector::On(Now& now, const event::RoundStarted&) {
-  HistoryRound round;
-  round.seq = now.seq;
-  round.round = now.engine.rounds();
-  round.from_s = WallTime(now.time);
-  for (const auto& [id, open] : jobs_) {
-    const auto it = now.engine.jobs().find(id);
-    if (it == now.engine.jobs().end() || !it->second.active()) continue;
-    const Job& job = it->second;
-    ++(job.assigned.empty() ? round.waiting : round.running);
-    // Of a packed pair each has half.
-    const double part = job.partner.valid() ? 0.5 : 1;
-    for (const AcceleratorId where : job.assigned) {
-      round.busy[now.engine.cluster().accelerator(where).info.type] += part;
-    }
-  }
-  now.rows.emplace_back(std::move(round));
-  TellShares(now);
-}
-
-void HistoryProjector::TellShares(Now& now) const {
-  HistoryShares shares;
-  shares.seq = now.seq;
-  shares.from_s = WallTime(now.time);
-  shares.to_s = shares.from_s + round_duration_s_;
-  for (const auto& [id, open] : jobs_) {
-    const Job* const job = now.engine.FindJob(id);
-    if (job == nullptr || !job->active() || !(job->target_share > 0)) continue;
-    shares.entitled[job->spec.owner] += job->target_share * job->scale_factor;
-  }
-  if (!shares.entitled.empty()) now.rows.emplace_back(std::move(shares));
-}
-
-void HistoryProjector::On(Now& now, const event::WorkersEvicted& e) {
-  for (const WorkerKey& worker : e.workers) {
-    if (OpenJob* job = Find(worker.job)) {
-      ++job->row.evictions;
-      Tell(now, worker.job);
-    }
-  }
-}
-
-void HistoryProjector::On(Now& now, const event::JobsResized& e) {
-  for (const Resize& resize : e.resizes) Tell(now, resize.job);
-}
-
-void HistoryProjector::Tell(Now& now, JobId id) {
-  const auto found = now.engine.jobs().find(id);
-  OpenJob* open = Find(id);
-  if (found == now.engine.jobs().end() || open == nullptr) return;
-  const Job& job = found->second;
-  HistoryJob& row = open->row;
-  row.job = id.value();
-  row.last_seq = now.seq;
-  row.over =
-      (job.state == JobState::kFinished || job.state == JobState::kCancelled) &&
-      !job.AnyLive() && open->leases.empty();
-  row.name = job.spec.name;
-  row.user = job.spec.owner;
-  row.entity = job.spec.entity;
-  row.app = job.spec.app;
-  row.state = StateLetters(job);
-  row.reason = job.active() ? "" : RenderReason(job.reason);
-  row.scale_factor = job.scale_factor;
-  row.weight = job.spec.weight;
-  const bool ended =
-      job.state == JobState::kFinished || job.state == JobState::kCancelled;
-  if (!ended) row.ended_s = 0;
-  if (ended && row.ended_s == 0) row.ended_s = WallTime(job.ended_at);
-  row.steps_total = job.spec.steps_total;
-  row.given_steps_per_s = job.spec.throughputs;
-  for (const Worker& worker : job.workers) {
-    row.steps_done = std::max(row.steps_done, worker.progress.steps_done);
-  }
-  row.pauses = job.stays.pauses();
-  row.moves = job.stays.moves();
-  row.pausing_s = job.stays.pausing_s();
-  for (const auto& [type, rate] : open->rates) {
-    row.steps_per_s[type] = rate.steps / rate.seconds;
-  }
-  now.rows.emplace_back(row);
-  if (row.over) jobs_.erase(id);
 }
 
 }  // namespace gavel

@@ -59,33 +59,7 @@ class HistoryProjector {
   };
 
  private:
-  using Rows = std::vector<HistoryRow>;
-  struct Now;  // seq, time, engine and the rows so far
-
-  void On(Now& now, const event::CoordinatorStarted& e);
-  void On(Now& now, const event::JobSubmitted& e);
-  void On(Now& now, const event::JobCommanded& e);
-  void On(Now& now, const event::LeaseStarted& e);
-  void On(Now& now, const event::LeaseEnded& e);
-  void On(Now& now, const event::StepsReported& e);
-  void On(Now& now, const event::WorkerGone& e);
-  void On(Now& now, const event::WorkerAbandoned& e);
-  void On(Now& now, const event::ServerJoined& e);
-  void On(Now& now, const event::RoundStarted& e);
-  void On(Now& now, const event::WorkersEvicted& e);
-  void On(Now& now, const event::JobsResized& e);
-  void On(Now& now, const event::JobUpdated& e);
-  void On(Now& now, const event::PolicyChanged& e);
-  template <class E>
-  void On(Now&, const E&) {}
-
-  OpenJob* Find(JobId job);
-  void CloseLease(Now& now, OpenJob& job, int rank, std::string_view why,
-                  const Progress& progress);
-  void CloseVanished(Now& now, JobId id, std::string_view why);
-  void TellShares(Now& now) const;
-  // Writes the job's row as the engine has it; forgets a job that is over.
-  void Tell(Now& now, JobId id);
+  struct Observation;  // of one event
 
   double wall_offset_s_ = 0;
   std::string policy_;

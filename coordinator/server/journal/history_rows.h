@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "coordinator/server/row_fields.h"
@@ -18,6 +19,7 @@ namespace gavel {
 
 // Replaces what the table says of the job.
 struct HistoryJob {
+  static constexpr std::string_view kTable = "jobs";
   uint64_t job = 0;
   uint64_t last_seq = 0;  // row of the journal that it is as of
   bool over = false;      // ended, and no process is left
@@ -54,6 +56,7 @@ GAVEL_ROW(HistoryJob, job, last_seq, over, name, user, entity, app, state,
 
 // A worker's stay on an accelerator.
 struct HistoryLease {
+  static constexpr std::string_view kTable = "leases";
   uint64_t seq = 0;  // of its LeaseStarted
   uint64_t job = 0;
   int rank = 0;
@@ -71,6 +74,7 @@ GAVEL_ROW(HistoryLease, seq, job, rank, epoch, server, type, uuid, from_s, to_s,
           steps_from, steps_to, ended)
 
 struct HistoryRound {
+  static constexpr std::string_view kTable = "rounds";
   uint64_t seq = 0;  // of its RoundStarted
   uint64_t round = 0;
   double from_s = 0;
@@ -83,6 +87,7 @@ GAVEL_ROW(HistoryRound, seq, round, from_s, running, waiting, busy)
 // What the policy meant users to have when a round began, until the next one
 // does, or the round is over.
 struct HistoryShares {
+  static constexpr std::string_view kTable = "shares";
   uint64_t seq = 0;  // of its RoundStarted
   double from_s = 0;
   double to_s = 0;
@@ -92,6 +97,7 @@ GAVEL_ROW(HistoryShares, seq, from_s, to_s, entitled)
 
 // One report of rank 0, thinned: a job keeps at most kHistoryStepsMax.
 struct HistorySteps {
+  static constexpr std::string_view kTable = "steps";
   uint64_t seq = 0;
   uint64_t job = 0;
   uint64_t number = 0;  // of the job's reports, from 0

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/row_json.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -40,37 +41,36 @@ struct Field {
   std::string_view name;
   Kind kind;
 };
-template <class Row>
-std::vector<Field> FieldsOf() {
-  std::vector<Field> fields;
-  const Row row;
-  VisitFields(row, [&]<class T>(const RowKey& key, const T&) {
-    fields.push_back({key.name, KindOf<T>()});
-  });
-  return fields;
-}
-
 struct Table {
   std::string_view name;
   std::vector<Field> fields;
   std::string_view begins;  // column of when it began
   std::string_view ends;    // and ended; 0 there: not yet
 };
+
+template <class Row>
+Table TableOf(std::string_view begins, std::string_view ends) {
+  Table table{Row::kTable, {}, begins, ends};
+  const Row row;
+  VisitFields(row, [&]<class T>(const RowKey& key, const T&) {
+    table.fields.push_back({key.name, KindOf<T>()});
+  });
+  return table;
+}
+
 const std::vector<Table>& Tables() {
   static const std::vector<Table> tables = {
-      {"jobs", FieldsOf<HistoryJob>(), "submitted_s", "ended_s"},
-      {"leases", FieldsOf<HistoryLease>(), "from_s", "to_s"},
-      {"rounds", FieldsOf<HistoryRound>(), "from_s", "from_s"},
-      {"steps", FieldsOf<HistorySteps>(), "at_s", "at_s"},
-      {"shares", FieldsOf<HistoryShares>(), "from_s", "to_s"}};
+      TableOf<HistoryJob>("submitted_s", "ended_s"),
+      TableOf<HistoryLease>("from_s", "to_s"),
+      TableOf<HistoryRound>("from_s", "from_s"),
+      TableOf<HistorySteps>("at_s", "at_s"),
+      TableOf<HistoryShares>("from_s", "to_s")};
   return tables;
 }
 
 const Table* FindTable(std::string_view name) {
-  for (const Table& table : Tables()) {
-    if (table.name == name) return &table;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(Tables(), name, &Table::name);
+  return found == Tables().end() ? nullptr : &*found;
 }
 
 // Binds parameters from 1 on.
@@ -89,9 +89,7 @@ class Binds {
     statement_.BindInteger(++parameter_, static_cast<uint64_t>(value));
   }
   void operator()(const std::map<std::string, double>& map) {
-    statement_.BindText(
-        ++parameter_,
-        Json(map).dump(-1, ' ', false, Json::error_handler_t::replace));
+    statement_.BindText(++parameter_, DumpJson(map));
   }
 
  private:
@@ -100,44 +98,24 @@ class Binds {
 };
 
 template <class Row>
-absl::Status Insert(SqliteDatabase& database, std::string_view table,
-                    const Row& row) {
+absl::Status Write(SqliteDatabase& database, const Row& row) {
   std::string marks;
   VisitFields(row, [&](const RowKey&, const auto&) {
     marks += marks.empty() ? "?" : ",?";
   });
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement* const insert,
-      database.PrepareOnce(StrCat("INSERT OR REPLACE INTO history_", table,
-                                  " VALUES(", marks, ")")));
+      database.PrepareOnce(StrCat("INSERT OR REPLACE INTO history_",
+                                  Row::kTable, " VALUES(", marks, ")")));
   Binds bind(*insert);
   VisitFields(row, [&](const RowKey&, const auto& value) { bind(value); });
   return insert->Step().status();
 }
 
-absl::Status Write(SqliteDatabase& database, const HistoryJob& row) {
-  return Insert(database, "jobs", row);
-}
-absl::Status Write(SqliteDatabase& database, const HistoryLease& row) {
-  return Insert(database, "leases", row);
-}
-absl::Status Write(SqliteDatabase& database, const HistoryRound& row) {
-  return Insert(database, "rounds", row);
-}
-absl::Status Write(SqliteDatabase& database, const HistorySteps& row) {
-  return Insert(database, "steps", row);
-}
-absl::Status Write(SqliteDatabase& database, const HistoryShares& row) {
-  return Insert(database, "shares", row);
-}
 absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement remove,
-      database.Prepare(
-          "DELETE FROM history_steps WHERE job = ? AND number % ? != 0"));
-  remove.BindInteger(1, t.job);
-  remove.BindInteger(2, t.stride);
-  return remove.Step().status();
+  return database.Run(
+      "DELETE FROM history_steps WHERE job = ? AND number % ? != 0", t.job,
+      t.stride);
 }
 
 Json ReadValue(const SqliteStatement& row, int column, Kind kind) {
@@ -172,8 +150,8 @@ absl::Status AddUpToNow(SqliteDatabase& database, double now_s, Json& job) {
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement leases,
       database.Prepare("SELECT rank, type, from_s FROM history_leases"
-                       " WHERE job = ? AND to_s = 0"));
-  leases.BindInteger(1, id);
+                       " WHERE job = ? AND to_s = 0",
+                       id));
   while (true) {
     GAVEL_ASSIGN_OR_RETURN(const bool found, leases.Step());
     if (!found) break;
@@ -187,8 +165,8 @@ absl::Status AddUpToNow(SqliteDatabase& database, double now_s, Json& job) {
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement steps,
       database.Prepare("SELECT MAX(steps_done) FROM history_steps"
-                       " WHERE job = ?"));
-  steps.BindInteger(1, id);
+                       " WHERE job = ?",
+                       id));
   GAVEL_ASSIGN_OR_RETURN(const bool found, steps.Step());
   if (!found) return absl::OkStatus();
   job["steps_done"] =
@@ -198,10 +176,10 @@ absl::Status AddUpToNow(SqliteDatabase& database, double now_s, Json& job) {
 
 // -1: the table has no such column.
 int ColumnOf(const Table& table, std::string_view name) {
-  for (size_t i = 0; i < table.fields.size(); ++i) {
-    if (table.fields[i].name == name) return static_cast<int>(i);
-  }
-  return -1;
+  const auto found = std::ranges::find(table.fields, name, &Field::name);
+  return found == table.fields.end()
+             ? -1
+             : static_cast<int>(found - table.fields.begin());
 }
 
 // Asked of each row that a page looks at, so before any JSON is made of it.
@@ -278,50 +256,27 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_steps WHERE seq <= ?",
         "DELETE FROM history_shares WHERE seq <= ?",
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
-    GAVEL_ASSIGN_OR_RETURN(SqliteStatement remove, database.Prepare(sql));
-    remove.BindInteger(1, seq);
-    GAVEL_RETURN_IF_ERROR(remove.Step().status());
+    GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
   return absl::OkStatus();
 }
 
 std::string FormatHistoryFilter(const HistoryFilter& filter) {
-  return Json({{"table", filter.table},
-               {"job", filter.job},
-               {"user", filter.user},
-               {"state", filter.state},
-               {"since_s", filter.since_s},
-               {"until_s", filter.until_s}})
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson(ToJson(filter));
 }
 
 absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
-  const auto wrong = absl::InvalidArgumentError(
-      "the request is no filter of a history; use `gavel history` of the "
-      "coordinator's version");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return wrong;
+  bool right = json.is_object();
   HistoryFilter filter;
-  const auto read = [&json](const char* key, auto& value, bool right) {
-    if (!json.contains(key)) return true;
-    if (right) json[key].get_to(value);
-    return right;
-  };
-  const auto text_of = [&](const char* key, std::string& value) {
-    return read(key, value, json.contains(key) && json[key].is_string());
-  };
-  const auto number_of = [&](const char* key, double& value) {
-    return read(key, value, json.contains(key) && json[key].is_number());
-  };
-  const auto id_of = [&](const char* key, uint64_t& value) {
-    return read(key, value,
-                json.contains(key) && json[key].is_number_unsigned());
-  };
-  if (!text_of("table", filter.table) || !text_of("user", filter.user) ||
-      !text_of("state", filter.state) || !id_of("job", filter.job) ||
-      !number_of("since_s", filter.since_s) ||
-      !number_of("until_s", filter.until_s)) {
-    return wrong;
+  VisitFields(filter, [&](const RowKey& key, auto& member) {
+    const auto field = json.find(std::string(key.name));
+    right = right && (field == json.end() || row_json::Read(*field, &member));
+  });
+  if (!right) {
+    return absl::InvalidArgumentError(
+        "the request is no filter of a history; use `gavel history` of the "
+        "coordinator's version");
   }
   if (FindTable(filter.table) != nullptr) return filter;
   return absl::InvalidArgumentError(
@@ -335,8 +290,7 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
   const Table* table = FindTable(filter.table);
   if (table == nullptr) return absl::InvalidArgumentError("no such table");
   const std::string sql = SelectOf(*table, filter);
-  GAVEL_ASSIGN_OR_RETURN(SqliteStatement select, database.Prepare(sql));
-  select.BindInteger(1, cursor);
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement select, database.Prepare(sql, cursor));
   if (sql.find("?2") != std::string::npos) select.BindInteger(2, filter.job);
   const RowFilter wanted(filter, *table);
   HistoryPage page;

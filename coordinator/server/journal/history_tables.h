@@ -35,6 +35,7 @@ struct HistoryFilter {
   double since_s = 0;          // what ended before is left out
   double until_s = 0;          // what began later is left out; 0: nothing
 };
+GAVEL_ROW(HistoryFilter, table, job, user, state, since_s, until_s)
 std::string FormatHistoryFilter(const HistoryFilter& filter);
 // INVALID_ARGUMENT: no JSON of a filter, or a table that there is not.
 absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view json);

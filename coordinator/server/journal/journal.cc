@@ -181,9 +181,7 @@ absl::Status Journal::Broke(const absl::Status& status) {
 // is not committed is forgotten.
 template <class Body>
 absl::Status Journal::InTransaction(const Body& body) {
-  GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const begin,
-                         database_.PrepareOnce("BEGIN IMMEDIATE"));
-  GAVEL_RETURN_IF_ERROR(begin->Step().status());
+  GAVEL_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));
   if (was_read_) {
     const absl::Status last = CheckLastRow();
     if (absl::IsAborted(last)) {
@@ -193,9 +191,7 @@ absl::Status Journal::InTransaction(const Body& body) {
     GAVEL_RETURN_IF_ERROR(last);
   }
   GAVEL_RETURN_IF_ERROR(body());
-  GAVEL_ASSIGN_OR_RETURN(SqliteStatement* const commit,
-                         database_.PrepareOnce("COMMIT"));
-  return commit->Step().status();
+  return database_.Run("COMMIT");
 }
 
 // Within a transaction, so that nobody can write between this and its commit.
@@ -223,33 +219,17 @@ absl::Status Journal::CheckLastRow() {
 }
 
 absl::Status Journal::InsertRows(std::span<const JournalRow> rows) {
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement* const insert,
-      database_.PrepareOnce("INSERT INTO journal VALUES (?, ?, ?, ?, ?)"));
   for (const JournalRow& row : rows) {
-    GAVEL_RETURN_IF_ERROR(InsertRow(*insert, row));
+    assert(row.seq == end_.position.seq + 1);
+    assert(std::isfinite(row.time));
+    const JournalHash hash = ChainHash(end_.head, row);
+    GAVEL_RETURN_IF_ERROR(
+        database_.Run("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", row.seq,
+                      row.term, row.time, row.row, View(hash)));
+    end_ = {{row.term, row.seq}, row.time, hash};
   }
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement* const update,
-      database_.PrepareOnce(
-          "UPDATE metadata SET value = ? WHERE key = 'last_seq'"));
-  update->BindInteger(1, end_.position.seq);
-  return update->Step().status();
-}
-
-absl::Status Journal::InsertRow(SqliteStatement& insert,
-                                const JournalRow& row) {
-  assert(row.seq == end_.position.seq + 1);
-  assert(std::isfinite(row.time));
-  const JournalHash hash = ChainHash(end_.head, row);
-  insert.BindInteger(1, row.seq);
-  insert.BindInteger(2, row.term);
-  insert.BindReal(3, row.time);
-  insert.BindBlob(4, row.row);
-  insert.BindBlob(5, View(hash));
-  GAVEL_RETURN_IF_ERROR(insert.Step().status());
-  end_ = {{row.term, row.seq}, row.time, hash};
-  return absl::OkStatus();
+  return database_.Run("UPDATE metadata SET value = ? WHERE key = 'last_seq'",
+                       end_.position.seq);
 }
 
 void Journal::StartSnapshot(JournalSnapshot snapshot) {
@@ -300,25 +280,14 @@ absl::Status Journal::WritePart() {
   const ChainEnd& at = snapshot_->content.at;
   const std::string_view bytes = snapshot_->content.bytes;
   const size_t part = snapshot_->parts_written++;
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement insert,
-      database_.Prepare("INSERT OR REPLACE INTO snapshot_part VALUES(?,?,?)"));
-  insert.BindInteger(1, at.position.seq);
-  insert.BindInteger(2, part);
-  insert.BindBlob(3,
-                  bytes.substr(part * kSnapshotPartBytes, kSnapshotPartBytes));
-  GAVEL_RETURN_IF_ERROR(insert.Step().status());
+  GAVEL_RETURN_IF_ERROR(database_.Run(
+      "INSERT OR REPLACE INTO snapshot_part VALUES(?,?,?)", at.position.seq,
+      part, bytes.substr(part * kSnapshotPartBytes, kSnapshotPartBytes)));
   if ((part + 1) * kSnapshotPartBytes < bytes.size()) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement head,
-      database_.Prepare("INSERT OR REPLACE INTO snapshot VALUES(?,?,?,?,?)"));
   const JournalHash hash = SnapshotHash(at, bytes);
-  head.BindInteger(1, at.position.seq);
-  head.BindInteger(2, at.position.term);
-  head.BindReal(3, at.time);
-  head.BindBlob(4, View(at.head));
-  head.BindBlob(5, View(hash));
-  return head.Step().status();
+  return database_.Run("INSERT OR REPLACE INTO snapshot VALUES(?,?,?,?,?)",
+                       at.position.seq, at.position.term, at.time,
+                       View(at.head), View(hash));
 }
 
 // Of snapshots beyond the newest kSnapshotsKept, and of those that never came
@@ -327,11 +296,8 @@ absl::StatusOr<bool> Journal::RemoveOldPart() {
   GAVEL_ASSIGN_OR_RETURN(std::vector<uint64_t> kept, ListSnapshots(database_));
   if (kept.size() > kSnapshotsKept) {
     kept.resize(kSnapshotsKept);
-    GAVEL_ASSIGN_OR_RETURN(
-        SqliteStatement remove,
-        database_.Prepare("DELETE FROM snapshot WHERE seq < ?"));
-    remove.BindInteger(1, kept.back());
-    GAVEL_RETURN_IF_ERROR(remove.Step().status());
+    GAVEL_RETURN_IF_ERROR(
+        database_.Run("DELETE FROM snapshot WHERE seq < ?", kept.back()));
   }
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement find,
@@ -339,11 +305,8 @@ absl::StatusOr<bool> Journal::RemoveOldPart() {
                         "(SELECT seq FROM snapshot) LIMIT 1"));
   GAVEL_ASSIGN_OR_RETURN(const bool found, find.Step());
   if (!found) return false;
-  GAVEL_ASSIGN_OR_RETURN(
-      SqliteStatement remove,
-      database_.Prepare("DELETE FROM snapshot_part WHERE rowid = ?"));
-  remove.BindInteger(1, find.Integer(0));
-  GAVEL_RETURN_IF_ERROR(remove.Step().status());
+  GAVEL_RETURN_IF_ERROR(database_.Run(
+      "DELETE FROM snapshot_part WHERE rowid = ?", find.Integer(0)));
   return true;
 }
 
@@ -360,19 +323,16 @@ absl::StatusOr<bool> Journal::PruneSome() {
   }
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      database_.Prepare("SELECT time FROM journal WHERE seq = ?"));
-  select.BindInteger(1, last);
+      database_.Prepare("SELECT time FROM journal WHERE seq = ?", last));
   GAVEL_ASSIGN_OR_RETURN(const bool found, select.Step());
   if (!found || !(select.Real(0) < end_.time - options_.keep_s)) return false;
-  for (const char* sql :
-       {"DELETE FROM journal_base",
-        "INSERT INTO journal_base SELECT seq, term, time, hash FROM journal "
-        "WHERE seq = ?",
-        "DELETE FROM journal WHERE seq <= ?"}) {
-    GAVEL_ASSIGN_OR_RETURN(SqliteStatement change, database_.Prepare(sql));
-    if (std::string_view(sql).ends_with('?')) change.BindInteger(1, last);
-    GAVEL_RETURN_IF_ERROR(change.Step().status());
-  }
+  GAVEL_RETURN_IF_ERROR(database_.Run("DELETE FROM journal_base"));
+  GAVEL_RETURN_IF_ERROR(
+      database_.Run("INSERT INTO journal_base SELECT seq, term, time, hash "
+                    "FROM journal WHERE seq = ?",
+                    last));
+  GAVEL_RETURN_IF_ERROR(
+      database_.Run("DELETE FROM journal WHERE seq <= ?", last));
   GAVEL_RETURN_IF_ERROR(PruneHistory(database_, last));
   return true;
 }

@@ -127,7 +127,6 @@ class Journal {
   absl::Status InTransaction(const Body& body);
   absl::Status CheckLastRow();
   absl::Status InsertRows(std::span<const JournalRow> rows);
-  absl::Status InsertRow(SqliteStatement& insert, const JournalRow& row);
   absl::Status WritePart();
   absl::StatusOr<bool> RemoveOldPart();
   absl::StatusOr<bool> PruneSome();

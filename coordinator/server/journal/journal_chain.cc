@@ -78,8 +78,8 @@ absl::Status Damaged(uint64_t seq, std::string_view what) {
 absl::Status CheckAgainstRow(SqliteDatabase& database, const ChainEnd& at) {
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      database.Prepare("SELECT hash FROM journal WHERE seq = ?"));
-  select.BindInteger(1, at.position.seq);
+      database.Prepare("SELECT hash FROM journal WHERE seq = ?",
+                       at.position.seq));
   GAVEL_ASSIGN_OR_RETURN(const bool found, select.Step());
   if (!found || std::ranges::equal(select.Blob(0), at.head)) {
     return absl::OkStatus();
@@ -183,8 +183,7 @@ absl::StatusOr<JournalSnapshot> ReadSnapshot(SqliteDatabase& database,
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement select,
       database.Prepare(
-          "SELECT term, time, head, hash FROM snapshot WHERE seq = ?"));
-  select.BindInteger(1, seq);
+          "SELECT term, time, head, hash FROM snapshot WHERE seq = ?", seq));
   GAVEL_ASSIGN_OR_RETURN(const bool found, select.Step());
   if (!found) return Damaged(seq, "it is not there");
   JournalSnapshot snapshot;
@@ -198,8 +197,8 @@ absl::StatusOr<JournalSnapshot> ReadSnapshot(SqliteDatabase& database,
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement parts,
       database.Prepare("SELECT bytes FROM snapshot_part WHERE seq = ? "
-                       "ORDER BY part"));
-  parts.BindInteger(1, seq);
+                       "ORDER BY part",
+                       seq));
   while (true) {
     GAVEL_ASSIGN_OR_RETURN(const bool more, parts.Step());
     if (!more) break;
@@ -217,8 +216,8 @@ absl::Status ReadRows(SqliteDatabase& database, const TakeRow& take,
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement select,
       database.Prepare("SELECT seq, term, time, event, hash FROM journal "
-                       "WHERE seq > ? ORDER BY seq"));
-  select.BindInteger(1, end->position.seq);
+                       "WHERE seq > ? ORDER BY seq",
+                       end->position.seq));
   while (true) {
     const absl::StatusOr<bool> found = select.Step();
     GAVEL_RETURN_IF_ERROR(
@@ -235,9 +234,8 @@ absl::Status VerifyRows(SqliteDatabase& database, uint64_t last, uint64_t rows,
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement select,
       database.Prepare("SELECT seq, term, time, event, hash FROM journal "
-                       "WHERE seq > ? AND seq <= ? ORDER BY seq"));
-  select.BindInteger(1, end->position.seq);
-  select.BindInteger(2, until);
+                       "WHERE seq > ? AND seq <= ? ORDER BY seq",
+                       end->position.seq, until));
   size_t bytes = 0;
   while (end->position.seq < until && bytes < kVerifiedBytesMax) {
     const std::string after = StrCat("after row ", end->position.seq);

@@ -60,7 +60,6 @@ class Recorder {
   // Problems for an operator.
   std::vector<std::string> Troubles() const;
   absl::Status CheckLock() const { return commits_->CheckLock(); }
-  double WallTime(Time now) const { return projector_.WallTime(now); }
 
  private:
   SnapshotOptions options_;

@@ -47,16 +47,7 @@ SnapshotThread::SnapshotThread(Engine engine, HistoryProjector projector,
     : take_(std::move(take)),
       engine_(std::move(engine)),
       projector_(std::move(projector)),
-      thread_([this] { Work(); }) {}
-
-SnapshotThread::~SnapshotThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+      thread_([this](const std::stop_token& stop) { Work(stop); }) {}
 
 // Not told: there is nothing to do before the row is on disk.
 void SnapshotThread::Append(Row row) {
@@ -84,10 +75,10 @@ void SnapshotThread::Persisted(const ChainEnd& end, bool snapshot) {
   changed_.notify_all();
 }
 
-void SnapshotThread::Work() {
+void SnapshotThread::Work(const std::stop_token& stop) {
   std::deque<Row> rows;
   std::optional<ChainEnd> snapshot;
-  while (TakeSome(&rows, &snapshot)) {
+  while (TakeSome(stop, &rows, &snapshot)) {
     for (const Row& row : rows) {
       engine_.Replay(row.seq, row.term, row.time, *row.event);
       projector_.Observe(row.seq, row.time, *row.event, engine_);
@@ -99,17 +90,17 @@ void SnapshotThread::Work() {
 }
 
 // No row beyond the one that a snapshot is wanted of, until it is made.
-bool SnapshotThread::TakeSome(std::deque<Row>* rows,
+bool SnapshotThread::TakeSome(const std::stop_token& stop,
+                              std::deque<Row>* rows,
                               std::optional<ChainEnd>* snapshot) {
   std::unique_lock lock(mutex_);
   const auto last = [this] {
     return wanted_ ? wanted_->position.seq : persisted_;
   };
-  changed_.wait(lock, [&] {
-    return stopping_ || wanted_ ||
-           (!rows_.empty() && rows_.front().seq <= last());
+  changed_.wait(lock, stop, [&] {
+    return wanted_ || (!rows_.empty() && rows_.front().seq <= last());
   });
-  if (stopping_) return false;
+  if (stop.stop_requested()) return false;
   rows->clear();
   while (!rows_.empty() && rows_.front().seq <= last()) {
     rows->push_back(std::move(rows_.front()));

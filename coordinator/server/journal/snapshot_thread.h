@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -33,12 +34,9 @@ class SnapshotThread {
   // Called on the thread with each snapshot; it must not block.
   using Take = std::function<void(JournalSnapshot)>;
 
-  // `engine` and `projector` as they are after the last row of the journal.
+  // `engine` and `projector` as they are after the last row of the journal. At
+  // its end a snapshot that is not yet made is forgotten.
   SnapshotThread(Engine engine, HistoryProjector projector, Take take);
-  // A snapshot that is not yet made is forgotten.
-  ~SnapshotThread();
-  SnapshotThread(const SnapshotThread&) = delete;
-  SnapshotThread& operator=(const SnapshotThread&) = delete;
 
   struct Row {
     uint64_t seq = 0;
@@ -55,22 +53,22 @@ class SnapshotThread {
   void Persisted(const ChainEnd& end, bool snapshot);
 
  private:
-  void Work();
+  void Work(const std::stop_token& stop);
   // Waits for something to do. False: the end.
-  bool TakeSome(std::deque<Row>* rows, std::optional<ChainEnd>* snapshot);
+  bool TakeSome(const std::stop_token& stop, std::deque<Row>* rows,
+                std::optional<ChainEnd>* snapshot);
 
   const Take take_;
   Engine engine_;  // the thread's, and the next
   HistoryProjector projector_;
   // As in CommitThread, of the standard library.
   mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<Row> rows_;
   uint64_t persisted_ = 0;
   std::optional<ChainEnd> wanted_;
   bool lost_ = false;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 // The engine and the projector as they are written into a journal's snapshot.

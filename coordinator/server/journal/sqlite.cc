@@ -186,7 +186,7 @@ absl::Status SqliteDatabase::Execute(const char* sql) {
   return ErrorOf(database_.get(), result);
 }
 
-absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(std::string_view sql) {
+absl::StatusOr<SqliteStatement> SqliteDatabase::Compile(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   const int result =
       sqlite3_prepare_v2(database_.get(), sql.data(),
@@ -199,7 +199,7 @@ absl::StatusOr<SqliteStatement*> SqliteDatabase::PrepareOnce(
     std::string_view sql) {
   auto found = kept_.find(sql);
   if (found == kept_.end()) {
-    absl::StatusOr<SqliteStatement> made = Prepare(sql);
+    absl::StatusOr<SqliteStatement> made = Compile(sql);
     if (!made.ok()) return made.status();
     if (kept_.size() >= kKeptMax) kept_.clear();
     found = kept_.emplace(std::string(sql), *std::move(made)).first;

@@ -30,6 +30,11 @@ class SqliteStatement {
   void BindReal(int parameter, double value);
   void BindBlob(int parameter, std::string_view bytes);
   void BindText(int parameter, std::string_view text);  // for a person's SQL
+  void Bind(int parameter, uint64_t value) { BindInteger(parameter, value); }
+  void Bind(int parameter, double value) { BindReal(parameter, value); }
+  void Bind(int parameter, std::string_view bytes) {
+    BindBlob(parameter, bytes);
+  }
   // True: a row is there to be read. False: done, and the statement is reset.
   absl::StatusOr<bool> Step();
 
@@ -59,11 +64,28 @@ class SqliteDatabase {
 
   // Statements without parameters and results, separated by semicolons.
   absl::Status Execute(const char* sql);
-  absl::StatusOr<SqliteStatement> Prepare(std::string_view sql);
+  // `values`: of the first parameters, as of Bind.
+  template <class... T>
+  absl::StatusOr<SqliteStatement> Prepare(std::string_view sql,
+                                          const T&... values) {
+    absl::StatusOr<SqliteStatement> statement = Compile(sql);
+    int parameter = 0;
+    if (statement.ok()) (statement->Bind(++parameter, values), ...);
+    return statement;
+  }
   // The same, kept for the next time that this text comes: for those that each
   // commit needs. Its results are read to their end; at most kKeptMax texts.
   static constexpr size_t kKeptMax = 64;
   absl::StatusOr<SqliteStatement*> PrepareOnce(std::string_view sql);
+  // Runs such a one to its end, with `values` as of Prepare.
+  template <class... T>
+  absl::Status Run(std::string_view sql, const T&... values) {
+    const absl::StatusOr<SqliteStatement*> statement = PrepareOnce(sql);
+    if (!statement.ok()) return statement.status();
+    int parameter = 0;
+    ((*statement)->Bind(++parameter, values), ...);
+    return (*statement)->Step().status();
+  }
 
   // Pages in the WAL after the last commit.
   int wal_pages() const { return *wal_pages_; }
@@ -82,6 +104,7 @@ class SqliteDatabase {
     void operator()(sqlite3* database) const;
   };
   explicit SqliteDatabase(sqlite3* database);
+  absl::StatusOr<SqliteStatement> Compile(std::string_view sql);
   std::unique_ptr<int> wal_pages_;  // SQLite's hook keeps its address
   std::unique_ptr<sqlite3, Close> database_;
   std::map<std::string, SqliteStatement, std::less<>> kept_;

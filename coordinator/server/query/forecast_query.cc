@@ -1,9 +1,8 @@
-#include "coordinator/server/query/forecast_query.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/query.h"
 #include "coordinator/server/query/row_json.h"
 
 namespace gavel {
@@ -57,11 +56,16 @@ ForecastRow RowOf(const Job& job, const QueryView& view) {
 void AnswerForecast(const QueryRequest& request, const QueryView& view,
                     QueryReply* reply) {
   JsonPage page;
-  reply->next_cursor =
-      page.AddFrom(view.engine.jobs(), request.cursor, [&](const Job& job) {
-        return job.active() ? ToJson(RowOf(job, view))
-                            : nlohmann::ordered_json();
-      });
+  uint64_t last = request.cursor;
+  const std::map<JobId, Job>& jobs = view.engine.jobs();
+  for (auto it = jobs.upper_bound(JobId(last)); it != jobs.end(); ++it) {
+    const auto& [id, job] = *it;
+    if (job.active() && !page.Add(ToJson(RowOf(job, view)))) {
+      reply->next_cursor = last;
+      break;
+    }
+    last = id.value();
+  }
   reply->json = page.Take();
 }
 

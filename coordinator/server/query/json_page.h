@@ -37,20 +37,6 @@ class JsonPage {
   }
   std::string Take() { return json_ + "]"; }
 
-  // One of an ordered map with ids as keys: rows above `cursor`, as many as
-  // fit; where to go on, 0: that was all. Null as a row: it is left out.
-  template <class Map, class RowOf>
-  uint64_t AddFrom(const Map& map, uint64_t cursor, RowOf row_of) {
-    uint64_t last = cursor;
-    for (auto it = map.upper_bound(typename Map::key_type(cursor));
-         it != map.end(); ++it) {
-      const nlohmann::ordered_json row = row_of(it->second);
-      if (!row.is_null() && !Add(row)) return last;
-      last = it->first.value();
-    }
-    return 0;
-  }
-
  private:
   std::string json_ = "[";
   size_t rows_ = 0;

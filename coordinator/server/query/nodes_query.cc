@@ -1,5 +1,3 @@
-#include "coordinator/server/query/nodes_query.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/server/query/json_page.h"
+#include "coordinator/server/query/query.h"
 #include "coordinator/server/query/row_json.h"
 
 namespace gavel {
@@ -36,12 +35,44 @@ std::string_view AcceleratorStateName(const Accelerator& accelerator,
 }
 
 struct Nodes {
-  Nodes(const Engine& of, Time at);
+  Nodes(const Engine& of, Time at) : engine(of), now(at) {
+    for (const auto& [id, job] : engine.jobs()) {
+      if (const auto still = engine.StandstillOf(job)) {
+        hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
+      }
+      for (const Worker& worker : job.workers) {
+        if (worker.held_epoch != 0) holders.emplace(worker.held, id);
+        AddStarting(job, static_cast<size_t>(&worker - job.workers.data()));
+        if (!worker.is_parked()) continue;
+        parked_bytes[worker.server] += worker.progress.host_bytes;
+        if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
+      }
+    }
+  }
+
   bool InUse(AcceleratorId id) const {
     return holders.contains(id) || starting.contains(id);
   }
   // A process that holds no lease, and is not parked for a later one.
-  void AddStarting(const Job& job, size_t rank);
+  // One that has lost its accelerator already counts for all of its server that
+  // are to be free.
+  void AddStarting(const Job& job, size_t rank) {
+    const Worker& worker = job.workers[rank];
+    if (!worker.is_live() || worker.held_epoch != 0) return;
+    if (worker.is_parked() && !worker.leaving) return;
+    const Cluster& cluster = engine.cluster();
+    if (!worker.leaving && rank < job.assigned.size() &&
+        cluster.accelerator(job.assigned[rank]).server == worker.server) {
+      starting.emplace(job.assigned[rank], job.id);
+      return;
+    }
+    const auto server = cluster.servers().find(worker.server);
+    if (server == cluster.servers().end()) return;
+    for (const AcceleratorId id : server->second) {
+      const Accelerator& place = cluster.accelerator(id);
+      if (place.drained || place.leaving) starting.emplace(id, job.id);
+    }
+  }
 
   const Engine& engine;
   const Time now;
@@ -51,41 +82,6 @@ struct Nodes {
   std::multimap<AcceleratorId, JobId> starting;  // processes without a lease
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
-
-Nodes::Nodes(const Engine& of, Time at) : engine(of), now(at) {
-  for (const auto& [id, job] : engine.jobs()) {
-    if (const auto still = engine.StandstillOf(job)) {
-      hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
-    }
-    for (const Worker& worker : job.workers) {
-      if (worker.held_epoch != 0) holders.emplace(worker.held, id);
-      AddStarting(job, static_cast<size_t>(&worker - job.workers.data()));
-      if (!worker.is_parked()) continue;
-      parked_bytes[worker.server] += worker.progress.host_bytes;
-      if (worker.kept_on.valid()) kept.emplace(worker.kept_on, id);
-    }
-  }
-}
-
-// One that has lost its accelerator already counts for all of its server that
-// are to be free.
-void Nodes::AddStarting(const Job& job, size_t rank) {
-  const Worker& worker = job.workers[rank];
-  if (!worker.is_live() || worker.held_epoch != 0) return;
-  if (worker.is_parked() && !worker.leaving) return;
-  const Cluster& cluster = engine.cluster();
-  if (!worker.leaving && rank < job.assigned.size() &&
-      cluster.accelerator(job.assigned[rank]).server == worker.server) {
-    starting.emplace(job.assigned[rank], job.id);
-    return;
-  }
-  const auto server = cluster.servers().find(worker.server);
-  if (server == cluster.servers().end()) return;
-  for (const AcceleratorId id : server->second) {
-    const Accelerator& place = cluster.accelerator(id);
-    if (place.drained || place.leaving) starting.emplace(id, job.id);
-  }
-}
 
 AcceleratorRow RowOf(const Nodes& nodes, AcceleratorId id) {
   const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);

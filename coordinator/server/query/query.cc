@@ -5,9 +5,7 @@
 #include <string>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/query/forecast_query.h"
 #include "coordinator/server/query/json_page.h"
-#include "coordinator/server/query/nodes_query.h"
 #include "coordinator/server/query/row_json.h"
 #include "core/text.h"
 
@@ -77,9 +75,7 @@ StatusRow StatusOf(const QueryView& view) {
     row.solver = result.solver;
   }
   row.detail = result.detail;
-  row.kept_out = {view.wire.frames_dropped, view.wire.messages_refused,
-                  view.wire.connections_refused, view.wire.connections_cut,
-                  view.wire.handshakes_failed};
+  row.kept_out = view.wire;
   row.profiling = {options.profiling_percentage, profiling.accelerators,
                    profiling.accelerator_s};
   row.failures = {failures.losses(), failures.busy_s(), failures.Interval_s()};

@@ -16,7 +16,6 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/server/query/rows.h"
-#include "coordinator/server/wire_counts.h"
 #include "core/messages.h"
 #include "core/units.h"
 
@@ -39,6 +38,17 @@ struct QueryView {
 // kNodes: rows of servers; the cursor counts rows. kStatus: one object.
 // kForecast: rows of active jobs. Of jobs queue_view.h answers.
 QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
+
+// The parts of it that are rows. Of servers: at most kAcceleratorsPerRowMax
+// accelerators in one, further ones follow in rows of the same server.
+void AnswerNodes(const QueryRequest& request, const QueryView& view,
+                 QueryReply* reply);
+// What a prediction needs of each active job, for `gavel what-if`: the client
+// simulates, so that the coordinator never computes for it. By job id, the
+// cursor is the last one's. "steps_left" is null for a job that runs until its
+// program ends by itself.
+void AnswerForecast(const QueryRequest& request, const QueryView& view,
+                    QueryReply* reply);
 
 // As squeue's: PD waiting, R running, S paused, CG pausing or ending,
 // CD finished, F held after failures, CA cancelled.

@@ -16,104 +16,70 @@
 
 namespace gavel {
 
-template <class T>
-nlohmann::ordered_json ToJson(const T& value);
-
 namespace row_json {
 
 using Json = nlohmann::ordered_json;
 
 template <class T>
-Json Write(const T& value) {
-  return value;
-}
+concept IsOptional = requires(T& value) {
+  value.emplace();
+  value.reset();
+};
 template <class T>
-Json Write(const std::optional<T>& value) {
-  return value ? ToJson(*value) : Json();
-}
+concept IsNamed = requires {
+  typename T::value_type::second_type;
+};
 template <class T>
-Json Write(const std::vector<T>& values) {
-  Json list = Json::array();
-  for (const T& value : values) list.push_back(ToJson(value));
-  return list;
-}
-template <class T>
-Json Write(const Named<T>& values) {
-  Json object = Json::object();
-  for (const auto& [name, value] : values) object[name] = ToJson(value);
-  return object;
-}
-template <IsRow T>
-Json Write(const T& row) {
-  Json object = Json::object();
-  VisitFields(row, [&](const RowKey& key, const auto& member) {
-    object[std::string(key.name)] = ToJson(member);
-  });
-  return object;
-}
+concept IsList = !std::same_as<T, std::string> && !IsNamed<T> && requires {
+  typename T::value_type;
+  typename T::reverse_iterator;
+};
 
 // False: the JSON is of another type, and the value is as it was.
-inline bool Read(const Json& json, std::string* value) {
-  if (json.is_string()) *value = json.get<std::string>();
-  return json.is_string();
-}
-inline bool Read(const Json& json, bool* value) {
-  if (json.is_boolean()) *value = json.get<bool>();
-  return json.is_boolean();
-}
-inline bool Read(const Json& json, double* value) {
-  if (json.is_number()) *value = json.get<double>();
-  return json.is_number();
-}
-template <std::integral T>
+template <class T>
 bool Read(const Json& json, T* value) {
-  if (!json.is_number_integer()) return false;
-  const bool fits = json.is_number_unsigned()
-                        ? std::in_range<T>(json.get<uint64_t>())
-                        : std::in_range<T>(json.get<int64_t>());
-  if (fits) *value = json.get<T>();
-  return fits;
-}
-template <class T>
-bool Read(const Json& json, std::optional<T>* value);
-template <class T>
-bool Read(const Json& json, std::vector<T>* values);
-template <class T>
-bool Read(const Json& json, Named<T>* values);
-
-// What is missing or of another type stays at its default.
-template <IsRow T>
-bool Read(const Json& json, T* row) {
-  if (!json.is_object()) return false;
-  VisitFields(*row, [&](const RowKey& key, auto& member) {
-    const auto field = json.find(std::string(key.name));
-    if (field != json.end()) Read(*field, &member);
-  });
-  return true;
-}
-template <class T>
-bool Read(const Json& json, std::optional<T>* value) {
-  T read{};
-  if (!Read(json, &read)) return false;
-  *value = std::move(read);
-  return true;
-}
-// Rows of another type are rows of defaults, other values are left out.
-template <class T>
-bool Read(const Json& json, std::vector<T>* values) {
-  if (!json.is_array()) return false;
-  for (const Json& element : json) {
-    T value{};
-    if (Read(element, &value) || IsRow<T>) values->push_back(std::move(value));
-  }
-  return true;
-}
-template <class T>
-bool Read(const Json& json, Named<T>* values) {
-  if (!json.is_object()) return false;
-  for (const auto& [name, element] : json.items()) {
-    T value{};
-    if (Read(element, &value)) values->emplace_back(name, std::move(value));
+  if constexpr (IsRow<T>) {
+    if (!json.is_object()) return false;
+    // What is missing or of another type stays at its default.
+    VisitFields(*value, [&](const RowKey& key, auto& member) {
+      const auto field = json.find(std::string(key.name));
+      if (field != json.end()) Read(*field, &member);
+    });
+  } else if constexpr (IsNamed<T>) {
+    if (!json.is_object()) return false;
+    for (const auto& [name, element] : json.items()) {
+      typename T::value_type::second_type read{};
+      if (Read(element, &read)) value->emplace_back(name, std::move(read));
+    }
+  } else if constexpr (IsList<T>) {
+    if (!json.is_array()) return false;
+    // Rows of another type are rows of defaults, other values are left out.
+    using Element = typename T::value_type;
+    for (const Json& element : json) {
+      Element read{};
+      if (Read(element, &read) || IsRow<Element>) {
+        value->push_back(std::move(read));
+      }
+    }
+  } else if constexpr (IsOptional<T>) {
+    typename T::value_type read{};
+    if (!Read(json, &read)) return false;
+    *value = std::move(read);
+  } else {
+    bool right = false;
+    if constexpr (std::same_as<T, std::string>) {
+      right = json.is_string();
+    } else if constexpr (std::same_as<T, bool>) {
+      right = json.is_boolean();
+    } else if constexpr (std::same_as<T, double>) {
+      right = json.is_number();
+    } else if (json.is_number_unsigned()) {
+      right = std::in_range<T>(json.get<uint64_t>());
+    } else if (json.is_number_integer()) {
+      right = std::in_range<T>(json.get<int64_t>());
+    }
+    if (right) *value = json.get<T>();
+    return right;
   }
   return true;
 }
@@ -123,7 +89,26 @@ bool Read(const Json& json, Named<T>* values) {
 // In the order of the members' list.
 template <class T>
 nlohmann::ordered_json ToJson(const T& value) {
-  return row_json::Write(value);
+  using Json = nlohmann::ordered_json;
+  if constexpr (IsRow<T>) {
+    Json object = Json::object();
+    VisitFields(value, [&](const RowKey& key, const auto& member) {
+      object[std::string(key.name)] = ToJson(member);
+    });
+    return object;
+  } else if constexpr (row_json::IsNamed<T>) {
+    Json object = Json::object();
+    for (const auto& [name, element] : value) object[name] = ToJson(element);
+    return object;
+  } else if constexpr (row_json::IsList<T>) {
+    Json list = Json::array();
+    for (const auto& element : value) list.push_back(ToJson(element));
+    return list;
+  } else if constexpr (row_json::IsOptional<T>) {
+    return value ? ToJson(*value) : Json();
+  } else {
+    return value;
+  }
 }
 
 // A row, or a list of rows, of a coordinator that may be older or newer: what

@@ -154,14 +154,16 @@ struct EntityRow {
 };
 GAVEL_ROW(EntityRow, name, weight, policy)
 
-struct KeptOutRow {
-  uint64_t frames_dropped = 0;
-  uint64_t messages_refused = 0;
-  uint64_t connections_refused = 0;
-  uint64_t connections_cut = 0;
-  uint64_t handshakes_failed = 0;
+// What a coordinator has kept out since it was started.
+struct WireCounts {
+  uint64_t frames_dropped = 0;       // that are no message, or none for us
+  uint64_t messages_refused = 0;     // that their senders may not send
+  uint64_t connections_refused = 0;  // handshakes, and too many of an address
+  uint64_t connections_cut = 0;      // for what they sent
+  uint64_t handshakes_failed = 0;    // before any key was asked for
+  friend bool operator==(const WireCounts&, const WireCounts&) = default;
 };
-GAVEL_ROW(KeptOutRow, frames_dropped, messages_refused, connections_refused,
+GAVEL_ROW(WireCounts, frames_dropped, messages_refused, connections_refused,
           connections_cut, handshakes_failed)
 
 struct ProfilingRow {
@@ -202,7 +204,7 @@ struct StatusRow {
   std::optional<double> gap;
   std::optional<std::string> solver;
   std::string detail;
-  KeptOutRow kept_out;
+  WireCounts kept_out;
   ProfilingRow profiling;
   FailuresRow failures;
   std::vector<std::string> troubles;  // that a person has to see to
