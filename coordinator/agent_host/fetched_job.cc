@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/agent_host/file_user.h"
+#include "coordinator/agent_host/unix_account.h"
 
 namespace gavel {
 

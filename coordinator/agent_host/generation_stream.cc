@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -14,8 +15,8 @@
 #include "coordinator/agent/stream_receiver.h"
 #include "coordinator/agent/stream_sender.h"
 #include "coordinator/agent_host/fetched_job.h"
-#include "coordinator/agent_host/file_user.h"
 #include "coordinator/agent_host/generation_outbox.h"
+#include "coordinator/agent_host/unix_account.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"

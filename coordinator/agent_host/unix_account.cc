@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <pwd.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 #include "absl/status/status.h"
@@ -57,6 +58,21 @@ absl::StatusOr<std::optional<UnixAccount>> AccountOfJob(
   }
   account.groups.resize(static_cast<size_t>(count));
   return account;
+}
+
+// Neither call can fail for root; the group first, while it is still root's to
+// change.
+FileUser::FileUser(const std::optional<UnixAccount>& account)
+    : changed_(account.has_value() && geteuid() == 0) {
+  if (!changed_) return;
+  setfsgid(account->gid);
+  setfsuid(account->uid);
+}
+
+FileUser::~FileUser() {
+  if (!changed_) return;
+  setfsuid(geteuid());
+  setfsgid(getegid());
 }
 
 }  // namespace gavel

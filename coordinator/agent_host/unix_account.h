@@ -30,6 +30,20 @@ struct UnixAccount {
 absl::StatusOr<std::optional<UnixAccount>> AccountOfJob(
     const std::string& name);
 
+// While it lives, this thread accesses files as another user of the machine
+// (setfsuid(2)). Without an account, or when this process is not root, nothing
+// changes. To be destroyed on the thread that made it.
+class FileUser {
+ public:
+  explicit FileUser(const std::optional<UnixAccount>& account);
+  ~FileUser();
+  FileUser(const FileUser&) = delete;
+  FileUser& operator=(const FileUser&) = delete;
+
+ private:
+  bool changed_;
+};
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_AGENT_HOST_UNIX_ACCOUNT_H_
