@@ -92,18 +92,7 @@ std::string ColumnName(const PolicyProblem& problem, size_t column) {
                                                     : " unconsolidated");
 }
 
-bool HasSoundTimes(const PolicyJob& job) {
-  bool sound = !std::isnan(job.deadline_s);
-  for (const double value :
-       {job.steps_remaining, job.time_since_start_s, job.time_received_s,
-        job.isolated_s, std::abs(job.arrival_s)}) {
-    sound &= FiniteFromZero(value);
-  }
-  return sound;
-}
-
-// What is wrong with them.
-absl::Status RefuseTimes(const PolicyJob& job) {
+absl::Status CheckTimes(const PolicyJob& job) {
   const struct {
     const char* name;
     double value;
@@ -120,29 +109,12 @@ absl::Status RefuseTimes(const PolicyJob& job) {
     return Refuse("job ", job.id.value(), ": arrival ", job.arrival_s,
                   "; give seconds");
   }
+  if (!std::isnan(job.deadline_s)) return absl::OkStatus();
   return Refuse("job ", job.id.value(), ": deadline ", job.deadline_s,
                 "; give seconds from now, infinity for none");
 }
 
-// Nearly all are: messages are made apart from this.
-bool IsSound(const PolicyProblem& problem, size_t m,
-             std::span<const double> row) {
-  const PolicyJob& job = problem.jobs[m];
-  const JobId before = m == 0 ? JobId() : problem.jobs[m - 1].id;
-  // Without a branch: all of it is true.
-  bool sound = before < job.id;
-  sound &= job.scale_factor >= 1;
-  sound &= job.weight > 0;
-  sound &= FiniteFromZero(job.weight);
-  sound &= job.entity >= -1;
-  sound &= job.entity < static_cast<int64_t>(problem.entities.size());
-  sound &= HasSoundTimes(job);
-  for (const double throughput : row) sound &= FiniteFromZero(throughput);
-  return sound;
-}
-
-// What is wrong with it.
-absl::Status RefuseJob(const PolicyProblem& problem, size_t m) {
+absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   const PolicyJob& job = problem.jobs[m];
   const auto refuse = [&](const auto&... what) {
     return Refuse("job ", job.id.value(), ": ", what...);
@@ -169,7 +141,7 @@ absl::Status RefuseJob(const PolicyProblem& problem, size_t m) {
     return refuse("throughput ", row[c], " on ", ColumnName(problem, c),
                   "; give steps/s, 0 when it cannot run there");
   }
-  return RefuseTimes(job);
+  return CheckTimes(job);
 }
 
 // The first job of each kind, n for none; of jobs of one kind the scale factor.
@@ -250,7 +222,7 @@ absl::Status CheckPair(const PolicyProblem& problem,
 }  // namespace
 
 bool IsSoundJob(const PolicyProblem& problem, size_t job) {
-  return IsSound(problem, job, problem.Row(job));
+  return CheckJob(problem, job).ok();
 }
 
 absl::Status CheckProblem(const PolicyProblem& problem) {
@@ -262,10 +234,8 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
   for (const PolicyEntity& entity : problem.entities) {
     GAVEL_RETURN_IF_ERROR(CheckEntity(entity));
   }
-  const size_t columns = problem.columns();
-  const double* row = problem.throughputs.data();
-  for (size_t m = 0; m < problem.jobs.size(); ++m, row += columns) {
-    if (!IsSound(problem, m, {row, columns})) return RefuseJob(problem, m);
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
   }
   if (problem.kinds.empty() && problem.pairs.empty()) return absl::OkStatus();
   std::vector<size_t> first_of;
