@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,40 +36,30 @@ PolicyResult Ask(const Policy& policy, const PolicyProblem& problem) {
   }
 }
 
-using Figure = std::function<double(size_t job)>;
-
-// All that makes a program's coefficients differ; 0: not known, no figure.
-std::vector<Figure> Figures(const PolicyProblem& problem) {
-  std::vector<Figure> figures = {
-      [&](size_t m) { return problem.jobs[m].weight; },
-      [&](size_t m) { return problem.jobs[m].steps_remaining; },
-      [&](size_t m) { return problem.jobs[m].isolated_s; }};
-  for (size_t c = 0; c < problem.columns(); ++c) {
-    figures.emplace_back([&problem, c](size_t m) { return problem.Row(m)[c]; });
-  }
-  return figures;
-}
-
-// By job: by how many powers of ten a figure of it is off the median's.
+// By job: by how many powers of ten a figure of it is off the median's. Figures
+// are all that makes a program's coefficients differ; 0: not known, no figure.
 std::vector<double> Extremes(const PolicyProblem& problem) {
   const size_t n = problem.jobs.size();
+  const auto figure = [&](size_t f, size_t m) {
+    const PolicyJob& job = problem.jobs[m];
+    if (f >= 3) return problem.Row(m)[f - 3];
+    return f == 0 ? job.weight : f == 1 ? job.steps_remaining : job.isolated_s;
+  };
   std::vector<double> extremes(n, 0);
-  for (const Figure& figure : Figures(problem)) {
+  for (size_t f = 0; f < 3 + problem.columns(); ++f) {
     std::vector<double> known;
     for (size_t m = 0; m < n; ++m) {
-      if (const double value = figure(m); value > 0 && std::isfinite(value)) {
-        known.push_back(std::log10(value));
-      }
+      const double value = figure(f, m);
+      if (value > 0 && std::isfinite(value)) known.push_back(std::log10(value));
     }
     if (known.empty()) continue;
     const auto middle =
         known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
     std::nth_element(known.begin(), middle, known.end());
     for (size_t m = 0; m < n; ++m) {
-      const double value = figure(m);
-      if (!(value > 0)) continue;
+      if (!(figure(f, m) > 0)) continue;
       extremes[m] =
-          std::max(extremes[m], std::abs(std::log10(value) - *middle));
+          std::max(extremes[m], std::abs(std::log10(figure(f, m)) - *middle));
     }
   }
   return extremes;

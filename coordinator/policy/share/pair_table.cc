@@ -20,28 +20,22 @@ UnitsOfPairs PairUnits(const ShareProblem& problem) {
   return units;
 }
 
-// What the cells added mean to the jobs in them, by job.
-struct Additions {
-  std::vector<std::pair<uint32_t, JobCell>> entries;  // (job m, cell)
-
-  void Add(uint32_t job, uint32_t cell, double throughput, double time) {
-    entries.push_back({job, {cell, throughput, time}});
-  }
-};
+// What the cells added mean to the jobs in them: (job m, cell).
+using Additions = std::vector<std::pair<uint32_t, JobCell>>;
 
 // One pass: a job's new cells come behind the ones it has.
 void Merge(Additions additions, ShareProblem* problem) {
   std::stable_sort(
-      additions.entries.begin(), additions.entries.end(),
+      additions.begin(), additions.end(),
       [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<JobCell> merged;
   std::vector<size_t> start = {0};
-  merged.reserve(problem->job_cells.size() + additions.entries.size());
-  auto next = additions.entries.begin();
+  merged.reserve(problem->job_cells.size() + additions.size());
+  auto next = additions.begin();
   for (size_t m = 0; m < problem->size(); ++m) {
     const std::span<const JobCell> old = problem->Cells(m);
     merged.insert(merged.end(), old.begin(), old.end());
-    for (; next != additions.entries.end() && next->first == m; ++next) {
+    for (; next != additions.end() && next->first == m; ++next) {
       merged.push_back(next->second);
     }
     start.push_back(merged.size());
@@ -94,13 +88,15 @@ void ListCells(std::span<const ListedCell> listed, ShareProblem* problem) {
                               static_cast<uint32_t>(of.column % problem->types),
                               of.placement, problem->scale_factor[a] * pairs});
     if (a == b) {
-      additions.Add(entry.first, index, of.first_throughput, 1);
+      additions.push_back({entry.first, {index, of.first_throughput, 1}});
       continue;
     }
     const double first = pairs / table.members[a];
     const double second = pairs / table.members[b];
-    additions.Add(entry.first, index, of.first_throughput * first, first);
-    additions.Add(entry.second, index, of.second_throughput * second, second);
+    additions.push_back(
+        {entry.first, {index, of.first_throughput * first, first}});
+    additions.push_back(
+        {entry.second, {index, of.second_throughput * second, second}});
   }
   Merge(std::move(additions), problem);
 }
