@@ -154,12 +154,6 @@ double LeastLevel(const PolicyProblem& problem, const Question& question,
 
 }  // namespace
 
-PriceOptions OfBench() {
-  PriceOptions options;
-  options.gap_max = kGapMax;
-  return options;
-}
-
 void Verify(const PolicyProblem& problem, const Question& question,
             const PriceLevel& level, std::span<const double> shares,
             Solved* solved) {
@@ -180,7 +174,7 @@ Solved ByPrices(const PolicyProblem& problem, const Question& question) {
   Solved solved;
   solved.building_s = CpuSeconds() - start_s;
   const PriceLevel level =
-      HighestLevel(jobs, demand, question.level_max, OfBench());
+      HighestLevel(jobs, demand, question.level_max, kGapMax);
   const std::vector<double> shares =
       SharesOf(jobs, PassOf(jobs, demand), level.mixture);
   solved.seconds = CpuSeconds() - start_s;

@@ -63,9 +63,6 @@ Solved MedianOf(Solve solve) {
   return runs[1];
 }
 
-// Prices to a gap of kGapMax.
-policy::PriceOptions OfBench();
-
 // Fills in what X and the level's prices prove.
 void Verify(const PolicyProblem& problem, const Question& question,
             const policy::PriceLevel& level, std::span<const double> shares,

@@ -219,7 +219,7 @@ void CheckWater(const std::string& name, const PolicyProblem& problem,
   PriceDemand demand = question.demand;
   PadDemand(jobs, &demand);
   const PriceLevel first =
-      HighestLevel(jobs, demand, question.level_max, OfBench());
+      HighestLevel(jobs, demand, question.level_max, kGapMax);
   Solved solved;
   Verify(problem, question, first, water.shares, &solved);
   Check(name + ", first level", solved, {}, checks);
@@ -253,7 +253,7 @@ void WaterFilling(const Options& options, Findings* findings) {
       const Solved prices = MedianOf([&] {
         Solved solved;
         const double start_s = CpuSeconds();
-        water = FillByPrices(JobsOf(problem), targets, fastest, {});
+        water = FillByPrices(JobsOf(problem), targets, fastest);
         solved.seconds = CpuSeconds() - start_s;
         return solved;
       });

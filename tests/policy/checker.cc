@@ -11,7 +11,6 @@
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/problem.h"
-#include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
 

@@ -93,7 +93,7 @@ TEST(PriceClasses, TheLevelIsThatOfAPassOverAllJobs) {
   const Case one = RandomCase(2);
   const auto classes = ClassesOf(one, kKinds);
   const PriceLevel found =
-      HighestLevel(classes->Evaluator(), one.jobs.capacity, 1, {});
+      HighestLevel(classes->Evaluator(), one.jobs.capacity, 1);
   ASSERT_TRUE(found.converged);
   const PricePass pass = PassOf(one.jobs, one.demand);
   const PriceEvaluator of_all = {
@@ -101,7 +101,7 @@ TEST(PriceClasses, TheLevelIsThatOfAPassOverAllJobs) {
         return SumPass(pass, level, prices);
       },
       /*idle_at_zero=*/true};
-  const PriceLevel all = HighestLevel(of_all, one.jobs.capacity, 1, {});
+  const PriceLevel all = HighestLevel(of_all, one.jobs.capacity, 1);
   EXPECT_NEAR(found.level, all.level, 2e-9 * all.level);
 }
 

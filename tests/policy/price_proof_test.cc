@@ -114,23 +114,21 @@ TEST(PriceProof, ABoundThatItsPricesDoNotProveIsRaised) {
     SCOPED_TRACE(seed);
     const ProofCase one = ProofCaseOf(seed, 0);
     const double level_max = LevelMaxOf(one.jobs, one.demand);
-    const PriceOptions options;
-    const PriceLevel right =
-        HighestLevel(one.jobs, one.demand, level_max, options);
+    const PriceLevel right = HighestLevel(one.jobs, one.demand, level_max);
     ASSERT_TRUE(right.converged);
     // Too low, as if a sum of the search had been too high.
     PriceLevel wrong = right;
     wrong.bound *= 0.9;
-    ProveBound(one.jobs, one.Pass(), level_max, options.gap_max, &wrong);
+    ProveBound(one.jobs, one.Pass(), level_max, kPriceGap, &wrong);
     EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
     // Other prices prove less.
     wrong.prices = one.prices;
     wrong.bound = right.bound * 0.9;
-    ProveBound(one.jobs, one.Pass(), level_max, options.gap_max, &wrong);
+    ProveBound(one.jobs, one.Pass(), level_max, kPriceGap, &wrong);
     EXPECT_GE(wrong.bound, right.level * (1 - kBoundRounding));
     if (wrong.converged) continue;
     ++refused;
-    EXPECT_GT(wrong.bound, right.level * (1 + options.gap_max));
+    EXPECT_GT(wrong.bound, right.level * (1 + kPriceGap));
   }
   EXPECT_GT(refused, 40);
 }
@@ -138,9 +136,9 @@ TEST(PriceProof, ABoundThatItsPricesDoNotProveIsRaised) {
 TEST(PriceProof, ALevelAboveItsBoundIsNoProof) {
   const ProofCase one = ProofCaseOf(1, 0);
   const double level_max = LevelMaxOf(one.jobs, one.demand);
-  PriceLevel level = HighestLevel(one.jobs, one.demand, level_max, {});
+  PriceLevel level = HighestLevel(one.jobs, one.demand, level_max);
   level.level *= 1.01;
-  ProveBound(one.jobs, one.Pass(), level_max, PriceOptions().gap_max, &level);
+  ProveBound(one.jobs, one.Pass(), level_max, kPriceGap, &level);
   EXPECT_FALSE(level.converged);
 }
 

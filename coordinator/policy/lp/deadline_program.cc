@@ -52,11 +52,6 @@ std::string CheckSum(std::span<const double> values,
   return CheckBound(Sense::kMaximum, sum, scale, bound);
 }
 
-bool AnyPassed(const std::vector<DeadlineFloor>& floors) {
-  return std::any_of(floors.begin(), floors.end(),
-                     [](const DeadlineFloor& floor) { return floor.passed; });
-}
-
 }  // namespace
 
 std::vector<DeadlineFloor> DeadlineFloors(const PolicyProblem& problem,
@@ -86,21 +81,11 @@ DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
       needs_(shares.size(), 0.0),
       budget_(AddFloors(floors_, &program_)),
       relaxed_(floors_.empty()),
-      infeasible_(AnyPassed(floors_)) {
+      infeasible_(std::ranges::any_of(floors_, &DeadlineFloor::passed)) {
   for (const DeadlineFloor& floor : floors_) needs_[floor.job] = floor.needs;
   if (problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares)) {
     prices_ = std::make_unique<PriceProgram>(shares);
   }
-}
-
-// Values are divided by `scale`, so that tolerances mean something.
-LpSolution DeadlineProgram::SolveFor(std::span<const double> value,
-                                     double scale) {
-  std::vector<double>& costs = program_.lp.column_cost;
-  std::fill(costs.begin(), costs.end(), 0.0);
-  for (size_t i = 0; i < value.size(); ++i) costs[i] = value[i] / scale;
-  solver_->ChangeCosts(costs);
-  return solver_->Solve();
 }
 
 // Finds the least total shortfall and allows that much of it from now on. No
@@ -149,10 +134,8 @@ double DeadlineProgram::BoundOf(const LpSolution& solution,
                                 const SumObjective* objective,
                                 double scale) const {
   std::vector<double> row_duals = solution.row_duals;
-  double rise = 0;
-  if (options_.pairs != nullptr) {
-    rise = options_.pairs->Price(program_, objective, scale, &row_duals);
-  }
+  const double rise =
+      PricePairs(options_, program_, objective, scale, &row_duals);
   return DualBound(program_.lp, row_duals) + rise;
 }
 
@@ -162,7 +145,7 @@ DeadlineProgram::Answer DeadlineProgram::AnswerOf(const LpSolution& solution,
   Answer answer;
   static_cast<SolveReport&>(answer) = solution;
   answer.shares = program_.Shares(solution);
-  TopUp(answer.shares);
+  TopUpShares(shares_, needs_, answer.shares);
   answer.bound = scale * BoundOf(solution, &objective, scale);
   return answer;
 }
@@ -191,15 +174,10 @@ bool DeadlineProgram::SettleFloors() {
     proof_ = Proof(level.prices, level.bound);
     return false;
   }
-  TopUp(level.shares);
+  TopUpShares(shares_, needs_, level.shares);
   if (!KeepsFloors(level.shares, kShortfallMax)) return false;
   known_ = std::move(level.shares);
   return true;
-}
-
-// Of a need that is next to nothing the shares may have been taken for dust.
-void DeadlineProgram::TopUp(std::span<double> shares) const {
-  if (!shares.empty()) TopUpShares(shares_, needs_, shares);
 }
 
 // To `slack`, relative. No shares keep none.
@@ -247,7 +225,7 @@ DeadlineProgram::Answer DeadlineProgram::ByPrices(const SumObjective& objective,
   if (!found.converged) {
     answer.detail = "prices: no closer to the bound";
   } else {
-    TopUp(found.shares);
+    TopUpShares(shares_, needs_, found.shares);
     answer.detail =
         CheckSum(CellValues(shares_, objective), found.shares, &found.bound);
   }
@@ -290,11 +268,18 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
     solution = Relax();
     iterations = solution.iterations;
   }
-  if (relaxed_) solution = SolveFor(value, scale);
+  if (relaxed_) {
+    // Divided by `scale`, so that tolerances mean something.
+    std::vector<double>& costs = program_.lp.column_cost;
+    std::fill(costs.begin(), costs.end(), 0.0);
+    for (size_t i = 0; i < value.size(); ++i) costs[i] = value[i] / scale;
+    solver_->ChangeCosts(costs);
+    solution = solver_->Solve();
+  }
   Answer answer = AnswerOf(solution, objective, scale);
   answer.iterations += iterations;
   // The next time is with them.
-  if (options_.pairs != nullptr && options_.pairs->found()) return answer;
+  if (PairsFound(options_)) return answer;
   const double reached = std::inner_product(
       answer.shares.begin(), answer.shares.end(), value.begin(), 0.0);
   if (relaxed_ &&

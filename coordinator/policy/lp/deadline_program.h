@@ -51,21 +51,18 @@ class DeadlineProgram {
   // floors can be kept and they prove it, else by HiGHS (see
   // PolicyProblem::solver). Later calls start from where the last one ended.
   // `gap_max`: to which prices are to prove it, of the gain.
-  Answer Maximize(const SumObjective& objective,
-                  double gap_max = PriceOptions().gap_max);
+  Answer Maximize(const SumObjective& objective, double gap_max = kPriceGap);
 
  private:
   // Shares that keep all floors into known_, or the prices that prove that
   // there are none into proof_. False: neither.
   bool SettleFloors();
-  void TopUp(std::span<double> shares) const;
   bool KeepsFloors(std::span<const double> shares, double slack) const;
   std::string NameOf(size_t limit) const;
   std::string Proof(std::span<const double> prices, double level) const;
   // Empty shares: prices don't serve, or did not prove enough.
   Answer ByPrices(const SumObjective& objective, double gap_max);
   Answer ByHighs(const SumObjective& objective);
-  LpSolution SolveFor(std::span<const double> value, double scale);
   LpSolution Relax();
   Answer AnswerOf(const LpSolution& solution, const SumObjective& objective,
                   double scale) const;

@@ -59,10 +59,8 @@ void PairColumns::RaiseTime(Worth* worth) const {
   std::vector<double> reduced(problem_.cells.size());
   for (size_t i = 0; i < reduced.size(); ++i) {
     const ShareCell& cell = problem_.cells[i];
-    double price = worth->price[cell.type];
-    if (cell.placement != kNoPlacement) {
-      price += worth->price[cell.placement];
-    }
+    double price = 0;
+    cell.ForEachLimit([&](uint32_t r) { price += worth->price[r]; });
     reduced[i] = -cell.scale_factor * price;
   }
   for (size_t m = 0; m < problem_.size(); ++m) {
@@ -114,6 +112,13 @@ double PairColumns::Price(const ShareProgram& program,
   return rise;
 }
 
+PairColumns::Side PairColumns::SideOf(uint32_t m, size_t type,
+                                      double throughput,
+                                      const Worth& worth) const {
+  const double step = worth.step[m * problem_.types + type];
+  return {m, step * throughput - worth.time[m]};
+}
+
 std::vector<PairColumns::Side> PairColumns::SidesOf(const PairCell& cell,
                                                     bool first,
                                                     const Worth& worth) const {
@@ -122,8 +127,7 @@ std::vector<PairColumns::Side> PairColumns::SidesOf(const PairCell& cell,
   const size_t type = cell.column % problem_.types;
   std::vector<Side> sides;
   for (const uint32_t m : table_.jobs[first ? cell.first : cell.second]) {
-    sides.push_back({m, worth.step[m * problem_.types + type] * throughput -
-                            worth.time[m]});
+    sides.push_back(SideOf(m, type, throughput, worth));
   }
   return sides;
 }
@@ -139,16 +143,9 @@ void PairColumns::PriceCell(size_t index, const Worth& worth) {
   const std::vector<uint32_t>& second = table_.jobs[cell.second];
   price *= problem_.scale_factor[first.front()];
   if (first.size() == 1 && second.size() == 1) {
-    const uint32_t a = first.front();
-    const uint32_t b = second.front();
-    const Side side_a = {
-        a, worth.step[a * problem_.types + type] * cell.first_throughput -
-               worth.time[a]};
-    const Side side_b = {
-        b, worth.step[b * problem_.types + type] * cell.second_throughput -
-               worth.time[b]};
-    Note(index, side_a, side_b, price);
-    return;
+    return Note(
+        index, SideOf(first.front(), type, cell.first_throughput, worth),
+        SideOf(second.front(), type, cell.second_throughput, worth), price);
   }
   first_ = SidesOf(cell, true, worth);
   if (cell.first != cell.second) second_ = SidesOf(cell, false, worth);

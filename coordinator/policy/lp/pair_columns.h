@@ -69,6 +69,8 @@ class PairColumns {
   void PriceCell(size_t cell, const Worth& worth);
   void PriceKinds(size_t cell, double price);
   void Note(size_t cell, const Side& a, const Side& b, double price);
+  Side SideOf(uint32_t m, size_t type, double throughput,
+              const Worth& worth) const;
   std::vector<Side> SidesOf(const PairCell& cell, bool first,
                             const Worth& worth) const;
 
@@ -88,6 +90,19 @@ class PairColumns {
   std::vector<Side> second_;
   LpBasis basis_;
 };
+
+// PairColumns::Price where the options have such pairs; else 0.
+inline double PricePairs(const LpOptions& options, const ShareProgram& program,
+                         const SumObjective* objective, double scale,
+                         std::vector<double>* row_duals) {
+  return options.pairs == nullptr
+             ? 0
+             : options.pairs->Price(program, objective, scale, row_duals);
+}
+// Some are to be listed: the next solve is with them.
+inline bool PairsFound(const LpOptions& options) {
+  return options.pairs != nullptr && options.pairs->found();
+}
 
 inline constexpr std::string_view kPairsOnDemand = ", pairs on demand";
 

@@ -44,11 +44,11 @@ constexpr size_t kJobsPerClass = 8;
 class LevelSearch {
  public:
   LevelSearch(const PriceEvaluator& evaluate, std::span<const double> capacity,
-              double level_max, const PriceOptions& options)
+              double level_max, double gap_max)
       : evaluate_(evaluate),
         capacity_(capacity),
         level_max_(level_max),
-        options_(options),
+        gap_max_(gap_max),
         master_(capacity.size(), /*convex=*/true),
         usage_(capacity.size()) {
     answer_.bound = level_max;
@@ -65,8 +65,7 @@ class LevelSearch {
     answer_.prices = start.prices;
     StartFrom(start);
     int stall = 0;
-    while (!Done() && answer_.passes < options_.passes_max &&
-           stall < kLevelStallMax) {
+    while (!Done() && answer_.passes < kPassesMax && stall < kLevelStallMax) {
       const bool moved = Round();
       stall = moved ? 0 : stall + 1;
     }
@@ -78,8 +77,7 @@ class LevelSearch {
 
  private:
   bool Done() const {
-    return answer_.bound - answer_.level <=
-           options_.gap_max * std::abs(answer_.bound);
+    return answer_.bound - answer_.level <= gap_max_ * std::abs(answer_.bound);
   }
 
   // Evaluates, and takes the bound that it proves.
@@ -213,7 +211,7 @@ class LevelSearch {
     answer_.scarcity.assign(capacity_.size(), 0.0);
     if (columns_.empty()) return;
     // Some job has all that it can alone, whatever the others do.
-    if (level_max_ - answer_.level <= options_.gap_max * std::abs(level_max_)) {
+    if (level_max_ - answer_.level <= gap_max_ * std::abs(level_max_)) {
       return;
     }
     std::vector<double> prices = master_.PricesOf(capacity_);
@@ -242,7 +240,7 @@ class LevelSearch {
   const PriceEvaluator& evaluate_;
   std::span<const double> capacity_;
   double level_max_;
-  PriceOptions options_;
+  double gap_max_;
   ColumnMaster master_;
   std::vector<double> usage_;   // reused
   std::vector<double> usages_;  // [columns x J] parts of the capacity
@@ -285,8 +283,8 @@ PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns) {
 
 PriceLevel HighestLevel(const PriceEvaluator& evaluate,
                         std::span<const double> capacity, double level_max,
-                        const PriceOptions& options, PriceStart start) {
-  return LevelSearch(evaluate, capacity, level_max, options)
+                        double gap_max, PriceStart start) {
+  return LevelSearch(evaluate, capacity, level_max, gap_max)
       .Run(std::move(start));
 }
 
@@ -295,7 +293,7 @@ namespace {
 // By classes of equal jobs where there are any; many jobs are first looked at
 // by a sample.
 PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
-                      double level_max, const PriceOptions& options) {
+                      double level_max, double gap_max) {
   const bool proportional = demand.curve == DemandCurve::kRamp &&
                             demand.b.empty() && demand.c.empty();
   if (proportional && jobs.size >= kClassesFrom) {
@@ -303,16 +301,14 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
         jobs, std::span(demand.a).first(jobs.size), jobs.size / kJobsPerClass);
     if (classes.has_value()) {
       return HighestLevel(OfCapacities(jobs, classes->Evaluator()),
-                          jobs.capacity, level_max, options);
+                          jobs.capacity, level_max, gap_max);
     }
   }
   PriceStart start;
   if (jobs.size >= kSampleFrom) {
     const PriceSample sample = SampleJobs(jobs, demand, kSampleStride);
-    PriceOptions rough = options;
-    rough.gap_max = std::max(options.gap_max, kSampleGap);
-    const PriceLevel found =
-        SearchJobs(sample.jobs, sample.demand, level_max, rough);
+    const PriceLevel found = SearchJobs(sample.jobs, sample.demand, level_max,
+                                        std::max(gap_max, kSampleGap));
     const double part =
         kSampleRoom / std::sqrt(static_cast<double>(sample.jobs.size));
     start = {found.prices, found.level, found.mixture, part / 2};
@@ -326,10 +322,10 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
       demand.curve == DemandCurve::kRamp && demand.b.empty();
   evaluate = OfCapacities(jobs, std::move(evaluate));
   PriceLevel answer =
-      HighestLevel(evaluate, jobs.capacity, level_max, options, start);
+      HighestLevel(evaluate, jobs.capacity, level_max, gap_max, start);
   if (answer.mixture.empty() && !start.mixture.empty()) {
     // The start misled it.
-    answer = HighestLevel(evaluate, jobs.capacity, level_max, options);
+    answer = HighestLevel(evaluate, jobs.capacity, level_max, gap_max);
   }
   return answer;
 }
@@ -337,9 +333,9 @@ PriceLevel SearchJobs(const PriceJobs& jobs, const PriceDemand& demand,
 }  // namespace
 
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
-                        double level_max, const PriceOptions& options) {
-  PriceLevel answer = SearchJobs(jobs, demand, level_max, options);
-  ProveBound(jobs, PassOf(jobs, demand), level_max, options.gap_max, &answer);
+                        double level_max, double gap_max) {
+  PriceLevel answer = SearchJobs(jobs, demand, level_max, gap_max);
+  ProveBound(jobs, PassOf(jobs, demand), level_max, gap_max, &answer);
   return answer;
 }
 

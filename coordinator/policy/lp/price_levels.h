@@ -39,10 +39,9 @@ struct PriceEvaluator {
 // those over its columns at theirs.
 PriceEvaluator OfCapacities(const PriceJobs& jobs, PriceEvaluator columns);
 
-struct PriceOptions {
-  double gap_max = 1e-9;  // relative, of the bounds; ends there
-  int passes_max = 500;
-};
+// Relative, of the bounds: a search ends there, or after so many passes.
+inline constexpr double kPriceGap = 1e-9;
+inline constexpr int kPassesMax = 500;
 
 // Part of a convex combination: jobs choose by these prices and this level.
 struct PriceColumn {
@@ -85,12 +84,12 @@ struct PriceLevel {
 // there and rise. kFinish: levels are below 0.
 PriceLevel HighestLevel(const PriceEvaluator& evaluate,
                         std::span<const double> capacity, double level_max,
-                        const PriceOptions& options, PriceStart start = {});
+                        double gap_max = kPriceGap, PriceStart start = {});
 
 // The same over jobs one by one; many jobs are first looked at by a sample. The
 // bound is what the prices prove by price_proof.h.
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
-                        double level_max, const PriceOptions& options);
+                        double level_max, double gap_max = kPriceGap);
 
 // Raises the bound to what its prices really prove. `converged` remains only
 // where that is still near the level, and not below it.

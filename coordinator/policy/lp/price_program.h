@@ -41,7 +41,7 @@ class PriceProgram {
   static bool Serves(const ShareProblem& problem);
 
   // `problem` outlives it, has at least one job, and Serves it.
-  explicit PriceProgram(const ShareProblem& problem, PriceOptions options = {});
+  explicit PriceProgram(const ShareProblem& problem);
 
   struct Answer {
     std::vector<double> shares;  // one per cell; feasible. Empty: none found
@@ -56,7 +56,7 @@ class PriceProgram {
   // The highest level t at which each job has d_m(t): see PriceDemand, not
   // padded, and `level_max` of HighestLevel.
   Answer Highest(PriceDemand demand, double level_max,
-                 double gap_max = PriceOptions().gap_max);
+                 double gap_max = kPriceGap);
 
   // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
   // bound is of the first level; caps are at most the jobs' fastest.
@@ -68,8 +68,7 @@ class PriceProgram {
   // shares keep them (to rounding); `bound` is of the sum, and `gap_max`
   // relative to the sum without rent.
   Answer MostGain(std::span<const double> floors, const SumObjective& objective,
-                  std::span<const double> known,
-                  double gap_max = PriceOptions().gap_max);
+                  std::span<const double> known, double gap_max = kPriceGap);
 
   // Of all X in which no job has less than with `answer` (of Highest, at
   // demands `wanted`, [k] steps/s), one with the most sum_m gain[m] T_m(X): the
@@ -82,11 +81,11 @@ class PriceProgram {
 
  private:
   Answer AnswerOf(const PriceWater& water) const;
-  // Shares by (job, column of the jobs' table) as one per cell.
+  // Shares by (job, column of the jobs' table) as one per cell, and back.
   std::vector<double> CellsOf(std::span<const double> rows) const;
+  std::vector<double> RowsOf(std::span<const double> shares) const;
 
   const ShareProblem& problem_;
-  PriceOptions options_;
   // Of a cell: its placement's limit, or that of its type.
   size_t ColumnOf(const ShareCell& cell) const {
     return position_[LimitOf(cell)];

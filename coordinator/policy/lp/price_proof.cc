@@ -13,12 +13,8 @@ namespace {
 
 // Of the least cost, which sums up positive terms.
 constexpr double kCostRounding = 1e-13;
-
-// What a job has and pays when it spends all of its time in one way.
-struct Choice {
-  double rate = 0;
-  double cost = 0;
-};
+// Mixtures of two choices cost the same but for rounding.
+constexpr double kSameCost = 1e-13;
 
 struct DemandPoint {
   double rate = 0;
@@ -53,8 +49,10 @@ size_t ChoicesOf(const PricePass& pass, size_t job,
   return count;
 }
 
-// The least that mixtures of choices cost which have the rate: of two, one on
-// each side of it, or of one that is better than free.
+}  // namespace
+
+// Of two choices, one on each side of the rate, or of one that is better than
+// free.
 LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
   LeastCost least{std::numeric_limits<double>::infinity(), 0};
   for (const Choice& above : choices) {
@@ -65,13 +63,14 @@ LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
       const double slope =
           (above.cost - below.cost) / (above.rate - below.rate);
       const double cost = below.cost + slope * (rate - below.rate);
-      if (cost < least.cost) least = {cost, slope};
+      const bool steeper =
+          cost <= least.cost * (1 + kSameCost) && slope > least.slope;
+      if (cost >= least.cost && !steeper) continue;
+      least = {std::min(least.cost, cost), slope};
     }
   }
   return least;
 }
-
-}  // namespace
 
 LeastCost LeastCostOf(const PricePass& pass, double level,
                       std::span<const double> prices) {

@@ -13,6 +13,12 @@
 
 namespace gavel::policy {
 
+// What a job has and pays when it spends all of its time in one way.
+struct Choice {
+  double rate = 0;
+  double cost = 0;
+};
+
 // As SumPass: what all jobs cost at least that have their demands.
 struct LeastCost {
   double cost = 0;
@@ -20,6 +26,9 @@ struct LeastCost {
 };
 LeastCost LeastCostOf(const PricePass& pass, double level,
                       std::span<const double> prices);
+// The same of one job: the least that mixtures of choices cost which have the
+// rate, of equal ones the steepest. Infinite: none has.
+LeastCost LeastCostOf(std::span<const Choice> choices, double rate);
 
 // The least level that `prices`, at which all accelerators are worth 1, prove
 // to be out of reach, at least `bound`, which they are said to prove, and at

@@ -21,11 +21,11 @@ class SumSearch {
  public:
   SumSearch(const PriceJobs& jobs, const PricePass& pass,
             std::span<const double> rent, const KnownShares& known,
-            const PriceOptions& options)
+            double gap_max)
       : jobs_(jobs),
         capacity_(jobs.capacity),
         rent_(rent),
-        options_(options),
+        gap_max_(gap_max),
         pass_(pass),
         master_(capacity_.size(), /*convex=*/true),
         usage_(capacity_.size()) {
@@ -46,8 +46,7 @@ class SumSearch {
   PriceSum Run() {
     Mix();
     int stall = 0;
-    while (!Done() && answer_.passes < options_.passes_max &&
-           stall < kSumStallMax) {
+    while (!Done() && answer_.passes < kPassesMax && stall < kSumStallMax) {
       stall = Round() ? 0 : stall + 1;
     }
     Prove();
@@ -62,7 +61,7 @@ class SumSearch {
 
   bool Done() const {
     return answer_.bound - answer_.value <=
-           options_.gap_max * std::max(std::abs(answer_.bound), gross_);
+           gap_max_ * std::max(std::abs(answer_.bound), gross_);
   }
 
   // The bound that the prices really prove. Below what is there by more than
@@ -142,18 +141,14 @@ class SumSearch {
     for (const auto& [k, weight] : master_.mixture()) {
       gross_ += weight / all * gross_of_[k];
     }
-    answer_.mixture.clear();
+    answer_.mixture = NormalizedMixture(columns_, master_.mixture());
     answer_.known_weight = 0;
-    for (const auto& [k, weight] : master_.mixture()) {
-      if (k == 0) {
-        answer_.known_weight = weight / all;
-        continue;
-      }
-      answer_.mixture.push_back(columns_[k]);
-      answer_.mixture.back().weight = weight / all;
-      for (size_t j = 0; j < rent_.size(); ++j) {
-        answer_.mixture.back().prices[j] += rent_[j];
-      }
+    if (master_.mixture().front().first == 0) {
+      answer_.known_weight = answer_.mixture.front().weight;
+      answer_.mixture.erase(answer_.mixture.begin());
+    }
+    for (PriceColumn& column : answer_.mixture) {
+      for (size_t j = 0; j < rent_.size(); ++j) column.prices[j] += rent_[j];
     }
     return true;
   }
@@ -161,7 +156,7 @@ class SumSearch {
   const PriceJobs& jobs_;
   std::span<const double> capacity_;
   std::span<const double> rent_;
-  PriceOptions options_;
+  double gap_max_;
   const PricePass& pass_;
   ColumnMaster master_;
   double gross_ = 0;  // of the mixture, before rent
@@ -178,9 +173,9 @@ class SumSearch {
 
 PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
                     std::span<const double> rent, const KnownShares& known,
-                    const PriceOptions& options) {
+                    double gap_max) {
   assert(pass.gain != nullptr && pass.worth != nullptr);
-  return SumSearch(jobs, pass, rent, known, options).Run();
+  return SumSearch(jobs, pass, rent, known, gap_max).Run();
 }
 
 }  // namespace gavel::policy

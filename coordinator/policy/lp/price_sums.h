@@ -38,7 +38,7 @@ struct KnownShares {
 // is taken off the value for each accelerator that is used.
 PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
                     std::span<const double> rent, const KnownShares& known,
-                    const PriceOptions& options);
+                    double gap_max);
 
 }  // namespace gavel::policy
 

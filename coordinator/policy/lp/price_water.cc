@@ -2,166 +2,204 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <cstdint>
 #include <limits>
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include "coordinator/policy/lp/price_proof.h"
+#include "coordinator/policy/lp/price_rest.h"
 #include "coordinator/policy/lp/price_water_stage.h"
-#include "coordinator/policy/lp/price_water_ties.h"
 
 namespace gavel::policy {
 namespace {
 
 // The part by which a level may be below the one before.
 constexpr double kFallMax = 1e-8;
-// Types of which less than this part is left are full.
-constexpr double kLeftMin = 1e-9;
 // As in price_levels.cc.
 constexpr size_t kWaterSampleFrom = 20000;
 constexpr size_t kWaterSampleSize = 4096;
 
-// A job of a stage. A frozen job that divides its time between scarce types and
-// several others, all equally fast, stays as a `tied` one: it demands that time
-// on those others, at a speed of 1 and at any level.
-struct WaterMember {
-  size_t job = 0;
-  double rate = 0;  // infinite: has its cap at any level
-  double cap = 0;
-  bool tied = false;
-  double speed = 0;  // of a tied one, where it is tied
+// A column that is too dear by this part only is as good as the others.
+constexpr double kTieSlack = 1e-9;
+
+// How a stage ended, of n jobs on J columns.
+struct WaterEnd {
+  PriceJobs jobs;
+  std::vector<double> has;  // [n] steps/s at the level
+  double level = 0;
+  double bound = 0;  // no higher level can be had
+  bool met = false;
+  bool proved = false;
+  bool at_caps = false;          // all jobs: none rises any more
+  std::vector<double> shares;    // [n x J]
+  std::vector<double> scarcity;  // [J] prices that prove it, if any do
 };
+
+// The columns that are equally good for one job.
+struct JobTies {
+  uint64_t free = 0;         // those that cost nothing (bit j)
+  int freedom = 0;           // dimensions of what it can choose
+  std::vector<double> kind;  // those that are equal here exchange nothing
+};
+
+JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
+               std::vector<Choice>& choices) {
+  const PriceJobs& jobs = end.jobs;
+  choices.assign(1, Choice{});
+  for (size_t j = 0; j < jobs.types; ++j) {
+    choices.push_back(
+        {jobs.Throughput(job, j), jobs.accelerators[job] * prices[j]});
+  }
+  JobTies ties;
+  // What it has is worth `earned_here` to it, its time what it does not pay:
+  // the supporting line of its choices there.
+  const LeastCost least = LeastCostOf(choices, end.has[job]);
+  if (std::isinf(least.cost)) return ties;
+  const double earned_here = least.slope * end.has[job];
+  const double time = earned_here - least.cost;
+  int points = time <= kTieSlack * earned_here ? 1 : 0;
+  std::set<double> speeds;
+  if (points > 0) speeds.insert(0);
+  for (size_t j = 0; j < jobs.types; ++j) {
+    const auto& [speed, cost] = choices[j + 1];
+    const double paid = cost + time;
+    const double earned = least.slope * speed;
+    if (speed <= 0 || paid - earned > kTieSlack * (paid + earned)) continue;
+    // Of free columns only the fastest are among them: any of those.
+    const bool another = cost > 0 || ties.free == 0;
+    if (cost <= 0) ties.free |= uint64_t{1} << j;
+    points += another ? 1 : 0;
+    speeds.insert(speed);
+    ties.kind.insert(ties.kind.end(), {static_cast<double>(j), speed});
+  }
+  ties.kind.insert(ties.kind.end(), {jobs.accelerators[job], end.has[job]});
+  ties.freedom = points - (speeds.size() > 1 ? 2 : 1);
+  return ties;
+}
+
+// Frozen jobs with several choices at the same cost may exchange what they have
+// of scarce columns, and so leave more or less of the free ones to the jobs
+// that rise: the stage's shares are then not the only ones to continue from,
+// and others may be better. False: what is full leaves each of them one choice,
+// or they all use the same free columns.
+bool ExchangeMatters(const WaterEnd& end) {
+  const std::vector<double> prices = PricesOfColumns(end.jobs, end.scarcity);
+  const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);
+  std::vector<Choice> choices;
+  std::set<uint64_t> left;  // free columns of frozen jobs that have a choice
+  std::set<std::vector<double>> kinds;
+  int freedom = 0;
+  for (size_t m = 0; m < end.has.size(); ++m) {
+    if (RisesOn(end.has[m], FastestFree(end.jobs, free, m))) continue;
+    const JobTies ties = TiesOf(end, prices, m, choices);
+    if (ties.freedom <= 0) continue;
+    left.insert(ties.free);
+    if (kinds.insert(ties.kind).second) freedom += ties.freedom;
+  }
+  const auto scarce = std::ranges::count_if(
+      end.scarcity, [](double price) { return price > 0; });
+  return freedom >= scarce && left.size() >= 2;
+}
 
 class PriceFilling {
  public:
-  PriceFilling(const PriceJobs& jobs, const WaterCurves* curves,
-               const PriceOptions& options)
-      : jobs_(jobs), curves_(curves), options_(options), left_(jobs.capacity) {
-    answer_.shares.assign(jobs.size * jobs.types, 0.0);
-    for (size_t j = 0; j < jobs.types; ++j) types_.push_back(j);
-    rates_.resize(jobs.size);
-  }
+  // `demands`: null for ramps, which rise with `rates`; else these are factors.
+  PriceFilling(const PriceJobs& jobs, Demands* demands,
+               std::span<const double> rates, std::span<const double> caps)
+      : demands_(demands),
+        rates_(rates),
+        caps_(caps.begin(), caps.end()),
+        amounts_(jobs.size),
+        rest_(jobs) {}
 
-  PriceWater Run(std::vector<WaterMember> members) {
-    members_ = std::move(members);
+  PriceWater Run() {
     answer_.converged = true;
-    while (!members_.empty() && !types_.empty()) {
-      Finish(curves_ == nullptr ? RunRamps() : RunCurves());
-    }
+    while (!rest_.empty()) Finish(RunStage());
+    answer_.shares = rest_.TakeShares();
     return std::move(answer_);
   }
 
  private:
-  double Speed(const WaterMember& member, size_t type) const {
-    const double throughput = jobs_.Throughput(member.job, type);
-    if (!member.tied) return throughput;
-    return throughput == member.speed ? 1 : 0;
-  }
-
-  PriceJobs StageJobs() const {
-    std::vector<double> capacity;
-    for (const size_t j : types_) capacity.push_back(left_[j]);
-    PriceJobs jobs = MakePriceJobs(members_.size(), std::move(capacity));
-    if (!jobs_.within.empty()) {
-      for (const size_t j : types_) {
-        const auto at = std::ranges::find(types_, jobs_.within[j]);
-        jobs.within.push_back(static_cast<size_t>(at - types_.begin()));
-      }
-    }
-    for (size_t i = 0; i < members_.size(); ++i) {
-      jobs.accelerators[i] = jobs_.accelerators[members_[i].job];
-      for (size_t t = 0; t < types_.size(); ++t) {
-        jobs.Throughput(i, t) = Speed(members_[i], types_[t]);
-      }
-    }
-    return jobs;
-  }
-
-  WaterEnd RunRamps() {
-    PriceJobs jobs = StageJobs();
+  // Ramps rise with the level; other demands are set anew for each, and levels
+  // count from the last stage.
+  WaterEnd RunStage() {
+    const std::span<const RestMember> members = rest_.members();
+    PriceJobs jobs = rest_.Jobs();
     PriceDemand demand;
     double top = 0;
-    for (const WaterMember& member : members_) {
-      demand.a.push_back(member.rate);
-      demand.c.push_back(member.cap);
-      top = std::max(top, member.cap / member.rate);
+    if (demands_ == nullptr) {
+      for (const RestMember& member : members) {
+        const double rate = member.tied
+                                ? std::numeric_limits<double>::infinity()
+                                : rates_[member.job];
+        const double cap = member.tied ? member.time : caps_[member.job];
+        demand.a.push_back(rate);
+        demand.c.push_back(cap);
+        top = std::max(top, cap / rate);
+      }
+      // All have their caps there, to rounding; any level where all are tied.
+      top = top > 0 ? top * (1 + 1e-12) : 1;
+    } else {
+      demand.a.assign(members.size(), 0.0);
+      demand.b.assign(members.size(), 0.0);
+      top = demands_->TopLevel();
     }
     PadDemand(jobs, &demand);
-    // All have their caps there, to rounding; any level where all are tied.
-    top = top > 0 ? top * (1 + 1e-12) : 1;
     const PricePass pass = PassOf(jobs, demand);
-    WaterStage stage(SumsOf(jobs, pass), jobs.capacity, top, options_);
-    if (jobs.size >= kWaterSampleFrom) {
-      const PriceSample sample =
-          SampleJobs(jobs, demand, jobs.size / kWaterSampleSize);
-      const PricePass sample_pass = PassOf(sample.jobs, sample.demand);
-      WaterStage first(SumsOf(sample.jobs, sample_pass), sample.jobs.capacity,
-                       top, options_);
-      first.Run();
-      stage.StartFrom(first.prices());
+    const auto set = [&](double level) {
+      if (demands_ == nullptr) return;
+      demands_->At(level, amounts_);
+      for (size_t i = 0; i < members.size(); ++i) {
+        const size_t m = members[i].job;
+        demand.b[i] =
+            members[i].tied ? members[i].time : amounts_[m] / rates_[m];
+      }
+    };
+    const auto sums = [&](double level, std::span<const double> prices) {
+      set(level);
+      return SumPass(pass, level, prices);
+    };
+    WaterStage stage(OfCapacities(jobs, {sums}).sums, jobs.capacity, top);
+    if (demands_ == nullptr && jobs.size >= kWaterSampleFrom) {
+      stage.StartFrom(PricesOfSample(jobs, demand, top));
     }
     stage.Run();
     const std::vector<double> prices = PricesOfColumns(jobs, stage.prices());
     WaterEnd end = EndOf(stage, top, [&](double level) {
+      set(level);
       return LeastCostOf(pass, level, prices).cost;
     });
-    for (const WaterMember& member : members_) {
-      end.has.push_back(std::min(end.level * member.rate, member.cap));
-    }
-    end.shares = SharesOf(jobs, pass, stage.Mixture());
-    end.jobs = std::move(jobs);
-    return end;
-  }
-
-  static WaterSums SumsOf(const PriceJobs& jobs, const PricePass& pass) {
-    const auto sums = [&pass](double level, std::span<const double> prices) {
-      return SumPass(pass, level, prices);
-    };
-    return OfCapacities(jobs, {sums}).sums;
-  }
-
-  // A stage of demands that are no ramps: levels count from the last one.
-  WaterEnd RunCurves() {
-    PriceJobs jobs = StageJobs();
-    PriceDemand demand;
-    demand.a.assign(members_.size(), 0.0);
-    demand.b.assign(members_.size(), 0.0);
-    PadDemand(jobs, &demand);
-    const PricePass pass = PassOf(jobs, demand);
-    const auto set = [&](double level) {
-      curves_->at(level, rates_);
-      for (size_t i = 0; i < members_.size(); ++i) {
-        const WaterMember& member = members_[i];
-        demand.b[i] = member.tied ? member.cap : rates_[member.job];
-      }
-    };
-    const double top = curves_->top();
-    const auto sums = [&](double level, std::span<const double> prices) {
-      set(level);
-      return SumPass(pass, 0, prices);
-    };
-    WaterStage stage(OfCapacities(jobs, {sums}).sums, jobs.capacity, top,
-                     options_);
-    stage.Run();
-    const std::vector<double> prices = PricesOfColumns(jobs, stage.prices());
-    const auto cost_at = [&](double level) {
-      set(level);
-      return LeastCostOf(pass, 0, prices).cost;
-    };
-    WaterEnd end = EndOf(stage, top, cost_at);
     end.shares.assign(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
     for (const PriceColumn& column : stage.Mixture()) {
       set(column.level);
       const std::vector<double> paid = PricesOfColumns(jobs, column.prices);
-      const PricePoint point = {0, column.weight, paid.data()};
+      const PricePoint point = {column.level, column.weight, paid.data()};
       AddShares(pass, {&point, 1}, end.shares);
     }
-    set(stage.level());
-    end.has.assign(demand.b.begin(),
-                   demand.b.begin() + static_cast<ptrdiff_t>(members_.size()));
+    set(end.level);  // amounts_ stay there until the stage has ended
+    for (size_t i = 0; i < members.size(); ++i) {
+      end.has.push_back(demands_ == nullptr
+                            ? std::min(end.level * demand.a[i], demand.c[i])
+                            : demand.b[i]);
+    }
     end.jobs = std::move(jobs);
     return end;
+  }
+
+  std::vector<double> PricesOfSample(const PriceJobs& jobs,
+                                     const PriceDemand& demand,
+                                     double top) const {
+    const PriceSample sample =
+        SampleJobs(jobs, demand, jobs.size / kWaterSampleSize);
+    const PricePass pass = PassOf(sample.jobs, sample.demand);
+    const auto sums = [&](double level, std::span<const double> prices) {
+      return SumPass(pass, level, prices);
+    };
+    WaterStage stage(OfCapacities(sample.jobs, {sums}).sums,
+                     sample.jobs.capacity, top);
+    stage.Run();
+    return stage.prices();
   }
 
   // `cost_at` a level: of the stage's demands at its prices, by price_proof.h.
@@ -181,7 +219,7 @@ class PriceFilling {
     answer_.passes += stage.passes();
     // No job that rises has less than before: the columns that were called free
     // are. (All jobs may be at their caps, below the last level.)
-    const bool fell = curves_ == nullptr &&
+    const bool fell = demands_ == nullptr &&
                       end.level < std::min(level_, top) * (1 - kFallMax);
     end.proved = end.proved && !fell;
     return end;
@@ -191,32 +229,8 @@ class PriceFilling {
     if (++answer_.stages == 1) answer_.first_bound = end.bound;
     if (!end.met || !end.proved) answer_.converged = false;
     level_ = end.level;
-    if (end.at_caps || !end.met) {
-      SettleAll(end.shares);
-      return;
-    }
+    if (end.at_caps || !end.met) return rest_.FreezeAll(end.shares);
     EndStage(end);
-  }
-
-  // The member keeps its shares; if `but_tied`, not those on free types that it
-  // can exchange.
-  void Settle(size_t i, std::span<const double> shares, bool but_tied) {
-    const WaterMember& member = members_[i];
-    double* row = &answer_.shares[member.job * jobs_.types];
-    for (size_t t = 0; t < types_.size(); ++t) {
-      const size_t j = types_[t];
-      const double share = shares[i * types_.size() + t];
-      if (share <= 0 || (but_tied && free_[j])) continue;
-      row[j] += share;
-      const double held = jobs_.accelerators[member.job] * share;
-      left_[j] -= held;
-      if (jobs_.Within(j) != j) left_[jobs_.Within(j)] -= held;
-    }
-  }
-
-  void SettleAll(std::span<const double> shares) {
-    for (size_t i = 0; i < members_.size(); ++i) Settle(i, shares, false);
-    members_.clear();
   }
 
   void EndStage(const WaterEnd& end) {
@@ -225,107 +239,45 @@ class PriceFilling {
     if (none_scarce || ExchangeMatters(end)) {
       // No job to freeze, or too many ways to: another solver's problem.
       answer_.converged = false;
-      SettleAll(end.shares);
-      return;
+      return rest_.FreezeAll(end.shares);
     }
     const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);
-    free_.assign(jobs_.types, false);
-    for (size_t t = 0; t < types_.size(); ++t) free_[types_[t]] = free[t];
-    std::vector<WaterMember> rising;
-    std::vector<bool> frozen(jobs_.size, true);
-    std::vector<double> caps(jobs_.size, 0.0);
-    for (size_t i = 0; i < members_.size(); ++i) {
-      WaterMember member = members_[i];
+    std::vector<bool> rises;
+    std::vector<bool> frozen(caps_.size(), true);
+    for (size_t i = 0; i < end.has.size(); ++i) {
       const double most = FastestFree(end.jobs, free, i);
-      if (RisesOn(end.has[i], most)) {
-        member.cap = std::min(member.cap, most);
-        if (!member.tied) {
-          frozen[member.job] = false;
-          caps[member.job] = member.cap;
-        }
-        rising.push_back(member);
-        continue;
-      }
-      const WaterMember tied = TiedPart(i, end.shares);
-      Settle(i, end.shares, tied.cap > 0);
-      if (tied.cap > 0) rising.push_back(tied);
+      rises.push_back(RisesOn(end.has[i], most));
+      const RestMember& member = rest_.members()[i];
+      if (!rises[i] || member.tied) continue;
+      double& cap = caps_[member.job];
+      cap = std::min(cap, most);
+      frozen[member.job] = false;
+      if (demands_ == nullptr) continue;
+      demands_->LowerCap(member.job, cap * rates_[member.job]);
     }
-    if (curves_ != nullptr) curves_->end(end.level, frozen, caps);
-    members_ = std::move(rising);
-    const auto is_full = [&](size_t j) {
-      return left_[j] <= kLeftMin * jobs_.capacity[j];
-    };
-    std::erase_if(types_, [&](size_t j) {
-      return !free_[j] || is_full(j) || is_full(jobs_.Within(j));
-    });
-    DropMembersWithoutType();
+    if (demands_ != nullptr) demands_->Advance(end.level, amounts_, frozen);
+    rest_.Freeze(end.shares, free, rises);
   }
 
-  // Time of the member on free types that it could have on another one as well;
-  // cap 0: none.
-  WaterMember TiedPart(size_t i, std::span<const double> shares) const {
-    WaterMember tied = members_[i];
-    tied.cap = 0;
-    for (size_t t = 0; t < types_.size(); ++t) {
-      const double share = shares[i * types_.size() + t];
-      if (!free_[types_[t]] || share <= 0) continue;
-      const double speed = Speed(members_[i], types_[t]);
-      for (size_t other = 0; other < types_.size(); ++other) {
-        if (other == t || !free_[types_[other]]) continue;
-        if (Speed(members_[i], types_[other]) != speed) continue;
-        tied.speed = jobs_.Throughput(members_[i].job, types_[t]);
-        tied.cap = share;
-      }
-    }
-    if (tied.cap <= 0) return tied;
-    // Whatever it has on free types is at this speed.
-    tied.cap = 0;
-    for (size_t t = 0; t < types_.size(); ++t) {
-      if (free_[types_[t]]) tied.cap += shares[i * types_.size() + t];
-    }
-    tied.rate = std::numeric_limits<double>::infinity();
-    tied.tied = true;
-    return tied;
-  }
-
-  // Members that can use none of the types left, of which next to nothing was.
-  void DropMembersWithoutType() {
-    std::erase_if(members_, [&](const WaterMember& member) {
-      return std::none_of(types_.begin(), types_.end(),
-                          [&](size_t j) { return Speed(member, j) > 0; });
-    });
-  }
-
-  const PriceJobs& jobs_;
-  const WaterCurves* curves_;  // null: ramps
-  std::vector<double> rates_;  // [n] of curves_, reused
-  PriceOptions options_;
-  std::vector<size_t> types_;  // columns of jobs_ that are not full
-  std::vector<bool> free_;     // [J] after the stage
-  std::vector<double> left_;   // [J]
-  double level_ = 0;           // of the last stage
-  std::vector<WaterMember> members_;
+  Demands* demands_;               // null: ramps
+  std::span<const double> rates_;  // [n] or the factors of demands_
+  std::vector<double> caps_;       // [n] steps/s
+  std::vector<double> amounts_;    // [n] of demands_, reused
+  PriceRest rest_;
+  double level_ = 0;  // of the last stage
   PriceWater answer_;
 };
 
 }  // namespace
 
 PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
-                        std::span<const double> caps,
-                        const PriceOptions& options) {
-  std::vector<WaterMember> members(jobs.size);
-  for (size_t m = 0; m < members.size(); ++m) {
-    members[m] = {m, rates[m], caps[m], false, 0};
-  }
-  return PriceFilling(jobs, nullptr, options).Run(std::move(members));
+                        std::span<const double> caps) {
+  return PriceFilling(jobs, nullptr, rates, caps).Run();
 }
 
-PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
-                        std::span<const double> caps,
-                        const PriceOptions& options) {
-  std::vector<WaterMember> members(jobs.size);
-  for (size_t m = 0; m < members.size(); ++m) members[m] = {m, 0, caps[m]};
-  return PriceFilling(jobs, &curves, options).Run(std::move(members));
+PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> factor,
+                        Demands demands, std::span<const double> caps) {
+  return PriceFilling(jobs, &demands, factor, caps).Run();
 }
 
 }  // namespace gavel::policy

@@ -4,8 +4,8 @@
 // There the prices tell which jobs can have no more: those that need more than
 // the accelerators that cost nothing. These jobs are frozen at what they have,
 // the types with a price are full, and the other jobs rise on what is left of
-// the other types. Where frozen jobs could exchange what they have
-// (price_water_ties.h), the filling ends without a proof.
+// the other types. Where frozen jobs could exchange what they have, the
+// filling ends without a proof.
 //
 // Caps make C (price_levels.h) neither convex nor concave in t, so a stage
 // comes down from above: at the best bound t so far the master looks for a
@@ -18,12 +18,12 @@
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_H_
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/share/demands.h"
 
 namespace gavel::policy {
 
@@ -35,26 +35,12 @@ struct PriceWater {
   bool converged = false;  // all stages met their bounds
 };
 
-// Demands that rise in other ways than in proportion (demands.h), in steps/s.
-struct WaterCurves {
-  // The level from which on all jobs are at their caps.
-  std::function<double()> top;
-  // [n] at a level above the last end; never falling in it.
-  std::function<void(double level, std::span<double> rates)> at;
-  // A stage ended at the level: frozen jobs can have no more, the others no
-  // more than their caps. Levels count from there.
-  std::function<void(double level, const std::vector<bool>& frozen,
-                     std::span<const double> caps)>
-      end;
-};
-
 // `rates` and `caps`: [n] steps/s, > 0; caps are at most the jobs' fastest.
 PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
-                        std::span<const double> caps,
-                        const PriceOptions& options);
-PriceWater FillByPrices(const PriceJobs& jobs, const WaterCurves& curves,
-                        std::span<const double> caps,
-                        const PriceOptions& options);
+                        std::span<const double> caps);
+// The same of demands that are at their start, as factor[m] times steps/s.
+PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> factor,
+                        Demands demands, std::span<const double> caps);
 
 }  // namespace gavel::policy
 

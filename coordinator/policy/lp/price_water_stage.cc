@@ -11,11 +11,9 @@ constexpr int kWaterStallMax = 60;
 // Evaluations of one search for a root, and where it ends: the cost above 1.
 constexpr int kRootStepsMax = 30;
 constexpr double kCostSlack = 1e-12;
-// A mixture fits that is this part too large, and scaled down. One that fits
-// as well as rounding allows is looked for some passes longer: where
-// throughputs differ by many powers of ten, what is left here is all that a
-// later stage has.
-constexpr double kOverloadMax = 1e-9;
+// A mixture that fits as well as rounding allows is looked for some passes
+// longer: where throughputs differ by many powers of ten, what is left here is
+// all that a later stage has.
 constexpr double kOverloadAim = 1e-13;
 constexpr int kAimStallMax = 8;
 
@@ -37,10 +35,9 @@ double Between(double low, double low_cost, double high, double high_cost,
 }  // namespace
 
 WaterStage::WaterStage(WaterSums sums, std::span<const double> capacity,
-                       double top, const PriceOptions& options)
+                       double top)
     : sums_(std::move(sums)),
       capacity_(capacity),
-      options_(options),
       master_(capacity.size(), /*convex=*/false),
       level_(top),
       usage_(capacity.size()) {
@@ -62,7 +59,7 @@ void WaterStage::Run() {
       fits_ = fits;
       mixture_ = master_.mixture();
     }
-    if (fits_ >= 1 - kOverloadAim || passes_ >= options_.passes_max ||
+    if (fits_ >= 1 - kOverloadAim || passes_ >= kPassesMax ||
         stall > (met() ? kAimStallMax : kWaterStallMax)) {
       break;
     }
@@ -76,8 +73,6 @@ void WaterStage::Run() {
     Tighten(prices);
   }
 }
-
-bool WaterStage::met() const { return fits_ >= 1 - kOverloadMax; }
 
 std::vector<double> WaterStage::Scarcity() {
   std::vector<double> prices = MasterPrices();
@@ -100,33 +95,11 @@ std::vector<double> WaterStage::Scarcity() {
   return prices;
 }
 
-std::vector<PriceColumn> WaterStage::Mixture() const {
-  return NormalizedMixture(columns_, mixture_);
-}
-
-PriceSums WaterStage::Pass(double level, std::span<const double> prices) {
-  ++passes_;
-  return sums_(level, prices);
-}
-
 // 0 where nothing is scarce.
 std::vector<double> WaterStage::MasterPrices() const {
   std::vector<double> prices = master_.PricesOf(capacity_);
   prices.resize(capacity_.size(), 0.0);
   return prices;
-}
-
-bool WaterStage::Proves(std::span<const double> prices, double slack) {
-  return Pass(level_, prices).cost >= 1 - slack;
-}
-
-void WaterStage::AddColumn(const PriceSums& sums,
-                           std::span<const double> prices) {
-  for (size_t j = 0; j < usage_.size(); ++j) {
-    usage_[j] = sums.usage[j] / capacity_[j];
-  }
-  master_.Add(1, usage_);
-  columns_.push_back({level_, 0, {prices.begin(), prices.end()}});
 }
 
 // Lowers the level to the root of the cost at `prices`, if that is below it,
@@ -158,7 +131,11 @@ void WaterStage::Tighten(std::span<const double> prices) {
     }
     level_ = high;
   }
-  AddColumn(sums, prices);
+  for (size_t j = 0; j < usage_.size(); ++j) {
+    usage_[j] = sums.usage[j] / capacity_[j];
+  }
+  master_.Add(1, usage_);
+  columns_.push_back({level_, 0, {prices.begin(), prices.end()}});
 }
 
 }  // namespace gavel::policy

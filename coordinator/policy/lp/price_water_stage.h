@@ -26,13 +26,12 @@ class WaterStage {
  public:
   // `sums` of all jobs at (level, prices of capacities); their demands rise
   // with the level, up to `top`.
-  WaterStage(WaterSums sums, std::span<const double> capacity, double top,
-             const PriceOptions& options);
+  WaterStage(WaterSums sums, std::span<const double> capacity, double top);
 
   void Run();
 
   // A mixture of the jobs' choices fits at the level, to rounding.
-  bool met() const;
+  bool met() const { return fits_ >= 1 - kOverloadMax; }
   double level() const { return level_; }
   int passes() const { return passes_; }
 
@@ -45,18 +44,26 @@ class WaterStage {
   const std::vector<double>& prices() const { return prices_; }
   void StartFrom(std::vector<double> prices) { prices_ = std::move(prices); }
 
-  std::vector<PriceColumn> Mixture() const;
+  std::vector<PriceColumn> Mixture() const {
+    return NormalizedMixture(columns_, mixture_);
+  }
 
  private:
-  PriceSums Pass(double level, std::span<const double> prices);
+  // A mixture fits that is this part too large, and scaled down.
+  static constexpr double kOverloadMax = 1e-9;
+
+  PriceSums Pass(double level, std::span<const double> prices) {
+    ++passes_;
+    return sums_(level, prices);
+  }
   std::vector<double> MasterPrices() const;
-  bool Proves(std::span<const double> prices, double slack);
-  void AddColumn(const PriceSums& sums, std::span<const double> prices);
+  bool Proves(std::span<const double> prices, double slack) {
+    return Pass(level_, prices).cost >= 1 - slack;
+  }
   void Tighten(std::span<const double> prices);
 
   WaterSums sums_;
   std::span<const double> capacity_;
-  PriceOptions options_;
   ColumnMaster master_;
   double level_;                // no higher one can be had
   std::vector<double> prices_;  // that proved it last

@@ -4,22 +4,6 @@
 #include <cmath>
 
 namespace gavel::policy {
-namespace {
-
-// How many entries each row of `limits` and of the jobs' time has, then where
-// they start: rows are filled in one pass over the cells.
-struct Filler {
-  LinearProgram& lp;
-  std::vector<int> next;  // by row, where its next entry goes
-
-  void Put(size_t row, size_t column, double value) {
-    const auto at = static_cast<size_t>(next[row]++);
-    lp.entry_column[at] = static_cast<int>(column);
-    lp.entry_value[at] = value;
-  }
-};
-
-}  // namespace
 
 ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   const size_t limits = problem.limits.size();
@@ -29,10 +13,10 @@ ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   lp.column_upper.assign(problem.cells.size(), 1.0);
   lp.row_lower.assign(rows, -kInfinity);
   lp.row_upper.assign(rows, 1.0);
+  // How many entries each row has: they are filled in one pass over the cells.
   std::vector<int> count(limits, 0);
   for (const ShareCell& cell : problem.cells) {
-    ++count[cell.type];
-    if (cell.placement != kNoPlacement) ++count[cell.placement];
+    cell.ForEachLimit([&](uint32_t r) { ++count[r]; });
   }
   int entries = 0;
   for (size_t r = 0; r < rows; ++r) {
@@ -42,18 +26,20 @@ ShareProgram::ShareProgram(const ShareProblem& problem) : problem_(problem) {
   }
   lp.entry_column.resize(static_cast<size_t>(entries));
   lp.entry_value.resize(static_cast<size_t>(entries));
-  Filler filler{lp, lp.row_start};
-  const auto put = [&](size_t r, size_t i) {
-    filler.Put(r, i, problem.cells[i].scale_factor / problem.limits[r]);
+  std::vector<int> next = lp.row_start;  // where a row's next entry goes
+  const auto put = [&](size_t row, size_t column, double value) {
+    const auto at = static_cast<size_t>(next[row]++);
+    lp.entry_column[at] = static_cast<int>(column);
+    lp.entry_value[at] = value;
   };
   for (size_t i = 0; i < problem.cells.size(); ++i) {
-    put(problem.cells[i].type, i);
-    if (problem.cells[i].placement != kNoPlacement)
-      put(problem.cells[i].placement, i);
+    const ShareCell& cell = problem.cells[i];
+    cell.ForEachLimit(
+        [&](uint32_t r) { put(r, i, cell.scale_factor / problem.limits[r]); });
   }
   for (size_t m = 0; m < problem.size(); ++m) {
     for (const JobCell& cell : problem.Cells(m)) {
-      filler.Put(limits + m, cell.cell, cell.time);
+      put(limits + m, cell.cell, cell.time);
     }
   }
 }

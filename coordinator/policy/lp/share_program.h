@@ -15,6 +15,10 @@
 
 namespace gavel::policy {
 
+// Policies scale rows down to this largest value, above which the solver's
+// absolute tolerance is below rounding.
+inline constexpr double kRowValueMax = 1e6;
+
 class ShareProgram {
  public:
   // Columns [0, cells) are the shares, in [0, 1], at cost 0. Rows are first the

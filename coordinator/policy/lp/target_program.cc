@@ -13,38 +13,15 @@ namespace {
 // The second stage may take this part of the level: as much as the tolerance of
 // the first.
 constexpr double kLevelSlack = 1e-9;
-// Rows are scaled down to this largest value, above which the solver's absolute
-// tolerance is below rounding.
-constexpr double kRowValueMax = 1e6;
 // Relative; a program whose bound is further away is solved another way, too.
 constexpr double kGapMax = 1e-8;
-// More than what RepairShares takes for dust.
-constexpr double kShareMin = 2e-13;
 
-const JobCell& FastestCell(const ShareProblem& problem, size_t m) {
-  const std::span<const JobCell> cells = problem.Cells(m);
-  return *std::max_element(cells.begin(), cells.end(),
-                           [](const JobCell& a, const JobCell& b) {
-                             return a.throughput < b.throughput;
-                           });
-}
-
-// The solver's tolerance is much for a job that needs next to nothing: those
-// that it left below `level` get the little that they lack, and all lose as
-// little when that is repaired. Keeps what is better.
+// The solver's tolerance is much for a job that needs next to nothing.
 void TopUp(const ShareProblem& problem, std::span<const double> targets,
            double level, std::vector<double>* shares) {
-  if (shares->empty()) return;
-  std::vector<double> more = *shares;
-  for (size_t m = 0; m < problem.size(); ++m) {
-    const double lacks = level * targets[m] - Throughput(problem, m, *shares);
-    if (lacks <= 0) continue;
-    const JobCell& cell = FastestCell(problem, m);
-    more[cell.cell] += std::max(lacks / cell.throughput, kShareMin);
-  }
-  RepairShares(problem, more);
-  if (Level(problem, targets, more) <= Level(problem, targets, *shares)) return;
-  *shares = std::move(more);
+  std::vector<double> wanted(targets.begin(), targets.end());
+  for (double& rate : wanted) rate *= level;
+  TopUpShares(problem, wanted, *shares);
 }
 
 }  // namespace
@@ -88,20 +65,10 @@ void TargetProgram::AddTargets() {
   }
 }
 
-double TargetProgram::PricePairs(const SumObjective* objective, double scale,
-                                 std::vector<double>* row_duals) const {
-  if (options_.pairs == nullptr) return 0;
-  return options_.pairs->Price(program_, objective, scale, row_duals);
-}
-
-bool TargetProgram::PairsFound() const {
-  return options_.pairs != nullptr && options_.pairs->found();
-}
-
 void TargetProgram::AddCertificate(const LpSolution& solution,
                                    TargetAnswer* answer) const {
   std::vector<double> row_duals = solution.row_duals;
-  const double rise = PricePairs(nullptr, 1, &row_duals);
+  const double rise = PricePairs(options_, program_, nullptr, 1, &row_duals);
   answer->bound = unit_ * (DualBound(program_.lp, row_duals) + rise);
   if (row_duals.empty()) return;
   // The Lagrangian of the target rows alone: what is left is a linear function
@@ -143,7 +110,7 @@ TargetAnswer TargetProgram::AnswerOf(const LpSolution& solution) const {
 TargetAnswer TargetProgram::Solve() {
   TargetAnswer answer = AnswerOf(solver_->Solve());
   if (answer.outcome == SolveOutcome::kIterationLimit ||
-      answer.bound <= answer.level * (1 + kGapMax) || PairsFound()) {
+      answer.bound <= answer.level * (1 + kGapMax) || PairsFound(options_)) {
     return answer;
   }
   // Targets of very different sizes: interior point has better duals there.
@@ -180,7 +147,7 @@ std::vector<double> TargetProgram::SpendTheRest(double level,
   const SumObjective objective{{gain.begin(), gain.end()},
                                std::vector<double>(problem_.types, 1.0),
                                std::vector<double>(problem_.types, 0.0)};
-  PricePairs(&objective, largest, &solution.row_duals);
+  PricePairs(options_, program_, &objective, largest, &solution.row_duals);
   std::vector<double> shares = program_.Shares(solution);
   TopUp(problem_, targets_, level * (1 - kLevelSlack), &shares);
   return shares;

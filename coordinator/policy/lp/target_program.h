@@ -48,11 +48,6 @@ class TargetProgram {
   static constexpr double kLossMax = 1e-8;
 
  private:
-  // Of pairs that are not listed: what the bound rises for them, and the jobs'
-  // time into the duals; see PairColumns::Price.
-  double PricePairs(const SumObjective* objective, double scale,
-                    std::vector<double>* row_duals) const;
-  bool PairsFound() const;
   void AddTargets();
   TargetAnswer AnswerOf(const LpSolution& solution) const;
   void AddCertificate(const LpSolution& solution, TargetAnswer* answer) const;

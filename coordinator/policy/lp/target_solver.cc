@@ -1,6 +1,7 @@
 #include "coordinator/policy/lp/target_solver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -16,8 +17,9 @@ TargetAnswer ByHighs(const ShareProblem& problem,
                      std::span<const double> gain, const LpOptions& options) {
   TargetProgram program(problem, targets, options);
   TargetAnswer answer = program.Solve();
-  const bool again = options.pairs != nullptr && options.pairs->found();
-  if (answer.outcome != SolveOutcome::kOptimal || again) return answer;
+  if (answer.outcome != SolveOutcome::kOptimal || PairsFound(options)) {
+    return answer;
+  }
   std::vector<double> more = program.SpendTheRest(answer.level, gain);
   if (!more.empty() && Level(problem, targets, more) >=
                            answer.level * (1 - TargetProgram::kLossMax)) {
@@ -30,44 +32,58 @@ TargetAnswer ByPrices(const ShareProblem& problem,
                       const std::vector<double>& targets,
                       std::span<const double> gain) {
   const std::vector<double> fastest = LargestThroughputs(problem);
-  double most = std::numeric_limits<double>::infinity();
+  LevelQuestion question;
+  question.demand.a = targets;
+  question.level_max = std::numeric_limits<double>::infinity();
   for (size_t m = 0; m < targets.size(); ++m) {
-    most = std::min(most, fastest[m] / targets[m]);
+    question.level_max = std::min(question.level_max, fastest[m] / targets[m]);
   }
+  question.level_of = [&](std::span<const double> shares) {
+    return Level(problem, targets, shares);
+  };
+  question.rates = [&](double level) {
+    std::vector<double> rates = targets;
+    for (double& rate : rates) rate *= level;
+    return rates;
+  };
+  return LevelByPrices(problem, std::move(question), gain);
+}
+
+}  // namespace
+
+TargetAnswer LevelByPrices(const ShareProblem& problem, LevelQuestion question,
+                           std::span<const double> gain) {
   PriceProgram program(problem);
-  PriceDemand demand;
-  demand.a = targets;
-  PriceProgram::Answer found = program.Highest(std::move(demand), most);
+  PriceProgram::Answer found =
+      program.Highest(std::move(question.demand), question.level_max);
   TargetAnswer answer;
   answer.solver = kPricesSolver;
   answer.iterations = found.passes;
   answer.bound = found.bound;
-  if (!found.shares.empty()) {
-    answer.level = Level(problem, targets, found.shares);
-  }
-  // What is not proved may leave some job with nothing.
-  if (answer.level < answer.bound * (1 - kPriceGapMax)) {
+  answer.level = found.shares.empty() ? -std::numeric_limits<double>::infinity()
+                                      : question.level_of(found.shares);
+  const bool proved =
+      answer.bound - answer.level <= kPriceGapMax * std::abs(answer.bound);
+  if (!proved) {
+    // Some job may have nothing.
     std::vector<double> even = EvenShares(problem);
-    const double level = Level(problem, targets, even);
+    const double level = question.level_of(even);
     if (level > answer.level) {
       answer.level = level;
       found.shares = std::move(even);
     }
   }
   answer.detail = CheckBound(Sense::kMaximum, answer.level, &answer.bound);
-  if (!answer.detail.empty()) {
-    answer.outcome = SolveOutcome::kIterationLimit;
-  } else if (answer.level < answer.bound * (1 - kPriceGapMax)) {
-    answer.outcome = SolveOutcome::kIterationLimit;
+  answer.outcome = SolveOutcome::kIterationLimit;
+  if (answer.detail.empty() && !proved) {
     answer.detail = StrCat("prices: no closer to the bound after ",
                            found.passes, " passes");
-  } else {
+  } else if (answer.detail.empty()) {
     answer.outcome = SolveOutcome::kOptimal;
-    std::vector<double> wanted = targets;
-    for (double& rate : wanted) rate *= answer.level;
-    std::vector<double> more = program.SpendTheRest(found, wanted, gain);
-    if (Level(problem, targets, more) >=
-        answer.level * (1 - TargetProgram::kLossMax)) {
+    std::vector<double> more =
+        program.SpendTheRest(found, question.rates(answer.level), gain);
+    if (question.level_of(more) >=
+        answer.level - TargetProgram::kLossMax * std::abs(answer.level)) {
       found.shares = std::move(more);
     }
   }
@@ -75,24 +91,14 @@ TargetAnswer ByPrices(const ShareProblem& problem,
   return answer;
 }
 
-}  // namespace
-
 TargetAnswer SolveTargets(const ShareProblem& problem,
                           const std::vector<double>& targets,
                           std::span<const double> gain, SolverChoice choice,
                           const LpOptions& options) {
-  const bool serves = PriceProgram::Serves(problem);
-  if (choice == SolverChoice::kHighs || !serves) {
-    return ByHighs(problem, targets, gain, options);
-  }
-  TargetAnswer answer = ByPrices(problem, targets, gain);
-  if (choice == SolverChoice::kPrices ||
-      answer.outcome == SolveOutcome::kOptimal) {
-    return answer;
-  }
-  answer = ByHighs(problem, targets, gain, options);
-  answer.solver += kAfterPrices;
-  return answer;
+  return ByPricesOrHighs(
+      choice, PriceProgram::Serves(problem),
+      [&] { return ByPrices(problem, targets, gain); },
+      [&] { return ByHighs(problem, targets, gain, options); });
 }
 
 }  // namespace gavel::policy

@@ -4,7 +4,6 @@
 //   s_m sum_c X[m][c] / (w_m sum_j N_j)
 // is made as large as it can be, then the second least, and so on: progressive
 // filling, whatever the throughputs.
-#include <numeric>
 #include <vector>
 
 #include "coordinator/policy/policies/policies.h"
@@ -16,12 +15,9 @@ namespace gavel::policy {
 
 PolicyResult SolveDrf(const PolicyProblem& problem) {
   const ShareProblem shares = MakeShareProblem(problem, {.agnostic = true});
-  if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  const double accelerators =
-      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
   // With T = 1 the throughput is the time that the job runs.
   std::vector<double> factor = shares.scale_factor;
-  for (double& value : factor) value /= accelerators;
+  for (double& value : factor) value /= shares.accelerators();
   return SolveFlatWaterFilling(shares, factor, problem.solver);
 }
 

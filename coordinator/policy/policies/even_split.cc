@@ -73,10 +73,8 @@ PolicyResult SolveIsolated(const PolicyProblem& problem) {
 
 PolicyResult SolveProportional(const PolicyProblem& problem) {
   const ShareProblem shares = MakeShareProblem(problem);
-  const double accelerators =
-      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
   return Split(shares, [&](double, size_t type) {
-    return shares.capacity[type] / accelerators;
+    return shares.capacity[type] / shares.accelerators();
   });
 }
 

@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -31,11 +30,9 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/policies/even_spread.h"
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/bound.h"
-#include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 
 namespace gavel::policy {
@@ -65,16 +62,14 @@ struct Finish {
 
 std::vector<Finish> Finishes(const PolicyProblem& problem,
                              const ShareProblem& shares) {
-  const double accelerators =
-      std::accumulate(shares.capacity.begin(), shares.capacity.end(), 0.0);
   const std::vector<double> proportional = ProportionalThroughputs(shares);
   std::vector<Finish> finishes;
   for (size_t m = 0; m < shares.size(); ++m) {
     const PolicyJob& job = problem.jobs[shares.jobs[m]];
     // The row's sum is accelerators / (n s), if that is below 1.
     const double time = std::min(
-        1.0,
-        accelerators / (static_cast<double>(shares.size()) * job.scale_factor));
+        1.0, shares.accelerators() /
+                 (static_cast<double>(shares.size()) * job.scale_factor));
     const double isolated = proportional[m] * time;
     Finish finish{0, isolated, 1};
     if (job.steps_remaining > 0) {
@@ -212,84 +207,54 @@ class Search {
 PolicyResult SolveByPrices(const ShareProblem& shares,
                            std::span<const Finish> finishes,
                            std::span<const double> gain) {
-  PriceDemand demand{DemandCurve::kFinish, {}, {}, {}};
+  const auto level_of = [&](std::span<const double> of) {
+    return -LargestRho(finishes, Throughputs(shares, of));
+  };
+  LevelQuestion question;
+  question.demand.curve = DemandCurve::kFinish;
   for (const Finish& finish : finishes) {
-    demand.a.push_back(finish.steps);
-    demand.b.push_back(finish.fair_s);
-    demand.c.push_back(finish.started_s);
+    question.demand.a.push_back(finish.steps);
+    question.demand.b.push_back(finish.fair_s);
+    question.demand.c.push_back(finish.started_s);
   }
-  PriceProgram program(shares);
-  PriceProgram::Answer answer = program.Highest(
-      std::move(demand), -LargestRho(finishes, LargestThroughputs(shares)));
-  const auto rho_of = [&](std::span<const double> of) {
-    return LargestRho(finishes, Throughputs(shares, of));
-  };
-  double rho = answer.shares.empty() ? std::numeric_limits<double>::infinity()
-                                     : rho_of(answer.shares);
-  const bool proved =
-      std::isfinite(rho) && rho + answer.bound <= kPriceGapMax * rho;
-  if (!proved) {
-    // Some job may have nothing.
-    std::vector<double> even = EvenShares(shares);
-    if (rho_of(even) < rho) answer.shares = std::move(even);
-  } else {
-    std::vector<double> more =
-        program.SpendTheRest(answer, Targets(finishes, rho), gain);
-    if (rho_of(more) <= rho * (1 + TargetProgram::kLossMax)) {
-      answer.shares = std::move(more);
-    }
-  }
+  question.level_max = -LargestRho(finishes, LargestThroughputs(shares));
+  question.level_of = level_of;
+  question.rates = [&](double level) { return Targets(finishes, -level); };
+  TargetAnswer answer = LevelByPrices(shares, std::move(question), gain);
   SpreadEvenly(shares, answer.shares);
-  rho = rho_of(answer.shares);
-  PolicyResult result =
-      ToResult(shares, answer.shares, rho, -answer.bound, kPricesSolver);
-  result.iterations = answer.passes;
-  if (!proved) {
-    result.outcome = SolveOutcome::kIterationLimit;
-    result.detail = "prices: no closer to the bound";
-  }
-  Certify(Sense::kMinimum, &result);
-  return result;
-}
-
-PolicyResult SolveAware(const PolicyProblem& problem, bool pairs) {
-  ShareProblem shares = MakeShareProblem(
-      problem, {.pairs = pairs,
-                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
-  const std::vector<Finish> finishes = Finishes(problem, shares);
-  const auto rho_of = [&](std::span<const double> of) {
-    return LargestRho(finishes, Throughputs(shares, of));
-  };
-  if (auto result = ResultIfNoneScarce(shares, rho_of)) return *result;
-  const std::vector<double> gain = WeightedNormalizers(shares);
-  const bool prices =
-      problem.solver != SolverChoice::kHighs && PriceProgram::Serves(shares);
-  if (prices) {
-    PolicyResult result = SolveByPrices(shares, finishes, gain);
-    if (result.outcome == SolveOutcome::kOptimal ||
-        problem.solver == SolverChoice::kPrices) {
-      return result;
-    }
-  }
-  PolicyResult result =
-      SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
-        Search search(shares, finishes, options);
-        search.Run();
-        if (search.optimal()) search.SpendTheRest(gain);
-        search.Spread();
-        return search.Result();
-      });
-  if (prices) result.solver += kAfterPrices;
-  return result;
+  return Certified(
+      Sense::kMinimum, answer,
+      ToResult(shares, answer.shares, -level_of(answer.shares), -answer.bound));
 }
 
 }  // namespace
 
 PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
                                      PolicyForm form) {
-  return form == PolicyForm::kAgnostic
-             ? SolveAware(WithReferenceType(problem), false)
-             : SolveAware(problem, form == PolicyForm::kPacked);
+  if (form == PolicyForm::kAgnostic) {
+    return SolveFinishTimeFairness(WithReferenceType(problem),
+                                   PolicyForm::kAware);
+  }
+  ShareProblem shares =
+      MakeShareProblem(problem, OptionsOf(form, problem.solver));
+  const std::vector<Finish> finishes = Finishes(problem, shares);
+  const auto rho_of = [&](std::span<const double> of) {
+    return LargestRho(finishes, Throughputs(shares, of));
+  };
+  if (auto result = ResultIfNoneScarce(shares, rho_of)) return *result;
+  const std::vector<double> gain = WeightedNormalizers(shares);
+  return ByPricesOrHighs(
+      problem.solver, PriceProgram::Serves(shares),
+      [&] { return SolveByPrices(shares, finishes, gain); },
+      [&] {
+        return SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
+          Search search(shares, finishes, options);
+          search.Run();
+          if (search.optimal()) search.SpendTheRest(gain);
+          search.Spread();
+          return search.Result();
+        });
+      });
 }
 
 }  // namespace gavel::policy

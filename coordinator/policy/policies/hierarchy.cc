@@ -28,7 +28,6 @@
 #include <vector>
 
 #include "coordinator/policy/lp/pair_columns.h"
-#include "coordinator/policy/policies/even_spread.h"
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/water_filling.h"

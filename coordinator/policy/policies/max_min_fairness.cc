@@ -12,7 +12,6 @@
 #include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/policies/even_spread.h"
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/job_classes.h"

@@ -17,7 +17,6 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/bound.h"
-#include "coordinator/policy/share/costs.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/status.h"
 
@@ -42,9 +41,8 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
   if (options.by_cost) {
     GAVEL_ASSIGN_OR_RETURN(cost, Costs(problem));
   }
-  ShareProblem shares = MakeShareProblem(
-      problem, {.pairs = options.pairs,
-                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
+  ShareProblem shares =
+      MakeShareProblem(problem, OptionsOf(options.form, problem.solver));
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
   const SumObjective sum = Objective(shares, cost);
   std::vector<DeadlineFloor> floors;

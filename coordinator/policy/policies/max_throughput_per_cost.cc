@@ -23,7 +23,6 @@
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/bound.h"
-#include "coordinator/policy/share/costs.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/status.h"
 
@@ -67,15 +66,20 @@ class Search {
     best_ = EvenShares(shares_);
     ratio_ = RatioOf(best_);
     // The first answer always counts: it keeps the deadlines.
-    if (Take(program_.Maximize(throughput_), /*always=*/true)) {
+    if (Take(program_.Maximize(throughput_), -kInfinity)) {
       for (int round = 0; round < kRoundsMax; ++round) {
         const double before = ratio_;
         if (!Improve() || ratio_ <= before * (1 + kRiseMin)) break;
       }
       BoundByDeadlines();
-      if (bound_ > ratio_ * (1 + kCostLossMax)) Sharpen();
-      Take(program_.Maximize(Margins(ratio_ * (1 - kCostLossMax))), false,
-           ratio_ * (1 - kCostLossMax));
+      if (bound_ > ratio_ * (1 + kCostLossMax)) {
+        // Much more is spent than the deadlines take: what a margin leaves open
+        // of the throughput is more of the ratio.
+        Improve(kSharpGap);
+        BoundByDeadlines();
+      }
+      const double enough = ratio_ * (1 - kCostLossMax);
+      Take(program_.Maximize(Margins(enough)), enough);
     }
     return Result();
   }
@@ -96,35 +100,25 @@ class Search {
   }
 
   // Keeps the answer if it is better than `at_least`; false when there is none.
-  bool Take(DeadlineProgram::Answer answer, bool always, double at_least) {
+  bool Take(DeadlineProgram::Answer answer, double at_least) {
     answer.iterations += report_.iterations;
     report_ = answer;
     if (answer.shares.empty()) return false;
     const double ratio = RatioOf(answer.shares);
-    if (always || ratio >= at_least) {
+    if (ratio >= at_least) {
       ratio_ = ratio;
       best_ = std::move(answer.shares);
     }
     return report_.outcome == SolveOutcome::kOptimal ||
            report_.outcome == SolveOutcome::kInfeasible;
   }
-  bool Take(DeadlineProgram::Answer answer, bool always) {
-    return Take(std::move(answer), always, ratio_);
-  }
 
-  // Much more is spent than the deadlines take: what a margin leaves open of
-  // the throughput is more of the ratio.
-  void Sharpen() {
-    Improve(kSharpGap);
-    BoundByDeadlines();
-  }
-
-  bool Improve(double gap_max = PriceOptions().gap_max) {
+  bool Improve(double gap_max = kPriceGap) {
     DeadlineProgram::Answer answer =
         program_.Maximize(Margins(ratio_), gap_max);
     margin_ = std::max(0.0, answer.bound);
     margin_ratio_ = ratio_;
-    return Take(std::move(answer), /*always=*/false);
+    return Take(std::move(answer), ratio_);
   }
 
   // No mixture of cells has a higher ratio than the best of them; and where

@@ -15,12 +15,10 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/policies/even_spread.h"
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/demands.h"
-#include "coordinator/policy/share/reference_type.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "coordinator/policy/share/water_filling.h"
 
@@ -174,10 +172,16 @@ void FillTheRest(const ShareProblem& shares,
   FillAbove(shares, remaining, choice, answer);
 }
 
-PolicyResult SolveAware(const PolicyProblem& problem, bool pairs) {
-  ShareProblem shares = MakeShareProblem(
-      problem, {.pairs = pairs,
-                .pairs_unlisted = problem.solver != SolverChoice::kHighs});
+}  // namespace
+
+PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
+                                   PolicyForm form) {
+  if (form == PolicyForm::kAgnostic) {
+    return SolveMinTotalDuration(WithReferenceType(problem),
+                                 PolicyForm::kAware);
+  }
+  ShareProblem shares =
+      MakeShareProblem(problem, OptionsOf(form, problem.solver));
   const std::vector<double> remaining = Remaining(problem, shares);
   const auto makespan_s = [&](std::span<const double> of) {
     return 1 / Level(shares, remaining, of);
@@ -195,15 +199,6 @@ PolicyResult SolveAware(const PolicyProblem& problem, bool pairs) {
   return Certified(Sense::kMinimum, answer,
                    ToResult(shares, answer.shares, makespan_s(answer.shares),
                             1 / answer.bound));
-}
-
-}  // namespace
-
-PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
-                                   PolicyForm form) {
-  return form == PolicyForm::kAgnostic
-             ? SolveAware(WithReferenceType(problem), false)
-             : SolveAware(problem, form == PolicyForm::kPacked);
 }
 
 }  // namespace gavel::policy

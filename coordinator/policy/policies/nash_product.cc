@@ -58,13 +58,9 @@ struct Inequality {
 // One cell of a job that counts.
 struct Variable {
   size_t cell = 0;
-  size_t limit = 0;
-  uint32_t placement = kNoPlacement;
-  double usage = 0;            // of the limit, whose total is 1
-  double placement_usage = 0;  // of the second limit
-  double rate = 0;             // T / largest
-  double share = 0;            // > 0
-  double excess = 0;           // its reduced price, >= 0
+  double rate = 0;    // T / largest
+  double share = 0;   // > 0
+  double excess = 0;  // its reduced price, >= 0
   double share_step = 0;
   double excess_step = 0;
 };
@@ -131,18 +127,10 @@ class InteriorPoint {
     job.index = m;
     job.begin = variables_.size();
     for (const JobCell& entry : problem_.Cells(m)) {
-      const auto i = entry.cell;
-      const ShareCell& cell = problem_.cells[i];
       Variable v;
-      v.cell = i;
-      v.limit = cell.type;
-      v.usage = cell.scale_factor / problem_.limits[v.limit];
-      v.placement = cell.placement;
-      if (cell.placement != kNoPlacement) {
-        v.placement_usage = cell.scale_factor / problem_.limits[cell.placement];
-      }
+      v.cell = entry.cell;
       v.rate = entry.throughput / largest;
-      v.share = 0.9 * even[i];
+      v.share = 0.9 * even[entry.cell];
       variables_.push_back(v);
     }
     job.end = variables_.size();
@@ -153,13 +141,12 @@ class InteriorPoint {
     return std::span(variables_).subspan(job.begin, job.end - job.begin);
   }
 
-  // Calls visit(limit, usage) for the limits of a variable.
+  // Calls visit(limit, usage) for the limits of a variable, whose totals are 1.
   template <class Visit>
-  static void ForEachLimit(const Variable& v, Visit visit) {
-    visit(v.limit, v.usage);
-    if (v.placement != kNoPlacement) {
-      visit(v.placement, v.placement_usage);
-    }
+  void ForEachLimit(const Variable& v, Visit visit) const {
+    const ShareCell& cell = problem_.cells[v.cell];
+    cell.ForEachLimit(
+        [&](uint32_t r) { visit(r, cell.scale_factor / problem_.limits[r]); });
   }
 
   // Throughputs and what rounding left, anew from the shares.

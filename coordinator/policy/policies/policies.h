@@ -19,8 +19,7 @@ namespace gavel::policy {
 // and pairs of jobs may share accelerators (space sharing, Gavel section 3.1).
 enum class PolicyForm : uint8_t { kAgnostic, kAware, kPacked };
 
-// How the max-min policies of this form look at a problem. HiGHS alone gets all
-// pairs.
+// How policies of this form look at a problem. HiGHS alone gets all pairs.
 inline ShareOptions OptionsOf(PolicyForm form, SolverChoice solver) {
   return {.pairs = form == PolicyForm::kPacked,
           .pairs_unlisted = solver != SolverChoice::kHighs,
@@ -40,7 +39,7 @@ PolicyResult SolveIsolated(const PolicyProblem& problem);
 PolicyResult SolveMaxMinFairness(const PolicyProblem& problem, PolicyForm form,
                                  const LpOptions& options = {});
 struct MaxSumOptions {
-  bool pairs = false;
+  PolicyForm form = PolicyForm::kAware;  // or kPacked
   bool by_cost = false;
   bool deadlines = false;
 };

@@ -7,6 +7,8 @@
 
 #include "coordinator/policy/problem.h"
 #include "coordinator/policy/share/pair_table.h"
+#include "core/reference_type.h"
+#include "core/text.h"
 
 namespace gavel::policy {
 namespace {
@@ -266,6 +268,37 @@ class Builder {
 ShareProblem MakeShareProblem(const PolicyProblem& problem,
                               ShareOptions options) {
   return Builder(problem, options).Build();
+}
+
+PolicyProblem WithReferenceType(PolicyProblem problem) {
+  const ShareProblem shares = MakeShareProblem(problem);
+  problem.rows = {};  // of the throughputs that were
+  for (size_t m = 0; m < shares.size(); ++m) {
+    const std::span<const double> row = shares.Row(m);
+    double reference = 0;
+    for (size_t c = 0; c < row.size() && reference == 0; ++c) {
+      const std::string& type = problem.types[problem.TypeOfColumn(c)];
+      if (type == kReferenceType) reference = row[c];
+    }
+    if (reference == 0) reference = std::ranges::max(row);
+    for (size_t c = 0; c < row.size(); ++c) {
+      problem.throughputs[shares.jobs[m] * problem.columns() + c] =
+          row[c] > 0 ? reference : 0;
+    }
+  }
+  return problem;
+}
+
+absl::StatusOr<std::vector<double>> Costs(const PolicyProblem& problem) {
+  std::vector<double> cost = problem.cost;
+  if (cost.empty()) cost.assign(problem.types.size(), 1.0);
+  for (size_t j = 0; j < cost.size(); ++j) {
+    if (cost[j] > 0) continue;
+    return absl::InvalidArgumentError(
+        StrCat("type ", problem.types[j],
+               ": cost 0; give one above 0, or another policy"));
+  }
+  return cost;
 }
 
 }  // namespace gavel::policy

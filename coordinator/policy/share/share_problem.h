@@ -12,13 +12,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "coordinator/policy/policy.h"
 
 namespace gavel::policy {
@@ -43,6 +46,13 @@ struct ShareCell {
   // the type: its gangs' places on single servers.
   uint32_t placement = kNoPlacement;
   double scale_factor = 1;  // accelerators that it holds
+
+  // Calls visit(limit) for its one or two limits.
+  template <class Visit>
+  void ForEachLimit(Visit visit) const {
+    visit(type);
+    if (placement != kNoPlacement) visit(placement);
+  }
 };
 
 // A cell that holds the job, and what the job has of all of its time there.
@@ -96,6 +106,9 @@ struct ShareProblem {
   std::vector<size_t> listed;
 
   size_t size() const { return jobs.size(); }
+  double accelerators() const {
+    return std::accumulate(capacity.begin(), capacity.end(), 0.0);
+  }
   // Throughputs of job m alone, by column.
   std::span<const double> Row(size_t m) const {
     return {throughputs.data() + m * columns, columns};
@@ -109,6 +122,15 @@ struct ShareProblem {
 // `problem` has passed CheckProblem. O(throughputs + pair throughputs).
 ShareProblem MakeShareProblem(const PolicyProblem& problem,
                               ShareOptions options = {});
+
+// `problem` as agnostic policies see it that need real durations: T[m][j] :=
+// the throughput of job m on "v100" (the original Gavel's choice) wherever it
+// can run, its highest one where it can't run on that type or there is none.
+PolicyProblem WithReferenceType(PolicyProblem problem);
+
+// [J] costs per accelerator and hour; 1 each where the problem has none. Its
+// caller divides by them: INVALID_ARGUMENT names a type that costs nothing.
+absl::StatusOr<std::vector<double>> Costs(const PolicyProblem& problem);
 
 // Each job is equally fast in all of its cells: to agnostic policies, or where
 // it really is.
@@ -142,7 +164,7 @@ void RepairShares(const ShareProblem& problem, std::span<double> shares);
 // Gives jobs that are short of `wanted` ([k] steps/s) by more than 1e-9,
 // relative, what is missing, in their best cells, if that takes less than 1e-9
 // of the cluster from the others: a job of little weight may need less time
-// than the solver's tolerance. Feasible shares stay so.
+// than the solver's tolerance. Feasible shares stay so; empty ones, too.
 void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
                  std::span<double> shares);
 
@@ -158,6 +180,25 @@ std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem);
 // False: EveryoneAtBest is nullopt, of this or of whatever jobs these are the
 // classes of (job_classes.h). Without pairs.
 bool MayAllBeAtBest(const ShareProblem& problem);
+
+// For policies to which all types are alike: the same time for each job, spread
+// equally over the types that it can use, as far as their accelerators go. In
+// proportion to their numbers a job would spend most of its time on the type of
+// which there are most, the slowest as a rule. A vertex of a linear program
+// would leave one job on the fastest type and another on the slowest for good.
+//
+// Moves each job's shares among its cells: their sum stays as it is, to
+// rounding, and limits are kept. Leaves `shares` alone when some job is not
+// equally fast in all of its cells, when there are pairs, or when a spread that
+// keeps every sum is not found (an iteration that has not converged).
+void SpreadEvenly(const ShareProblem& problem, std::span<double> shares);
+
+// Where no accelerator is scarce: there are no jobs, or every job can have its
+// best cell all the time (EveryoneAtBest), spread evenly. `objective` of these
+// shares is also the bound. nullopt: there is something to solve.
+std::optional<PolicyResult> ResultIfNoneScarce(
+    const ShareProblem& problem,
+    const std::function<double(std::span<const double> shares)>& objective);
 
 // All jobs alone, and the pairs that have a share.
 Allocation ToAllocation(const ShareProblem& problem,

@@ -20,9 +20,7 @@ constexpr double kDust = 1e-13;
 template <class Visit>
 void ForEachLimit(const ShareProblem& problem, Visit visit) {
   for (size_t i = 0; i < problem.cells.size(); ++i) {
-    const ShareCell& cell = problem.cells[i];
-    visit(cell.type, i);
-    if (cell.placement != kNoPlacement) visit(cell.placement, i);
+    problem.cells[i].ForEachLimit([&](uint32_t limit) { visit(limit, i); });
   }
 }
 
@@ -50,11 +48,9 @@ void ScaleLimits(const ShareProblem& problem, std::span<double> shares) {
     factor[r] = used > problem.limits[r] ? problem.limits[r] / used : 1;
   }
   for (size_t i = 0; i < shares.size(); ++i) {
-    const ShareCell& cell = problem.cells[i];
-    double least = factor[cell.type];
-    if (cell.placement != kNoPlacement) {
-      least = std::min(least, factor[cell.placement]);
-    }
+    double least = 1;
+    problem.cells[i].ForEachLimit(
+        [&](uint32_t r) { least = std::min(least, factor[r]); });
     shares[i] *= least;
   }
 }
@@ -69,14 +65,12 @@ struct Room {
   std::vector<double> left;
 
   double Of(const ShareCell& cell) const {
-    const double type = left[cell.type];
-    if (cell.placement == kNoPlacement) return type;
-    return std::min(type, left[cell.placement]);
+    double room = left[cell.type];
+    cell.ForEachLimit([&](uint32_t r) { room = std::min(room, left[r]); });
+    return room;
   }
   void Take(const ShareCell& cell) {
-    left[cell.type] -= cell.scale_factor;
-    if (cell.placement == kNoPlacement) return;
-    left[cell.placement] -= cell.scale_factor;
+    cell.ForEachLimit([&](uint32_t r) { left[r] -= cell.scale_factor; });
   }
   // The cell with the most room of the job's fastest ones; nullopt: a pair is
   // faster, or none has room.
@@ -114,8 +108,7 @@ std::vector<double> Throughputs(const ShareProblem& problem,
 }
 
 std::vector<double> ProportionalThroughputs(const ShareProblem& problem) {
-  const double accelerators =
-      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  const double accelerators = problem.accelerators();
   std::vector<double> proportional(problem.size(), 0.0);
   for (size_t m = 0; m < proportional.size(); ++m) {
     const std::span<const double> row = problem.Row(m);
@@ -157,7 +150,6 @@ std::vector<double> WeightedNormalizers(const ShareProblem& problem) {
 
 void RepairShares(const ShareProblem& problem, std::span<double> shares) {
   assert(shares.size() == problem.cells.size());
-  assert(shares.size() == problem.cells.size());
   for (double& share : shares) {
     // Written so that NaN becomes 0 too.
     if (!(share > kDust)) share = 0;
@@ -170,6 +162,7 @@ void RepairShares(const ShareProblem& problem, std::span<double> shares) {
 
 void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
                  std::span<double> shares) {
+  if (shares.empty()) return;
   constexpr double kShortMin = 1e-9;
   constexpr double kTakenMax = 1e-9;
   std::vector<std::pair<size_t, double>> extra;  // (cell, share)
@@ -235,8 +228,7 @@ std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
 
 bool MayAllBeAtBest(const ShareProblem& problem) {
   Room room{problem, problem.limits};
-  double all =
-      std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0.0);
+  double all = problem.accelerators();
   for (size_t m = 0; m < problem.size(); ++m) {
     JobCell best;
     bool choosy = false;  // no other cell is as good

@@ -13,7 +13,6 @@
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/lp/target_solver.h"
-#include "coordinator/policy/policies/even_spread.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/job_classes.h"
 #include "core/text.h"
@@ -42,9 +41,6 @@ constexpr std::array<double, 5> kFloorSlacks = {0, 1e-12, 1e-11, 1e-10, 1e-9};
 // The solver meets demands to this part of its tolerance: what is missing of
 // one adds up over those that pay for it.
 constexpr double kMagnification = 1024;
-// Rows are scaled down to this largest value, above which the solver's absolute
-// tolerance is below rounding.
-constexpr double kRowValueMax = 1e6;
 // Cuts of one stage; three to five are usual.
 constexpr int kCutsMax = 200;
 
@@ -78,8 +74,7 @@ Cut FirstCut(const ShareProblem& problem, std::span<const double> factor) {
   for (size_t i = 0; i < worth.size(); ++i) {
     price = std::max(price, worth[i] / problem.cells[i].scale_factor);
   }
-  cut.bound = price * std::accumulate(problem.capacity.begin(),
-                                      problem.capacity.end(), 0.0);
+  cut.bound = price * problem.accelerators();
   return cut;
 }
 
@@ -194,10 +189,7 @@ class Filling {
   Cut CutOf(const LpSolution& solution) {
     Cut cut;
     std::vector<double> row_duals = solution.row_duals;
-    double rise = 0;
-    if (options_.pairs != nullptr) {
-      rise = options_.pairs->Price(program_, nullptr, 1, &row_duals);
-    }
+    const double rise = PricePairs(options_, program_, nullptr, 1, &row_duals);
     const auto duals = std::span(row_duals);
     const auto share_rows = static_cast<size_t>(share_lp_.rows());
     std::vector<double>& worth = share_lp_.column_cost;
@@ -387,40 +379,16 @@ WaterLevels FillEither(const ShareProblem& problem,
                        SolverChoice choice, const LpOptions& options,
                        Prices prices) {
   const bool serves =
-      choice != SolverChoice::kHighs && PriceProgram::Serves(problem) &&
+      PriceProgram::Serves(problem) &&
       (choice == SolverChoice::kPrices || !HasExtremeRatios(problem));
-  if (serves) {
-    WaterLevels levels = LevelsOf(prices());
-    if (levels.outcome == SolveOutcome::kOptimal ||
-        choice == SolverChoice::kPrices) {
-      return levels;
-    }
-  }
-  WaterLevels levels = Filling(problem, factor, demands, options).Run();
-  if (serves) levels.solver += kAfterPrices;
-  return levels;
-}
-
-WaterLevels FillClasses(const ShareProblem& problem,
-                        std::span<const double> factor, SolverChoice choice,
-                        const LpOptions& options) {
-  const Demands demands =
-      Demands::Flat(problem.weight, LargestAmounts(problem, factor));
-  return FillEither(problem, factor, demands, choice, options, [&] {
-    std::vector<double> rates = problem.weight;
-    for (size_t m = 0; m < rates.size(); ++m) rates[m] /= factor[m];
-    return PriceProgram(problem).FillWater(rates, LargestThroughputs(problem));
-  });
+  return ByPricesOrHighs(
+      choice, serves, [&] { return LevelsOf(prices()); },
+      [&] { return Filling(problem, factor, demands, options).Run(); });
 }
 
 // Pairs with shares are listed in `problem`.
 WaterLevels FillByClasses(std::span<const double> factor, SolverChoice choice,
                           const LpOptions& options, ShareProblem* problem) {
-  if (const auto best = AllAtBest(
-          *problem,
-          Demands::Flat(problem->weight, LargestAmounts(*problem, factor)))) {
-    return *best;
-  }
   JobClasses classes = ClassifyJobs(*problem);
   std::vector<double> class_factor(classes.members.size());
   for (size_t m = 0; m < problem->size(); ++m) {
@@ -428,7 +396,14 @@ WaterLevels FillByClasses(std::span<const double> factor, SolverChoice choice,
   }
   WaterLevels levels = SolveWithPairs(
       &classes.problem, options, [&](const LpOptions& with_pairs) {
-        return FillClasses(classes.problem, class_factor, choice, with_pairs);
+        const ShareProblem& of = classes.problem;
+        const Demands demands =
+            Demands::Flat(of.weight, LargestAmounts(of, class_factor));
+        return FillEither(of, class_factor, demands, choice, with_pairs, [&] {
+          std::vector<double> rates = of.weight;
+          for (size_t m = 0; m < rates.size(); ++m) rates[m] /= class_factor[m];
+          return PriceProgram(of).FillWater(rates, LargestThroughputs(of));
+        });
       });
   levels.shares = SharesOfMembers(classes, levels.shares, problem);
   return levels;
@@ -462,19 +437,26 @@ namespace {
 
 PolicyResult FlatResult(ShareProblem problem, std::span<const double> factor,
                         SolverChoice choice, const LpOptions& options) {
+  const auto least = [&](std::span<const double> shares) {
+    double level = std::numeric_limits<double>::infinity();
+    for (size_t m = 0; m < problem.size(); ++m) {
+      const double amount = factor[m] * Throughput(problem, m, shares);
+      level = std::min(level, amount / problem.weight[m]);
+    }
+    return level;
+  };
+  if (auto result = ResultIfNoneScarce(problem, least)) return *result;
   const std::vector<double> caps = LargestAmounts(problem, factor);
   WaterLevels levels = FillByClasses(factor, choice, options, &problem);
   SpreadEvenly(problem, levels.shares);
-  double objective = std::numeric_limits<double>::infinity();
   double bound = levels.first_level_bound;
   for (size_t m = 0; m < problem.size(); ++m) {
-    const double amount = factor[m] * Throughput(problem, m, levels.shares);
-    objective = std::min(objective, amount / problem.weight[m]);
     // No level above the least cap makes the least job better.
     bound = std::min(bound, caps[m] / problem.weight[m]);
   }
-  return Certified(Sense::kMaximum, levels,
-                   ToResult(problem, levels.shares, objective, bound));
+  return Certified(
+      Sense::kMaximum, levels,
+      ToResult(problem, levels.shares, least(levels.shares), bound));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
-#include "coordinator/policy/policies/even_spread.h"
-
+// What share_problem.h says of jobs to which all types are alike.
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
 #include <vector>
+
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel::policy {
 namespace {
