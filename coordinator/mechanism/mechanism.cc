@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "coordinator/mechanism/choice.h"
-#include "coordinator/mechanism/placement.h"
 #include "coordinator/mechanism/round_view.h"
 
 namespace gavel {
@@ -27,12 +26,18 @@ std::optional<Kind> Find(const std::array<std::string_view, 2>& names,
   return static_cast<Kind>(found - names.begin());
 }
 
-// From a type for each unit to its accelerators.
+// From a type for each unit to its accelerators (Gavel section 5,
+// "Placement"): units that stay keep theirs; gangs go to as few servers as
+// possible, single workers fill up servers that are partly used. Takes from
+// `free`; null: all accelerators are free.
 class Places {
  public:
   Places(const RoundView& view, const std::vector<uint32_t>& type_of,
          FreePlaces* free)
-      : view_(view), table_(view.table()), placement_(view, free) {
+      : view_(view), table_(view.table()), free_(free) {
+    if (free_ == nullptr) {
+      given_.assign(view.cluster().accelerators().size(), 0);
+    }
     chosen_.reserve(table_.size() -
                     static_cast<size_t>(std::ranges::count(type_of, kNoIndex)));
     for (size_t i = 0; i < table_.size(); ++i) {
@@ -45,7 +50,7 @@ class Places {
   void KeepOwn() {
     for (uint32_t c = 0; c < chosen_.size(); ++c) {
       const auto [u, type] = chosen_[c];
-      if (view_.Held(u) == type && placement_.Keep(table_.holds(u))) {
+      if (view_.Held(u) == type && Keep(table_.holds(u))) {
         Give(c, table_.holds(u));
       } else {
         moving_.push_back(c);
@@ -87,9 +92,15 @@ class Places {
     if (!std::is_sorted(moving_.begin(), moving_.end(), before)) {
       std::stable_sort(moving_.begin(), moving_.end(), before);
     }
+    if (free_ == nullptr && !moving_.empty()) {
+      free_ = &own_.emplace(view_.cluster(), given_);
+    }
     for (const uint32_t c : moving_) {
       const auto [u, type] = chosen_[c];
-      placed_[c] = {table_.unit(u), placement_.Place(u, type)};
+      const auto wanted = static_cast<size_t>(table_.scale_factor(u));
+      placed_[c] = {table_.unit(u),
+                    free_->Take(view_.cluster(), type, wanted,
+                                table_.home_server(u), table_.holds(u))};
     }
   }
 
@@ -110,12 +121,35 @@ class Places {
                   {accelerators.begin(), accelerators.end()}};
   }
 
+  // Takes exactly these. False, and nothing taken, when one of them is gone
+  // already.
+  bool Keep(std::span<const AcceleratorId> accelerators) {
+    for (size_t i = 0; i < accelerators.size(); ++i) {
+      if (!IsFree(accelerators[i])) {
+        while (i-- > 0) SetGiven(accelerators[i], false);
+        return false;
+      }
+      SetGiven(accelerators[i], true);
+    }
+    return true;
+  }
+
+  bool IsFree(AcceleratorId id) const {
+    return free_ != nullptr ? free_->IsFree(id) : given_[id.value() - 1] == 0;
+  }
+  void SetGiven(AcceleratorId id, bool given) {
+    if (free_ == nullptr) {
+      given_[id.value() - 1] = given ? 1 : 0;
+    } else {
+      given ? free_->Claim(id) : free_->Release(id);
+    }
+  }
+
   bool Inherit(uint32_t c, uint32_t from) {
     const auto [u, type] = chosen_[c];
     if (from == kNoIndex || from == u || view_.Held(from) != type) return false;
     const std::span<const AcceleratorId> holds = table_.holds(from);
-    if (table_.scale_factor(u) != table_.scale_factor(from) ||
-        !placement_.Keep(holds)) {
+    if (table_.scale_factor(u) != table_.scale_factor(from) || !Keep(holds)) {
       return false;
     }
     Give(c, holds);
@@ -124,7 +158,9 @@ class Places {
 
   const RoundView& view_;
   const RoundTable& table_;
-  Placement placement_;
+  FreePlaces* free_;
+  std::vector<uint8_t> given_;                  // by id - 1, before own_
+  std::optional<FreePlaces> own_;               // made when needed
   std::vector<Chosen> chosen_;                  // ascending by unit
   std::vector<RoundAssignment::Entry> placed_;  // as chosen_
   std::vector<uint32_t> moving_;                // indices into chosen_
