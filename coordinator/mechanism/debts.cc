@@ -14,23 +14,6 @@ bool Served(const RoundTable& table, size_t unit) {
                      [](double seconds) { return seconds > 0; });
 }
 
-// Time received / share of all units together, by type.
-std::vector<double> CommonSeconds(const RoundView& view) {
-  const RoundTable& table = view.table();
-  std::vector<double> common_s(view.types(), 0.0);
-  for (size_t j = 0; j < common_s.size(); ++j) {
-    double received_s = 0;
-    double share = 0;
-    for (size_t u = 0; u < table.size(); ++u) {
-      if (table.share(u)[j] <= kShareMin) continue;
-      received_s += table.received_s(u)[j];
-      share += table.share(u)[j];
-    }
-    if (share > 0) common_s[j] = received_s / share;
-  }
-  return common_s;
-}
-
 }  // namespace
 
 double LeadSeconds(double cost_s, double round_duration_s) {
@@ -45,23 +28,14 @@ Debts::Debts(const RoundView& view, double round_duration_s)
       table_(view.table()),
       round_duration_s_(round_duration_s),
       served_(view.jobs(), false) {
-  bool deficits = true;
   for (size_t u = 0; u < table_.size(); ++u) {
-    deficits = deficits && table_.HasDeficits(u);
     if (!Served(table_, u)) continue;
     served_[view.Job(u)] = served_[view.Partner(u)] = true;
   }
-  if (!deficits) common_s_ = CommonSeconds(view);
 }
 
 bool Debts::IsNew(size_t unit) const {
   return !served_[view_.Job(unit)] || !served_[view_.Partner(unit)];
-}
-
-double Debts::Debt(size_t unit, size_t type) const {
-  if (table_.HasDeficits(unit)) return table_.deficit_s(unit)[type];
-  return table_.share(unit)[type] * common_s_[type] -
-         table_.received_s(unit)[type];
 }
 
 // With the lead of a change that costs so much.

@@ -59,7 +59,9 @@ class Debts {
   double LeftoverStanding(size_t unit, size_t type) const;
 
  private:
-  double Debt(size_t unit, size_t type) const;
+  double Debt(size_t unit, size_t type) const {
+    return table_.deficit_s(unit)[type];
+  }
   double OwnStanding(size_t unit, size_t type, double cost_s) const;
   bool IsNew(size_t unit) const;
   bool HasShare(size_t unit, uint32_t type) const;
@@ -68,9 +70,6 @@ class Debts {
   const RoundTable& table_;
   double round_duration_s_;
   std::vector<bool> served_;  // by job: it has received time
-  // By type: time received / share of all units together. Where a unit has no
-  // deficits it is what the share is held against.
-  std::vector<double> common_s_;
 };
 
 }  // namespace gavel

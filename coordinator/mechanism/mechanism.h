@@ -134,11 +134,6 @@ struct RoundOptions {
 // it twice.
 RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options);
-inline RoundAssignment PlanRound(const Cluster& cluster,
-                                 const std::vector<RoundUnit>& units,
-                                 const RoundOptions& options) {
-  return PlanRound(cluster, RoundTable(units), options);
-}
 
 // A policy's own choice of types (FIFO): the same placement, no priorities.
 // `types`: by row of `units`, an index into the cluster's types, kNoIndex for

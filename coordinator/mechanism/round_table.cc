@@ -25,7 +25,6 @@ void RoundTable::Reserve(size_t rows) {
     column->reserve(rows * types_);
   }
   usable_.reserve(rows * types_);
-  has_deficits_.reserve(rows);
   costs_.reserve(rows);
   homes_.reserve(rows);
   claimed_.reserve(rows);
@@ -45,7 +44,6 @@ void RoundTable::Add(const RoundUnit& row) {
   for (size_t j = 0; j < types_; ++j) {
     usable_.push_back(j < row.usable.size() && row.usable[j] ? 1 : 0);
   }
-  has_deficits_.push_back(row.deficit_s.empty() ? 0 : 1);
   costs_.push_back({row.preempt_cost_s, row.move_cost_s, row.owed_part});
   homes_.push_back(row.home_server);
   claimed_.push_back(row.claimed);

@@ -39,8 +39,7 @@ struct RoundUnit {
   std::vector<double> share;            // X[u][j]; from the allocation
   std::vector<double> time_received_s;  // on type j since the last reset
   // What X would have given it on type j less what it received, over all
-  // resets; positive: it is owed. kMoveAware orders by it. Empty: not known,
-  // kGavel takes it as zero, kMoveAware reckons it from time received.
+  // resets; positive: it is owed. kMoveAware orders by it.
   std::vector<double> deficit_s;
   std::vector<bool> usable;  // has a throughput there
   // What an accelerator of type j does for the policy when the unit runs there,
@@ -90,7 +89,7 @@ class RoundTable {
   bool usable(size_t u, size_t type) const {
     return usable_[u * types_ + type] != 0;
   }
-  // [J] as in RoundUnit, all finite. False of HasDeficits: zeros.
+  // [J] as in RoundUnit, all finite.
   std::span<const double> share(size_t u) const { return Row(shares_, u); }
   std::span<const double> received_s(size_t u) const {
     return Row(received_s_, u);
@@ -104,7 +103,6 @@ class RoundTable {
   std::span<double> share(size_t u) { return Row(shares_, u); }
   std::span<double> received_s(size_t u) { return Row(received_s_, u); }
   std::span<double> deficit_s(size_t u) { return Row(deficits_s_, u); }
-  bool HasDeficits(size_t u) const { return has_deficits_[u] != 0; }
 
   struct Costs {
     double preempt_s = 0;
@@ -146,8 +144,7 @@ class RoundTable {
   std::vector<double> deficits_s_;
   std::vector<double> worths_;
   std::vector<uint8_t> usable_;
-  std::vector<uint8_t> has_deficits_;  // this and the next ones by unit
-  std::vector<Costs> costs_;
+  std::vector<Costs> costs_;  // this and the next ones by unit
   std::vector<std::string> homes_;
   std::vector<uint32_t> claimed_;
   std::vector<uint32_t> held_at_;

@@ -190,18 +190,5 @@ TEST(Debts, LeftoversAreKeptWithinTheLeadToo) {
   EXPECT_EQ(Winner(cluster, {runs, Owed(2, {0}, {21})}), Alone(2));
 }
 
-TEST(Debts, WithoutDeficitsTheyAreTakenFromTimeReceived) {
-  const Cluster cluster = OneOf({"gpu"});
-  // 1000 s for shares of 1 in all: 500 s each were due.
-  std::vector<RoundUnit> units = {Owed(1, {0.5}, {}, 1, 30),
-                                  Owed(2, {0.5}, {})};
-  units[0].time_received_s = {850};
-  units[1].time_received_s = {150};
-  EXPECT_EQ(Winner(cluster, units), Alone(1));
-  units[0].time_received_s = {870};
-  units[1].time_received_s = {130};
-  EXPECT_EQ(Winner(cluster, units), Alone(2));
-}
-
 }  // namespace
 }  // namespace gavel::testing

@@ -36,6 +36,11 @@ RoundUnit MakePair(uint64_t job, uint64_t partner, int scale_factor,
 // What is held after a round.
 void Hold(const RoundAssignment& assignment, std::vector<RoundUnit>& units);
 
+inline RoundAssignment PlanRound(const Cluster& cluster,
+                                 const std::vector<RoundUnit>& units,
+                                 const RoundOptions& options) {
+  return gavel::PlanRound(cluster, RoundTable(units), options);
+}
 // Of those units that are in it, by type.
 RoundAssignment PlaceAssignment(
     const Cluster& cluster, const std::vector<RoundUnit>& units,
