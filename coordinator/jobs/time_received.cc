@@ -9,8 +9,9 @@ namespace {
 
 bool Countable(double seconds) { return std::isfinite(seconds) && seconds > 0; }
 
-void Grow(std::vector<double>& row, size_t type) {
+void AddTo(std::vector<double>& row, size_t type, double seconds) {
   if (row.size() <= type) row.resize(type + 1, 0.0);
+  row[type] += seconds;
 }
 
 // The largest of `row` and `least`.
@@ -57,9 +58,7 @@ void TimeReceived::Begin(JobId job, size_t type, double since_reset_s,
   // What it was ahead by before the reset; neither side may be below 0.
   const double earlier_s = -(since_reset_s + deficit_s);
   if (!Countable(earlier_s)) return;
-  Seconds& entry = seconds_[unit];
-  Grow(entry.received, type);
-  entry.received[type] += earlier_s;
+  AddTo(seconds_[unit].received, type, earlier_s);
 }
 
 TimeReceived::Booking::Booking(TimeReceived& time)
@@ -69,18 +68,14 @@ void TimeReceived::Booking::Add(const ShareUnit& unit, size_t type,
                                 double seconds) {
   if (!Countable(seconds)) return;
   Seconds& entry = Of(unit);
-  Grow(entry.since_reset, type);
-  Grow(entry.received, type);
-  entry.since_reset[type] += seconds;
-  entry.received[type] += seconds;
+  AddTo(entry.since_reset, type, seconds);
+  AddTo(entry.received, type, seconds);
 }
 
 void TimeReceived::Booking::Owe(const ShareUnit& unit, size_t type,
                                 double seconds) {
   if (!Countable(seconds)) return;
-  Seconds& entry = Of(unit);
-  Grow(entry.owed, type);
-  entry.owed[type] += seconds;
+  AddTo(Of(unit).owed, type, seconds);
 }
 
 TimeReceived::Seconds& TimeReceived::Booking::Of(const ShareUnit& unit) {
