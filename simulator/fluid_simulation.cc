@@ -18,19 +18,14 @@ constexpr double kStepsLeftMin = 1e-6;
 
 FluidSimulation::FluidSimulation(SimulationOptions options, SimulatedWork work,
                                  std::unique_ptr<Policy> policy)
-    : options_(std::move(options)),
-      work_(std::move(work)),
-      policy_(std::move(policy)),
-      now_(work_.job(0).arrival_s),
-      begin_(std::min<size_t>(options_.window_begin, work_.size())),
-      window_end_(std::min<size_t>(options_.window_end, work_.size())),
-      busy_s_(work_.types().size(), 0.0) {
+    : WorkSimulation(std::move(options), std::move(work), std::move(policy)),
+      now_(work_.job(0).arrival_s) {
   Arrive();
 }
 
 bool FluidSimulation::Run(uint64_t events) {
   for (uint64_t i = 0; i < events && !over_; ++i) {
-    over_ = !RunOne() || ended_in_window_ == window_end_ - begin_;
+    over_ = !RunOne() || WindowEnded();
   }
   return over_;
 }
@@ -54,8 +49,7 @@ bool FluidSimulation::RunOne() {
     return false;
   }
   if (until > options_.time_limit_s) {
-    stopped_ =
-        StrCat("the time limit of ", options_.time_limit_s, " s was reached");
+    EndAtTimeLimit();
     Advance(options_.time_limit_s);
     return false;
   }
@@ -87,17 +81,11 @@ void FluidSimulation::Advance(Time to) {
 }
 
 void FluidSimulation::Arrive() {
-  for (; next_ < work_.size() && work_.job(next_).arrival_s <= now_; ++next_) {
-    if (std::string why = work_.WhyUnfit(next_); !why.empty()) {
-      unfit_.push_back({next_, std::move(why)});
-      if (InWindow(next_)) ++ended_in_window_;
-      continue;
-    }
-    Active job;
-    job.index = next_;
-    job.told = work_.Describe(next_);
-    active_.push_back(std::move(job));
-  }
+  TakeArrived(now_, [this](size_t index) {
+    Active& job = active_.emplace_back();
+    job.index = index;
+    job.told = work_.Describe(index);
+  });
 }
 
 void FluidSimulation::End() {
@@ -113,11 +101,7 @@ void FluidSimulation::End() {
     job.told.rho = job.isolated_s > 0 ? job.told.jct_s / job.isolated_s : 0;
     job.told.share_target = job.told.share_received =
         job.told.jct_s > 0 ? job.told.run_s / job.told.jct_s : 1;
-    last_end_ = now_;
-    if (InWindow(job.index)) {
-      ++ended_in_window_;
-      told_.push_back(std::move(job.told));
-    }
+    TakeEnded(std::move(job.told));
     return true;
   });
 }
@@ -257,13 +241,10 @@ absl::Status FluidSimulation::Resume(std::string_view) {
 }
 
 SimulationResult FluidSimulation::Result() const {
-  std::vector<SimulatedJob> jobs = told_;
-  for (const Active& job : active_) {
-    if (InWindow(job.index)) jobs.push_back(job.told);
-  }
-  SimulationResult result = work_.Summary(
-      std::move(jobs), {ended_in_window_ == window_end_ - begin_, stopped_,
-                        unfit_, last_end_, now_, work_.capacity(), busy_s_});
+  std::vector<SimulatedJob> running;
+  for (const Active& job : active_) running.push_back(job.told);
+  SimulationResult result =
+      Summary(std::move(running), now_, work_.capacity(), busy_s_);
   result.total_cost = total_cost_;
   result.solves = solves_;
   return result;

@@ -16,15 +16,13 @@
 
 namespace gavel {
 
-class FluidSimulation : public TraceSimulation {
+class FluidSimulation : public WorkSimulation {
  public:
   FluidSimulation(SimulationOptions options, SimulatedWork work,
                   std::unique_ptr<Policy> policy);
 
   bool Run(uint64_t events) override;
   Time now() const override { return now_; }
-  uint64_t jobs_ended() const override { return ended_in_window_; }
-  uint64_t jobs_in_window() const override { return window_end_ - begin_; }
   SimulationResult Result() const override;
   absl::StatusOr<std::string> Checkpoint() const override;
   absl::Status Resume(std::string_view checkpoint) override;
@@ -50,28 +48,12 @@ class FluidSimulation : public TraceSimulation {
   void AddPairs(PolicyProblem& problem) const;
   void Take(const PolicyResult& result);
   void Give(const ShareUnit& unit, size_t type, double share);
-  bool InWindow(size_t index) const {
-    return index >= begin_ && index < window_end_;
-  }
 
-  SimulationOptions options_;
-  SimulatedWork work_;
-  std::unique_ptr<Policy> policy_;
   Time now_ = 0;
-  size_t next_ = 0;
-  size_t begin_ = 0;
-  size_t window_end_ = 0;
-  uint64_t ended_in_window_ = 0;
-  bool over_ = false;
-  bool each_round_ = false;  // the policy wants to be asked for each
-  std::string stopped_;
+  bool each_round_ = false;     // the policy wants to be asked for each
   std::vector<Active> active_;  // by index
-  std::vector<SimulatedJob> told_;
-  std::vector<UnfitJob> unfit_;
-  std::vector<double> busy_s_;  // [J] accelerator-seconds
   double total_cost_ = 0;
   uint64_t solves_ = 0;
-  Time last_end_ = 0;
 };
 
 }  // namespace gavel

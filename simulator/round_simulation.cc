@@ -38,15 +38,10 @@ EngineOptions Perfect(EngineOptions options) {
 
 RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
                                  std::unique_ptr<Policy> policy)
-    : options_(std::move(options)),
-      work_(std::move(work)),
-      policy_(std::move(policy)),
+    : WorkSimulation(std::move(options), std::move(work), std::move(policy)),
       engine_(Perfect(options_.engine)),
       random_(options_.seed),
-      begin_(std::min<size_t>(options_.window_begin, work_.size())),
-      window_end_(std::min<size_t>(options_.window_end, work_.size())),
-      busy_(work_.types().size(), 0.0),
-      busy_s_(work_.types().size(), 0.0) {
+      busy_(work_.types().size(), 0.0) {
   inbox_.Push(event::CoordinatorStarted{1});
   AddServers();
   ChangePrices();
@@ -63,16 +58,13 @@ bool RoundSimulation::Run(uint64_t events) {
   for (uint64_t i = 0; (i < events || problem_.has_value()) && !over_; ++i) {
     const std::optional<Task> task = queue_.Take(options_.time_limit_s);
     if (!task.has_value()) {
-      stopped_ = queue_.next() == kNever
-                     ? "nothing is left to happen"
-                     : StrCat("the time limit of ", options_.time_limit_s,
-                              " s was reached");
-      over_ = true;
+      EndAtTimeLimit();
+      if (queue_.next() == kNever) stopped_ = "nothing is left to happen";
       break;
     }
     Do(*task);
     Drain();
-    over_ |= ended_in_window_ == window_end_ - begin_ || Stuck();
+    over_ |= WindowEnded() || Stuck();
   }
   return over_;
 }
@@ -121,20 +113,14 @@ void RoundSimulation::AddServers() {
 
 // All that come at this instant.
 void RoundSimulation::Arrive() {
-  for (; next_ < work_.size() && work_.job(next_).arrival_s <= queue_.now();
-       ++next_) {
-    if (std::string why = work_.WhyUnfit(next_); !why.empty()) {
-      unfit_.push_back({next_, std::move(why)});
-      if (InWindow(next_)) ++ended_in_window_;
-      continue;
+  TakeArrived(queue_.now(), [this](size_t index) {
+    event::JobSubmitted submitted{work_.Spec(index), index + 1};
+    if (index < options_.received.size()) {
+      submitted.received = options_.received[index];
     }
-    event::JobSubmitted submitted{work_.Spec(next_), next_ + 1};
-    if (next_ < options_.received.size()) {
-      submitted.received = options_.received[next_];
-    }
-    submitted.profile = work_.Profile(next_);
+    submitted.profile = work_.Profile(index);
     inbox_.Push(std::move(submitted));
-  }
+  });
   if (next_ < work_.size()) {
     queue_.At(work_.job(next_).arrival_s, {Kind::kArrive, 0, 0});
   }
@@ -191,7 +177,7 @@ void RoundSimulation::Drain() {
       Handle(actions);
       journaled_ = engine_.position().seq;
       engine_.Reuse(std::move(actions));
-      TakeEnded();
+      TakeAllEnded();
     } else if (persisted_ < journaled_) {
       persisted_ = journaled_;
       inbox_.Push(event::Persisted{persisted_});
@@ -249,11 +235,7 @@ void RoundSimulation::Do(const action::SendToAgent& action) {
 void RoundSimulation::Do(const action::Reply& action) {
   if (action.reply_to == 0) return;
   const size_t i = action.reply_to - 1;
-  if (!action.error.empty()) {
-    unfit_.push_back({i, action.error});
-    if (InWindow(i)) ++ended_in_window_;
-    return;
-  }
+  if (!action.error.empty()) return LeaveOut(i, action.error);
   const auto entry = running_.try_emplace(running_.end(), action.job);
   by_id_[action.job] = entry;
   Running& job = entry->second;
@@ -345,18 +327,14 @@ bool RoundSimulation::Stuck() {
 }
 
 SimulationResult RoundSimulation::Result() const {
-  std::vector<SimulatedJob> jobs = told_;
-  for (const auto& [id, job] : running_) {
-    if (InWindow(job.index)) jobs.push_back(job.told);
-  }
+  std::vector<SimulatedJob> running;
+  for (const auto& [id, job] : running_) running.push_back(job.told);
   std::vector<double> busy_s = busy_s_;
   for (size_t type = 0; type < busy_s.size(); ++type) {
     busy_s[type] += busy_[type] * (queue_.now() - busy_at_);
   }
-  SimulationResult result = work_.Summary(
-      std::move(jobs),
-      {ended_in_window_ == window_end_ - begin_, stopped_, unfit_, last_end_,
-       queue_.now(), engine_.cluster().Capacity(), std::move(busy_s)});
+  SimulationResult result = Summary(std::move(running), queue_.now(),
+                                    engine_.cluster().Capacity(), busy_s);
   result.total_cost = counters_.cost;
   result.preemptions = counters_.preemptions;
   result.moves = counters_.moves;

@@ -24,15 +24,13 @@
 
 namespace gavel {
 
-class RoundSimulation : public TraceSimulation {
+class RoundSimulation : public WorkSimulation {
  public:
   RoundSimulation(SimulationOptions options, SimulatedWork work,
                   std::unique_ptr<Policy> policy);
 
   bool Run(uint64_t events) override;
   Time now() const override { return queue_.now(); }
-  uint64_t jobs_ended() const override { return ended_in_window_; }
-  uint64_t jobs_in_window() const override { return window_end_ - begin_; }
   SimulationResult Result() const override;
   absl::StatusOr<std::string> Checkpoint() const override;
   absl::Status Resume(std::string_view checkpoint) override;
@@ -142,7 +140,7 @@ class RoundSimulation : public TraceSimulation {
   void Report(JobId id, uint64_t plan);
   void TellSpeed(const Running& job);
   void Finish(JobId id, uint64_t plan);
-  void TakeEnded();
+  void TakeAllEnded();
   Progress ProgressOf(const Running& job) const;
 
   // ---- accounts
@@ -151,13 +149,7 @@ class RoundSimulation : public TraceSimulation {
   void CountBusy();
   void Sample();
   bool Stuck();
-  bool InWindow(size_t index) const {
-    return index >= begin_ && index < window_end_;
-  }
 
-  SimulationOptions options_;
-  SimulatedWork work_;
-  std::unique_ptr<Policy> policy_;
   TimedQueue<Task> queue_;
   Engine engine_;
   std::mt19937_64 random_;
@@ -167,24 +159,14 @@ class RoundSimulation : public TraceSimulation {
   uint64_t persisted_ = 0;
   std::optional<action::SolvePolicy> problem_;
   Time armed_ = kNever;
-  bool over_ = false;
-  std::string stopped_;
 
-  size_t next_ = 0;  // the next job to arrive
-  size_t begin_ = 0;
-  size_t window_end_ = 0;
-  uint64_t ended_in_window_ = 0;
   std::map<JobId, Running> running_;
   // Of running_: only to look up.
   absl::flat_hash_map<JobId, std::map<JobId, Running>::iterator> by_id_;
-  std::deque<JobId> finished_;      // not yet taken by the engine
-  std::vector<SimulatedJob> told_;  // of the window, as they end
-  std::vector<UnfitJob> unfit_;
-  Time last_end_ = 0;
+  std::deque<JobId> finished_;  // not yet taken by the engine
 
   std::vector<int> occupants_;  // by accelerator id - 1
   std::vector<double> busy_;    // accelerators of each type, now
-  std::vector<double> busy_s_;  // accelerator-seconds of each type
   Time busy_at_ = 0;
   Counters counters_;
   Time idle_since_ = kNever;

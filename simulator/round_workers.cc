@@ -293,7 +293,7 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
 }
 
 // The engine has taken note of a job's end: its last figures can be read.
-void RoundSimulation::TakeEnded() {
+void RoundSimulation::TakeAllEnded() {
   while (!finished_.empty()) {
     const JobId id = finished_.front();
     const Job* ended = engine_.FindJob(id);
@@ -302,7 +302,6 @@ void RoundSimulation::TakeEnded() {
     Running& job = *Find(id);
     SimulatedJob& told = job.told;
     told.jct_s = told.completion_s - told.arrival_s;
-    last_end_ = std::max(last_end_, told.completion_s);
     if (ended != nullptr) {
       const double isolated =
           ended->isolated_s +
@@ -313,10 +312,7 @@ void RoundSimulation::TakeEnded() {
       told.share_target = shares.target;
       told.share_received = shares.received;
     }
-    if (InWindow(job.index)) {
-      ++ended_in_window_;
-      told_.push_back(std::move(told));
-    }
+    TakeEnded(std::move(told));
     const auto entry = by_id_.find(id);
     running_.erase(entry->second);
     by_id_.erase(entry);

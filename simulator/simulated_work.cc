@@ -222,13 +222,16 @@ double SimulatedWork::Alone(size_t i, size_t type, bool consolidated) const {
     // Known by its duration only: the same everywhere.
     return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s;
   }
-  if (!table_type_[type].has_value()) return 0;
+  return InTable(*rows_[i], type, consolidated).value_or(0);
+}
+
+std::optional<double> SimulatedWork::InTable(ThroughputTable::Row row,
+                                             size_t type,
+                                             bool consolidated) const {
+  if (!table_type_[type].has_value()) return std::nullopt;
   const std::optional<double> known =
-      table_->Alone(*rows_[i], *table_type_[type], consolidated);
-  if (known.has_value()) return *known;
-  return consolidated
-             ? 0
-             : table_->Alone(*rows_[i], *table_type_[type]).value_or(0);
+      table_->Alone(row, *table_type_[type], consolidated);
+  return known || consolidated ? known : table_->Alone(row, *table_type_[type]);
 }
 
 double SimulatedWork::AtSize(size_t i, size_t type, int workers,
@@ -238,13 +241,7 @@ double SimulatedWork::AtSize(size_t i, size_t type, int workers,
   }
   const auto known = [&](int size) -> std::optional<double> {
     const auto row = table_->FindRow(this->type(i), size);
-    if (!row.has_value() || !table_type_[type].has_value()) return std::nullopt;
-    std::optional<double> steps_per_s =
-        table_->Alone(*row, *table_type_[type], consolidated);
-    if (!steps_per_s && !consolidated) {
-      steps_per_s = table_->Alone(*row, *table_type_[type]);
-    }
-    return steps_per_s;
+    return row.has_value() ? InTable(*row, type, consolidated) : std::nullopt;
   };
   int below = workers;
   int above = workers;
@@ -294,15 +291,46 @@ SimulatedJob SimulatedWork::Describe(size_t i) const {
   return job;
 }
 
-SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs,
-                                        const Run& run) const {
+WorkSimulation::WorkSimulation(SimulationOptions options, SimulatedWork work,
+                               std::unique_ptr<Policy> policy)
+    : options_(std::move(options)),
+      work_(std::move(work)),
+      policy_(std::move(policy)),
+      begin_(std::min<size_t>(options_.window_begin, work_.size())),
+      window_end_(std::min<size_t>(options_.window_end, work_.size())),
+      busy_s_(work_.types().size(), 0.0) {}
+
+void WorkSimulation::EndAtTimeLimit() {
+  stopped_ =
+      StrCat("the time limit of ", options_.time_limit_s, " s was reached");
+  over_ = true;
+}
+
+void WorkSimulation::LeaveOut(size_t index, std::string why) {
+  unfit_.push_back({index, std::move(why)});
+  if (InWindow(index)) ++ended_in_window_;
+}
+
+void WorkSimulation::TakeEnded(SimulatedJob job) {
+  last_end_ = std::max(last_end_, job.completion_s);
+  if (!InWindow(job.job)) return;
+  ++ended_in_window_;
+  told_.push_back(std::move(job));
+}
+
+SimulationResult WorkSimulation::Summary(
+    std::vector<SimulatedJob> jobs, Time now, const std::vector<int>& capacity,
+    const std::vector<double>& busy_s) const {
+  std::erase_if(jobs,
+                [this](const SimulatedJob& job) { return !InWindow(job.job); });
+  jobs.insert(jobs.end(), told_.begin(), told_.end());
   std::ranges::sort(jobs, {}, &SimulatedJob::job);
   SimulationResult result;
-  result.complete = run.complete;
-  result.stopped = run.complete ? "" : run.stopped;
-  result.unfit = run.unfit;
+  result.complete = WindowEnded();
+  result.stopped = result.complete ? "" : stopped_;
+  result.unfit = unfit_;
   result.policy = options_.policy;
-  result.types = types_;
+  result.types = work_.types();
   std::vector<double> jcts;
   double rho = 0;
   result.worst_share = 1;
@@ -329,22 +357,22 @@ SimulationResult SimulatedWork::Summary(std::vector<SimulatedJob> jobs,
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (jcts.empty()) result.max_rho = result.worst_share = kNone;
   result.jobs = std::move(jobs);
-  const Time first_arrival = trace_.jobs.front().arrival_s;
-  const Time end = run.complete ? run.last_end : run.now;
+  const Time first_arrival = work_.job(0).arrival_s;
+  const Time end = result.complete ? last_end_ : now;
   const double makespan_s = std::max(0.0, end - first_arrival);
-  result.makespan_s = run.last_end > first_arrival ? makespan_s : kNone;
-  double busy_s = 0;
+  result.makespan_s = last_end_ > first_arrival ? makespan_s : kNone;
+  double all_busy_s = 0;
   double accelerators = 0;
-  for (size_t type = 0; type < std::min(run.capacity.size(), types_.size());
+  for (size_t type = 0; type < std::min(capacity.size(), work_.types().size());
        ++type) {
-    const double available = run.capacity[type] * makespan_s;
-    result.utilization[types_[type]] =
-        available > 0 ? run.busy_s[type] / available : 0;
-    busy_s += run.busy_s[type];
-    accelerators += run.capacity[type];
+    const double available = capacity[type] * makespan_s;
+    result.utilization[work_.types()[type]] =
+        available > 0 ? busy_s[type] / available : 0;
+    all_busy_s += busy_s[type];
+    accelerators += capacity[type];
   }
   if (accelerators * makespan_s > 0) {
-    result.cluster_utilization = busy_s / (accelerators * makespan_s);
+    result.cluster_utilization = all_busy_s / (accelerators * makespan_s);
   }
   return result;
 }

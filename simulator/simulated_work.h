@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,19 +53,6 @@ class SimulatedWork {
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
   double IsolatedSeconds(size_t i, double steps, double n) const;
-  // How far a run has come.
-  struct Run {
-    bool complete = false;
-    std::string stopped;
-    std::vector<UnfitJob> unfit;
-    Time last_end = 0;
-    Time now = 0;
-    std::vector<int> capacity;   // by type, as the next; may be shorter
-    std::vector<double> busy_s;  // [J] accelerator-seconds
-  };
-  // Means over `jobs`, in any order, and what follows from the rest.
-  SimulationResult Summary(std::vector<SimulatedJob> jobs,
-                           const Run& run) const;
   SimulatedJob Describe(size_t i) const;  // nothing has become of it yet
 
  private:
@@ -71,6 +60,9 @@ class SimulatedWork {
                 const ThroughputTable& table);
   absl::Status Check() const;
   absl::Status CheckElastic(size_t i) const;
+  // Alone; consolidated where the table does not tell the two apart.
+  std::optional<double> InTable(ThroughputTable::Row row, size_t type,
+                                bool consolidated) const;
   void StartSteady();
 
   SimulationOptions options_;
@@ -81,6 +73,54 @@ class SimulatedWork {
   std::vector<int> capacity_;
   std::vector<std::optional<size_t>> table_type_;  // by type
   std::optional<ReferenceRows> references_;
+};
+
+// What the simulations of a trace have in common: its jobs from their arrival
+// to their end.
+class WorkSimulation : public TraceSimulation {
+ public:
+  uint64_t jobs_ended() const override { return ended_in_window_; }
+  uint64_t jobs_in_window() const override { return window_end_ - begin_; }
+
+ protected:
+  WorkSimulation(SimulationOptions options, SimulatedWork work,
+                 std::unique_ptr<Policy> policy);
+
+  bool InWindow(size_t index) const {
+    return index >= begin_ && index < window_end_;
+  }
+  bool WindowEnded() const { return ended_in_window_ == window_end_ - begin_; }
+  void EndAtTimeLimit();
+  // Calls arrive(index) for the jobs that have come by `now` and fit somewhere.
+  template <class Arrive>
+  void TakeArrived(Time now, Arrive arrive) {
+    for (; next_ < work_.size() && work_.job(next_).arrival_s <= now; ++next_) {
+      std::string why = work_.WhyUnfit(next_);
+      why.empty() ? arrive(next_) : LeaveOut(next_, std::move(why));
+    }
+  }
+  void LeaveOut(size_t index, std::string why);
+  // Its completion time is set.
+  void TakeEnded(SimulatedJob job);
+  // Means over the jobs of the window, and what follows from the rest.
+  // `running`: those that have not ended. `capacity` by type, may be shorter.
+  SimulationResult Summary(std::vector<SimulatedJob> running, Time now,
+                           const std::vector<int>& capacity,
+                           const std::vector<double>& busy_s) const;
+
+  SimulationOptions options_;
+  SimulatedWork work_;
+  std::unique_ptr<Policy> policy_;
+  bool over_ = false;
+  std::string stopped_;
+  size_t next_ = 0;  // the next job to arrive
+  size_t begin_ = 0;
+  size_t window_end_ = 0;
+  uint64_t ended_in_window_ = 0;
+  std::vector<SimulatedJob> told_;  // of the window, as they end
+  std::vector<UnfitJob> unfit_;
+  Time last_end_ = 0;
+  std::vector<double> busy_s_;  // [J] accelerator-seconds
 };
 
 }  // namespace gavel
