@@ -3,14 +3,12 @@
 #ifndef GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 #define GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/child_process.h"
-#include "coordinator/cli/daemon/stop_signals.h"
 #include "core/messages.h"
 #include "study/profile/profile_spec.h"
 
@@ -34,8 +32,8 @@ struct LiveLaunch {
   LaunchWorker worker;
   std::vector<AcceleratorInfo> places;  // by rank
   std::string endpoint;                 // of the LeaseGranter
-  std::string
-      run_directory;        // for lock files, where no GPU has a place of them
+  // For lock files, where no GPU has a place of them.
+  std::string run_directory;
   std::string output_path;  // of stdout and stderr
 };
 
@@ -45,19 +43,6 @@ using LiveProcesses = std::vector<std::unique_ptr<ChildProcess>>;
 // SpawnProcess.
 absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
                            LiveProcesses* processes);
-
-// True once SIGINT or SIGTERM has come. Made before other threads.
-class StopFlag {
- public:
-  StopFlag() {
-    signals_.Attach([this] { stop_ = true; });
-  }
-  const std::atomic<bool>* get() const { return &stop_; }
-
- private:
-  std::atomic<bool> stop_ = false;
-  StopSignals signals_;  // its thread ends before the flag goes
-};
 
 }  // namespace gavel::study
 

@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/terminal.h"

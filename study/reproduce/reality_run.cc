@@ -11,6 +11,7 @@
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/daemon/local_run.h"
+#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/server/wall_clock.h"

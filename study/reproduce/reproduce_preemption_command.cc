@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/commands.h"
+#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"

@@ -1,4 +1,3 @@
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -10,7 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/stop_signals.h"
+#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/terminal.h"
@@ -181,20 +180,16 @@ absl::StatusOr<SimulationSpec> SpecOf(const SimulateOptions& options) {
 // threads.
 class Watcher {
  public:
-  Watcher() {
-    signals_.Attach([this] { stop_ = true; });
-  }
   RunControl Control() {
     clock_ = Stopwatch();
     RunControl control;
     control.goes_on = [this](double fraction, Time now) {
       if (terminal_.is_terminal()) Show(fraction, now);
-      return !stop_;
+      return !*stop_.get();
     };
     return control;
   }
   void Clear() {
-    signals_.Attach(nullptr);
     if (terminal_.is_terminal()) terminal_.Show("");
   }
 
@@ -207,8 +202,7 @@ class Watcher {
 
   Terminal terminal_;
   Stopwatch clock_;
-  std::atomic<bool> stop_ = false;
-  StopSignals signals_;
+  const StopFlag stop_;
 };
 
 // Resumes the run from the file at `path`, if there is one, and saves it there.

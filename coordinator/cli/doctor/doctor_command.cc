@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/stop_signals.h"
+#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/doctor/doctor_examination.h"
 #include "coordinator/cli/doctor/doctor_output.h"
 #include "coordinator/cli/doctor/doctor_run.h"
@@ -100,14 +99,12 @@ int Threads() {
 
 absl::StatusOr<int> Run(Options options) {
   FillDevices(&options);
-  std::atomic<bool> stop = false;
-  StopSignals signals;
+  const StopFlag stop;
   GAVEL_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Create(options.state));
-  signals.Attach([&stop] { stop = true; });
   const std::string& name = options.command.front();
   const DoctorProgram program{options.command,   folder.path(),
                               options.device,    Threads(),
-                              options.timeout_s, &stop};
+                              options.timeout_s, stop.get()};
   ExaminationOptions examination;
   examination.steps = options.steps;
   examination.steps_given = options.steps_given;
@@ -122,7 +119,6 @@ absl::StatusOr<int> Run(Options options) {
     };
   }
   const absl::StatusOr<Examined> found = Examine(program, examination);
-  signals.Attach(nullptr);
   if (!found.ok()) return found.status();
   if (!found->passed) folder.Keep();
   const std::string text = options.json
