@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/command/command_advice.h"
 #include "coordinator/command/command_list.h"
@@ -80,13 +79,12 @@ void AddHelpCommands(CLI::App& app, const std::string& version,
   options->version = version;
   CLI::App* help = app.add_subcommand(
       "help", "Tells the options of a command, or the keys of files");
-  help->add_option("command", options->words, "its words, as in: user add")
-      ->type_name("COMMAND");
+  AddOption(*help, "command", options->words, "COMMAND",
+            "its words, as in: user add");
   help->add_flag("--files", options->files,
                  "every key of job and cluster files, as Markdown");
-  help->add_option("--man", options->man_directory,
-                   "writes the manual page of each command there")
-      ->type_name("DIRECTORY");
+  AddOption(*help, "--man", options->man_directory, "DIRECTORY",
+            "writes the manual page of each command there");
   help->callback([&app, options, exit_code] {
     const absl::Status told = Help(app, *options);
     *exit_code = ExitCodeOf(told);
@@ -96,9 +94,8 @@ void AddHelpCommands(CLI::App& app, const std::string& version,
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand(
       "completion", "Prints the script that completes commands in a shell");
-  completion->add_option("shell", *shell, "of which shell")
+  AddOption(*completion, "shell", *shell, "bash|zsh", "of which shell")
       ->check(CLI::IsMember({"bash", "zsh"}).description(""))
-      ->type_name("bash|zsh")
       ->required();
   completion->callback([&app, shell] {
     const std::vector<Command> commands = ListCommands(app);

@@ -1,13 +1,11 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
@@ -15,7 +13,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
@@ -94,49 +91,47 @@ absl::Status Run(ProfileFlags flags) {
 }  // namespace
 
 void AddProfileCommand(CLI::App& app, int* exit_code) {
-  auto flags = std::make_shared<ProfileFlags>();
-  flags->run.table = "profile.csv";
-  flags->run.folder = "gavel-profile";
-  CLI::App* command = app.add_subcommand(
-      "profile",
+  auto [command, flags] = AddCommand<ProfileFlags>(
+      app, exit_code, "profile",
       "Measures the throughputs of workloads on this machine's accelerators: "
       "alone, by scale factor, and in pairs. Stopped, the same command goes "
-      "on");
-  AddOption(*command, "workloads", flags->workloads, "WORKLOADS.toml",
+      "on",
+      Run);
+  flags.run.table = "profile.csv";
+  flags.run.folder = "gavel-profile";
+  AddOption(command, "workloads", flags.workloads, "WORKLOADS.toml",
             "file of [[workload]]")
       ->required();
-  AddOption(*command, "--cluster", flags->cluster, "",
+  AddOption(command, "--cluster", flags.cluster, "",
             "declares the accelerators; without it the GPUs of this machine "
             "are detected");
-  AddOption(*command, "--table", flags->run.table, "FILE.csv",
+  AddOption(command, "--table", flags.run.table, "FILE.csv",
             "the figures with their confidence intervals; what it has "
             "is not measured again");
-  AddOption(*command, "--output", flags->run.output, "FILE.json",
+  AddOption(command, "--output", flags.run.output, "FILE.json",
             "the same as Gavel's JSON, for --throughputs of simulate "
             "and coordinator");
-  AddOption(*command, "--state", flags->run.folder, "",
+  AddOption(command, "--state", flags.run.folder, "",
             "directory of the programs' output and checkpoints");
-  command->add_flag("--alone", flags->alone, "no pairs");
-  command->add_flag("--busy", flags->busy,
-                    "meanwhile each other accelerator trains a copy of the "
-                    "workload: what jobs do on a machine that is full");
+  command.add_flag("--alone", flags.alone, "no pairs");
+  command.add_flag("--busy", flags.busy,
+                   "meanwhile each other accelerator trains a copy of the "
+                   "workload: what jobs do on a machine that is full");
   const auto seconds = [&](const char* name, double* value, double least,
                            const char* help) {
-    AddOption(*command, name, *value, "SECONDS", help)
+    AddOption(command, name, *value, "SECONDS", help)
         ->check(CLI::Range(least, 1e6));
   };
-  seconds("--warm-up", &flags->run.warm_up_s, 0,
+  seconds("--warm-up", &flags.run.warm_up_s, 0,
           "of training that is discarded");
-  seconds("--measure", &flags->run.measure_s, 0.1,
+  seconds("--measure", &flags.run.measure_s, 0.1,
           "that a cell is measured for");
-  seconds("--timeout", &flags->run.timeout_s, 1,
+  seconds("--timeout", &flags.run.timeout_s, 1,
           "from a program's start to its first steps");
-  AddOption(*command, "--precision", flags->run.precision, "",
+  AddOption(command, "--precision", flags.run.precision, "",
             "a cell is measured for up to three times as long until "
             "half of its 95 % confidence interval is this part of it")
       ->check(CLI::Range(1e-6, 1.0));
-  command->callback(
-      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }
 
 }  // namespace gavel::study

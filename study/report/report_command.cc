@@ -1,14 +1,11 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/report/report.h"
 #include "study/simulation/simulation_store.h"
@@ -57,21 +54,19 @@ absl::Status Run(const ReportFlags& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<ReportFlags>();
-  CLI::App* command = app.add_subcommand(
-      "report", "Draws the results of a sweep: one HTML page, and CSV");
-  AddOption(*command, "database", options->database, "RESULTS.db",
+  auto [command, options] = AddCommand<ReportFlags>(
+      app, exit_code, "report",
+      "Draws the results of a sweep: one HTML page, and CSV", Run);
+  AddOption(command, "database", options.database, "RESULTS.db",
             "of `gavel sweep`")
       ->required();
-  AddOption(*command, "--output", options->output, "REPORT.html", "");
-  AddOption(*command, "--csv", options->csv_directory, "DIRECTORY",
+  AddOption(command, "--output", options.output, "REPORT.html", "");
+  AddOption(command, "--csv", options.csv_directory, "DIRECTORY",
             "writes the data of each plot there, too");
-  command->add_flag("--each-run", options->each_run,
-                    "also charts of single runs: accelerators in use by type, "
-                    "the share of each job, rounds where they were recorded");
-  AddOption(*command, "--title", options->title, "", "of the page");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+  command.add_flag("--each-run", options.each_run,
+                   "also charts of single runs: accelerators in use by type, "
+                   "the share of each job, rounds where they were recorded");
+  AddOption(command, "--title", options.title, "", "of the page");
 }
 
 }  // namespace gavel::study

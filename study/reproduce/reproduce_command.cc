@@ -8,15 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/reproduce/reproduce_run.h"
 #include "study/simulation/sweep_run.h"

@@ -1,18 +1,15 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/preemption_report.h"
@@ -85,42 +82,38 @@ absl::Status Run(PreemptionFlags flags) {
 }  // namespace
 
 void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
-  auto flags = std::make_shared<PreemptionFlags>();
-  PreemptionOptions& options = flags->run;
-  options.folder = "gavel-preemption";
-  CLI::App* command = reproduce.add_subcommand(
-      "preemption",
+  auto [command, flags] = AddCommand<PreemptionFlags>(
+      reproduce, exit_code, "preemption",
       "What the end of a round costs real training programs on this machine: "
       "with the lease extended, paused and resumed, and ended and started "
-      "again as the original Gavel's");
-  command->footer(
+      "again as the original Gavel's",
+      Run);
+  PreemptionOptions& options = flags.run;
+  options.folder = "gavel-preemption";
+  command.footer(
       "gavel reproduce preemption                  # eight examples: minutes\n"
       "gavel reproduce preemption --only LM --rounds 3\n"
       "gavel reproduce preemption --html preemption.html   # the time line");
-  AddOption(*command, "--workloads", flags->workloads, "FILE.toml",
+  AddOption(command, "--workloads", flags.workloads, "FILE.toml",
             "programs, as for `gavel profile`; without it the examples "
             "of this project");
-  command->add_option("--only", flags->only, "of these types of workloads")
+  command.add_option("--only", flags.only, "of these types of workloads")
       ->type_name("TYPE");
-  AddOption(*command, "--cluster", flags->cluster, "FILE.toml",
+  AddOption(command, "--cluster", flags.cluster, "FILE.toml",
             "its first accelerator is used; without it a slot of the CPU, of "
             "one thread");
-  AddOption(*command, "--state", options.folder, "", "directory of all files");
-  AddOption(*command, "--rounds", options.rounds, "",
-            "of each workload and way")
+  AddOption(command, "--state", options.folder, "", "directory of all files");
+  AddOption(command, "--rounds", options.rounds, "", "of each workload and way")
       ->check(CLI::Range(1, 10'000));
-  AddOption(*command, "--round", options.round_s, "SECONDS",
-            "that a lease runs")
+  AddOption(command, "--round", options.round_s, "SECONDS", "that a lease runs")
       ->check(CLI::Range(0.1, 1e5));
-  AddOption(*command, "--timeout", options.timeout_s, "SECONDS",
+  AddOption(command, "--timeout", options.timeout_s, "SECONDS",
             "for a program's next step, or its end")
       ->check(CLI::Range(1.0, 1e5));
-  command->add_flag("--markdown", flags->markdown,
-                    "prints a document in place of tables");
-  AddOption(*command, "--html", flags->page, "FILE",
+  command.add_flag("--markdown", flags.markdown,
+                   "prints a document in place of tables");
+  AddOption(command, "--html", flags.page, "FILE",
             "writes a page with the table and the time line");
-  command->callback(
-      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
 }
 
 }  // namespace gavel::study

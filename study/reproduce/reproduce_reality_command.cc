@@ -1,15 +1,12 @@
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/reality_report.h"
@@ -67,53 +64,51 @@ absl::Status Run(RealityFlags flags) {
 }  // namespace
 
 void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
-  auto flags = std::make_shared<RealityFlags>();
-  RealityOptions& options = flags->run;
-  options.folder = "gavel-reality";
-  CLI::App* command = reproduce.add_subcommand(
-      "reality",
+  auto [command, flags] = AddCommand<RealityFlags>(
+      reproduce, exit_code, "reality",
       "Runs a trace of small jobs live on this machine, and the same in the "
       "simulator with the throughputs and overheads that were measured: how "
-      "far are makespan and average JCT apart?");
-  command->footer(
+      "far are makespan and average JCT apart?",
+      Run);
+  RealityOptions& options = flags.run;
+  options.folder = "gavel-reality";
+  command.footer(
       "gavel reproduce reality                      # 20 jobs, three times\n"
       "gavel reproduce reality --jobs 6 --runs 1    # a few minutes\n"
       "gavel reproduce reality --workloads my.toml --cluster cluster.toml");
-  AddOption(*command, "--workloads", flags->workloads, "FILE.toml",
+  AddOption(command, "--workloads", flags.workloads, "FILE.toml",
             "programs, as for `gavel profile`; without it examples of "
             "this project");
-  command->add_option("--only", flags->only, "of these types of workloads")
+  command.add_option("--only", flags.only, "of these types of workloads")
       ->type_name("TYPE");
-  AddOption(*command, "--cluster", options.cluster_path, "FILE.toml",
+  AddOption(command, "--cluster", options.cluster_path, "FILE.toml",
             "accelerators of this machine; without it two slots of its "
             "CPU, of which one is made slower");
-  AddOption(*command, "--throughputs", options.throughputs, "FILE.json",
+  AddOption(command, "--throughputs", options.throughputs, "FILE.json",
             "of `gavel profile --busy --output`; without it they are "
             "measured first");
-  AddOption(*command, "--state", options.folder, "", "directory of all files");
-  AddOption(*command, "--policy", options.policy, "", "of both");
-  AddOption(*command, "--round", options.round_duration_s, "SECONDS", "of both")
+  AddOption(command, "--state", options.folder, "", "directory of all files");
+  AddOption(command, "--policy", options.policy, "", "of both");
+  AddOption(command, "--round", options.round_duration_s, "SECONDS", "of both")
       ->check(CLI::Range(0.5, 1e5));
-  AddOption(*command, "--jobs", options.trace.jobs, "", "of the trace")
+  AddOption(command, "--jobs", options.trace.jobs, "", "of the trace")
       ->check(CLI::Range(1, 10'000));
-  AddOption(*command, "--durations", flags->durations, "SECONDS",
+  AddOption(command, "--durations", flags.durations, "SECONDS",
             "of the shortest and the longest job, alone on its fastest "
             "accelerator")
       ->expected(2)
       ->check(CLI::Range(0.1, 1e6));
-  AddOption(*command, "--runs", options.runs, "", "live runs of the trace")
+  AddOption(command, "--runs", options.runs, "", "live runs of the trace")
       ->check(CLI::Range(1, 100));
-  AddOption(*command, "--seed", options.trace.seed, "", "of the trace");
-  AddOption(*command, "--measure", options.measure_s, "SECONDS",
+  AddOption(command, "--seed", options.trace.seed, "", "of the trace");
+  AddOption(command, "--measure", options.measure_s, "SECONDS",
             "that each workload is measured for on each type")
       ->check(CLI::Range(0.1, 1e5));
-  AddOption(*command, "--limit", flags->limit_percent, "PERCENT",
+  AddOption(command, "--limit", flags.limit_percent, "PERCENT",
             "difference in the median that is a failure")
       ->check(CLI::Range(0.0, 1e4));
-  command->add_flag("--markdown", flags->markdown,
-                    "prints a document in place of tables");
-  command->callback(
-      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
+  command.add_flag("--markdown", flags.markdown,
+                   "prints a document in place of tables");
 }
 
 }  // namespace gavel::study

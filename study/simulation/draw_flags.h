@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "study/command_options.h"
+#include "coordinator/cli/command_options.h"
 
 namespace gavel::study {
 

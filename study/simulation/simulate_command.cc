@@ -17,7 +17,7 @@
 #include "core/text.h"
 #include "runtime/files/text_file.h"
 #include "runtime/stopwatch.h"
-#include "study/command_options.h"
+#include "coordinator/cli/command_options.h"
 #include "study/commands.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/past_jobs.h"

@@ -1,19 +1,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/simulation/sweep_run.h"
 #include "study/simulation/sweep_screen.h"
@@ -108,24 +107,22 @@ absl::Status Run(const SweepCommandOptions& options) {
 }  // namespace
 
 void AddSweepCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<SweepCommandOptions>();
-  options->run.threads =
-      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  CLI::App* command = app.add_subcommand(
-      "sweep",
+  auto [command, options] = AddCommand<SweepCommandOptions>(
+      app, exit_code, "sweep",
       "Simulates all combinations of policies, seeds, rates and clusters, or "
-      "searches the highest rate; goes on where it was stopped");
-  AddOption(*command, "sweep", options->sweep, "SWEEP.toml", "what to run")
+      "searches the highest rate; goes on where it was stopped",
+      Run);
+  options.run.threads =
+      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  AddOption(command, "sweep", options.sweep, "SWEEP.toml", "what to run")
       ->required();
-  command->add_option("-j,--threads", options->run.threads, "runs at a time")
+  command.add_option("-j,--threads", options.run.threads, "runs at a time")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");
-  AddOption(*command, "--output", options->database, "RESULTS.db",
+  AddOption(command, "--output", options.database, "RESULTS.db",
             "results; default: gavel-results/SWEEP.db");
-  command->add_flag("--retry", options->run.retry,
-                    "runs again what ended in an error or timeout");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+  command.add_flag("--retry", options.run.retry,
+                   "runs again what ended in an error or timeout");
 }
 
 }  // namespace gavel::study

@@ -1,11 +1,11 @@
 // `gavel trace`: makes traces of jobs, and shows what is in one.
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
@@ -15,7 +15,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/trace_summary.h"
@@ -90,38 +89,33 @@ absl::Status Show(const ShowOptions& options) {
 
 void AddGenerate(CLI::App& parent, int* exit_code) {
   constexpr uint64_t kJobsMax = 10'000'000;
-  auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = parent.add_subcommand(
-      "generate",
+  auto [command, options] = AddCommand<GenerateOptions>(
+      parent, exit_code, "generate",
       "Draws jobs as the original Gavel does for the seed, and writes them in "
-      "its format (steps and weights as whole numbers)");
-  command->add_option("--jobs", options->jobs, "how many")
+      "its format (steps and weights as whole numbers)",
+      Generate);
+  command.add_option("--jobs", options.jobs, "how many")
       ->required()
       ->check(CLI::Range(uint64_t{1}, kJobsMax));
-  GeneratorOptions& generator = options->generator;
-  AddDrawFlags(*command, &generator, &options->rate_per_h,
-               &options->all_at_zero);
-  AddOption(*command, "--seed", generator.seed, "", "");
-  AddOption(*command, "--throughputs", options->throughputs, "FILE",
+  GeneratorOptions& generator = options.generator;
+  AddDrawFlags(command, &generator, &options.rate_per_h, &options.all_at_zero);
+  AddOption(command, "--seed", generator.seed, "", "");
+  AddOption(command, "--throughputs", options.throughputs, "FILE",
             "steps/s of job types on accelerator types: Gavel's JSON")
       ->required();
-  AddOption(*command, "--output", options->output, "FILE",
+  AddOption(command, "--output", options.output, "FILE",
             "default: standard output");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Generate(*options)); });
 }
 
 void AddShow(CLI::App& parent, int* exit_code) {
-  auto options = std::make_shared<ShowOptions>();
-  CLI::App* command = parent.add_subcommand(
-      "show", "Says what is in a trace, and lists its first jobs");
-  AddOption(*command, "trace", options->trace, "FILE",
+  auto [command, options] = AddCommand<ShowOptions>(
+      parent, exit_code, "show",
+      "Says what is in a trace, and lists its first jobs", Show);
+  AddOption(command, "trace", options.trace, "FILE",
             "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
             "or TOML")
       ->required();
-  AddOption(*command, "--rows", options->rows, "", "of the first jobs");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Show(*options)); });
+  AddOption(command, "--rows", options.rows, "", "of the first jobs");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
-#include "study/command_options.h"
+#include "coordinator/cli/command_options.h"
 #include "study/commands.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"

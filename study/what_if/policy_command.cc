@@ -1,15 +1,13 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/what_if/policy_preview.h"
 
@@ -50,8 +48,7 @@ absl::Status Run(const PolicyOptions& options) {
     return absl::InvalidArgumentError(
         "--preview of which policy? Name it: gavel policy NAME --preview");
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   if (options.preview) return ShowPreview(options, *client);
   if (!options.name.empty()) return Set(options, *client);
   GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
@@ -73,17 +70,15 @@ absl::Status Run(const PolicyOptions& options) {
 }  // namespace
 
 void AddPolicyCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<PolicyOptions>();
-  CLI::App* command = app.add_subcommand(
-      "policy",
+  auto [command, options] = AddCommand<PolicyOptions>(
+      app, exit_code, "policy",
       "Shows which policy decides, or sets another one; jobs that it keeps go "
-      "on");
-  AddClientOptions(*command, options.get());
-  AddOption(*command, "name", options->name, "POLICY", "the policy to set");
-  command->add_flag("--preview", options->preview,
-                    "sets nothing: says who would gain and lose which share");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+      "on",
+      Run);
+  AddClientOptions(command, &options);
+  AddOption(command, "name", options.name, "POLICY", "the policy to set");
+  command.add_flag("--preview", options.preview,
+                   "sets nothing: says who would gain and lose which share");
 }
 
 }  // namespace gavel::study

@@ -1,16 +1,14 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
-#include "study/command_options.h"
 #include "study/commands.h"
 #include "study/what_if/what_if.h"
 
@@ -27,8 +25,7 @@ absl::Status Run(const WhatIfOptions& options) {
                          ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
                          ParseJobSpec(files.front().text, options.job));
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
   absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
@@ -41,19 +38,17 @@ absl::Status Run(const WhatIfOptions& options) {
 }  // namespace
 
 void AddWhatIfCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<WhatIfOptions>();
-  CLI::App* command = app.add_subcommand(
-      "what-if",
+  auto [command, options] = AddCommand<WhatIfOptions>(
+      app, exit_code, "what-if",
       "Predicts when a job would start and finish, and what it does to the "
-      "others; submits nothing");
-  AddClientOptions(*command, options.get());
-  AddOption(*command, "job", options->job, "JOB.toml", "as for `gavel submit`")
+      "others; submits nothing",
+      Run);
+  AddClientOptions(command, &options);
+  AddOption(command, "job", options.job, "JOB.toml", "as for `gavel submit`")
       ->required();
-  AddOption(*command, "--time-limit", options->wall_limit_s, "SECONDS",
+  AddOption(command, "--time-limit", options.wall_limit_s, "SECONDS",
             "for the simulation, on this machine")
       ->check(CLI::Range(0.1, 3600.0));
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
 }
 
 }  // namespace gavel::study

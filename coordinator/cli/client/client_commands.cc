@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/rows.h"
@@ -46,8 +46,7 @@ void WarnOfUnknownTypes(Client& client, const JobFile& file,
 absl::Status Submit(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<JobFile> files,
                          ReadJobFiles(options.paths));
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   Json submitted = Json::array();
   for (const JobFile& file : files) {
     GAVEL_ASSIGN_OR_RETURN(
@@ -74,8 +73,7 @@ struct CommandOptions : ClientOptions {
 
 absl::Status Command(const CommandOptions& options, CommandKind kind,
                      const char* done) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   Json changed = Json::array();
   for (const std::string& name : options.jobs) {
     GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(name));
@@ -90,43 +88,44 @@ absl::Status Command(const CommandOptions& options, CommandKind kind,
 }
 
 absl::Status ShutDown(const ClientOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   return client->Command(CommandKind::kShutdown);
 }
 
 void AddJobCommand(CLI::App& app, const char* name, const char* help,
                    CommandKind kind, const char* done, int* exit_code) {
-  auto options = std::make_shared<CommandOptions>();
-  CLI::App* command = app.add_subcommand(name, help);
-  AddClientOptions(*command, options.get());
-  command->add_option("jobs", options->jobs, "ids or names")
-      ->type_name("JOB")
-      ->required();
-  command->callback([options, kind, done, exit_code] {
-    *exit_code = ExitCodeOf(Command(*options, kind, done));
-  });
+  const auto run = [kind, done](const CommandOptions& options) {
+    return Command(options, kind, done);
+  };
+  auto [command, options] =
+      AddCommand<CommandOptions>(app, exit_code, name, help, run);
+  AddClientOptions(command, &options);
+  AddJobNames(command, &options.jobs);
 }
 
 }  // namespace
 
+void AddConnectionOptions(CLI::App& command, Connection* connection) {
+  AddOption(command, "--coordinator", connection->coordinator, "",
+            "its address")
+      ->envname("GAVEL_COORDINATOR");
+  AddKeyFlags(command, &connection->keys);
+}
+
 void AddClientOptions(CLI::App& command, ClientOptions* options) {
-  command.add_option("--coordinator", options->coordinator, "its address")
-      ->envname("GAVEL_COORDINATOR")
-      ->capture_default_str();
-  AddKeyFlags(command, &options->keys);
+  AddConnectionOptions(command, options);
   command.add_flag("--json", options->json, "JSON instead of text");
 }
 
+void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
+  AddOption(command, "jobs", *jobs, "JOB", "ids or names")->required();
+}
+
 void AddClientCommands(CLI::App& app, int* exit_code) {
-  auto submit = std::make_shared<SubmitOptions>();
-  CLI::App* command = app.add_subcommand("submit", "Submits jobs");
-  AddClientOptions(*command, submit.get());
-  command->add_option("jobs", submit->paths, "job files")
-      ->type_name("JOB.toml")
-      ->required();
-  command->callback(
-      [submit, exit_code] { *exit_code = ExitCodeOf(Submit(*submit)); });
+  auto [submit, options] = AddCommand<SubmitOptions>(app, exit_code, "submit",
+                                                     "Submits jobs", Submit);
+  AddClientOptions(submit, &options);
+  AddOption(submit, "jobs", options.paths, "JOB.toml", "job files")->required();
 
   AddJobCommand(app, "cancel", "Ends jobs for good", CommandKind::kCancel,
                 "Cancelled", exit_code);
@@ -144,13 +143,11 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
       app, "checkpoint", "Has running jobs write a checkpoint now, and go on",
       CommandKind::kCheckpoint, "Asked for a checkpoint of", exit_code);
 
-  auto shutdown = std::make_shared<ClientOptions>();
-  command = app.add_subcommand(
-      "shutdown",
-      "Ends the coordinator; workers train on to the end of their leases");
-  AddClientOptions(*command, shutdown.get());
-  command->callback(
-      [shutdown, exit_code] { *exit_code = ExitCodeOf(ShutDown(*shutdown)); });
+  auto [shutdown, of_shutdown] = AddCommand<ClientOptions>(
+      app, exit_code, "shutdown",
+      "Ends the coordinator; workers train on to the end of their leases",
+      ShutDown);
+  AddClientOptions(shutdown, &of_shutdown);
 }
 
 }  // namespace gavel

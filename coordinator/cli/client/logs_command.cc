@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/rows.h"
 #include "coordinator/server/journal/history_tables.h"
@@ -19,13 +17,10 @@ namespace {
 
 constexpr double kFollowInterval_s = 0.3;
 
-struct LogsOptions {
-  std::string coordinator = kDefaultCoordinator;
-  KeyFlags keys;
+struct LogsOptions : ClientOptions {
   std::string job;
   int rank = 0;
   bool follow = false;
-  bool json = false;
 };
 
 // As it is, or as a line of JSON: {"offset": bytes before it, "data": text}.
@@ -90,8 +85,7 @@ void TellOfOtherServers(Client& client, const WorkerId& worker) {
 }
 
 absl::Status Run(const LogsOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(options.job));
   const WorkerId worker{job, options.rank};
   uint64_t offset = 0;
@@ -124,24 +118,15 @@ absl::Status Run(const LogsOptions& options) {
 }  // namespace
 
 void AddLogsCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<LogsOptions>();
-  CLI::App* command =
-      app.add_subcommand("logs", "Shows the output of a job's worker");
-  command->add_option("--coordinator", options->coordinator, "its address")
-      ->envname("GAVEL_COORDINATOR")
-      ->capture_default_str();
-  AddKeyFlags(*command, &options->keys);
-  command->add_option("job", options->job, "id or name")
-      ->type_name("JOB")
-      ->required();
-  command->add_option("--rank", options->rank, "which worker of a gang")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("-f,--follow", options->follow,
-                    "goes on until the job has ended");
-  command->add_flag("--json", options->json, "lines of JSON");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+  auto [command, options] = AddCommand<LogsOptions>(
+      app, exit_code, "logs", "Shows the output of a job's worker", Run);
+  AddConnectionOptions(command, &options);
+  AddOption(command, "job", options.job, "JOB", "id or name")->required();
+  AddOption(command, "--rank", options.rank, "", "which worker of a gang")
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("-f,--follow", options.follow,
+                   "goes on until the job has ended");
+  command.add_flag("--json", options.json, "lines of JSON");
 }
 
 }  // namespace gavel

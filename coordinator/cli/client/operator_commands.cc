@@ -1,16 +1,14 @@
 // What operators do to the cluster while it runs, and owners to their jobs.
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/history/history_table.h"
 #include "coordinator/cli/rows.h"
@@ -93,8 +91,7 @@ std::string DrainText(const std::string& target, const Left& left) {
 
 absl::Status Drain(const DrainOptions& options, CommandKind kind) {
   GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   for (const std::string& target : options.targets) {
     CommandRequest command{0, kind, JobId(), target, within_s};
     GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
@@ -118,35 +115,21 @@ absl::Status Drain(const DrainOptions& options, CommandKind kind) {
   return absl::OkStatus();
 }
 
-CLI::App* AddTargets(CLI::App& app, const char* name, const char* help,
-                     CommandKind kind,
-                     const std::shared_ptr<DrainOptions>& options,
-                     int* exit_code) {
-  CLI::App* command = app.add_subcommand(name, help);
-  AddClientOptions(*command, options.get());
-  command
-      ->add_option("targets", options->targets,
-                   "a server, an accelerator's uuid, or SERVER/UUID")
-      ->type_name("SERVER|UUID")
+void AddTargets(CLI::App& app, const char* name, const char* help,
+                CommandKind kind, int* exit_code) {
+  const auto run = [kind](const DrainOptions& options) {
+    return Drain(options, kind);
+  };
+  auto [command, options] =
+      AddCommand<DrainOptions>(app, exit_code, name, help, run);
+  AddClientOptions(command, &options);
+  AddOption(command, "targets", options.targets, "SERVER|UUID",
+            "a server, an accelerator's uuid, or SERVER/UUID")
       ->required();
-  command->callback([options, kind, exit_code] {
-    *exit_code = ExitCodeOf(Drain(*options, kind));
-  });
-  return command;
-}
-
-void AddDrainCommands(CLI::App& app, int* exit_code) {
-  auto drain = std::make_shared<DrainOptions>();
-  AddTargets(app, "drain",
-             "Starts nothing more on servers or accelerators; jobs that are "
-             "there move or pause, none is killed",
-             CommandKind::kDrain, drain, exit_code)
-      ->add_option("--by", drain->by,
-                   "jobs may stay to the end of the round, but not beyond this "
-                   "time: 2026-11-21T18:30, or 2h from now")
-      ->type_name("TIME");
-  AddTargets(app, "resume", "Gives drained servers or accelerators back",
-             CommandKind::kResume, std::make_shared<DrainOptions>(), exit_code);
+  if (kind == CommandKind::kResume) return;
+  AddOption(command, "--by", options.by, "TIME",
+            "jobs may stay to the end of the round, but not beyond this time: "
+            "2026-11-21T18:30, or 2h from now");
 }
 
 // ---- update
@@ -156,18 +139,13 @@ struct UpdateOptions : ClientOptions {
   JobUpdate update;
 };
 
-// "all" on the command line: none is named.
-void TakeAll(JobUpdate* update) {
-  if (update->types == std::vector<std::string>{"all"}) update->types->clear();
-}
-
 absl::Status Update(const UpdateOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   CommandRequest command;
   command.kind = CommandKind::kUpdate;
   command.update = options.update;
-  TakeAll(&command.update);
+  std::optional<std::vector<std::string>>& types = command.update.types;
+  if (types == std::vector<std::string>{"all"}) types->clear();  // none named
   Json changed = Json::array();
   for (const std::string& name : options.jobs) {
     GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
@@ -181,41 +159,34 @@ absl::Status Update(const UpdateOptions& options) {
   return absl::OkStatus();
 }
 
-void AddUpdateCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<UpdateOptions>();
-  JobUpdate& update = options->update;
-  CLI::App* command = app.add_subcommand(
-      "update",
-      "Changes jobs that were submitted, within the bounds of a job file");
-  AddClientOptions(*command, options.get());
-  command->add_option("jobs", options->jobs, "ids or names")
-      ->type_name("JOB")
-      ->required();
-  command->add_option("--weight", update.weight, "its priority");
-  command
-      ->add_option("--deadline", update.deadline_s,
-                   "seconds after submission; 0: none")
-      ->type_name("SECONDS");
-  command->add_option("--entity", update.entity, "that it counts for")
-      ->type_name("NAME");
-  command
-      ->add_option("--types", update.types,
-                   "accelerator types that it may run on: v100,p100; or all")
-      ->type_name("TYPE")
-      ->delimiter(',');
-  command->add_option("--scale-factor-min", update.scale_factor_min,
-                      "fewest workers; 0: its scale factor");
-  command->add_option("--scale-factor-max", update.scale_factor_max,
-                      "most workers; 0: its scale factor");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Update(*options)); });
-}
-
 }  // namespace
 
 void AddOperatorCommands(CLI::App& app, int* exit_code) {
-  AddDrainCommands(app, exit_code);
-  AddUpdateCommand(app, exit_code);
+  AddTargets(app, "drain",
+             "Starts nothing more on servers or accelerators; jobs that are "
+             "there move or pause, none is killed",
+             CommandKind::kDrain, exit_code);
+  AddTargets(app, "resume", "Gives drained servers or accelerators back",
+             CommandKind::kResume, exit_code);
+
+  auto [command, options] = AddCommand<UpdateOptions>(
+      app, exit_code, "update",
+      "Changes jobs that were submitted, within the bounds of a job file",
+      Update);
+  AddClientOptions(command, &options);
+  AddJobNames(command, &options.jobs);
+  JobUpdate& update = options.update;
+  AddOption(command, "--weight", update.weight, "", "its priority");
+  AddOption(command, "--deadline", update.deadline_s, "SECONDS",
+            "seconds after submission; 0: none");
+  AddOption(command, "--entity", update.entity, "NAME", "that it counts for");
+  AddOption(command, "--types", update.types, "TYPE",
+            "accelerator types that it may run on: v100,p100; or all")
+      ->delimiter(',');
+  AddOption(command, "--scale-factor-min", update.scale_factor_min, "",
+            "fewest workers; 0: its scale factor");
+  AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
+            "most workers; 0: its scale factor");
 }
 
 }  // namespace gavel

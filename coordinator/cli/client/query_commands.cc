@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/rows.h"
 #include "coordinator/cli/table.h"
@@ -128,8 +126,7 @@ absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
 
 absl::Status Run(const QueryOptions& options, QueryKind kind,
                  const Render& render) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   if (!options.forget.empty()) {
     GAVEL_RETURN_IF_ERROR(Forget(*client, options));
   }
@@ -141,58 +138,49 @@ absl::Status Run(const QueryOptions& options, QueryKind kind,
   return absl::OkStatus();
 }
 
-std::shared_ptr<QueryOptions> AddQuery(CLI::App& command, QueryKind kind,
-                                       const Render& render, int* exit_code) {
-  auto options = std::make_shared<QueryOptions>();
-  AddClientOptions(command, options.get());
-  command.callback([options, kind, render, exit_code] {
-    *exit_code = ExitCodeOf(Run(*options, kind, render));
-  });
-  return options;
+std::pair<CLI::App&, QueryOptions&> AddQuery(CLI::App& app, int* exit_code,
+                                             const char* name, const char* help,
+                                             QueryKind kind,
+                                             const Render& render) {
+  const auto run = [kind, render](const QueryOptions& options) {
+    return Run(options, kind, render);
+  };
+  auto added = AddCommand<QueryOptions>(app, exit_code, name, help, run);
+  AddClientOptions(added.first, &added.second);
+  return added;
 }
 
 }  // namespace
 
 void AddQueryCommands(CLI::App& app, int* exit_code) {
-  CLI::App* queue = app.add_subcommand(
-      "queue",
+  auto [queue, of_queue] = AddQuery(
+      app, exit_code, "queue",
       "Lists jobs, those that run first. ST: PD waiting, R running, S paused, "
-      "CG pausing, CD "
-      "finished, F held, CA cancelled. TARGET/GOT: share of time");
-  const auto options =
-      AddQuery(*queue, QueryKind::kQueue, RenderQueueJson, exit_code);
-  queue->add_flag("--watch", options->watch, "again every second");
-  queue->add_flag("--all", options->all,
-                  "also jobs that ended before the last ten did");
-  queue->add_option("--user", options->user, "of one user only")
-      ->type_name("USER");
-  queue
-      ->add_option("--state", options->states,
-                   "in these states only, by letters or word: R,waiting")
-      ->type_name("STATE")
+      "CG pausing, CD finished, F held, CA cancelled. TARGET/GOT: share of "
+      "time",
+      QueryKind::kQueue, RenderQueueJson);
+  queue.add_flag("--watch", of_queue.watch, "again every second");
+  queue.add_flag("--all", of_queue.all,
+                 "also jobs that ended before the last ten did");
+  AddOption(queue, "--user", of_queue.user, "USER", "of one user only");
+  AddOption(queue, "--state", of_queue.states, "STATE",
+            "in these states only, by letters or word: R,waiting")
       ->delimiter(',');
 
-  CLI::App* nodes =
-      app.add_subcommand("nodes", "Lists servers and their accelerators");
-  const auto nodes_options =
-      AddQuery(*nodes, QueryKind::kNodes, RenderNodesJson, exit_code);
-  nodes
-      ->add_option("--forget", nodes_options->forget,
-                   "first removes a server that is gone for good")
-      ->type_name("SERVER");
+  auto [nodes, of_nodes] =
+      AddQuery(app, exit_code, "nodes", "Lists servers and their accelerators",
+               QueryKind::kNodes, RenderNodesJson);
+  AddOption(nodes, "--forget", of_nodes.forget, "SERVER",
+            "first removes a server that is gone for good");
 
-  CLI::App* why = app.add_subcommand(
-      "why",
-      "Says why a job is in the state it is in, and what is known of it");
-  const auto why_options =
-      AddQuery(*why, QueryKind::kWhy, RenderWhy, exit_code);
-  why->add_option("job", why_options->job, "id or name")
-      ->type_name("JOB")
-      ->required();
+  auto [why, of_why] = AddQuery(
+      app, exit_code, "why",
+      "Says why a job is in the state it is in, and what is known of it",
+      QueryKind::kWhy, RenderWhy);
+  AddOption(why, "job", of_why.job, "JOB", "id or name")->required();
 
-  CLI::App* status =
-      app.add_subcommand("status", "The coordinator itself: round, policy");
-  AddQuery(*status, QueryKind::kStatus, RenderStatusJson, exit_code);
+  AddQuery(app, exit_code, "status", "The coordinator itself: round, policy",
+           QueryKind::kStatus, RenderStatusJson);
 }
 
 }  // namespace gavel

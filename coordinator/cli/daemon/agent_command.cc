@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/agent_host/agent_shell.h"
-#include "coordinator/cli/client/client.h"
+#include "coordinator/cli/client/client_options.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/daemon_config.h"
 #include "coordinator/cli/daemon/daemon_log.h"
@@ -24,10 +24,8 @@
 namespace gavel {
 namespace {
 
-struct AgentOptions {
+struct AgentOptions : Connection {
   std::string config;
-  std::string coordinator = kDefaultCoordinator;
-  KeyFlags keys;
   std::optional<std::string> cluster;
   std::string server;
   std::string state = kDefaultState;
@@ -114,46 +112,33 @@ void AddLogFlags(CLI::App& command, LogLimits* limits) {
 
 void AddOptions(CLI::App* command, AgentOptions* options) {
   AddConfigFlag(*command, &options->config);
-  command->add_option("--coordinator", options->coordinator, "its address")
-      ->envname("GAVEL_COORDINATOR")
-      ->capture_default_str();
-  AddKeyFlags(*command, &options->keys);
-  command->add_option("--cluster", options->cluster,
-                      "declares the accelerators of --server; without it the "
-                      "GPUs of this machine are detected");
-  command->add_option("--server", options->server,
-                      "this server's name (default: that of the machine)");
-  command
-      ->add_option("--state", options->state,
-                   "directory of logs and of who runs")
-      ->capture_default_str();
-  command
-      ->add_option("--address", options->address,
-                   "where other servers reach this one: ranks of gangs, and "
-                   "streams of checkpoints")
-      ->capture_default_str();
+  AddConnectionOptions(*command, options);
+  AddOption(*command, "--cluster", options->cluster, "",
+            "declares the accelerators of --server; without it the GPUs of "
+            "this machine are detected");
+  AddOption(*command, "--server", options->server, "",
+            "this server's name (default: that of the machine)");
+  AddOption(*command, "--state", options->state, "",
+            "directory of logs and of who runs");
+  AddOption(*command, "--address", options->address, "",
+            "where other servers reach this one: ranks of gangs, and streams "
+            "of checkpoints");
   command->add_flag("--own-checkpoints", options->own_checkpoints,
                     "this server shares no checkpoint directory with others: "
                     "keep them in --state, and stream them between agents");
   command->add_flag("--jobs-as-root", options->jobs_as_root,
                     "lets root start an agent without keys, whose jobs then "
                     "are root's");
-  command->add_option("--run-directory", options->run_directory,
-                      "lock files of the accelerators");
-  command
-      ->add_option("--drain-timeout", options->drain_timeout_s,
-                   "at the agent's end (SIGTERM), time for its jobs to leave "
-                   "with a checkpoint; a second signal ends the wait")
-      ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command
-      ->add_option("--stop-grace", options->stop_grace_s,
-                   "of workers that have not left by then, between SIGTERM and "
-                   "SIGKILL")
-      ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  AddOption(*command, "--run-directory", options->run_directory, "",
+            "lock files of the accelerators");
+  AddOption(*command, "--drain-timeout", options->drain_timeout_s, "SECONDS",
+            "at the agent's end (SIGTERM), time for its jobs to leave with a "
+            "checkpoint; a second signal ends the wait")
+      ->check(CLI::NonNegativeNumber);
+  AddOption(*command, "--stop-grace", options->stop_grace_s, "SECONDS",
+            "of workers that have not left by then, between SIGTERM and "
+            "SIGKILL")
+      ->check(CLI::NonNegativeNumber);
   AddLogFlags(*command, &options->log_limits);
   AddDaemonLogFlags(*command, &options->log);
 }

@@ -1,8 +1,7 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/backup.h"
 #include "coordinator/cli/daemon/daemon_options.h"
@@ -44,17 +43,11 @@ absl::Status Restore(const BackupOptions& options) {
 
 void Add(CLI::App& app, const char* name, const char* what,
          absl::Status (*run)(const BackupOptions&), int* exit_code) {
-  auto options = std::make_shared<BackupOptions>();
-  CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("file", options->file, "the backup")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("--state", options->state,
-                   "the coordinator's state directory")
-      ->capture_default_str();
-  command->callback(
-      [options, exit_code, run] { *exit_code = ExitCodeOf(run(*options)); });
+  auto [command, options] =
+      AddCommand<BackupOptions>(app, exit_code, name, what, run);
+  AddOption(command, "file", options.file, "FILE", "the backup")->required();
+  AddOption(command, "--state", options.state, "",
+            "the coordinator's state directory");
 }
 
 }  // namespace

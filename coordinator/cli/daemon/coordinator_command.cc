@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/daemon_config.h"
 #include "coordinator/cli/daemon/daemon_log.h"
@@ -74,64 +74,44 @@ void MapBlocksOfConnections() {
 
 void AddOptions(CLI::App* command, CoordinatorOptions* options) {
   AddConfigFlag(*command, &options->config);
-  command
-      ->add_option("--listen", options->listen,
-                   "address; beyond loopback it needs keys. Port 0: a free "
-                   "one")
-      ->capture_default_str();
-  command
-      ->add_option("--state", options->state,
-                   "directory of the journal and of checkpoints")
-      ->capture_default_str();
-  command->add_option("--cluster", options->cluster,
-                      "takes the policy and durations of this cluster file");
-  command
-      ->add_option("--keep-days", options->keep_days,
-                   "days that rows of the journal and the history are kept, at "
-                   "least; 0: for ever")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command
-      ->add_option("--snapshot-rows", options->snapshot_rows,
-                   "rows of the journal between two snapshots: a restart "
-                   "replays about twice as many at most")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}))
-      ->capture_default_str();
+  AddOption(*command, "--listen", options->listen, "",
+            "address; beyond loopback it needs keys. Port 0: a free one");
+  AddOption(*command, "--state", options->state, "",
+            "directory of the journal and of checkpoints");
+  AddOption(*command, "--cluster", options->cluster, "",
+            "takes the policy and durations of this cluster file");
+  AddOption(*command, "--keep-days", options->keep_days, "",
+            "days that rows of the journal and the history are kept, at least; "
+            "0: for ever")
+      ->check(CLI::Range(0.0, 1e6));
+  AddOption(*command, "--snapshot-rows", options->snapshot_rows, "",
+            "rows of the journal between two snapshots: a restart replays "
+            "about twice as many at most")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}));
   command->add_flag(
       "--accept-loss", options->accept_loss,
       "once, on a journal that was restored from a backup: what came behind it "
       "is given up, and agents and workers that saw more are told so");
   AddSchedulingFlags(*command, &options->scheduling);
-  command
-      ->add_option("--key", options->key_file,
-                   "file of the coordinator's key; beyond loopback looked for "
-                   "in ~/.config/gavel and /etc/gavel")
-      ->type_name("FILE");
-  command
-      ->add_option("--principals", options->principals,
-                   "who may connect (see `gavel user`); looked for likewise")
-      ->type_name("FILE");
-  command
-      ->add_option("--fairness", options->fairness,
-                   "between whom the policy is fair: user: a user's weight is "
-                   "divided over its active jobs (default with keys); job: "
-                   "each job has its own (default without)")
+  AddOption(*command, "--key", options->key_file, "FILE",
+            "file of the coordinator's key; beyond loopback looked for in "
+            "~/.config/gavel and /etc/gavel");
+  AddOption(*command, "--principals", options->principals, "FILE",
+            "who may connect (see `gavel user`); looked for likewise");
+  AddOption(*command, "--fairness", options->fairness, "",
+            "between whom the policy is fair: user: a user's weight is divided "
+            "over its active jobs (default with keys); job: each job has its "
+            "own (default without)")
       ->check(CLI::IsMember({"user", "job"}));
-  command
-      ->add_option("--weight-min", options->quota.weights.min,
-                   "least weight that a job may have")
-      ->check(CLI::Range(1e-9, 1e9))
-      ->capture_default_str();
-  command
-      ->add_option("--weight-max", options->quota.weights.max,
-                   "largest weight that a job may have; a principal's "
-                   "weight_max is of its jobs alone")
-      ->check(CLI::Range(1e-9, 1e9))
-      ->capture_default_str();
+  AddOption(*command, "--weight-min", options->quota.weights.min, "",
+            "least weight that a job may have")
+      ->check(CLI::Range(1e-9, 1e9));
+  AddOption(*command, "--weight-max", options->quota.weights.max, "",
+            "largest weight that a job may have; a principal's weight_max is "
+            "of its jobs alone")
+      ->check(CLI::Range(1e-9, 1e9));
   const auto quota = [&](const char* name, int* value, const char* help) {
-    command->add_option(name, *value, help)
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+    AddOption(*command, name, *value, "", help)->check(CLI::NonNegativeNumber);
   };
   quota("--quota-jobs", &options->quota.jobs_max,
         "jobs of one user that have not ended; 0: no limit");

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -81,12 +81,9 @@ std::vector<std::string> KeysOf(const CLI::App& command) {
 }  // namespace
 
 void AddConfigFlag(CLI::App& command, std::string* path) {
-  command
-      .add_option(
-          StrCat("--", kConfig), *path,
-          "TOML file with these options as keys (state = \"...\"); what "
-          "is typed here counts more. Read again on SIGHUP")
-      ->type_name("FILE");
+  AddOption(command, StrCat("--", kConfig), *path, "FILE",
+            "TOML file with these options as keys (state = \"...\"); what is "
+            "typed here counts more. Read again on SIGHUP");
 }
 
 absl::StatusOr<std::vector<std::string>> WithConfigFile(

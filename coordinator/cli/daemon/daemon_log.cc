@@ -14,9 +14,8 @@
 #include <string_view>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/json.h"
 #include "coordinator/server/access/line_thread.h"
 #include "core/status.h"
@@ -107,16 +106,12 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
 }  // namespace
 
 void AddDaemonLogFlags(CLI::App& command, LogOptions* options) {
-  command
-      .add_option("--log-format", options->format,
-                  "of the log on stderr: text, or json (time, level, message)")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  command
-      .add_option("--log-level", options->level,
-                  "the least that is logged: debug, info, warning or error")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
-      ->capture_default_str();
+  AddOption(command, "--log-format", options->format, "",
+            "of the log on stderr: text, or json (time, level, message)")
+      ->check(CLI::IsMember({"text", "json"}));
+  AddOption(command, "--log-level", options->level, "",
+            "the least that is logged: debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
 }
 
 void SetLogLevel(spdlog::logger& log, const std::string& level) {

@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/workload/file_keys.h"
 #include "core/status.h"
@@ -31,31 +30,28 @@ std::string LongEnough(const std::string& text) {
 }  // namespace
 
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
-  const auto seconds = [&](const char* name, std::optional<double>* value,
-                           const char* help,
-                           std::string (*check)(const std::string&) =
-                               CheckAboveZero) {
-    command.add_option(name, *value, help)->type_name("SECONDS")->check(check);
-  };
-  command.add_option("--policy", flags->policy,
-                     "max_min_fairness_perf (default), fifo, ...; a name that "
-                     "does not exist lists them all");
-  command.add_option("--mechanism", flags->mechanism,
-                     "gavel (default), or move_aware: moves are weighed");
-  command.add_option("--queue", flags->queue, "global (default), or per_type");
-  command.add_option("--throughputs", flags->throughputs,
-                     "Gavel's throughput file, for job types and pairs");
-  command
-      .add_option("--reference-models", flags->reference_models,
-                  "a job whose type the throughput file lacks is taken to be "
-                  "as the one of so many that it is most like; 0: as none "
-                  "(default 26)")
+  const auto seconds =
+      [&](const char* name, std::optional<double>* value, const char* help,
+          std::string (*check)(const std::string&) = CheckAboveZero) {
+        AddOption(command, name, *value, "SECONDS", help)->check(check);
+      };
+  AddOption(command, "--policy", flags->policy, "",
+            "max_min_fairness_perf (default), fifo, ...; a name that does not "
+            "exist lists them all");
+  AddOption(command, "--mechanism", flags->mechanism, "",
+            "gavel (default), or move_aware: moves are weighed");
+  AddOption(command, "--queue", flags->queue, "",
+            "global (default), or per_type");
+  AddOption(command, "--throughputs", flags->throughputs, "",
+            "Gavel's throughput file, for job types and pairs");
+  AddOption(command, "--reference-models", flags->reference_models, "",
+            "a job whose type the throughput file lacks is taken to be as the "
+            "one of so many that it is most like; 0: as none (default 26)")
       ->check(CLI::Range(0, 100'000));
-  command
-      .add_option("--profiling-percentage", flags->profiling_percentage,
-                  "at most this part of a type's accelerators, but one, runs "
-                  "jobs and pairs on trial that nobody has measured there "
-                  "(default 50); 0: none")
+  AddOption(command, "--profiling-percentage", flags->profiling_percentage, "",
+            "at most this part of a type's accelerators, but one, runs jobs "
+            "and pairs on trial that nobody has measured there (default 50); "
+            "0: none")
       ->check(CLI::Range(0.0, 100.0));
   seconds("--round-duration", &flags->round_duration_s,
           "length of a round, from 0.1 on (default 360)", LongEnough);
@@ -70,12 +66,10 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
           "are written; a job's pause_grace_s counts more (default 60)");
   seconds("--stop-grace", &flags->stop_grace_s,
           "between SIGTERM and SIGKILL (default 10)");
-  command
-      .add_option("--hang-timeout", flags->hang_timeout_s,
-                  "a worker that makes no step and passes no boundary for this "
-                  "long, and for 100 of its steps, is ended and started again; "
-                  "a job's hang_timeout_s counts more; 0: never (default 600)")
-      ->type_name("SECONDS")
+  AddOption(command, "--hang-timeout", flags->hang_timeout_s, "SECONDS",
+            "a worker that makes no step and passes no boundary for this long, "
+            "and for 100 of its steps, is ended and started again; a job's "
+            "hang_timeout_s counts more; 0: never (default 600)")
       ->check(CLI::Range(0.0, 1e9));
   seconds("--agent-timeout", &flags->agent_timeout_s,
           "a silent agent is unreachable after this long (default 15)");

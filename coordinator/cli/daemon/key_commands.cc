@@ -9,9 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/daemon/key_files.h"
 #include "coordinator/cli/files.h"
@@ -92,22 +91,20 @@ absl::Status Keygen(const KeygenOptions& options) {
 }
 
 void AddKeygen(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<KeygenOptions>();
-  CLI::App* command = app.add_subcommand(
-      "keygen", "Makes a key, of a coordinator, a server or a user");
-  CLI::Option_group* whose = command->add_option_group("whose");
-  whose->add_flag("--coordinator", options->coordinator,
-                  "coordinator.key, and coordinator.pub for all others");
-  whose->add_option("--node", options->node, "node.key, of the server NAME")
-      ->type_name("NAME");
-  whose->add_option("--user", options->user, "client.key, of the user NAME")
-      ->type_name("NAME");
-  whose->require_option(1);
-  command->add_option("--directory", options->directory,
-                      "where to write it (default: /etc/gavel as root, else "
-                      "~/.config/gavel)");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Keygen(*options)); });
+  auto [command, options] = AddCommand<KeygenOptions>(
+      app, exit_code, "keygen",
+      "Makes a key, of a coordinator, a server or a user", Keygen);
+  CLI::Option_group& whose = *command.add_option_group("whose");
+  whose.add_flag("--coordinator", options.coordinator,
+                 "coordinator.key, and coordinator.pub for all others");
+  AddOption(whose, "--node", options.node, "NAME",
+            "node.key, of the server NAME");
+  AddOption(whose, "--user", options.user, "NAME",
+            "client.key, of the user NAME");
+  whose.require_option(1);
+  AddOption(command, "--directory", options.directory, "",
+            "where to write it (default: /etc/gavel as root, else "
+            "~/.config/gavel)");
 }
 
 struct UserOptions {
@@ -253,57 +250,46 @@ void AddUserCommands(CLI::App& app, int* exit_code) {
   user->require_subcommand(1);
   // Before the command below it and behind it.
   const auto add_principals = [&options](CLI::App* command) {
-    command
-        ->add_option("--principals", options->principals,
-                     "the file of them; looked for in ~/.config/gavel and "
-                     "/etc/gavel")
-        ->type_name("FILE");
+    AddOption(*command, "--principals", options->principals, "FILE",
+              "the file of them; looked for in ~/.config/gavel and /etc/gavel");
+  };
+  const auto add_below = [&](const char* name, const char* help,
+                             absl::Status (*run)(const UserOptions&)) {
+    CLI::App* const command = user->add_subcommand(name, help);
+    add_principals(command);
+    command->callback(
+        [options, exit_code, run] { *exit_code = ExitCodeOf(run(*options)); });
+    return command;
   };
   add_principals(user);
-  CLI::App* add = user->add_subcommand("add", "Allows a key");
-  add_principals(add);
-  add->add_option("name", options->name, "of the user; of a server its name")
-      ->type_name("NAME")
+  CLI::App& add = *add_below("add", "Allows a key", AddUser);
+  AddOption(add, "name", options->name, "NAME",
+            "of the user; of a server its name")
       ->required();
-  add->add_option("--role", options->role, "user, operator, viewer or node")
-      ->type_name("user|operator|viewer|node")
-      ->capture_default_str();
-  add->add_option("--unix-user", options->unix_user,
-                  "account on the servers that the jobs run as; users and "
-                  "operators need one")
-      ->type_name("NAME");
-  add->add_option(
-         "--entity", options->allowance.entities,
-         "entity of the cluster that the jobs may count for, the first "
-         "by default; again for each")
-      ->type_name("NAME");
-  add->add_option("--weight", options->allowance.weight,
-                  "of the user, which its active jobs divide")
-      ->check(CLI::Range(0.001, 1000.0))
-      ->capture_default_str();
-  add->add_option("--weight-max", options->allowance.weight_max,
-                  "largest weight that one of its jobs may have")
-      ->check(CheckAboveZero)
-      ->capture_default_str();
-  add->add_option("--public-key", options->public_key,
-                  "as `gavel keygen` printed it")
-      ->type_name("KEY")
+  AddOption(add, "--role", options->role, "user|operator|viewer|node",
+            "user, operator, viewer or node");
+  AddOption(add, "--unix-user", options->unix_user, "NAME",
+            "account on the servers that the jobs run as; users and operators "
+            "need one");
+  AddOption(add, "--entity", options->allowance.entities, "NAME",
+            "entity of the cluster that the jobs may count for, the first by "
+            "default; again for each");
+  AddOption(add, "--weight", options->allowance.weight, "",
+            "of the user, which its active jobs divide")
+      ->check(CLI::Range(0.001, 1000.0));
+  AddOption(add, "--weight-max", options->allowance.weight_max, "",
+            "largest weight that one of its jobs may have")
+      ->check(CheckAboveZero);
+  AddOption(add, "--public-key", options->public_key, "KEY",
+            "as `gavel keygen` printed it")
       ->required();
-  add->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(AddUser(*options)); });
-  CLI::App* list = user->add_subcommand("list", "Shows who may connect");
-  add_principals(list);
-  list->add_flag("--json", options->json, "JSON instead of text");
-  list->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(ListUsers(*options)); });
-  CLI::App* revoke = user->add_subcommand(
-      "revoke", "Refuses a key from now on, also on open connections");
-  add_principals(revoke);
-  revoke->add_option("name", options->name, "of the user or server")
-      ->type_name("NAME")
+  add_below("list", "Shows who may connect", ListUsers)
+      ->add_flag("--json", options->json, "JSON instead of text");
+  CLI::App& revoke = *add_below(
+      "revoke", "Refuses a key from now on, also on open connections",
+      RevokeUser);
+  AddOption(revoke, "name", options->name, "NAME", "of the user or server")
       ->required();
-  revoke->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(RevokeUser(*options)); });
 }
 
 struct AuditOptions {
@@ -347,18 +333,14 @@ absl::Status ShowAudit(const AuditOptions& options) {
 }
 
 void AddAudit(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<AuditOptions>();
-  CLI::App* command = app.add_subcommand(
-      "audit",
-      "Shows who did what to the coordinator of this machine, and "
-      "what was refused");
-  command->add_option("--state", options->state, "the coordinator's")
-      ->capture_default_str();
-  command->add_option("--last", options->last, "that many entries")
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "lines of JSON");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(ShowAudit(*options)); });
+  auto [command, options] = AddCommand<AuditOptions>(
+      app, exit_code, "audit",
+      "Shows who did what to the coordinator of this machine, and what was "
+      "refused",
+      ShowAudit);
+  AddOption(command, "--state", options.state, "", "the coordinator's");
+  AddOption(command, "--last", options.last, "", "that many entries");
+  command.add_flag("--json", options.json, "lines of JSON");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/transport/dealer.h"
@@ -42,17 +42,13 @@ std::string FindKeyFile(const std::string& name) {
 }
 
 void AddKeyFlags(CLI::App& command, KeyFlags* flags) {
-  command
-      .add_option("--key", flags->key_file,
-                  "file of the key to connect with; beyond this machine "
-                  "looked for in ~/.config/gavel and /etc/gavel")
-      ->type_name("FILE")
+  AddOption(command, "--key", flags->key_file, "FILE",
+            "file of the key to connect with; beyond this machine looked for "
+            "in ~/.config/gavel and /etc/gavel")
       ->envname("GAVEL_KEY_FILE");
-  command
-      .add_option("--coordinator-key", flags->coordinator_key,
-                  "the coordinator's public key, or its file; looked for "
-                  "likewise, as coordinator.pub")
-      ->type_name("KEY")
+  AddOption(command, "--coordinator-key", flags->coordinator_key, "KEY",
+            "the coordinator's public key, or its file; looked for likewise, "
+            "as coordinator.pub")
       ->envname("GAVEL_COORDINATOR_KEY");
 }
 

@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/doctor/doctor_examination.h"
 #include "coordinator/cli/doctor/doctor_output.h"
@@ -145,21 +144,16 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
       "Exit codes: 0 PASS, 1 FAIL or UNKNOWN (not all could be examined), 2 a "
       "wrong command line. docs/doctor.md explains what is said.");
   CLI::Option* const steps =
-      command
-          ->add_option("--steps", options->steps,
-                       "how many, at least 2 (default 20, more where epochs "
-                       "are longer)")
-          ->check(CLI::Range(uint64_t{2}, kDoctorStepsMax))
-          ->capture_default_str();
-  command->add_option("--timeout", options->timeout_s, "for each run")
-      ->type_name("SECONDS")
-      ->check(CheckAboveZero)
-      ->capture_default_str();
-  command
-      ->add_option("--ignore", options->ignored,
-                   "a reported name that is not compared, such as a time; "
-                   "may be repeated")
-      ->type_name("NAME")
+      AddOption(*command, "--steps", options->steps, "",
+                "how many, at least 2 (default 20, more where epochs are "
+                "longer)")
+          ->check(CLI::Range(uint64_t{2}, kDoctorStepsMax));
+  AddOption(*command, "--timeout", options->timeout_s, "SECONDS",
+            "for each run")
+      ->check(CheckAboveZero);
+  AddOption(*command, "--ignore", options->ignored, "NAME",
+            "a reported name that is not compared, such as a time; may be "
+            "repeated")
       ->expected(1)
       ->take_all();
   command
@@ -168,16 +162,16 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                    "one count as equal (default: equal to the bit)")
       ->type_name("FRACTION")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--device", options->device,
-                      "cpu, cuda:0, ... (default: GAVEL_DEVICE, else the first "
-                      "GPU, else the CPU)");
-  command->add_option("--move-to", options->move_to,
-                      "device of the run that is moved (default: another GPU, "
-                      "else another slot of the same)");
+  AddOption(*command, "--device", options->device, "",
+            "cpu, cuda:0, ... (default: GAVEL_DEVICE, else the first GPU, else "
+            "the CPU)");
+  AddOption(*command, "--move-to", options->move_to, "",
+            "device of the run that is moved (default: another GPU, else "
+            "another slot of the same)");
   command->add_flag("--json", options->json, "one JSON object on stdout");
-  command->add_option("--state", options->state,
-                      "directory for its files, which are removed unless it "
-                      "fails (default: the one for temporary files)");
+  AddOption(*command, "--state", options->state, "",
+            "directory for its files, which are removed unless it fails "
+            "(default: the one for temporary files)");
   command->callback([options, exit_code, steps] {
     options->steps_given = steps->count() > 0;
     if (options->command.empty()) {

@@ -1,12 +1,9 @@
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/history_table.h"
@@ -46,8 +43,7 @@ absl::StatusOr<Json> Fetch(HistoryOptions options) {
     GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), options.file));
     return rows;
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                         Client::Connect(options.coordinator, options.keys));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   JobId job;
   if (!options.job.empty()) {
     GAVEL_ASSIGN_OR_RETURN(job, client->Resolve(options.job));
@@ -70,33 +66,25 @@ absl::Status Run(const HistoryOptions& options) {
 }  // namespace
 
 void AddHistoryCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<HistoryOptions>();
-  CLI::App* command = app.add_subcommand(
-      "history", "What became of jobs, also of those that ended long ago");
-  AddClientOptions(*command, options.get());
-  command->add_option("--job", options->job, "one job, by id or name");
-  command->add_option("--user", options->filter.user, "jobs of this user");
-  command->add_option("--state", options->filter.state,
-                      "jobs in this state: PD R S CG CD F CA");
-  command
-      ->add_option("--since", options->since,
-                   "leaves out what ended before: 2026-11-21, "
-                   "2026-11-21T18:30, or 2h for two hours ago")
-      ->type_name("TIME");
-  command->add_option("--until", options->until, "leaves out what began later")
-      ->type_name("TIME");
-  command
-      ->add_option("--show", options->filter.table,
-                   "jobs, leases, rounds, or steps (reports of rank 0)")
-      ->check(CLI::IsMember({"jobs", "leases", "rounds", "steps"}))
-      ->capture_default_str();
-  command
-      ->add_option("--file", options->file,
-                   "reads this journal, and asks no coordinator; one may "
-                   "be running on it")
-      ->type_name("HISTORY.db");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+  auto [command, options] = AddCommand<HistoryOptions>(
+      app, exit_code, "history",
+      "What became of jobs, also of those that ended long ago", Run);
+  AddClientOptions(command, &options);
+  AddOption(command, "--job", options.job, "", "one job, by id or name");
+  AddOption(command, "--user", options.filter.user, "", "jobs of this user");
+  AddOption(command, "--state", options.filter.state, "",
+            "jobs in this state: PD R S CG CD F CA");
+  AddOption(command, "--since", options.since, "TIME",
+            "leaves out what ended before: 2026-11-21, 2026-11-21T18:30, or 2h "
+            "for two hours ago");
+  AddOption(command, "--until", options.until, "TIME",
+            "leaves out what began later");
+  AddOption(command, "--show", options.filter.table, "",
+            "jobs, leases, rounds, or steps (reports of rank 0)")
+      ->check(CLI::IsMember({"jobs", "leases", "rounds", "steps"}));
+  AddOption(command, "--file", options.file, "HISTORY.db",
+            "reads this journal, and asks no coordinator; one may be running "
+            "on it");
 }
 
 }  // namespace gavel

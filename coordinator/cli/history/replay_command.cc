@@ -1,10 +1,8 @@
 #include <cstdio>
-#include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/replay_run.h"
@@ -77,49 +75,38 @@ absl::Status Run(ReplayFlags flags) {
         std::fputs(RenderStep(step).c_str(), stdout);
         return !flags.step || WaitForEnter();
       }));
-  std::printf(
-      "%llu rows in %llu steps, %llu decisions: %llu as journaled, %llu "
-      "otherwise today, %llu that followed from what was not journaled; "
-      "%llu allocations solved again\n",
-      static_cast<unsigned long long>(summary.rows),
-      static_cast<unsigned long long>(summary.steps),
-      static_cast<unsigned long long>(summary.decided),
-      static_cast<unsigned long long>(summary.same),
-      static_cast<unsigned long long>(summary.other),
-      static_cast<unsigned long long>(summary.not_told),
-      static_cast<unsigned long long>(summary.solves));
+  absl::PrintF(
+      "%d rows in %d steps, %d decisions: %d as journaled, %d otherwise today, "
+      "%d that followed from what was not journaled; %d allocations solved "
+      "again\n",
+      summary.rows, summary.steps, summary.decided, summary.same, summary.other,
+      summary.not_told, summary.solves);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 void AddReplayCommand(CLI::App& app, int* exit_code) {
-  auto flags = std::make_shared<ReplayFlags>();
-  CLI::App* command = app.add_subcommand(
-      "replay",
+  auto [command, flags] = AddCommand<ReplayFlags>(
+      app, exit_code, "replay",
       "Decides an incident again, event by event, from a coordinator's "
-      "journal, which it only reads; a coordinator may be running on it");
-  command
-      ->add_option("journal", flags->run.path,
-                   "STATE, its journal.db, or a copy")
-      ->required()
-      ->type_name("HISTORY.db");
-  command->add_option("--from", flags->run.from, "first row that is shown")
-      ->type_name("SEQ")
-      ->capture_default_str();
-  command->add_option("--to", flags->run.to, "last row that is shown")
+      "journal, which it only reads; a coordinator may be running on it",
+      Run);
+  AddOption(command, "journal", flags.run.path, "HISTORY.db",
+            "STATE, its journal.db, or a copy")
+      ->required();
+  AddOption(command, "--from", flags.run.from, "SEQ",
+            "first row that is shown");
+  command.add_option("--to", flags.run.to, "last row that is shown")
       ->type_name("SEQ");
-  command->add_option("--job", flags->job, "only what names this job")
-      ->type_name("ID|NAME");
-  command->add_option("--policy", flags->run.policy,
-                      "decides by this one, not by the one of then");
-  command->add_flag("--no-solve", flags->no_solve,
-                    "takes the allocations as they were journaled");
-  command->add_flag("--different", flags->different,
-                    "shows only what this build decides otherwise");
-  command->add_flag("--step", flags->step, "waits for Enter after each step");
-  command->callback(
-      [flags, exit_code] { *exit_code = ExitCodeOf(Run(*flags)); });
+  AddOption(command, "--job", flags.job, "ID|NAME", "only what names this job");
+  AddOption(command, "--policy", flags.run.policy, "",
+            "decides by this one, not by the one of then");
+  command.add_flag("--no-solve", flags.no_solve,
+                   "takes the allocations as they were journaled");
+  command.add_flag("--different", flags.different,
+                   "shows only what this build decides otherwise");
+  command.add_flag("--step", flags.step, "waits for Enter after each step");
 }
 
 }  // namespace gavel

@@ -2,10 +2,8 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
-#include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/usage_report.h"
 #include "coordinator/cli/terminal.h"
@@ -46,8 +44,7 @@ absl::Status Run(const UsageOptions& options) {
   }
   std::unique_ptr<Client> client;
   if (options.file.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(client,
-                           Client::Connect(options.coordinator, options.keys));
+    GAVEL_ASSIGN_OR_RETURN(client, options.Connect());
   }
   UsageHistory history;
   for (const auto& [table, rows] :
@@ -79,28 +76,20 @@ absl::Status Run(const UsageOptions& options) {
 }  // namespace
 
 void AddUsageCommand(CLI::App& app, int* exit_code) {
-  auto options = std::make_shared<UsageOptions>();
-  CLI::App* command = app.add_subcommand(
-      "usage",
+  auto [command, options] = AddCommand<UsageOptions>(
+      app, exit_code, "usage",
       "Accelerator hours that users have used, against those that the policy "
-      "entitled them to");
-  AddClientOptions(*command, options.get());
-  command->add_option("--user", options->user, "of one user only")
-      ->type_name("USER");
-  command
-      ->add_option("--since", options->since,
-                   "from then on: 2026-11-21, 2026-11-21T18:30, or 7d for "
-                   "seven days ago")
-      ->type_name("TIME")
-      ->capture_default_str();
-  command->add_option("--until", options->until, "up to then (default: now)")
-      ->type_name("TIME");
-  command
-      ->add_option("--file", options->file,
-                   "reads this journal, and asks no coordinator")
-      ->type_name("HISTORY.db");
-  command->callback(
-      [options, exit_code] { *exit_code = ExitCodeOf(Run(*options)); });
+      "entitled them to",
+      Run);
+  AddClientOptions(command, &options);
+  AddOption(command, "--user", options.user, "USER", "of one user only");
+  AddOption(command, "--since", options.since, "TIME",
+            "from then on: 2026-11-21, 2026-11-21T18:30, or 7d for seven days "
+            "ago");
+  AddOption(command, "--until", options.until, "TIME",
+            "up to then (default: now)");
+  AddOption(command, "--file", options.file, "HISTORY.db",
+            "reads this journal, and asks no coordinator");
 }
 
 }  // namespace gavel
