@@ -5,16 +5,25 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "coordinator/agent_host/agent_accelerators.h"
+#include "coordinator/agent_host/agent_shell.h"
 #include "coordinator/cli/client/client.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/daemon_log.h"
-#include "coordinator/cli/daemon/local_cluster.h"
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "coordinator/cli/daemon/progress.h"
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
@@ -22,6 +31,7 @@
 #include "coordinator/cli/rows.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
+#include "coordinator/server/coordinator_server.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
@@ -34,6 +44,99 @@ constexpr double kLookInterval_s = 0.25;
 constexpr double kJoinTimeout_s = 20;
 // A worker that is told to end at the end of all must not hold it up longer.
 constexpr double kStopGrace_s = 10;
+
+// A coordinator and the agents of all servers of a cluster file in this
+// process, each on a thread of its own. Not thread-safe but for what is said
+// so.
+class LocalCluster {
+ public:
+  struct Options {
+    CoordinatorServerOptions coordinator;
+    std::vector<AgentShellOptions> agents;  // `coordinator` is filled in
+  };
+
+  // `on_failure` is called on one of the threads, once, when a part ends by
+  // itself. Errors as those of CoordinatorServer and AgentShell.
+  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(
+      Options options, std::function<void()> on_failure);
+  ~LocalCluster() { Stop().IgnoreError(); }
+
+  // Ends the agents, and with them all workers, then the coordinator. The first
+  // error that a part ended with.
+  absl::Status Stop();
+
+  // Why a part ended by itself; OK: none has. Thread-safe.
+  absl::Status failure() const;
+
+  const std::string& endpoint() const { return server_->endpoint(); }
+
+ private:
+  explicit LocalCluster(std::function<void()> on_failure)
+      : on_failure_(std::move(on_failure)) {}
+  void Ended(const absl::Status& status);
+
+  const std::function<void()> on_failure_;
+  mutable std::mutex mutex_;  // guards the next two
+  bool stopping_ = false;
+  absl::Status failure_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::vector<std::unique_ptr<AgentShell>> agents_;
+  std::vector<std::thread> agent_threads_;
+  std::thread server_thread_;
+};
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
+    Options options, std::function<void()> on_failure) {
+  std::unique_ptr<LocalCluster> cluster(
+      new LocalCluster(std::move(on_failure)));
+  GAVEL_ASSIGN_OR_RETURN(cluster->server_, CoordinatorServer::Create(
+                                               std::move(options.coordinator)));
+  for (AgentShellOptions& agent : options.agents) {
+    agent.coordinator = cluster->endpoint();
+    GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<AgentShell> shell,
+                           AgentShell::Create(std::move(agent)));
+    cluster->agents_.push_back(std::move(shell));
+  }
+  LocalCluster* const self = cluster.get();
+  self->server_thread_ =
+      std::thread([self] { self->Ended(self->server_->Run()); });
+  for (const std::unique_ptr<AgentShell>& agent : self->agents_) {
+    self->agent_threads_.emplace_back(
+        [self, shell = agent.get()] { self->Ended(shell->Run()); });
+  }
+  return cluster;
+}
+
+void LocalCluster::Ended(const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool first = failure_.ok();
+    if (first && !status.ok()) failure_ = status;
+    if (first && status.ok() && !stopping_) {
+      failure_ = absl::CancelledError("a client asked the coordinator to stop");
+    }
+    if (stopping_) return;
+  }
+  on_failure_();
+}
+
+absl::Status LocalCluster::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  for (const std::unique_ptr<AgentShell>& agent : agents_) agent->Stop();
+  for (std::thread& thread : agent_threads_) thread.join();
+  agent_threads_.clear();
+  if (server_ != nullptr) server_->Stop();
+  if (server_thread_.joinable()) server_thread_.join();
+  return failure();
+}
+
+absl::Status LocalCluster::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
 
 class LocalRun {
  public:
@@ -103,7 +206,7 @@ absl::Status LocalRun::StartCluster() {
   }
   GAVEL_ASSIGN_OR_RETURN(const std::shared_ptr<spdlog::logger> log,
                          MakeFileLog(options_.state_directory + "/gavel.log"));
-  LocalClusterOptions parts;
+  LocalCluster::Options parts;
   parts.coordinator.endpoint = options_.listen;
   parts.coordinator.state_directory = options_.state_directory;
   parts.coordinator.engine = scheduling_.engine;
@@ -311,6 +414,26 @@ absl::Status LocalRun::Run() {
 
 absl::Status RunLocal(const LocalOptions& options) {
   return LocalRun(options).Run();
+}
+
+void AddLocalCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<LocalOptions>(
+      app, exit_code, "local",
+      "Coordinator and agents in this process: runs JOBs on this machine, ends "
+      "when all have; serves until Ctrl-C when there are none",
+      RunLocal);
+  AddOption(command, "--cluster", options.cluster_path, "",
+            "cluster file: servers, accelerators, scheduling")
+      ->required();
+  AddOption(command, "jobs", options.job_paths, "JOB.toml", "job files");
+  options.state_directory = kDefaultState;
+  AddOption(command, "--state", options.state_directory, "",
+            "journal, checkpoints, logs; what is unfinished there goes on");
+  AddOption(command, "--summary", options.summary_path, "",
+            "writes the end of all jobs to this file, as JSON");
+  AddOption(command, "--listen", options.listen, "",
+            "loopback address for other `gavel` commands");
+  AddSchedulingFlags(command, &options.scheduling);
 }
 
 }  // namespace gavel
