@@ -30,21 +30,150 @@ class RoundEndRun {
               RoundEnd end, LeaseGranter& leases)
       : options_(options), workload_(workload), end_(end), leases_(leases) {}
 
-  absl::StatusOr<PreemptionRecord> Run();
+  absl::StatusOr<PreemptionRecord> Run() {
+    std::error_code error;
+    fs::remove_all(options_.folder, error);
+    GAVEL_RETURN_IF_ERROR(MakeDirectory(options_.folder));
+    GAVEL_RETURN_IF_ERROR(Start());
+    if (end_ == RoundEnd::kExtended) {
+      GAVEL_RETURN_IF_ERROR(Train());
+    } else {
+      for (int round = 0; round < options_.rounds; ++round) {
+        GAVEL_RETURN_IF_ERROR(Train());
+        if (end_ == RoundEnd::kPaused) {
+          GAVEL_RETURN_IF_ERROR(TakeBack(PauseTier::kPark));
+          continue;
+        }
+        GAVEL_RETURN_IF_ERROR(TakeBack(PauseTier::kEvict));
+        ++epoch_;
+        GAVEL_RETURN_IF_ERROR(Start());
+      }
+    }
+    GAVEL_RETURN_IF_ERROR(End());
+    for (const std::string& trace : traces_) {
+      GAVEL_ASSIGN_OR_RETURN(const std::vector<TracedStep> steps,
+                             ReadWorkerTrace(trace));
+      record_.steps.insert(record_.steps.end(), steps.begin(), steps.end());
+    }
+    return std::move(record_);
+  }
 
  private:
   const LeasedJob& job() const { return leases_.jobs()[kJob]; }
   ChildProcess& child() const { return *children_.front(); }
-  absl::Status Start();
-  absl::Status Train();
-  absl::Status TakeBack(PauseTier tier);
-  absl::Status End();
-  absl::Status CollectProcess();
+
+  absl::Status Start() {
+    LeasedJob one;
+    one.terms.places = {options_.accelerator};
+    one.epoch = epoch_;
+    if (!children_.empty()) one.steps_done = job().steps_done;
+    if (end_ == RoundEnd::kExtended) one.terms.duration_s = options_.round_s;
+    LiveLaunch launch;
+    launch.worker.server = "preemption";
+    launch.worker.job_name = "preemption";
+    launch.worker.checkpoint_directory = File("checkpoints");
+    traces_.push_back(File(StrCat("trace-", traces_.size(), ".json")));
+    // Only the round's end saves a checkpoint.
+    launch.worker.environment = {{"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
+                                 {"GAVEL_TRACE_FILE", traces_.back()}};
+    launch.worker.worker = {JobId(kJob + 1), 0, leases_.Begin({one})};
+    launch.places = {options_.accelerator};
+    launch.endpoint = leases_.endpoint();
+    launch.run_directory = options_.folder;
+    launch.output_path = File("job.log");
+    children_.clear();
+    return StartWorkload(workload_, std::move(launch), &children_);
+  }
+
+  // One round under one lease: from the grant, the first round from its first
+  // step.
+  absl::Status Train() {
+    GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,
+                               [&] { return job().granted_at >= 0; }));
+    const uint64_t steps = job().steps_done;
+    const auto has_stepped = [&, steps] { return job().steps_done > steps; };
+    Time from = job().granted_at;
+    if (record_.preemptions.empty()) {
+      GAVEL_RETURN_IF_ERROR(Wait("step", options_.timeout_s, has_stepped));
+      from = MonotonicNow();
+    } else {
+      record_.preemptions.back().granted_s = from;
+    }
+    const double rounds = end_ == RoundEnd::kExtended ? options_.rounds : 1;
+    GAVEL_RETURN_IF_ERROR(Wait("end of the round", kNever, [&] {
+      return MonotonicNow() >= from + rounds * options_.round_s;
+    }));
+    return Wait("step", options_.timeout_s, has_stepped);
+  }
+
+  absl::Status TakeBack(PauseTier tier) {
+    leases_.TakeBack(MonotonicNow(), kJob, tier);
+    Preemption& one = record_.preemptions.emplace_back();
+    one.asked_s = job().asked_at;
+    GAVEL_RETURN_IF_ERROR(Wait("boundary", options_.timeout_s,
+                               [&] { return job().released_at >= 0; }));
+    one.released_s = job().released_at;
+    if (tier == PauseTier::kPark) {
+      leases_.GrantNext(kJob);
+      return absl::OkStatus();
+    }
+    return CollectProcess();
+  }
+
+  // Under the last lease, until a step is made.
+  absl::Status End() {
+    const uint64_t steps = job().steps_done;
+    GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,
+                               [&] { return job().granted_at >= 0; }));
+    if (!record_.preemptions.empty()) {
+      record_.preemptions.back().granted_s = job().granted_at;
+      GAVEL_RETURN_IF_ERROR(Wait("step", options_.timeout_s,
+                                 [&] { return job().steps_done > steps; }));
+    }
+    leases_.TakeBack(MonotonicNow(), kJob, PauseTier::kEvict);
+    return CollectProcess();
+  }
+
+  absl::Status CollectProcess() {
+    GAVEL_RETURN_IF_ERROR(
+        Wait("end", options_.timeout_s, [&] { return child().Ended(); }));
+    const int code = child().Collect();
+    if (code == kExitEvicted) return absl::OkStatus();
+    return Failed(StrCat("it ended with ", code, " in place of ", kExitEvicted,
+                         " when it was evicted"));
+  }
+
   // Turns until `done`; ABORTED with `what` when it takes too long.
   template <class Done>
   absl::Status Wait(const std::string& what, double timeout_s,
-                    const Done& done);
-  absl::Status Failed(const std::string& why) const;
+                    const Done& done) {
+    const Time begin = MonotonicNow();
+    while (!done()) {
+      if (options_.stop != nullptr && *options_.stop) {
+        return absl::CancelledError("stopped");
+      }
+      if (!job().error.empty()) return Failed(job().error);
+      if (child().Ended() && job().released_at < 0) {
+        leases_.Turn(MonotonicNow(), kLastWords_s);
+        if (job().released_at >= 0 || done()) continue;
+        const int code = child().Collect();
+        return Failed(StrCat("it ended with ", code, " while it was to train",
+                             code == 0 ? "; let it train for longer" : ""));
+      }
+      if (MonotonicNow() - begin > timeout_s) {
+        return Failed(StrCat("no ", what, " within ", timeout_s,
+                             " s; is its loop a gavel::Iterator?"));
+      }
+      leases_.Turn(MonotonicNow(), kTurn_s);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Failed(const std::string& why) const {
+    return absl::AbortedError(StrCat(workload_.type, ", ", RoundEndName(end_),
+                                     ": ", why, "; its output is in ",
+                                     File("job.log")));
+  }
   std::string File(const std::string& name) const {
     return StrCat(options_.folder, "/", name);
   }
@@ -58,146 +187,6 @@ class RoundEndRun {
   uint64_t epoch_ = 1;
   PreemptionRecord record_;
 };
-
-absl::Status RoundEndRun::Failed(const std::string& why) const {
-  return absl::AbortedError(StrCat(workload_.type, ", ", RoundEndName(end_),
-                                   ": ", why, "; its output is in ",
-                                   File("job.log")));
-}
-
-template <class Done>
-absl::Status RoundEndRun::Wait(const std::string& what, double timeout_s,
-                               const Done& done) {
-  const Time begin = MonotonicNow();
-  while (!done()) {
-    if (options_.stop != nullptr && *options_.stop) {
-      return absl::CancelledError("stopped");
-    }
-    if (!job().error.empty()) return Failed(job().error);
-    if (child().Ended() && job().released_at < 0) {
-      leases_.Turn(MonotonicNow(), kLastWords_s);
-      if (job().released_at >= 0 || done()) continue;
-      const int code = child().Collect();
-      return Failed(StrCat("it ended with ", code, " while it was to train",
-                           code == 0 ? "; let it train for longer" : ""));
-    }
-    if (MonotonicNow() - begin > timeout_s) {
-      return Failed(StrCat("no ", what, " within ", timeout_s,
-                           " s; is its loop a gavel::Iterator?"));
-    }
-    leases_.Turn(MonotonicNow(), kTurn_s);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status RoundEndRun::Start() {
-  LeasedJob one;
-  one.terms.places = {options_.accelerator};
-  one.epoch = epoch_;
-  if (!children_.empty()) one.steps_done = job().steps_done;
-  if (end_ == RoundEnd::kExtended) one.terms.duration_s = options_.round_s;
-  LiveLaunch launch;
-  launch.worker.server = "preemption";
-  launch.worker.job_name = "preemption";
-  launch.worker.checkpoint_directory = File("checkpoints");
-  traces_.push_back(File(StrCat("trace-", traces_.size(), ".json")));
-  // Only the round's end saves a checkpoint.
-  launch.worker.environment = {{"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
-                               {"GAVEL_TRACE_FILE", traces_.back()}};
-  launch.worker.worker = {JobId(kJob + 1), 0, leases_.Begin({one})};
-  launch.places = {options_.accelerator};
-  launch.endpoint = leases_.endpoint();
-  launch.run_directory = options_.folder;
-  launch.output_path = File("job.log");
-  children_.clear();
-  return StartWorkload(workload_, std::move(launch), &children_);
-}
-
-// One round under one lease: from the grant, the first round from its first
-// step.
-absl::Status RoundEndRun::Train() {
-  GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,
-                             [&] { return job().granted_at >= 0; }));
-  const uint64_t steps = job().steps_done;
-  const auto has_stepped = [&, steps] { return job().steps_done > steps; };
-  Time from = job().granted_at;
-  if (record_.preemptions.empty()) {
-    GAVEL_RETURN_IF_ERROR(Wait("step", options_.timeout_s, has_stepped));
-    from = MonotonicNow();
-  } else {
-    record_.preemptions.back().granted_s = from;
-  }
-  const double rounds = end_ == RoundEnd::kExtended ? options_.rounds : 1;
-  GAVEL_RETURN_IF_ERROR(Wait("end of the round", kNever, [&] {
-    return MonotonicNow() >= from + rounds * options_.round_s;
-  }));
-  return Wait("step", options_.timeout_s, has_stepped);
-}
-
-absl::Status RoundEndRun::TakeBack(PauseTier tier) {
-  leases_.TakeBack(MonotonicNow(), kJob, tier);
-  Preemption& one = record_.preemptions.emplace_back();
-  one.asked_s = job().asked_at;
-  GAVEL_RETURN_IF_ERROR(Wait("boundary", options_.timeout_s,
-                             [&] { return job().released_at >= 0; }));
-  one.released_s = job().released_at;
-  if (tier == PauseTier::kPark) {
-    leases_.GrantNext(kJob);
-    return absl::OkStatus();
-  }
-  return CollectProcess();
-}
-
-absl::Status RoundEndRun::CollectProcess() {
-  GAVEL_RETURN_IF_ERROR(
-      Wait("end", options_.timeout_s, [&] { return child().Ended(); }));
-  const int code = child().Collect();
-  if (code == kExitEvicted) return absl::OkStatus();
-  return Failed(StrCat("it ended with ", code, " in place of ", kExitEvicted,
-                       " when it was evicted"));
-}
-
-// Under the last lease, until a step is made.
-absl::Status RoundEndRun::End() {
-  const uint64_t steps = job().steps_done;
-  GAVEL_RETURN_IF_ERROR(Wait("request for a lease", options_.timeout_s,
-                             [&] { return job().granted_at >= 0; }));
-  if (!record_.preemptions.empty()) {
-    record_.preemptions.back().granted_s = job().granted_at;
-    GAVEL_RETURN_IF_ERROR(Wait("step", options_.timeout_s,
-                               [&] { return job().steps_done > steps; }));
-  }
-  leases_.TakeBack(MonotonicNow(), kJob, PauseTier::kEvict);
-  return CollectProcess();
-}
-
-absl::StatusOr<PreemptionRecord> RoundEndRun::Run() {
-  std::error_code error;
-  fs::remove_all(options_.folder, error);
-  GAVEL_RETURN_IF_ERROR(MakeDirectory(options_.folder));
-  GAVEL_RETURN_IF_ERROR(Start());
-  if (end_ == RoundEnd::kExtended) {
-    GAVEL_RETURN_IF_ERROR(Train());
-  } else {
-    for (int round = 0; round < options_.rounds; ++round) {
-      GAVEL_RETURN_IF_ERROR(Train());
-      if (end_ == RoundEnd::kPaused) {
-        GAVEL_RETURN_IF_ERROR(TakeBack(PauseTier::kPark));
-        continue;
-      }
-      GAVEL_RETURN_IF_ERROR(TakeBack(PauseTier::kEvict));
-      ++epoch_;
-      GAVEL_RETURN_IF_ERROR(Start());
-    }
-  }
-  GAVEL_RETURN_IF_ERROR(End());
-  for (const std::string& trace : traces_) {
-    GAVEL_ASSIGN_OR_RETURN(const std::vector<TracedStep> steps,
-                           ReadWorkerTrace(trace));
-    record_.steps.insert(record_.steps.end(), steps.begin(), steps.end());
-  }
-  return std::move(record_);
-}
 
 MeasuredRound RoundBetween(const PreemptionRecord& record, Time from, Time to) {
   MeasuredRound round{from, to, to - from};

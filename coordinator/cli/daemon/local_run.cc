@@ -58,22 +58,69 @@ class LocalCluster {
   // `on_failure` is called on one of the threads, once, when a part ends by
   // itself. Errors as those of CoordinatorServer and AgentShell.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(
-      Options options, std::function<void()> on_failure);
+      Options options, std::function<void()> on_failure) {
+    std::unique_ptr<LocalCluster> cluster(
+        new LocalCluster(std::move(on_failure)));
+    GAVEL_ASSIGN_OR_RETURN(
+        cluster->server_,
+        CoordinatorServer::Create(std::move(options.coordinator)));
+    for (AgentShellOptions& agent : options.agents) {
+      agent.coordinator = cluster->endpoint();
+      GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<AgentShell> shell,
+                             AgentShell::Create(std::move(agent)));
+      cluster->agents_.push_back(std::move(shell));
+    }
+    LocalCluster* const self = cluster.get();
+    self->server_thread_ =
+        std::thread([self] { self->Ended(self->server_->Run()); });
+    for (const std::unique_ptr<AgentShell>& agent : self->agents_) {
+      self->agent_threads_.emplace_back(
+          [self, shell = agent.get()] { self->Ended(shell->Run()); });
+    }
+    return cluster;
+  }
   ~LocalCluster() { Stop().IgnoreError(); }
 
   // Ends the agents, and with them all workers, then the coordinator. The first
   // error that a part ended with.
-  absl::Status Stop();
+  absl::Status Stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    for (const std::unique_ptr<AgentShell>& agent : agents_) agent->Stop();
+    for (std::thread& thread : agent_threads_) thread.join();
+    agent_threads_.clear();
+    if (server_ != nullptr) server_->Stop();
+    if (server_thread_.joinable()) server_thread_.join();
+    return failure();
+  }
 
   // Why a part ended by itself; OK: none has. Thread-safe.
-  absl::Status failure() const;
+  absl::Status failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
 
   const std::string& endpoint() const { return server_->endpoint(); }
 
  private:
   explicit LocalCluster(std::function<void()> on_failure)
       : on_failure_(std::move(on_failure)) {}
-  void Ended(const absl::Status& status);
+
+  void Ended(const absl::Status& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      const bool first = failure_.ok();
+      if (first && !status.ok()) failure_ = status;
+      if (first && status.ok() && !stopping_) {
+        failure_ =
+            absl::CancelledError("a client asked the coordinator to stop");
+      }
+      if (stopping_) return;
+    }
+    on_failure_();
+  }
 
   const std::function<void()> on_failure_;
   mutable std::mutex mutex_;  // guards the next two
@@ -85,83 +132,249 @@ class LocalCluster {
   std::thread server_thread_;
 };
 
-absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
-    Options options, std::function<void()> on_failure) {
-  std::unique_ptr<LocalCluster> cluster(
-      new LocalCluster(std::move(on_failure)));
-  GAVEL_ASSIGN_OR_RETURN(cluster->server_, CoordinatorServer::Create(
-                                               std::move(options.coordinator)));
-  for (AgentShellOptions& agent : options.agents) {
-    agent.coordinator = cluster->endpoint();
-    GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<AgentShell> shell,
-                           AgentShell::Create(std::move(agent)));
-    cluster->agents_.push_back(std::move(shell));
-  }
-  LocalCluster* const self = cluster.get();
-  self->server_thread_ =
-      std::thread([self] { self->Ended(self->server_->Run()); });
-  for (const std::unique_ptr<AgentShell>& agent : self->agents_) {
-    self->agent_threads_.emplace_back(
-        [self, shell = agent.get()] { self->Ended(shell->Run()); });
-  }
-  return cluster;
-}
-
-void LocalCluster::Ended(const absl::Status& status) {
-  {
-    const std::lock_guard lock(mutex_);
-    const bool first = failure_.ok();
-    if (first && !status.ok()) failure_ = status;
-    if (first && status.ok() && !stopping_) {
-      failure_ = absl::CancelledError("a client asked the coordinator to stop");
-    }
-    if (stopping_) return;
-  }
-  on_failure_();
-}
-
-absl::Status LocalCluster::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  for (const std::unique_ptr<AgentShell>& agent : agents_) agent->Stop();
-  for (std::thread& thread : agent_threads_) thread.join();
-  agent_threads_.clear();
-  if (server_ != nullptr) server_->Stop();
-  if (server_thread_.joinable()) server_thread_.join();
-  return failure();
-}
-
-absl::Status LocalCluster::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
-
 class LocalRun {
  public:
   explicit LocalRun(const LocalOptions& options) : options_(options) {}
 
-  absl::Status Run();
+  absl::Status Run() {
+    GAVEL_RETURN_IF_ERROR(ReadFiles());
+    GAVEL_RETURN_IF_ERROR(StartCluster());
+    return End(Serve());
+  }
 
  private:
-  absl::Status ReadFiles();
-  absl::Status StartCluster();
-  absl::Status Serve();
-  absl::Status WaitForAgents();
-  absl::Status SubmitDue();
+  absl::Status ReadFiles() {
+    GAVEL_ASSIGN_OR_RETURN(cluster_spec_,
+                           ReadClusterFile(options_.cluster_path));
+    if (cluster_spec_.servers.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat(options_.cluster_path,
+                 ": there is no server; declare one with [[server]] and its "
+                 "[[server.accelerator]]"));
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        scheduling_,
+        MergeScheduling(cluster_spec_.scheduling, options_.scheduling));
+    GAVEL_ASSIGN_OR_RETURN(jobs_, ReadJobFiles(options_.job_paths));
+    for (ServerSpec& server : cluster_spec_.servers) {
+      GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status StartCluster() {
+    std::error_code error;
+    if (std::filesystem::create_directories(options_.state_directory, error)) {
+      std::filesystem::permissions(options_.state_directory,
+                                   std::filesystem::perms::owner_all, error);
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        const std::shared_ptr<spdlog::logger> log,
+        MakeFileLog(options_.state_directory + "/gavel.log"));
+    LocalCluster::Options parts;
+    parts.coordinator.endpoint = options_.listen;
+    parts.coordinator.state_directory = options_.state_directory;
+    parts.coordinator.engine = scheduling_.engine;
+    parts.coordinator.policy = scheduling_.policy;
+    parts.coordinator.log = log;
+    for (const ServerSpec& server : cluster_spec_.servers) {
+      AgentShellOptions agent;
+      agent.server = server.name;
+      agent.state_directory = options_.state_directory;
+      agent.run_directory = DefaultRunDirectory(server.accelerators);
+      agent.accelerators = server.accelerators;
+      agent.host_memory_bytes = server.host_memory_bytes;
+      agent.stop_grace_s =
+          options_.scheduling.stop_grace_s.value_or(kStopGrace_s);
+      agent.log = log;
+      parts.agents.push_back(std::move(agent));
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        cluster_,
+        LocalCluster::Start(std::move(parts), [this] { stop_ = true; }));
+    GAVEL_ASSIGN_OR_RETURN(client_, Client::Connect(cluster_->endpoint()));
+    signals_.Attach([this] {
+      stop_ = true;
+      client_->waker().Wake();
+    });
+    Say(StrCat("gavel: listening on ", cluster_->endpoint(), ", state in ",
+               options_.state_directory, "\n"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Serve() {
+    GAVEL_RETURN_IF_ERROR(WaitForAgents());
+    return WatchJobs();
+  }
+
+  absl::Status WaitForAgents() {
+    const Time end = Now() + kJoinTimeout_s;
+    while (!stop_) {
+      GAVEL_ASSIGN_OR_RETURN(const Json json,
+                             client_->Query(QueryKind::kNodes));
+      std::set<std::string> joined;
+      for (const NodeRow& node : ParseNodes(json)) {
+        if (node.state != "down") joined.insert(node.server);
+      }
+      const bool all = std::ranges::all_of(
+          cluster_spec_.servers, [&](const ServerSpec& server) {
+            return joined.contains(server.name);
+          });
+      if (all) return absl::OkStatus();
+      if (Now() > end) {
+        return absl::UnavailableError(StrCat(
+            "not all servers of ", options_.cluster_path, " have joined; see ",
+            options_.state_directory, "/gavel.log"));
+      }
+      client_->Sleep(0.02);
+    }
+    return absl::OkStatus();
+  }
+
+  // A job that an earlier run on this state left unfinished goes on.
+  absl::Status SubmitDue() {
+    if (SecondsToNext() > 0) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kQueue));
+    const std::vector<QueueRow> earlier = ParseQueue(json);
+    std::vector<JobId> submitted;
+    for (; SecondsToNext() <= 0; ++submitted_) {
+      const JobFile& job = jobs_[submitted_];
+      const auto found =
+          std::ranges::find_if(earlier, [&](const QueueRow& row) {
+            return row.name == job.name && !row.Ended();
+          });
+      if (found != earlier.end()) {
+        Say(StrCat("gavel: job ", job.name, " goes on as job ", found->id,
+                   ", from step ", FormatCount(found->steps_done), "\n"));
+        watched_.insert(found->id);
+        continue;
+      }
+      const absl::StatusOr<JobId> id =
+          client_->Submit(job.path, job.text, job.directory);
+      if (!id.ok()) return TakeBack(submitted, id.status());
+      submitted.push_back(*id);
+      watched_.insert(id->value());
+    }
+    return absl::OkStatus();
+  }
+
   // Since the cluster is there; infinite: it has been submitted.
-  double SecondsToNext() const;
+  double SecondsToNext() const {
+    if (submitted_ == jobs_.size()) return kNever;
+    if (options_.submit_at_s.empty()) return 0;
+    return options_.submit_at_s[submitted_] - (Now() - serving_since_);
+  }
+
+  // All of them or none: whoever corrects the file runs the same again.
   absl::Status TakeBack(const std::vector<JobId>& submitted,
-                        const absl::Status& why);
-  absl::Status WatchJobs();
-  absl::Status TakeLook();
-  void Say(const std::string& text) const;
-  void Show(const std::vector<std::string>& lines);
-  bool AllEnded() const;
-  absl::Status Verdict() const;
-  absl::Status WriteSummary() const;
-  absl::Status End(absl::Status result);
+                        const absl::Status& why) {
+    for (const JobId job : submitted) {
+      client_->Command(CommandKind::kCancel, job).IgnoreError();
+    }
+    return why;
+  }
+
+  absl::Status WatchJobs() {
+    serving_since_ = Now();
+    while (true) {
+      GAVEL_RETURN_IF_ERROR(SubmitDue());
+      GAVEL_RETURN_IF_ERROR(TakeLook());
+      if (AllEnded()) return Verdict();
+      if (stop_) break;
+      client_->Sleep(std::clamp(SecondsToNext(), 0.0, kLookInterval_s));
+    }
+    if (jobs_.empty()) return absl::OkStatus();
+    return absl::CancelledError(
+        StrCat("stopped before all jobs ended; run the same again (--state ",
+               options_.state_directory, ") and they go on"));
+  }
+
+  absl::Status TakeLook() {
+    Look look;
+    GAVEL_ASSIGN_OR_RETURN(const Json status,
+                           client_->Query(QueryKind::kStatus));
+    GAVEL_ASSIGN_OR_RETURN(const Json queue, client_->Query(QueryKind::kQueue));
+    look.at = Now();
+    look.status = ParseStatus(status);
+    for (QueueRow& row : ParseQueue(queue)) {
+      if (jobs_.empty() || watched_.contains(row.id)) {
+        look.rows.push_back(std::move(row));
+      }
+    }
+    Show(progress_.Take(look));
+    return absl::OkStatus();
+  }
+
+  void Say(const std::string& text) const {
+    if (options_.quiet) return;
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  void Show(const std::vector<std::string>& lines) {
+    if (options_.quiet) return;
+    if (!terminal_.is_terminal()) {
+      for (const std::string& line : lines) terminal_.Show(line + "\n");
+      return;
+    }
+    const Look& look = progress_.last();
+    terminal_.Show(Cut(RenderStatusLine(look.status), terminal_.width()) +
+                   "\n" + RenderQueue(look.rows, terminal_.width()));
+  }
+
+  bool AllEnded() const {
+    const std::vector<QueueRow>& rows = progress_.last().rows;
+    return !jobs_.empty() && submitted_ == jobs_.size() &&
+           rows.size() == watched_.size() &&
+           std::ranges::all_of(rows, &QueueRow::Ended);
+  }
+
+  absl::Status Verdict() const {
+    std::string not_finished;
+    for (const QueueRow& row : progress_.last().rows) {
+      if (row.state == "CD") continue;
+      StrAppend(&not_finished, not_finished.empty() ? "" : "; ", "job ", row.id,
+                " ", row.name, ": ", row.reason);
+    }
+    if (not_finished.empty()) return absl::OkStatus();
+    return absl::AbortedError(StrCat("not all jobs finished: ", not_finished,
+                                     " (output in ", options_.state_directory,
+                                     "/logs)"));
+  }
+
+  // The coordinator has stopped: all of its history is in the file.
+  absl::Status WriteSummary() const {
+    HistoryFilter filter;
+    filter.table = "leases";
+    const std::string path = options_.state_directory + "/journal.db";
+    const absl::StatusOr<Json> leases = ReadHistoryFile(path, filter);
+    // The rest of the summary needs no history.
+    GAVEL_RETURN_IF_ERROR(WriteFile(
+        options_.summary_path,
+        progress_.Summary(leases.ok() ? *leases : Json::array()).dump(2) +
+            "\n"));
+    return Annotate(leases.status(), path);
+  }
+
+  absl::Status End(absl::Status result) {
+    // A second Ctrl-C has nothing to wake any more, a third one ends at once.
+    signals_.Attach(nullptr);
+    const absl::Status ended = cluster_->Stop();
+    if (!ended.ok()) result = ended;
+    if (!jobs_.empty() && !options_.quiet) {
+      if (!terminal_.is_terminal()) {
+        terminal_.Show(
+            RenderQueue(progress_.last().rows, terminal_.table_width()));
+      }
+      const auto rounds = progress_.last().status.rounds;
+      Say(absl::StrFormat("%d %s, %.1f s\n", rounds,
+                          rounds == 1 ? "round" : "rounds",
+                          progress_.last().at));
+    }
+    if (options_.summary_path.empty()) return result;
+    const absl::Status written = WriteSummary();
+    return result.ok() ? written : result;
+  }
   Time Now() const { return clock_.elapsed_s(); }
 
   const LocalOptions& options_;
@@ -180,235 +393,6 @@ class LocalRun {
   LocalProgress progress_;
   Terminal terminal_;
 };
-
-absl::Status LocalRun::ReadFiles() {
-  GAVEL_ASSIGN_OR_RETURN(cluster_spec_, ReadClusterFile(options_.cluster_path));
-  if (cluster_spec_.servers.empty()) {
-    return absl::InvalidArgumentError(
-        StrCat(options_.cluster_path,
-               ": there is no server; declare one with [[server]] and its "
-               "[[server.accelerator]]"));
-  }
-  GAVEL_ASSIGN_OR_RETURN(scheduling_, MergeScheduling(cluster_spec_.scheduling,
-                                                      options_.scheduling));
-  GAVEL_ASSIGN_OR_RETURN(jobs_, ReadJobFiles(options_.job_paths));
-  for (ServerSpec& server : cluster_spec_.servers) {
-    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LocalRun::StartCluster() {
-  std::error_code error;
-  if (std::filesystem::create_directories(options_.state_directory, error)) {
-    std::filesystem::permissions(options_.state_directory,
-                                 std::filesystem::perms::owner_all, error);
-  }
-  GAVEL_ASSIGN_OR_RETURN(const std::shared_ptr<spdlog::logger> log,
-                         MakeFileLog(options_.state_directory + "/gavel.log"));
-  LocalCluster::Options parts;
-  parts.coordinator.endpoint = options_.listen;
-  parts.coordinator.state_directory = options_.state_directory;
-  parts.coordinator.engine = scheduling_.engine;
-  parts.coordinator.policy = scheduling_.policy;
-  parts.coordinator.log = log;
-  for (const ServerSpec& server : cluster_spec_.servers) {
-    AgentShellOptions agent;
-    agent.server = server.name;
-    agent.state_directory = options_.state_directory;
-    agent.run_directory = DefaultRunDirectory(server.accelerators);
-    agent.accelerators = server.accelerators;
-    agent.host_memory_bytes = server.host_memory_bytes;
-    agent.stop_grace_s =
-        options_.scheduling.stop_grace_s.value_or(kStopGrace_s);
-    agent.log = log;
-    parts.agents.push_back(std::move(agent));
-  }
-  GAVEL_ASSIGN_OR_RETURN(
-      cluster_,
-      LocalCluster::Start(std::move(parts), [this] { stop_ = true; }));
-  GAVEL_ASSIGN_OR_RETURN(client_, Client::Connect(cluster_->endpoint()));
-  signals_.Attach([this] {
-    stop_ = true;
-    client_->waker().Wake();
-  });
-  Say(StrCat("gavel: listening on ", cluster_->endpoint(), ", state in ",
-             options_.state_directory, "\n"));
-  return absl::OkStatus();
-}
-
-absl::Status LocalRun::WaitForAgents() {
-  const Time end = Now() + kJoinTimeout_s;
-  while (!stop_) {
-    GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kNodes));
-    std::set<std::string> joined;
-    for (const NodeRow& node : ParseNodes(json)) {
-      if (node.state != "down") joined.insert(node.server);
-    }
-    const bool all = std::ranges::all_of(
-        cluster_spec_.servers,
-        [&](const ServerSpec& server) { return joined.contains(server.name); });
-    if (all) return absl::OkStatus();
-    if (Now() > end) {
-      return absl::UnavailableError(
-          StrCat("not all servers of ", options_.cluster_path,
-                 " have joined; see ", options_.state_directory, "/gavel.log"));
-    }
-    client_->Sleep(0.02);
-  }
-  return absl::OkStatus();
-}
-
-double LocalRun::SecondsToNext() const {
-  if (submitted_ == jobs_.size()) return kNever;
-  if (options_.submit_at_s.empty()) return 0;
-  return options_.submit_at_s[submitted_] - (Now() - serving_since_);
-}
-
-// A job that an earlier run on this state left unfinished goes on.
-absl::Status LocalRun::SubmitDue() {
-  if (SecondsToNext() > 0) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const Json json, client_->Query(QueryKind::kQueue));
-  const std::vector<QueueRow> earlier = ParseQueue(json);
-  std::vector<JobId> submitted;
-  for (; SecondsToNext() <= 0; ++submitted_) {
-    const JobFile& job = jobs_[submitted_];
-    const auto found = std::ranges::find_if(earlier, [&](const QueueRow& row) {
-      return row.name == job.name && !row.Ended();
-    });
-    if (found != earlier.end()) {
-      Say(StrCat("gavel: job ", job.name, " goes on as job ", found->id,
-                 ", from step ", FormatCount(found->steps_done), "\n"));
-      watched_.insert(found->id);
-      continue;
-    }
-    const absl::StatusOr<JobId> id =
-        client_->Submit(job.path, job.text, job.directory);
-    if (!id.ok()) return TakeBack(submitted, id.status());
-    submitted.push_back(*id);
-    watched_.insert(id->value());
-  }
-  return absl::OkStatus();
-}
-
-// All of them or none: whoever corrects the file runs the same again.
-absl::Status LocalRun::TakeBack(const std::vector<JobId>& submitted,
-                                const absl::Status& why) {
-  for (const JobId job : submitted) {
-    client_->Command(CommandKind::kCancel, job).IgnoreError();
-  }
-  return why;
-}
-
-absl::Status LocalRun::TakeLook() {
-  Look look;
-  GAVEL_ASSIGN_OR_RETURN(const Json status, client_->Query(QueryKind::kStatus));
-  GAVEL_ASSIGN_OR_RETURN(const Json queue, client_->Query(QueryKind::kQueue));
-  look.at = Now();
-  look.status = ParseStatus(status);
-  for (QueueRow& row : ParseQueue(queue)) {
-    if (jobs_.empty() || watched_.contains(row.id)) {
-      look.rows.push_back(std::move(row));
-    }
-  }
-  Show(progress_.Take(look));
-  return absl::OkStatus();
-}
-
-void LocalRun::Say(const std::string& text) const {
-  if (options_.quiet) return;
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
-void LocalRun::Show(const std::vector<std::string>& lines) {
-  if (options_.quiet) return;
-  if (!terminal_.is_terminal()) {
-    for (const std::string& line : lines) terminal_.Show(line + "\n");
-    return;
-  }
-  const Look& look = progress_.last();
-  terminal_.Show(Cut(RenderStatusLine(look.status), terminal_.width()) + "\n" +
-                 RenderQueue(look.rows, terminal_.width()));
-}
-
-bool LocalRun::AllEnded() const {
-  const std::vector<QueueRow>& rows = progress_.last().rows;
-  return !jobs_.empty() && submitted_ == jobs_.size() &&
-         rows.size() == watched_.size() &&
-         std::ranges::all_of(rows, &QueueRow::Ended);
-}
-
-absl::Status LocalRun::WatchJobs() {
-  serving_since_ = Now();
-  while (true) {
-    GAVEL_RETURN_IF_ERROR(SubmitDue());
-    GAVEL_RETURN_IF_ERROR(TakeLook());
-    if (AllEnded()) return Verdict();
-    if (stop_) break;
-    client_->Sleep(std::clamp(SecondsToNext(), 0.0, kLookInterval_s));
-  }
-  if (jobs_.empty()) return absl::OkStatus();
-  return absl::CancelledError(
-      StrCat("stopped before all jobs ended; run the same again (--state ",
-             options_.state_directory, ") and they go on"));
-}
-
-absl::Status LocalRun::Verdict() const {
-  std::string not_finished;
-  for (const QueueRow& row : progress_.last().rows) {
-    if (row.state == "CD") continue;
-    StrAppend(&not_finished, not_finished.empty() ? "" : "; ", "job ", row.id,
-              " ", row.name, ": ", row.reason);
-  }
-  if (not_finished.empty()) return absl::OkStatus();
-  return absl::AbortedError(StrCat("not all jobs finished: ", not_finished,
-                                   " (output in ", options_.state_directory,
-                                   "/logs)"));
-}
-
-absl::Status LocalRun::Serve() {
-  GAVEL_RETURN_IF_ERROR(WaitForAgents());
-  return WatchJobs();
-}
-
-absl::Status LocalRun::End(absl::Status result) {
-  // A second Ctrl-C has nothing to wake any more, a third one ends at once.
-  signals_.Attach(nullptr);
-  const absl::Status ended = cluster_->Stop();
-  if (!ended.ok()) result = ended;
-  if (!jobs_.empty() && !options_.quiet) {
-    if (!terminal_.is_terminal()) {
-      terminal_.Show(
-          RenderQueue(progress_.last().rows, terminal_.table_width()));
-    }
-    const auto rounds = progress_.last().status.rounds;
-    Say(absl::StrFormat("%d %s, %.1f s\n", rounds,
-                        rounds == 1 ? "round" : "rounds", progress_.last().at));
-  }
-  if (options_.summary_path.empty()) return result;
-  const absl::Status written = WriteSummary();
-  return result.ok() ? written : result;
-}
-
-// The coordinator has stopped: all of its history is in the file.
-absl::Status LocalRun::WriteSummary() const {
-  HistoryFilter filter;
-  filter.table = "leases";
-  const std::string path = options_.state_directory + "/journal.db";
-  const absl::StatusOr<Json> leases = ReadHistoryFile(path, filter);
-  // The rest of the summary needs no history.
-  GAVEL_RETURN_IF_ERROR(WriteFile(
-      options_.summary_path,
-      progress_.Summary(leases.ok() ? *leases : Json::array()).dump(2) + "\n"));
-  return Annotate(leases.status(), path);
-}
-
-absl::Status LocalRun::Run() {
-  GAVEL_RETURN_IF_ERROR(ReadFiles());
-  GAVEL_RETURN_IF_ERROR(StartCluster());
-  return End(Serve());
-}
 
 }  // namespace
 

@@ -113,16 +113,142 @@ class Watch {
     run_.log_path = StrCat(program.folder, "/", options.name, ".log");
   }
 
-  absl::StatusOr<DoctorRun> Run();
+  absl::StatusOr<DoctorRun> Run() {
+    std::error_code error;
+    fs::create_directories(run_.checkpoint_directory, error);
+    GAVEL_RETURN_IF_ERROR(OpenLeases());
+    const ProcessSpec spec = Spec();
+    GAVEL_RETURN_IF_ERROR(CheckInPath(spec));
+    GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
+    ChildProcess child(pid);
+    GAVEL_RETURN_IF_ERROR(WaitForEnd(&child));
+
+    run_.last_checkpoint = LastCheckpoint(run_.checkpoint_directory);
+    run_.step_times = tail_.times();
+    if (fs::exists(account_path_, error)) {
+      GAVEL_ASSIGN_OR_RETURN(const std::string account,
+                             ReadFile(account_path_, kReportBytesMax));
+      run_.account = ParseAccount(account);
+    }
+    if (!fs::exists(report_path_, error)) return run_;
+    GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(report_path_, kReportBytesMax));
+    run_.values = ParseReport(text);
+    return run_;
+  }
 
  private:
-  ProcessSpec Spec() const;
-  absl::Status WaitForEnd(ChildProcess* child);
-  absl::Status OpenLeases();
-  void TurnLeases(double now_s);
-  void MayInterrupt(double now_s);
-  uint64_t StepsCommitted() const;
-  uint64_t StepsDone() const;
+  ProcessSpec Spec() const {
+    std::map<std::string, std::string> variables = {
+        {"GAVEL_STEPS", StrCat(options_.steps)},
+        {"GAVEL_CHECKPOINT_DIRECTORY", run_.checkpoint_directory},
+        {"GAVEL_CHECKPOINT_INTERVAL_STEPS",
+         StrCat(options_.checkpoint_interval_steps)},
+        {"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
+        {"GAVEL_REPORT_FILE", report_path_},
+        {"GAVEL_EXAMINATION_FILE", account_path_},
+        {"GAVEL_DEVICE", program_.device},
+        {"OMP_NUM_THREADS", StrCat(program_.threads)},
+        {"OMP_WAIT_POLICY", "PASSIVE"},
+    };
+    if (granter_ != nullptr) {
+      variables.merge(std::map<std::string, std::string>{
+          {"GAVEL_WORKER_COORDINATOR", granter_->endpoint()},
+          {"GAVEL_JOB", "1"},
+          {"GAVEL_INCARNATION", "1"},
+          {"GAVEL_RANK", "0"},
+          {"GAVEL_WORLD_SIZE", "1"},
+          {"GAVEL_RUN_DIRECTORY", program_.folder},
+      });
+    }
+    ProcessSpec spec;
+    spec.argv = program_.argv;
+    spec.output_path = run_.log_path;
+    spec.environment = EnvironmentOf(variables);
+    return spec;
+  }
+
+  // Until the program has ended or was killed.
+  absl::Status WaitForEnd(ChildProcess* child) {
+    const uint64_t kill_before = options_.kill_before_step;
+    const double timeout_s =
+        options_.timeout_s > 0 ? options_.timeout_s : program_.timeout_s;
+    while (!child->Ended()) {
+      const double now_s = Now_s();
+      tail_.Read(now_s);
+      TurnLeases(now_s);
+      MayInterrupt(now_s);
+      const uint64_t committed = kill_before > 0 ? StepsCommitted() : 0;
+      run_.killed = committed > 0 && committed < kill_before;
+      run_.timed_out = now_s > timeout_s;
+      if (program_.stop != nullptr && *program_.stop) {
+        return absl::CancelledError("interrupted; nothing is known yet");
+      }
+      if (run_.killed || run_.timed_out) {
+        child->Kill();
+        break;
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    run_.exit_code = child->Collect();
+    run_.duration_s = Now_s();
+    tail_.Read(run_.duration_s);
+    TurnLeases(run_.duration_s);
+    // It may have ended before the signal arrived.
+    if (run_.exit_code != -SIGKILL) run_.killed = false;
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenLeases() {
+    if (!options_.leases) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(granter_, LeaseGranter::Open());
+    LeasedJob job;
+    job.terms.places = {options_.leases->front()};
+    granter_->Begin({job});
+    return absl::OkStatus();
+  }
+
+  void TurnLeases(double now_s) {
+    if (granter_ == nullptr) return;
+    granter_->Turn(now_s, 0);
+    const LeasedJob& job = granter_->jobs()[kJob];
+    DoctorLeases& leases = run_.leases;
+    leases.asked = job.heard;
+    leases.granted |= job.granted_at >= 0;
+    leases.lost_s = job.pausing_s;
+    if (leases.released) {
+      leases.resumed |= job.runs;
+    } else if (job.released_at >= 0) {
+      leases.released = true;
+      leases.paused_after_step = job.steps_done;
+      if (leases.interrupted) leases.pause_s = job.released_at - job.asked_at;
+      granter_->terms(kJob).places = {options_.leases->back()};
+      granter_->GrantNext(kJob);
+    }
+  }
+
+  void MayInterrupt(double now_s) {
+    DoctorLeases& leases = run_.leases;
+    if (!leases.granted || leases.interrupted || leases.released ||
+        StepsDone() < options_.interrupt_after_step) {
+      return;
+    }
+    leases.interrupted = true;
+    granter_->TakeBack(now_s, kJob, PauseTier::kPark);
+  }
+
+  uint64_t StepsCommitted() const {
+    const auto last = LastCheckpoint(run_.checkpoint_directory);
+    return last ? last->generation.step : 0;
+  }
+
+  // A step reports before it is counted: a value at step 9 is of the tenth
+  // step.
+  uint64_t StepsDone() const {
+    const uint64_t reported =
+        tail_.times().empty() ? 0 : tail_.times().back().step + 1;
+    return std::max(reported, StepsCommitted());
+  }
   double Now_s() const { return clock_.elapsed_s(); }
 
   const DoctorProgram& program_;
@@ -134,141 +260,6 @@ class Watch {
   std::unique_ptr<LeaseGranter> granter_;  // null: it runs alone
   DoctorRun run_;
 };
-
-ProcessSpec Watch::Spec() const {
-  std::map<std::string, std::string> variables = {
-      {"GAVEL_STEPS", StrCat(options_.steps)},
-      {"GAVEL_CHECKPOINT_DIRECTORY", run_.checkpoint_directory},
-      {"GAVEL_CHECKPOINT_INTERVAL_STEPS",
-       StrCat(options_.checkpoint_interval_steps)},
-      {"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
-      {"GAVEL_REPORT_FILE", report_path_},
-      {"GAVEL_EXAMINATION_FILE", account_path_},
-      {"GAVEL_DEVICE", program_.device},
-      {"OMP_NUM_THREADS", StrCat(program_.threads)},
-      {"OMP_WAIT_POLICY", "PASSIVE"},
-  };
-  if (granter_ != nullptr) {
-    variables.merge(std::map<std::string, std::string>{
-        {"GAVEL_WORKER_COORDINATOR", granter_->endpoint()},
-        {"GAVEL_JOB", "1"},
-        {"GAVEL_INCARNATION", "1"},
-        {"GAVEL_RANK", "0"},
-        {"GAVEL_WORLD_SIZE", "1"},
-        {"GAVEL_RUN_DIRECTORY", program_.folder},
-    });
-  }
-  ProcessSpec spec;
-  spec.argv = program_.argv;
-  spec.output_path = run_.log_path;
-  spec.environment = EnvironmentOf(variables);
-  return spec;
-}
-
-uint64_t Watch::StepsCommitted() const {
-  const auto last = LastCheckpoint(run_.checkpoint_directory);
-  return last ? last->generation.step : 0;
-}
-
-// A step reports before it is counted: a value at step 9 is of the tenth step.
-uint64_t Watch::StepsDone() const {
-  const uint64_t reported =
-      tail_.times().empty() ? 0 : tail_.times().back().step + 1;
-  return std::max(reported, StepsCommitted());
-}
-
-absl::Status Watch::OpenLeases() {
-  if (!options_.leases) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(granter_, LeaseGranter::Open());
-  LeasedJob job;
-  job.terms.places = {options_.leases->front()};
-  granter_->Begin({job});
-  return absl::OkStatus();
-}
-
-void Watch::TurnLeases(double now_s) {
-  if (granter_ == nullptr) return;
-  granter_->Turn(now_s, 0);
-  const LeasedJob& job = granter_->jobs()[kJob];
-  DoctorLeases& leases = run_.leases;
-  leases.asked = job.heard;
-  leases.granted |= job.granted_at >= 0;
-  leases.lost_s = job.pausing_s;
-  if (leases.released) {
-    leases.resumed |= job.runs;
-  } else if (job.released_at >= 0) {
-    leases.released = true;
-    leases.paused_after_step = job.steps_done;
-    if (leases.interrupted) leases.pause_s = job.released_at - job.asked_at;
-    granter_->terms(kJob).places = {options_.leases->back()};
-    granter_->GrantNext(kJob);
-  }
-}
-
-void Watch::MayInterrupt(double now_s) {
-  DoctorLeases& leases = run_.leases;
-  if (!leases.granted || leases.interrupted || leases.released ||
-      StepsDone() < options_.interrupt_after_step) {
-    return;
-  }
-  leases.interrupted = true;
-  granter_->TakeBack(now_s, kJob, PauseTier::kPark);
-}
-
-// Until the program has ended or was killed.
-absl::Status Watch::WaitForEnd(ChildProcess* child) {
-  const uint64_t kill_before = options_.kill_before_step;
-  const double timeout_s =
-      options_.timeout_s > 0 ? options_.timeout_s : program_.timeout_s;
-  while (!child->Ended()) {
-    const double now_s = Now_s();
-    tail_.Read(now_s);
-    TurnLeases(now_s);
-    MayInterrupt(now_s);
-    const uint64_t committed = kill_before > 0 ? StepsCommitted() : 0;
-    run_.killed = committed > 0 && committed < kill_before;
-    run_.timed_out = now_s > timeout_s;
-    if (program_.stop != nullptr && *program_.stop) {
-      return absl::CancelledError("interrupted; nothing is known yet");
-    }
-    if (run_.killed || run_.timed_out) {
-      child->Kill();
-      break;
-    }
-    std::this_thread::sleep_for(kPollInterval);
-  }
-  run_.exit_code = child->Collect();
-  run_.duration_s = Now_s();
-  tail_.Read(run_.duration_s);
-  TurnLeases(run_.duration_s);
-  // It may have ended before the signal arrived.
-  if (run_.exit_code != -SIGKILL) run_.killed = false;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<DoctorRun> Watch::Run() {
-  std::error_code error;
-  fs::create_directories(run_.checkpoint_directory, error);
-  GAVEL_RETURN_IF_ERROR(OpenLeases());
-  const ProcessSpec spec = Spec();
-  GAVEL_RETURN_IF_ERROR(CheckInPath(spec));
-  GAVEL_ASSIGN_OR_RETURN(const pid_t pid, SpawnProcess(spec));
-  ChildProcess child(pid);
-  GAVEL_RETURN_IF_ERROR(WaitForEnd(&child));
-
-  run_.last_checkpoint = LastCheckpoint(run_.checkpoint_directory);
-  run_.step_times = tail_.times();
-  if (fs::exists(account_path_, error)) {
-    GAVEL_ASSIGN_OR_RETURN(const std::string account,
-                           ReadFile(account_path_, kReportBytesMax));
-    run_.account = ParseAccount(account);
-  }
-  if (!fs::exists(report_path_, error)) return run_;
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(report_path_, kReportBytesMax));
-  run_.values = ParseReport(text);
-  return run_;
-}
 
 }  // namespace
 
