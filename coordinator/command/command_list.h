@@ -1,6 +1,6 @@
-// The commands of `gavel` as data, taken from the parser that runs them: man
-// pages (man_page.h) and completions (completion.h) are made from it, so that
-// neither knows an option that the parser lacks. Pure, thread-safe.
+// The commands of `gavel` as data, taken from the parser that runs them: so
+// that no page (command_pages.h) has an option that the parser lacks. Pure,
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_COMMAND_COMMAND_LIST_H_
 #define GAVEL_COORDINATOR_COMMAND_COMMAND_LIST_H_
 

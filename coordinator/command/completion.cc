@@ -1,4 +1,4 @@
-#include "coordinator/command/completion.h"
+#include "coordinator/command/command_pages.h"
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"

@@ -7,9 +7,7 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/command/command_advice.h"
 #include "coordinator/command/command_list.h"
-#include "coordinator/command/completion.h"
-#include "coordinator/command/files_document.h"
-#include "coordinator/command/man_page.h"
+#include "coordinator/command/command_pages.h"
 #include "core/status.h"
 #include "core/text.h"
 

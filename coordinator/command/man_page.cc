@@ -1,4 +1,4 @@
-#include "coordinator/command/man_page.h"
+#include "coordinator/command/command_pages.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
