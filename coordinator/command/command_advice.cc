@@ -15,72 +15,41 @@ namespace {
 // Words of Slurm, of batch systems, of kubectl, of the original Gavel, and
 // those that people guess.
 struct Foreign {
-  std::string_view word;
-  std::string_view ours;  // what to write behind "gavel", by commas
+  std::string_view ours;   // what to write behind "gavel", by commas
+  std::string_view words;  // by blanks
 };
 
 constexpr Foreign kForeign[] = {
-    {"add-user", "user add"},
-    {"adduser", "user add"},
-    {"apply", "submit"},
-    {"bjobs", "queue"},
-    {"bkill", "cancel"},
-    {"bsub", "submit"},
-    {"config", "help --files"},
-    {"cordon", "drain"},
-    {"create", "submit"},
-    {"delete", "cancel"},
-    {"describe", "why"},
-    {"get", "queue,nodes"},
-    {"health", "status"},
-    {"info", "why,queue,history"},
-    {"job", "why,queue,history"},
-    {"jobs", "queue"},
-    {"kill", "cancel"},
-    {"list", "queue,nodes"},
-    {"ls", "queue,nodes"},
-    {"pause", "hold"},
-    {"ps", "queue"},
-    {"qdel", "cancel"},
-    {"qhold", "hold"},
-    {"qrls", "release"},
-    {"qstat", "queue"},
-    {"qsub", "submit"},
-    {"quit", "shutdown"},
-    {"rm", "cancel"},
-    {"run", "submit,local"},
-    {"run_scheduler.py", "coordinator"},
-    {"run_scheduler_with_trace.py", "coordinator,submit"},
-    {"run_sweep_continuous.py", "sweep"},
-    {"run_sweep_static.py", "sweep"},
-    {"sacct", "history"},
-    {"sbatch", "submit"},
-    {"scancel", "cancel"},
-    {"scheduler", "coordinator"},
-    {"scontrol", "hold,release,requeue,update,drain,resume,why"},
-    {"serve", "coordinator"},
-    {"server", "coordinator,agent"},
-    {"servers", "nodes"},
-    {"show", "why,queue,history"},
-    {"simulate_scheduler_with_generated_jobs.py", "simulate"},
-    {"simulate_scheduler_with_trace.py", "simulate"},
-    {"sinfo", "nodes"},
-    {"slurmctld", "coordinator"},
-    {"slurmd", "agent"},
-    {"squeue", "queue"},
-    {"sreport", "usage"},
-    {"srun", "submit"},
-    {"sshare", "usage"},
-    {"sstat", "why"},
-    {"start", "submit,coordinator,agent"},
-    {"stop", "cancel,shutdown"},
-    {"suspend", "hold"},
-    {"top", "queue"},
-    {"uncordon", "resume"},
-    {"unhold", "release"},
-    {"version", "--version"},
-    {"worker", "agent"},
-    {"worker.py", "agent"},
+    {"--version", "version"},
+    {"agent", "slurmd worker worker.py"},
+    {"cancel", "bkill delete kill qdel rm scancel"},
+    {"cancel,shutdown", "stop"},
+    {"coordinator", "run_scheduler.py scheduler serve slurmctld"},
+    {"coordinator,agent", "server"},
+    {"coordinator,submit", "run_scheduler_with_trace.py"},
+    {"drain", "cordon"},
+    {"help --files", "config"},
+    {"history", "sacct"},
+    {"hold", "pause qhold suspend"},
+    {"hold,release,requeue,update,drain,resume,why", "scontrol"},
+    {"nodes", "servers sinfo"},
+    {"queue", "bjobs jobs ps qstat squeue top"},
+    {"queue,nodes", "get list ls"},
+    {"release", "qrls unhold"},
+    {"resume", "uncordon"},
+    {"shutdown", "quit"},
+    {"simulate",
+     "simulate_scheduler_with_generated_jobs.py "
+     "simulate_scheduler_with_trace.py"},
+    {"status", "health"},
+    {"submit", "apply bsub create qsub sbatch srun"},
+    {"submit,coordinator,agent", "start"},
+    {"submit,local", "run"},
+    {"sweep", "run_sweep_continuous.py run_sweep_static.py"},
+    {"usage", "sreport sshare"},
+    {"user add", "add-user adduser"},
+    {"why", "describe sstat"},
+    {"why,queue,history", "info job show"},
 };
 
 // What is no command, and where it is described.
@@ -107,21 +76,22 @@ constexpr Topic kTopics[] = {
 // Flags of the original's scripts, and our option; that of the sweeps, which
 // are keys of a file here, are in docs/from-gavel.md.
 struct OriginalFlag {
-  std::string_view flag;
-  std::string_view option;   // of ours that it becomes
+  std::string_view flags;    // by blanks
+  std::string_view option;   // of ours that they become
   std::string_view written;  // with a value as an example
 };
 
 constexpr OriginalFlag kOriginalFlags[] = {
     {"--assign_SLOs", "--slos", "--slos"},
     {"--checkpoint_file", "--save", "--save FILE"},
-    {"--cluster_spec", "--cluster", "--cluster v100:25,p100:25,k80:25"},
+    {"--cluster_spec -c", "--cluster", "--cluster v100:25,p100:25,k80:25"},
     {"--enable_global_queue", "--queue", "--queue global, the default"},
-    {"--fixed-job-duration", "--fixed-duration", "--fixed-duration SECONDS"},
-    {"--generate-multi-gpu-jobs", "--multi-gpu", "--multi-gpu"},
+    {"--fixed-job-duration -f", "--fixed-duration", "--fixed-duration SECONDS"},
+    {"--generate-multi-gpu-jobs -m", "--multi-gpu", "--multi-gpu"},
     {"--generate-multi-priority-jobs", "--multi-priority", "--multi-priority"},
-    {"--interval", "--round-duration", "--round-duration SECONDS"},
-    {"--lam", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
+    {"--interval --time_per_iteration -i", "--round-duration",
+     "--round-duration SECONDS"},
+    {"--lam -l", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
     {"--num_gpus_per_server", "--cluster",
      "--cluster v100:36x4,p100:36x4,k80:36x4 for 4 of each server"},
     {"--num_reference_models", "--reference-models", "--reference-models N"},
@@ -130,21 +100,11 @@ constexpr OriginalFlag kOriginalFlags[] = {
     {"--profiling_percentage", "--profiling-percentage",
      "--estimator --profiling-percentage PERCENT"},
     {"--simulate-steady-state", "--steady-state", "--steady-state"},
-    {"--throughputs-file", "--throughputs", "--throughputs FILE.json"},
-    {"--throughputs_file", "--throughputs", "--throughputs FILE.json"},
-    {"--time_per_iteration", "--round-duration", "--round-duration SECONDS"},
-    {"--trace_file", "--trace", "--trace FILE"},
-    {"--window-end", "--window", "--window START:END"},
-    {"--window-start", "--window", "--window START:END"},
-    {"-c", "--cluster", "--cluster v100:25,p100:25,k80:25"},
-    {"-e", "--window", "--window START:END"},
-    {"-f", "--fixed-duration", "--fixed-duration SECONDS"},
-    {"-i", "--round-duration", "--round-duration SECONDS"},
-    {"-l", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
-    {"-m", "--multi-gpu", "--multi-gpu"},
+    {"--throughputs-file --throughputs_file", "--throughputs",
+     "--throughputs FILE.json"},
+    {"--trace_file -t", "--trace", "--trace FILE"},
+    {"--window-end --window-start -e -s", "--window", "--window START:END"},
     {"-p", "--policy", "--policy NAME"},
-    {"-s", "--window", "--window START:END"},
-    {"-t", "--trace", "--trace FILE"},
 };
 
 // Insertions, deletions, replacements and swaps of neighbours that make one of
@@ -181,10 +141,15 @@ bool Contains(const std::vector<std::string>& names, std::string_view word) {
   return std::ranges::find(names, word) != names.end();
 }
 
+// `words`: by blanks.
+bool Lists(std::string_view words, std::string_view word) {
+  return Contains(absl::StrSplit(ToAbsl(words), ' '), word);
+}
+
 std::vector<std::string> OursFor(std::string_view word,
                                  const std::vector<std::string>& names) {
   for (const Foreign& foreign : kForeign) {
-    if (foreign.word != word) continue;
+    if (!Lists(foreign.words, word)) continue;
     std::vector<std::string> ours = absl::StrSplit(ToAbsl(foreign.ours), ',');
     std::erase_if(ours, [&](const std::string& one) {
       return !IsFlag(one) && !Contains(names, one.substr(0, one.find(' ')));
@@ -363,8 +328,9 @@ std::string FlagsOfOriginal(const CLI::App& app,
     }
     const std::string flag = FlagOf(word);
     if (command->get_option_no_throw(flag) != nullptr) continue;
-    const auto* known =
-        std::ranges::find(kOriginalFlags, flag, &OriginalFlag::flag);
+    const auto* known = std::ranges::find_if(
+        kOriginalFlags,
+        [&](const OriginalFlag& one) { return Lists(one.flags, flag); });
     if (known == std::end(kOriginalFlags)) continue;
     const bool here =
         command->get_option_no_throw(std::string(known->option)) != nullptr;
