@@ -25,8 +25,7 @@ size_t Width(std::string_view text) {
 }
 
 std::vector<size_t> Widths(const std::vector<Column>& columns,
-                           const std::vector<std::vector<std::string>>& rows,
-                           size_t width) {
+                           const TableRows& rows, size_t width) {
   std::vector<size_t> widths;
   size_t used = 0;
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -86,11 +85,6 @@ std::string PlaceCell(const QueueRow& row) {
   return absl::StrJoin(Distinct(row, &HeldAcceleratorRow::server), ",");
 }
 
-std::string StepsCell(const QueueRow& row) {
-  if (row.steps_total == 0) return FormatCount(row.steps_done);
-  return StrCat(FormatCount(row.steps_done), "/", FormatCount(row.steps_total));
-}
-
 std::string LossCell(const QueueRow& row) {
   const double* const loss = FindNamed(row.scalars, "loss");
   return loss == nullptr ? kNone : FormatScalar(*loss);
@@ -107,7 +101,7 @@ std::vector<std::string> QueueCells(const QueueRow& row) {
           row.owner.empty() ? kNone : row.owner,
           row.state,
           AcceleratorCell(row),
-          StepsCell(row),
+          FormatSteps(row.steps_done, row.steps_total),
           FormatRate(row.steps_per_s),
           LossCell(row),
           ShareCell(row),
@@ -130,8 +124,7 @@ std::string Cut(std::string_view text, size_t width) {
 }
 
 std::string RenderTable(const std::vector<Column>& columns,
-                        const std::vector<std::vector<std::string>>& rows,
-                        size_t width) {
+                        const TableRows& rows, size_t width) {
   const std::vector<size_t> widths = Widths(columns, rows, width);
   std::vector<std::string> titles;
   for (const Column& column : columns) titles.push_back(column.title);
@@ -147,6 +140,11 @@ std::string FormatCount(uint64_t count) {
   if (count < 1'000'000'000) return absl::StrFormat("%.2fM", value / 1e6);
   if (count < 1'000'000'000'000) return absl::StrFormat("%.2fG", value / 1e9);
   return absl::StrFormat("%.3g", value);
+}
+
+std::string FormatSteps(uint64_t done, uint64_t total) {
+  return total == 0 ? FormatCount(done)
+                    : StrCat(FormatCount(done), "/", FormatCount(total));
 }
 
 std::string FormatRate(double steps_per_s) {
@@ -170,21 +168,20 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   const bool owned = std::ranges::any_of(
       rows, [](const QueueRow& row) { return !row.owner.empty(); });
   // Even the widest leave some of kTableWidth to the last one.
-  std::vector<Column> columns = {
-      {"JOBID", true, 7},
-      {"NAME", false, owned ? size_t{10} : 14},
-      {"USER", false, 8},
-      {"ST", false, 2},
-      {"ACCELERATOR", false, owned ? size_t{11} : 12},
-      {"STEPS", true, 13},
-      {"STEPS/S", true, 7},
-      {"LOSS", true, 9},
-      {"TARGET/GOT", true, 10},
-      {"PAUSES", true, 6},
-      {"MOVES", true, 5},
-      {"NODELIST(REASON)"}};
+  std::vector<Column> columns = {Right("JOBID", 7),
+                                 Left("NAME", owned ? 10 : 14),
+                                 Left("USER", 8),
+                                 Left("ST", 2),
+                                 Left("ACCELERATOR", owned ? 11 : 12),
+                                 Right("STEPS", 13),
+                                 Right("STEPS/S", 7),
+                                 Right("LOSS", 9),
+                                 Right("TARGET/GOT", 10),
+                                 Right("PAUSES", 6),
+                                 Right("MOVES", 5),
+                                 Left("NODELIST(REASON)")};
   if (!owned) columns.erase(columns.begin() + kUser);
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (const QueueRow& row : rows) {
     cells.push_back(QueueCells(row));
     if (!owned) cells.back().erase(cells.back().begin() + kUser);
@@ -199,7 +196,7 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
     std::vector<std::string> kept;
   };
   using Key = std::tuple<std::string, double, std::string, double>;
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (const NodeRow& node : rows) {
     std::map<Key, Group> groups;
     for (const AcceleratorRow& one : node.accelerators) {
@@ -228,16 +225,11 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
       parked = kNone;  // once for a server
     }
   }
-  return RenderTable({{"SERVER", false, 24},
-                      {"STATE"},
-                      {"ACCELERATOR", false, 24},
-                      {"COUNT", true},
-                      {"USE"},
-                      {"SLOWED", true},
-                      {"JOBS"},
-                      {"KEPT"},
-                      {"PARKED", true}},
-                     cells, width);
+  return RenderTable(
+      {Left("SERVER", 24), Left("STATE"), Left("ACCELERATOR", 24),
+       Right("COUNT"), Left("USE"), Right("SLOWED"), Left("JOBS"), Left("KEPT"),
+       Right("PARKED")},
+      cells, width);
 }
 
 std::string RenderStatusLine(const StatusRow& status) {

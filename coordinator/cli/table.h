@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coordinator/cli/rows.h"
@@ -24,12 +25,18 @@ struct Column {
   bool right = false;    // numbers
   size_t width_max = 0;  // longer text is cut; 0: as wide as its texts
 };
+inline Column Left(std::string title, size_t width_max = 0) {
+  return {std::move(title), false, width_max};
+}
+inline Column Right(std::string title, size_t width_max = 0) {
+  return {std::move(title), true, width_max};
+}
+using TableRows = std::vector<std::vector<std::string>>;
 
 // A line of titles, then one line a row. The last column takes what is left of
 // `width` and is cut there. Widths are counted in UTF-8 characters.
 std::string RenderTable(const std::vector<Column>& columns,
-                        const std::vector<std::vector<std::string>>& rows,
-                        size_t width = kTableWidth);
+                        const TableRows& rows, size_t width = kTableWidth);
 
 // At most `width` characters; the last one is "…" when something was cut.
 std::string Cut(std::string_view text, size_t width);
@@ -37,6 +44,8 @@ std::string Cut(std::string_view text, size_t width);
 // Numbers that can be read: "12345", "123k", "4.57M"; rates and losses with
 // three or four digits; "-" for a rate of 0, which is "not known".
 std::string FormatCount(uint64_t count);
+// "500/12345"; "500" of no total.
+std::string FormatSteps(uint64_t done, uint64_t total);
 std::string FormatRate(double steps_per_s);
 std::string FormatScalar(double value);
 

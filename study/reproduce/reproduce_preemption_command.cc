@@ -201,7 +201,7 @@ std::string TimeLineChart(const PreemptionOptions& options,
 std::string RenderPreemption(const PreemptionOptions& options,
                              const PreemptionRounds& all, size_t width) {
   const ReportTable table = TableOf(options, all);
-  std::vector<std::vector<std::string>> lines;
+  TableRows lines;
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t end = 0; end < kRoundEnds.size(); ++end) {
       lines.push_back({options.workloads[i].type,
@@ -209,13 +209,12 @@ std::string RenderPreemption(const PreemptionOptions& options,
                        TimeLine(all[i][end])});
     }
   }
-  return StrCat(
-      "Preemption: ", Setting(options), "\n\n",
-      RenderText(table, Aligned(table), width), "\n",
-      RenderTable(
-          {{"WORKLOAD"}, {"ROUND'S END"}, {"ROUNDS (# training, . not)"}},
-          lines, width),
-      "\n", Verdict(all), "\n");
+  return StrCat("Preemption: ", Setting(options), "\n\n",
+                RenderText(table, Aligned(table), width), "\n",
+                RenderTable({Left("WORKLOAD"), Left("ROUND'S END"),
+                             Left("ROUNDS (# training, . not)")},
+                            lines, width),
+                "\n", Verdict(all), "\n");
 }
 
 std::string RenderPreemptionMarkdown(const PreemptionOptions& options,

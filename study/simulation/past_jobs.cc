@@ -213,11 +213,11 @@ Outcome SimulatedOutcome(const Past& past, const SimulationResult& result,
 }
 
 std::string RenderOutcomes(const std::vector<Outcome>& outcomes) {
-  std::vector<Column> columns = {{""}};
+  std::vector<Column> columns = {Left("")};
   for (const Outcome& outcome : outcomes) {
-    columns.push_back({outcome.title, true});
+    columns.push_back(Right(outcome.title));
   }
-  std::vector<std::vector<std::string>> rows;
+  TableRows rows;
   const auto row = [&](const char* name, const auto& value) {
     rows.push_back({name});
     for (const Outcome& outcome : outcomes) {

@@ -96,19 +96,19 @@ std::vector<Row> RowsOf(const std::vector<StoredRun>& runs,
 
 std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
   const RunLabels labels(SpecsOf(runs));
-  std::vector<Column> columns = {{"STATUS"}};
+  std::vector<Column> columns = {Left("STATUS")};
   for (std::string name : labels.varying()) {
     if (IsSeed(name)) continue;
     std::ranges::transform(name, name.begin(), [](unsigned char letter) {
       return static_cast<char>(std::toupper(letter));
     });
-    columns.push_back({name, false, 34});
+    columns.push_back(Left(name, 34));
   }
   for (const char* title :
        {"AVG JCT h", "P99 h", "MAKESPAN h", "BUSY %", "CPU s"}) {
     columns.push_back({title, true});
   }
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (Row& row : RowsOf(runs, labels)) {
     row.cells.insert(row.cells.begin(), StatusCell(row));
     for (std::string& cell : FigureCells(row)) {
@@ -122,7 +122,7 @@ std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
 std::string RenderSearches(const std::vector<SearchAnswer>& searches,
                            size_t width) {
   const RunLabels labels(SpecsOf(searches));
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (const SearchAnswer& answer : searches) {
     std::string rate = FieldText(answer.rate_per_h);
     if (answer.rate_per_h <= 0) rate = "below rate_min";
@@ -132,10 +132,8 @@ std::string RenderSearches(const std::vector<SearchAnswer>& searches,
                      std::move(rate)});
   }
   std::ranges::sort(cells);
-  return RenderTable({{"SCHEDULER", false, 40},
-                      {"WORKLOAD", false, 34},
-                      {"SEED", true},
-                      {"HIGHEST JOBS/H"}},
+  return RenderTable({Left("SCHEDULER", 40), Left("WORKLOAD", 34),
+                      Right("SEED"), Left("HIGHEST JOBS/H")},
                      cells, width);
 }
 

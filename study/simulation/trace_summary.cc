@@ -71,21 +71,19 @@ std::string RenderTypes(const Trace& trace, size_t width) {
     group.scale_factors.insert(job.scale_factor);
     group.steps.push_back(job.steps_total);
   }
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (const auto& [type, group] : groups) {
     cells.push_back({StrCat(group.steps.size()), type,
                      absl::StrJoin(group.scale_factors, ","),
                      StepsCell(UpperMedian(group.steps))});
   }
-  return RenderTable({{"JOBS", true},
-                      {"TYPE", false, 40},
-                      {"SCALE_FACTORS", false, 20},
-                      {"MEDIAN_STEPS", true}},
+  return RenderTable({Right("JOBS"), Left("TYPE", 40),
+                      Left("SCALE_FACTORS", 20), Right("MEDIAN_STEPS")},
                      cells, width);
 }
 
 std::string RenderJobs(const Trace& trace, size_t rows, size_t width) {
-  std::vector<std::vector<std::string>> cells;
+  TableRows cells;
   for (size_t i = 0; i < std::min(rows, trace.jobs.size()); ++i) {
     const TraceJob& job = trace.jobs[i];
     cells.push_back(
@@ -95,15 +93,10 @@ std::string RenderJobs(const Trace& trace, size_t rows, size_t width) {
          job.duration_s > 0 ? FormatDuration(job.duration_s) : kDash,
          job.slo > 0 ? absl::StrFormat("%gx", job.slo) : kDash});
   }
-  return RenderTable({{"JOB", true},
-                      {"ARRIVAL_S", true},
-                      {"TYPE", false, 40},
-                      {"SCALE", true},
-                      {"WEIGHT", true},
-                      {"STEPS", true},
-                      {"DURATION", true},
-                      {"DEADLINE", true}},
-                     cells, width);
+  return RenderTable(
+      {Right("JOB"), Right("ARRIVAL_S"), Left("TYPE", 40), Right("SCALE"),
+       Right("WEIGHT"), Right("STEPS"), Right("DURATION"), Right("DEADLINE")},
+      cells, width);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ std::string OrNone(std::string text) { return text.empty() ? kNone : text; }
 
 std::string RenderSummary(const std::vector<PolicyAnswer>& answers,
                           size_t width) {
-  std::vector<std::vector<std::string>> rows;
+  TableRows rows;
   for (const PolicyAnswer& answer : answers) {
     const PolicyResult& result = answer.result;
     rows.push_back(
@@ -104,25 +104,17 @@ std::string RenderSummary(const std::vector<PolicyAnswer>& answers,
          OrNone(absl::StrJoin(LeftOutIds(result), ",")),
          OrNone(WithIdsOfCase(result.detail))});
   }
-  return RenderTable({{"CASE", true},
-                      {"STATUS"},
-                      {"JOBS", true},
-                      {"OBJECTIVE", true},
-                      {"BOUND", true},
-                      {"GAP", true},
-                      {"SOLVER"},
-                      {"ITERATIONS", true},
-                      {"TIME_S", true},
-                      {"LEFT_OUT", false, 14},
-                      {"REASON"}},
-                     rows, width);
+  return RenderTable(
+      {Right("CASE"), Left("STATUS"), Right("JOBS"), Right("OBJECTIVE"),
+       Right("BOUND"), Right("GAP"), Left("SOLVER"), Right("ITERATIONS"),
+       Right("TIME_S"), Left("LEFT_OUT", 14), Left("REASON")},
+      rows, width);
 }
 
 std::string RenderShares(const Shares& shares, size_t width) {
-  std::vector<Column> columns = {{"JOB"}};
-  for (const std::string& name : shares.columns)
-    columns.push_back({name, true});
-  std::vector<std::vector<std::string>> rows;
+  std::vector<Column> columns = {Left("JOB")};
+  for (const std::string& name : shares.columns) columns.push_back(Right(name));
+  TableRows rows;
   for (const auto& [unit, row] : shares.rows) {
     rows.push_back({UnitName(unit)});
     for (const double share : row) {

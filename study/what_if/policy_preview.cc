@@ -211,7 +211,7 @@ std::string RenderPreview(const PolicyPreview& preview, size_t width) {
              static_cast<std::ptrdiff_t>(changed.size()) - lose, " gain, ",
              preview.jobs.size() - changed.size(),
              " keep their share of time; nothing has been changed\n");
-  std::vector<std::vector<std::string>> rows;
+  TableRows rows;
   for (const ShareChange& job : changed) {
     rows.push_back(
         {StrCat(job.id), job.name, job.owner.empty() ? "-" : job.owner,
@@ -219,12 +219,8 @@ std::string RenderPreview(const PolicyPreview& preview, size_t width) {
          absl::StrFormat("%+.0f %%", 100 * (job.after - job.before))});
   }
   if (rows.empty()) return text;
-  return text + RenderTable({{"JOBID", true},
-                             {"NAME", false, 24},
-                             {"USER", false, 16},
-                             {"NOW", true},
-                             {"THEN", true},
-                             {"CHANGE", true}},
+  return text + RenderTable({Right("JOBID"), Left("NAME", 24), Left("USER", 16),
+                             Right("NOW"), Right("THEN"), Right("CHANGE")},
                             rows, width);
 }
 

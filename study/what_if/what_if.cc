@@ -239,18 +239,15 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
     return a->finish_s - a->finish_without_s >
            b->finish_s - b->finish_without_s;
   });
-  std::vector<std::vector<std::string>> rows;
+  TableRows rows;
   for (const WhatIfJob* other : changed) {
     if (rows.size() == kOthersShown) break;
     rows.push_back({StrCat(other->id), other->name, In(other->finish_without_s),
                     In(other->finish_s), Difference(*other)});
   }
   if (!rows.empty()) {
-    text += RenderTable({{"JOBID", true},
-                         {"NAME", false, 24},
-                         {"ENDS IN", true},
-                         {"WITH IT", true},
-                         {"LATER", true}},
+    text += RenderTable({Right("JOBID"), Left("NAME", 24), Right("ENDS IN"),
+                         Right("WITH IT"), Right("LATER")},
                         rows);
   }
   if (rows.size() < changed.size()) {

@@ -29,8 +29,7 @@ std::string LineOf(Time at, const QueueRow& row) {
   std::string line =
       absl::StrFormat("[%7.1f s] job %d %s: ", at, row.id, row.name);
   StrAppend(&line, StateWord(row.state), PlaceOf(row), ", step ",
-            FormatCount(row.steps_done));
-  if (row.steps_total > 0) StrAppend(&line, "/", FormatCount(row.steps_total));
+            FormatSteps(row.steps_done, row.steps_total));
   if (row.steps_per_s > 0) {
     StrAppend(&line, ", ", FormatRate(row.steps_per_s), " steps/s");
   }

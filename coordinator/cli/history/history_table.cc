@@ -13,29 +13,22 @@ namespace gavel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Rows = std::vector<std::vector<std::string>>;
 
-// "v100=1.25h k80=0.10h": what is in the map, in hours.
-std::string Hours(const Json& row, const char* key) {
+// "v100=1.25h k80=0.10h": the numbers of the map, as `format` writes them.
+std::string ByType(const Json& row, const char* key,
+                   std::string (*format)(double)) {
   std::string text;
   const Json map = row.value(key, Json::object());
-  for (const auto& [type, seconds] : map.items()) {
-    if (!seconds.is_number()) continue;
+  for (const auto& [type, number] : map.items()) {
+    if (!number.is_number()) continue;
     StrAppend(&text, text.empty() ? "" : " ", type, "=",
-              absl::StrFormat("%.2fh", seconds.get<double>() / 3600));
+              format(number.get<double>()));
   }
   return text.empty() ? "-" : text;
 }
 
-std::string Counts(const Json& row, const char* key) {
-  std::string text;
-  const Json map = row.value(key, Json::object());
-  for (const auto& [type, count] : map.items()) {
-    if (!count.is_number()) continue;
-    StrAppend(&text, text.empty() ? "" : " ", type, "=",
-              absl::StrFormat("%g", count.get<double>()));
-  }
-  return text.empty() ? "-" : text;
+std::string Hours(double seconds) {
+  return absl::StrFormat("%.2fh", seconds / 3600);
 }
 
 std::string Text(const Json& row, const char* key) {
@@ -55,12 +48,6 @@ std::string At(const Json& row, const char* key) {
   return FormatWallTime(row.value(key, 0.0));
 }
 
-std::string Steps(const Json& row) {
-  const uint64_t total = row.value("steps_total", uint64_t{0});
-  const std::string done = Count(row, "steps_done");
-  return total == 0 ? done : StrCat(done, "/", FormatCount(total));
-}
-
 // sacct's "CODE:SIGNAL".
 std::string Exit(const Json& row) {
   return StrCat(row.value("exit_code", int64_t{0}), ":",
@@ -76,39 +63,30 @@ double Waited(const Json& row, double now_s) {
 }
 
 std::string RenderJobs(const Json& json, double now_s, size_t width) {
-  Rows rows;
+  TableRows rows;
   for (const Json& row : json) {
     rows.push_back(
         {Id(row, "job"), Text(row, "name"), Text(row, "user"),
          Text(row, "state"), At(row, "submitted_s"), At(row, "started_s"),
          At(row, "ended_s"), FormatElapsed(Waited(row, now_s)),
          FormatElapsed(row.value("run_s", 0.0)),
-         FormatElapsed(row.value("pausing_s", 0.0)), Steps(row),
+         FormatElapsed(row.value("pausing_s", 0.0)),
+         FormatSteps(row.value("steps_done", uint64_t{0}),
+                     row.value("steps_total", uint64_t{0})),
          Count(row, "pauses"), Count(row, "moves"), Count(row, "evictions"),
-         Exit(row), Hours(row, "accelerator_s"), Text(row, "reason")});
+         Exit(row), ByType(row, "accelerator_s", Hours), Text(row, "reason")});
   }
-  return RenderTable({{"JOBID", true},
-                      {"NAME", false, 24},
-                      {"USER", false, 16},
-                      {"ST"},
-                      {"SUBMIT"},
-                      {"START"},
-                      {"END"},
-                      {"WAITED", true},
-                      {"ELAPSED", true},
-                      {"PAUSING", true},
-                      {"STEPS", true},
-                      {"PAUSES", true},
-                      {"MOVES", true},
-                      {"EVICTED", true},
-                      {"EXIT", true},
-                      {"ACCELERATORS", false, 40},
-                      {"REASON"}},
-                     rows, width);
+  return RenderTable(
+      {Right("JOBID"), Left("NAME", 24), Left("USER", 16), Left("ST"),
+       Left("SUBMIT"), Left("START"), Left("END"), Right("WAITED"),
+       Right("ELAPSED"), Right("PAUSING"), Right("STEPS"), Right("PAUSES"),
+       Right("MOVES"), Right("EVICTED"), Right("EXIT"),
+       Left("ACCELERATORS", 40), Left("REASON")},
+      rows, width);
 }
 
 std::string RenderLeases(const Json& json, size_t width) {
-  Rows rows;
+  TableRows rows;
   for (const Json& row : json) {
     const double to_s = row.value("to_s", 0.0);
     rows.push_back(
@@ -121,44 +99,36 @@ std::string RenderLeases(const Json& json, size_t width) {
                   : "-",
          Text(row, "ended")});
   }
-  return RenderTable({{"JOBID", true},
-                      {"RANK", true},
-                      {"EPOCH", true},
-                      {"SERVER", false, 24},
-                      {"TYPE", false, 16},
-                      {"UUID", false, 24},
-                      {"FROM"},
-                      {"TO"},
-                      {"ELAPSED", true},
-                      {"STEPS", true},
-                      {"ENDED"}},
-                     rows, width);
+  return RenderTable(
+      {Right("JOBID"), Right("RANK"), Right("EPOCH"), Left("SERVER", 24),
+       Left("TYPE", 16), Left("UUID", 24), Left("FROM"), Left("TO"),
+       Right("ELAPSED"), Right("STEPS"), Left("ENDED")},
+      rows, width);
 }
 
 std::string RenderRounds(const Json& json, size_t width) {
-  Rows rows;
+  TableRows rows;
   for (const Json& row : json) {
     rows.push_back({Id(row, "round"), At(row, "from_s"), Id(row, "running"),
-                    Id(row, "waiting"), Counts(row, "busy")});
+                    Id(row, "waiting"), ByType(row, "busy", [](double count) {
+                      return absl::StrFormat("%g", count);
+                    })});
   }
-  return RenderTable({{"ROUND", true},
-                      {"FROM"},
-                      {"RUNNING", true},
-                      {"WAITING", true},
-                      {"BUSY"}},
+  return RenderTable({Right("ROUND"), Left("FROM"), Right("RUNNING"),
+                      Right("WAITING"), Left("BUSY")},
                      rows, width);
 }
 
 std::string RenderSteps(const Json& json, size_t width) {
-  Rows rows;
+  TableRows rows;
   for (const Json& row : json) {
     rows.push_back({Id(row, "job"), At(row, "at_s"), Count(row, "steps_done"),
                     FormatRate(row.value("steps_per_s", 0.0)),
                     Text(row, "type")});
   }
-  return RenderTable(
-      {{"JOBID", true}, {"AT"}, {"STEPS", true}, {"STEPS/S", true}, {"TYPE"}},
-      rows, width);
+  return RenderTable({Right("JOBID"), Left("AT"), Right("STEPS"),
+                      Right("STEPS/S"), Left("TYPE")},
+                     rows, width);
 }
 
 }  // namespace

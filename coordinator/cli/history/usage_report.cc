@@ -95,7 +95,7 @@ std::map<std::string, UserUsage> UsageOf(const UsageHistory& history,
 
 std::string RenderUsage(const std::map<std::string, UserUsage>& usage,
                         size_t width) {
-  std::vector<std::vector<std::string>> rows;
+  TableRows rows;
   UserUsage all;
   const auto cells = [](const std::string& name, const UserUsage& user) {
     std::vector<std::string> types;
@@ -119,11 +119,8 @@ std::string RenderUsage(const std::map<std::string, UserUsage>& usage,
     }
   }
   if (rows.size() > 1) rows.push_back(cells("all", all));
-  return RenderTable({{"USER", false, 24},
-                      {"USED H", true},
-                      {"ENTITLED H", true},
-                      {"USED", true},
-                      {"BY TYPE"}},
+  return RenderTable({Left("USER", 24), Right("USED H"), Right("ENTITLED H"),
+                      Right("USED"), Left("BY TYPE")},
                      rows, width);
 }
 
