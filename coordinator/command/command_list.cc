@@ -1,10 +1,9 @@
-#include "coordinator/command/command_list.h"
-
 #include <algorithm>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/command/command_pages.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 

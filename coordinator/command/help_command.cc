@@ -6,7 +6,6 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/command/command_advice.h"
-#include "coordinator/command/command_list.h"
 #include "coordinator/command/command_pages.h"
 #include "core/status.h"
 #include "core/text.h"

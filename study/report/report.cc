@@ -7,7 +7,6 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "study/report/report_sections.h"
 
 namespace gavel::study {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "study/report/plot.h"
-#include "study/report/report_sections.h"
+#include "study/report/report.h"
 
 namespace gavel::study {
 namespace {

@@ -1,7 +1,6 @@
 // Where the reports of two runs differ.
 #include "coordinator/cli/doctor/doctor_report.h"
 
-#include "coordinator/cli/doctor/doctor_account.h"
 #include "coordinator/cli/doctor/doctor_advice.h"
 #include "tests/support/test.h"
 

@@ -1,13 +1,13 @@
 // What `gavel` tells of itself: the document of keys, manual pages and
 // completions, each from what the parsers use.
+#include "coordinator/command/command_pages.h"
+
 #include <cstdio>
 #include <fstream>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_split.h"
 #include "coordinator/command/command_line.h"
-#include "coordinator/command/command_list.h"
-#include "coordinator/command/command_pages.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/files.h"

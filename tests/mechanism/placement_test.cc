@@ -1,5 +1,3 @@
-#include "coordinator/mechanism/placement.h"
-
 #include <numeric>
 #include <random>
 

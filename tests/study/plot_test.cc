@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "coordinator/cli/progress_bar.h"
-#include "study/report/plot_scale.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "core/text.h"
@@ -16,6 +17,16 @@ namespace {
 
 using Values = std::vector<std::string>;
 using Key = std::pair<uint64_t, std::string>;  // step, name
+
+// But for a last one that was cut off.
+template <class Take>
+void ForEachLine(std::string_view text, const Take& take) {
+  for (size_t end = text.find('\n'); end != std::string_view::npos;
+       end = text.find('\n')) {
+    take(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+}
 
 std::optional<ReportedValue> ParseLine(std::string_view line) {
   const size_t first = line.find(' ');
@@ -93,18 +104,45 @@ std::string DescribeValue(const std::optional<std::string>& value) {
                          *value);
 }
 
+// Without the end of an epoch in sight.
+constexpr uint64_t kMoreSteps = 4;
+
+// What is before the first blank, which both lose.
+std::string_view TakeWord(std::string_view* line) {
+  const size_t end = std::min(line->find(' '), line->size());
+  const std::string_view word = line->substr(0, end);
+  line->remove_prefix(std::min(end + 1, line->size()));
+  return word;
+}
+
+void TakeLine(std::string_view line, DoctorAccount* account) {
+  const std::string_view word = TakeWord(&line);
+  uint64_t step = 0;
+  if (!absl::SimpleAtoi(ToAbsl(TakeWord(&line)), &step)) return;
+  if (word == "tracked") {
+    const std::string_view name = TakeWord(&line);
+    account->tracked.push_back(StrCat(name, " (", line, ")"));
+  } else if (word == "loop-begin") {
+    ++account->loops_begun;
+  } else if (word == "loop-end") {
+    account->epoch_ends.push_back(step);
+  } else if (word == "loop-break") {
+    account->breaks.push_back(step);
+  } else if (word == "evaluation") {
+    account->evaluations.push_back(step);
+  } else if (word == "untracked") {
+    const std::string_view kind = TakeWord(&line);
+    account->untracked.push_back({step, std::string(kind), std::string(line)});
+  }
+}
+
 }  // namespace
 
 std::vector<ReportedValue> ParseReport(std::string_view text) {
   std::vector<ReportedValue> values;
-  for (size_t from = 0; from < text.size();) {
-    const size_t end = text.find('\n', from);
-    if (end == std::string_view::npos) break;
-    if (auto value = ParseLine(text.substr(from, end - from))) {
-      values.push_back(*std::move(value));
-    }
-    from = end + 1;
-  }
+  ForEachLine(text, [&](std::string_view line) {
+    if (auto value = ParseLine(line)) values.push_back(*std::move(value));
+  });
   return values;
 }
 
@@ -153,6 +191,43 @@ std::string DescribeDifference(const ReportDifference& difference,
   return StrCat(difference.name, " at step ", difference.step, ": ",
                 DescribeValue(difference.expected), " undisturbed, ",
                 DescribeValue(difference.found), " ", other_run);
+}
+
+std::vector<uint64_t> DoctorAccount::LoopEnds() const {
+  std::vector<uint64_t> ends = epoch_ends;
+  ends.insert(ends.end(), breaks.begin(), breaks.end());
+  std::ranges::sort(ends);
+  return ends;
+}
+
+bool DoctorAccount::CountsSomething() const {
+  return std::ranges::any_of(tracked, [](const std::string& one) {
+    return absl::StrContains(one, " number of ") ||
+           absl::EndsWith(one, "(text)") || absl::EndsWith(one, "(bytes)");
+  });
+}
+
+const UntrackedItem* DoctorAccount::Lost() const {
+  const auto found =
+      std::ranges::find_if(untracked, [](const UntrackedItem& one) {
+        return one.kind == "module" || one.kind == "average";
+      });
+  return found == untracked.end() ? nullptr : &*found;
+}
+
+DoctorAccount ParseAccount(std::string_view text) {
+  DoctorAccount account;
+  ForEachLine(text, [&](std::string_view line) { TakeLine(line, &account); });
+  return account;
+}
+
+uint64_t StepsForEpochs(const DoctorAccount& account, uint64_t steps) {
+  if (account.loops_begun == 0) return 0;
+  const std::vector<uint64_t> ends = account.LoopEnds();
+  if (ends.empty()) return kMoreSteps * steps;
+  const uint64_t epoch = std::max<uint64_t>(ends.front(), 1);
+  const uint64_t wanted = 2 * epoch + std::max<uint64_t>(epoch / 4, 2);
+  return wanted > steps ? wanted : 0;
 }
 
 }  // namespace gavel

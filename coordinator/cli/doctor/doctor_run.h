@@ -14,7 +14,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/doctor/doctor_account.h"
 #include "coordinator/cli/doctor/doctor_checkpoint.h"
 #include "coordinator/cli/doctor/doctor_report.h"
 #include "core/messages.h"
