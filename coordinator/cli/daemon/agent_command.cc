@@ -27,16 +27,9 @@ namespace {
 struct AgentOptions : Connection {
   std::string config;
   std::optional<std::string> cluster;
-  std::string server;
-  std::string state = kDefaultState;
-  std::string run_directory;
-  double drain_timeout_s = 30;
-  double stop_grace_s = 10;
-  std::string address = "127.0.0.1";
-  bool own_checkpoints = false;
   bool jobs_as_root = false;
-  LogLimits log_limits;
   LogOptions log;
+  AgentShellOptions shell;
 };
 
 // This machine's name, with what no server name may have replaced.
@@ -57,17 +50,17 @@ absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
                          ReadClusterFile(*options.cluster));
   std::string names;
   for (const ServerSpec& server : cluster.servers) {
-    if (server.name == options.server ||
-        (options.server.empty() && cluster.servers.size() == 1)) {
+    if (server.name == options.shell.server ||
+        (options.shell.server.empty() && cluster.servers.size() == 1)) {
       return server;
     }
     StrAppend(&names, names.empty() ? "" : ", ", server.name);
   }
   return absl::NotFoundError(StrCat(
       *options.cluster,
-      options.server.empty()
+      options.shell.server.empty()
           ? std::string(" has several servers")
-          : StrCat(" has no server \"", options.server, "\""),
+          : StrCat(" has no server \"", options.shell.server, "\""),
       "; choose one with --server: ", names.empty() ? "none is there" : names));
 }
 
@@ -78,7 +71,8 @@ absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
     return server;
   }
   ServerSpec server;
-  server.name = options.server.empty() ? HostName() : options.server;
+  server.name =
+      options.shell.server.empty() ? HostName() : options.shell.server;
   GAVEL_ASSIGN_OR_RETURN(server.accelerators, DetectAccelerators());
   return server;
 }
@@ -111,60 +105,45 @@ void AddLogFlags(CLI::App& command, LogLimits* limits) {
 }
 
 void AddOptions(CLI::App* command, AgentOptions* options) {
+  options->shell.state_directory = kDefaultState;
+  options->shell.drain_timeout_s = 30;
   AddConfigFlag(*command, &options->config);
   AddConnectionOptions(*command, options);
   AddOption(*command, "--cluster", options->cluster, "",
             "declares the accelerators of --server; without it the GPUs of "
             "this machine are detected");
-  AddOption(*command, "--server", options->server, "",
+  AddOption(*command, "--server", options->shell.server, "",
             "this server's name (default: that of the machine)");
-  AddOption(*command, "--state", options->state, "",
+  AddOption(*command, "--state", options->shell.state_directory, "",
             "directory of logs and of who runs");
-  AddOption(*command, "--address", options->address, "",
+  AddOption(*command, "--address", options->shell.address, "",
             "where other servers reach this one: ranks of gangs, and streams "
             "of checkpoints");
-  command->add_flag("--own-checkpoints", options->own_checkpoints,
+  command->add_flag("--own-checkpoints", options->shell.own_checkpoints,
                     "this server shares no checkpoint directory with others: "
                     "keep them in --state, and stream them between agents");
   command->add_flag("--jobs-as-root", options->jobs_as_root,
                     "lets root start an agent without keys, whose jobs then "
                     "are root's");
-  AddOption(*command, "--run-directory", options->run_directory, "",
+  AddOption(*command, "--run-directory", options->shell.run_directory, "",
             "lock files of the accelerators");
-  AddOption(*command, "--drain-timeout", options->drain_timeout_s, "SECONDS",
+  AddOption(*command, "--drain-timeout", options->shell.drain_timeout_s,
+            "SECONDS",
             "at the agent's end (SIGTERM), time for its jobs to leave with a "
             "checkpoint; a second signal ends the wait")
       ->check(CLI::NonNegativeNumber);
-  AddOption(*command, "--stop-grace", options->stop_grace_s, "SECONDS",
+  AddOption(*command, "--stop-grace", options->shell.stop_grace_s, "SECONDS",
             "of workers that have not left by then, between SIGTERM and "
             "SIGKILL")
       ->check(CLI::NonNegativeNumber);
-  AddLogFlags(*command, &options->log_limits);
+  AddLogFlags(*command, &options->shell.log_limits);
   AddDaemonLogFlags(*command, &options->log);
-}
-
-// All but the log's level waits for the next start.
-// `last`: the arguments at the start, or at the last reload.
-void Reload(const std::vector<std::string>& typed,
-            std::vector<std::string>* last, spdlog::logger& log) {
-  AgentOptions now;
-  CLI::App command;
-  AddOptions(&command, &now);
-  absl::StatusOr<std::vector<std::string>> read = ParseAgain(command, typed);
-  if (!read.ok()) {
-    log.error("nothing is changed: {}", ToStd(read.status().message()));
-    return;
-  }
-  SetLogLevel(log, now.log.level);
-  log.info("configuration read again: log-level is as it says now");
-  WarnOfChangedKeys(ChangedKeys(*last, *read, {"log-level"}), log);
-  *last = *std::move(read);
 }
 
 absl::Status Run(const AgentOptions& options,
                  const std::vector<std::string>& typed) {
   GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
-  AgentShellOptions shell_options;
+  AgentShellOptions shell_options = options.shell;
   const std::string name = server.name;
   shell_options.server = name;
   shell_options.coordinator = options.coordinator;
@@ -178,35 +157,26 @@ absl::Status Run(const AgentOptions& options,
         "coordinator and this agent keys (--key), run the agent as another "
         "user, or, where everybody may be root anyway, add --jobs-as-root");
   }
-  shell_options.address = options.address;
-  shell_options.own_checkpoints = options.own_checkpoints;
-  shell_options.state_directory = options.state;
-  shell_options.run_directory = options.run_directory.empty()
-                                    ? DefaultRunDirectory(server.accelerators)
-                                    : options.run_directory;
+  if (shell_options.run_directory.empty()) {
+    shell_options.run_directory = DefaultRunDirectory(server.accelerators);
+  }
   shell_options.accelerators = std::move(server.accelerators);
   shell_options.host_memory_bytes = server.host_memory_bytes;
-  shell_options.drain_timeout_s = options.drain_timeout_s;
-  shell_options.stop_grace_s = options.stop_grace_s;
-  shell_options.log_limits = options.log_limits;
   // First, so that no other thread takes the signals: the log has one.
   StopSignals signals(/*reloads=*/true);
   shell_options.log = MakeStderrLog(options.log);
   const std::shared_ptr<spdlog::logger> log = shell_options.log;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
                          AgentShell::Create(std::move(shell_options)));
-  AgentOptions again;
-  CLI::App command;
-  AddOptions(&command, &again);
-  std::vector<std::string> last =
-      WithConfigFile(command, typed).value_or(typed);
+  ConfigReload<AgentOptions> reload(AddOptions, typed, *log);
   signals.Attach([&shell] { shell->Stop(); },
                  [&] {
-                   if (!options.config.empty()) {
-                     return Reload(typed, &last, *log);
+                   if (options.config.empty()) {
+                     log->info(kHungUp);
+                     return shell->Stop();
                    }
-                   log->info(kHungUp);
-                   shell->Stop();
+                   reload.Read("log-level is as it says now", {"log-level"},
+                               [](const AgentOptions&) {});
                  });
   // Here, since the agent's loop must not wait for the name service.
   if (const absl::Status found = CheckResolves(options.coordinator);

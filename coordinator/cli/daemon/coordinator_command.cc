@@ -31,18 +31,13 @@ constexpr rlim_t kDescriptorsAdvised = 8192;
 
 struct CoordinatorOptions {
   std::string config;
-  std::string listen = "tcp://127.0.0.1:7077";
-  std::string state = kDefaultState;
   std::optional<std::string> cluster;
   std::string key_file;
-  std::string principals;
-  QuotaOptions quota;
   std::optional<std::string> fairness;
-  bool accept_loss = false;
   SchedulingFlags scheduling;
   double keep_days = 30;
-  uint64_t snapshot_rows = SnapshotOptions().rows;
   LogOptions log;
+  CoordinatorServerOptions server;
 };
 
 // The soft limit is raised to the hard one by whatever binds.
@@ -73,10 +68,12 @@ void MapBlocksOfConnections() {
 }
 
 void AddOptions(CLI::App* command, CoordinatorOptions* options) {
+  options->server.endpoint = "tcp://127.0.0.1:7077";
+  options->server.state_directory = kDefaultState;
   AddConfigFlag(*command, &options->config);
-  AddOption(*command, "--listen", options->listen, "",
+  AddOption(*command, "--listen", options->server.endpoint, "",
             "address; beyond loopback it needs keys. Port 0: a free one");
-  AddOption(*command, "--state", options->state, "",
+  AddOption(*command, "--state", options->server.state_directory, "",
             "directory of the journal and of checkpoints");
   AddOption(*command, "--cluster", options->cluster, "",
             "takes the policy and durations of this cluster file");
@@ -84,43 +81,44 @@ void AddOptions(CLI::App* command, CoordinatorOptions* options) {
             "days that rows of the journal and the history are kept, at least; "
             "0: for ever")
       ->check(CLI::Range(0.0, 1e6));
-  AddOption(*command, "--snapshot-rows", options->snapshot_rows, "",
+  AddOption(*command, "--snapshot-rows", options->server.snapshots.rows, "",
             "rows of the journal between two snapshots: a restart replays "
             "about twice as many at most")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}));
   command->add_flag(
-      "--accept-loss", options->accept_loss,
+      "--accept-loss", options->server.accept_loss,
       "once, on a journal that was restored from a backup: what came behind it "
       "is given up, and agents and workers that saw more are told so");
   AddSchedulingFlags(*command, &options->scheduling);
   AddOption(*command, "--key", options->key_file, "FILE",
             "file of the coordinator's key; beyond loopback looked for in "
             "~/.config/gavel and /etc/gavel");
-  AddOption(*command, "--principals", options->principals, "FILE",
+  AddOption(*command, "--principals", options->server.principals_path, "FILE",
             "who may connect (see `gavel user`); looked for likewise");
   AddOption(*command, "--fairness", options->fairness, "",
             "between whom the policy is fair: user: a user's weight is divided "
             "over its active jobs (default with keys); job: each job has its "
             "own (default without)")
       ->check(CLI::IsMember({"user", "job"}));
-  AddOption(*command, "--weight-min", options->quota.weights.min, "",
+  AddOption(*command, "--weight-min", options->server.quota.weights.min, "",
             "least weight that a job may have")
       ->check(CLI::Range(1e-9, 1e9));
-  AddOption(*command, "--weight-max", options->quota.weights.max, "",
+  AddOption(*command, "--weight-max", options->server.quota.weights.max, "",
             "largest weight that a job may have; a principal's weight_max is "
             "of its jobs alone")
       ->check(CLI::Range(1e-9, 1e9));
   const auto quota = [&](const char* name, int* value, const char* help) {
     AddOption(*command, name, *value, "", help)->check(CLI::NonNegativeNumber);
   };
-  quota("--quota-jobs", &options->quota.jobs_max,
+  quota("--quota-jobs", &options->server.quota.jobs_max,
         "jobs of one user that have not ended; 0: no limit");
-  quota("--quota-accelerators", &options->quota.accelerators_max,
+  quota("--quota-accelerators", &options->server.quota.accelerators_max,
         "accelerators that those ask for; 0: no limit");
-  quota("--quota-requests", &options->quota.requests_per_s_max,
+  quota("--quota-requests", &options->server.quota.requests_per_s_max,
         "Requests a second of one user or viewer, ten times as many at once; "
         "0: no limit");
-  quota("--quota-submissions", &options->quota.submissions_per_minute_max,
+  quota("--quota-submissions",
+        &options->server.quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
   AddDaemonLogFlags(*command, &options->log);
 }
@@ -128,32 +126,6 @@ void AddOptions(CLI::App* command, CoordinatorOptions* options) {
 // What a SIGHUP changes; all else waits for the next start.
 constexpr char kReloaded[] =
     "log-level, weight-min, weight-max and the quotas are as it says now";
-const std::vector<std::string>& ReloadedKeys() {
-  static const std::vector<std::string> keys = {
-      "log-level",          "weight-min",     "weight-max",       "quota-jobs",
-      "quota-accelerators", "quota-requests", "quota-submissions"};
-  return keys;
-}
-
-// `last`: the arguments at the start, or at the last reload.
-void Reload(const std::vector<std::string>& typed,
-            std::vector<std::string>* last, CoordinatorServer& server,
-            spdlog::logger& log) {
-  CoordinatorOptions now;
-  CLI::App command;
-  AddOptions(&command, &now);
-  absl::StatusOr<std::vector<std::string>> read = ParseAgain(command, typed);
-  if (!read.ok()) {
-    log.error("nothing is changed: {}", ToStd(read.status().message()));
-    return;
-  }
-  SetLogLevel(log, now.log.level);
-  server.SetQuota(now.quota);
-  log.info("configuration read again: {}", kReloaded);
-  WarnOfChangedKeys(ChangedKeys(*last, *read, ReloadedKeys()), log);
-  *last = *std::move(read);
-}
-
 absl::Status Run(const CoordinatorOptions& options,
                  const std::vector<std::string>& typed) {
   MapBlocksOfConnections();
@@ -164,15 +136,13 @@ absl::Status Run(const CoordinatorOptions& options,
   GAVEL_ASSIGN_OR_RETURN(
       const Scheduling scheduling,
       MergeScheduling(cluster.scheduling, options.scheduling));
-  CoordinatorServerOptions server_options;
-  server_options.endpoint = options.listen;
-  GAVEL_ASSIGN_OR_RETURN(server_options.keys,
-                         FindCoordinatorKeys(options.listen, options.key_file));
-  server_options.principals_path = options.principals.empty()
-                                       ? FindKeyFile(kPrincipalsFile)
-                                       : options.principals;
-  server_options.quota = options.quota;
-  server_options.state_directory = options.state;
+  CoordinatorServerOptions server_options = options.server;
+  GAVEL_ASSIGN_OR_RETURN(
+      server_options.keys,
+      FindCoordinatorKeys(server_options.endpoint, options.key_file));
+  if (server_options.principals_path.empty()) {
+    server_options.principals_path = FindKeyFile(kPrincipalsFile);
+  }
   server_options.engine = scheduling.engine;
   // Where nobody has a key, nobody is known.
   server_options.engine.user_shares =
@@ -181,30 +151,30 @@ absl::Status Run(const CoordinatorOptions& options,
   server_options.prices = scheduling.prices;
   server_options.journal.keep_s =
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
-  server_options.snapshots.rows = options.snapshot_rows;
   // First, so that no other thread takes the signals: the log has one.
   StopSignals signals(/*reloads=*/true);
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   server_options.abandon_solves = true;
-  server_options.accept_loss = options.accept_loss;
   WarnOfFewDescriptors(*server_options.log);
 
   std::shared_ptr<spdlog::logger> log = server_options.log;
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
-  CoordinatorOptions again;
-  CLI::App command;
-  AddOptions(&command, &again);
-  std::vector<std::string> last =
-      WithConfigFile(command, typed).value_or(typed);
+  ConfigReload<CoordinatorOptions> reload(AddOptions, typed, *log);
   signals.Attach([&server] { server->Stop(); },
                  [&] {
-                   if (!options.config.empty()) {
-                     return Reload(typed, &last, *server, *log);
+                   if (options.config.empty()) {
+                     log->info(kHungUp);
+                     return server->Stop();
                    }
-                   log->info(kHungUp);
-                   server->Stop();
+                   reload.Read(kReloaded,
+                               {"log-level", "weight-min", "weight-max",
+                                "quota-jobs", "quota-accelerators",
+                                "quota-requests", "quota-submissions"},
+                               [&](const CoordinatorOptions& now) {
+                                 server->SetQuota(now.server.quota);
+                               });
                  });
   const absl::Status ended = server->Run();
   signals.Attach(nullptr);

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-
-namespace CLI {
-class App;
-}
+#include "coordinator/cli/daemon/daemon_log.h"
+#include "core/text.h"
+#include "spdlog/spdlog.h"
 
 namespace gavel {
 
@@ -37,6 +36,52 @@ absl::StatusOr<std::vector<std::string>> ParseAgain(
 std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
                                      const std::vector<std::string>& now,
                                      const std::vector<std::string>& reloaded);
+
+// What a daemon does on a SIGHUP: reads its configuration again. `Options` has
+// `log`; AddOptions declares it. Borrows the log.
+template <class Options>
+class ConfigReload {
+ public:
+  // `typed`: the arguments at the start.
+  ConfigReload(void (*add_options)(CLI::App*, Options*),
+               const std::vector<std::string>& typed, spdlog::logger& log)
+      : add_options_(add_options), typed_(typed), log_(log) {
+    Options again;
+    CLI::App command;
+    add_options_(&command, &again);
+    last_ = WithConfigFile(command, typed).value_or(typed);
+  }
+
+  // Sets the log's level and calls `take` with all options. `what`: of the keys
+  // `reloaded`, for the log; all others wait for the next start.
+  template <class Take>
+  void Read(const char* what, const std::vector<std::string>& reloaded,
+            const Take& take) {
+    Options now;
+    CLI::App command;
+    add_options_(&command, &now);
+    absl::StatusOr<std::vector<std::string>> read = ParseAgain(command, typed_);
+    if (!read.ok()) {
+      log_.error("nothing is changed: {}", ToStd(read.status().message()));
+      return;
+    }
+    SetLogLevel(log_, now.log.level);
+    take(now);
+    log_.info("configuration read again: {}", what);
+    for (const std::string& key : ChangedKeys(last_, *read, reloaded)) {
+      log_.warn(
+          "{} has changed in the configuration; it is read at the next start",
+          key);
+    }
+    last_ = *std::move(read);
+  }
+
+ private:
+  void (*const add_options_)(CLI::App*, Options*);
+  const std::vector<std::string> typed_;
+  spdlog::logger& log_;
+  std::vector<std::string> last_;  // the arguments as they were read last
+};
 
 }  // namespace gavel
 

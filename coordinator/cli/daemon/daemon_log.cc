@@ -180,13 +180,4 @@ int TellEnd(const absl::Status& status, const LogOptions& options) {
   return DaemonCodeOf(status);
 }
 
-void WarnOfChangedKeys(const std::vector<std::string>& keys,
-                       spdlog::logger& log) {
-  for (const std::string& key : keys) {
-    log.warn(
-        "{} has changed in the configuration; it is read at the next start",
-        key);
-  }
-}
-
 }  // namespace gavel

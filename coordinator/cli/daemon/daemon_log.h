@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/descriptor.h"
@@ -46,10 +45,6 @@ int DaemonCodeOf(const absl::Status& status);
 // Of a SIGHUP to a daemon without --config, as a terminal that closes sends it.
 inline constexpr char kHungUp[] =
     "SIGHUP, and no --config to read again: it stops in order";
-
-// Each is read at the next start only.
-void WarnOfChangedKeys(const std::vector<std::string>& keys,
-                       spdlog::logger& log);
 
 }  // namespace gavel
 
