@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -80,11 +81,12 @@ std::string ReportContext::WhyNotDrawn(const std::string& scheduler,
   for (const StoredRun* run : runs.unfinished) {
     if (is_of(run)) ++ends[RunStatusName(run->run.status)];
   }
-  std::string why;
-  for (const auto& [end, count] : ends) {
-    StrAppend(&why, why.empty() ? "" : ", ", count, " ", end);
-  }
-  return ends.empty() ? "not run" : StrCat("no run of it ended: ", why);
+  const auto why = [](std::string* out, const auto& one) {
+    StrAppend(out, one.second, " ", one.first);
+  };
+  return ends.empty()
+             ? "not run"
+             : StrCat("no run of it ended: ", absl::StrJoin(ends, ", ", why));
 }
 
 void ReportContext::NoteMissing(const std::string& chart, const RunGroup& runs,

@@ -269,9 +269,9 @@ absl::StatusOr<SimulationRun> Simulate(const Past& past,
 }
 
 std::string TypesOf(const std::vector<ClusterPart>& cluster) {
-  std::vector<std::string> types;
-  for (const ClusterPart& part : cluster) types.push_back(part.type);
-  return absl::StrJoin(types, ", ");
+  return absl::StrJoin(cluster, ", ", [](std::string* out, const auto& part) {
+    *out += part.type;
+  });
 }
 
 // The jobs have throughputs only on types that their cluster had.
@@ -292,11 +292,11 @@ absl::Status CheckTypes(const Past& past,
 
 std::string TextOf(const Past& past, const std::vector<ClusterPart>& cluster,
                    double round_duration_s) {
-  std::string text = StrCat(past.jobs.size(), " jobs on ");
-  for (const ClusterPart& part : cluster) {
-    StrAppend(&text, &part == &cluster.front() ? "" : ",", part.type, ":",
-              part.count);
-  }
+  const auto name = [](std::string* out, const ClusterPart& part) {
+    StrAppend(out, part.type, ":", part.count);
+  };
+  std::string text =
+      StrCat(past.jobs.size(), " jobs on ", absl::StrJoin(cluster, ",", name));
   StrAppend(&text, ", rounds of ", round_duration_s, " s");
   if (past.left_out > 0) {
     StrAppend(&text, "; ", past.left_out,

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/progress_bar.h"
 #include "core/text.h"
 #include "study/simulation/simulation_store.h"
@@ -22,12 +23,11 @@ std::string Ratio(double value) {
 
 // All JSON and text keep the names of types in the cluster's order.
 std::string UtilizationLine(const SimulationResult& result) {
-  std::string by_type;
-  for (const auto& [type, value] : result.utilization) {
-    StrAppend(&by_type, by_type.empty() ? "" : ", ", type, " ",
-              FormatPercent(value));
-  }
-  return StrCat(FormatPercent(result.cluster_utilization), "  (", by_type, ")");
+  const auto of_type = [](std::string* out, const auto& one) {
+    StrAppend(out, one.first, " ", FormatPercent(one.second));
+  };
+  return StrCat(FormatPercent(result.cluster_utilization), "  (",
+                absl::StrJoin(result.utilization, ", ", of_type), ")");
 }
 
 std::string SimulatedPerSecond(const SimulationRun& run) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/table.h"
 #include "core/text.h"
@@ -43,15 +44,12 @@ double MeanOf(const Row& row, const Get& get) {
 }
 
 std::string StatusCell(const Row& row) {
-  if (row.statuses.size() == 1) {
-    return std::string(RunStatusName(row.statuses.begin()->first));
-  }
-  std::string text;
-  for (const auto& [status, count] : row.statuses) {
-    StrAppend(&text, text.empty() ? "" : ", ", count, " ",
-              RunStatusName(status));
-  }
-  return text;
+  const bool one_status = row.statuses.size() == 1;
+  return absl::StrJoin(row.statuses, ", ",
+                       [&](std::string* out, const auto& one) {
+                         if (!one_status) StrAppend(out, one.second, " ");
+                         StrAppend(out, RunStatusName(one.first));
+                       });
 }
 
 std::vector<std::string> FigureCells(const Row& row) {

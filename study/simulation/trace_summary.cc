@@ -22,11 +22,9 @@ template <class T>
 std::string Tally(const Trace& trace, T TraceJob::*field) {
   std::map<T, size_t> counts;
   for (const TraceJob& job : trace.jobs) ++counts[job.*field];
-  std::string text;
-  for (const auto& [value, count] : counts) {
-    StrAppend(&text, text.empty() ? "" : ", ", count, " with ", value);
-  }
-  return text;
+  return absl::StrJoin(counts, ", ", [](std::string* out, const auto& one) {
+    StrAppend(out, one.second, " with ", one.first);
+  });
 }
 
 std::string RenderTotals(const Trace& trace) {

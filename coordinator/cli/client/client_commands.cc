@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client.h"
 #include "coordinator/cli/client/client_options.h"
@@ -13,7 +14,6 @@
 #include "coordinator/cli/rows.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
-#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -35,11 +35,10 @@ void WarnOfUnknownTypes(Client& client, const JobFile& file,
   if (known.empty()) return;
   for (const std::string& type : spec.types) {
     if (known.contains(type)) continue;
-    std::fprintf(stderr,
-                 "%s: types names \"%s\", which the cluster does not have; it "
-                 "has %s\n",
-                 file.path.c_str(), type.c_str(),
-                 absl::StrJoin(known, ", ").c_str());
+    absl::FPrintF(stderr,
+                  "%s: types names \"%s\", which the cluster does not have; it "
+                  "has %s\n",
+                  file.path, type, absl::StrJoin(known, ", "));
   }
 }
 
@@ -59,9 +58,7 @@ absl::Status Submit(const SubmitOptions& options) {
     }
     WarnOfUnknownTypes(*client, file, spec);
     if (options.json) continue;
-    std::printf("Submitted job %llu (%s)\n",
-                static_cast<unsigned long long>(job.value()),
-                file.name.c_str());
+    absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
   }
   if (options.json) std::printf("%s\n", submitted.dump(2).c_str());
   return absl::OkStatus();
@@ -80,8 +77,7 @@ absl::Status Command(const CommandOptions& options, CommandKind kind,
     GAVEL_RETURN_IF_ERROR(client->Command(kind, job));
     changed.push_back({{"id", job.value()}});
     if (options.json) continue;
-    std::printf("%s job %llu\n", done,
-                static_cast<unsigned long long>(job.value()));
+    absl::PrintF("%s job %d\n", done, job.value());
   }
   if (options.json) std::printf("%s\n", changed.dump(2).c_str());
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
@@ -76,12 +77,11 @@ void TellOfOtherServers(Client& client, const WorkerId& worker) {
   std::vector<std::string> servers = ServersOf(client, worker);
   if (servers.size() < 2) return;
   servers.pop_back();
-  std::fprintf(
+  absl::FPrintF(
       stderr,
       "gavel: what it wrote before on %s is not shown; it is there, in "
-      "logs/CLUSTER/%llu.%d of the agent's state directory\n",
-      absl::StrJoin(servers, " and ").c_str(),
-      static_cast<unsigned long long>(worker.job.value()), worker.rank);
+      "logs/CLUSTER/%d.%d of the agent's state directory\n",
+      absl::StrJoin(servers, " and "), worker.job.value(), worker.rank);
 }
 
 absl::Status Run(const LogsOptions& options) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
@@ -152,8 +153,7 @@ absl::Status Update(const UpdateOptions& options) {
     GAVEL_RETURN_IF_ERROR(client->Command(command));
     changed.push_back({{"id", command.job.value()}});
     if (options.json) continue;
-    std::printf("Updated job %llu\n",
-                static_cast<unsigned long long>(command.job.value()));
+    absl::PrintF("Updated job %d\n", command.job.value());
   }
   if (options.json) std::printf("%s\n", changed.dump(2).c_str());
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_format.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/daemon_options.h"
@@ -174,21 +175,18 @@ std::string PositionText(const JournalPosition& position) {
 absl::Status BackUp(const BackupOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const JournalPosition last,
                          BackUpJournal(options.state, options.file));
-  const std::string text = PositionText(last);
-  std::printf("%s has the journal of %s up to %s\n", options.file.c_str(),
-              options.state.c_str(), text.c_str());
+  absl::PrintF("%s has the journal of %s up to %s\n", options.file,
+               options.state, PositionText(last));
   return absl::OkStatus();
 }
 
 absl::Status Restore(const BackupOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const JournalPosition last,
                          RestoreJournal(options.file, options.state));
-  const std::string text = PositionText(last);
-  std::printf(
+  absl::PrintF(
       "%s has the journal of %s up to %s. What came behind it is lost; start "
       "once with\n  gavel coordinator --state %s --accept-loss\n",
-      options.state.c_str(), options.file.c_str(), text.c_str(),
-      options.state.c_str());
+      options.state, options.file, PositionText(last), options.state);
   return absl::OkStatus();
 }
 

@@ -274,17 +274,8 @@ Advice AdviseOnDifference(const ExaminedRun& run,
   return advice;
 }
 
-Advice AdviseOnRandomState(const std::string& names) {
-  return {StrCat("the program itself is not deterministic: tracked state "
-                 "differs in a second undisturbed run: ",
-                 names, "."),
-          kSeedIt};
-}
-
-Advice AdviseOnRandomness(const ReportDifference& difference) {
-  return {StrCat("the program itself is not deterministic: ",
-                 DescribeDifference(difference, "in a second undisturbed run")),
-          kSeedIt};
+Advice AdviseOnRandomness(const std::string& what) {
+  return {StrCat("the program itself is not deterministic: ", what), kSeedIt};
 }
 
 }  // namespace gavel

@@ -64,9 +64,8 @@ Advice AdviseOnUncountedEpochs(const DoctorAccount& account);
 // A program that was started again from step `from` comes to another end.
 Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found);
 
-// Two undisturbed runs differ already.
-Advice AdviseOnRandomness(const ReportDifference& difference);
-Advice AdviseOnRandomState(const std::string& names);
+// Two undisturbed runs differ already. `what`: and how.
+Advice AdviseOnRandomness(const std::string& what);
 
 }  // namespace gavel
 

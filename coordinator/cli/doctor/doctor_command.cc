@@ -28,16 +28,10 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  uint64_t steps = 20;
-  bool steps_given = false;
+  DoctorProgram program;
+  ExaminationOptions examination;
   std::string state;
-  double timeout_s = 120;
-  double tolerance = 0;
-  std::string device;
-  std::string move_to;
   bool json = false;
-  std::vector<std::string> ignored;
-  std::vector<std::string> command;
 };
 
 // Removed with what is in it, unless it is kept.
@@ -79,17 +73,14 @@ class WorkFolder {
 
 // What is not given: GAVEL_DEVICE, else the first GPU, else the CPU; and the
 // next GPU to move to, where there is one.
-void FillDevices(Options* options) {
+void FillDevices(std::string* device, std::string* move_to) {
   const char* variable = std::getenv("GAVEL_DEVICE");
-  if (options->device.empty() && variable != nullptr) {
-    options->device = variable;
-  }
+  if (device->empty() && variable != nullptr) *device = variable;
   const size_t gpus =
       DetectAccelerators().value_or(std::vector<AcceleratorInfo>()).size();
-  if (options->device.empty()) options->device = gpus > 0 ? "cuda:0" : "cpu";
-  if (!options->move_to.empty()) return;
-  options->move_to = options->device;
-  if (gpus > 1 && options->device == "cuda:0") options->move_to = "cuda:1";
+  if (device->empty()) *device = gpus > 0 ? "cuda:0" : "cpu";
+  if (!move_to->empty()) return;
+  *move_to = gpus > 1 && *device == "cuda:0" ? "cuda:1" : *device;
 }
 
 // As the user's own runs; an agent would give a CPU slot one thread.
@@ -222,19 +213,15 @@ std::string RenderDoctorJson(const Examined& examined,
 }
 
 absl::StatusOr<int> Run(Options options) {
-  FillDevices(&options);
+  DoctorProgram& program = options.program;
+  ExaminationOptions& examination = options.examination;
+  FillDevices(&program.device, &examination.move_to);
   const StopFlag stop;
   GAVEL_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Create(options.state));
-  const std::string& name = options.command.front();
-  const DoctorProgram program{options.command,   folder.path(),
-                              options.device,    Threads(),
-                              options.timeout_s, stop.get()};
-  ExaminationOptions examination;
-  examination.steps = options.steps;
-  examination.steps_given = options.steps_given;
-  examination.ignored = {options.ignored.begin(), options.ignored.end()};
-  examination.tolerance = options.tolerance;
-  examination.move_to = options.move_to;
+  const std::string& name = program.argv.front();
+  program.folder = folder.path();
+  program.threads = Threads();
+  program.stop = stop.get();
   if (!options.json) {
     std::printf("gavel doctor: %s\n", name.c_str());
     examination.say = [](const char* what, const std::string& text) {
@@ -258,7 +245,8 @@ absl::StatusOr<int> Run(Options options) {
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code) {
   auto options = std::make_shared<Options>();
-  options->command = std::move(program);
+  options->program.argv = std::move(program);
+  ExaminationOptions& examination = options->examination;
   CLI::App* command = app.add_subcommand(
       "doctor",
       "Tells whether a training program resumes exactly: runs it alone, pauses "
@@ -269,28 +257,28 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
       "Exit codes: 0 PASS, 1 FAIL or UNKNOWN (not all could be examined), 2 a "
       "wrong command line. docs/doctor.md explains what is said.");
   CLI::Option* const steps =
-      AddOption(*command, "--steps", options->steps, "",
+      AddOption(*command, "--steps", examination.steps, "",
                 "how many, at least 2 (default 20, more where epochs are "
                 "longer)")
           ->check(CLI::Range(uint64_t{2}, kDoctorStepsMax));
-  AddOption(*command, "--timeout", options->timeout_s, "SECONDS",
+  AddOption(*command, "--timeout", options->program.timeout_s, "SECONDS",
             "for each run")
       ->check(CheckAboveZero);
-  AddOption(*command, "--ignore", options->ignored, "NAME",
+  AddOption(*command, "--ignore", examination.ignored, "NAME",
             "a reported name that is not compared, such as a time; may be "
             "repeated")
       ->expected(1)
       ->take_all();
   command
-      ->add_option("--tolerance", options->tolerance,
+      ->add_option("--tolerance", examination.tolerance,
                    "values that differ by less than this part of the larger "
                    "one count as equal (default: equal to the bit)")
       ->type_name("FRACTION")
       ->check(CLI::Range(0.0, 1.0));
-  AddOption(*command, "--device", options->device, "",
+  AddOption(*command, "--device", options->program.device, "",
             "cpu, cuda:0, ... (default: GAVEL_DEVICE, else the first GPU, else "
             "the CPU)");
-  AddOption(*command, "--move-to", options->move_to, "",
+  AddOption(*command, "--move-to", examination.move_to, "",
             "device of the run that is moved (default: another GPU, else "
             "another slot of the same)");
   command->add_flag("--json", options->json, "one JSON object on stdout");
@@ -298,8 +286,8 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
             "directory for its files, which are removed unless it fails "
             "(default: the one for temporary files)");
   command->callback([options, exit_code, steps] {
-    options->steps_given = steps->count() > 0;
-    if (options->command.empty()) {
+    options->examination.steps_given = steps->count() > 0;
+    if (options->program.argv.empty()) {
       throw CLI::RequiredError("-- ./train ARGUMENTS...");
     }
     const absl::StatusOr<int> code = Run(*options);

@@ -44,11 +44,14 @@ std::string DoctorExamination::ResultOf(const ExaminedRun& run) const {
 
 absl::StatusOr<DoctorRun> DoctorExamination::RunOnce(DoctorRunOptions options) {
   if (options.steps == 0) options.steps = steps_;
+  if (options.checkpoints.empty()) {
+    options.checkpoints = options.name + ".checkpoints";
+  }
   options.checkpoint_interval_steps = std::max<uint64_t>(
       1, (alone_.last_checkpoint ? alone_.last_step() : steps_) / 2);
   GAVEL_ASSIGN_OR_RETURN(DoctorRun run, RunUnderDoctor(program_, options));
   std::erase_if(run.values, [this](const ReportedValue& one) {
-    return options_.ignored.contains(one.name);
+    return std::ranges::count(options_.ignored, one.name) > 0;
   });
   return run;
 }
@@ -77,9 +80,7 @@ bool DoctorExamination::HasBadCheckpoint(const DoctorRun& run) {
 
 absl::Status DoctorExamination::RunAlone() {
   for (std::string name = "alone";; name = StrCat("alone.", steps_)) {
-    GAVEL_ASSIGN_OR_RETURN(
-        alone_,
-        RunOnce({.name = name, .checkpoints = StrCat(name, ".checkpoints")}));
+    GAVEL_ASSIGN_OR_RETURN(alone_, RunOnce({.name = name}));
     if (EndedBadly(alone_, "the program, run alone,")) return absl::OkStatus();
     advice_ = AdviseOnReference(alone_, program_.argv.front());
     if (!advice_.empty()) return absl::OkStatus();
@@ -164,7 +165,6 @@ absl::Status DoctorExamination::RunLeased(const char* name,
     GAVEL_ASSIGN_OR_RETURN(
         const DoctorRun run,
         RunOnce({.name = run_name,
-                 .checkpoints = StrCat(run_name, ".checkpoints"),
                  .leases = {{first, second}},
                  .interrupt_after_step = alone_.last_step() / 2}));
     const DoctorLeases& leases = run.leases;
@@ -282,9 +282,7 @@ std::string OtherNameAt(const std::vector<ReportedValue>& values,
 // Lost state is told apart from randomness by a second undisturbed run, made
 // only now.
 absl::Status DoctorExamination::Explain() {
-  GAVEL_ASSIGN_OR_RETURN(
-      const DoctorRun again,
-      RunOnce({.name = "again", .checkpoints = "again.checkpoints"}));
+  GAVEL_ASSIGN_OR_RETURN(const DoctorRun again, RunOnce({.name = "again"}));
   if (EndedBadly(again, "the program, run alone once more,")) {
     return absl::OkStatus();
   }
@@ -312,9 +310,12 @@ absl::Status DoctorExamination::Explain() {
     }
   }
   if (unsteady.empty() && unsteady_state.empty()) return absl::OkStatus();
-  const Advice own = unsteady.empty()
-                         ? AdviseOnRandomState(FirstNames(unsteady_state))
-                         : AdviseOnRandomness(unsteady.front());
+  const Advice own = AdviseOnRandomness(
+      unsteady.empty()
+          ? StrCat("tracked state differs in a second undisturbed run: ",
+                   FirstNames(unsteady_state), ".")
+          : DescribeDifference(unsteady.front(),
+                               "in a second undisturbed run"));
   if (advice_.empty()) {
     advice_ = own;
   } else {

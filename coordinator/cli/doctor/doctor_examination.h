@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -28,9 +27,9 @@ struct ExaminationOptions {
   uint64_t steps = 20;  // at least 2
   // Else more are done, until epochs end, as far as the timeout allows.
   bool steps_given = false;
-  std::set<std::string> ignored;  // reported names that are not compared
-  double tolerance = 0;           // as of CompareReports
-  std::string move_to = "cpu";    // device of the run that is moved
+  std::vector<std::string> ignored;  // reported names that are not compared
+  double tolerance = 0;              // as of CompareReports
+  std::string move_to;               // device of the run that is moved
   // Called with each line on a run, as soon as it is known. May be empty.
   std::function<void(const char* what, const std::string& text)> say;
 };

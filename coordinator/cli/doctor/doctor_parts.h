@@ -29,6 +29,7 @@ class DoctorExamination {
  private:
   using Part = absl::Status (DoctorExamination::*)();
 
+  // `checkpoints` empty: NAME.checkpoints.
   absl::StatusOr<DoctorRun> RunOnce(DoctorRunOptions options);
   absl::Status RunAlone();
   uint64_t MoreSteps() const;
@@ -43,7 +44,7 @@ class DoctorExamination {
   absl::Status Resume();
   absl::Status ReachOwnEnd();
   absl::StatusOr<DoctorRun> RunToEnd(const char* name,
-                                     const std::string& checkpoints);
+                                     const std::string& checkpoints = "");
   absl::Status Explain();
 
   // These fill advice_ and return true when something is wrong.

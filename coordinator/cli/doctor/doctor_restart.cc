@@ -124,8 +124,7 @@ absl::StatusOr<DoctorRun> DoctorExamination::RunToEnd(
 absl::Status DoctorExamination::ReachOwnEnd() {
   const bool ends_by_itself = alone_.last_step() < steps_;
   if (alone_.account.loops_begun < 2 || ends_by_itself) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const DoctorRun whole,
-                         RunToEnd("whole", "whole.checkpoints"));
+  GAVEL_ASSIGN_OR_RETURN(const DoctorRun whole, RunToEnd("whole"));
   if (whole.timed_out || whole.last_step() >= kDoctorStepsMax) {
     Say("end", absl::StrFormat("its own is not reached in %.0f s, so what ends "
                                "it was not examined",

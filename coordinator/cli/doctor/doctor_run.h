@@ -23,7 +23,7 @@ namespace gavel {
 struct DoctorProgram {
   std::vector<std::string> argv;
   std::string folder;  // of the runs' files
-  std::string device = "cpu";
+  std::string device;
   int threads = 1;  // of an operation, on the CPU
   double timeout_s = 120;
   const std::atomic<bool>* stop = nullptr;  // borrowed; true: give up
@@ -32,7 +32,8 @@ struct DoctorProgram {
 struct DoctorRunOptions {
   // Its files are FOLDER/NAME.log, NAME.report and NAME.account.
   std::string name;
-  std::string checkpoints;  // a folder in FOLDER, created when it is not there
+  // A folder in FOLDER, created when it is not there.
+  std::string checkpoints = {};
   uint64_t steps = 0;
   uint64_t checkpoint_interval_steps = 1;
   // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is

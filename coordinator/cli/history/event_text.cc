@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/engine/event_codec.h"
 #include "coordinator/policy/policy.h"
 #include "core/codec.h"
@@ -132,19 +133,14 @@ std::string Body(const event::PricesChanged& e, const Engine&) {
   return StrCat(e.prices.size(), " types");
 }
 std::string Body(const event::WorkersEvicted& e, const Engine&) {
-  std::string text;
-  for (const WorkerKey& worker : e.workers) {
-    StrAppend(&text, text.empty() ? "" : ", ", WorkerText(worker));
-  }
-  return text;
+  return absl::StrJoin(e.workers, ", ", [](std::string* out, const auto& one) {
+    *out += WorkerText(one);
+  });
 }
 std::string Body(const event::JobsResized& e, const Engine&) {
-  std::string text;
-  for (const Resize& resize : e.resizes) {
-    StrAppend(&text, text.empty() ? "" : ", ", "job ", resize.job.value(),
-              " to ", resize.scale_factor);
-  }
-  return text;
+  return absl::StrJoin(e.resizes, ", ", [](std::string* out, const auto& one) {
+    StrAppend(out, "job ", one.job.value(), " to ", one.scale_factor);
+  });
 }
 template <class E>
 std::string Body(const E&, const Engine&) {

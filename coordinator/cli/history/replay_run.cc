@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/history/event_text.h"
 #include "coordinator/engine/event_codec.h"
 #include "coordinator/policy/policy.h"
@@ -92,11 +93,10 @@ absl::StatusOr<Incident> ReadIncident(const ReplayOptions& options) {
 }
 
 std::string Instead(std::span<const Event> decided, const Engine& engine) {
-  std::string text;
-  for (const Event& event : decided) {
-    StrAppend(&text, text.empty() ? "" : "; ", EventText(event, engine));
-  }
-  return text.empty() ? "nothing" : text;
+  if (decided.empty()) return "nothing";
+  return absl::StrJoin(decided, "; ", [&](std::string* out, const Event& one) {
+    *out += EventText(one, engine);
+  });
 }
 
 // A deadline or a message that is not journaled: the engine decides it.
