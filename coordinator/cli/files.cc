@@ -115,8 +115,7 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kClusterSpecBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kClusterSpecBytesMax));
   return ParseClusterSpec(text, path);
 }
 

@@ -120,8 +120,7 @@ absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
     const std::string& path) {
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(path, kWorkloadFileBytesMax));
-  GAVEL_ASSIGN_OR_RETURN(std::vector<ProfileWorkload> workloads,
-                         ParseWorkloads(text, path));
+  GAVEL_ASSIGN_OR_RETURN(auto workloads, ParseWorkloads(text, path));
   const fs::path folder = fs::absolute(path).parent_path();
   for (ProfileWorkload& workload : workloads) {
     workload.working_directory = (folder / workload.working_directory).string();

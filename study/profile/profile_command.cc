@@ -36,8 +36,7 @@ absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
     GAVEL_ASSIGN_OR_RETURN(server.accelerators, DetectAccelerators());
     return servers;
   }
-  GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                         ReadClusterFile(flags.cluster));
+  GAVEL_ASSIGN_OR_RETURN(const auto cluster, ReadClusterFile(flags.cluster));
   servers = cluster.servers;
   for (ServerSpec& server : servers) {
     GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
@@ -46,10 +45,8 @@ absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
 }
 
 absl::Status Run(ProfileFlags flags) {
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<ProfileWorkload> workloads,
-                         ReadWorkloads(flags.workloads));
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<ServerSpec> servers,
-                         FindServers(flags));
+  GAVEL_ASSIGN_OR_RETURN(const auto workloads, ReadWorkloads(flags.workloads));
+  GAVEL_ASSIGN_OR_RETURN(const auto servers, FindServers(flags));
   std::vector<std::string> left_out;
   std::vector<ProfileCell> cells =
       CellsOf(workloads, servers, !flags.alone, &left_out);

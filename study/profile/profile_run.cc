@@ -213,8 +213,7 @@ class ProfileRun {
   absl::Status Run() {
     GAVEL_RETURN_IF_ERROR(ReadTable());
     GAVEL_RETURN_IF_ERROR(MakeDirectory(options_.folder));
-    GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseGranter> leases,
-                           LeaseGranter::Open());
+    GAVEL_ASSIGN_OR_RETURN(const auto leases, LeaseGranter::Open());
     for (size_t i = 0; i < cells_.size(); ++i) {
       if (options_.show) {
         options_.show(i, cells_.size(), TitleOf(cells_[i], workloads_));

@@ -107,8 +107,7 @@ void ReportContext::NoteMissing(const std::string& chart, const RunGroup& runs,
 
 absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
                                       const ReportOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const ReportContext context,
-                         ReportContext::Create(store));
+  GAVEL_ASSIGN_OR_RETURN(const auto context, ReportContext::Create(store));
   ReportPage page{options.title, SummaryOf(context), {}};
   const auto add = [&page](ReportSection section) {
     if (section.csv.empty() && section.notes.empty()) return;
@@ -121,8 +120,7 @@ absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
   add(std::move(jcts));
   add(MakespanAgainstJobs(context));
   for (const Maker make : {UsageOverTime, SharesReceived, RoundsOverTime}) {
-    GAVEL_ASSIGN_OR_RETURN(ReportSection section,
-                           make(context, options.each_run));
+    GAVEL_ASSIGN_OR_RETURN(auto section, make(context, options.each_run));
     add(std::move(section));
   }
   page.sections.push_back(AllRuns(context));

@@ -102,8 +102,7 @@ void AddPlot(const ReportContext& context, const RunGroup& group, Plot plot,
 // Runs whose rounds were recorded, one for each scheduler and load.
 absl::StatusOr<std::vector<Detail>> RecordedDetails(
     const ReportContext& context) {
-  GAVEL_ASSIGN_OR_RETURN(const std::set<uint64_t> recorded,
-                         context.store().RunsWithLeases());
+  GAVEL_ASSIGN_OR_RETURN(const auto recorded, context.store().RunsWithLeases());
   std::vector<Detail> details;
   for (RunGroup& group : context.Groups()) {
     std::erase_if(group.runs, [&](const StoredRun* run) {
@@ -265,8 +264,7 @@ absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
        DrawnGroups(context, kDistributionsMax, &section)) {
     std::map<std::string, std::vector<double>> hours_of;
     for (const StoredRun* run : group.runs) {
-      GAVEL_ASSIGN_OR_RETURN(const std::vector<double> hours,
-                             JctHours(context, *run));
+      GAVEL_ASSIGN_OR_RETURN(const auto hours, JctHours(context, *run));
       auto& all = hours_of[context.labels().Scheduler(run->spec)];
       all.insert(all.end(), hours.begin(), hours.end());
     }

@@ -51,8 +51,7 @@ class RoundEndRun {
     }
     GAVEL_RETURN_IF_ERROR(End());
     for (const std::string& trace : traces_) {
-      GAVEL_ASSIGN_OR_RETURN(const std::vector<TracedStep> steps,
-                             ReadWorkerTrace(trace));
+      GAVEL_ASSIGN_OR_RETURN(const auto steps, ReadWorkerTrace(trace));
       record_.steps.insert(record_.steps.end(), steps.begin(), steps.end());
     }
     return std::move(record_);
@@ -237,8 +236,7 @@ std::vector<MeasuredRound> RoundsOf(const PreemptionRecord& record, int rounds,
 absl::Status RunPreemption(const PreemptionOptions& options,
                            PreemptionRounds* all) {
   all->clear();
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseGranter> leases,
-                         LeaseGranter::Open());
+  GAVEL_ASSIGN_OR_RETURN(const auto leases, LeaseGranter::Open());
   const size_t count = options.workloads.size() * kRoundEnds.size();
   for (const ProfileWorkload& workload : options.workloads) {
     PreemptionRounds::value_type ends;

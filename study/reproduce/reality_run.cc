@@ -203,8 +203,7 @@ class RealityRunner {
     GAVEL_ASSIGN_OR_RETURN(const Json rows, ReadHistoryFile(journal, filter));
     filter.table = "leases";
     GAVEL_ASSIGN_OR_RETURN(const Json leases, ReadHistoryFile(journal, filter));
-    GAVEL_ASSIGN_OR_RETURN(std::vector<LiveJob> jobs,
-                           ReadLiveJobs(rows, leases));
+    GAVEL_ASSIGN_OR_RETURN(auto jobs, ReadLiveJobs(rows, leases));
     for (LiveJob& job : jobs) {
       GAVEL_ASSIGN_OR_RETURN(
           job.steps,

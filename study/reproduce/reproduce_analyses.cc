@@ -98,8 +98,7 @@ absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
     const ThroughputTable& throughputs) {
   std::array<size_t, 3> types{};
   std::array<double, 3> price{};
-  GAVEL_ASSIGN_OR_RETURN(const PriceSeries prices,
-                         PriceSeries::Constant("gcp"));
+  GAVEL_ASSIGN_OR_RETURN(const auto prices, PriceSeries::Constant("gcp"));
   for (size_t j = 0; j < kPaperTypes.size(); ++j) {
     GAVEL_ASSIGN_OR_RETURN(types[j], TypeOf(throughputs, kPaperTypes[j]));
     price[j] = prices.At(kPaperTypes[j], 0);

@@ -111,8 +111,7 @@ absl::StatusOr<std::vector<Reproduction>> Reproduce(
   GAVEL_ASSIGN_OR_RETURN(const auto throughputs,
                          inputs.LoadThroughputs(options.throughputs));
   GAVEL_RETURN_IF_ERROR(AddFiles(options, &experiments));
-  GAVEL_ASSIGN_OR_RETURN(SimulationStore store,
-                         SimulationStore::Open(options.database));
+  GAVEL_ASSIGN_OR_RETURN(auto store, SimulationStore::Open(options.database));
   GAVEL_ASSIGN_OR_RETURN(const SweepOutcome outcome,
                          MakeRuns(options, experiments, store, inputs));
   std::map<std::string, StoredRun> run_of;

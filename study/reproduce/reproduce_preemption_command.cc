@@ -38,8 +38,7 @@ struct PreemptionFlags {
 absl::StatusOr<AcceleratorInfo> FindAccelerator(const PreemptionFlags& flags) {
   std::vector<AcceleratorInfo> all;
   if (!flags.cluster.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                           ReadClusterFile(flags.cluster));
+    GAVEL_ASSIGN_OR_RETURN(const auto cluster, ReadClusterFile(flags.cluster));
     for (const ServerSpec& server : cluster.servers) {
       all.insert(all.end(), server.accelerators.begin(),
                  server.accelerators.end());

@@ -66,8 +66,7 @@ absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
                ": the program has written no trace; is its loop a "
                "gavel::Iterator?"));
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kTraceFileBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kTraceFileBytesMax));
   return ParseWorkerTrace(text, path);
 }
 

@@ -223,8 +223,7 @@ absl::StatusOr<Watched> Simulate(const SimulateOptions& options,
   Watcher watcher;
   SimulationInputCache cache;
   GAVEL_ASSIGN_OR_RETURN(SimulationInputs inputs, cache.Load(spec));
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> notices,
-                         cache.CheckRuns({&spec, 1}));
+  GAVEL_ASSIGN_OR_RETURN(const auto notices, cache.CheckRuns({&spec, 1}));
   PrintNotices(notices);
   inputs.options.record_rounds = options.record_rounds;
   RunControl control = watcher.Control();

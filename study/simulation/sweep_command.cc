@@ -30,8 +30,7 @@ struct SweepCommandOptions {
 };
 
 absl::StatusOr<SweepSpec> ReadSweep(const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kSweepBytesMax + 1));
+  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kSweepBytesMax + 1));
   return ParseSweep(text, path, fs::path(path).parent_path().string());
 }
 

@@ -323,8 +323,7 @@ absl::StatusOr<PolicyProblem> ParseProblem(const ParsedJson& json,
   PolicyProblem problem;
   GAVEL_RETURN_IF_ERROR(ReadCluster(json, &problem));
   GAVEL_RETURN_IF_ERROR(ParseServers(json, &problem));
-  GAVEL_ASSIGN_OR_RETURN(const CaseJobs jobs,
-                         ParseJobs(json, policy, &problem));
+  GAVEL_ASSIGN_OR_RETURN(const auto jobs, ParseJobs(json, policy, &problem));
   GAVEL_RETURN_IF_ERROR(ParseThroughputs(json, &problem));
   GAVEL_RETURN_IF_ERROR(ParseKinds(json, jobs, &problem));
   GAVEL_RETURN_IF_ERROR(ParsePairs(json, jobs, &problem));
@@ -392,8 +391,7 @@ absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
     all = list->get_ref<const ParsedJson::array_t&>();
   }
   for (const ParsedJson& json : all) {
-    GAVEL_ASSIGN_OR_RETURN(PolicyCase one,
-                           ParseCase(json, cases.size(), policy));
+    GAVEL_ASSIGN_OR_RETURN(auto one, ParseCase(json, cases.size(), policy));
     cases.push_back(std::move(one));
   }
   return cases;

@@ -66,8 +66,7 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerAll(const Policy& policy,
                                                     const SolveOptions& options,
                                                     const std::string& text) {
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson json, ParseJson(text));
-  GAVEL_ASSIGN_OR_RETURN(std::vector<PolicyCase> cases,
-                         ParsePolicyCases(json, options.policy));
+  GAVEL_ASSIGN_OR_RETURN(auto cases, ParsePolicyCases(json, options.policy));
   std::vector<PolicyAnswer> answers;
   for (PolicyCase& one : cases) {
     one.problem.solver = SolverOf(options.solver);
@@ -78,8 +77,7 @@ absl::StatusOr<std::vector<PolicyAnswer>> AnswerAll(const Policy& policy,
 }
 
 absl::Status Run(const SolveOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
-                         MakePolicy(options.policy));
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(options.policy));
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(options.input, kInputBytesMax));
   const absl::StatusOr<std::vector<PolicyAnswer>> answers =

@@ -34,8 +34,7 @@ absl::Status Set(const PolicyOptions& options, Client& client) {
 
 absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
-  GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
-                         Preview(live, options.name));
+  GAVEL_ASSIGN_OR_RETURN(const auto preview, Preview(live, options.name));
   const std::string text =
       options.json ? PreviewJson(preview).dump(2) + "\n"
                    : RenderPreview(preview, Terminal().table_width());

@@ -170,8 +170,7 @@ class Solver {
 
 absl::StatusOr<std::map<uint64_t, double>> SharesUnder(
     const LiveState& live, const std::string& name) {
-  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
-                         MakePolicy(name));
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(name));
   return Solver(live, *policy).Shares();
 }
 

@@ -122,8 +122,7 @@ struct Ends {
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                               std::vector<PredictedJob> jobs,
                               double wall_limit_s) {
-  GAVEL_ASSIGN_OR_RETURN(const SimulationInputs inputs,
-                         MakeInputs(options, &jobs));
+  GAVEL_ASSIGN_OR_RETURN(const auto inputs, MakeInputs(options, &jobs));
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TraceSimulation> simulation,
                          TraceSimulation::Create(inputs.options, *inputs.trace,
                                                  *inputs.throughputs));

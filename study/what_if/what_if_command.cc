@@ -21,8 +21,7 @@ struct WhatIfOptions : ClientOptions {
 };
 
 absl::Status Run(const WhatIfOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<JobFile> files,
-                         ReadJobFiles({options.job}));
+  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
                          ParseJobSpec(files.front().text, options.job));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());

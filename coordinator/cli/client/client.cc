@@ -43,8 +43,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
   GAVEL_RETURN_IF_ERROR(CheckResolves(endpoint));
   GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> client_keys,
                          FindClientKeys(endpoint, keys, kClientKeyFile));
-  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Dealer> dealer,
-                         Dealer::Connect(endpoint, {client_keys}));
+  GAVEL_ASSIGN_OR_RETURN(auto dealer, Dealer::Connect(endpoint, {client_keys}));
   const std::string public_key =
       client_keys.has_value() ? client_keys->own.public_key : "";
   bool connected = dealer->WaitForLink(kConnectTimeout_s);
@@ -80,8 +79,7 @@ absl::StatusOr<Reply> Client::Ask(const Message& message, uint64_t request,
     dealer_->WaitUntilConnected(kResendInterval_s);
   }
   while (SecondsUntil(end) > 0) {
-    GAVEL_ASSIGN_OR_RETURN(std::optional<Message> received,
-                           dealer_->Receive(SecondsUntil(end)));
+    GAVEL_ASSIGN_OR_RETURN(auto received, dealer_->Receive(SecondsUntil(end)));
     if (!received) continue;
     Reply* reply = std::get_if<Reply>(&*received);
     if (reply != nullptr && reply->request == request) return std::move(*reply);

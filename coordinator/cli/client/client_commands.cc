@@ -43,16 +43,14 @@ void WarnOfUnknownTypes(Client& client, const JobFile& file,
 }
 
 absl::Status Submit(const SubmitOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<JobFile> files,
-                         ReadJobFiles(options.paths));
+  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles(options.paths));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   Json submitted = Json::array();
   for (const JobFile& file : files) {
     GAVEL_ASSIGN_OR_RETURN(
         const JobId job, client->Submit(file.path, file.text, file.directory));
     submitted.push_back({{"id", job.value()}, {"name", file.name}});
-    GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
-                           ParseJobSpec(file.text, file.path));
+    GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
     for (const std::string& note : WithoutEffect(spec)) {
       std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
     }

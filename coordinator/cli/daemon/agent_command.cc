@@ -46,8 +46,7 @@ std::string HostName() {
 }
 
 absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const ClusterSpec cluster,
-                         ReadClusterFile(*options.cluster));
+  GAVEL_ASSIGN_OR_RETURN(const auto cluster, ReadClusterFile(*options.cluster));
   std::string names;
   for (const ServerSpec& server : cluster.servers) {
     if (server.name == options.shell.server ||

@@ -64,8 +64,7 @@ absl::Status Publish(const std::string& part, const std::string& path) {
 
 // All rows that are there follow on each other.
 absl::StatusOr<JournalPosition> Verify(const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
-                         SqliteDatabase::OpenReadOnly(path));
+  GAVEL_ASSIGN_OR_RETURN(auto database, SqliteDatabase::OpenReadOnly(path));
   GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
   RecoverInto into;
   into.begin = [](const JournalSnapshot*) { return absl::OkStatus(); };
@@ -76,8 +75,7 @@ absl::StatusOr<JournalPosition> Verify(const std::string& path) {
 
 // One moment of it; readers keep no writer waiting.
 absl::Status CopyDatabase(const std::string& from, const std::string& to) {
-  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
-                         SqliteDatabase::OpenReadOnly(from));
+  GAVEL_ASSIGN_OR_RETURN(auto database, SqliteDatabase::OpenReadOnly(from));
   // Of the copy. The file is opened to be read only, whatever is asked for.
   GAVEL_RETURN_IF_ERROR(database.Execute("PRAGMA query_only=OFF"));
   const mode_t before = umask(0077);

@@ -90,8 +90,7 @@ absl::StatusOr<std::vector<std::string>> WithConfigFile(
     const CLI::App& command, const std::vector<std::string>& typed) {
   const std::string path = ConfigPath(typed);
   if (path.empty()) return typed;
-  GAVEL_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(path, kConfigBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kConfigBytesMax));
   GAVEL_ASSIGN_OR_RETURN(const toml::table table,
                          ParseToml(text, path, kConfigBytesMax));
   const std::vector<std::string> names = KeysOf(command);
@@ -148,8 +147,7 @@ std::string KeyOf(const std::string& argument) {
 
 absl::StatusOr<std::vector<std::string>> ParseAgain(
     CLI::App& command, const std::vector<std::string>& typed) {
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                         WithConfigFile(command, typed));
+  GAVEL_ASSIGN_OR_RETURN(const auto all, WithConfigFile(command, typed));
   std::vector<std::string> reversed(all.rbegin(), all.rend());  // for CLI11
   try {
     command.parse(reversed);

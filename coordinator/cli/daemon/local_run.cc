@@ -66,8 +66,7 @@ class LocalCluster {
         CoordinatorServer::Create(std::move(options.coordinator)));
     for (AgentShellOptions& agent : options.agents) {
       agent.coordinator = cluster->endpoint();
-      GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<AgentShell> shell,
-                             AgentShell::Create(std::move(agent)));
+      GAVEL_ASSIGN_OR_RETURN(auto shell, AgentShell::Create(std::move(agent)));
       cluster->agents_.push_back(std::move(shell));
     }
     LocalCluster* const self = cluster.get();

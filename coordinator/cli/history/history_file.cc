@@ -11,8 +11,7 @@ namespace gavel {
 
 absl::StatusOr<Json> ReadHistoryFile(const std::string& path,
                                      const HistoryFilter& filter) {
-  GAVEL_ASSIGN_OR_RETURN(SqliteDatabase database,
-                         SqliteDatabase::OpenReadOnly(path));
+  GAVEL_ASSIGN_OR_RETURN(auto database, SqliteDatabase::OpenReadOnly(path));
   GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
   return ReadAllHistory(database, filter);
 }

@@ -64,8 +64,7 @@ absl::StatusOr<Incident> ReadIncident(const ReplayOptions& options) {
   GAVEL_RETURN_IF_ERROR(database.Execute("BEGIN"));
   GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
   GAVEL_ASSIGN_OR_RETURN(const ChainEnd base, ReadChainBase(database));
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<uint64_t> snapshots,
-                         ListSnapshots(database));
+  GAVEL_ASSIGN_OR_RETURN(const auto snapshots, ListSnapshots(database));
   // Where rows were pruned there is nothing to begin from but a snapshot.
   uint64_t before = options.from;
   if (base.position.seq > 0 && !snapshots.empty()) {
@@ -443,8 +442,7 @@ absl::StatusOr<ReplaySummary> ReplayJournal(
   absl::StatusOr<Incident> incident = ReadIncident(options);
   GAVEL_RETURN_IF_ERROR(Annotate(incident.status(), options.path));
   const event::CoordinatorStarted set_up = SetUpAt(options, *incident);
-  GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy,
-                         MakePolicy(set_up.policy));
+  GAVEL_ASSIGN_OR_RETURN(auto policy, MakePolicy(set_up.policy));
   EngineOptions engine_options;
   if (set_up.round_duration_s > 0) {
     engine_options.round_duration_s = set_up.round_duration_s;
