@@ -63,8 +63,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   std::string text = ReadAtMost(file, bytes_max + 1);
   if (text.size() > bytes_max) {
     return absl::InvalidArgumentError(StrCat(path, ": longer than ", bytes_max,
-                                             " bytes; is it the right "
-                                             "file?"));
+                                             " bytes; is it the right file?"));
   }
   return text;
 }

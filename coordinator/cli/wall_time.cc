@@ -36,11 +36,10 @@ absl::StatusOr<double> ParseTime(const std::string& text, double now_s,
     const std::time_t time = std::mktime(&parts);
     if (time >= 0) return static_cast<double>(time);
   }
-  return absl::InvalidArgumentError(
-      StrCat("\"", text,
-             "\" is no time; write 2026-11-21, 2026-11-21T18:30, or 2h for two "
-             "hours ",
-             ahead ? "from now" : "ago"));
+  return absl::InvalidArgumentError(StrCat(
+      "\"", text,
+      "\" is no time; write 2026-11-21, 2026-11-21T18:30, or 2h for two hours ",
+      ahead ? "from now" : "ago"));
 }
 
 }  // namespace

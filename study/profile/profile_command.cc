@@ -91,8 +91,7 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
   auto [command, flags] = AddCommand<ProfileFlags>(
       app, exit_code, "profile",
       "Measures the throughputs of workloads on this machine's accelerators: "
-      "alone, by scale factor, and in pairs. Stopped, the same command goes "
-      "on",
+      "alone, by scale factor, and in pairs. Stopped, the same command goes on",
       Run);
   flags.run.table = "profile.csv";
   flags.run.folder = "gavel-profile";
@@ -103,11 +102,11 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
             "declares the accelerators; without it the GPUs of this machine "
             "are detected");
   AddOption(command, "--table", flags.run.table, "FILE.csv",
-            "the figures with their confidence intervals; what it has "
-            "is not measured again");
+            "the figures with their confidence intervals; what it has is not "
+            "measured again");
   AddOption(command, "--output", flags.run.output, "FILE.json",
-            "the same as Gavel's JSON, for --throughputs of simulate "
-            "and coordinator");
+            "the same as Gavel's JSON, for --throughputs of simulate and "
+            "coordinator");
   AddOption(command, "--state", flags.run.folder, "",
             "directory of the programs' output and checkpoints");
   command.add_flag("--alone", flags.alone, "no pairs");
@@ -126,8 +125,8 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
   seconds("--timeout", &flags.run.timeout_s, 1,
           "from a program's start to its first steps");
   AddOption(command, "--precision", flags.run.precision, "",
-            "a cell is measured for up to three times as long until "
-            "half of its 95 % confidence interval is this part of it")
+            "a cell is measured for up to three times as long until half of "
+            "its 95 % confidence interval is this part of it")
       ->check(CLI::Range(1e-6, 1.0));
 }
 

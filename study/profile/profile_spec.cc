@@ -53,8 +53,8 @@ ProfileWorkload ReadWorkload(const toml::table& table, std::string_view source,
   reader.Require("command", "command = [\"./train\", \"--batch\", \"20\"]");
   if (reader.Read("type", workload.type) && !IsRowName(workload.type)) {
     reader.Fail("type",
-                "must have a name without quotes, commas and "
-                "backslashes; it names a row of the table");
+                "must have a name without quotes, commas and backslashes; it "
+                "names a row of the table");
   }
   if (reader.Read("command", workload.argv) && workload.argv.empty()) {
     reader.Fail("command", "is empty; name the program first");
@@ -156,8 +156,7 @@ absl::StatusOr<std::vector<ProfileWorkload>> ParseWorkloads(
   }
   if (workloads.empty()) {
     reader.FailHere(
-        "there is no workload; write [[workload]] with type and "
-        "command");
+        "there is no workload; write [[workload]] with type and command");
   }
   GAVEL_RETURN_IF_ERROR(status);
   return workloads;

@@ -74,9 +74,9 @@ std::vector<RunGroup> DrawnGroups(const ReportContext& context, size_t count,
                                   ReportSection* section) {
   const std::vector<RunGroup> all = context.Groups();
   if (all.size() > count) {
-    section->notes.push_back(StrCat(count, " of ", all.size(),
-                                    " loads are drawn, from the least to the "
-                                    "greatest."));
+    section->notes.push_back(
+        StrCat(count, " of ", all.size(),
+               " loads are drawn, from the least to the greatest."));
   }
   return Spread(all, count);
 }
@@ -382,10 +382,9 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
   GAVEL_ASSIGN_OR_RETURN(const auto details, RecordedDetails(context));
   if (!each_run) {
     if (details.empty()) return section;
-    section.notes.push_back(StrCat("Rounds of ", details.size(),
-                                   details.size() == 1 ? " run" : " runs",
-                                   " are recorded; `gavel report --each-run` "
-                                   "draws them."));
+    section.notes.push_back(StrCat(
+        "Rounds of ", details.size(), details.size() == 1 ? " run" : " runs",
+        " are recorded; `gavel report --each-run` draws them."));
     return section;
   }
   for (const Detail& detail : details) {

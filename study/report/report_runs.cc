@@ -267,8 +267,8 @@ ReportSection JctAgainstRate(const ReportContext& context) {
       "jct-rate", "JCT against rate",
       "Mean over seeds of the average JCT. A cross: jobs come faster than they "
       "are done. A rate is sustained when the runs end and jobs of the "
-      "window's second half take at most 1.2 times as long, for their size, "
-      "as those of its first, or twice as long as alone.",
+      "window's second half take at most 1.2 times as long, for their size, as "
+      "those of its first, or twice as long as alone.",
       Csv({"workload", "scheduler", "rate_per_h", "seeds", "avg_jct_h",
            "least_h", "most_h", "not_drained"})};
   Compared compared{"Average JCT", "jobs per hour", "average JCT (h)"};
@@ -299,11 +299,10 @@ ReportSection MakespanAgainstJobs(const ReportContext& context) {
 }
 
 ReportSection AllRuns(const ReportContext& context) {
-  ReportSection section{
-      "runs", "All runs",
-      "Fields that are the same in all runs are left out. A click on a title "
-      "sorts.",
-      Csv(CsvTitles())};
+  ReportSection section{"runs", "All runs",
+                        "Fields that are the same in all runs are left out. A "
+                        "click on a title sorts.",
+                        Csv(CsvTitles())};
   section.table.titles = TableTitles(context.labels());
   for (const StoredRun& run : context.runs()) {
     section.table.rows.push_back(TableCells(context.labels(), run));

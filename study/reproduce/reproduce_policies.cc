@@ -50,8 +50,7 @@ bool AddJob(const ThroughputTable& throughputs, std::mt19937_64& random,
 absl::Status NotGavelsTable() {
   return absl::InvalidArgumentError(
       "the throughputs lack Gavel's job types on k80, p100 and v100; give "
-      "those "
-      "that Gavel published");
+      "those that Gavel published");
 }
 
 // The true throughput of a job under `allocation`, as a part of that which an

@@ -54,8 +54,7 @@ absl::Status Run(RealityFlags flags) {
       stdout);
   if (!flags.markdown) {
     std::printf(
-        "Trace, throughputs and overheads are in %s, for `gavel "
-        "simulate`.\n",
+        "Trace, throughputs and overheads are in %s, for `gavel simulate`.\n",
         options.folder.c_str());
   }
   return CheckReality(reality, flags.limit_percent / 100);
@@ -76,26 +75,26 @@ void AddRealityCommand(CLI::App& reproduce, int* exit_code) {
       "gavel reproduce reality                      # 20 jobs, three times\n"
       "gavel reproduce reality --jobs 6 --runs 1    # a few minutes\n"
       "gavel reproduce reality --workloads my.toml --cluster cluster.toml");
-  AddOption(command, "--workloads", flags.workloads, "FILE.toml",
-            "programs, as for `gavel profile`; without it examples of "
-            "this project");
+  AddOption(
+      command, "--workloads", flags.workloads, "FILE.toml",
+      "programs, as for `gavel profile`; without it examples of this project");
   command.add_option("--only", flags.only, "of these types of workloads")
       ->type_name("TYPE");
   AddOption(command, "--cluster", options.cluster_path, "FILE.toml",
-            "accelerators of this machine; without it two slots of its "
-            "CPU, of which one is made slower");
-  AddOption(command, "--throughputs", options.throughputs, "FILE.json",
-            "of `gavel profile --busy --output`; without it they are "
-            "measured first");
+            "accelerators of this machine; without it two slots of its CPU, of "
+            "which one is made slower");
+  AddOption(
+      command, "--throughputs", options.throughputs, "FILE.json",
+      "of `gavel profile --busy --output`; without it they are measured first");
   AddOption(command, "--state", options.folder, "", "directory of all files");
   AddOption(command, "--policy", options.policy, "", "of both");
   AddOption(command, "--round", options.round_duration_s, "SECONDS", "of both")
       ->check(CLI::Range(0.5, 1e5));
   AddOption(command, "--jobs", options.trace.jobs, "", "of the trace")
       ->check(CLI::Range(1, 10'000));
-  AddOption(command, "--durations", flags.durations, "SECONDS",
-            "of the shortest and the longest job, alone on its fastest "
-            "accelerator")
+  AddOption(
+      command, "--durations", flags.durations, "SECONDS",
+      "of the shortest and the longest job, alone on its fastest accelerator")
       ->expected(2)
       ->check(CLI::Range(0.1, 1e6));
   AddOption(command, "--runs", options.runs, "", "live runs of the trace")

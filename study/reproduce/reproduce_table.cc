@@ -171,15 +171,14 @@ Experiment MechanismAgainstIdeal() {
 }
 
 Experiment OverheadsExperiment() {
-  Experiment made{
-      "overheads",
-      "What preemption costs, and the move-aware mechanism",
-      "none: the paper takes preemption to be free",
-      "Seconds lost by each preemption, at parts of the load that the cluster "
-      "can carry. Loads: of 5.84 jobs/h.",
-      {},
-      {Measure::kPreemptions, Measure::kMoves, Measure::kLostTime,
-       Measure::kWorstShare}};
+  Experiment made{"overheads",
+                  "What preemption costs, and the move-aware mechanism",
+                  "none: the paper takes preemption to be free",
+                  "Seconds lost by each preemption, at parts of the load that "
+                  "the cluster can carry. Loads: of 5.84 jobs/h.",
+                  {},
+                  {Measure::kPreemptions, Measure::kMoves, Measure::kLostTime,
+                   Measure::kWorstShare}};
   for (const int load_percent : {40, 80, 95}) {
     for (const int overhead_s : {0, 2, 30, 120}) {
       for (const char* mechanism : {"gavel", "move_aware"}) {

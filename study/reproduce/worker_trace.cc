@@ -31,16 +31,15 @@ absl::StatusOr<std::vector<TracedStep>> ParseWorkerTrace(
                         json.contains("otherData") &&
                         json["otherData"].contains("monotonic_origin_us");
   if (!is_trace) {
-    return absl::InvalidArgumentError(
-        StrCat(source,
-               ": is no trace of this version's runtime; build the "
-               "program with it"));
+    return absl::InvalidArgumentError(StrCat(
+        source,
+        ": is no trace of this version's runtime; build the program with it"));
   }
   if (NumberOf(json["otherData"], "dropped_events") > 0) {
     return absl::InvalidArgumentError(
         StrCat(source,
-               ": the first steps were dropped, there were too many; "
-               "let the program train for a shorter time"));
+               ": the first steps were dropped, there were too many; let the "
+               "program train for a shorter time"));
   }
   const double origin_us = NumberOf(json["otherData"], "monotonic_origin_us");
   std::vector<TracedStep> steps;
@@ -61,10 +60,9 @@ absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
     const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    return absl::FailedPreconditionError(
-        StrCat(path,
-               ": the program has written no trace; is its loop a "
-               "gavel::Iterator?"));
+    return absl::FailedPreconditionError(StrCat(
+        path,
+        ": the program has written no trace; is its loop a gavel::Iterator?"));
   }
   GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kTraceFileBytesMax));
   return ParseWorkerTrace(text, path);

@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
@@ -17,7 +18,6 @@
 #include "core/text.h"
 #include "runtime/files/text_file.h"
 #include "runtime/stopwatch.h"
-#include "coordinator/cli/command_options.h"
 #include "study/commands.h"
 #include "study/simulation/draw_flags.h"
 #include "study/simulation/past_jobs.h"
@@ -49,9 +49,9 @@ absl::Status Refuse(const char* what) {
 
 void AddTraceFlags(CLI::App& command, SimulateOptions* options) {
   SimulationSpec& spec = options->spec;
-  AddOption(command, "--trace", spec.trace, "FILE",
-            "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
-            "or TOML");
+  AddOption(
+      command, "--trace", spec.trace, "FILE",
+      "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML");
   command.add_flag("--generate", options->generate,
                    "draws the jobs as the original Gavel does for the seed");
   command.add_option("--jobs", spec.jobs,
@@ -69,15 +69,15 @@ void AddClusterFlags(CLI::App& command, SimulationSpec& spec) {
             "jobs of a trace without a row in the throughputs: error, or "
             "equal: equally fast on all accelerator types");
   AddOption(command, "--prices", spec.prices, "",
-            "per accelerator and hour: none, gcp, TYPE=PRICE,... or a "
-            "CSV of time_s,type,price");
+            "per accelerator and hour: none, gcp, TYPE=PRICE,... or a CSV of "
+            "time_s,type,price");
 }
 
 void AddEstimatorFlags(CLI::App& command, SimulationSpec& spec) {
-  CLI::Option* const estimator = command.add_flag(
-      "--estimator", spec.estimator,
-      "what pairs of jobs do is estimated from a few profiled cells, not read "
-      "from the throughputs");
+  CLI::Option* const estimator =
+      command.add_flag("--estimator", spec.estimator,
+                       "what pairs of jobs do is estimated from a few profiled "
+                       "cells, not read from the throughputs");
   AddOption(command, "--profiling-percentage", spec.profiling_percentage, "",
             "of the cells (type, reference job) that are profiled")
       ->needs(estimator);
@@ -96,20 +96,19 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
   AddOption(command, "--queue", spec.queue, "", "global or per_type");
   AddOption(command, "--round-duration", spec.round_duration_s, "SECONDS",
             "from 0.1 on");
-  AddOption(command, "--reset-interval", spec.reset_interval_s, "SECONDS",
-            "least time between two allocations; 0: at every arrival "
-            "and completion");
+  AddOption(
+      command, "--reset-interval", spec.reset_interval_s, "SECONDS",
+      "least time between two allocations; 0: at every arrival and completion");
   AddOption(command, "--memory-rounds", spec.memory_rounds, "",
-            "time received that counts on at a new allocation; 0: none, "
-            "as in the original");
+            "time received that counts on at a new allocation; 0: none, as in "
+            "the original");
   command.add_flag("--placement-sensitive", spec.placement_sensitive,
                    "the policy knows what gangs spread over servers lose");
   command.add_flag("--ideal", spec.ideal,
                    "each job always has its allocated share; no rounds");
   AddEstimatorFlags(command, spec);
   AddOption(command, "--overheads", spec.overheads, "",
-            "none, start=S,pause=S,resume=S,move=S or a TOML file by job "
-            "type");
+            "none, start=S,pause=S,resume=S,move=S or a TOML file by job type");
 }
 
 void AddRunFlags(CLI::App& command, SimulateOptions* options) {
@@ -308,17 +307,17 @@ void AddSimulateCommand(CLI::App& app, int* exit_code) {
       "simulate",
       "Replays a trace of jobs through the scheduler in virtual time");
   AddSimulationFlags(*command, options.get());
-  command->add_flag("--record-rounds", options->record_rounds,
-                    "puts every lease, and the use of accelerators over time, "
-                    "into --output");
+  command->add_flag(
+      "--record-rounds", options->record_rounds,
+      "puts every lease, and the use of accelerators over time, into --output");
   AddOption(*command, "--output", options->output, "OUT.json",
             "writes all results to this file, as JSON");
   AddOption(*command, "--save", options->saved, "FILE",
-            "keeps the state of the simulation there, each minute and "
-            "on Ctrl-C; the same command goes on from it");
+            "keeps the state of the simulation there, each minute and on "
+            "Ctrl-C; the same command goes on from it");
   AddOption(*command, "--replay", options->replay, "HISTORY.db",
-            "the jobs of a coordinator's journal, compared with what "
-            "really became of them (STATE/journal.db, or a copy)");
+            "the jobs of a coordinator's journal, compared with what really "
+            "became of them (STATE/journal.db, or a copy)");
   command->callback([options, command, exit_code] {
     options->cluster_given = command->count("--cluster") > 0;
     options->round_duration_given = command->count("--round-duration") > 0;

@@ -27,10 +27,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // WAL lets a report read while a sweep writes. The timeout is for a second
 // writer.
 constexpr char kOpenSql[] =
-    "PRAGMA busy_timeout=20000;"
-    "PRAGMA journal_mode=WAL;"
-    "PRAGMA synchronous=NORMAL;"
-    "PRAGMA foreign_keys=ON;";
+    "PRAGMA busy_timeout=20000;PRAGMA journal_mode=WAL;PRAGMA "
+    "synchronous=NORMAL;PRAGMA foreign_keys=ON;";
 
 // Begins each table of what happened in a run.
 constexpr char kRunColumn[] =
@@ -118,19 +116,18 @@ std::string TablesSql() {
       ";PRAGMA user_version=", SimulationStore::kSchemaVersion,
       ";CREATE TABLE runs(id INTEGER PRIMARY KEY,", RunColumns().definitions,
       ",UNIQUE(key));CREATE TABLE utilization", kRunColumn,
-      "type TEXT NOT NULL,busy REAL,PRIMARY KEY(run,type)) WITHOUT ROWID;"
-      "CREATE TABLE jobs",
+      "type TEXT NOT NULL,busy REAL,PRIMARY KEY(run,type)) WITHOUT "
+      "ROWID;CREATE TABLE jobs",
       kRunColumn, JobColumns().definitions,
       ",PRIMARY KEY(run,job)) WITHOUT ROWID;CREATE TABLE unfit", kRunColumn,
-      "job INTEGER NOT NULL,reason TEXT,PRIMARY KEY(run,job)) WITHOUT ROWID;"
-      "CREATE TABLE usage",
+      "job INTEGER NOT NULL,reason TEXT,PRIMARY KEY(run,job)) WITHOUT "
+      "ROWID;CREATE TABLE usage",
       kRunColumn,
-      "sample INTEGER NOT NULL,time_s REAL,type TEXT,busy REAL,"
-      "waiting_jobs REAL);CREATE INDEX usage_of_run ON usage(run);"
-      "CREATE TABLE leases",
+      "sample INTEGER NOT NULL,time_s REAL,type TEXT,busy REAL,waiting_jobs "
+      "REAL);CREATE INDEX usage_of_run ON usage(run);CREATE TABLE leases",
       kRunColumn,
-      "job INTEGER NOT NULL,accelerator INTEGER NOT NULL,from_s REAL,"
-      "to_s REAL);CREATE INDEX leases_of_run ON leases(run);");
+      "job INTEGER NOT NULL,accelerator INTEGER NOT NULL,from_s REAL,to_s "
+      "REAL);CREATE INDEX leases_of_run ON leases(run);");
 }
 
 // Binds parameters from 1 on, one after the other.
@@ -293,10 +290,9 @@ absl::StatusOr<SimulationStore> SimulationStore::OpenExisting(
         StrCat(path, ": no such file; `gavel sweep` makes results"));
   }
   if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(
-        StrCat(path,
-               ": this is a directory; name the results of `gavel sweep`"
-               " in it"));
+    return absl::InvalidArgumentError(StrCat(
+        path,
+        ": this is a directory; name the results of `gavel sweep` in it"));
   }
   return Open(path);
 }
@@ -398,17 +394,17 @@ absl::StatusOr<std::vector<SimulatedJob>> SimulationStore::Jobs(uint64_t run) {
 
 absl::StatusOr<std::vector<UsageSample>> SimulationStore::Usage(uint64_t run) {
   std::vector<UsageSample> usage;
-  GAVEL_RETURN_IF_ERROR(ForEachRow(
-      database_,
-      "SELECT sample,time_s,busy,waiting_jobs FROM usage WHERE run=? "
-      "ORDER BY rowid",
-      run, [&](const SqliteStatement& row) {
-        if (row.Integer(0) >= usage.size()) usage.emplace_back();
-        UsageSample& sample = usage.back();
-        sample.time_s = row.Real(1);
-        sample.busy.push_back(row.Real(2));
-        sample.waiting_jobs = row.Real(3);
-      }));
+  GAVEL_RETURN_IF_ERROR(ForEachRow(database_,
+                                   "SELECT sample,time_s,busy,waiting_jobs "
+                                   "FROM usage WHERE run=? ORDER BY rowid",
+                                   run, [&](const SqliteStatement& row) {
+                                     if (row.Integer(0) >= usage.size())
+                                       usage.emplace_back();
+                                     UsageSample& sample = usage.back();
+                                     sample.time_s = row.Real(1);
+                                     sample.busy.push_back(row.Real(2));
+                                     sample.waiting_jobs = row.Real(3);
+                                   }));
   return usage;
 }
 

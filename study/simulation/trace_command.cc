@@ -112,8 +112,7 @@ void AddShow(CLI::App& parent, int* exit_code) {
       parent, exit_code, "show",
       "Says what is in a trace, and lists its first jobs", Show);
   AddOption(command, "trace", options.trace, "FILE",
-            "jobs: Gavel's format, a CSV with duration_s and num_gpus, "
-            "or TOML")
+            "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML")
       ->required();
   AddOption(command, "--rows", options.rows, "", "of the first jobs");
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/json_fields.h"
@@ -14,7 +15,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
-#include "coordinator/cli/command_options.h"
 #include "study/commands.h"
 #include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
@@ -105,26 +105,25 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<SolveOptions>();
   CLI::App* command = app.add_subcommand(
       "solve",
-      "Asks a policy for its allocation of given jobs, without any "
-      "cluster; tells the objective and how far it can be from the "
-      "best one");
+      "Asks a policy for its allocation of given jobs, without any cluster; "
+      "tells the objective and how far it can be from the best one");
   AddOption(*command, "--policy", options->policy, "NAME",
             "see --list-policies");
   AddOption(*command, "--input", options->input, "CASE.json",
-            "jobs, throughputs and cluster_spec as JSON, one case or "
-            "several in \"cases\"");
+            "jobs, throughputs and cluster_spec as JSON, one case or several "
+            "in \"cases\"");
   AddOption(*command, "--output", options->output, "OUT.json",
             "writes JSON there instead of a table to the terminal");
   AddOption(*command, "--solver", options->solver, "auto|highs|prices",
-            "auto: prices where they serve and prove their answer, else "
-            "HiGHS; prices: their answer even without its proof, HiGHS "
-            "only where they don't serve, which REASON tells (packed "
-            "pairs, deadlines that can't all be met)")
+            "auto: prices where they serve and prove their answer, else HiGHS; "
+            "prices: their answer even without its proof, HiGHS only where "
+            "they don't serve, which REASON tells (packed pairs, deadlines "
+            "that can't all be met)")
       ->check(CLI::IsMember({"auto", "highs", "prices"}).description(""));
   const auto example = std::make_shared<std::string>();
-  AddOption(*command, "--example", *example, "POLICY",
-            "prints a small input for this policy; docs/solve.md has "
-            "every field");
+  AddOption(
+      *command, "--example", *example, "POLICY",
+      "prints a small input for this policy; docs/solve.md has every field");
   const auto list = std::make_shared<bool>(false);
   command->add_flag("--list-policies", *list, "names all policies");
   command->callback([options, example, list, exit_code] {

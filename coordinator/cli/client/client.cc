@@ -64,10 +64,9 @@ absl::Status Client::NoAnswer() const {
     return absl::UnavailableError(
         LinkText(dealer_->link(), endpoint_, public_key_));
   }
-  return absl::UnavailableError(
-      StrCat("the coordinator at ", endpoint_,
-             " does not answer; is it still running, and a coordinator of "
-             "this version?"));
+  return absl::UnavailableError(StrCat("the coordinator at ", endpoint_,
+                                       " does not answer; is it still running, "
+                                       "and a coordinator of this version?"));
 }
 
 template <class Reply>
@@ -173,9 +172,8 @@ absl::StatusOr<JobId> Client::Choose(const std::string& name,
     if (both_live && best->owner != row.owner) {
       return absl::InvalidArgumentError(
           StrCat("several users have a job named \"", name,
-                 "\"; name one by its id, "
-                 "or as ",
-                 best->owner, "/", name, " or ", row.owner, "/", name));
+                 "\"; name one by its id, or as ", best->owner, "/", name,
+                 " or ", row.owner, "/", name));
     }
     if (best == nullptr || !row.Ended() || best->Ended()) best = &row;
   }

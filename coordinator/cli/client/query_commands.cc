@@ -45,11 +45,10 @@ absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
   for (const std::string& state : options.states) {
     const std::vector<std::string> letters = StateLettersOf(state);
     if (letters.empty()) {
-      return absl::InvalidArgumentError(
-          StrCat("--state \"", state,
-                 "\" is no state of a job; give PD or waiting, R or running, "
-                 "S or paused, CG or pausing, F or held, CD or finished, CA or "
-                 "cancelled"));
+      return absl::InvalidArgumentError(StrCat(
+          "--state \"", state,
+          "\" is no state of a job; give PD or waiting, R or running, S or "
+          "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
     }
     for (const std::string& one : letters) filter["states"].push_back(one);
   }
@@ -153,12 +152,12 @@ std::pair<CLI::App&, QueryOptions&> AddQuery(CLI::App& app, int* exit_code,
 }  // namespace
 
 void AddQueryCommands(CLI::App& app, int* exit_code) {
-  auto [queue, of_queue] = AddQuery(
-      app, exit_code, "queue",
-      "Lists jobs, those that run first. ST: PD waiting, R running, S paused, "
-      "CG pausing, CD finished, F held, CA cancelled. TARGET/GOT: share of "
-      "time",
-      QueryKind::kQueue, RenderQueueJson);
+  auto [queue, of_queue] =
+      AddQuery(app, exit_code, "queue",
+               "Lists jobs, those that run first. ST: PD waiting, R running, S "
+               "paused, CG pausing, CD finished, F held, CA cancelled. "
+               "TARGET/GOT: share of time",
+               QueryKind::kQueue, RenderQueueJson);
   queue.add_flag("--watch", of_queue.watch, "again every second");
   queue.add_flag("--all", of_queue.all,
                  "also jobs that ended before the last ten did");

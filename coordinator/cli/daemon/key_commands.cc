@@ -80,8 +80,7 @@ absl::Status Keygen(const KeygenOptions& options) {
       keys.public_key.c_str());
   if (!is_node) {
     std::printf(
-        "(--unix-user: the account on the servers that the jobs run "
-        "as)\n");
+        "(--unix-user: the account on the servers that the jobs run as)\n");
   }
   if (FindKeyFile(file) != path) {
     std::printf("This key is not looked for there: give `gavel %s` --key %s\n",
@@ -102,9 +101,9 @@ void AddKeygen(CLI::App& app, int* exit_code) {
   AddOption(whose, "--user", options.user, "NAME",
             "client.key, of the user NAME");
   whose.require_option(1);
-  AddOption(command, "--directory", options.directory, "",
-            "where to write it (default: /etc/gavel as root, else "
-            "~/.config/gavel)");
+  AddOption(
+      command, "--directory", options.directory, "",
+      "where to write it (default: /etc/gavel as root, else ~/.config/gavel)");
 }
 
 struct UserOptions {
@@ -201,8 +200,7 @@ absl::Status AddUser(const UserOptions& options) {
                "` first to give it another key or role"));
   }));
   std::printf(
-      "added %s (%s) to %s; a running coordinator knows it within a "
-      "second\n",
+      "added %s (%s) to %s; a running coordinator knows it within a second\n",
       options.name.c_str(), options.role.c_str(), path.c_str());
   return absl::OkStatus();
 }
@@ -216,8 +214,8 @@ absl::Status RevokeUser(const UserOptions& options) {
                PrincipalsFlag(options), "` shows who is"));
   }));
   std::printf(
-      "revoked %s; a running coordinator refuses its messages within "
-      "a second\n",
+      "revoked %s; a running coordinator refuses its messages within a "
+      "second\n",
       options.name.c_str());
   return absl::OkStatus();
 }
@@ -311,8 +309,8 @@ absl::Status ShowAudit(const AuditOptions& options) {
   if (!std::ifstream(path)) {
     return absl::NotFoundError(
         StrCat(path,
-               " can't be read; run this on the coordinator's machine, "
-               "as its user, with its --state"));
+               " can't be read; run this on the coordinator's machine, as its "
+               "user, with its --state"));
   }
   std::deque<std::string> lines;
   for (const std::string& part : RotatedFiles(path)) {
@@ -333,11 +331,11 @@ absl::Status ShowAudit(const AuditOptions& options) {
 }
 
 void AddAudit(CLI::App& app, int* exit_code) {
-  auto [command, options] = AddCommand<AuditOptions>(
-      app, exit_code, "audit",
-      "Shows who did what to the coordinator of this machine, and what was "
-      "refused",
-      ShowAudit);
+  auto [command, options] =
+      AddCommand<AuditOptions>(app, exit_code, "audit",
+                               "Shows who did what to the coordinator of this "
+                               "machine, and what was refused",
+                               ShowAudit);
   AddOption(command, "--state", options.state, "", "the coordinator's");
   AddOption(command, "--last", options.last, "", "that many entries");
   command.add_flag("--json", options.json, "lines of JSON");

@@ -49,14 +49,13 @@ absl::Status DoctorExamination::StopByBudget() {
   }
   if (interrupted_.last_step() == 0 ||
       interrupted_.last_step() >= alone_.last_step()) {
-    advice_ = {
-        StrCat("it could not be interrupted: it ends before it can be killed, "
-               "and does ",
-               Plural(interrupted_.last_step(), "step"), " with a budget of ",
-               alone_.last_step() / 2, "."),
-        "begin from gavel::Session::FromEnvironment() or ReadEnvironment(), so "
-        "that GAVEL_STEPS and GAVEL_CHECKPOINT_INTERVAL_STEPS count; or give "
-        "more --steps"};
+    advice_ = {StrCat("it could not be interrupted: it ends before it can be "
+                      "killed, and does ",
+                      Plural(interrupted_.last_step(), "step"),
+                      " with a budget of ", alone_.last_step() / 2, "."),
+               "begin from gavel::Session::FromEnvironment() or "
+               "ReadEnvironment(), so that GAVEL_STEPS and "
+               "GAVEL_CHECKPOINT_INTERVAL_STEPS count; or give more --steps"};
     return absl::OkStatus();
   }
   Say("not killed", StrCat("it ended too soon for that, ", kKillAttempts,
@@ -154,9 +153,7 @@ absl::Status DoctorExamination::ReachOwnEnd() {
     return absl::OkStatus();
   }
   Say("end", StrCat("at step ", whole.last_step(),
-                    ", also when started again "
-                    "from step ",
-                    from));
+                    ", also when started again from step ", from));
   return absl::OkStatus();
 }
 
