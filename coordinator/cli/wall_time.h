@@ -3,7 +3,6 @@
 #define GAVEL_COORDINATOR_CLI_WALL_TIME_H_
 
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/command/command_pages.h"
 #include "coordinator/policy/policy.h"
-#include "core/text.h"
 
 namespace gavel {
 namespace {

@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "coordinator/agent_host/agent_accelerators.h"

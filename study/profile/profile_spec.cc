@@ -1,7 +1,6 @@
 #include "study/profile/profile_spec.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "coordinator/workload/toml_reader.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "study/report/plot.h"

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "absl/strings/str_format.h"
-#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel::study {

@@ -19,7 +19,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/stopwatch.h"
-#include "study/profile/live_workloads.h"
 #include "study/profile/profile_run.h"
 #include "study/simulation/simulation_inputs.h"
 #include "study/simulation/simulation_run.h"

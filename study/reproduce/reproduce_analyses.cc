@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
-#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/workload/price_series.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"

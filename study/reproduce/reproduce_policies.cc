@@ -1,7 +1,6 @@
 // The analyses that put problems to policies.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <random>
 #include <utility>
 

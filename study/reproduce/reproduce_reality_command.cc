@@ -6,7 +6,6 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
-#include "core/text.h"
 #include "study/commands.h"
 #include "study/profile/live_workloads.h"
 #include "study/reproduce/reality_report.h"

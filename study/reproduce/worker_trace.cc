@@ -1,7 +1,6 @@
 #include "study/reproduce/worker_trace.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <system_error>
 

@@ -14,7 +14,6 @@
 #include "coordinator/cli/json.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/table.h"
-#include "coordinator/engine/event_codec.h"
 #include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/journal/journal.h"
 #include "coordinator/server/journal/recorder.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <set>
 #include <tuple>
 #include <utility>

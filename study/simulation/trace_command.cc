@@ -6,7 +6,6 @@
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/workload/throughput_table.h"

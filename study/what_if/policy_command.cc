@@ -5,7 +5,6 @@
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/commands.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "study/commands.h"

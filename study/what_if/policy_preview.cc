@@ -16,7 +16,6 @@
 #include "coordinator/server/engine_setup.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "study/what_if/predicted_work.h"
 
 namespace gavel::study {
 namespace {

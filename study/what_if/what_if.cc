@@ -4,10 +4,8 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/str_format.h"
 #include "coordinator/cli/history/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/wall_time.h"

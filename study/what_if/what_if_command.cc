@@ -1,11 +1,9 @@
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"

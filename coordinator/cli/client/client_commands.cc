@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>

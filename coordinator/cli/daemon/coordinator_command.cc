@@ -19,7 +19,6 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/server/coordinator_server.h"
 #include "core/status.h"
-#include "core/text.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

@@ -11,14 +11,12 @@
 #include <cstdio>
 #include <ctime>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/json.h"
 #include "coordinator/server/access/line_thread.h"
-#include "core/status.h"
 #include "core/text.h"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/base_sink.h"

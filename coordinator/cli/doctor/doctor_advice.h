@@ -5,7 +5,6 @@
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_ADVICE_H_
 
 #include <string>
-#include <vector>
 
 #include "coordinator/cli/doctor/doctor_examination.h"
 #include "coordinator/cli/doctor/doctor_run.h"

@@ -1,7 +1,6 @@
 // Runs that are killed and started again, and the program's own end.
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/doctor/doctor_parts.h"

@@ -1,6 +1,5 @@
 #include "coordinator/cli/doctor/doctor_run.h"
 
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +8,6 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>

@@ -1,9 +1,6 @@
 #include "coordinator/cli/history/event_text.h"
 
-#include <string_view>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

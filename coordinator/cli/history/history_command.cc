@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <optional>
 #include <string>
 
 #include "coordinator/cli/client/client_options.h"
@@ -10,7 +9,6 @@
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
-#include "core/text.h"
 
 namespace gavel {
 namespace {

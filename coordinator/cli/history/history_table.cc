@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/table.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/table.h"
-#include "core/text.h"
 
 namespace gavel {
 namespace {
