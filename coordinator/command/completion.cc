@@ -1,7 +1,6 @@
-#include "coordinator/command/command_pages.h"
-
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "coordinator/command/command_pages.h"
 #include "core/text.h"
 
 namespace gavel {

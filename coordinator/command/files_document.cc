@@ -1,5 +1,4 @@
 #include "coordinator/command/command_pages.h"
-
 #include "coordinator/workload/file_keys.h"
 #include "core/text.h"
 

@@ -1,9 +1,8 @@
-#include "coordinator/command/command_pages.h"
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/command/command_pages.h"
 #include "core/text.h"
 
 namespace gavel {

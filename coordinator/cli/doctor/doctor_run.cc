@@ -1,6 +1,5 @@
 #include "coordinator/cli/doctor/doctor_run.h"
 
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
