@@ -60,4 +60,9 @@ std::string FormatPercent(double fraction) {
   return absl::StrFormat("%.1f %%", 100 * fraction);
 }
 
+std::string FormatNumber(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  return absl::StrFormat("%.*f", decimals, value);
+}
+
 }  // namespace gavel

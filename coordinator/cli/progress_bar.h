@@ -22,6 +22,8 @@ std::string FormatDuration(double seconds);
 std::string FormatHours(double seconds);
 // "45.3 %"
 std::string FormatPercent(double fraction);
+// "1.234" of three decimals; "-" for NaN or infinity.
+std::string FormatNumber(double value, int decimals);
 
 }  // namespace gavel
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/cli/progress_bar.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "study/report/plot.h"
@@ -168,11 +169,6 @@ void AddCurves(const ReportContext& context, const Compared& compared,
   }
 }
 
-std::string Figure(double value, double unit, int decimals) {
-  if (!std::isfinite(value)) return "-";
-  return absl::StrFormat("%.*f", decimals, value / unit);
-}
-
 std::vector<std::string> TableTitles(const RunLabels& labels) {
   std::vector<std::string> titles = {"run", "status"};
   titles.insert(titles.end(), labels.varying().begin(), labels.varying().end());
@@ -194,15 +190,15 @@ std::vector<std::string> TableCells(const RunLabels& labels,
     cells.push_back(std::move(text));
   }
   for (std::string& cell : std::vector<std::string>{
-           Figure(result.avg_jct_s, kHour_s, 2),
-           Figure(result.p50_jct_s, kHour_s, 2),
-           Figure(result.p99_jct_s, kHour_s, 1),
-           Figure(result.makespan_s, kHour_s, 1),
-           Figure(result.cluster_utilization, 0.01, 1),
-           Figure(result.total_cost, 1, 2), Figure(result.max_rho, 1, 2),
-           Figure(result.worst_share, 1, 3), StrCat(result.preemptions),
-           StrCat(result.moves), Figure(result.lost_s, kHour_s, 1),
-           StrCat(result.rounds), Figure(run.run.cpu_s, 1, 2)}) {
+           FormatNumber(result.avg_jct_s / kHour_s, 2),
+           FormatNumber(result.p50_jct_s / kHour_s, 2),
+           FormatNumber(result.p99_jct_s / kHour_s, 1),
+           FormatNumber(result.makespan_s / kHour_s, 1),
+           FormatNumber(result.cluster_utilization / 0.01, 1),
+           FormatNumber(result.total_cost, 2), FormatNumber(result.max_rho, 2),
+           FormatNumber(result.worst_share, 3), StrCat(result.preemptions),
+           StrCat(result.moves), FormatNumber(result.lost_s / kHour_s, 1),
+           StrCat(result.rounds), FormatNumber(run.run.cpu_s, 2)}) {
     cells.push_back(std::move(cell));
   }
   return cells;

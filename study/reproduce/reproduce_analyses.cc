@@ -6,6 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/cli/progress_bar.h"
 #include "coordinator/workload/price_series.h"
 #include "coordinator/workload/trace_generator.h"
 #include "core/status.h"
@@ -22,10 +23,6 @@ absl::StatusOr<size_t> TypeOf(const ThroughputTable& throughputs,
   return absl::InvalidArgumentError(
       StrCat("the throughputs have no accelerator type ", type,
              "; give those that Gavel published"));
-}
-
-std::string Shown(double value, int decimals = 2) {
-  return std::isfinite(value) ? absl::StrFormat("%.*f", decimals, value) : "-";
 }
 
 // What was said of two job types in print.
@@ -111,9 +108,10 @@ absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
       return base > 0 ? value / base : kNaN;
     };
     const std::string& name = throughputs.NameOf(row).first;
-    table.rows.push_back({name, Shown(ratio(1)), Shown(ratio(2)),
-                          Shown(ratio(1) * price[0] / price[1]),
-                          Shown(ratio(2) * price[0] / price[2]),
+    table.rows.push_back({name, FormatNumber(ratio(1), 2),
+                          FormatNumber(ratio(2), 2),
+                          FormatNumber(ratio(1) * price[0] / price[1], 2),
+                          FormatNumber(ratio(2) * price[0] / price[2], 2),
                           PublishedSpeedUp(name)});
   }
   return table;
@@ -145,7 +143,7 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
                   "BEST SUM OF PARTS KEPT"};
   for (const auto& [name, family] : families) {
     table.rows.push_back({name, StrCat(family.pairs), StrCat(family.fit),
-                          StrCat(family.gain), Shown(family.best)});
+                          StrCat(family.gain), FormatNumber(family.best, 2)});
   }
   table.drawing = DrawMap(map);
   table.figures.push_back(RenderHeatMap(map));

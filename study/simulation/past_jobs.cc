@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/json.h"
@@ -224,15 +223,10 @@ std::string RenderOutcomes(const std::vector<Outcome>& outcomes) {
     }
   };
   const auto duration = [&](const char* name, double Outcome::*field) {
-    row(name, [field](const Outcome& o) {
-      return std::isfinite(o.*field) ? FormatDuration(o.*field)
-                                     : std::string("-");
-    });
+    row(name, [field](const Outcome& o) { return FormatDuration(o.*field); });
   };
   const auto ratio = [&](const char* name, double Outcome::*field) {
-    row(name, [field](const Outcome& o) {
-      return std::isfinite(o.*field) ? absl::StrFormat("%.3f", o.*field) : "-";
-    });
+    row(name, [field](const Outcome& o) { return FormatNumber(o.*field, 3); });
   };
   row("jobs", [](const Outcome& o) { return StrCat(o.finished); });
   duration("average JCT", &Outcome::avg_jct_s);

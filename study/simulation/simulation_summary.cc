@@ -1,7 +1,6 @@
 #include "study/simulation/simulation_summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string_view>
 
@@ -15,10 +14,6 @@ namespace gavel::study {
 namespace {
 
 constexpr size_t kUnfitShown = 10;
-
-std::string Ratio(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.3f", value) : "-";
-}
 
 // All JSON and text keep the names of types in the cluster's order.
 std::string UtilizationLine(const SimulationResult& result) {
@@ -127,10 +122,10 @@ std::string RenderSummary(const SimulationSpec& spec,
             StrCat(result.slo_violations, " of ", result.slo_jobs));
   }
   AddLine(&text, "finish-time fairness",
-          StrCat("average ", Ratio(result.avg_rho), ", worst ",
-                 Ratio(result.max_rho)));
+          StrCat("average ", FormatNumber(result.avg_rho, 3), ", worst ",
+                 FormatNumber(result.max_rho, 3)));
   AddLine(&text, "worst share",
-          StrCat(Ratio(result.worst_share), " of its target"));
+          StrCat(FormatNumber(result.worst_share, 3), " of its target"));
   AddLine(&text, "preemptions, moves",
           StrCat(result.preemptions, ", ", result.moves));
   if (spec.failures_per_hour > 0) {

@@ -1,13 +1,11 @@
 #include "study/simulation/sweep_screen.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/table.h"
@@ -36,10 +34,9 @@ struct Row {
   double cpu_s = 0;
 };
 
-template <class Get>
-double MeanOf(const Row& row, const Get& get) {
+double MeanOf(const Row& row, double SimulationResult::*figure) {
   double sum = 0;
-  for (const SimulationResult* result : row.results) sum += get(*result);
+  for (const SimulationResult* result : row.results) sum += result->*figure;
   return sum / static_cast<double>(row.results.size());
 }
 
@@ -53,18 +50,15 @@ std::string StatusCell(const Row& row) {
 }
 
 std::vector<std::string> FigureCells(const Row& row) {
-  const auto hours = [&](auto get) {
-    const double value = MeanOf(row, get);
-    return std::isfinite(value) ? absl::StrFormat("%.2f", value / 3600) : "-";
-  };
   using Result = SimulationResult;
-  const double busy =
-      MeanOf(row, [](const Result& r) { return r.cluster_utilization; });
-  return {hours([](const Result& r) { return r.avg_jct_s; }),
-          hours([](const Result& r) { return r.p99_jct_s; }),
-          hours([](const Result& r) { return r.makespan_s; }),
-          std::isfinite(busy) ? absl::StrFormat("%.1f", 100 * busy) : "-",
-          absl::StrFormat("%.1f", row.cpu_s),
+  const auto hours = [&](double Result::*figure) {
+    return FormatNumber(MeanOf(row, figure) / 3600, 2);
+  };
+  return {hours(&Result::avg_jct_s),
+          hours(&Result::p99_jct_s),
+          hours(&Result::makespan_s),
+          FormatNumber(100 * MeanOf(row, &Result::cluster_utilization), 1),
+          FormatNumber(row.cpu_s, 1),
           StatusCell(row)};
 }
 
