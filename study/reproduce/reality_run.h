@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "study/profile/profile_spec.h"
 #include "study/reproduce/reality_records.h"
-#include "study/reproduce/reality_trace.h"
 
 namespace gavel::study {
 

@@ -1,5 +1,4 @@
-#include "coordinator/cli/history/usage_report.h"
-
+#include "coordinator/cli/history/history_table.h"
 #include "tests/support/test.h"
 
 namespace gavel {

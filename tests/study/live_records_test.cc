@@ -7,7 +7,6 @@
 #include "study/reproduce/preemption_run.h"
 #include "study/reproduce/reality_records.h"
 #include "study/reproduce/reality_report.h"
-#include "study/reproduce/reality_trace.h"
 #include "study/reproduce/worker_trace.h"
 #include "tests/support/test.h"
 

@@ -5,7 +5,7 @@
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/history/history_file.h"
-#include "coordinator/cli/history/usage_report.h"
+#include "coordinator/cli/history/history_table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/server/wall_clock.h"
