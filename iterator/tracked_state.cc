@@ -7,11 +7,13 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {
 
 constexpr std::string_view kKindPrefix = "gavel/tracked/";
+constexpr std::string_view kGradientPrefix = "gavel/gradient/";
 constexpr size_t kNameLengthMax = 64;
 
 bool IsName(std::string_view name) {
@@ -40,6 +42,20 @@ absl::Status CheckKind(const TrackedItem& item, const Snapshot& restored) {
   return absl::OkStatus();
 }
 
+absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
+  return CatchAsStatus(
+      StrCat("restoring gradients of '", item.name(), "'"), [&] {
+        for (auto& [name, parameter] : item.Parameters()) {
+          const at::Tensor* const gradient =
+              FindTensor(restored, StrCat(kGradientPrefix, name));
+          if (gradient == nullptr) continue;
+          parameter.mutable_grad() = gradient->to(
+              parameter.options(), /*non_blocking=*/false, /*copy=*/true);
+        }
+        return absl::OkStatus();
+      });
+}
+
 }  // namespace
 
 absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
@@ -64,6 +80,7 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
   if (restored != nullptr) {
     GAVEL_RETURN_IF_ERROR(CheckKind(*item, *restored));
     GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
+    GAVEL_RETURN_IF_ERROR(RestoreGradients(*item, *restored));
   }
   items_.push_back(std::move(item));
   return absl::OkStatus();
@@ -75,6 +92,16 @@ absl::Status TrackedState::Collect(Snapshot* snapshot) {
     snapshot->bytes[StrCat(kKindPrefix, item->name())] = item->kind();
   }
   return absl::OkStatus();
+}
+
+void TrackedState::CollectGradients(Snapshot* snapshot) const {
+  for (const auto& item : items_) {
+    for (const auto& [name, parameter] : item->Parameters()) {
+      if (!parameter.is_leaf() || !parameter.grad().defined()) continue;
+      snapshot->tensors.emplace_back(StrCat(kGradientPrefix, name),
+                                     parameter.grad());
+    }
+  }
 }
 
 absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {

@@ -27,6 +27,8 @@ class TrackedState {
   absl::Status Add(std::unique_ptr<TrackedItem> item, const Snapshot* restored);
 
   absl::Status Collect(Snapshot* snapshot);
+  // The gradients of parameters, which Add() restores where there are any.
+  void CollectGradients(Snapshot* snapshot) const;
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device, MoveCopy copy = MoveCopy::kIfNeeded);

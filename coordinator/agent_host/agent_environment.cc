@@ -22,6 +22,18 @@ void PassOn(const Variables& own, const std::string& name, Variables* to) {
   if (const auto it = own.find(name); it != own.end()) (*to)[name] = it->second;
 }
 
+void AddKept(const WorkerPlace& place, const Variables& own, Variables* to) {
+  for (const std::string_view kept : place.keep_environment) {
+    const bool is_prefix = kept.ends_with('*');
+    const std::string_view begin = kept.substr(0, kept.size() - is_prefix);
+    for (const auto& [name, value] : own) {
+      if (is_prefix ? name.starts_with(begin) : name == begin) {
+        (*to)[name] = value;
+      }
+    }
+  }
+}
+
 void AddUser(const WorkerPlace& place, const Variables& own, Variables* to) {
   if (!place.account.has_value()) {
     for (const char* name : kPassedOnToSame) PassOn(own, name, to);
@@ -80,6 +92,7 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
   Variables variables;
   for (const char* name : kPassedOn) PassOn(own, name, &variables);
   AddUser(place, own, &variables);
+  AddKept(place, own, &variables);
   AddGpus(place, own, &variables);
   variables["OMP_NUM_THREADS"] = StrCat(launch.accelerator.threads);
   // Threads of libgomp that spin take the cores of the jobs beside them.

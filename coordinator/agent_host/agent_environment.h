@@ -18,6 +18,8 @@ struct WorkerPlace {
   std::string coordinator;    // endpoint that workers connect to
   std::string run_directory;  // of the accelerators' lock files
   bool has_gpus = false;      // among the server's declared accelerators
+  // Of the agent's variables: "NAME", or "PREFIX*".
+  std::vector<std::string> keep_environment = {};
   std::string address = "127.0.0.1";  // where other machines reach this server
   std::optional<UnixAccount> account =
       {};                            // that it runs as; none: the agent's
@@ -27,8 +29,9 @@ struct WorkerPlace {
 
 // "NAME=value", sorted by name. `own`: the agent's environment. A worker sees
 // all declared GPUs of the server, since it moves between them without a
-// restart, and no others. The job's [environment] may replace all variables but
-// the protocol's GAVEL_* and torchrun's.
+// restart, and no others; and what `keep_environment` names. The job's
+// [environment] may replace all variables but the protocol's GAVEL_* and
+// torchrun's.
 std::vector<std::string> WorkerEnvironment(
     const LaunchWorker& launch, const WorkerPlace& place,
     const std::map<std::string, std::string>& own);

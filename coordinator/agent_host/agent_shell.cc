@@ -150,6 +150,7 @@ struct AgentShell::Impl {
     made.place.coordinator = options.coordinator;
     made.place.run_directory = options.run_directory;
     made.place.address = options.address;
+    made.place.keep_environment = options.keep_environment;
     made.place.has_gpus = std::ranges::any_of(options.accelerators, IsGpu);
     if (options.keys) {
       made.place.coordinator_key = options.keys->server_public_key;

@@ -132,6 +132,12 @@ constexpr FileKey kServerRows[] = {
      .otherwise = "no limit",
      .example = R"("64GiB")",
      .meaning = "Host memory that parked jobs may take."},
+    {.name = "keep_environment",
+     .kind = KeyKind::kTexts,
+     .otherwise = "none",
+     .example = R"(["LD_LIBRARY_PATH", "NCCL_*"])",
+     .meaning = "Variables of the agent that workers keep; `*` at the end: all "
+                "that begin so."},
 };
 
 constexpr FileKey kAcceleratorRows[] = {
@@ -154,7 +160,7 @@ constexpr FileKey kAcceleratorRows[] = {
      .example = "4",
      .meaning = "Threads of a worker on a CPU slot."},
     {.name = "device",
-     .values = "`cpu` or `cuda:N`",
+     .values = "`cpu`, `cuda:N`, `xpu:N` or `hpu:N`",
      .default_value = R"("cpu")",
      .example = R"("cuda:0")",
      .meaning = "What the accelerator is."},

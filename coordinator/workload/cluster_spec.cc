@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -17,14 +18,41 @@ namespace {
 // 8 EiB would not be exact any more.
 constexpr double kBytesMax = 1024.0 * 1024 * 1024 * 1024 * 1024;
 
-// "cpu" or "cuda:N", N without signs or leading zeros.
+// "cpu" or KIND:N, N without signs or leading zeros.
 bool IsValidDevice(std::string_view device) {
-  constexpr std::string_view kCuda = "cuda:";
   if (device == "cpu") return true;
-  int index = 0;
-  return device.starts_with(kCuda) &&
-         absl::SimpleAtoi(ToAbsl(device.substr(kCuda.size())), &index) &&
-         index >= 0 && device == StrCat(kCuda, index);
+  for (const std::string_view kind : {"cuda:", "xpu:", "hpu:"}) {
+    int index = 0;
+    if (!device.starts_with(kind)) continue;
+    return absl::SimpleAtoi(ToAbsl(device.substr(kind.size())), &index) &&
+           index >= 0 && device == StrCat(kind, index);
+  }
+  return false;
+}
+
+// "NAME", or "NAME*" for all that begin so.
+bool IsVariable(std::string_view text) {
+  if (text.ends_with('*')) text.remove_suffix(1);
+  if (text.empty() || absl::ascii_isdigit(text.front())) return false;
+  return std::ranges::all_of(
+      text, [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+void ReadKept(TomlReader& reader, std::vector<std::string>& kept) {
+  reader.Read("keep_environment", kept);
+  for (const std::string& variable : kept) {
+    if (!IsVariable(variable)) {
+      reader.Fail("keep_environment",
+                  StrCat(QuoteToml(variable),
+                         " is no variable's name; write it as "
+                         "\"LD_LIBRARY_PATH\", or \"NCCL_*\" for all that "
+                         "begin so"));
+    } else if (variable.starts_with("GAVEL_")) {
+      reader.Fail("keep_environment",
+                  StrCat(QuoteToml(variable),
+                         " would be the agent's own; take it out"));
+    }
+  }
 }
 
 // "64GiB", "1.5 TiB". nullopt: no size.
@@ -125,7 +153,8 @@ AcceleratorEntry ReadAccelerator(TomlReader reader) {
   if (reader.Read("device", entry.info.device) &&
       !IsValidDevice(entry.info.device)) {
     reader.Fail("device", StrCat("device is ", QuoteToml(entry.info.device),
-                                 "; write \"cpu\" or \"cuda:N\""));
+                                 "; write \"cpu\" or KIND:N, as \"cuda:0\" "
+                                 "(kinds: cuda, xpu, hpu)"));
   }
   ReadBytes(reader, "memory_bytes", entry.info.memory_bytes);
   ReadBytes(reader, "context_bytes", entry.info.context_bytes);
@@ -171,6 +200,7 @@ ServerSpec ReadServer(const toml::table& table, std::string_view source,
   ServerSpec server;
   reader.ReadName("name", server.name);
   ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
+  ReadKept(reader, server.keep_environment);
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
     const TomlReader entry(*accelerator, source,
                            KeysOf(tables, "[[server.accelerator]]"), status);

@@ -132,6 +132,14 @@ bool SessionState::AttendAll(bool after_step) {
 bool SessionState::AttendStep() {
   SlowDown(state_.accelerator().slow_down_factor(), context_.stats);
   examination_.StepDone(context_.stats.steps_done());
+  if (!accumulation_.done()) {
+    accumulation_.Look(tracked_);
+    if (accumulation_.accumulates()) {
+      state_.SetAccumulates();
+      context_.log.Info(
+          "gradients add up over several steps: checkpoints hold them, too");
+    }
+  }
   if (!optimizer_check_.done()) {
     absl::Status status = optimizer_check_.Check();
     if (!status.ok()) return Fail(std::move(status)), false;
@@ -151,8 +159,9 @@ void SessionState::SetAttention() {
   attention_ns_ =
       std::min({saver_.NextLook_ns(Now_ns()), context_.profile.next_tick_ns(),
                 lease_.memory_due_ns()});
-  if (!optimizer_check_.done() || state_.accelerator().slow_down_factor() > 1 ||
-      gang_.joined() || examination_.on()) {
+  if (!optimizer_check_.done() || !accumulation_.done() ||
+      state_.accelerator().slow_down_factor() > 1 || gang_.joined() ||
+      examination_.on()) {
     attention_step_ = 0;  // every step
   }
 }

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "gavel/internal/range_position.h"
 #include "gavel/session.h"
+#include "iterator/accumulation_watch.h"
 #include "iterator/examination.h"
 #include "iterator/loop_position.h"
 #include "iterator/optimizer_check.h"
@@ -169,6 +170,7 @@ class SessionState {
   LoopControl control_{context_, state_, gang_, saver_, lease_, exit_};
   ScalarReports reports_{context_};
   OptimizerCheck optimizer_check_;
+  AccumulationWatch accumulation_;
   Examination examination_;
   Signals signals_;
 

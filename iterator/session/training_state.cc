@@ -27,6 +27,7 @@ bool TrainingState::CanCollect() const {
 
 absl::Status TrainingState::Collect(Snapshot* snapshot) {
   GAVEL_RETURN_IF_ERROR(tracked_.Collect(snapshot));
+  if (accumulates_) tracked_.CollectGradients(snapshot);
   if (!at_step_end_) return mark_.Restore(snapshot), absl::OkStatus();
   return position_.Collect(accelerator_.last_device(),
                            context_.stats.steps_done(), snapshot);

@@ -44,6 +44,8 @@ class TrainingState {
   // The training thread is at the end of a step.
   void SetAtStepEnd(bool at_step_end) { at_step_end_ = at_step_end; }
   bool at_step_end() const { return at_step_end_; }
+  // Snapshots hold the gradients, too.
+  void SetAccumulates() { accumulates_ = true; }
   // Whether Collect() gives the state of a step's end.
   bool CanCollect() const;
   absl::Status Collect(Snapshot* snapshot);
@@ -104,6 +106,7 @@ class TrainingState {
   bool told_acquired_ = false;
   BatchOwner* batch_ = nullptr;
   bool at_step_end_ = false;
+  bool accumulates_ = false;
   bool mark_held_ = false;  // before the move under way
 };
 

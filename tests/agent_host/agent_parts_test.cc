@@ -70,6 +70,22 @@ TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
 }
 
 // Two lists that have to agree: what agents set, and what a job may not.
+TEST(WorkerEnvironment, KeepsWhatTheClusterFileNames) {
+  WorkerPlace place;
+  place.keep_environment = {"LD_LIBRARY_PATH", "NCCL_*"};
+  const std::vector<std::string> environment =
+      WorkerEnvironment(Launch(), place,
+                        {{"LD_LIBRARY_PATH", "/opt/cuda/lib"},
+                         {"LD_LIBRARY_PATH_OF_OTHERS", "x"},
+                         {"NCCL_DEBUG", "INFO"},
+                         {"NCCL_SOCKET_IFNAME", "eth1"},
+                         {"SECRET", "x"}});
+  EXPECT_THAT(environment,
+              IsSupersetOf({"LD_LIBRARY_PATH=/opt/cuda/lib", "NCCL_DEBUG=INFO",
+                            "NCCL_SOCKET_IFNAME=eth1"}));
+  EXPECT_THAT(environment, Not(Contains(HasSubstr("=x"))));
+}
+
 TEST(WorkerEnvironment, NoJobMaySetWhatTheAgentSets) {
   LaunchWorker launch = Launch();
   launch.environment.clear();

@@ -289,5 +289,55 @@ TEST_F(SessionTrack, AFrozenPartNeedsNoOptimizer) {
   EXPECT_EQ(session->Finish(), 0) << session->status().message();
 }
 
+// Gradients of four steps add up before the optimizer's. Ends in their midst.
+struct Accumulated {
+  int64_t steps = 0;
+  std::vector<float> weights;
+};
+
+Accumulated TrainAccumulating(SessionOptions options) {
+  torch::manual_seed(3);
+  torch::nn::Linear model(3, 1);
+  torch::optim::SGD optimizer(model->parameters(),
+                              torch::optim::SGDOptions(0.1).momentum(0.9));
+  auto session = Session::Create(std::move(options));
+  session->Track("model", model);
+  session->Track("optimizer", optimizer);
+  while (session->Boundary() && session->steps_done() < 16) {
+    const auto input = static_cast<float>(session->steps_done() + 1);
+    model->forward(torch::full({1, 3}, input, session->device()))
+        .sum()
+        .backward();
+    if (session->steps_done() % 4 == 3) {
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    session->StepDone();
+  }
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  const at::Tensor weights = model->weight.detach().cpu().contiguous();
+  const auto* const data = weights.const_data_ptr<float>();
+  return {session->steps_done(), {data, data + weights.numel()}};
+}
+
+TEST_F(SessionTrack, GradientsThatAddUpOverStepsAreInACheckpoint) {
+  const TemporaryFolder folder;
+  SessionOptions options = Alone();
+  options.checkpoint_directory = folder.path();
+  const Accumulated whole = TrainAccumulating(options);
+  EXPECT_EQ(whole.steps, 16);
+  options = Alone();
+  options.steps_total = 10;
+  EXPECT_EQ(TrainAccumulating(options).steps, 10);
+  EXPECT_EQ(log_.Count("gradients add up over several steps"), 2);
+  options.steps_total = 0;
+  EXPECT_EQ(TrainAccumulating(options).weights, whole.weights);
+}
+
+TEST_F(SessionTrack, GradientsOfOneStepAreNotInACheckpoint) {
+  EXPECT_EQ(Train(Alone()).exit_code, 0);
+  EXPECT_FALSE(log_.Contain("gradients add up"));
+}
+
 }  // namespace
 }  // namespace gavel::testing

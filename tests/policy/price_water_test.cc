@@ -27,7 +27,7 @@ TEST(PriceWater, AStageForEachType) {
     rates.push_back(1 + static_cast<double>(m % kStages));
   }
   const PriceWater water =
-      FillByPrices(jobs, rates, std::vector<double>(2 * kStages, 1.0), {});
+      FillByPrices(jobs, rates, std::vector<double>(2 * kStages, 1.0));
   EXPECT_TRUE(water.converged);
   EXPECT_EQ(water.stages, static_cast<int>(kStages));
   for (size_t m = 0; m < 2 * kStages; ++m) {
@@ -43,7 +43,7 @@ std::vector<double> FillBeside(double speed) {
   jobs.Throughput(0, 1) = speed;
   const std::vector<double> rates = {1, 1, 0.2};
   const PriceWater water =
-      FillByPrices(jobs, rates, std::vector<double>(3, 1.0), {});
+      FillByPrices(jobs, rates, std::vector<double>(3, 1.0));
   EXPECT_TRUE(water.converged);
   EXPECT_EQ(water.stages, 2);
   std::vector<double> has;

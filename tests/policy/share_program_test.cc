@@ -1,7 +1,6 @@
 #include "coordinator/policy/lp/share_program.h"
 
 #include <cmath>
-#include <numeric>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -22,10 +21,6 @@ ShareProgram TotalProgram(const ShareProblem& problem) {
   }
   program.AddThroughputRow(0, 1 / largest[0], {}, 0.01, kInfinity);
   return program;
-}
-
-double CostOf(const LinearProgram& lp, const std::vector<double>& x) {
-  return std::inner_product(x.begin(), x.end(), lp.column_cost.begin(), 0.0);
 }
 
 // Two jobs, one accelerator, the first at 0.01 at least: the total is 1.

@@ -152,16 +152,34 @@ TEST(ClusterSpec, OneGpuTwiceOnAServerIsRefused) {
               IsInvalid("8:10: server \"a\" has \"cuda:0\" twice; remove"));
 }
 
-TEST(ClusterSpec, DevicesAreCpuOrCudaWithANumber) {
+TEST(ClusterSpec, DevicesAreCpuOrAKindWithANumber) {
   for (const char* device :
        {"cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:+1", "cuda: 1",
         "cuda:99999999999", "gpu:0", "", "CPU"}) {
     EXPECT_THAT(ParseAccelerator("device = \"" + std::string(device) + "\""),
-                IsInvalid("write \"cpu\" or \"cuda:N\""))
+                IsInvalid("write \"cpu\" or KIND:N"))
         << device;
   }
   EXPECT_THAT(ParseAccelerator("device = \"cuda:15\""), IsOk());
   EXPECT_THAT(ParseAccelerator("device = \"cpu\""), IsOk());
+  EXPECT_THAT(ParseAccelerator("device = \"hpu:1\""), IsOk());
+}
+
+TEST(ClusterSpec, VariablesThatWorkersKeepAreNamesOrPrefixes) {
+  const auto parse = [](const std::string& list) {
+    return ParseClusterSpec(
+        "[[server]]\nname = \"a\"\nkeep_environment = " + list +
+            "\naccelerator = [{ type = \"v100\" }]\n",
+        "cluster.toml");
+  };
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec spec,
+                       parse("[\"LD_LIBRARY_PATH\", \"NCCL_*\"]"));
+  EXPECT_THAT(spec.servers[0].keep_environment,
+              ElementsAre("LD_LIBRARY_PATH", "NCCL_*"));
+  for (const char* bad : {"[\"\"]", "[\"*\"]", "[\"A=B\"]", "[\"1A\"]"}) {
+    EXPECT_THAT(parse(bad), IsInvalid("is no variable's name")) << bad;
+  }
+  EXPECT_THAT(parse("[\"GAVEL_*\"]"), IsInvalid("the agent's own"));
 }
 
 TEST(ClusterSpec, GpusAreWrittenOneByOne) {

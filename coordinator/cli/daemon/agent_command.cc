@@ -161,6 +161,7 @@ absl::Status Run(const AgentOptions& options,
   }
   shell_options.accelerators = std::move(server.accelerators);
   shell_options.host_memory_bytes = server.host_memory_bytes;
+  shell_options.keep_environment = std::move(server.keep_environment);
   // First, so that no other thread takes the signals: the log has one.
   StopSignals signals(/*reloads=*/true);
   shell_options.log = MakeStderrLog(options.log);

@@ -182,6 +182,7 @@ class LocalRun {
       agent.run_directory = DefaultRunDirectory(server.accelerators);
       agent.accelerators = server.accelerators;
       agent.host_memory_bytes = server.host_memory_bytes;
+      agent.keep_environment = server.keep_environment;
       agent.stop_grace_s =
           options_.scheduling.stop_grace_s.value_or(kStopGrace_s);
       agent.log = log;

@@ -89,23 +89,22 @@ bool Read(const Json& json, T* value) {
 // In the order of the members' list.
 template <class T>
 nlohmann::ordered_json ToJson(const T& value) {
-  using Json = nlohmann::ordered_json;
   if constexpr (IsRow<T>) {
-    Json object = Json::object();
+    auto object = row_json::Json::object();
     VisitFields(value, [&](const RowKey& key, const auto& member) {
       object[std::string(key.name)] = ToJson(member);
     });
     return object;
   } else if constexpr (row_json::IsNamed<T>) {
-    Json object = Json::object();
+    auto object = row_json::Json::object();
     for (const auto& [name, element] : value) object[name] = ToJson(element);
     return object;
   } else if constexpr (row_json::IsList<T>) {
-    Json list = Json::array();
+    auto list = row_json::Json::array();
     for (const auto& element : value) list.push_back(ToJson(element));
     return list;
   } else if constexpr (row_json::IsOptional<T>) {
-    return value ? ToJson(*value) : Json();
+    return value ? ToJson(*value) : row_json::Json();
   } else {
     return value;
   }
