@@ -19,5 +19,6 @@ function(gavel_own_target target)
   endif()
   target_link_options(${target} PRIVATE LINKER:--as-needed)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
-                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+                        CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
 endfunction()

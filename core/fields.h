@@ -50,7 +50,7 @@ concept Enumeration = std::is_enum_v<T>;
 
 // std::vector and std::deque.
 template <class C>
-concept Sequence = !std::same_as<C, std::string> && requires(C& values) {
+concept Sequence = !std::same_as<C, std::string> && requires(C & values) {
   values.push_back(std::declval<typename C::value_type>());
 };
 

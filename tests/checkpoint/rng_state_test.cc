@@ -40,10 +40,10 @@ TEST(RngState, BadStatesAreRefusedAndChangeNothing) {
 
 TEST(RngState, DevicesThatAreNotThereAreRefused) {
   c10::Device gpu(c10::kCUDA, 100);
-  EXPECT_THAT(GetRngState(gpu), StatusIs(kFailedPrecondition, "GPUs"));
-  EXPECT_THAT(SetRngState(gpu, ""), StatusIs(kFailedPrecondition, "GPUs"));
+  EXPECT_THAT(GetRngState(gpu), StatusIs(kFailedPrecondition, "cuda:100"));
+  EXPECT_THAT(SetRngState(gpu, ""), StatusIs(kFailedPrecondition, "cuda:100"));
   EXPECT_THAT(GetRngState(c10::Device(c10::kMPS, 0)),
-              StatusIs(kUnimplemented, "mps"));
+              StatusIs(kFailedPrecondition, "mps:0"));
 }
 
 }  // namespace

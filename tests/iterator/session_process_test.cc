@@ -83,8 +83,12 @@ class SessionProcess : public Test {
     first.Signal(SIGCONT);
     // It is told only after it has asked, when all that it was about to write
     // has been written or refused.
-    EXPECT_TRUE(coordinator_.Wait(
-        [&] { return coordinator_.Heard<LeaseRequest>().size() > requests; }));
+    // One that was stopped in the midst of a commit ends by itself, since what
+    // it trains is not kept any more.
+    EXPECT_TRUE(coordinator_.Wait([&] {
+      return coordinator_.Heard<LeaseRequest>().size() > requests ||
+             first.Output().find("atexit") != std::string::npos;
+    }));
     coordinator_.Reject("another incarnation runs");
     EXPECT_NE(first.Wait(), 0);
     EXPECT_EQ(Latest(), result);
@@ -189,7 +193,8 @@ TEST_F(SessionProcess, AStepIsOvertakenAfterItsLeaseEnded) {
   ASSERT_TRUE(WaitForSteps(5)) << first.Output();
   first.Signal(SIGSTOP);
   ExpectTheFirstComesTooLate(first);
-  EXPECT_THAT(first.Output(), HasSubstr("lease ended"));
+  EXPECT_THAT(first.Output(),
+              AnyOf(HasSubstr("lease ended"), HasSubstr("is not committed")));
 }
 
 TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {
