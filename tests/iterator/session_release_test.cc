@@ -2,11 +2,13 @@
 // and a device that others fill.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <chrono>
 #include <thread>
 
+#include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 #include "tests/support/accelerator_test.h"
@@ -66,6 +68,36 @@ TEST_F(SessionRelease, NothingOfTheJobStaysAllocated) {
   EXPECT_EQ(reserved_bytes, 0);
   EXPECT_EQ(coordinator_.Heard<LeaseReleased>()[0].progress.device_bytes, 0u);
   EXPECT_FALSE(log_.Contain("in the way of the next job"));
+}
+
+// Batches are of four MiB, and the pause comes in the midst of a step.
+TEST_F(SessionRelease, TheBatchOfAStepLeavesTheDeviceToo) {
+  coordinator_.Grant(TestSlot("slot-a"));
+  const auto session = Session::Create(options_);
+  at::Tensor sum = at::zeros({1});
+  session->Track("sum", sum);
+  const std::vector<at::Tensor> batches(4, at::ones({1 << 20}));
+  int64_t reserved_bytes = -1;
+  std::thread resume;
+  for (auto& batch : Iterator(*session, batches)) {
+    sum += batch[0];
+    if (session->steps_done() != 1) continue;
+    coordinator_.Pause();
+    resume = std::thread([&] {
+      EXPECT_TRUE(coordinator_.Wait(
+          [&] { return !coordinator_.Heard<LeaseReleased>().empty(); }));
+      reserved_bytes = ReservedBytes();
+      coordinator_.Grant(TestSlot("slot-b"));
+    });
+    while (coordinator_.Heard<LeaseReleased>().empty()) {
+      ASSERT_TRUE(session->Boundary());
+    }
+    EXPECT_EQ(batch.device(), session->device());
+  }
+  resume.join();
+  EXPECT_EQ(session->Finish(), 0) << log_.Text();
+  EXPECT_EQ(sum.item<float>(), 4);
+  EXPECT_EQ(reserved_bytes, 0);
 }
 
 TEST_F(SessionRelease, WhatIsLeftBehindIsToldAndSaid) {
