@@ -139,6 +139,8 @@ class ScheduledJob {
     EXPECT_THAT(code, AnyOf(75, 1, 128 + SIGKILL)) << Outputs();
     state_ = State::kWaiting;
     is_evicted_ = false;
+    coordinator_
+        .Pause();  // or the next process would get the lease of this one
     Launch();
   }
 
