@@ -89,8 +89,9 @@ absl::Status Accelerator::Begin(const lease_action::Resume& lease,
   absl::Status status = ChooseDevice(device);
   if (status.ok() && device.is_cpu()) {
     status = FitsSlot(lease, tracked);
-    if (status.ok())
+    if (status.ok()) {
       status = SetThreads(std::max(1, lease.accelerator.threads));
+    }
   }
   if (status.ok()) status = LimitMemory(device, lease.memory_limit_bytes);
   if (status.ok()) status = MoveWhenThereIsRoom(lease, device, tracked);
@@ -133,13 +134,10 @@ absl::Status Accelerator::Use(const std::string& device, int local_rank,
 }
 
 absl::Status Accelerator::Release(TrackedState* tracked,
-                                  const std::function<void()>& leave) {
+                                  const std::function<absl::Status()>& leave) {
   if (!held_) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Synchronize(device_));
-  GAVEL_RETURN_IF_ERROR(CatchAsStatus("leaving the device", [&] {
-    leave();
-    return absl::OkStatus();
-  }));
+  GAVEL_RETURN_IF_ERROR(leave());
   if (tracked != nullptr) {
     GAVEL_RETURN_IF_ERROR(tracked->MoveToHost());
   }

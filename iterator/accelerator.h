@@ -36,11 +36,11 @@ class Accelerator {
   absl::Status Use(const std::string& device, int local_rank,
                    TrackedState& tracked);
   // Waits for the device, calls `leave`, moves `tracked` to host memory, gives
-  // memory and lock back. On an error the accelerator is still held; what
-  // `leave` throws is INTERNAL. `tracked` null: the state stays where it is,
-  // what else the allocator holds is given back.
+  // memory and lock back. On an error, also of `leave`, the accelerator is
+  // still held. `tracked` null: the state stays where it is, what else the
+  // allocator holds is given back.
   absl::Status Release(TrackedState* tracked,
-                       const std::function<void()>& leave);
+                       const std::function<absl::Status()>& leave);
   // The lock only: at the process's end, when the state is needed no more.
   void Unlock();
   // While a CPU slot is held: its lease is of so many threads now. True: of

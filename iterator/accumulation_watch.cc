@@ -6,8 +6,8 @@
 
 namespace gavel::internal {
 
-void AccumulationWatch::Look(const TrackedState& tracked) {
-  if (done()) return;
+AccumulationWatch::Versions AccumulationWatch::Read(
+    const TrackedState& tracked) {
   Versions now;
   // An inference tensor has no version: nothing is trained then.
   CatchAsStatus("looking at gradients", [&] {
@@ -25,8 +25,19 @@ void AccumulationWatch::Look(const TrackedState& tracked) {
     }
     return absl::OkStatus();
   }).IgnoreError();
-  accumulates_ = looks_ > 0 && now.has_gradients &&
-                 now.gradients != last_.gradients &&
+  return now;
+}
+
+void AccumulationWatch::Begin(const TrackedState& tracked,
+                              const Snapshot* restored) {
+  accumulates_ = restored != nullptr && TrackedState::HasGradients(*restored);
+  last_ = Read(tracked);
+}
+
+void AccumulationWatch::Look(const TrackedState& tracked) {
+  if (done()) return;
+  const Versions now = Read(tracked);
+  accumulates_ = now.has_gradients && now.gradients != last_.gradients &&
                  now.parameters == last_.parameters;
   last_ = now;
   ++looks_;

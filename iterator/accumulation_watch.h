@@ -1,8 +1,8 @@
 // Whether a program adds gradients up over several steps. Between two of these
 // they belong to its state; otherwise a step begins without them. LibTorch
 // tells nobody, but a step after which gradients have changed and no parameter
-// has gives it away. Looks at the first steps of a process only. Training
-// thread only.
+// has gives it away; or a checkpoint that holds some. Looks at the first steps
+// of a process only. Training thread only.
 #ifndef GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 #define GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 
@@ -14,6 +14,8 @@ namespace gavel::internal {
 
 class AccumulationWatch {
  public:
+  // Before the first step; null: nothing is restored.
+  void Begin(const TrackedState& tracked, const Snapshot* restored);
   // After a step.
   void Look(const TrackedState& tracked);
   bool done() const { return accumulates_ || looks_ >= kStepsMax; }
@@ -29,6 +31,7 @@ class AccumulationWatch {
     uint64_t gradients = 0;
     bool has_gradients = false;
   };
+  static Versions Read(const TrackedState& tracked);
 
   Versions last_;
   int looks_ = 0;

@@ -104,6 +104,13 @@ void TrackedState::CollectGradients(Snapshot* snapshot) const {
   }
 }
 
+bool TrackedState::HasGradients(const Snapshot& snapshot) {
+  return std::any_of(
+      snapshot.tensors.begin(), snapshot.tensors.end(), [](const auto& entry) {
+        return std::string_view(entry.first).starts_with(kGradientPrefix);
+      });
+}
+
 absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {
   std::vector<at::Tensor> all;
   for (const auto& item : items_) {

@@ -29,6 +29,7 @@ class TrackedState {
   absl::Status Collect(Snapshot* snapshot);
   // The gradients of parameters, which Add() restores where there are any.
   void CollectGradients(Snapshot* snapshot) const;
+  static bool HasGradients(const Snapshot& snapshot);
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device, MoveCopy copy = MoveCopy::kIfNeeded);

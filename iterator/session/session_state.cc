@@ -139,6 +139,8 @@ absl::Status SessionState::Start() {
                                   "', which this program does not track"));
     }
   }
+  accumulation_.Begin(tracked_, saver_.restored());
+  if (accumulation_.accumulates()) state_.SetAccumulates();
   saver_.Forget();
   GAVEL_RETURN_IF_ERROR(
       context_.profile.Open(options, context_.stats.steps_done()));

@@ -68,17 +68,24 @@ absl::Status TrainingState::Park(const std::vector<HostCopy>& copies) {
 
 absl::Status TrainingState::Release(bool keep) {
   absl::Status status = accelerator_.Release(
-      keep ? nullptr : &tracked_, [this, keep] { LeaveDevice(keep); });
+      keep ? nullptr : &tracked_, [this, keep] { return LeaveDevice(keep); });
   AfterMove();
   return status;
 }
 
 // What is not tracked leaves the device before its memory is given back.
-void TrainingState::LeaveDevice(bool keep) {
+absl::Status TrainingState::LeaveDevice(bool keep) {
   if (std::exchange(told_acquired_, false)) {
-    for (const auto& call : on_release_) call();
+    GAVEL_RETURN_IF_ERROR(
+        CatchAsStatus("in a function given to Session::OnRelease()", [this] {
+          for (const auto& call : on_release_) call();
+          return absl::OkStatus();
+        }));
   }
-  if (!keep && batch_ != nullptr) batch_->PlaceBatch(at::Device(at::kCPU));
+  return CatchAsStatus("moving the batch", [this, keep] {
+    if (!keep && batch_ != nullptr) batch_->PlaceBatch(at::Device(at::kCPU));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status TrainingState::TellAcquired() {

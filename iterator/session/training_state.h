@@ -92,7 +92,7 @@ class TrainingState {
   void SetBatch(BatchOwner* batch) { batch_ = batch; }
 
  private:
-  void LeaveDevice(bool keep);
+  absl::Status LeaveDevice(bool keep);
   void AfterMove();
   absl::Status MoveRandom(at::Device from);
 

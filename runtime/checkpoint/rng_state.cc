@@ -3,13 +3,13 @@
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <cstring>
 #include <mutex>
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/torch_devices.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -19,10 +19,7 @@ using internal::CatchAsStatus;
 
 absl::Status CheckDevice(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();
-  const int count =
-      c10::impl::hasDeviceGuardImpl(device.type())
-          ? c10::impl::getDeviceGuardImpl(device.type())->deviceCount()
-          : 0;
+  const int count = CountDevices(device.type());
   if (device.index() < count) return absl::OkStatus();
   return absl::FailedPreconditionError(
       StrCat("random state of ", device.str(), ": this program sees ", count,

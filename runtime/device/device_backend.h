@@ -1,7 +1,7 @@
 // What one kind of accelerators has beyond LibTorch's generic interface
 // (streams, allocator, memory): an implementation per kind, in a component of
-// its own, which registers itself where it is linked (runtime/cuda for NVIDIA's
-// and AMD's). A kind without one has the defaults.
+// its own, which registers itself where it is linked (runtime/cuda). A kind
+// without one has the defaults.
 //
 // Called by device_move.h, process_group.h and tensor_hash.h, which say what
 // each function is for. Functions throw as LibTorch does; any thread.

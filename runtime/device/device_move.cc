@@ -19,6 +19,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/device/device_backend.h"
+#include "runtime/torch_devices.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {
@@ -144,12 +145,6 @@ const Kind* FindKind(std::string_view text, int* index) {
 
 }  // namespace
 
-int CountDevices(c10::DeviceType type) {
-  return c10::impl::hasDeviceGuardImpl(type)
-             ? c10::impl::getDeviceGuardImpl(type)->deviceCount()
-             : 0;
-}
-
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text) {
   if (text == "cpu") return c10::Device(c10::kCPU);
   int index = -1;
@@ -190,7 +185,7 @@ absl::Status ChooseDevice(c10::Device device) {
   return absl::UnavailableError(
       StrCat(device.str(),
              " is in exclusive-process mode, and another process uses it; "
-             "declare it with exclusive = true, or take it out of this mode: ",
+             "take it out of this mode (nvidia-smi --compute-mode=0): ",
              status.message()));
 }
 

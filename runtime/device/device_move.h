@@ -25,10 +25,6 @@ class Module;
 
 namespace gavel {
 
-// How many of this kind the process sees; 0 also where LibTorch has no support
-// for it. Does not begin to use any.
-int CountDevices(c10::DeviceType type);
-
 // "cpu", or KIND:N with KIND "cuda", "xpu" or "hpu". INVALID_ARGUMENT: anything
 // else. FAILED_PRECONDITION: there is no such device; the message says why.
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text);

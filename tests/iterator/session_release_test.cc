@@ -144,7 +144,8 @@ TEST_F(SessionRelease, WhatACallbackThrowsEndsTheLoop) {
   };
   const Outcome outcome = Train(options_, training_);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.status.message(), HasSubstr("no graph"));
+  EXPECT_THAT(outcome.status.message(),
+              AllOf(HasSubstr("OnRelease()"), HasSubstr("no graph")));
 }
 
 // Another process holds the memory for a while: this one waits for it.

@@ -326,10 +326,12 @@ TEST_F(SessionTrack, GradientsThatAddUpOverStepsAreInACheckpoint) {
   options.checkpoint_directory = folder.path();
   const Accumulated whole = TrainAccumulating(options);
   EXPECT_EQ(whole.steps, 16);
+  // A process for each step.
   options = Alone();
-  options.steps_total = 10;
-  EXPECT_EQ(TrainAccumulating(options).steps, 10);
-  EXPECT_EQ(log_.Count("gradients add up over several steps"), 2);
+  for (int64_t steps = 1; steps < 16; ++steps) {
+    options.steps_total = steps;
+    EXPECT_EQ(TrainAccumulating(options).steps, steps);
+  }
   options.steps_total = 0;
   EXPECT_EQ(TrainAccumulating(options).weights, whole.weights);
 }

@@ -6,6 +6,7 @@
 
 #include "iterator/tracked_item.h"
 #include "iterator/tracked_state.h"
+#include "runtime/torch_devices.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
 
