@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
@@ -16,6 +15,7 @@
 #include "tests/iterator/training.h"
 #include "tests/iterator/worker_process.h"
 #include "tests/support/coordinator_thread.h"
+#include "tests/support/files.h"
 #include "tests/support/simulated_device/settings.h"
 #include "tests/support/simulated_device/shared_memory.h"
 #include "tests/support/test.h"
@@ -101,10 +101,6 @@ class ScheduledJob {
   }
 
  private:
-  static std::string ReadText(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   size_t Released() const { return coordinator_.Heard<LeaseReleased>().size(); }
 
   void Launch() {

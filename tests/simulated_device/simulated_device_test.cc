@@ -23,7 +23,6 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <future>
 #include <string>
 
@@ -31,6 +30,7 @@
 #include "tests/support/simulated_device/settings.h"
 #include "tests/support/simulated_device/shared_memory.h"
 #include "tests/support/simulated_device/streams.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -270,9 +270,8 @@ pid_t InChild(Body body) {
 }
 
 TEST(SharedMemoryTest, ProcessesFillADeviceTogetherUntilTheyAreGone) {
-  std::string folder = TempDir() + "/XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/devices";
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/devices";
   simulated::SharedMemory memory(path, 100);
   const pid_t child = InChild([&] {
     simulated::SharedMemory mine(path, 100);
@@ -288,7 +287,6 @@ TEST(SharedMemoryTest, ProcessesFillADeviceTogetherUntilTheyAreGone) {
   EXPECT_EQ(memory.Used(0), 40);
   EXPECT_TRUE(memory.Take(0, 60));
   EXPECT_THAT(memory.Holders(0), SizeIs(1));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(SettingsTest, NamesWhatIsWrong) {
