@@ -1,4 +1,4 @@
-// Collectives over NCCL, LibTorch's; for cuda_backend.cc.
+// Collectives over NCCL, for cuda_backend.cc.
 #ifndef GAVEL_RUNTIME_CUDA_NCCL_COLLECTIVES_H_
 #define GAVEL_RUNTIME_CUDA_NCCL_COLLECTIVES_H_
 
