@@ -1,20 +1,50 @@
 #include "iterator/accumulation_watch.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
+namespace {
 
-AccumulationWatch::Versions AccumulationWatch::Read(
-    const TrackedState& tracked) {
-  Versions now;
+// Elements added up at a time: the sum's copy of them is small then.
+constexpr int64_t kPiece = 1 << 22;
+
+// The sum of a dense tensor's words, which is exact and the same on every
+// device. 0 for others.
+uint64_t SumOfBits(const at::Tensor& tensor) {
+  const int64_t bytes = tensor.element_size();
+  if (!tensor.is_non_overlapping_and_dense() || bytes > 8) return 0;
+  const at::Tensor words = tensor.detach()
+                               .as_strided({tensor.numel()}, {1})
+                               .view(bytes == 8   ? at::kLong
+                                     : bytes == 4 ? at::kInt
+                                     : bytes == 2 ? at::kShort
+                                                  : at::kByte);
+  uint64_t sum = 0;
+  for (int64_t from = 0; from < words.numel(); from += kPiece) {
+    const int64_t count = std::min(kPiece, words.numel() - from);
+    sum += static_cast<uint64_t>(
+        words.narrow(0, from, count).sum(at::kLong).item<int64_t>());
+  }
+  return sum;
+}
+
+}  // namespace
+
+AccumulationWatch::Seen AccumulationWatch::Read(const TrackedState& tracked) {
+  const at::NoGradGuard no_grad;
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+  Seen now;
   // An inference tensor has no version: nothing is trained then.
   CatchAsStatus("looking at gradients", [&] {
     for (const auto& item : tracked.items()) {
       for (const auto& [name, parameter] : item->Parameters()) {
         if (!parameter.defined() || !parameter.is_leaf()) continue;
-        now.parameters += static_cast<uint64_t>(parameter._version());
+        now.parameters = now.parameters * kOdd + SumOfBits(parameter);
         const at::Tensor& gradient = parameter.grad();
         if (!gradient.defined()) continue;
         now.has_gradients = true;
@@ -36,7 +66,7 @@ void AccumulationWatch::Begin(const TrackedState& tracked,
 
 void AccumulationWatch::Look(const TrackedState& tracked) {
   if (done()) return;
-  const Versions now = Read(tracked);
+  const Seen now = Read(tracked);
   accumulates_ = now.has_gradients && now.gradients != last_.gradients &&
                  now.parameters == last_.parameters;
   last_ = now;

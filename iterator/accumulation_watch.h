@@ -2,7 +2,8 @@
 // they belong to its state; otherwise a step begins without them. LibTorch
 // tells nobody, but a step after which gradients have changed and no parameter
 // has gives it away; or a checkpoint that holds some. Looks at the first steps
-// of a process only. Training thread only.
+// of a process only, and then at the bits of all parameters: optimizers write
+// them without raising their versions. Training thread only.
 #ifndef GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 #define GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 
@@ -25,15 +26,14 @@ class AccumulationWatch {
   // More than two, as the first steps of a program may be unlike the others.
   static constexpr int kStepsMax = 5;
 
-  // Of all parameters together: differs once one of them was written.
-  struct Versions {
-    uint64_t parameters = 0;
-    uint64_t gradients = 0;
+  struct Seen {
+    uint64_t parameters = 0;  // of the bits of all
+    uint64_t gradients = 0;   // differs once one was made or written
     bool has_gradients = false;
   };
-  static Versions Read(const TrackedState& tracked);
+  static Seen Read(const TrackedState& tracked);
 
-  Versions last_;
+  Seen last_;
   int looks_ = 0;
   bool accumulates_ = false;
 };

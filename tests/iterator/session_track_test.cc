@@ -1,4 +1,5 @@
 // What can be tracked, what can't, and what comes back.
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
@@ -338,6 +339,29 @@ TEST_F(SessionTrack, GradientsThatAddUpOverStepsAreInACheckpoint) {
 
 TEST_F(SessionTrack, GradientsOfOneStepAreNotInACheckpoint) {
   EXPECT_EQ(Train(Alone()).exit_code, 0);
+  EXPECT_FALSE(log_.Contain("gradients add up"));
+}
+
+// SGD writes parameters without raising their versions.
+TEST_F(SessionTrack, GradientsOfSgdAreNotInACheckpoint) {
+  const TemporaryFolder folder;
+  // The simulated accelerator has no sparse tensors.
+  torch::nn::Embedding model(
+      torch::nn::EmbeddingOptions(8, 2).sparse(!OnAccelerator()));
+  torch::optim::SGD optimizer(model->parameters(),
+                              torch::optim::SGDOptions(0.1));
+  SessionOptions options = Alone();
+  options.checkpoint_directory = folder.path();
+  auto session = Session::Create(std::move(options));
+  session->Track("model", model);
+  session->Track("optimizer", optimizer);
+  while (session->Boundary() && session->steps_done() < 8) {
+    optimizer.zero_grad();
+    model->forward(torch::tensor({1, 3}, session->device())).sum().backward();
+    optimizer.step();
+    session->StepDone();
+  }
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
   EXPECT_FALSE(log_.Contain("gradients add up"));
 }
 
