@@ -5,11 +5,12 @@
 #   gavel_program(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
 #   gavel_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [LABELS l...] [TIMEOUT s]
 #              [NIGHTLY Suite.Case...]                Cases that only `gavel-dev test --nightly` runs
-#              [SIMULATED])                           Also run as n_simulated, on the simulated accelerator
+#              [SIMULATED])                           Also as n_simulated, on the simulated accelerator, and n_gpu
 #   gavel_accelerator_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [TIMEOUT s])
 #                                                   n_simulated_test and, labelled gpu, n_gpu_test
 #   gavel_command_test(NAME n SOURCES f... [DEPENDS component...] [NEEDS target...] [NIGHTLY Suite.Case...] [TIMEOUT s])
-#   gavel_bench(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...])
+#   gavel_bench(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...]
+#               [ACCELERATOR])                        Also as bench_n_gpu and bench_n_simulated; see bench/gpu.py
 # dependencies.txt says which component may use which; gavel_component refuses anything else.
 
 include(GavelWarnings)
@@ -177,13 +178,22 @@ endfunction()
 set(gavel_simulated_environment
     "OMP_WAIT_POLICY=PASSIVE;GAVEL_TEST_DEVICE=hpu;GAVEL_SIMULATED_DEVICE=devices=4,memory_mib=256")
 
+# NAME_gpu: the objects of the test NAME with CUDA, as a program of its own, since loading CUDA takes seconds.
+function(gavel_test_on_gpu name timeout depends packages)
+  gavel_executable(${name}_gpu tests "$<TARGET_OBJECTS:${name}>;${PROJECT_SOURCE_DIR}/tests/support/needs_device.cc"
+                   "${depends};cuda" "${packages};GTest::gmock;GTest::gtest_main")
+  if(TARGET ${name}_gpu)
+    gavel_add_to_folder(${name}_gpu)
+    add_test(NAME ${name}_gpu COMMAND ${name}_gpu --gtest_brief=1)
+    set_tests_properties(${name}_gpu PROPERTIES LABELS gpu TIMEOUT ${timeout}
+                         ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE;GAVEL_TEST_DEVICE=cuda")
+  endif()
+endfunction()
+
 function(gavel_test)
   cmake_parse_arguments(arg "SIMULATED" "NAME;TIMEOUT" "SOURCES;DEPENDS;PACKAGES;LABELS;NIGHTLY" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
-  endif()
-  if(arg_SIMULATED)
-    list(APPEND arg_PACKAGES gavel_simulated_device)
   endif()
   if(GAVEL_SANITIZE)
     math(EXPR arg_TIMEOUT "10 * ${arg_TIMEOUT}")
@@ -192,6 +202,9 @@ function(gavel_test)
                    "${arg_PACKAGES};GTest::gmock;GTest::gtest_main")
   if(NOT TARGET ${arg_NAME})
     return()
+  endif()
+  if(arg_SIMULATED)
+    target_link_libraries(${arg_NAME} PRIVATE gavel_simulated_device)
   endif()
   # Compiled in little more than half the time; what takes long at run time is in libraries.
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -218,6 +231,9 @@ function(gavel_test)
                        ENVIRONMENT "OMP_WAIT_POLICY=PASSIVE")
   if(arg_SIMULATED)
     set_tests_properties(${arg_NAME}_simulated PROPERTIES ENVIRONMENT "${gavel_simulated_environment}")
+    if(NOT process IN_LIST arg_LABELS)  # whose workers are other programs
+      gavel_test_on_gpu(${arg_NAME} ${arg_TIMEOUT} "${arg_DEPENDS}" "${arg_PACKAGES}")
+    endif()
   endif()
   if(long)
     set_property(TEST ${arg_NAME}_nightly APPEND PROPERTY LABELS nightly)
@@ -270,10 +286,15 @@ endfunction()
 
 # Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`.
 function(gavel_bench)
-  cmake_parse_arguments(arg "" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
-  gavel_executable(bench_${arg_NAME} "." "${arg_SOURCES};program.cc;table.cc" "${arg_DEPENDS}"
-                   "${arg_PACKAGES};gavel::json")
-  if(TARGET bench_${arg_NAME})
-    target_include_directories(bench_${arg_NAME} PRIVATE ${gavel_paths_folder})
+  cmake_parse_arguments(arg "ACCELERATOR" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+  set(name bench_${arg_NAME})
+  gavel_executable(${name} "." "${arg_SOURCES};program.cc;table.cc" "${arg_DEPENDS}" "${arg_PACKAGES};gavel::json")
+  if(TARGET ${name})
+    target_include_directories(${name} PRIVATE ${gavel_paths_folder})
+  endif()
+  if(TARGET ${name} AND arg_ACCELERATOR)
+    gavel_executable(${name}_gpu "." "$<TARGET_OBJECTS:${name}>" "${arg_DEPENDS};cuda" "${arg_PACKAGES}")
+    gavel_executable(${name}_simulated "tests" "$<TARGET_OBJECTS:${name}>" "${arg_DEPENDS}"
+                     "${arg_PACKAGES};gavel_simulated_device")
   endif()
 endfunction()

@@ -272,7 +272,7 @@ OwnLoop TrainOwnLoop(SessionOptions options,
 const OwnLoop& WholeOwnLoop() {
   static const OwnLoop outcome = [] {
     SessionOptions options;
-    options.device = "cpu";
+    options.device = ReferenceDevice();
     options.log = [](LogLevel, const std::string&) {};
     return TrainOwnLoop(options);
   }();

@@ -129,7 +129,7 @@ TEST_F(SessionRelease, CallbacksFreeAndMakeWhatIsNotTracked) {
       [&] { reserved_bytes = ReservedBytes(); }, /*next=*/"slot-b");
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_THAT(calls, ElementsAre("acquire " + device_.str(), "release",
-                                 "acquire " + TestDevice(1)));
+                                 "acquire " + TestSlot("slot-b").device));
   EXPECT_EQ(reserved_bytes, 0);
 }
 
@@ -148,18 +148,29 @@ TEST_F(SessionRelease, WhatACallbackThrowsEndsTheLoop) {
               AllOf(HasSubstr("OnRelease()"), HasSubstr("no graph")));
 }
 
+// All that can be had of `device`, in pieces: less than it tells is free.
+std::vector<at::Tensor> Fill(c10::Device device) {
+  std::vector<at::Tensor> pieces;
+  const auto [free, total] =
+      c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  for (auto size = static_cast<int64_t>(free); size >= 2 << 20;) {
+    try {
+      pieces.push_back(at::empty({size}, at::device(device).dtype(at::kByte)));
+    } catch (const c10::OutOfMemoryError&) {
+      size /= 2;
+    }
+  }
+  return pieces;
+}
+
 // Another process holds the memory for a while: this one waits for it.
 TEST_F(SessionRelease, WaitsForMemoryThatIsAboutToComeBack) {
   std::thread other;
   const Outcome outcome = TrainWithPause([&] {
-    const auto [free, total] =
-        c10::getDeviceAllocator(device_.type())->getMemoryInfo(0);
-    auto all = std::make_shared<at::Tensor>(
-        at::empty({static_cast<int64_t>(free) / (2 << 20) * (2 << 20)},
-                  at::device(device_).dtype(at::kByte)));
-    other = std::thread([all = std::move(all)]() mutable {
+    other = std::thread([all = Fill(device_)]() mutable {
       std::this_thread::sleep_for(std::chrono::milliseconds(700));
-      all.reset();
+      all.clear();
+      ReleaseMemory(c10::Device(TestDevice())).IgnoreError();
     });
   });
   other.join();
@@ -171,16 +182,14 @@ TEST_F(SessionRelease, WaitsForMemoryThatIsAboutToComeBack) {
 
 // For longer: it gives the lease back, but not as a job that does not fit.
 TEST_F(SessionRelease, ADeviceThatOthersFillIsNoReasonToLeaveItsType) {
-  at::Tensor all;
+  std::vector<at::Tensor> all;
   const Outcome outcome = TrainWithPause([&] {
-    const auto [free, total] =
-        c10::getDeviceAllocator(device_.type())->getMemoryInfo(0);
-    all = at::empty({static_cast<int64_t>(free) / (2 << 20) * (2 << 20)},
-                    at::device(device_).dtype(at::kByte));
+    all = Fill(device_);
     coordinator_.Grant(TestSlot("slot-a"));
     EXPECT_TRUE(coordinator_.Wait(
         [&] { return coordinator_.Heard<LeaseReleased>().size() > 1; }));
-    all.reset();
+    all.clear();
+    ReleaseMemory(device_).IgnoreError();
   });
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(coordinator_.Heard<LeaseReleased>()[1].cause,

@@ -13,6 +13,7 @@
 
 #include "gavel/data_loader.h"
 #include "gavel/iterator.h"
+#include "tests/support/test_device.h"
 
 namespace gavel::testing {
 namespace {
@@ -129,7 +130,7 @@ Outcome Train(SessionOptions options, const TrainingOptions& training) {
 const Outcome& Uninterrupted() {
   static const Outcome outcome = [] {
     SessionOptions options;
-    options.device = "cpu";
+    options.device = ReferenceDevice();
     options.log = [](LogLevel, const std::string&) {};
     return Train(std::move(options));
   }();

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include "runtime/torch_devices.h"
 #include "tests/support/test_device.h"
 
 namespace gavel::testing {
@@ -25,7 +26,9 @@ AcceleratorInfo TestSlot(const std::string& uuid) {
   AcceleratorInfo slot;
   slot.type = "cpu_slot";
   slot.uuid = uuid;
-  slot.device = TestDevice(uuid.back() == 'b' ? 1 : 0);
+  const bool other =
+      uuid.back() == 'b' && CountDevices(c10::Device(TestDevice()).type()) > 1;
+  slot.device = TestDevice(other ? 1 : 0);
   return slot;
 }
 

@@ -19,6 +19,11 @@ inline std::string TestDevice(int index = 0) {
          std::to_string(index);
 }
 
+// What gives the bits of TestDevice(), undisturbed: the CPU, or a GPU itself.
+inline std::string ReferenceDevice() {
+  return TestDevice().starts_with("cuda") ? TestDevice() : "cpu";
+}
+
 }  // namespace gavel::testing
 
 #endif  // GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
