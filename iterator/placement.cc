@@ -10,8 +10,30 @@ namespace gavel::internal {
 RangePosition::~RangePosition() = default;
 BatchOwner::~BatchOwner() = default;
 
+namespace {
+
+// From pinned memory, which the allocator keeps until the copy is done: the
+// caller goes on at once, while from other memory the copy would wait until the
+// device has done all steps before. Undefined where it can't be pinned.
+at::Tensor PinnedCopy(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) return {};
+  try {
+    return tensor.pin_memory();
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 void PlaceTensor(at::Tensor& tensor, at::Device device) {
   if (!tensor.defined() || tensor.device() == device) return;
+  if (tensor.is_cpu()) {
+    if (const at::Tensor pinned = PinnedCopy(tensor); pinned.defined()) {
+      tensor = pinned.to(device, /*non_blocking=*/true);
+      return;
+    }
+  }
   tensor = tensor.to(device);
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <sstream>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "core/status.h"
@@ -107,6 +108,10 @@ std::optional<std::string> VisibleDevices() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
   if (value == nullptr) return std::nullopt;
   return value;
+}
+
+int CoresHere() {
+  return static_cast<int>(std::thread::hardware_concurrency());
 }
 
 // What is declared stays.
@@ -242,11 +247,30 @@ absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
   return absl::OkStatus();
 }
 
+void ShareCores(int cores, std::vector<AcceleratorInfo>* accelerators) {
+  int sharing = 0;
+  const auto shares = [](const AcceleratorInfo& info) {
+    return info.device != "cpu" && info.threads <= 1;
+  };
+  for (const AcceleratorInfo& info : *accelerators) {
+    if (shares(info)) {
+      ++sharing;
+    } else {
+      cores -= info.threads;
+    }
+  }
+  if (sharing == 0) return;
+  const int threads = std::max(1, cores / sharing);
+  for (AcceleratorInfo& info : *accelerators) {
+    if (shares(info)) info.threads = threads;
+  }
+}
+
 absl::StatusOr<std::vector<AcceleratorInfo>> DetectAccelerators() {
   const absl::StatusOr<std::vector<Gpu>> gpus = ListGpus();
   std::vector<AcceleratorInfo> found;
   if (gpus.ok()) found = AcceleratorsOf(VisibleGpus(*gpus, VisibleDevices()));
-  if (!found.empty()) return found;
+  if (!found.empty()) return ShareCores(CoresHere(), &found), found;
   return absl::NotFoundError(StrCat(
       "no GPU found here (",
       gpus.ok() ? std::string("the driver shows none")
@@ -256,6 +280,7 @@ absl::StatusOr<std::vector<AcceleratorInfo>> DetectAccelerators() {
 }
 
 absl::Status FillFromGpus(std::vector<AcceleratorInfo>* accelerators) {
+  ShareCores(CoresHere(), accelerators);
   const bool any = std::ranges::any_of(*accelerators, [](const auto& info) {
     return info.device.starts_with(kCuda);
   });

@@ -52,9 +52,13 @@ std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus);
 absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                           std::vector<AcceleratorInfo>* accelerators);
 
-// Both for this machine. Detection fails with NOT_FOUND when there is no GPU:
-// CPU slots are never guessed, they must be declared. Filling looks for GPUs
-// only when some are declared.
+// Gives each accelerator that is no CPU slot, and has no more than one thread
+// declared, an equal part of the `cores` that CPU slots leave, at least one.
+void ShareCores(int cores, std::vector<AcceleratorInfo>* accelerators);
+
+// Both for this machine, and with its cores shared. Detection fails with
+// NOT_FOUND when there is no GPU: CPU slots are never guessed, they must be
+// declared. Filling looks for GPUs only when some are declared.
 absl::StatusOr<std::vector<AcceleratorInfo>> DetectAccelerators();
 absl::Status FillFromGpus(std::vector<AcceleratorInfo>* accelerators);
 

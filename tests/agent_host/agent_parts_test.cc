@@ -153,6 +153,24 @@ TEST(AgentAccelerators, VisibleDevicesChooseAndOrderTheGpus) {
   EXPECT_THAT(uuids(""), IsEmpty());
 }
 
+TEST(AgentAccelerators, GpusShareTheCoresThatSlotsLeave) {
+  std::vector<AcceleratorInfo> accelerators(4);
+  accelerators[0].device = "cpu";
+  accelerators[0].threads = 2;
+  accelerators[1].device = "cuda:0";
+  accelerators[2].device = "cuda:1";
+  accelerators[3].device = "cuda:2";
+  accelerators[3].threads = 4;  // declared
+  const auto threads = [&](int cores) {
+    std::vector<AcceleratorInfo> shared = accelerators;
+    ShareCores(cores, &shared);
+    return std::vector<int>{shared[0].threads, shared[1].threads,
+                            shared[2].threads, shared[3].threads};
+  };
+  EXPECT_THAT(threads(16), ElementsAre(2, 5, 5, 4));
+  EXPECT_THAT(threads(4), ElementsAre(2, 1, 1, 4));
+}
+
 TEST(AgentAccelerators, DeclaredGpusGetTheirUuidsOrAnError) {
   std::vector<AcceleratorInfo> declared(2);
   declared[0].uuid = "here-0";

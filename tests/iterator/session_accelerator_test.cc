@@ -1,10 +1,15 @@
 // The same on an accelerator: pausing frees its memory, and going on gives the
 // same result to the bit, its random numbers included.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <chrono>
 #include <thread>
 
+#include "gavel/internal/placement.h"
 #include "gavel/session.h"
 #include "runtime/device/device_move.h"
 #include "tests/iterator/training.h"
@@ -134,6 +139,21 @@ TEST_F(SessionOnAccelerator, AKeptJobTellsAllThatItsAllocatorHolds) {
     need_bytes = std::max(need_bytes, report.progress.device_bytes);
   }
   EXPECT_GE(need_bytes, static_cast<uint64_t>(running_bytes));
+}
+
+// Or every step would begin when the device has done the last one.
+TEST_F(SessionOnAccelerator, ABatchIsPlacedWhileTheDeviceWorks) {
+  const c10::impl::VirtualGuardImpl guard(device_.type());
+  at::Tensor batch = at::ones({1000});
+  internal::PlaceTensor(batch, device_);  // makes pinned memory
+  const at::Tensor busy = at::zeros({1 << 22}, device_);
+  ASSERT_OK(Synchronize(device_));
+  for (int i = 0; i < 100; ++i) busy.add_(1);
+  batch = at::full({1000}, 2);
+  internal::PlaceTensor(batch, device_);
+  EXPECT_FALSE(guard.queryStream(guard.getStream(device_)));
+  EXPECT_EQ(batch.device(), device_);
+  EXPECT_EQ(batch.sum().item<int64_t>(), 2000);
 }
 
 }  // namespace
