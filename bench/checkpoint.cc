@@ -3,10 +3,11 @@
 // O_DIRECT transfers and torch::save + fsync of the same bytes, in the same
 // run. 100 MB and 1 GB of parameters.
 //
-//   bench_checkpoint [--directory PATH] [--out FILE.json]
+//   bench_checkpoint [--directory PATH] [--device DEVICE] [--out FILE.json]
 //
 // PATH must be on a disk, not in memory. All measures of a size take turns, so
 // that all see the same machine; what is printed are medians.
+#include <ATen/ops/from_blob.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <torch/serialize.h>
@@ -25,7 +26,9 @@
 #include <vector>
 
 #include "bench/table.h"
+#include "bench/torch_device.h"
 #include "runtime/checkpoint/generation_store.h"
+#include "runtime/device/device_backend.h"
 
 namespace {
 
@@ -35,6 +38,7 @@ using gavel::bench::Die;
 using gavel::bench::Median;
 using gavel::bench::Report;
 using gavel::bench::Row;
+using gavel::bench::Wait;
 
 namespace fs = std::filesystem;
 
@@ -123,6 +127,15 @@ void DropFromPageCache(const std::string& folder) {
   }
 }
 
+void CopyToHost(const at::Tensor& tensor, char* to) {
+  if (tensor.is_cpu()) {
+    std::memcpy(to, tensor.const_data_ptr(), tensor.nbytes());
+    return;
+  }
+  at::from_blob(to, tensor.sizes(), tensor.options().device(at::kCPU))
+      .copy_(tensor, /*non_blocking=*/true);
+}
+
 // ---- one size
 
 struct Measures {
@@ -151,16 +164,19 @@ void RemoveAllBut(const std::string& checkpoints, gavel::Generation latest) {
   }
 }
 
-Measures Measure(const std::string& directory, size_t size, int rounds) {
+Measures Measure(const std::string& directory, size_t size, int rounds,
+                 c10::Device device) {
   const size_t count = size / (kTensorElements * sizeof(float));
   gavel::Snapshot snapshot;
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < count; ++i) {
-    tensors.push_back(torch::rand({kTensorElements}));
+    tensors.push_back(torch::rand({kTensorElements}, device));
     snapshot.tensors.emplace_back("model/" + std::to_string(i), tensors[i]);
   }
   snapshot.bytes["position"] = "0";
   char* const warm = WarmMemory(size);
+  // As the copies of checkpoints are.
+  const bool pinned = gavel::BackendOf(device.type()).PinMemory(warm, size);
   const std::string checkpoints = directory + "/checkpoints";
   const std::string file = directory + "/raw";
   gavel::GenerationStore store = Open(checkpoints);
@@ -175,11 +191,12 @@ Measures Measure(const std::string& directory, size_t size, int rounds) {
   Measures measures;
   for (int round = 0; round < rounds; ++round) {
     for (at::Tensor& tensor : tensors) tensor.add_(1);
+    Wait(device);
     measures.memcpy_s.push_back(Seconds([&] {
       for (size_t i = 0; i < count; ++i) {
-        std::memcpy(warm + i * tensors[i].nbytes(), tensors[i].const_data_ptr(),
-                    tensors[i].nbytes());
+        CopyToHost(tensors[i], warm + i * tensors[i].nbytes());
       }
+      Wait(device);
     }));
     measures.stall_s.push_back(Seconds([&] { Check(store.Stage(snapshot)); }));
     measures.raw_write_s.push_back(WriteDirect(file, warm, size));
@@ -203,6 +220,7 @@ Measures Measure(const std::string& directory, size_t size, int rounds) {
     }));
   }
   if (store.linked_shards() == 0) Die("unchanged shards were written");
+  if (pinned) gavel::BackendOf(device.type()).UnpinMemory(warm);
   munmap(warm, size);
   fs::remove_all(checkpoints);
   fs::remove(file);
@@ -243,14 +261,16 @@ void AddRows(const std::string& label, size_t size, const Measures& measures,
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string out, parent;
-  gavel::bench::ReadFlags(argc, argv,
-                          {{"--directory", &parent}, {"--out", &out}});
+  std::string out, parent, device_name = "cpu";
+  gavel::bench::ReadFlags(
+      argc, argv,
+      {{"--directory", &parent}, {"--device", &device_name}, {"--out", &out}});
+  const c10::Device device = gavel::bench::ChosenDevice(device_name);
   const gavel::bench::Folder folder(parent);
   const std::string& directory = folder.path();
   std::vector<Row> rows;
   const size_t unit = kTensorElements * sizeof(float);
-  AddRows("100 MB", 12 * unit, Measure(directory, 12 * unit, 9), &rows);
-  AddRows("1 GB", 120 * unit, Measure(directory, 120 * unit, 5), &rows);
+  AddRows("100 MB", 12 * unit, Measure(directory, 12 * unit, 9, device), &rows);
+  AddRows("1 GB", 120 * unit, Measure(directory, 120 * unit, 5, device), &rows);
   return Report(rows, out);
 }

@@ -7,6 +7,7 @@
 // accelerator of a job that trains.
 //
 //   bench_pause [--directory PATH] [--rounds N] [--pauses N] [--out FILE.json]
+//               [--device DEVICE]
 //
 // A CPU slot is paused as a GPU is: the state is copied into host memory and
 // back, though the CPU could leave it where it is.
@@ -30,20 +31,21 @@
 #include <thread>
 #include <vector>
 
+#include "bench/leased_job.h"
 #include "bench/pause_workload.h"
 #include "bench/table.h"
-#include "gavel/iterator.h"
-#include "gavel/session.h"
+#include "bench/torch_device.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
-#include "tests/support/coordinator_thread.h"
 #include "tests/support/process.h"
 
 namespace {
 
 using gavel::bench::AtMost;
+using gavel::bench::ChosenDevice;
 using gavel::bench::Die;
 using gavel::bench::Goal;
+using gavel::bench::LeasedJob;
 using gavel::bench::Median;
 using gavel::bench::Report;
 using gavel::bench::Row;
@@ -51,7 +53,6 @@ using gavel::bench::Row;
 namespace fs = std::filesystem;
 using gavel::bench::MakeWorkload;
 using gavel::bench::Workload;
-using gavel::testing::CoordinatorThread;
 
 // The cores of this machine, on both sides.
 const int kThreads =
@@ -63,6 +64,7 @@ constexpr char kStartedAnew[] = "GAVEL_BENCH_PAUSE_STARTED";
 struct Options {
   std::string directory = fs::temp_directory_path().string();
   std::string out;
+  std::string device = "cpu";
   int rounds = 7;
   int pauses = 200;
 };
@@ -89,9 +91,10 @@ double Quantile(std::vector<double> values, double fraction) {
 
 // Trains, saves and ends; or loads, and ends after a step. Prints the moment of
 // the boundary, or of the end of the step.
-int RunChild(const std::string& name, const std::string& file, bool loads) {
+int RunChild(const std::string& name, const std::string& file,
+             const std::string& device, bool loads) {
   at::set_num_threads(kThreads);
-  std::unique_ptr<Workload> workload = MakeWorkload(name);
+  std::unique_ptr<Workload> workload = MakeWorkload(name, ChosenDevice(device));
   if (loads) workload->Load(file);
   for (int i = 0; i < (loads ? 1 : kStepsBefore); ++i) workload->Step();
   std::printf("%.6f %llu\n", Now_ms(),
@@ -126,9 +129,9 @@ struct Restart {
 
 // In both, or in C++ alone.
 Restart MeasureRestart(const std::string& name, const std::string& file,
-                       bool in_python) {
+                       const std::string& device, bool in_python) {
   const auto cpp = [&](const char* role) {
-    return RunProcess({"/proc/self/exe", role, name, file});
+    return RunProcess({"/proc/self/exe", role, name, file, device});
   };
   Restart restart;
   double boundary_ms = cpp("--save").at_ms;
@@ -137,7 +140,7 @@ Restart MeasureRestart(const std::string& name, const std::string& file,
   if (!in_python) return restart;
   const auto python = [&](const char* role) {
     return RunProcess({GAVEL_PYTHON, GAVEL_PAUSE_RESTART, role, name, file,
-                       std::to_string(kThreads)});
+                       std::to_string(kThreads), device});
   };
   boundary_ms = python("save").at_ms;
   const Printed python_step = python("load");
@@ -149,77 +152,6 @@ Restart MeasureRestart(const std::string& name, const std::string& file,
 }
 
 // ---- ours: a session under a coordinator
-
-// An endless range of nothing: the batch is the workload's own.
-struct Forever {
-  struct End {};
-  struct Cursor {
-    int operator*() const { return 0; }
-    Cursor& operator++() { return *this; }
-    bool operator!=(End) const { return true; }
-  };
-  Cursor begin() const { return {}; }
-  End end() const { return {}; }
-};
-
-class Job {
- public:
-  Job(const std::string& name, const std::string& directory)
-      : workload_(MakeWorkload(name)) {
-    slot_ = gavel::testing::TestSlot("bench-slot");
-    slot_.threads = kThreads;
-    coordinator_.Grant(slot_);
-    gavel::SessionOptions options;
-    options.coordinator = coordinator_.endpoint();
-    options.job = 1;
-    options.incarnation = 1;
-    options.run_directory = directory + "/run";
-    options.checkpoint_directory = directory + "/checkpoints-" + name;
-    options.checkpoint_interval_s = 0;
-    options.trace_file = directory + "/trace.json";
-    options.log = [](gavel::LogLevel level, const std::string& line) {
-      if (level != gavel::LogLevel::kInfo) {
-        std::fprintf(stderr, "%s\n", line.c_str());
-      }
-    };
-    session_ = gavel::Session::Create(options);
-    session_->Track("model", workload_->model);
-    session_->Track("optimizer", *workload_->optimizer);
-  }
-
-  // Calls after_step after each step until that returns false.
-  void Train(const std::function<bool()>& after_step) {
-    Forever range;
-    for (auto&& none : gavel::Iterator(*session_, range)) {
-      static_cast<void>(none);
-      workload_->Step();
-      if (!after_step()) break;
-    }
-    if (!session_->status().ok()) Die(session_->status().message());
-  }
-
-  size_t releases() const {
-    return coordinator_.Heard<gavel::LeaseReleased>().size();
-  }
-  // The moment when the lease came back; `before` releases were heard before.
-  double WaitForRelease(size_t before) const {
-    if (!coordinator_.Wait([&] { return releases() > before; })) {
-      Die("the job does not pause");
-    }
-    return Now_ms();
-  }
-  void Pause() { coordinator_.Pause(); }
-  void Grant() { coordinator_.Grant(slot_); }
-  double StateMegabytes() const {
-    return static_cast<double>(workload_->StateBytes()) * 1e-6;
-  }
-
- private:
-  gavel::AcceleratorInfo slot_;
-  CoordinatorThread coordinator_;
-  std::unique_ptr<Workload> workload_;
-  std::unique_ptr<gavel::Session> session_;
-};
 
 bool HasPython() {
   const bool there = access(GAVEL_PYTHON, X_OK) == 0;
@@ -236,7 +168,7 @@ struct PauseTimes {
 
 // Pauses at boundaries that the word has reached before; `between` is called
 // while the accelerator is another job's.
-PauseTimes MeasurePauses(Job& job, const std::function<void()>& between,
+PauseTimes MeasurePauses(LeasedJob& job, const std::function<void()>& between,
                          int rounds) {
   PauseTimes times;
   double boundary = 0, left = 0, word = 0, begin = Now_ms();
@@ -258,7 +190,8 @@ PauseTimes MeasurePauses(Job& job, const std::function<void()>& between,
       job.Pause();
       Sleep(100);  // until the flag is set
       other = std::thread([&, before] {
-        left = job.WaitForRelease(before);
+        job.WaitForRelease(before);
+        left = Now_ms();
         // The disk write is over, too: it is another job's time.
         between();
         word = Now_ms();
@@ -277,12 +210,14 @@ PauseTimes MeasurePauses(Job& job, const std::function<void()>& between,
 void AddModel(const Options& options, const std::string& name,
               double times_faster, std::vector<Row>* rows) {
   const std::string file = options.directory + "/theirs";
-  Job job(name, options.directory);
+  LeasedJob job(name, options.directory, ChosenDevice(options.device),
+                kThreads);
   const bool in_python = HasPython();
-  MeasureRestart(name, file, in_python);  // warms the page cache
+  MeasureRestart(name, file, options.device,
+                 in_python);  // warms the page cache
   std::vector<double> cpp, python;
   const auto restart = [&] {
-    const Restart one = MeasureRestart(name, file, in_python);
+    const Restart one = MeasureRestart(name, file, options.device, in_python);
     cpp.push_back(one.cpp_ms);
     if (in_python) python.push_back(one.python_ms);
   };
@@ -369,7 +304,7 @@ std::vector<double> CopyTimes(const std::string& trace_file) {
 void AddLatency(const Options& options, std::vector<Row>* rows) {
   const std::string folder = options.directory + "/latency";
   fs::create_directory(folder);
-  Job job("lstm", folder);
+  LeasedJob job("lstm", folder, ChosenDevice(options.device), kThreads);
   Echo echo;
   std::vector<double> latency, steps, pings;
   std::atomic<bool> done{false}, running{false};
@@ -385,7 +320,8 @@ void AddLatency(const Options& options, std::vector<Row>* rows) {
       const size_t before = job.releases();
       const double word = Now_ms();
       job.Pause();
-      latency.push_back(job.WaitForRelease(before) - word);
+      job.WaitForRelease(before);
+      latency.push_back(Now_ms() - word);
       running = false;
       job.Grant();
       while (!running) Sleep(1);
@@ -421,6 +357,7 @@ Options ParseOptions(int argc, char** argv) {
   gavel::bench::ReadFlags(argc, argv,
                           {{"--directory", &options.directory},
                            {"--out", &options.out},
+                           {"--device", &options.device},
                            {"--rounds", &options.rounds},
                            {"--pauses", &options.pauses}});
   options.rounds = std::max(1, options.rounds);
@@ -431,9 +368,9 @@ Options ParseOptions(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string role = argc == 4 ? argv[1] : "";
+  const std::string role = argc == 5 ? argv[1] : "";
   if (role == "--save" || role == "--load") {
-    return RunChild(argv[2], argv[3], role == "--load");
+    return RunChild(argv[2], argv[3], argv[4], role == "--load");
   }
   Options options = ParseOptions(argc, argv);
   // As agents start jobs: threads of OpenMP that spin would take the cores from

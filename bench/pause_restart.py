@@ -2,7 +2,7 @@
 killed and started again: the workloads of pause_workload.cc in the language of
 the original Gavel's.
 
-  pause_restart.py save|load MODEL FILE THREADS
+  pause_restart.py save|load MODEL FILE THREADS DEVICE
 
 Prints the moment of the boundary, or of the end of the step (milliseconds of
 CLOCK_MONOTONIC), and the bytes of the state.
@@ -83,23 +83,25 @@ class Table(nn.Module):
         return self.score(self.table(rows))
 
 
-def make(name):
+def make(name, device):
     """Model, momentum, and the loss of its one batch."""
     if name == "resnet18":
         model = ResNet18()
         images, labels = torch.rand(1, 3, 32, 32), torch.randint(10, (1,))
-        return model, 0.9, lambda: functional.cross_entropy(model(images), labels)
+        return model, 0.9, lambda: functional.cross_entropy(
+            model(images.to(device)), labels.to(device)
+        )
     if name == "lstm":
         words = 10_000
         model = LanguageModel(words)
         tokens = torch.randint(words, (1, 35))
         return model, 0, lambda: functional.cross_entropy(
-            model(tokens).flatten(0, 1), tokens.flatten()
+            model(tokens.to(device)).flatten(0, 1), tokens.to(device).flatten()
         )
     if name == "embedding":
         model = Table()
         rows = torch.randint(1_000_000, (64,))
-        return model, 0, lambda: model(rows).square().mean()
+        return model, 0, lambda: model(rows.to(device)).square().mean()
     raise SystemExit(f"pause_restart.py: there is no model {name!r}")
 
 
@@ -111,10 +113,11 @@ def state_bytes(model, optimizer):
 
 
 def main():
-    _, role, name, file, threads = sys.argv
+    _, role, name, file, threads, device = sys.argv
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
-    model, momentum, loss = make(name)
+    model, momentum, loss = make(name, device)
+    model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum)
     if role == "load":
         saved = torch.load(file)
@@ -124,6 +127,8 @@ def main():
         optimizer.zero_grad()
         loss().backward()
         optimizer.step()
+    if device != "cpu":
+        torch.accelerator.synchronize()
     print(f"{time.monotonic() * 1e3:.6f} {state_bytes(model, optimizer)}", flush=True)
     if role == "save":
         torch.save(

@@ -9,6 +9,7 @@
 
 #include <utility>
 
+#include "bench/torch_device.h"
 #include "models/lstm_language_model.h"
 #include "models/resnet.h"
 
@@ -19,9 +20,11 @@ constexpr int64_t kRows = 1'000'000;
 constexpr int64_t kColumns = 256;
 
 std::unique_ptr<Workload> Make(std::shared_ptr<torch::nn::Module> model,
-                               double momentum,
+                               double momentum, c10::Device device,
                                std::function<at::Tensor()> loss) {
   auto workload = std::make_unique<Workload>();
+  model->to(device);
+  workload->device = device;
   workload->optimizer = std::make_unique<torch::optim::SGD>(
       model->parameters(), torch::optim::SGDOptions(0.01).momentum(momentum));
   workload->model = std::move(model);
@@ -29,23 +32,25 @@ std::unique_ptr<Workload> Make(std::shared_ptr<torch::nn::Module> model,
   return workload;
 }
 
-std::unique_ptr<Workload> MakeResNet() {
+std::unique_ptr<Workload> MakeResNet(c10::Device device) {
   models::ResNet model(models::ResNetOptions{});
   const at::Tensor images = torch::rand({1, 3, 32, 32});
   const at::Tensor labels = torch::randint(10, {1});
-  return Make(model.ptr(), 0.9, [=]() mutable {
-    return torch::nn::functional::cross_entropy(model(images), labels);
+  return Make(model.ptr(), 0.9, device, [=]() mutable {
+    return torch::nn::functional::cross_entropy(model(images.to(device)),
+                                                labels.to(device));
   });
 }
 
-std::unique_ptr<Workload> MakeLstm() {
+std::unique_ptr<Workload> MakeLstm(c10::Device device) {
   constexpr int64_t kWords = 10'000;
   models::LstmLanguageModel model(models::LstmLanguageModelOptions{
       .vocabulary = kWords, .embedding = 200, .hidden = 200, .layers = 2});
   const at::Tensor tokens = torch::randint(kWords, {1, 35});
-  return Make(model.ptr(), 0, [=]() mutable {
-    return torch::nn::functional::cross_entropy(model(tokens).flatten(0, 1),
-                                                tokens.flatten());
+  return Make(model.ptr(), 0, device, [=]() mutable {
+    const at::Tensor there = tokens.to(device);
+    return torch::nn::functional::cross_entropy(model(there).flatten(0, 1),
+                                                there.flatten());
   });
 }
 
@@ -68,11 +73,11 @@ class TableImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Table);
 
-std::unique_ptr<Workload> MakeTable() {
+std::unique_ptr<Workload> MakeTable(c10::Device device) {
   Table model;
   const at::Tensor rows = torch::randint(kRows, {64});
-  return Make(model.ptr(), 0,
-              [=]() mutable { return model(rows).square().mean(); });
+  return Make(model.ptr(), 0, device,
+              [=]() mutable { return model(rows.to(device)).square().mean(); });
 }
 
 }  // namespace
@@ -81,6 +86,7 @@ void Workload::Step() {
   optimizer->zero_grad();
   loss().backward();
   optimizer->step();
+  Wait(device);
 }
 
 uint64_t Workload::StateBytes() const {
@@ -114,11 +120,12 @@ void Workload::Load(const std::string& path) {
   optimizer->load(optimizer_archive);
 }
 
-std::unique_ptr<Workload> MakeWorkload(const std::string& name) {
+std::unique_ptr<Workload> MakeWorkload(const std::string& name,
+                                       c10::Device device) {
   torch::manual_seed(1);
-  if (name == "resnet18") return MakeResNet();
-  if (name == "lstm") return MakeLstm();
-  if (name == "embedding") return MakeTable();
+  if (name == "resnet18") return MakeResNet(device);
+  if (name == "lstm") return MakeLstm(device);
+  if (name == "embedding") return MakeTable(device);
   return nullptr;
 }
 

@@ -141,11 +141,13 @@ Steps MakeActorCritic() {
   models::ActorCritic model(models::ActorCriticOptions{});
   auto adam = std::make_unique<torch::optim::Adam>(
       model->parameters(), torch::optim::AdamOptions(1e-4).amsgrad(true));
-  const at::Tensor advantages = torch::randn({kPictures});
+  at::Tensor advantages = torch::randn({kPictures});
   return MakeSteps(
       model, std::move(adam),
       {torch::rand({kPictures, 4, 84, 84}), torch::randint(3, {kPictures})},
-      [advantages](models::ActorCritic& one, const models::Example& batch) {
+      [advantages](models::ActorCritic& one,
+                   const models::Example& batch) mutable {
+        advantages = advantages.to(batch.data.device());
         return models::ActorCriticLoss(one(batch.data), batch.target,
                                        advantages, advantages, {});
       });
@@ -206,10 +208,16 @@ std::vector<std::string> WorkloadNames() {
   return names;
 }
 
-std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name) {
+std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name,
+                                                 c10::Device device) {
   torch::manual_seed(1);
   for (const auto& [known, make] : kWorkloads) {
-    if (name == known) return make();
+    if (name != known) continue;
+    Steps steps = make();
+    steps->model->to(device);
+    steps->batch = {steps->batch.data.to(device),
+                    steps->batch.target.to(device)};
+    return steps;
   }
   return nullptr;
 }

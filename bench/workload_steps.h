@@ -4,6 +4,7 @@
 #ifndef GAVEL_BENCH_WORKLOAD_STEPS_H_
 #define GAVEL_BENCH_WORKLOAD_STEPS_H_
 
+#include <c10/core/Device.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
@@ -30,7 +31,8 @@ struct WorkloadSteps {
 std::vector<std::string> WorkloadNames();
 
 // Null: there is no such workload.
-std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name);
+std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name,
+                                                 c10::Device device);
 
 }  // namespace gavel::bench
 

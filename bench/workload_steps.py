@@ -1,6 +1,6 @@
 """The steps of workload_steps.cc in Python: the same models, batches and optimizers.
 
-  workload_steps.py NAME THREADS
+  workload_steps.py NAME THREADS DEVICE
 
 Prints the number of parameters; then, for each number on stdin, trains so many steps and prints
 the seconds that they took, on the clock and of processor time.
@@ -355,6 +355,8 @@ WORKLOADS = {
 
 def main():
     torch.set_num_threads(int(sys.argv[2]))
+    torch.set_default_device(sys.argv[3])
+    wait = torch.accelerator.synchronize if sys.argv[3] != "cpu" else lambda: None
     torch.manual_seed(1)
     parameters, step = WORKLOADS[sys.argv[1]]()
     print(sum(parameter.numel() for parameter in parameters), flush=True)
@@ -362,6 +364,7 @@ def main():
         begin, begin_cpu = time.perf_counter(), time.process_time()
         for _ in range(int(line)):
             step()
+        wait()
         print(time.perf_counter() - begin, time.process_time() - begin_cpu, flush=True)
 
 
