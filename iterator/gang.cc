@@ -162,6 +162,8 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
     const std::lock_guard lock(current_group_->mutex);
     current_group_->group = group_;
   }
+  // The thread had no group to abort then.
+  if (thread_ && thread_->broken()) group_->Abort();
   return MakeBuckets();
 }
 

@@ -12,13 +12,14 @@ BatchOwner::~BatchOwner() = default;
 
 namespace {
 
-// From pinned memory, which the allocator keeps until the copy is done: the
-// caller goes on at once, while from other memory the copy would wait until the
-// device has done all steps before. Undefined where it can't be pinned.
+// Pinned memory, which the allocator keeps until it was copied: the caller goes
+// on at once, while from other memory the copy would wait until the device has
+// done all steps before. Undefined where there can't be any, and for a tensor
+// that is pinned already, as its owner may write to it soon.
 at::Tensor PinnedCopy(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) return {};
   try {
-    return tensor.pin_memory();
+    return tensor.is_pinned() ? at::Tensor() : tensor.pin_memory();
   } catch (const c10::Error&) {
     return {};
   }

@@ -17,7 +17,6 @@ namespace {
 // A huge page of x86-64: fewer faults, and fewer misses in copies.
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 constexpr uint64_t kFaultSliceBytes = uint64_t{16} << 20;
-constexpr uint64_t kPinnedPieceBytes = uint64_t{256} << 20;
 // A block that is larger than twice what is needed, and than this, is given
 // back.
 constexpr uint64_t kKeptBytesMin = uint64_t{64} << 20;
@@ -46,20 +45,13 @@ absl::StatusOr<std::shared_ptr<ArenaBlock>> ArenaBlock::Allocate(
 }
 
 void ArenaBlock::Pin(const std::shared_ptr<const Pinning>& pinning) {
-  if (pinning == nullptr) return;
+  if (pinning == nullptr || is_pinned_) return;
   pinning_ = pinning;
-  while (pinned_bytes_ < size_bytes_) {
-    const uint64_t piece =
-        std::min(kPinnedPieceBytes, size_bytes_ - pinned_bytes_);
-    if (!pinning_->pin(data_ + pinned_bytes_, piece)) return;
-    pinned_bytes_ += piece;
-  }
+  is_pinned_ = pinning_->pin(data_, size_bytes_);
 }
 
 ArenaBlock::~ArenaBlock() {
-  for (uint64_t begin = 0; begin < pinned_bytes_; begin += kPinnedPieceBytes) {
-    pinning_->unpin(data_ + begin);
-  }
+  if (is_pinned_) pinning_->unpin(data_);
   ::munmap(data_, size_bytes_);
 }
 

@@ -40,12 +40,13 @@ class ArenaBlock {
   ArenaBlock(const ArenaBlock&) = delete;
   ArenaBlock& operator=(const ArenaBlock&) = delete;
 
-  // Piece by piece, until one can't be. Again: goes on where it ended.
+  // As a whole: a copy between two pinned pieces, or partly pinned, fails.
+  // Again: does nothing once it is.
   void Pin(const std::shared_ptr<const Pinning>& pinning);
 
   char* data() const { return data_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  uint64_t pinned_bytes() const { return pinned_bytes_; }
+  bool is_pinned() const { return is_pinned_; }
 
  private:
   ArenaBlock(char* data, uint64_t size_bytes)
@@ -54,7 +55,7 @@ class ArenaBlock {
   char* data_;
   uint64_t size_bytes_;
   std::shared_ptr<const Pinning> pinning_;
-  std::atomic<uint64_t> pinned_bytes_{0};  // from the beginning
+  std::atomic<bool> is_pinned_{false};
 };
 
 class Arena {

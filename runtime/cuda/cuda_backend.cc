@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -58,6 +59,10 @@ class CudaBackend final : public DeviceBackend {
   }
 
   bool PinMemory(void* data, uint64_t size_bytes) const override {
+    // By a device that is in use: any other would get a context.
+    const auto used = c10::cuda::getDeviceIndexWithPrimaryContext();
+    if (!used) return false;
+    const c10::cuda::CUDAGuard guard(*used);
     const cudaError_t error =
         cudaHostRegister(data, size_bytes, cudaHostRegisterPortable);
     if (error == cudaSuccess) return true;
@@ -65,7 +70,8 @@ class CudaBackend final : public DeviceBackend {
     return false;
   }
   void UnpinMemory(void* data) const override {
-    C10_CUDA_CHECK(cudaHostUnregister(data));
+    // Fails behind any earlier error of the device; the process ends then.
+    if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();
   }
 
 #ifdef GAVEL_HAS_TENSOR_HASH

@@ -140,8 +140,9 @@ class NcclCollectives final : public c10d::Backend {
   WorkPointer broadcast(std::vector<at::Tensor>& tensors,
                         const c10d::BroadcastOptions& options) override {
     return Begin("a broadcast", tensors.at(0), [&](const at::Tensor& tensor) {
+      // Of bytes: NCCL has no word for some types of tensors.
       return ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(),
-                           static_cast<size_t>(tensor.numel()), TypeOf(tensor),
+                           tensor.nbytes(), ncclUint8,
                            static_cast<int>(options.rootRank), communicator_,
                            stream_);
     });
@@ -153,22 +154,25 @@ class NcclCollectives final : public c10d::Backend {
   // All ranks call this. What is under way is finished.
   void shutdown() override {
     Call("leaving the gang", [&] { return ncclCommFinalize(communicator_); });
-    const std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
-    if (communicator_ != nullptr) {
-      Check(ncclCommDestroy(std::exchange(communicator_, nullptr)));
-    }
+    const c10::cuda::CUDAGuard guard(device_);
+    if (ncclComm_t left = TakeOut()) Check(ncclCommDestroy(left));
   }
   // Ends what is under way, and whoever waits for it.
   void abort() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
-    if (communicator_ == nullptr) return;
-    const c10::cuda::CUDAGuard guard(device_);
-    ncclCommAbort(std::exchange(communicator_, nullptr));
+    if (ncclComm_t left = TakeOut()) {
+      const c10::cuda::OptionalCUDAGuard guard(device_);
+      ncclCommAbort(left);
+    }
   }
 
  private:
+  // For what ends it, which may wait: not under the lock. Nobody uses it any
+  // more; null the second time.
+  ncclComm_t TakeOut() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    aborted_ = true;
+    return std::exchange(communicator_, nullptr);
+  }
   static void Check(ncclResult_t result) {
     TORCH_CHECK(result == ncclSuccess || result == ncclInProgress,
                 "NCCL: ", ncclGetErrorString(result));

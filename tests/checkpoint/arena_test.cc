@@ -53,18 +53,21 @@ TEST(Arena, PinsNothingBeforeADeviceIsHeld) {
   EXPECT_EQ(device.pieces, 1) << "once";
 }
 
-TEST(Arena, LargeMemoryIsPinnedInPiecesAsFarAsItGoes) {
+TEST(Arena, MemoryIsPinnedAsAWholeOrNotAtAll) {
   FakeDevice device;
   device.bytes_max = uint64_t{600} << 20;
   {
     Arena arena;
     arena.AllowPinned(device.pinning());
-    const std::shared_ptr<ArenaBlock> block = Take(arena, uint64_t{700} << 20);
+    const auto too_large = Take(arena, uint64_t{700} << 20);
     arena.Pin();
-    EXPECT_EQ(device.pieces, 2);
-    EXPECT_EQ(block->pinned_bytes(), uint64_t{512} << 20);
+    EXPECT_FALSE(too_large->is_pinned());
+    const auto block = Take(arena, uint64_t{500} << 20);
+    arena.Pin();
+    EXPECT_TRUE(block->is_pinned());
+    EXPECT_EQ(device.pieces, 1);
   }
-  EXPECT_EQ(device.pieces, 0) << "all are given back";
+  EXPECT_EQ(device.pieces, 0) << "all is given back";
 }
 
 TEST(Arena, MemoryThatIsFarTooLargeIsGivenBack) {
