@@ -148,16 +148,18 @@ TEST_F(SessionRelease, WhatACallbackThrowsEndsTheLoop) {
               AllOf(HasSubstr("OnRelease()"), HasSubstr("no graph")));
 }
 
-// All that can be had of `device`, in pieces: less than it tells is free.
+// All that can be had of `device`, in pieces: not all that is free can be.
 std::vector<at::Tensor> Fill(c10::Device device) {
+  constexpr int64_t kBlockBytes = 2 << 20;  // of the allocator
   std::vector<at::Tensor> pieces;
   const auto [free, total] =
       c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
-  for (auto size = static_cast<int64_t>(free); size >= 2 << 20;) {
+  for (int64_t blocks = static_cast<int64_t>(free) / kBlockBytes; blocks > 0;) {
     try {
-      pieces.push_back(at::empty({size}, at::device(device).dtype(at::kByte)));
+      pieces.push_back(at::empty({blocks * kBlockBytes},
+                                 at::device(device).dtype(at::kByte)));
     } catch (const c10::OutOfMemoryError&) {
-      size /= 2;
+      blocks /= 2;
     }
   }
   return pieces;
