@@ -68,7 +68,8 @@ class Machine:
         self.environment = dict(os.environ, OMP_WAIT_POLICY="PASSIVE")
         self.environment["PATH"] = f"{self.bin}:{os.environ['PATH']}"
         if self.simulated:
-            settings = "devices=2,memory_mib=2048"
+            self.folder = tempfile.TemporaryDirectory()  # of the memory that processes share
+            settings = f"devices=2,memory_mib=2048,context_mib=64,shared={self.folder.name}/memory"
             self.environment.update(GAVEL_TEST_DEVICE="hpu", GAVEL_SIMULATED_DEVICE=settings)
 
     def run(self, command, timeout_s, **more):

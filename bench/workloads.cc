@@ -228,7 +228,7 @@ std::vector<Row> Measure(const std::string& name, const Options& options) {
   peers.push_back(std::make_unique<Wrapped>(std::move(steps), device));
   peers.push_back(
       std::make_unique<Bare>(MakeWorkloadSteps(name, device), device));
-  const bool has_python = access(GAVEL_PYTHON, X_OK) == 0;
+  const bool has_python = access(GAVEL_PYTHON, X_OK) == 0 && !device.is_hpu();
   if (has_python) {
     auto python =
         std::make_unique<Python>(name, options.threads, options.device);
