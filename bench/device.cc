@@ -130,6 +130,7 @@ double StepsPerSecond(const Options& options, int jobs) {
   const Folder folder;
   const std::string start = folder.path() + "/start";
   std::vector<std::unique_ptr<Process>> processes;
+  processes.reserve(static_cast<size_t>(jobs));
   for (int i = 0; i < jobs; ++i) {
     processes.push_back(Start(
         folder, i,
