@@ -1,5 +1,7 @@
 // Linked with tests that run on the device of GAVEL_TEST_DEVICE: skips all of
-// them where the machine has none.
+// them where the machine has none, or fails with GAVEL_NEEDS_DEVICE set.
+#include <cstdlib>
+
 #include "runtime/torch_devices.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
@@ -11,6 +13,9 @@ class NeedsDevice : public ::testing::Environment {
   void SetUp() override {
     const c10::Device device(TestDevice());
     if (CountDevices(device.type()) == 0) {
+      if (std::getenv("GAVEL_NEEDS_DEVICE") != nullptr) {
+        FAIL() << "LibTorch sees no " << device;
+      }
       GTEST_SKIP() << "needs " << device << ", this machine has none";
     }
   }
