@@ -13,8 +13,11 @@ namespace {
 // Elements added up at a time: the sum's copy of them is small then.
 constexpr int64_t kPiece = 1 << 22;
 
-// The sum of a dense tensor's words, which is exact and the same on every
-// device. 0 for others.
+constexpr int64_t kOddNumber = 0x51ed2701;
+
+// Over a dense tensor's words w, modulo 2^64: of w * (w + kOddNumber), as in a
+// plain sum the equal steps of a positive and of a negative number cancel out.
+// 0 for others.
 uint64_t SumOfBits(const at::Tensor& tensor) {
   const int64_t bytes = tensor.element_size();
   if (!tensor.is_non_overlapping_and_dense() || bytes > 8) return 0;
@@ -27,8 +30,9 @@ uint64_t SumOfBits(const at::Tensor& tensor) {
   uint64_t sum = 0;
   for (int64_t from = 0; from < words.numel(); from += kPiece) {
     const int64_t count = std::min(kPiece, words.numel() - from);
+    const at::Tensor piece = words.narrow(0, from, count).to(at::kLong);
     sum += static_cast<uint64_t>(
-        words.narrow(0, from, count).sum(at::kLong).item<int64_t>());
+        piece.mul(piece.add(kOddNumber)).sum().item<int64_t>());
   }
   return sum;
 }
