@@ -4,8 +4,6 @@
 //
 //   bench_device_gpu [--device DEVICE] [--seconds S] [--out FILE.json]
 #include <ATen/ops/zeros.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -43,7 +41,7 @@ struct Options {
   double seconds = 3;
 };
 
-// ---- the children: each tells that it is ready by a line, and is killed
+// ---- the children: each tells that it is ready by a line
 
 void Tell(const std::string& line) {
   std::printf("%s\n", line.c_str());

@@ -13,9 +13,9 @@ namespace {
 // Elements added up at a time: the sum's copy of them is small then.
 constexpr int64_t kPiece = 1 << 22;
 
-constexpr int64_t kOddNumber = 0x51ed2701;
+constexpr int64_t kOdd = 0x51ed2701;
 
-// Over a dense tensor's words w, modulo 2^64: of w * (w + kOddNumber), as in a
+// Over a dense tensor's words w, modulo 2^64: of w * (w + kOdd), as in a
 // plain sum the equal steps of a positive and of a negative number cancel out.
 // 0 for others.
 uint64_t SumOfBits(const at::Tensor& tensor) {
@@ -31,8 +31,8 @@ uint64_t SumOfBits(const at::Tensor& tensor) {
   for (int64_t from = 0; from < words.numel(); from += kPiece) {
     const int64_t count = std::min(kPiece, words.numel() - from);
     const at::Tensor piece = words.narrow(0, from, count).to(at::kLong);
-    sum += static_cast<uint64_t>(
-        piece.mul(piece.add(kOddNumber)).sum().item<int64_t>());
+    sum +=
+        static_cast<uint64_t>(piece.mul(piece.add(kOdd)).sum().item<int64_t>());
   }
   return sum;
 }
@@ -41,14 +41,13 @@ uint64_t SumOfBits(const at::Tensor& tensor) {
 
 AccumulationWatch::Seen AccumulationWatch::Read(const TrackedState& tracked) {
   const at::NoGradGuard no_grad;
-  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   Seen now;
   // An inference tensor has no version: nothing is trained then.
   CatchAsStatus("looking at gradients", [&] {
     for (const auto& item : tracked.items()) {
       for (const auto& [name, parameter] : item->Parameters()) {
         if (!parameter.defined() || !parameter.is_leaf()) continue;
-        now.parameters = now.parameters * kOdd + SumOfBits(parameter);
+        now.parameters = now.parameters * uint64_t{kOdd} + SumOfBits(parameter);
         const at::Tensor& gradient = parameter.grad();
         if (!gradient.defined()) continue;
         now.has_gradients = true;

@@ -40,8 +40,8 @@ class ArenaBlock {
   ArenaBlock(const ArenaBlock&) = delete;
   ArenaBlock& operator=(const ArenaBlock&) = delete;
 
-  // As a whole: a copy between two pinned pieces, or partly pinned, fails.
-  // Again: does nothing once it is.
+  // As a whole: CUDA may refuse a copy that spans two pinned pieces, or pinned
+  // and other memory. Does nothing once it is pinned.
   void Pin(const std::shared_ptr<const Pinning>& pinning);
 
   char* data() const { return data_; }
