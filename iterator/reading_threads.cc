@@ -10,9 +10,15 @@
 namespace gavel::internal {
 
 struct ReadingThreads::State {
+  struct Calls {
+    std::shared_ptr<const std::function<void(size_t)>> call;
+    size_t times = 0;
+    size_t begun = 0;
+  };
+
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> calls;
+  std::deque<Calls> calls;
   bool ended = false;
   std::vector<std::thread> threads;
 
@@ -21,10 +27,11 @@ struct ReadingThreads::State {
     while (true) {
       changed.wait(lock, [this] { return ended || !calls.empty(); });
       if (ended) return;
-      const std::function<void()> call = std::move(calls.front());
-      calls.pop_front();
+      const auto call = calls.front().call;
+      const size_t i = calls.front().begun++;
+      if (i + 1 == calls.front().times) calls.pop_front();
       lock.unlock();
-      call();
+      (*call)(i);
       lock.lock();
     }
   }
@@ -45,16 +52,19 @@ ReadingThreads::~ReadingThreads() {
   for (std::thread& thread : state_->threads) thread.join();
 }
 
-void ReadingThreads::Call(std::function<void()> call) {
+void ReadingThreads::Call(size_t times, std::function<void(size_t)> call) {
+  if (times == 0) return;
+  auto shared =
+      std::make_shared<const std::function<void(size_t)>>(std::move(call));
   {
     const std::lock_guard lock(state_->mutex);
-    state_->calls.push_back(std::move(call));
+    state_->calls.push_back({std::move(shared), times});
   }
-  state_->changed.notify_one();
+  state_->changed.notify_all();
 }
 
 void ReadingThreads::Drop() {
-  std::deque<std::function<void()>> dropped;  // destroyed without the lock
+  std::deque<State::Calls> dropped;  // destroyed without the lock
   const std::lock_guard lock(state_->mutex);
   dropped.swap(state_->calls);
 }

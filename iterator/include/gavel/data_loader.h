@@ -18,8 +18,10 @@
 // begin() is one epoch, or the rest of one. A gavel::Iterator over it sets its
 // shard.
 //
-// One thread. With reading_threads, these call get() at once, and read the next
-// two steps ahead; order and position are the same as without.
+// One thread. With reading_threads, these call get() at once and stack the
+// samples, two steps ahead; order and position are the same as without. For an
+// accelerator they do so in pinned memory, and the next batch is copied there
+// while the device trains on the present one: one batch more of its memory.
 #ifndef GAVEL_DATA_LOADER_H_
 #define GAVEL_DATA_LOADER_H_
 
@@ -38,7 +40,7 @@ template <class Dataset>
 class DataLoader {
  public:
   using Sample = typename internal::ReadAhead<Dataset>::Sample;
-  using Batch = decltype(internal::Collate(std::vector<Sample>()));
+  using Batch = typename internal::ReadAhead<Dataset>::Batch;
   struct End {};
   class Cursor {
    public:
@@ -69,6 +71,8 @@ class DataLoader {
     if (!is_same) reader_.Forget();
     return order_.SetShard(rank, world);
   }
+  // Where batches of the reading threads come to be. A gavel::Iterator sets it.
+  void SetDevice(at::Device device) { reader_.SetDevice(device); }
   // Of the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }
@@ -89,11 +93,9 @@ class DataLoader {
     to_ = from_ + order_.MicroBatch(from_, share_.size());
   }
   Batch Read() {
-    std::vector<Sample> read;
-    read.reserve(to_ - from_);
-    for (size_t i = from_; i < to_; ++i)
-      read.push_back(reader_.Take(share_[i], order_.epoch()));
-    return internal::Collate(std::move(read));
+    return reader_.Take({{share_.begin() + static_cast<std::ptrdiff_t>(from_),
+                          share_.begin() + static_cast<std::ptrdiff_t>(to_)},
+                         order_.epoch()});
   }
 
   internal::ReadAhead<Dataset> reader_;

@@ -84,11 +84,14 @@ class Iterator : private internal::BatchOwner {
     if (!running_) return;
     session_.LoopForwarded();
     if (plan.ended) return EndLoop();
+    position_.SetDevice(session_.device());
     if (!inner_) BeginInner(0);
     Fetch();
   }
   void Leave(bool at_step_end) {
-    if (std::exchange(entered_, false)) session_.LeaveLoop(at_step_end);
+    if (!std::exchange(entered_, false)) return;
+    position_.SetDevice(at::Device(at::kCPU));
+    session_.LeaveLoop(at_step_end);
   }
   void EndLoop() {
     running_ = false;
@@ -98,6 +101,7 @@ class Iterator : private internal::BatchOwner {
     if constexpr (!kBorrowed) {
       if (batch_) internal::Place(*batch_, device);
     }
+    position_.SetDevice(device);
   }
   void BeginInner(int64_t skip) {
     inner_.emplace(std::begin(range_));
@@ -113,11 +117,7 @@ class Iterator : private internal::BatchOwner {
   void Fetch() {
     if (!(*inner_ != *end_)) return EndLoop();
     if constexpr (!kBorrowed) {
-      if constexpr (internal::IsTorchDataLoader<R>::value) {
-        batch_.emplace(std::move(**inner_));
-      } else {
-        batch_.emplace(**inner_);
-      }
+      batch_.emplace(internal::TakeBatch<R>(*inner_));
       internal::Place(*batch_, session_.device());
     }
     session_.BatchReady();

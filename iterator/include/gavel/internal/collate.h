@@ -14,7 +14,9 @@
 
 namespace gavel::internal {
 
-GAVEL_EXPORT at::Tensor StackTensors(const std::vector<at::Tensor>& parts);
+// `pinned`: in memory that a device reads by itself, where there is such.
+GAVEL_EXPORT at::Tensor StackTensors(const std::vector<at::Tensor>& parts,
+                                     bool pinned);
 
 inline int64_t SampleCountOf(size_t size) { return static_cast<int64_t>(size); }
 // std::optional, c10::optional: as torch::data datasets have.
@@ -24,21 +26,22 @@ int64_t SampleCountOf(const Optional& size) {
 }
 
 template <class Sample>
-auto Collate(std::vector<Sample> samples) {
+auto Collate(std::vector<Sample> samples, bool pinned = false) {
   if constexpr (std::is_base_of_v<at::Tensor, Sample>) {
-    return StackTensors(samples);
+    return StackTensors(samples, pinned);
   } else if constexpr (HoldsTensors<Sample>() && HasData<Sample>::value) {
     Sample batch;
     std::vector<at::Tensor> parts;
     for (Sample& sample : samples) parts.push_back(std::move(sample.data));
-    batch.data = StackTensors(parts);
+    batch.data = StackTensors(parts, pinned);
     if constexpr (HasTarget<Sample>::value) {
       parts.clear();
       for (Sample& sample : samples) parts.push_back(std::move(sample.target));
-      batch.target = StackTensors(parts);
+      batch.target = StackTensors(parts, pinned);
     }
     return batch;
   } else {
+    if (pinned) VisitTensors(samples, PinTensor);
     return samples;
   }
 }

@@ -1,9 +1,11 @@
-// Moves the tensors inside a batch to a device. Part of gavel/iterator.h.
+// The tensors inside a batch, and how they come to a device. Part of
+// gavel/iterator.h.
 #ifndef GAVEL_INTERNAL_PLACEMENT_H_
 #define GAVEL_INTERNAL_PLACEMENT_H_
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -16,6 +18,29 @@ namespace gavel::internal {
 // A copy on `device` takes the place of the handle; nothing happens when the
 // tensor is there already or is undefined. Throws what LibTorch throws.
 GAVEL_EXPORT void PlaceTensor(at::Tensor& tensor, at::Device device);
+// A copy in memory that the device reads by itself takes the place of the
+// handle, where there is such memory. Any thread.
+GAVEL_EXPORT void PinTensor(at::Tensor& tensor);
+
+// Copies to a device beside what its current stream does. One thread.
+class GAVEL_EXPORT CopyStream {
+ public:
+  explicit CopyStream(at::Device device);
+  ~CopyStream();
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  at::Device device() const;
+  // As PlaceTensor(), but one that is pinned must not be written to until the
+  // copy is used, which has to begin with Use().
+  void Copy(at::Tensor& tensor) const;
+  // What the device's current stream is given from now on sees the copy.
+  void Use(const at::Tensor& copy);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 template <class T, class = void>
 struct IsTuple : std::false_type {};
@@ -75,22 +100,29 @@ constexpr bool HoldsTensors() {
   }
 }
 
+// Calls visit(at::Tensor&) for each tensor in `value`.
+template <class T, class Visit>
+void VisitTensors(T& value, const Visit& visit) {
+  if constexpr (!HoldsTensors<T>()) {
+    // There is none.
+  } else if constexpr (std::is_base_of_v<at::Tensor, T>) {
+    visit(value);
+  } else if constexpr (IsTuple<T>::value) {
+    std::apply([&](auto&... part) { (VisitTensors(part, visit), ...); }, value);
+  } else if constexpr (IsOptional<T>::value) {
+    if (value) VisitTensors(*value, visit);
+  } else if constexpr (IsContainer<T>::value) {
+    for (auto& part : value) VisitTensors(part, visit);
+  } else {
+    VisitTensors(value.data, visit);
+    if constexpr (HasTarget<T>::value) VisitTensors(value.target, visit);
+  }
+}
+
 template <class T>
 void Place(T& value, at::Device device) {
-  if constexpr (!HoldsTensors<T>()) {
-    // Nothing to move.
-  } else if constexpr (std::is_base_of_v<at::Tensor, T>) {
-    PlaceTensor(value, device);
-  } else if constexpr (IsTuple<T>::value) {
-    std::apply([device](auto&... part) { (Place(part, device), ...); }, value);
-  } else if constexpr (IsOptional<T>::value) {
-    if (value) Place(*value, device);
-  } else if constexpr (IsContainer<T>::value) {
-    for (auto& part : value) Place(part, device);
-  } else {
-    Place(value.data, device);
-    if constexpr (HasTarget<T>::value) Place(value.target, device);
-  }
+  VisitTensors(value,
+               [device](at::Tensor& tensor) { PlaceTensor(tensor, device); });
 }
 
 }  // namespace gavel::internal

@@ -107,6 +107,10 @@ class PositionOf final : public RangePosition {
     if constexpr (HasMicroBatches<R>::value) return range_.loss_scale();
     return 1;
   }
+  // What the range has on another device for the next steps leaves it.
+  void SetDevice([[maybe_unused]] at::Device device) {
+    if constexpr (IsPlaced<R>::value) range_.SetDevice(device);
+  }
 
  private:
   R& range_;

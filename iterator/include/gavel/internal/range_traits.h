@@ -3,6 +3,8 @@
 #ifndef GAVEL_INTERNAL_RANGE_TRAITS_H_
 #define GAVEL_INTERNAL_RANGE_TRAITS_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -38,6 +40,12 @@ struct HasGlobalBatch<
     R, std::void_t<decltype(std::declval<const R&>().global_batch_size())>>
     : std::true_type {};
 
+template <class R, class = void>
+struct IsPlaced : std::false_type {};
+template <class R>
+struct IsPlaced<R, std::void_t<decltype(std::declval<R&>().SetDevice(
+                       std::declval<at::Device>()))>> : std::true_type {};
+
 // torch::data::DataLoaderBase, which this header does not include.
 template <class R, class = void>
 struct IsTorchDataLoader : std::false_type {};
@@ -45,6 +53,16 @@ template <class R>
 struct IsTorchDataLoader<
     R, std::void_t<typename R::BatchRequestType, typename R::BatchType,
                    decltype(std::declval<R&>().options())>> : std::true_type {};
+
+// torch::data's iterators give a reference to a batch that is used once.
+template <class R, class Inner>
+decltype(auto) TakeBatch(Inner& inner) {
+  if constexpr (IsTorchDataLoader<R>::value) {
+    return std::move(*inner);
+  } else {
+    return *inner;
+  }
+}
 
 }  // namespace gavel::internal
 

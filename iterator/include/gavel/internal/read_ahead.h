@@ -1,26 +1,29 @@
-// Reads a dataset, the next steps of an order on threads of its own. Part of
-// gavel/data_loader.h.
+// Reads the batches of a dataset, those of an order's next steps ahead, on
+// threads of its own. Part of gavel/data_loader.h.
 #ifndef GAVEL_INTERNAL_READ_AHEAD_H_
 #define GAVEL_INTERNAL_READ_AHEAD_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gavel/internal/collate.h"
+#include "gavel/internal/placement.h"
 #include "gavel/internal/sharded_order.h"
 #include "gavel/status.h"
 
 namespace gavel::internal {
 
-// Threads that call what they are given, in the order given. Started at once.
+// Threads that call what they are given, in the order given.
 class GAVEL_EXPORT ReadingThreads {
  public:
   explicit ReadingThreads(int count);
@@ -29,7 +32,8 @@ class GAVEL_EXPORT ReadingThreads {
   ReadingThreads(const ReadingThreads&) = delete;
   ReadingThreads& operator=(const ReadingThreads&) = delete;
 
-  void Call(std::function<void()> call);
+  // call(0), call(1) to call(times - 1), by any of the threads.
+  void Call(size_t times, std::function<void(size_t)> call);
   void Drop();  // those that did not begin
 
  private:
@@ -53,12 +57,83 @@ auto ReadSample(Dataset& dataset, size_t index,
   }
 }
 
+struct BatchIndices {
+  std::vector<size_t> samples;
+  int64_t epoch = 0;
+
+  bool operator==(const BatchIndices& other) const {
+    return samples == other.samples && epoch == other.epoch;
+  }
+};
+
+// A batch whose samples are read by several threads; the last one to be done
+// collates them.
+template <class Sample, class Batch>
+class BatchBeingRead {
+ public:
+  explicit BatchBeingRead(size_t sample_count)
+      : samples_(sample_count), missing_(sample_count) {}
+
+  // Any thread, once for each `i`.
+  template <class Read>
+  void ReadOne(size_t i, bool pinned, const Read& read) {
+    Guarded([&] { samples_[i].emplace(read()); });
+    if (IsLast()) Guarded([&] { CollateAll(pinned); });
+    const std::lock_guard lock(mutex_);
+    if (--missing_ == 0) changed_.notify_all();
+  }
+  bool has_batch() const {
+    const std::lock_guard lock(mutex_);
+    return missing_ == 0 && !error_;
+  }
+  // Waits until it is done. Throws what the first to fail has thrown.
+  Batch& Get() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return missing_ == 0; });
+    if (error_) std::rethrow_exception(error_);
+    return *batch_;
+  }
+
+ private:
+  template <class Body>
+  void Guarded(Body body) {
+    try {
+      body();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+  bool IsLast() {
+    const std::lock_guard lock(mutex_);
+    return ++read_ == samples_.size() && !error_;
+  }
+  void CollateAll(bool pinned) {
+    std::vector<Sample> all;
+    all.reserve(samples_.size());
+    for (std::optional<Sample>& sample : samples_) {
+      all.push_back(std::move(*sample));
+    }
+    samples_.clear();
+    batch_.emplace(Collate(std::move(all), pinned));
+  }
+
+  std::vector<std::optional<Sample>> samples_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t read_ = 0;     // or failed
+  size_t missing_ = 0;  // calls that have not ended
+  std::optional<Batch> batch_;
+  std::exception_ptr error_;
+};
+
 // One thread calls it.
 template <class Dataset>
 class ReadAhead {
  public:
   using Sample = std::decay_t<decltype(ReadSample(std::declval<Dataset&>(),
                                                   size_t{}, int64_t{}))>;
+  using Batch = decltype(Collate(std::vector<Sample>()));
 
   // `thread_count` 0: Take() reads.
   ReadAhead(Dataset dataset, int thread_count)
@@ -67,7 +142,15 @@ class ReadAhead {
 
   int64_t sample_count() const { return SampleCountOf(dataset_->size()); }
 
-  // Has the next steps of `order` read, which goes on by Next() from now on
+  // With threads: batches are collated in pinned memory, and copied to `device`
+  // one ahead. What is on another device leaves it.
+  void SetDevice(at::Device device) {
+    if (device == device_) return;
+    device_ = device;
+    for (Asked& asked : asked_) asked.on_device.reset();
+  }
+
+  // Has the next steps of `order` read, which continues by Next() from now on
   // until Forget() is called.
   void Ask(const ShardedOrder& order) {
     if (thread_count_ <= 0) return;
@@ -78,22 +161,32 @@ class ReadAhead {
     while (steps_asked() < kStepsAhead && epochs_ended < 2) {
       epochs_ended = ahead_->Next(&step) ? 0 : epochs_ended + 1;
       ++last_step_;
-      for (const size_t index : step) AskFor(index, ahead_->epoch());
+      AskForStep(step);
     }
   }
 
-  // The sample, asked for or not. Throws what the dataset throws.
-  Sample Take(size_t index, int64_t epoch) {
+  // The batch, asked for or not. Throws what the dataset throws.
+  Batch Take(const BatchIndices& indices) {
     for (size_t i = 0; i < asked_.size(); ++i) {
-      if (asked_[i].index != index || asked_[i].epoch != epoch) continue;
-      std::future<Sample> sample = std::move(asked_[i].sample);
+      if (!(asked_[i].indices == indices)) continue;
+      Asked asked = std::move(asked_[i]);
       // Those before it are of a step that was left by `break`.
       asked_.erase(asked_.begin(),
                    asked_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      return sample.get();
+      Place(asked);
+      Batch batch =
+          std::move(asked.on_device ? *asked.on_device : asked.reading->Get());
+      if (asked.on_device) UseCopies(batch);
+      PlaceNext();
+      return batch;
     }
     Forget();  // the reader is elsewhere
-    return ReadSample(*dataset_, index, epoch);
+    std::vector<Sample> samples;
+    samples.reserve(indices.samples.size());
+    for (const size_t index : indices.samples) {
+      samples.push_back(ReadSample(*dataset_, index, indices.epoch));
+    }
+    return Collate(std::move(samples));
   }
 
   void Forget() {
@@ -103,32 +196,75 @@ class ReadAhead {
   }
 
  private:
-  // The one that is about to begin, and two more.
+  using Reading = BatchBeingRead<Sample, Batch>;
+  // The step that is about to begin, and two more.
   static constexpr int64_t kStepsAhead = 3;
+  static constexpr bool kCanBePlaced =
+      HoldsTensors<Batch>() && std::is_copy_constructible_v<Batch>;
   struct Asked {
-    size_t index;
-    int64_t epoch;
-    int64_t step;  // counts on
-    std::future<Sample> sample;
+    BatchIndices indices;
+    int64_t step = 0;  // counts on
+    std::shared_ptr<Reading> reading;
+    std::optional<Batch> on_device;
   };
 
   int64_t steps_asked() const {
     return asked_.empty() ? 0 : last_step_ - asked_.front().step + 1;
   }
-  void AskFor(size_t index, int64_t epoch) {
-    auto read = std::make_shared<std::packaged_task<Sample()>>(
-        [dataset = dataset_, index, epoch] {
-          return ReadSample(*dataset, index, epoch);
-        });
-    asked_.push_back({index, epoch, last_step_, read->get_future()});
-    threads_->Call([read] { (*read)(); });
+  void AskForStep(const std::vector<size_t>& step) {
+    for (size_t from = 0; from < step.size();) {
+      const size_t to = from + ahead_->MicroBatch(from, step.size());
+      AskFor({{step.begin() + static_cast<std::ptrdiff_t>(from),
+               step.begin() + static_cast<std::ptrdiff_t>(to)},
+              ahead_->epoch()});
+      from = to;
+    }
+  }
+  void AskFor(BatchIndices indices) {
+    const auto reading = std::make_shared<Reading>(indices.samples.size());
+    const bool pinned = kCanBePlaced && !device_.is_cpu();
+    threads_->Call(indices.samples.size(), [dataset = dataset_, reading, pinned,
+                                            indices](size_t i) {
+      reading->ReadOne(i, pinned, [&] {
+        return ReadSample(*dataset, indices.samples[i], indices.epoch);
+      });
+    });
+    asked_.push_back({std::move(indices), last_step_, reading, std::nullopt});
+  }
+  // If it was read by now: the copy runs beside the step of the one before.
+  void PlaceNext() {
+    if (asked_.empty() || !asked_[0].reading->has_batch()) return;
+    try {
+      Place(asked_[0]);
+    } catch (const std::exception&) {
+      // No memory for two, or what Take() of it will meet, too.
+    }
+  }
+  void UseCopies([[maybe_unused]] Batch& batch) {
+    if constexpr (kCanBePlaced) {
+      VisitTensors(batch, [this](at::Tensor& copy) { copies_->Use(copy); });
+    }
+  }
+  // Begins its copy to the device. Waits until it is read.
+  void Place([[maybe_unused]] Asked& asked) {
+    if constexpr (kCanBePlaced) {
+      if (device_.is_cpu() || asked.on_device) return;
+      if (!copies_ || copies_->device() != device_) {
+        copies_ = std::make_unique<CopyStream>(device_);
+      }
+      Batch batch = asked.reading->Get();
+      VisitTensors(batch, [this](at::Tensor& part) { copies_->Copy(part); });
+      asked.on_device.emplace(std::move(batch));
+    }
   }
 
   std::shared_ptr<Dataset> dataset_;
   int thread_count_;
+  at::Device device_{at::kCPU};
   std::optional<ShardedOrder> ahead_;  // has handed out what is asked for
   int64_t last_step_ = 0;
   std::deque<Asked> asked_;
+  std::unique_ptr<CopyStream> copies_;
   std::unique_ptr<ReadingThreads> threads_;
 };
 

@@ -18,7 +18,7 @@ struct DataLoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  // leave out a last step with less than full batches
   int64_t global_batch_size = 0;  // of all workers together; 0: not fixed
-  // That call get() for the next steps while this one trains; 0: none.
+  // That read batches of the next steps while this one trains; 0: none.
   int reading_threads = 0;
 };
 
