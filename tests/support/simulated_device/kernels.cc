@@ -358,6 +358,23 @@ void RunOperator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call(op, stack).Run();
 }
 
+// Operators that LibTorch has both for the CPU and for any device, which would
+// come before the fall-back and round otherwise.
+std::vector<c10::OperatorName> OfTheCpuAlone() {
+  std::vector<c10::OperatorName> names;
+  for (const c10::OperatorName& name :
+       c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+        op->hasKernelForDispatchKey(
+            c10::DispatchKey::CompositeExplicitAutograd)) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 // ---- convolutions, which LibTorch leaves to the backend
 
 at::Tensor Convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -412,6 +429,10 @@ TORCH_LIBRARY_IMPL(aten, HPU, library) {
   library.impl("_copy_from_and_resize", CopyFromAndResize);
   library.impl("convolution_overrideable", Convolution);
   library.impl("convolution_backward_overrideable", ConvolutionBackward);
+  for (const c10::OperatorName& name : OfTheCpuAlone()) {
+    library.impl(c10::toString(name).c_str(),
+                 torch::CppFunction::makeFromBoxedFunction<&RunOperator>());
+  }
 }
 
 TORCH_LIBRARY_IMPL(_, HPU, library) {
