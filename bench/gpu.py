@@ -29,10 +29,11 @@ EXAMPLES = {
     "train_recommendation": ["--synthetic", "--epochs", "100000"],
     "train_a3c": ["--epochs", "100000"],
 }
+MEMORY_MIB = 2048  # of a simulated device
 # Kernels of cuDNN and atomics add up in another order each time.
 TOLERANCE = "0.05"
 DEMO_JOB = """name = "{name}"
-command = ["train_image", "--epochs", "1000", "--steps", "{steps}", "--seed", "{seed}"]
+command = ["{program}", "--epochs", "1000", "--steps", "{steps}", "--seed", "{seed}"]
 """
 DEMO_CLUSTER = """[scheduling]
 policy = "max_min_fairness"
@@ -63,14 +64,14 @@ class Machine:
     def __init__(self, arguments):
         self.simulated = arguments.simulated
         self.device = "hpu:0" if arguments.simulated else arguments.device
-        self.bin = arguments.build / "bin"
-        self.build = arguments.build
+        self.build = arguments.build.resolve()
+        self.bin = self.build / "bin"
         self.environment = dict(os.environ, OMP_WAIT_POLICY="PASSIVE")
         self.environment["PATH"] = f"{self.bin}:{os.environ['PATH']}"
         if self.simulated:
             self.folder = tempfile.TemporaryDirectory()  # of the memory that processes share
-            settings = f"devices=2,memory_mib=2048,context_mib=64,shared={self.folder.name}/memory"
-            self.environment.update(GAVEL_TEST_DEVICE="hpu", GAVEL_SIMULATED_DEVICE=settings)
+            self.settings = f"devices=2,memory_mib={MEMORY_MIB},context_mib=64,shared={self.folder.name}/memory"
+            self.environment.update(GAVEL_TEST_DEVICE="hpu", GAVEL_SIMULATED_DEVICE=self.settings)
 
     def run(self, command, timeout_s, **more):
         """stdout and exit code; both streams in one on a failure's message."""
@@ -126,17 +127,20 @@ def tests(machine):
 
 def demo(machine):
     """Three jobs take turns on the device."""
+    program, steps, more = "train_image", 4000, ""
+    memory_mib = int(describe()[0][1]) if not machine.simulated else MEMORY_MIB
     if machine.simulated:
-        return []
+        program, steps = machine.bin / "tests" / "train_image_simulated", 40
+        more = f'[environment]\nGAVEL_SIMULATED_DEVICE = "{machine.settings}"\n'
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        memory_mib = int(describe()[0][1])
         cluster = folder / "cluster.toml"
         cluster.write_text(DEMO_CLUSTER.format(device=machine.device, memory_mib=memory_mib))
         jobs = []
         for seed in range(3):
             job = folder / f"job{seed}.toml"
-            job.write_text(DEMO_JOB.format(name=f"digits-{seed}", steps=4000, seed=seed))
+            text = DEMO_JOB.format(program=program, name=f"digits-{seed}", steps=steps, seed=seed)
+            job.write_text(text + more)
             jobs.append(job)
         summary = folder / "summary.json"
         done = machine.run(["gavel", "local", "--cluster", cluster, "--state", folder / "state",

@@ -1,6 +1,8 @@
 #include "iterator/step_profile.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "core/status.h"
@@ -78,6 +80,12 @@ void StepProfile::MeasureBoundary(int64_t now_ns) {
 }
 
 void StepProfile::MarkMemory(int64_t now_ns, c10::Device device) {
+  // What the process has without an accelerator is no part of what it needs
+  // there.
+  if (device.is_cpu() && on_accelerator_) return;
+  if (!device.is_cpu() && !std::exchange(on_accelerator_, true)) {
+    memory_low_bytes_ = memory_high_bytes_ = 0;
+  }
   const MemoryUse use = ReadMemory(device);
   if (use.now_bytes > 0) {
     memory_low_bytes_ = memory_low_bytes_ == 0

@@ -127,6 +127,7 @@ class StepProfile {
   int64_t step_begin_ns_ = 0;
   int64_t boundary_begin_ns_ = 0;
   int64_t excluded_ns_ = 0;
+  bool on_accelerator_ = false;  // so far
   int64_t memory_low_bytes_ = 0;
   int64_t memory_high_bytes_ = 0;
 

@@ -8,6 +8,7 @@
 //   [OUT_OF_MEMORY_WITH_THREADS=n]
 //   [EVALUATION_MS=n [EVALUATION_RANK=n] [EVALUATION_STEP=n]]
 //   [EPOCH_EVALUATION_MS=n]
+//   [BALLAST_MIB=n]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
 // rank 1 removes it and is killed as soon as its state is collected. Until it
@@ -15,7 +16,8 @@
 // On a slot of so many threads each step runs out of memory.
 // EVALUATION_RANK (0) is busy alone for EVALUATION_MS, at the end of that step,
 // or of its loop. All ranks are for EPOCH_EVALUATION_MS at the end of the first
-// epoch, with a boundary each 10 ms.
+// epoch, with a boundary each 10 ms. So many MiB of state are tracked beside
+// the model.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
@@ -148,6 +150,9 @@ int main(int argc, char** argv) {
   session->Track("model", model);
   session->Track("optimizer", optimizer);
   session->Track("epoch", epoch);
+  at::Tensor ballast =
+      torch::ones({int64_t{Number("BALLAST_MIB", 0)} << 20}, torch::kByte);
+  if (ballast.numel() > 0) session->Track("ballast", ballast);
   if (const char* file = std::getenv("KILL_FILE")) {
     session->Track(
         "death",

@@ -9,6 +9,7 @@
 
 #include "gavel/data_loader.h"
 #include "gavel/iterator.h"
+#include "gavel/profile.h"
 #include "gavel/session.h"
 #include "tests/iterator/training.h"
 #include "tests/support/accelerator_test.h"
@@ -174,6 +175,8 @@ TEST_F(PrefetchAtPause, NothingOfTheNextEpochStaysBehindALoop) {
   resume_.join();
   EXPECT_EQ(session->Finish(), 0) << log_.Text();
   EXPECT_EQ(session->steps_done(), 2 * kSamples / 4);
+  // Of the device, not of the process, which has hundreds of MiB.
+  EXPECT_LT(session->profile().memory_high_bytes, 64 << 20);
   EXPECT_EQ(reserved_bytes_, 0);
 }
 
