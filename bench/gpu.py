@@ -130,7 +130,7 @@ def demo(machine):
     program, steps, more = "train_image", 4000, ""
     memory_mib = int(describe()[0][1]) if not machine.simulated else MEMORY_MIB
     if machine.simulated:
-        program, steps = machine.bin / "tests" / "train_image_simulated", 40
+        program, steps = machine.bin / "tests" / "train_image_simulated", 150
         more = f'[environment]\nGAVEL_SIMULATED_DEVICE = "{machine.settings}"\n'
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
